@@ -1,0 +1,62 @@
+//! What the results of an order must add up to, computed without listing a graph. A count that fails one of these is never
+//! reported.
+
+use num_bigint::BigUint;
+use trailtrap_shared::{polya, statistics::Statistics};
+
+/// A count that contradicts theory.
+#[derive(Debug, thiserror::Error)]
+#[error("order {order}, {size} edges: found {found} {what}, but there are {expected}")]
+pub struct Contradiction {
+    order: usize,
+    size: usize,
+    what: &'static str,
+    found: u128,
+    expected: BigUint,
+}
+
+/// Compares the statistics of an order, by number of edges, with Pólya's counts of classes and with the mass formula, all
+/// graphs and connected ones.
+pub fn check_order(order: usize, by_size: &[Statistics]) -> Result<(), Contradiction> {
+    let classes = polya::unlabelled(order).pop().expect("orders start at 1");
+    let labelled = polya::labelled(order).pop().expect("orders start at 1");
+    assert_eq!(by_size.len(), classes.all.len(), "one entry for each number of edges");
+    for (size, found) in by_size.iter().enumerate() {
+        let comparisons = [
+            ("graphs", found.classes.all.graphs, &classes.all[size]),
+            ("connected graphs", found.classes.connected.graphs, &classes.connected[size]),
+            ("labelled graphs", found.labelled.all.graphs, &labelled.all[size]),
+            ("connected labelled graphs", found.labelled.connected.graphs, &labelled.connected[size]),
+        ];
+        for (what, found, expected) in comparisons {
+            if BigUint::from(found) != *expected {
+                return Err(Contradiction { order, size, what, found, expected: expected.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_miscount_is_noticed() {
+        // Order 3: the edgeless graph, an edge, a path, a triangle.
+        let mut by_size = vec![Statistics::default(); 4];
+        for (size, (labelled, connected)) in [(1, 0), (3, 0), (3, 3), (1, 1)].into_iter().enumerate() {
+            by_size[size].classes.all.graphs = 1;
+            by_size[size].classes.connected.graphs = u128::from(connected > 0);
+            by_size[size].labelled.all.graphs = labelled;
+            by_size[size].labelled.connected.graphs = connected;
+        }
+        check_order(3, &by_size).unwrap();
+        let mut dropped = by_size.clone();
+        dropped[2].classes.all.graphs = 0;
+        assert!(check_order(3, &dropped).unwrap_err().to_string().contains("2 edges: found 0 graphs"));
+        let mut misweighed = by_size;
+        misweighed[1].labelled.all.graphs += 1;
+        assert!(check_order(3, &misweighed).is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! The link of a worker in the coordinator's own process: no network, results and partitions shared in memory.
+
+use std::{sync::Arc, time::Duration};
+
+use trailtrap_shared::{degree::DegreeSequence, game::TrailTrap, partition::Block};
+use trailtrap_worker::{
+    cache::Fetch,
+    engine::{Grant, Lease, Link, LinkError},
+    solve::{Solved, SourceError},
+};
+
+use crate::{
+    census::{Assignment, Census, Refusal, delivery},
+    lease::WorkerId,
+};
+
+/// A worker that calls the census directly.
+pub struct EmbeddedLink {
+    census: Arc<Census>,
+    worker: WorkerId,
+    name: String,
+}
+
+impl EmbeddedLink {
+    /// Registers a worker with `threads` threads.
+    pub fn new(census: Arc<Census>, name: String, threads: usize, kernel: &str) -> Self {
+        let worker = census.register(&name, threads, kernel);
+        EmbeddedLink { census, worker, name }
+    }
+}
+
+impl Link for EmbeddedLink {
+    fn lease(&self) -> Result<Grant, LinkError> {
+        self.census.hear(self.worker);
+        Ok(match self.census.assign_blocking(self.worker, Duration::from_millis(200)) {
+            Assignment::Work { lease, plan, units } => Grant::Work(Lease { number: lease, plan, units }),
+            Assignment::Wait => Grant::Wait,
+            Assignment::Finished => Grant::Finished,
+        })
+    }
+
+    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Vec<u32>, LinkError> {
+        let deliver = |solved: &Solved| {
+            let blocks =
+                solved.tables.iter().flat_map(|table| table.to_blocks::<TrailTrap>(solved.unit.part)).collect();
+            let Solved { unit, sequence, statistics, digest, elapsed, .. } = *solved;
+            delivery(unit, sequence, blocks, statistics, digest, elapsed, self.name.clone())
+        };
+        match self.census.accept(self.worker, lease.number, results.iter().map(deliver).collect(), false) {
+            Ok(retired) => Ok(retired),
+            // The census says itself why it ended.
+            Err(Refusal::Ended) => Ok(Vec::new()),
+            Err(refusal) => Err(LinkError::Refused(format!("{refusal}: this machine, or this program, is faulty"))),
+        }
+    }
+
+    fn give_back(&self, lease: &Lease, reason: &str) {
+        tracing::debug!(lease = lease.number, reason, "lease given back");
+        self.census.give_back(self.worker, lease.number);
+    }
+}
+
+impl Fetch for EmbeddedLink {
+    fn fetch_parents(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, SourceError> {
+        Ok(self.census.parent_blocks(sequence)?)
+    }
+
+    fn fetch_bucket(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
+        Ok(self
+            .census
+            .bucket_blocks(sequence, bucket)?
+            .ok_or_else(|| format!("partition {sequence} is not finished"))?)
+    }
+}

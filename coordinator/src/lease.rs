@@ -1,0 +1,138 @@
+//! Who is working on what, and until when that is believed. A pure state machine: time is what the caller says it is.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use trailtrap_shared::plan::Unit;
+
+/// A worker, by a number that is never used again.
+pub type WorkerId = u64;
+
+/// The leases that are out.
+pub struct LeaseTable {
+    /// How long a lease lasts without being renewed.
+    term: Duration,
+    next: u64,
+    leases: BTreeMap<u64, Held>,
+}
+
+struct Held {
+    worker: WorkerId,
+    units: Vec<Unit>,
+    /// `None`: until it is given back, for workers that die with the coordinator.
+    deadline: Option<Duration>,
+}
+
+impl LeaseTable {
+    /// A table whose numbers start after those of earlier epochs; epochs must not repeat.
+    pub fn new(epoch: u32, term: Duration) -> Self {
+        LeaseTable { term, next: u64::from(epoch) << 32, leases: BTreeMap::new() }
+    }
+
+    /// Leases units to a worker; the number of the lease.
+    pub fn grant(&mut self, worker: WorkerId, units: Vec<Unit>, now: Duration) -> u64 {
+        self.insert(worker, units, Some(now + self.term))
+    }
+
+    /// Leases units to a worker of this process, which needs no deadline.
+    pub fn grant_embedded(&mut self, worker: WorkerId, units: Vec<Unit>) -> u64 {
+        self.insert(worker, units, None)
+    }
+
+    fn insert(&mut self, worker: WorkerId, units: Vec<Unit>, deadline: Option<Duration>) -> u64 {
+        self.next += 1;
+        self.leases.insert(self.next, Held { worker, units, deadline });
+        self.next
+    }
+
+    /// Renews leases of a worker; those that it does not hold (any more) come back.
+    pub fn renew(&mut self, worker: WorkerId, numbers: &[u64], now: Duration) -> Vec<u64> {
+        let mut void = Vec::new();
+        for &number in numbers {
+            match self.leases.get_mut(&number) {
+                Some(held) if held.worker == worker => held.deadline = held.deadline.map(|_| now + self.term),
+                _ => void.push(number),
+            }
+        }
+        void
+    }
+
+    /// Ends a lease; its units, or `None` if this worker does not hold it (any more).
+    pub fn end(&mut self, worker: WorkerId, number: u64) -> Option<Vec<Unit>> {
+        self.leases.get(&number).filter(|held| held.worker == worker)?;
+        self.leases.remove(&number).map(|held| held.units)
+    }
+
+    /// Ends the leases that are past their deadline: their numbers, holders and units.
+    pub fn expire(&mut self, now: Duration) -> Vec<(u64, WorkerId, Vec<Unit>)> {
+        let late = |held: &Held| held.deadline.is_some_and(|deadline| deadline < now);
+        let numbers: Vec<u64> = self.leases.iter().filter(|(_, held)| late(held)).map(|(&number, _)| number).collect();
+        numbers
+            .into_iter()
+            .filter_map(|number| self.leases.remove(&number).map(|held| (number, held.worker, held.units)))
+            .collect()
+    }
+
+    /// Number of units that are leased, to one worker or in all.
+    pub fn units(&self, worker: Option<WorkerId>) -> usize {
+        self.leases.values().filter(|held| worker.is_none_or(|w| w == held.worker)).map(|held| held.units.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERM: Duration = Duration::from_secs(60);
+
+    fn unit(shard: u32) -> Unit {
+        Unit { order: 9, shard, part: 0 }
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_silent_worker_loses_its_lease_and_a_renewing_one_does_not() {
+        let mut table = LeaseTable::new(1, TERM);
+        let silent = table.grant(1, vec![unit(1)], at(0));
+        let alive = table.grant(2, vec![unit(2)], at(0));
+        assert_eq!(table.renew(2, &[alive], at(50)), []);
+        assert_eq!(table.expire(at(60)), []);
+        assert_eq!(table.expire(at(61)), [(silent, 1, vec![unit(1)])]);
+        assert_eq!(table.expire(at(110)), []);
+        assert_eq!(table.expire(at(111)), [(alive, 2, vec![unit(2)])]);
+        assert_eq!(table.units(None), 0);
+    }
+
+    #[test]
+    fn a_late_result_finds_its_lease_void() {
+        let mut table = LeaseTable::new(1, TERM);
+        let first = table.grant(1, vec![unit(7)], at(0));
+        table.expire(at(100));
+        let second = table.grant(2, vec![unit(7)], at(100));
+        assert_ne!(first, second);
+        assert_eq!(table.renew(1, &[first], at(101)), [first]);
+        assert_eq!(table.end(1, first), None);
+        assert_eq!(table.end(1, second), None, "a lease of somebody else");
+        assert_eq!(table.end(2, second), Some(vec![unit(7)]));
+        assert_eq!(table.end(2, second), None, "delivered twice");
+    }
+
+    #[test]
+    fn numbers_do_not_repeat_over_restarts() {
+        let mut before = LeaseTable::new(3, TERM);
+        let mut after = LeaseTable::new(4, TERM);
+        let old = (0..1000).map(|_| before.grant(1, vec![], at(0))).max();
+        assert!(old < Some(after.grant(1, vec![], at(0))));
+    }
+
+    #[test]
+    fn embedded_leases_do_not_expire() {
+        let mut table = LeaseTable::new(1, TERM);
+        let number = table.grant_embedded(0, vec![unit(1), unit(2)]);
+        assert_eq!(table.expire(at(1 << 30)), []);
+        assert_eq!(table.units(Some(0)), 2);
+        assert_eq!(table.end(0, number), Some(vec![unit(1), unit(2)]));
+    }
+}

@@ -1,0 +1,71 @@
+//! The parent graphs of the first orders, which the coordinator enumerates itself with nauty. From order 8 on, parents are
+//! the graphs of the finished order below, which has been generated, checked, and stored by then.
+
+use std::collections::HashMap;
+
+use trailtrap_shared::{
+    degree::DegreeSequence,
+    game::TrailTrap,
+    labelling::hashed,
+    nauty,
+    partition::{Block, Section, Table, slot_of_key},
+};
+
+/// Orders up to this one are enumerated with nauty.
+pub const ENUMERATED_ORDER: usize = 6;
+
+/// The graphs of the first orders, by degree sequence.
+pub struct Parents {
+    slots: HashMap<DegreeSequence, Vec<u64>>,
+}
+
+impl Parents {
+    /// Enumerates them; takes a fraction of a second.
+    pub fn enumerate() -> Self {
+        let mut slots: HashMap<DegreeSequence, Vec<u64>> = HashMap::new();
+        for graph in nauty::enumerate(ENUMERATED_ORDER).iter().flatten() {
+            let slot = slot_of_key(graph.order(), hashed::label(graph).key as u64);
+            slots.entry(DegreeSequence::of(graph)).or_default().push(slot);
+        }
+        slots.values_mut().for_each(|list| list.sort_unstable());
+        Parents { slots }
+    }
+
+    /// The keys block of a partition of a small order; `None` for larger orders.
+    pub fn block(&self, sequence: &DegreeSequence) -> Option<Block> {
+        let slots = self.slots.get(sequence)?;
+        let table = Table::new::<TrailTrap>(*sequence, 0, 0, slots.iter().copied(), |_, record| record.fill(0));
+        let [keys, ..] = table.to_blocks::<TrailTrap>(0);
+        debug_assert_eq!(keys.id.section, Section::Keys);
+        Some(keys)
+    }
+
+    /// Whether nauty found all these graphs too; true for larger orders. That none is missing follows from the mass formula.
+    pub fn know(&self, sequence: &DegreeSequence, mut generated: impl Iterator<Item = u64>) -> bool {
+        sequence.order() > ENUMERATED_ORDER
+            || self.slots.get(sequence).is_some_and(|slots| generated.all(|slot| slots.binary_search(&slot).is_ok()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_graphs_are_enumerated() {
+        let parents = Parents::enumerate();
+        let of_order =
+            |n: usize| parents.slots.iter().filter(|(s, _)| s.order() == n).map(|(_, list)| list.len()).sum();
+        assert_eq!((1..=6).map(of_order).collect::<Vec<usize>>(), [1, 2, 4, 11, 34, 156]);
+    }
+
+    #[test]
+    fn only_graphs_are_known() {
+        let parents = Parents::enumerate();
+        let cubic = DegreeSequence::new([3, 3, 3, 3, 3, 3]);
+        let slots = parents.slots[&cubic].clone();
+        assert_eq!(slots.len(), 2);
+        assert!(parents.know(&cubic, slots.iter().copied()));
+        assert!(!parents.know(&cubic, [slots[0] ^ 1].into_iter()));
+    }
+}

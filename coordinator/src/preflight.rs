@@ -1,0 +1,129 @@
+//! Whether a run can end well: the disk and memory it will take against what is free, before the first shard.
+
+use std::path::Path;
+
+use trailtrap_shared::{
+    game::{TrailTrap, record_bytes},
+    labelling::batch::MAX_BATCH_ORDER,
+    partition::slot_bytes,
+    polya,
+};
+use trailtrap_worker::machine::{self, Size};
+
+use crate::census::{Keep, totals};
+
+/// Why a run is not begun.
+#[derive(Debug, thiserror::Error)]
+pub enum Shortage {
+    #[error(
+        "order {order} is beyond this program: its {graphs:.1e} graphs would take {bytes} in the store, and its partitions hold orders up to {MAX_BATCH_ORDER}"
+    )]
+    Order { order: usize, graphs: f64, bytes: Size },
+    #[error(
+        "the census up to order {order} will take about {needed} on the disk of {path}, of which {free} are free: {remedy}, or use --force to try all the same"
+    )]
+    Disk { order: usize, needed: Size, free: Size, path: String, remedy: &'static str },
+    #[error(
+        "a budget of {budget} is {problem}: choose --memory between {least} and {available}, or use --force to try all the same"
+    )]
+    Memory { budget: Size, problem: &'static str, least: Size, available: Size },
+}
+
+/// Bytes that one graph of order n takes in the store: slot and record, and a slot once more if P1 wins, which for one graph
+/// in five is more than happens.
+fn graph_bytes(n: usize) -> u64 {
+    (slot_bytes(n) + record_bytes::<TrailTrap>(n)) as u64 + slot_bytes(n) as u64 / 5 + 1
+}
+
+/// Bytes on disk at the fullest moment of a census up to `order`.
+pub fn disk_needed(order: usize, keep: Keep) -> u64 {
+    let kept: u64 = (1..=order).map(|n| totals(n).0 * graph_bytes(n)).sum();
+    match keep {
+        Keep::All => kept,
+        // The widest numbers of edges of the last order, and the keys of it and of the order before.
+        Keep::Minimal => {
+            let sizes: Vec<u64> = polya::unlabelled(order)
+                .pop()
+                .map_or_else(Vec::new, |counts| counts.all.iter().map(|c| c.try_into().unwrap_or(u64::MAX)).collect());
+            let widest = sizes.windows(7).map(|window| window.iter().sum::<u64>()).max().unwrap_or(1 << 10);
+            let keys: u64 =
+                [order, order.saturating_sub(1).max(1)].iter().map(|&n| totals(n).0 * slot_bytes(n) as u64).sum();
+            (widest * record_bytes::<TrailTrap>(order) as u64 + keys).min(kept)
+        }
+    }
+}
+
+/// The least budget that makes sense: lookups live on memory.
+pub fn least_memory(order: usize) -> u64 {
+    let estimate = totals(order).0 / 1000 * 64;
+    estimate.clamp(32 << 20, 1 << 30)
+}
+
+/// Refuses orders that partitions cannot hold; no flag changes that.
+pub fn check_order(order: usize) -> Result<(), Shortage> {
+    if order <= MAX_BATCH_ORDER {
+        return Ok(());
+    }
+    let graphs: f64 = polya::unlabelled(order).pop().map_or(0.0, |counts| {
+        counts.all.iter().map(|count| count.to_string().parse::<f64>().unwrap_or(f64::INFINITY)).sum()
+    });
+    Err(Shortage::Order { order, graphs, bytes: Size((graphs * graph_bytes(order) as f64) as u64) })
+}
+
+/// Compares what a census needs with what is free, `present` bytes of it being there already.
+pub fn check(order: usize, keep: Keep, memory: Size, directory: &Path, present: u64) -> Result<(), Shortage> {
+    let needed = disk_needed(order, keep) + (64 << 20);
+    let free = rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
+    if needed.saturating_sub(present) > free {
+        let remedy = match keep {
+            Keep::All => "choose another disk with --data, or keep less with --keep minimal",
+            Keep::Minimal => "choose another disk with --data",
+        };
+        let path = directory.display().to_string();
+        return Err(Shortage::Disk { order, needed: Size(needed), free: Size(free), path, remedy });
+    }
+    let (least, available) = (least_memory(order), machine::available_memory());
+    let problem = match memory.0 {
+        budget if budget < least => "too small for this order",
+        budget if budget > available => "more than this machine has free",
+        _ => return Ok(()),
+    };
+    Err(Shortage::Memory { budget: memory, problem, least: Size(least), available: Size(available) })
+}
+
+/// Bytes of all files below a directory.
+pub fn bytes_below(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needs_grow_with_the_order_and_minimal_needs_less() {
+        assert!(disk_needed(8, Keep::All) < 1 << 20);
+        let gigabytes = disk_needed(11, Keep::All) >> 30;
+        assert!((20..40).contains(&gigabytes), "{gigabytes}");
+        assert!((9..=12).all(|n| disk_needed(n, Keep::Minimal) < disk_needed(n, Keep::All)));
+    }
+
+    #[test]
+    fn refusals_name_the_remedy() {
+        assert!(check_order(12).is_ok());
+        assert!(check_order(13).unwrap_err().to_string().contains("order 13 is beyond"));
+        let directory = std::env::temp_dir();
+        let message = check(12, Keep::All, Size(2 << 30), &directory, 0).unwrap_err().to_string();
+        assert!(message.contains("--keep minimal") && message.contains("TiB"), "{message}");
+        let message = check(7, Keep::All, Size(1 << 50), &directory, 0).unwrap_err().to_string();
+        assert!(message.contains("--memory"), "{message}");
+    }
+}

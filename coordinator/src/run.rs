@@ -1,0 +1,281 @@
+//! `trailtrap census` and `trailtrap coordinator`: a census from start to table, with workers in this process or in others.
+
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::net::TcpListener;
+use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel, plan::PlanOptions};
+use trailtrap_worker::{
+    engine::Engine,
+    machine::{self, Signals, Size},
+};
+
+use crate::{
+    census::{Census, CensusError, CensusOptions, Keep, OrderResult},
+    directory::DataDirectory,
+    embedded::EmbeddedLink,
+    preflight,
+    report::CensusReport,
+    service,
+    status::{Status, duration},
+};
+
+/// What both commands take.
+#[derive(Args)]
+pub struct Common {
+    /// Where results are kept; a run that was stopped goes on from there
+    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    data: PathBuf,
+    /// What to keep of finished orders: outcomes of all positions, or only P1-win graphs and statistics
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "all")]
+    keep: Keep,
+    /// Start even though disk or memory do not seem to suffice
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Split shards with more graphs than this into parts (applies to orders not yet begun)
+    #[arg(long, value_name = "GRAPHS", default_value_t = PlanOptions::default().part_graphs, hide_short_help = true,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    part_graphs: u64,
+    /// Split partitions larger than this into buckets (applies to orders not yet begun)
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", hide_short_help = true)]
+    bucket_size: Size,
+}
+
+/// Does a census in this process: coordinator, solver and store together.
+#[derive(Args)]
+pub struct CensusCommand {
+    /// Do all orders (numbers of vertices) up to this one
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: usize,
+    /// Solving threads [default: the processors this process may use]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Budget for anonymous memory, such as 4GiB [default: six tenths of what is available]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// Instruction set: auto, portable, avx2 or avx512. Has no influence on results
+    #[arg(long, value_name = "KERNEL", default_value = "auto")]
+    kernel: Kernel,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Coordinates a census whose work is done by `trailtrap-worker` processes.
+#[derive(Args)]
+pub struct CoordinatorCommand {
+    /// Do all orders (numbers of vertices) up to this one
+    #[arg(long, value_name = "N", value_parser = parse_order)]
+    order: usize,
+    /// Listen for workers here, for example 127.0.0.1:7461
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: String,
+    /// Give the work of a worker to others after this many seconds without a sign of life
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    lease: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// An order from 1 to 16.
+pub fn parse_order(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(order @ 1..=16) => Ok(order),
+        _ => Err("an order is a number of vertices from 1 to 16".to_owned()),
+    }
+}
+
+/// A census that was stopped; the same command goes on with it.
+const EXIT_STOPPED: u8 = 130;
+
+impl Common {
+    fn options(&self, order: usize, lease_term: Duration) -> CensusOptions {
+        let plan = PlanOptions { part_graphs: self.part_graphs, bucket_bytes: self.bucket_size.0 };
+        CensusOptions { order, keep: self.keep, plan, lease_term }
+    }
+
+    fn prepare(&self, order: usize, memory: Size) -> anyhow::Result<DataDirectory> {
+        preflight::check_order(order)?;
+        let directory = DataDirectory::take(&self.data)?;
+        if !self.force {
+            let present = preflight::bytes_below(directory.path());
+            preflight::check(order, self.keep, memory, directory.path(), present)?;
+        }
+        Ok(directory)
+    }
+
+    fn print(&self, results: &[OrderResult]) -> anyhow::Result<()> {
+        let report = CensusReport::new(results);
+        let text = if self.json { report.to_json() } else { report.to_table() };
+        let mut out = std::io::stdout().lock();
+        match writeln!(out, "{text}").and_then(|()| out.flush()) {
+            // Somebody reads only the beginning.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.context("cannot write the results to standard output"),
+        }
+    }
+
+    /// Closes the census, prints its results, or says why there are none.
+    fn finish(&self, census: &Census, directory: &DataDirectory) -> anyhow::Result<ExitCode> {
+        let status = Status { running: false, process: None, workers: Vec::new(), ..Status::of(census) };
+        let closed = census.close();
+        directory.publish(&status);
+        match closed {
+            Ok(Some(results)) => self.print(&results).map(|()| ExitCode::SUCCESS),
+            Ok(None) => {
+                eprintln!("trailtrap: stopped; everything finished is kept. The same command goes on from there");
+                Ok(ExitCode::from(EXIT_STOPPED))
+            }
+            Err(CensusError::Store(error)) if error.is_disk_full() => Err(anyhow::anyhow!(
+                "the disk of {} is full; everything finished is kept. Make room, and the same command goes on ({error})",
+                self.data.display()
+            )),
+            Err(error) => Err(error).with_context(|| format!("data directory {}", self.data.display())),
+        }
+    }
+}
+
+impl CensusCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let memory = self.memory.unwrap_or_else(machine::default_memory);
+        let threads = self.threads.map_or_else(machine::threads, usize::from);
+        let directory = self.common.prepare(self.order, memory)?;
+        let census = open(&self.common, &directory, self.order, Duration::from_secs(60))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let signals = Signals::new(&runtime)?;
+        runtime.spawn({
+            let stop = stop.clone();
+            signals.stop_or_exit(move || stop.store(true, Ordering::Relaxed))
+        });
+        let link = EmbeddedLink::new(census.clone(), machine::identity(), threads, self.kernel.name());
+        let engine = Engine::<TrailTrap, _>::new(link, threads, self.kernel, memory.0 as usize, stop)?;
+        let worked = watched(&census, &directory, || engine.run());
+        // The engine holds the census; what it leaves in memory is not needed any more.
+        drop(engine);
+        if let Err(error) = worked {
+            // What is finished gets stored; an error of the census itself is nearer to the cause.
+            census.close()?;
+            return Err(error.into());
+        }
+        self.common.finish(&census, &directory)
+    }
+}
+
+impl CoordinatorCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let memory = Size(preflight::least_memory(self.order));
+        let runtime = tokio::runtime::Runtime::new()?;
+        let listener = runtime.block_on(TcpListener::bind(&self.listen)).with_context(|| {
+            format!("cannot listen on {}: is the port in use, or the address not one of this machine's?", self.listen)
+        })?;
+        let directory = self.common.prepare(self.order, memory)?;
+        let census = open(&self.common, &directory, self.order, Duration::from_secs(self.lease))?;
+        eprintln!("trailtrap: listening on {}", service::address(&listener));
+        let stop = Arc::new(AtomicBool::new(false));
+        let signals = Signals::new(&runtime)?;
+        runtime.spawn({
+            let stop = stop.clone();
+            signals.stop_or_exit(move || stop.store(true, Ordering::Relaxed))
+        });
+        let (shut, shutdown) = tokio::sync::oneshot::channel::<()>();
+        let server = runtime.spawn(service::serve(census.clone(), listener, async move {
+            let _ = shutdown.await;
+        }));
+        watched(&census, &directory, || {
+            while !census.has_ended() && !stop.load(Ordering::Relaxed) && !server.is_finished() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        if census.has_ended() {
+            dismiss_workers(&census);
+        }
+        let code = self.common.finish(&census, &directory);
+        let _ = shut.send(());
+        let served = runtime.block_on(server);
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        let code = code?;
+        served.context("the server failed")?.context("the server failed")?;
+        Ok(code)
+    }
+}
+
+/// Gives workers a moment to ask once more and hear that everything is done.
+fn dismiss_workers(census: &Census) {
+    let start = Instant::now();
+    let waiting = |(_, worker, _): &(u64, crate::census::Worker, usize)| {
+        !worker.dismissed && census.now().saturating_sub(worker.seen) < Duration::from_secs(15)
+    };
+    while start.elapsed() < Duration::from_secs(10) && census.workers().iter().any(waiting) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn open(common: &Common, directory: &DataDirectory, order: usize, lease: Duration) -> anyhow::Result<Arc<Census>> {
+    Census::open(&directory.store(), common.options(order, lease))
+        .with_context(|| format!("data directory {}", directory.path().display()))
+}
+
+/// Does something and shows the progress of the census meanwhile: a bar on a terminal, a line every ten seconds elsewhere.
+fn watched<T>(census: &Census, directory: &DataDirectory, work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| watch(census, directory, &done));
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
+    let terminal = std::io::stderr().is_terminal();
+    let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr_with_hz(5));
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg}").expect("a valid template");
+    bar.set_style(style);
+    let start = Instant::now();
+    let (mut published, mut printed) = (None::<Instant>, Instant::now());
+    while !done.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(50));
+        let due = published.is_none_or(|at| at.elapsed() > Duration::from_secs(1));
+        if !due {
+            continue;
+        }
+        published = Some(Instant::now());
+        let status = Status::of(census);
+        directory.publish(&status);
+        let Some(order) = &status.order else { continue };
+        let share = order.pairs_done as f64 / order.pairs.max(1) as f64;
+        let left = status.seconds_left.map_or_else(|| "?".to_owned(), duration);
+        let message = format!(
+            "{:.1} %, {} of {} graphs, {:.2} M pairs/s, {left} left",
+            100.0 * share,
+            order.graphs_done,
+            order.graphs,
+            status.pairs_per_second / 1e6
+        );
+        if terminal && start.elapsed() > Duration::from_secs(1) {
+            bar.set_prefix(format!("order {}", order.order));
+            bar.set_position((1000.0 * share) as u64);
+            bar.set_message(message);
+        } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
+            printed = Instant::now();
+            eprintln!("order {}: {message}", order.order);
+        }
+    }
+    bar.finish_and_clear();
+}

@@ -1,0 +1,248 @@
+//! The gRPC face of the census: checks messages and hands them on.
+
+use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::net::TcpListener;
+use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
+use tonic::{Request, Response, Status, Streaming, transport::Server};
+use trailtrap_shared::{
+    codec,
+    degree::DegreeSequence,
+    digest::Digest,
+    game::{Game, TrailTrap},
+    labelling::LABELLING,
+    partition::{BLOCK_FORMAT, Block},
+    plan::Unit,
+    statistics::Statistics,
+    wire::{
+        self, PIECE_BYTES, PROTOCOL,
+        census_server::{Census as CensusService, CensusServer},
+        complete_request::Part,
+        fetch_request::What,
+        lease_reply::Answer,
+    },
+};
+
+use crate::{
+    census::{Assignment, Census, Refusal, delivery},
+    status::Status as CensusStatus,
+    store::Delivery,
+};
+
+/// A request for work is answered after this long even if there is none.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Several times the largest block that a plan makes.
+const LARGEST_BLOCK: usize = 1 << 30;
+
+/// Serves `census` on a bound listener until `shutdown`; gives open connections a moment to finish then.
+pub async fn serve(
+    census: Arc<Census>,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), tonic::transport::Error> {
+    let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
+    let shutdown = async move {
+        shutdown.await;
+        let _ = stopping.send(());
+    };
+    let server = Server::builder()
+        .http2_keepalive_interval(Some(Duration::from_secs(20)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        .add_service(CensusServer::new(Service { census }).max_decoding_message_size(4 << 20))
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), shutdown);
+    // tonic waits for idle connections for ever.
+    tokio::select! {
+        result = server => result,
+        () = async { let _ = stopped.await; tokio::time::sleep(Duration::from_secs(2)).await } => Ok(()),
+    }
+}
+
+/// Where a listener listens, for messages.
+pub fn address(listener: &TcpListener) -> String {
+    listener.local_addr().as_ref().map_or_else(|_| "an unknown address".to_owned(), SocketAddr::to_string)
+}
+
+struct Service {
+    census: Arc<Census>,
+}
+
+impl Service {
+    fn known(&self, worker: u64) -> Result<(), Status> {
+        match self.census.hear(worker) {
+            true => Ok(()),
+            false => Err(Status::not_found("this coordinator does not know the worker: register again")),
+        }
+    }
+}
+
+type Reply<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl CensusService for Service {
+    async fn register(&self, request: Request<wire::RegisterRequest>) -> Reply<wire::RegisterReply> {
+        let request = request.into_inner();
+        let pairs = [
+            ("protocol", request.protocol, PROTOCOL),
+            ("labelling", request.labelling, LABELLING.into()),
+            ("game", request.game, TrailTrap::ID.into()),
+            ("block format", request.block_format, BLOCK_FORMAT.into()),
+        ];
+        if let Some((what, theirs, ours)) = pairs.into_iter().find(|(_, theirs, ours)| theirs != ours) {
+            return Err(Status::failed_precondition(format!(
+                "worker has {what} {theirs}, coordinator has {what} {ours}; their results would not fit together. Use \
+                 the same program version for both"
+            )));
+        }
+        let printable = |text: &str| -> String { text.chars().filter(|c| !c.is_control()).take(100).collect() };
+        let threads = request.threads.clamp(1, 4096) as usize;
+        let worker = self.census.register(&printable(&request.name), threads, &printable(&request.kernel));
+        let options = self.census.options();
+        Ok(Response::new(wire::RegisterReply {
+            worker,
+            heartbeat_milliseconds: (options.lease_term / 6).as_millis() as u32,
+            lease_milliseconds: options.lease_term.as_millis() as u32,
+        }))
+    }
+
+    async fn lease(&self, request: Request<wire::LeaseRequest>) -> Reply<wire::LeaseReply> {
+        let worker = request.into_inner().worker;
+        self.known(worker)?;
+        let deadline = tokio::time::Instant::now() + LONGEST_WAIT;
+        let answer = loop {
+            let changed = self.census.wakeup.notified();
+            match self.census.assign(worker, false) {
+                Assignment::Finished => break Answer::Finished(true),
+                Assignment::Work { lease, plan, units } => {
+                    break Answer::Grant(wire::Grant {
+                        lease,
+                        order: plan.order as u32,
+                        part_graphs: plan.options.part_graphs,
+                        bucket_bytes: plan.options.bucket_bytes,
+                        plan_fingerprint: plan.fingerprint,
+                        units: units.iter().map(|unit| wire::UnitId { shard: unit.shard, part: unit.part }).collect(),
+                    });
+                }
+                Assignment::Wait => {}
+            }
+            if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                break Answer::WaitMilliseconds(0);
+            }
+        };
+        Ok(Response::new(wire::LeaseReply { answer: Some(answer) }))
+    }
+
+    type FetchPartitionStream = Pin<Box<dyn Stream<Item = Result<wire::BlockPiece, Status>> + Send>>;
+
+    async fn fetch_partition(&self, request: Request<wire::FetchRequest>) -> Reply<Self::FetchPartitionStream> {
+        let request = request.into_inner();
+        self.known(request.worker)?;
+        let sequence = DegreeSequence::from_bytes(&request.degrees)
+            .ok_or_else(|| Status::invalid_argument("not a degree sequence"))?;
+        let census = self.census.clone();
+        let blocks = tokio::task::spawn_blocking(move || match request.what {
+            Some(What::Parents(_)) => census.parent_blocks(&sequence).map(Some),
+            Some(What::Bucket(bucket)) => Ok(census
+                .bucket_blocks(&sequence, bucket)?
+                .map(|pairs| pairs.into_iter().flat_map(|(keys, outcomes)| [keys, outcomes]).collect())),
+            None => Ok(None),
+        })
+        .await
+        .map_err(|error| Status::internal(error.to_string()))?
+        .map_err(|error| Status::internal(error.to_string()))?
+        .ok_or_else(|| Status::not_found(format!("partition {sequence} is not finished")))?;
+        let pieces = blocks.into_iter().flat_map(|block: Block| {
+            let bytes = block.into_bytes();
+            let count = bytes.len().div_ceil(PIECE_BYTES);
+            (0..count).map(move |i| {
+                let end = bytes.len().min((i + 1) * PIECE_BYTES);
+                Ok(wire::BlockPiece { data: bytes[i * PIECE_BYTES..end].to_vec(), last: i + 1 == count })
+            })
+        });
+        Ok(Response::new(Box::pin(tokio_stream::iter(pieces))))
+    }
+
+    async fn heartbeat(&self, request: Request<wire::HeartbeatRequest>) -> Reply<wire::HeartbeatReply> {
+        let request = request.into_inner();
+        self.known(request.worker)?;
+        let void_leases = self.census.renew(request.worker, &request.leases);
+        Ok(Response::new(wire::HeartbeatReply { void_leases }))
+    }
+
+    async fn complete(&self, request: Request<Streaming<wire::CompleteRequest>>) -> Reply<wire::CompleteReply> {
+        let mut stream = request.into_inner();
+        let Some(Part::Start(start)) = stream.next().await.transpose()?.and_then(|message| message.part) else {
+            return Err(Status::invalid_argument("a delivery begins with its start"));
+        };
+        self.known(start.worker)?;
+        let plan = self.census.leased_plan().ok_or_else(|| Status::invalid_argument("no order is in work"))?;
+        let name = self.census.worker_name(start.worker);
+        let mut deliveries: Vec<Delivery> = Vec::new();
+        let mut current: Option<(wire::UnitResult, Vec<Block>)> = None;
+        let mut bytes: Vec<u8> = Vec::new();
+        let finish = |(result, blocks): (wire::UnitResult, Vec<Block>)| -> Result<Delivery, Status> {
+            let id = result.unit.ok_or_else(|| Status::invalid_argument("a result without its unit"))?;
+            let unit = Unit { order: plan.order as u8, shard: id.shard, part: id.part };
+            let shard = plan.shards.get(id.shard as usize).ok_or_else(|| Status::invalid_argument("no such shard"))?;
+            let statistics: Statistics = codec::decode(&result.statistics)
+                .map_err(|error| Status::invalid_argument(format!("statistics: {error}")))?;
+            let digest: [u8; 32] =
+                result.digest.try_into().map_err(|_| Status::invalid_argument("a digest has 32 bytes"))?;
+            let elapsed = Duration::from_micros(result.elapsed_microseconds);
+            let digest = Digest::from_le_bytes(digest);
+            Ok(delivery(unit, shard.sequence, blocks, statistics, digest, elapsed, name.clone()))
+        };
+        while let Some(message) = stream.next().await {
+            match message?.part {
+                Some(Part::Unit(result)) => {
+                    if let Some(done) = current.replace((result, Vec::new())) {
+                        deliveries.push(finish(done)?);
+                    }
+                }
+                Some(Part::Piece(piece)) => {
+                    bytes.extend_from_slice(&piece.data);
+                    if bytes.len() > LARGEST_BLOCK {
+                        return Err(Status::invalid_argument("block too large"));
+                    }
+                    if piece.last {
+                        let Some((_, blocks)) = &mut current else {
+                            return Err(Status::invalid_argument("a block without its unit"));
+                        };
+                        let block = Block::parse::<TrailTrap>(std::mem::take(&mut bytes))
+                            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+                        blocks.push(block);
+                    }
+                }
+                Some(Part::Start(_)) | None => return Err(Status::invalid_argument("unexpected part of a delivery")),
+            }
+        }
+        if !bytes.is_empty() {
+            return Err(Status::invalid_argument("the last block is cut short"));
+        }
+        if let Some(done) = current {
+            deliveries.push(finish(done)?);
+        }
+        let census = self.census.clone();
+        let accepted = tokio::task::spawn_blocking(move || census.accept(start.worker, start.lease, deliveries, true))
+            .await
+            .map_err(|error| Status::internal(error.to_string()))?;
+        match accepted {
+            Ok(_) => Ok(Response::new(wire::CompleteReply { accepted: true })),
+            Err(Refusal::Void | Refusal::Ended) => Ok(Response::new(wire::CompleteReply { accepted: false })),
+            Err(refusal @ Refusal::Wrong { .. }) => {
+                tracing::error!(worker = start.worker, %refusal, "results refused");
+                Err(Status::invalid_argument(refusal.to_string()))
+            }
+        }
+    }
+
+    async fn give_back(&self, request: Request<wire::GiveBackRequest>) -> Reply<wire::GiveBackReply> {
+        let request = request.into_inner();
+        self.known(request.worker)?;
+        request.leases.iter().for_each(|&lease| self.census.give_back(request.worker, lease));
+        Ok(Response::new(wire::GiveBackReply {}))
+    }
+
+    async fn status(&self, _: Request<wire::StatusRequest>) -> Reply<wire::StatusReply> {
+        Ok(Response::new(wire::StatusReply { json: CensusStatus::of(&self.census).to_json() }))
+    }
+}

@@ -1,0 +1,247 @@
+//! `trailtrap solve`: who wins the given graphs, by forward search.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use rayon::prelude::*;
+use serde::Serialize;
+use trailtrap_shared::{graph::Graph, graph6};
+use trailtrap_worker::forward::{ForwardSearch, Move, Solution};
+
+/// Says who wins Trail Trap on given graphs (at most 16 vertices), by forward search.
+///
+/// Graphs are read in graph6, one a line. Vertices count from 0. A graph that cannot be solved is named on standard error,
+/// the others get their answers, and the exit code is 1.
+#[derive(Args)]
+pub struct SolveCommand {
+    /// Files of graph6 lines, `-` for standard input (the default), or graphs themselves
+    #[arg(value_name = "FILE|-|GRAPH6")]
+    inputs: Vec<String>,
+    /// How to print the answers
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+    /// Add a winning first move of P1, or P2's answer to each first move
+    #[arg(long)]
+    explain: bool,
+    /// Give up on a graph after this many positions; each takes about 20 bytes, and m edges take about 0.4 · 2^m positions
+    #[arg(long, value_name = "POSITIONS", default_value_t = 40_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Csv,
+    Json,
+}
+
+/// A line of input, and where it was.
+struct Line {
+    origin: String,
+    text: Vec<u8>,
+}
+
+/// One answer.
+#[derive(Serialize)]
+struct Answer {
+    /// As given.
+    graph6: String,
+    order: usize,
+    size: usize,
+    winner: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_move: Option<Move>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answers: Option<Vec<AnswerTo>>,
+}
+
+/// P2's winning answer to a first move.
+#[derive(Serialize)]
+struct AnswerTo {
+    first_move: Move,
+    answer: Move,
+}
+
+/// Lines are solved in parallel and printed in order, this many at a time.
+const LINES: usize = 256;
+
+impl SolveCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let mut output =
+            Output { out: io::BufWriter::new(io::stdout().lock()), command: &self, answers: 0, failures: 0 };
+        let result = output.begin().and_then(|()| self.read(&mut output)).and_then(|()| output.end());
+        match result {
+            Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+            Err(error) => Err(error),
+            Ok(()) if output.failures > 0 => Ok(ExitCode::FAILURE),
+            Ok(()) => Ok(ExitCode::SUCCESS),
+        }
+    }
+
+    fn read(&self, output: &mut Output) -> anyhow::Result<()> {
+        if self.inputs.is_empty() {
+            return output.solve_all("standard input", io::stdin().lock());
+        }
+        for input in &self.inputs {
+            if input == "-" {
+                output.solve_all("standard input", io::stdin().lock())?;
+            } else if Path::new(input).exists() {
+                let file = File::open(input).with_context(|| format!("cannot open {input}"))?;
+                output.solve_all(input, BufReader::new(file))?;
+            } else if let Err(error) = graph6::decode(input.as_bytes()) {
+                output.fail(&format!("'{input}' is neither a file nor graph6: {error}"));
+            } else {
+                output.solve(vec![Line { origin: format!("'{input}'"), text: input.clone().into_bytes() }])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, search: &mut ForwardSearch, line: &Line) -> Result<Answer, String> {
+        let graph = graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
+        let solution = search
+            .solve(&graph)
+            .map_err(|error| format!("{}: {error} (size {}; see --limit)", line.origin, graph.size()))?;
+        Ok(self.describe(line, &graph, solution))
+    }
+
+    fn describe(&self, line: &Line, graph: &Graph, solution: Solution) -> Answer {
+        let mut answer = Answer {
+            graph6: String::from_utf8_lossy(&line.text).into_owned(),
+            order: graph.order(),
+            size: graph.size(),
+            winner: "P1",
+            first_move: None,
+            answers: None,
+        };
+        match solution {
+            Solution::P1 { first_move } => answer.first_move = Some(first_move).filter(|_| self.explain),
+            Solution::P2 { answers } => {
+                answer.winner = "P2";
+                let list = answers.into_iter().map(|(first_move, answer)| AnswerTo { first_move, answer });
+                answer.answers = self.explain.then(|| list.collect());
+            }
+        }
+        answer
+    }
+}
+
+struct Output<'a> {
+    out: io::BufWriter<io::StdoutLock<'a>>,
+    command: &'a SolveCommand,
+    answers: usize,
+    failures: usize,
+}
+
+impl Output<'_> {
+    fn begin(&mut self) -> anyhow::Result<()> {
+        match self.command.format {
+            Format::Text => {}
+            Format::Csv if self.command.explain => writeln!(self.out, "graph6,order,size,winner,explanation")?,
+            Format::Csv => writeln!(self.out, "graph6,order,size,winner")?,
+            Format::Json => write!(self.out, "[")?,
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        if self.command.format == Format::Json {
+            writeln!(self.out, "{}]", if self.answers > 0 { "\n" } else { "" })?;
+        }
+        Ok(self.out.flush()?)
+    }
+
+    fn fail(&mut self, message: &str) {
+        self.failures += 1;
+        eprintln!("trailtrap solve: {message}");
+    }
+
+    fn solve_all(&mut self, name: &str, input: impl BufRead) -> anyhow::Result<()> {
+        let mut lines = Vec::new();
+        for (number, text) in input.split(b'\n').enumerate() {
+            let mut text = text.with_context(|| format!("cannot read {name}"))?;
+            if text.last() == Some(&b'\r') {
+                text.pop();
+            }
+            // A header may stand before the first graph, on its line or on one of its own.
+            if number == 0 && text.starts_with(graph6::HEADER.as_bytes()) {
+                text.drain(..graph6::HEADER.len());
+                if text.is_empty() {
+                    continue;
+                }
+            }
+            lines.push(Line { origin: format!("{name}, line {}", number + 1), text });
+            if lines.len() == LINES {
+                self.solve(std::mem::take(&mut lines))?;
+            }
+        }
+        self.solve(lines)
+    }
+
+    fn solve(&mut self, lines: Vec<Line>) -> anyhow::Result<()> {
+        let limit = usize::try_from(self.command.limit).unwrap_or(usize::MAX);
+        let command = self.command;
+        let answers: Vec<Result<Answer, String>> = lines
+            .par_iter()
+            .with_min_len(8)
+            .map_init(|| ForwardSearch::new(limit), |search, line| command.answer(search, line))
+            .collect();
+        for answer in answers {
+            match answer {
+                Ok(answer) => self.print(&answer)?,
+                Err(message) => self.fail(&message),
+            }
+        }
+        // Whoever reads along sees what is done.
+        Ok(self.out.flush()?)
+    }
+
+    fn print(&mut self, answer: &Answer) -> anyhow::Result<()> {
+        let Answer { graph6, order, size, winner, .. } = answer;
+        match self.command.format {
+            Format::Text => {
+                writeln!(self.out, "{graph6} {winner}")?;
+                for line in explanation(answer) {
+                    writeln!(self.out, "  {line}")?;
+                }
+            }
+            Format::Csv => {
+                // No graph6 character needs quoting: they are the bytes 63 to 126.
+                write!(self.out, "{graph6},{order},{size},{winner}")?;
+                match self.command.explain {
+                    true => writeln!(self.out, ",{}", explanation(answer).join("; "))?,
+                    false => writeln!(self.out)?,
+                }
+            }
+            Format::Json => {
+                let comma = if self.answers > 0 { "," } else { "" };
+                write!(self.out, "{comma}\n{}", serde_json::to_string(answer)?)?;
+            }
+        }
+        self.answers += 1;
+        Ok(())
+    }
+}
+
+fn explanation(answer: &Answer) -> Vec<String> {
+    let show = |(from, to): Move| format!("{from}→{to}");
+    match (&answer.first_move, &answer.answers) {
+        (Some(first_move), _) => vec![format!("P1 wins by {}", show(*first_move))],
+        (None, Some(answers)) if answers.is_empty() => vec!["P1 cannot move".to_owned()],
+        (None, Some(answers)) => {
+            answers.iter().map(|a| format!("P2 answers {} by {}", show(a.first_move), show(a.answer))).collect()
+        }
+        (None, None) => Vec::new(),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

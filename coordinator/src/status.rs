@@ -1,0 +1,170 @@
+//! What is done, running and waiting, by whom, how fast, and how long it will take: for people, for scripts, and for a
+//! second process that looks at a data directory in use.
+
+use std::{fmt::Write as _, fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::census::Census;
+
+/// A snapshot of a census.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Whether a process is working on it.
+    pub running: bool,
+    /// Which.
+    pub process: Option<u32>,
+    /// Last order that the census is to do.
+    pub target_order: usize,
+    /// Orders whose results are complete, checked and stored.
+    pub orders_done: Vec<usize>,
+    /// The order in work.
+    pub order: Option<OrderStatus>,
+    pub workers: Vec<WorkerStatus>,
+    /// (graph, edge) pairs a second in this run.
+    pub pairs_per_second: f64,
+    /// Until the order in work is done, at this rate.
+    pub seconds_left: Option<f64>,
+    pub seconds_running: f64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OrderStatus {
+    pub order: usize,
+    pub shards_done: usize,
+    pub shards: usize,
+    /// Units whose predecessors are done.
+    pub units_ready: usize,
+    pub units_leased: usize,
+    pub graphs_done: u64,
+    pub graphs: u64,
+    pub pairs_done: u64,
+    pub pairs: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    pub name: String,
+    pub threads: usize,
+    pub kernel: String,
+    pub units_leased: usize,
+    pub units_done: u64,
+    pub pairs_per_second: f64,
+    pub seconds_since_heard: f64,
+}
+
+impl Status {
+    /// The status of a census of this process.
+    pub fn of(census: &Census) -> Self {
+        let progress = census.progress();
+        let elapsed = progress.elapsed.as_secs_f64();
+        let per_second = |pairs: u64| pairs as f64 / elapsed.max(0.001);
+        let rate = per_second(progress.pairs_this_run);
+        let left = progress.pairs.saturating_sub(progress.pairs_done);
+        let in_work = progress.shards > 0;
+        Status {
+            running: true,
+            process: Some(std::process::id()),
+            target_order: progress.target,
+            orders_done: census.results().iter().map(|result| result.order).collect(),
+            order: in_work.then_some(OrderStatus {
+                order: progress.order,
+                shards_done: progress.shards_done,
+                shards: progress.shards,
+                units_ready: progress.units_ready,
+                units_leased: progress.units_leased,
+                graphs_done: progress.graphs_done,
+                graphs: progress.graphs,
+                pairs_done: progress.pairs_done,
+                pairs: progress.pairs,
+            }),
+            workers: census
+                .workers()
+                .into_iter()
+                .filter(|(_, worker, _)| !worker.dismissed)
+                .map(|(_, worker, units_leased)| WorkerStatus {
+                    units_leased,
+                    units_done: worker.units,
+                    pairs_per_second: per_second(worker.pairs),
+                    seconds_since_heard: progress.elapsed.saturating_sub(worker.seen).as_secs_f64(),
+                    name: worker.name,
+                    threads: worker.threads,
+                    kernel: worker.kernel,
+                })
+                .collect(),
+            pairs_per_second: rate,
+            seconds_left: (in_work && rate > 0.0).then(|| left as f64 / rate),
+            seconds_running: elapsed,
+        }
+    }
+
+    /// One line of JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a status is plain data")
+    }
+
+    /// Leaves the snapshot for other processes; a reader never sees half of one.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let new = path.with_extension("json.new");
+        fs::write(&new, self.to_json())?;
+        fs::rename(new, path)
+    }
+
+    /// A few lines for people.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        let done = match &self.orders_done[..] {
+            [] => "none".to_owned(),
+            orders => format!("1 to {}", orders.len()),
+        };
+        let state = match (self.running, self.process) {
+            (true, Some(process)) => format!("running (process {process}, {})", duration(self.seconds_running)),
+            (true, None) => "running".to_owned(),
+            (false, _) => "not running".to_owned(),
+        };
+        let _ = writeln!(text, "census up to order {}: {state}", self.target_order);
+        let _ = writeln!(text, "orders done: {done}");
+        if let Some(order) = &self.order {
+            let share = 100.0 * order.pairs_done as f64 / order.pairs.max(1) as f64;
+            let _ = writeln!(
+                text,
+                "order {}: {share:.1} % of the work; {} of {} graphs; shards: {} of {} done; units: {} leased, {} ready",
+                order.order,
+                order.graphs_done,
+                order.graphs,
+                order.shards_done,
+                order.shards,
+                order.units_leased,
+                order.units_ready
+            );
+            if self.running {
+                let left = self.seconds_left.map_or_else(|| "unknown".to_owned(), duration);
+                let _ = writeln!(text, "rate: {:.2} million pairs/s; time left: {left}", self.pairs_per_second / 1e6);
+            }
+        }
+        for worker in &self.workers {
+            let _ = writeln!(
+                text,
+                "worker {}: {} threads ({}), {} units in work, {} done, {:.2} million pairs/s, heard {} ago",
+                worker.name,
+                worker.threads,
+                worker.kernel,
+                worker.units_leased,
+                worker.units_done,
+                worker.pairs_per_second / 1e6,
+                duration(worker.seconds_since_heard)
+            );
+        }
+        text
+    }
+}
+
+/// A duration for people: `7 s`, `3 min 5 s`, `2 h 10 min`.
+pub fn duration(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}

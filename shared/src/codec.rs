@@ -1,0 +1,73 @@
+//! Plain structures as bytes, with a format version in front. The only user of bincode, so that a successor can take its
+//! place here.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Version of the byte format; bytes of another version are refused.
+const VERSION: u8 = 1;
+
+/// Why bytes could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CodecError {
+    #[error("no bytes")]
+    Empty,
+    #[error("structures of format {found}, this program reads format {VERSION}")]
+    Version { found: u8 },
+    #[error("malformed structure: {0}")]
+    Malformed(#[from] bincode::error::DecodeError),
+    #[error("{0} bytes left over after the structure")]
+    TrailingBytes(usize),
+}
+
+/// Fixed-width little-endian integers, and no more than 64 MiB claimed by any length.
+fn config() -> impl bincode::config::Config {
+    bincode::config::standard().with_little_endian().with_fixed_int_encoding().with_limit::<{ 64 << 20 }>()
+}
+
+/// The bytes of a structure.
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut bytes = vec![VERSION];
+    bincode::serde::encode_into_std_write(value, &mut bytes, config()).expect("plain structures encode into memory");
+    bytes
+}
+
+/// Reads a structure; all bytes must belong to it.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    let (&version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
+    if version != VERSION {
+        return Err(CodecError::Version { found: version });
+    }
+    let (value, used) = bincode::serde::decode_from_slice(body, config())?;
+    match body.len() - used {
+        0 => Ok(value),
+        left => Err(CodecError::TrailingBytes(left)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn round_trip(value: (u128, String, Vec<u32>, Option<i64>)) {
+            prop_assert_eq!(decode::<(u128, String, Vec<u32>, Option<i64>)>(&encode(&value)).unwrap(), value);
+        }
+
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = decode::<(u128, String, Vec<u32>)>(&bytes);
+        }
+    }
+
+    #[test]
+    fn other_versions_and_left_over_bytes_are_refused() {
+        let mut bytes = encode(&7u32);
+        bytes.push(0);
+        assert!(matches!(decode::<u32>(&bytes), Err(CodecError::TrailingBytes(1))));
+        bytes[0] = 9;
+        assert!(matches!(decode::<u32>(&bytes), Err(CodecError::Version { found: 9 })));
+    }
+}

@@ -1,0 +1,143 @@
+//! The public digest: a 256-bit number for a set of records that does not depend on how they were computed, split,
+//! ordered or stored. Version 1, frozen; ARCHITECTURE.md specifies it, `scripts/referee.py` is an independent
+//! implementation, and the test below pins it.
+
+use std::{fmt, iter::Sum, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    game::{Game, record_bytes},
+    graph::Graph,
+    graph6,
+    labelling::reference,
+};
+
+/// Prefix of every hashed record: the version of the reference labelling and of this digest.
+const TAG: &[u8] = b"TT1";
+
+/// A sum modulo 2^256 of SHA-256 values, one for each record. Digests of disjoint sets add up.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Digest {
+    /// 64-bit limbs, the lowest first.
+    limbs: [u64; 4],
+}
+
+impl Digest {
+    /// Adds the record of `graph`, whose outcome is given in the same labels: the SHA-256, read as a little-endian
+    /// number, of the tag `TT1`, the graph6 text of the graph in its reference labelling, |Aut| as 8 little-endian bytes,
+    /// and the game's record in the reference labelling.
+    pub fn add<G: Game>(&mut self, graph: &Graph, outcome: &G::Outcome) {
+        let n = graph.order();
+        let labelling = reference::label(graph);
+        let mut message = Vec::with_capacity(64);
+        message.extend_from_slice(TAG);
+        graph6::encode_into(&graph.relabelled(&labelling.label), &mut message);
+        message.extend_from_slice(&labelling.automorphisms.to_le_bytes());
+        let start = message.len();
+        message.resize(start + record_bytes::<G>(n), 0);
+        G::encode(n, &G::relabelled(n, outcome, &labelling.label), &mut message[start..]);
+        *self += Digest::from_le_bytes(Sha256::digest(&message).into());
+    }
+
+    /// The number with these little-endian bytes.
+    pub fn from_le_bytes(bytes: [u8; 32]) -> Self {
+        let limb = |i: usize| u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes"));
+        Digest { limbs: std::array::from_fn(limb) }
+    }
+
+    /// The little-endian bytes.
+    pub fn to_le_bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for (chunk, limb) in bytes.chunks_exact_mut(8).zip(self.limbs) {
+            chunk.copy_from_slice(&limb.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+impl std::ops::AddAssign for Digest {
+    fn add_assign(&mut self, other: Self) {
+        let mut carry = false;
+        for (limb, other) in self.limbs.iter_mut().zip(other.limbs) {
+            let (sum, over) = limb.overflowing_add(other);
+            let (sum, over_again) = sum.overflowing_add(u64::from(carry));
+            *limb = sum;
+            carry = over | over_again;
+        }
+    }
+}
+
+impl Sum for Digest {
+    fn sum<I: Iterator<Item = Self>>(digests: I) -> Self {
+        digests.fold(Digest::default(), |mut sum, digest| {
+            sum += digest;
+            sum
+        })
+    }
+}
+
+/// 64 hexadecimal digits, the highest first.
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.limbs.iter().rev().try_for_each(|limb| write!(f, "{limb:016x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+impl FromStr for Digest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let valid = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !valid {
+            return Err(format!("a digest has 64 hexadecimal digits, not '{text}'"));
+        }
+        let limb = |i: usize| u64::from_str_radix(&text[16 * i..16 * i + 16], 16).expect("checked digits");
+        Ok(Digest { limbs: [limb(3), limb(2), limb(1), limb(0)] })
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn sums_commute_and_carry(a: [u8; 32], b: [u8; 32], c: [u8; 32]) {
+            let [a, b, c] = [a, b, c].map(Digest::from_le_bytes);
+            prop_assert_eq!([a, b, c].into_iter().sum::<Digest>(), [c, a, b].into_iter().sum());
+            prop_assert_eq!(a.to_string().parse(), Ok(a));
+            prop_assert_eq!(Digest::from_le_bytes(a.to_le_bytes()), a);
+        }
+    }
+
+    #[test]
+    fn carries_run_through() {
+        let mut digest = Digest::from_le_bytes([0xff; 32]);
+        let mut one = [0; 32];
+        one[0] = 1;
+        digest += Digest::from_le_bytes(one);
+        assert_eq!(digest, Digest::default());
+    }
+}

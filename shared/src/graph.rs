@@ -1,0 +1,226 @@
+//! Simple undirected graphs of order at most 16, one 16-bit adjacency set per vertex.
+
+use std::fmt;
+
+/// Largest order a [`Graph`] can have.
+pub const MAX_ORDER: usize = 16;
+
+/// A set of vertices of one graph: bit `v` stands for vertex `v`.
+pub type VertexSet = u16;
+
+/// One adjacency set per vertex; entries from the order on are empty.
+pub type Rows = [VertexSet; MAX_ORDER];
+
+/// The vertices of a set in increasing order.
+pub fn vertices(mut set: VertexSet) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (set != 0).then(|| {
+            let v = set.trailing_zeros() as usize;
+            set &= set - 1;
+            v
+        })
+    })
+}
+
+/// All vertices of a graph of order `n` (0 ≤ n ≤ 16).
+pub const fn all_vertices(n: usize) -> VertexSet {
+    ((1u32 << n) - 1) as VertexSet
+}
+
+/// Number of unordered pairs of `n` vertices: the size of the complete graph.
+pub const fn pairs(n: usize) -> usize {
+    n * n.saturating_sub(1) / 2
+}
+
+/// n! for 0 ≤ n ≤ 20.
+pub const fn factorial(n: usize) -> u64 {
+    let mut product = 1;
+    let mut k = 2;
+    while k <= n {
+        product *= k as u64;
+        k += 1;
+    }
+    product
+}
+
+/// A finite simple undirected graph on the vertices 0, …, n − 1, with n ≤ 16.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Graph {
+    order: u8,
+    rows: Rows,
+}
+
+impl Graph {
+    /// The edgeless graph of order `n`.
+    ///
+    /// # Panics
+    /// If `n` exceeds [`MAX_ORDER`]; callers check orders where they enter the program.
+    pub fn edgeless(n: usize) -> Self {
+        assert!(n <= MAX_ORDER, "order {n} exceeds {MAX_ORDER}");
+        Graph { order: n as u8, rows: [0; MAX_ORDER] }
+    }
+
+    /// The graph of order `n` with these edges. The same precondition on `n`; ends must be distinct and below `n`.
+    pub fn from_edges(n: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> Self {
+        let mut graph = Self::edgeless(n);
+        for (u, w) in edges {
+            graph.add_edge(u, w);
+        }
+        graph
+    }
+
+    /// The graph whose adjacency sets are `rows`, which must be symmetric, loopless and empty from `n` on.
+    pub fn from_rows(n: usize, rows: Rows) -> Self {
+        let graph = Graph { order: n as u8, rows };
+        debug_assert!((0..n).all(|v| vertices(rows[v]).all(|w| w != v && w < n && graph.has_edge(w, v))));
+        graph
+    }
+
+    /// The graph of order `n` whose edges are the set bits of `code`, pair i < j standing at bit j(j − 1)/2 + i
+    /// (column by column, as in graph6). Bits beyond C(n, 2) are ignored.
+    pub fn from_code(n: usize, code: u128) -> Self {
+        let mut graph = Self::edgeless(n);
+        for j in 1..n {
+            let column = (code >> pairs(j)) as VertexSet & all_vertices(j);
+            graph.rows[j] |= column;
+            for i in vertices(column) {
+                graph.rows[i] |= 1 << j;
+            }
+        }
+        graph
+    }
+
+    /// The inverse of [`Graph::from_code`].
+    pub fn code(&self) -> u128 {
+        (1..self.order()).fold(0, |code, j| code | u128::from(self.rows[j] & all_vertices(j)) << pairs(j))
+    }
+
+    /// Number of vertices.
+    pub fn order(&self) -> usize {
+        self.order as usize
+    }
+
+    /// Number of edges.
+    pub fn size(&self) -> usize {
+        self.rows.iter().map(|row| row.count_ones() as usize).sum::<usize>() / 2
+    }
+
+    /// The adjacency sets.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// The neighbours of `v`.
+    pub fn neighbours(&self, v: usize) -> VertexSet {
+        self.rows[v]
+    }
+
+    /// The degree of `v`.
+    pub fn degree(&self, v: usize) -> usize {
+        self.rows[v].count_ones() as usize
+    }
+
+    /// Whether `u` and `w` are joined.
+    pub fn has_edge(&self, u: usize, w: usize) -> bool {
+        self.rows[u] >> w & 1 == 1
+    }
+
+    /// Joins two distinct vertices.
+    pub fn add_edge(&mut self, u: usize, w: usize) {
+        debug_assert!(u != w && u < self.order() && w < self.order());
+        self.rows[u] |= 1 << w;
+        self.rows[w] |= 1 << u;
+    }
+
+    /// The graph without the edge `uw`.
+    pub fn without_edge(mut self, u: usize, w: usize) -> Self {
+        self.rows[u] &= !(1 << w);
+        self.rows[w] &= !(1 << u);
+        self
+    }
+
+    /// The graph without vertex `v`; later vertices move down by one.
+    pub fn without_vertex(&self, v: usize) -> Self {
+        let squeeze = |row: VertexSet| (row & all_vertices(v)) | (u32::from(row) >> (v + 1) << v) as VertexSet;
+        let mut rows = [0; MAX_ORDER];
+        for (new, old) in (0..self.order()).filter(|&w| w != v).enumerate() {
+            rows[new] = squeeze(self.rows[old]);
+        }
+        Self::from_rows(self.order() - 1, rows)
+    }
+
+    /// The graph with a new last vertex joined to `neighbours`.
+    pub fn with_vertex(mut self, neighbours: VertexSet) -> Self {
+        let v = self.order();
+        assert!(v < MAX_ORDER, "no room for another vertex");
+        self.order += 1;
+        self.rows[v] = neighbours;
+        for w in vertices(neighbours) {
+            self.rows[w] |= 1 << v;
+        }
+        self
+    }
+
+    /// The edges (u, w) with u < w, in lexicographic order.
+    pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        (0..self.order()).flat_map(move |u| {
+            let later = (u32::from(self.rows[u]) >> (u + 1) << (u + 1)) as VertexSet;
+            vertices(later).map(move |w| (u, w))
+        })
+    }
+
+    /// The image under `label`: vertex `v` becomes `label[v]`. `label` must permute 0, …, n − 1.
+    pub fn relabelled(&self, label: &[u8; MAX_ORDER]) -> Self {
+        let mut rows = [0; MAX_ORDER];
+        for v in 0..self.order() {
+            rows[label[v] as usize] = vertices(self.rows[v]).fold(0, |row, w| row | 1 << label[w]);
+        }
+        Self::from_rows(self.order(), rows)
+    }
+
+    /// Whether any two vertices are joined by a path. The order-1 graph is connected; so is the order-0 graph here.
+    pub fn is_connected(&self) -> bool {
+        let mut reached: VertexSet = 1;
+        loop {
+            let next = vertices(reached).fold(reached, |set, v| set | self.rows[v]);
+            if next == reached {
+                return self.order() <= 1 || reached == all_vertices(self.order());
+            }
+            reached = next;
+        }
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph({})", crate::graph6::encode(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deleting_the_added_vertex_gives_the_graph_back() {
+        let path = Graph::from_edges(4, [(0, 1), (1, 2), (2, 3)]);
+        assert_eq!(path.with_vertex(0b1010).without_vertex(4), path);
+        assert_eq!(path.without_vertex(1), Graph::from_edges(3, [(1, 2)]));
+    }
+
+    #[test]
+    fn code_round_trips_at_the_largest_order() {
+        let complete = Graph::from_code(16, u128::MAX);
+        assert_eq!(complete.size(), 120);
+        assert_eq!(complete.code(), (1 << 120) - 1);
+        assert_eq!(complete.without_vertex(0), Graph::from_code(15, u128::MAX));
+    }
+
+    #[test]
+    fn connectivity_of_the_smallest_orders() {
+        assert!(Graph::edgeless(1).is_connected());
+        assert!(!Graph::edgeless(2).is_connected());
+        assert!(Graph::from_edges(3, [(0, 2), (2, 1)]).is_connected());
+        assert!(!Graph::from_edges(4, [(0, 1), (2, 3)]).is_connected());
+    }
+}

@@ -1,0 +1,160 @@
+//! graph6, the exchange format of nauty, Sage and the published lists (McKay, *Description of graph6, sparse6 and
+//! digraph6 encodings*): one printable byte for the order, then the columns of the upper triangle, six bits a byte.
+
+use crate::graph::{Graph, MAX_ORDER, pairs};
+
+/// The optional header of a graph6 file; it has no newline of its own.
+pub const HEADER: &str = ">>graph6<<";
+
+/// Why a line is not the graph6 text of a graph this program can hold. Columns count bytes from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Graph6Error {
+    /// No byte at all.
+    #[error("column 1: empty line where a graph6 graph was expected")]
+    Empty,
+    /// sparse6, digraph6 or incremental sparse6.
+    #[error("column 1: this is {0}, not graph6 (convert it with `nauty-copyg -g`)")]
+    OtherFormat(&'static str),
+    /// A byte outside 63 ..= 126.
+    #[error("column {column}: byte 0x{byte:02x} is not a graph6 character (allowed: '?' to '~')")]
+    BadByte { column: usize, byte: u8 },
+    /// An order above 16.
+    #[error("column 1: order {order} is larger than {MAX_ORDER}, the largest order handled here")]
+    OrderTooLarge { order: String },
+    /// Too few or too many bytes for the order.
+    #[error("column {column}: a graph of order {order} takes {expected} characters, this one has {found}")]
+    WrongLength { column: usize, order: usize, expected: usize, found: usize },
+    /// A one among the bits that fill up the last byte.
+    #[error("column {column}: the padding bits of the last character are not zero")]
+    Padding { column: usize },
+}
+
+/// Number of bytes of the graph6 text of a graph of order `n` ≤ 16.
+pub const fn encoded_len(n: usize) -> usize {
+    1 + pairs(n).div_ceil(6)
+}
+
+/// The graph6 text of `graph`, without a newline.
+pub fn encode(graph: &Graph) -> String {
+    let mut text = Vec::with_capacity(encoded_len(graph.order()));
+    encode_into(graph, &mut text);
+    text.into_iter().map(char::from).collect()
+}
+
+/// Appends the graph6 bytes of `graph` to `out`.
+pub fn encode_into(graph: &Graph, out: &mut Vec<u8>) {
+    out.push(63 + graph.order() as u8);
+    // The code has pair 0 at its lowest bit; graph6 puts it first, at the highest bit of its byte.
+    let (code, total) = (graph.code(), pairs(graph.order()));
+    for start in (0..total).step_by(6) {
+        let six = (code >> start) as u8 & 63;
+        out.push(63 + (six.reverse_bits() >> 2));
+    }
+}
+
+/// Reads one graph from a line; a trailing line break and a leading `>>graph6<<` are accepted. Never panics.
+pub fn decode(line: &[u8]) -> Result<Graph, Graph6Error> {
+    let mut text = line;
+    while let [rest @ .., b'\n' | b'\r'] = text {
+        text = rest;
+    }
+    let text = text.strip_prefix(HEADER.as_bytes()).unwrap_or(text);
+    let skipped = if line.starts_with(HEADER.as_bytes()) { HEADER.len() } else { 0 };
+    let column = |index: usize| skipped + index + 1;
+    match text.first() {
+        None => return Err(Graph6Error::Empty),
+        Some(b':') => return Err(Graph6Error::OtherFormat("sparse6")),
+        Some(b'&') => return Err(Graph6Error::OtherFormat("digraph6")),
+        Some(b';') => return Err(Graph6Error::OtherFormat("incremental sparse6")),
+        Some(_) => {}
+    }
+    if let Some(index) = text.iter().position(|byte| !(63..=126).contains(byte)) {
+        return Err(Graph6Error::BadByte { column: column(index), byte: text[index] });
+    }
+    let order = (text[0] - 63) as usize;
+    if order > MAX_ORDER {
+        let order = if order == 63 { "63 or more".to_owned() } else { order.to_string() };
+        return Err(Graph6Error::OrderTooLarge { order });
+    }
+    let expected = encoded_len(order);
+    if text.len() != expected {
+        let column = column(text.len().min(expected));
+        return Err(Graph6Error::WrongLength { column, order, expected, found: text.len() });
+    }
+    let mut code = 0u128;
+    for (index, byte) in text[1..].iter().enumerate() {
+        let six = ((byte - 63) << 2).reverse_bits();
+        let room = pairs(order) - 6 * index;
+        if room < 6 && six >> room != 0 {
+            return Err(Graph6Error::Padding { column: column(index + 1) });
+        }
+        code |= u128::from(six) << (6 * index);
+    }
+    Ok(Graph::from_code(order, code))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn known_texts() {
+        assert_eq!(encode(&Graph::edgeless(0)), "?");
+        assert_eq!(encode(&Graph::from_edges(2, [(0, 1)])), "A_");
+        // The example of the format's description: order 5, edges 02 04 13 34.
+        assert_eq!(encode(&Graph::from_edges(5, [(0, 2), (0, 4), (1, 3), (3, 4)])), "DQc");
+        assert_eq!(decode(b">>graph6<<DQc\r\n").unwrap().size(), 4);
+    }
+
+    #[test]
+    fn errors_name_the_column() {
+        let message = |text: &str| decode(text.as_bytes()).unwrap_err().to_string();
+        assert!(message("").starts_with("column 1: empty"));
+        assert!(message("DQ").starts_with("column 3: a graph of order 5 takes 3 characters, this one has 2"));
+        assert!(message("DQcc").starts_with("column 4:"));
+        assert!(message("D c").starts_with("column 2: byte 0x20"));
+        assert!(message("DQd").starts_with("column 3: the padding"));
+        assert!(message("~??").contains("63 or more"));
+        assert!(message(":An").contains("sparse6"));
+        assert!(message(">>graph6<<D c").starts_with("column 12:"));
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(n in 0usize..=16, code: u128) {
+            let graph = Graph::from_code(n, code);
+            prop_assert_eq!(decode(encode(&graph).as_bytes()), Ok(graph));
+        }
+
+        #[test]
+        fn agrees_with_petgraph(n in 1usize..=16, code: u128) {
+            let graph = Graph::from_code(n, code);
+            let mut other = petgraph::graph::UnGraph::<(), ()>::default();
+            let nodes: Vec<_> = (0..n).map(|_| other.add_node(())).collect();
+            for (u, w) in graph.edges() {
+                other.add_edge(nodes[u], nodes[w], ());
+            }
+            prop_assert_eq!(petgraph::graph6::ToGraph6::graph6_string(&other), encode(&graph));
+        }
+
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok(graph) = decode(&bytes) {
+                prop_assert!(graph.order() <= 16);
+            }
+        }
+
+        #[test]
+        fn accepts_only_what_it_writes(n in 0u8..=18, body in proptest::collection::vec(63u8..=126, 0..24)) {
+            let mut text = vec![63 + n];
+            text.extend(body);
+            if let Ok(graph) = decode(&text) {
+                let mut again = Vec::new();
+                encode_into(&graph, &mut again);
+                prop_assert_eq!(again, text);
+            }
+        }
+    }
+}

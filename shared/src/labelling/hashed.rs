@@ -1,0 +1,46 @@
+//! The labelling of the census: colours refined by 12-bit hashes. One graph at a time; [`super::batch`] does 32.
+//!
+//! The new colour of v is its rank among the words (c(v), h(v)): the old colour in the upper 4 bits, and in the lower 12
+//! the upper bits of a 16-bit sum over the neighbours w of a scrambled c(w). Old colours come first, so classes only ever
+//! split; when two different neighbourhoods collide the class stays whole, and the search tree separates it.
+
+use super::{Colours, Labelling, search};
+use crate::graph::{Graph, MAX_ORDER, Rows, vertices};
+
+/// The labelling of a graph of order at least 1.
+pub fn label(graph: &Graph) -> Labelling {
+    label_with::<{ u16::MAX }>(graph)
+}
+
+/// The labelling with hashes masked by `MASK`. Keys of different masks are not comparable; narrow masks exist to test
+/// that collisions are harmless.
+pub(super) fn label_with<const MASK: u16>(graph: &Graph) -> Labelling {
+    search::label(graph.order(), graph.rows(), &refine::<MASK>)
+}
+
+/// Scrambles a colour (0 ≤ c < 16): what each neighbour of that colour adds to a vertex's sum.
+pub(super) const fn scramble(colour: u16) -> u16 {
+    let x = colour.wrapping_mul(SCRAMBLE[0]).wrapping_add(SCRAMBLE[1]);
+    (x ^ (x >> 7)).wrapping_mul(SCRAMBLE[2])
+}
+
+/// Any odd multipliers do.
+pub(super) const SCRAMBLE: [u16; 3] = [0x9e37, 0x79b9, 0xa2d5];
+
+fn refine<const MASK: u16>(n: usize, rows: &Rows, colours: &mut Colours) {
+    loop {
+        let mut words = [0u16; MAX_ORDER];
+        for v in 0..n {
+            let sum = vertices(rows[v]).fold(0u16, |sum, w| sum.wrapping_add(scramble(colours[w])));
+            words[v] = colours[v] << 12 | (sum >> 4) & MASK;
+        }
+        let mut next = *colours;
+        for v in 0..n {
+            next[v] = words[..n].iter().filter(|&word| *word < words[v]).count() as u16;
+        }
+        if next[..n] == colours[..n] {
+            return;
+        }
+        *colours = next;
+    }
+}

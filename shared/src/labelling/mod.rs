@@ -1,0 +1,93 @@
+//! Canonical labelling of graphs of order at most 16, vertices in order of degree.
+//!
+//! A labelling starts from the degrees, refines vertex colours until nothing changes, and where equal colours are left
+//! that are not merely twins, individualizes each candidate in turn and keeps the leaf with the largest key
+//! ([`search`]). Two refinements exist:
+//!
+//! * [`reference`](mod@reference) is exact, simple and frozen: the public digests are defined by it.
+//! * [`hashed`] is the one the census works in: 12-bit hashes, so that many graphs fit a register ([`batch`]). A hash
+//!   collision costs time, never correctness.
+//!
+//! nauty is the judge of both in the tests.
+
+pub mod batch;
+pub mod hashed;
+mod lanes;
+pub mod reference;
+mod search;
+
+use crate::graph::{Graph, MAX_ORDER, Rows, VertexSet, all_vertices, pairs};
+
+/// Names the labelling that stored keys and columns are in; stores and workers of different labellings do not mix.
+pub const LABELLING: u16 = 1;
+
+/// A colour per vertex: the number of vertices of smaller colour. Entries from the order on are ignored.
+pub type Colours = [u16; MAX_ORDER];
+
+/// What a canonical labelling tells about a graph H.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Labelling {
+    /// Canonical label of each vertex; labels grow with degree.
+    pub label: [u8; MAX_ORDER],
+    /// The edges among the canonical labels 0, …, n − 2, pair i < j at bit j(j − 1)/2 + i. With the degree sequence it
+    /// determines H up to isomorphism: the last row follows from the degrees.
+    pub key: u128,
+    /// |Aut H|.
+    pub automorphisms: u64,
+    /// The orbit under Aut H of the vertex labelled n − 1.
+    pub last_orbit: VertexSet,
+}
+
+/// Number of bits of a key of order `n`: C(n − 1, 2).
+pub const fn key_bits(n: usize) -> usize {
+    pairs(n.saturating_sub(1))
+}
+
+/// The graph of order `n` in canonical labels that has this key and these degrees (`degree[v]` for label v), or `None`
+/// if there is none.
+pub fn graph_of_key(key: u128, degrees: &[u8]) -> Option<Graph> {
+    let n = degrees.len();
+    if n == 0 || key >> key_bits(n) != 0 {
+        return None;
+    }
+    let rest = Graph::from_code(n - 1, key);
+    let mut last: VertexSet = 0;
+    for v in 0..n - 1 {
+        match (degrees[v] as usize).checked_sub(rest.degree(v))? {
+            0 => {}
+            1 => last |= 1 << v,
+            _ => return None,
+        }
+    }
+    (last.count_ones() == u32::from(degrees[n - 1])).then(|| rest.with_vertex(last))
+}
+
+/// Whether two vertices have the same neighbours apart from each other.
+fn are_twins(rows: &Rows, v: usize, w: usize) -> bool {
+    (rows[v] ^ rows[w]) & !(1 << v | 1 << w) == 0
+}
+
+/// The colours refinement starts from: for each vertex the number of vertices of smaller degree.
+fn degree_colours(n: usize, rows: &Rows) -> Colours {
+    let mut colours = [0; MAX_ORDER];
+    for v in 0..n {
+        colours[v] = (0..n).filter(|&w| rows[w].count_ones() < rows[v].count_ones()).count() as u16;
+    }
+    colours
+}
+
+/// The key of the graph under `label`.
+fn key_under(n: usize, rows: &Rows, label: &[u8; MAX_ORDER]) -> u128 {
+    let mut code = 0;
+    for v in 0..n {
+        let j = label[v] as usize;
+        if j + 1 < n {
+            let row = crate::graph::vertices(rows[v]).fold(0u16, |row, w| row | 1 << label[w]);
+            code |= u128::from(row & all_vertices(j)) << pairs(j);
+        }
+    }
+    code
+}
+
+#[cfg(test)]
+mod tests;

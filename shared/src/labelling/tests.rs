@@ -1,0 +1,253 @@
+//! The labellings induce nauty's classes and group orders: on every graph of order ≤ 7, and on relabellings of random and
+//! of highly symmetric graphs up to order 16.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::{batch, *};
+use crate::{degree::DegreeSequence, graph::factorial, nauty};
+
+/// A labelling and what it is called in failure messages.
+type Named = (&'static str, fn(&Graph) -> Labelling);
+
+const LABELLINGS: [Named; 4] = [
+    ("reference", reference::label),
+    ("hashed", hashed::label),
+    // Hashes cut to two bits and to none: collisions everywhere, and still the right classes.
+    ("hashed to 2 bits", hashed::label_with::<3>),
+    ("unhashed", hashed::label_with::<0>),
+];
+
+fn permutation(n: usize, mut seed: u64) -> [u8; MAX_ORDER] {
+    let mut label: [u8; MAX_ORDER] = std::array::from_fn(|v| v as u8);
+    for v in (1..n).rev() {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        label.swap(v, (seed >> 33) as usize % (v + 1));
+    }
+    label
+}
+
+/// The labelling is a permutation by degree whose key describes the graph, and its group is nauty's.
+fn check_one((name, label): Named, graph: &Graph) -> Labelling {
+    let found = label(graph);
+    let nauty = nauty::label(graph);
+    let image = graph.relabelled(&found.label);
+    let sequence = DegreeSequence::of(graph);
+    assert!((0..graph.order()).all(|v| image.degree(v) == sequence.degree(v)), "{name}: {graph:?} not by degree");
+    assert_eq!(graph_of_key(found.key, sequence.bytes()), Some(image), "{name}: key of {graph:?}");
+    assert_eq!(found.automorphisms, nauty.automorphisms, "{name}: |Aut| of {graph:?}");
+    let last = (0..graph.order()).find(|&v| found.label[v] as usize == graph.order() - 1).unwrap();
+    assert_eq!(found.last_orbit, nauty.orbits[last], "{name}: orbit of the last vertex of {graph:?}");
+    found
+}
+
+#[test]
+fn classes_and_groups_of_all_graphs_up_to_order_7() {
+    for (n, graphs) in nauty::enumerate(7).into_iter().enumerate().map(|(i, graphs)| (i + 1, graphs)) {
+        for labelling in LABELLINGS {
+            let mut classes = HashMap::new();
+            for (index, graph) in graphs.iter().enumerate() {
+                let key = check_one(labelling, graph).key;
+                let other = classes.insert((DegreeSequence::of(graph), key), index);
+                assert_eq!(other, None, "{}: two classes of order {n} share a key", labelling.0);
+                for seed in 0..3 {
+                    let moved = graph.relabelled(&permutation(n, seed + 5 * index as u64));
+                    assert_eq!(check_one(labelling, &moved).key, key, "{}: {graph:?} and {moved:?}", labelling.0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_labelled_graph_of_order_5_falls_into_its_class() {
+    for (name, label) in LABELLINGS {
+        let mut sizes: HashMap<_, (u64, u64)> = HashMap::new();
+        for code in 0..1u128 << pairs(5) {
+            let graph = Graph::from_code(5, code);
+            let labelling = label(&graph);
+            sizes.entry((DegreeSequence::of(&graph), labelling.key)).or_insert((0, labelling.automorphisms)).0 += 1;
+        }
+        assert_eq!(sizes.len(), 34, "{name}");
+        assert!(sizes.values().all(|(count, automorphisms)| count * automorphisms == factorial(5)), "{name}");
+    }
+}
+
+/// Graphs with much symmetry or much regularity: where labellings go wrong.
+fn hard_graphs() -> Vec<(&'static str, Graph)> {
+    let cayley = |n: usize, steps: &[usize]| {
+        Graph::from_edges(n, (0..n).flat_map(|v| steps.iter().map(move |s| (v, (v + s) % n))).filter(|(u, w)| u != w))
+    };
+    let copies = |k: usize, part: &Graph| {
+        let n = part.order();
+        Graph::from_edges(k * n, (0..k).flat_map(|c| part.edges().map(move |(u, w)| (c * n + u, c * n + w))))
+    };
+    let grid = |x: usize| (x / 4, x % 4);
+    let rook = Graph::from_edges(
+        16,
+        (0..16)
+            .flat_map(|a| (0..a).map(move |b| (a, b)))
+            .filter(|&(a, b)| grid(a).0 == grid(b).0 || grid(a).1 == grid(b).1),
+    );
+    let shrikhande_steps = [(0, 1), (0, 3), (1, 0), (3, 0), (1, 1), (3, 3)];
+    let shrikhande = Graph::from_edges(
+        16,
+        (0..16).flat_map(|a| (0..a).map(move |b| (a, b))).filter(|&(a, b)| {
+            let (p, q) = (grid(a), grid(b));
+            shrikhande_steps.contains(&((p.0 + 4 - q.0) % 4, (p.1 + 4 - q.1) % 4))
+        }),
+    );
+    let cube = |d: u32, extra: usize| {
+        Graph::from_edges(
+            1 << d,
+            (0..1usize << d)
+                .flat_map(move |a| (0..a).map(move |b| (a, b)))
+                .filter(move |(a, b)| (a ^ b).is_power_of_two() || extra != 0 && (a ^ b) == extra),
+        )
+    };
+    let petersen = Graph::from_edges(10, (0..5).flat_map(|v| [(v, (v + 1) % 5), (v, v + 5), (v + 5, (v + 2) % 5 + 5)]));
+    let complete = |n: usize| Graph::from_code(n, u128::MAX);
+    let mut graphs = vec![
+        ("4×4 rook, srg(16,6,2,2)", rook),
+        ("Shrikhande, srg(16,6,2,2)", shrikhande),
+        ("Clebsch, srg(16,5,0,2)", cube(4, 15)),
+        ("4-cube", cube(4, 0)),
+        ("3-cube", cube(3, 0)),
+        ("Petersen, srg(10,3,0,1)", petersen),
+        ("Paley 13", cayley(13, &[1, 3, 4])),
+        ("circulant 16(1,4)", cayley(16, &[1, 4])),
+        ("Möbius–Kantor ladder 14", cayley(14, &[1, 7])),
+        ("cycle 16", cayley(16, &[1])),
+        ("5 triangles", copies(5, &complete(3))),
+        ("4 K4", copies(4, &complete(4))),
+        ("6 K2", copies(6, &complete(2))),
+        ("2 Petersen-like 8-cycles with chords", copies(2, &cayley(8, &[1, 4]))),
+        ("3 five-cycles", copies(3, &cayley(5, &[1]))),
+        ("two 3-paths four times", copies(4, &Graph::from_edges(4, [(0, 1), (1, 2), (2, 3)]))),
+        ("K16", complete(16)),
+        ("edgeless 16", Graph::edgeless(16)),
+        ("K(5,5)", Graph::from_edges(10, (0..5).flat_map(|u| (5..10).map(move |w| (u, w))))),
+        (
+            "K(4,4,4,4)",
+            Graph::from_edges(16, (0..16).flat_map(|u| (0..u).map(move |w| (u, w))).filter(|(u, w)| u / 4 != w / 4)),
+        ),
+    ];
+    // A Cai–Fürer–Immerman pair over K4 with one vertex a gadget half: parity-twisted and untwisted double covers of K4 …
+    for twisted in [false, true] {
+        let cover = Graph::from_edges(
+            8,
+            complete(4).edges().flat_map(|(u, w)| {
+                let cross = usize::from(twisted && (u, w) == (0, 1));
+                [(2 * u, 2 * w + cross), (2 * u + 1, 2 * w + 1 - cross)]
+            }),
+        );
+        graphs.push((if twisted { "twisted cover of K4" } else { "untwisted cover of K4" }, cover));
+    }
+    // … and the CFI graphs over the triangle, 6 gadget vertices and 6 edge vertices.
+    for twisted in [false, true] {
+        // Base vertex i has edges to i + 1 and i + 2; gadget vertices are the even subsets, {} and both.
+        let end = |edge: usize, value: usize| 6 + 2 * edge + value;
+        let gadgets = (0..3).flat_map(|i| {
+            (0..2).flat_map(move |s| {
+                let twist = usize::from(twisted && i == 0);
+                [(2 * i + s, end(i, s)), (2 * i + s, end((i + 2) % 3, s ^ twist))]
+            })
+        });
+        graphs.push((
+            if twisted { "CFI over a triangle, twisted" } else { "CFI over a triangle" },
+            Graph::from_edges(12, gadgets),
+        ));
+    }
+    graphs
+}
+
+#[test]
+fn symmetric_graphs_agree_with_nauty_under_relabelling() {
+    let graphs = hard_graphs();
+    for labelling in LABELLINGS {
+        // Without any hashing the tree of a regular graph of order 16 is the whole symmetric group.
+        let largest = if labelling.0 == "unhashed" { 8 } else { 16 };
+        let mut keys: HashMap<_, Vec<Graph>> = HashMap::new();
+        for (index, (_, graph)) in graphs.iter().enumerate().filter(|(_, (_, graph))| graph.order() <= largest) {
+            let key = check_one(labelling, graph).key;
+            for seed in 0..5 {
+                let moved = graph.relabelled(&permutation(graph.order(), seed * 77 + index as u64));
+                assert_eq!(check_one(labelling, &moved).key, key, "{}: {}", labelling.0, graphs[index].0);
+            }
+            keys.entry((DegreeSequence::of(graph), key)).or_default().push(nauty::label(graph).canonical);
+        }
+        for same in keys.values() {
+            assert!(same.iter().all(|canonical| canonical == &same[0]), "{}: different graphs, one key", labelling.0);
+        }
+    }
+}
+
+/// Labels `graphs` (all of one order) in batches and compares every lane with the labelling one at a time.
+fn check_batches(kernel: batch::Kernel, graphs: &[Graph]) {
+    let n = graphs[0].order();
+    let mut batch = batch::Batch::new(n, kernel);
+    for chunk in graphs.chunks(batch::LANES) {
+        for (lane, graph) in chunk.iter().enumerate() {
+            let colours = degree_colours(n, graph.rows());
+            (0..n).for_each(|v| batch.set(lane, v, graph.neighbours(v), colours[v]));
+        }
+        batch.label(chunk.len());
+        let some_set = batch::Lane(std::array::from_fn(|lane| 0x5a5a_u16.rotate_left(lane as u32) & all_vertices(n)));
+        let pulled = batch.pull_back(&some_set);
+        for (lane, graph) in chunk.iter().enumerate() {
+            let alone = hashed::label(graph);
+            let name = kernel.name();
+            assert_eq!(u128::from(batch.key(lane)), alone.key, "{name}: key of {graph:?}");
+            assert_eq!(
+                batch.symmetry(lane),
+                (alone.automorphisms, nauty_last_orbit(&batch, lane, graph)),
+                "{name}: {graph:?}"
+            );
+            let label = std::array::from_fn(|v| if v < n { batch.label_of(lane, v) as u8 } else { 0 });
+            assert_eq!(graph_of_key(alone.key, DegreeSequence::of(graph).bytes()), Some(graph.relabelled(&label)));
+            assert_eq!(pulled.0[lane], batch::pull_back_one(&batch, lane, some_set.0[lane]), "{name}: {graph:?}");
+        }
+    }
+}
+
+fn nauty_last_orbit(batch: &batch::Batch, lane: usize, graph: &Graph) -> VertexSet {
+    let last = (0..graph.order()).find(|&v| batch.label_of(lane, v) == graph.order() - 1).unwrap();
+    nauty::label(graph).orbits[last]
+}
+
+#[test]
+fn batches_label_like_one_at_a_time() {
+    for kernel in batch::Kernel::ALL.into_iter().filter(|kernel| kernel.is_available()) {
+        for graphs in nauty::enumerate(7) {
+            check_batches(kernel, &graphs);
+        }
+        for (_, graph) in hard_graphs().iter().filter(|(_, graph)| graph.order() <= batch::MAX_BATCH_ORDER) {
+            check_batches(kernel, &[*graph]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn random_graphs_agree_with_nauty(n in 1usize..=16, dense: u128, thin: u128, seed: u64) {
+        // Random, sparse and dense graphs: one, the meet and the join of two random codes.
+        for code in [dense, dense & thin, dense | thin] {
+            let graph = Graph::from_code(n, code);
+            let moved = graph.relabelled(&permutation(n, seed));
+            for labelling in &LABELLINGS[..2] {
+                prop_assert_eq!(check_one(*labelling, &graph).key, check_one(*labelling, &moved).key);
+            }
+        }
+    }
+
+    #[test]
+    fn random_batches(n in 8usize..=12, codes in proptest::collection::vec(any::<u128>(), 40)) {
+        let graphs: Vec<Graph> = codes.iter().map(|&code| Graph::from_code(n, code)).collect();
+        for kernel in batch::Kernel::ALL.into_iter().filter(|kernel| kernel.is_available()) {
+            check_batches(kernel, &graphs);
+        }
+    }
+}

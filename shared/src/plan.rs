@@ -1,0 +1,166 @@
+//! The plan of an order: its shards, one for each degree sequence, what each of them reads, and how large ones are split.
+//! A plan follows from the order and the options alone, so coordinator and workers build equal ones.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    degree::{DegreeSequence, LabelledCounts},
+    game::{Game, record_bytes},
+    graph::factorial,
+    labelling::key_bits,
+    partition::slot_bytes,
+};
+
+/// What may differ between plans of one order. Kept with the data, so that a resumed run splits as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanOptions {
+    /// Shards expected to hold more graphs are computed in parts, by ranges of parents.
+    pub part_graphs: u64,
+    /// Partitions expected to take more bytes are kept in buckets, by ranges of slots.
+    pub bucket_bytes: u64,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        PlanOptions { part_graphs: 4 << 20, bucket_bytes: 64 << 20 }
+    }
+}
+
+/// All graphs of one degree sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    pub sequence: DegreeSequence,
+    /// Number of edges.
+    pub size: usize,
+    /// Σ n!/|Aut| over the shard must be this: (n!/∏ cnt_j!) · L(d).
+    pub mass: u128,
+    /// A lower bound for the number of graphs, near the truth for large shards: mass/n!.
+    pub estimate: u64,
+    /// Number of parts the work is split into.
+    pub parts: u32,
+    /// The data is split into 2^`bucket_bits` buckets.
+    pub bucket_bits: u8,
+    /// The shards that hold the graphs with one edge less, by index.
+    pub predecessors: Vec<u32>,
+}
+
+/// The shards of one order, by number of edges and then by degrees.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub order: usize,
+    pub options: PlanOptions,
+    pub shards: Vec<Shard>,
+    /// A number that differs between plans that split differently.
+    pub fingerprint: u64,
+    index: HashMap<DegreeSequence, u32>,
+}
+
+impl Plan {
+    /// The plan of an order 1 ≤ n ≤ 12. Order 11 has 59 348 shards and takes about a second.
+    pub fn new<G: Game>(order: usize, options: PlanOptions) -> Self {
+        let sequences = DegreeSequence::all(order);
+        let index: HashMap<_, _> = sequences.iter().enumerate().map(|(i, sequence)| (*sequence, i as u32)).collect();
+        let mut counts = LabelledCounts::default();
+        let entry_bytes = (slot_bytes(order) + record_bytes::<G>(order)) as u64;
+        let shards = sequences
+            .into_iter()
+            .map(|sequence| {
+                let mass = sequence.arrangements() * counts.count(&sequence);
+                let estimate = (mass / u128::from(factorial(order))) as u64 + 1;
+                let buckets = (estimate * entry_bytes).div_ceil(options.bucket_bytes.max(1)).next_power_of_two();
+                Shard {
+                    sequence,
+                    size: sequence.size(),
+                    mass,
+                    estimate,
+                    parts: estimate.div_ceil(options.part_graphs.max(1)).min(1 << 20) as u32,
+                    bucket_bits: buckets.ilog2().min(key_bits(order) as u32).min(16) as u8,
+                    predecessors: sequence.deletions().iter().map(|deletion| index[&deletion.sequence]).collect(),
+                }
+            })
+            .collect();
+        let mut plan = Plan { order, options, shards, fingerprint: 0, index };
+        plan.fingerprint = plan.compute_fingerprint();
+        plan
+    }
+
+    /// The index of the shard of a degree sequence of this order.
+    pub fn find(&self, sequence: &DegreeSequence) -> Option<u32> {
+        self.index.get(sequence).copied()
+    }
+
+    /// The shards that read each shard.
+    pub fn successors(&self) -> Vec<Vec<u32>> {
+        let mut successors = vec![Vec::new(); self.shards.len()];
+        for (i, shard) in self.shards.iter().enumerate() {
+            for &predecessor in &shard.predecessors {
+                successors[predecessor as usize].push(i as u32);
+            }
+        }
+        successors
+    }
+
+    fn compute_fingerprint(&self) -> u64 {
+        let described = crate::codec::encode(&(
+            self.order as u64,
+            self.options,
+            self.shards.iter().map(|shard| (shard.mass, shard.parts, shard.bucket_bits)).collect::<Vec<_>>(),
+        ));
+        u64::from_le_bytes(blake3::hash(&described).as_bytes()[..8].try_into().expect("eight bytes"))
+    }
+}
+
+/// The smallest piece of work: one part of one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unit {
+    pub order: u8,
+    /// Index of the shard in its plan.
+    pub shard: u32,
+    /// Below the number of parts of the shard.
+    pub part: u32,
+}
+
+/// The parents with these indices belong to part `part` of `parts`, out of `count` of one degree sequence.
+pub fn parent_range(count: usize, part: u32, parts: u32) -> std::ops::Range<usize> {
+    let bound = |p: u32| (count as u128 * u128::from(p) / u128::from(parts)) as usize;
+    bound(part)..bound(part + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{game::TrailTrap, graph::pairs};
+
+    #[test]
+    fn shards_come_after_what_they_read() {
+        for order in 1..=8 {
+            let plan = Plan::new::<TrailTrap>(order, PlanOptions::default());
+            for (i, shard) in plan.shards.iter().enumerate() {
+                assert_eq!(plan.find(&shard.sequence), Some(i as u32));
+                assert!(shard.predecessors.iter().all(|&p| plan.shards[p as usize].size + 1 == shard.size));
+                assert!(shard.size == 0 || !shard.predecessors.is_empty());
+            }
+            assert_eq!(plan.shards.iter().map(|shard| shard.mass).sum::<u128>(), 1 << pairs(order));
+        }
+    }
+
+    #[test]
+    fn parts_cover_the_parents() {
+        for count in [0, 1, 7, 1000] {
+            let ranges: Vec<_> = (0..7).map(|part| parent_range(count, part, 7)).collect();
+            assert_eq!(ranges[0].start, 0);
+            assert_eq!(ranges[6].end, count);
+            assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+        }
+    }
+
+    #[test]
+    fn small_limits_split() {
+        let options = PlanOptions { part_graphs: 5, bucket_bytes: 100 };
+        let plan = Plan::new::<TrailTrap>(8, options);
+        assert!(plan.shards.iter().any(|shard| shard.parts > 2 && shard.bucket_bits > 1));
+        assert_ne!(plan.fingerprint, Plan::new::<TrailTrap>(8, PlanOptions::default()).fingerprint);
+    }
+}

@@ -1,0 +1,181 @@
+//! How many graphs there are, counted without listing any: Pólya's theorem for all graphs, the Euler transform for the
+//! connected ones, and the exponential formula for labelled ones. Exact integers throughout. Shares nothing with the
+//! generator, whose counts are checked against these (OEIS A008406, A000088, A001349, A001187).
+
+use num_bigint::{BigInt, BigUint};
+
+use crate::{
+    degree::binomial,
+    graph::{factorial, pairs},
+};
+
+/// A polynomial: the coefficient of x^m counts graphs with m edges.
+type Polynomial = Vec<BigInt>;
+
+/// Numbers of graphs of one order by number of edges m = 0, …, C(n, 2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SizeCounts {
+    pub all: Vec<BigUint>,
+    pub connected: Vec<BigUint>,
+}
+
+/// Isomorphism classes of graphs of orders 1, …, `n`.
+pub fn unlabelled(n: usize) -> Vec<SizeCounts> {
+    let all: Vec<Polynomial> = (0..=n).map(cycle_index).collect();
+    // n·G_n = Σ_k A_k G_{n−k} with A_k = Σ_{d | k} d·C_d(x^{k/d}); solved for A_n, then for C_n.
+    let mut a: Vec<Polynomial> = vec![vec![]];
+    let mut connected: Vec<Polynomial> = vec![vec![]];
+    for k in 1..=n {
+        let mut a_k: Polynomial = all[k].iter().map(|c| c * k).collect();
+        for i in 1..k {
+            subtract(&mut a_k, &product(&a[i], &all[k - i]));
+        }
+        let mut c_k = a_k.clone();
+        for d in (1..k).filter(|d| k % d == 0) {
+            let stretched = stretch(&connected[d], k / d);
+            subtract(&mut c_k, &stretched.into_iter().map(|c| c * d).collect());
+        }
+        c_k.iter_mut().for_each(|c| *c /= k);
+        c_k.resize(pairs(k) + 1, BigInt::ZERO);
+        a.push(a_k);
+        connected.push(c_k);
+    }
+    let natural = |p: &Polynomial| p.iter().map(|c| c.to_biguint().expect("a count")).collect();
+    (1..=n).map(|k| SizeCounts { all: natural(&all[k]), connected: natural(&connected[k]) }).collect()
+}
+
+/// Labelled graphs of orders 1, …, `n`: C(C(n, 2), m) of them, and the connected ones by removing the component of
+/// vertex 1: C_n = G_n − Σ_{k<n} C(n − 1, k − 1) C_k G_{n−k}.
+pub fn labelled(n: usize) -> Vec<SizeCounts> {
+    let all: Vec<Polynomial> =
+        (0..=n).map(|k| (0..=pairs(k)).map(|m| BigInt::from(binomial(pairs(k), m))).collect()).collect();
+    let mut connected: Vec<Polynomial> = vec![vec![]];
+    for k in 1..=n {
+        let mut c_k = all[k].clone();
+        for i in 1..k {
+            let choices = binomial(k - 1, i - 1);
+            subtract(&mut c_k, &product(&connected[i], &all[k - i]).into_iter().map(|c| c * choices).collect());
+        }
+        connected.push(c_k);
+    }
+    let natural = |p: &Polynomial| p.iter().map(|c| c.to_biguint().expect("a count")).collect();
+    (1..=n).map(|k| SizeCounts { all: natural(&all[k]), connected: natural(&connected[k]) }).collect()
+}
+
+/// Σ over the cycle types of permutations of n points of (their number / n!) · ∏ (1 + x^length) over the cycles they
+/// induce on pairs: ⌊k/2⌋ from each k-cycle (one of them of length k/2 if k is even) and gcd(j, k) of length lcm(j, k) from
+/// each pair of cycles.
+fn cycle_index(n: usize) -> Polynomial {
+    fn partitions(left: usize, most: usize, parts: &mut Vec<usize>, visit: &mut impl FnMut(&[usize])) {
+        if left == 0 {
+            visit(parts);
+        }
+        for part in (1..=most.min(left)).rev() {
+            parts.push(part);
+            partitions(left - part, part, parts, visit);
+            parts.pop();
+        }
+    }
+    let mut sum: Polynomial = vec![BigInt::ZERO; pairs(n) + 1];
+    partitions(n, n, &mut Vec::new(), &mut |parts| {
+        let mut centralizer = 1u64;
+        for k in 1..=n {
+            let count = parts.iter().filter(|&&part| part == k).count();
+            centralizer *= (k as u64).pow(count as u32) * factorial(count);
+        }
+        let mut term: Polynomial = vec![BigInt::from(factorial(n) / centralizer)];
+        for (i, &k) in parts.iter().enumerate() {
+            for _ in 0..(k - 1) / 2 {
+                term = times_one_plus(term, k);
+            }
+            if k % 2 == 0 {
+                term = times_one_plus(term, k / 2);
+            }
+            for &j in &parts[..i] {
+                let gcd = gcd(j, k);
+                for _ in 0..gcd {
+                    term = times_one_plus(term, j * k / gcd);
+                }
+            }
+        }
+        for (sum, term) in sum.iter_mut().zip(term) {
+            *sum += term;
+        }
+    });
+    sum.iter_mut().for_each(|c| *c /= factorial(n));
+    sum
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// p · (1 + x^length).
+fn times_one_plus(p: Polynomial, length: usize) -> Polynomial {
+    let mut result = p.clone();
+    result.resize(p.len() + length, BigInt::ZERO);
+    for (i, c) in p.into_iter().enumerate() {
+        result[i + length] += c;
+    }
+    result
+}
+
+fn product(p: &Polynomial, q: &Polynomial) -> Polynomial {
+    let mut result = vec![BigInt::ZERO; (p.len() + q.len()).saturating_sub(1)];
+    for (i, a) in p.iter().enumerate() {
+        for (j, b) in q.iter().enumerate() {
+            result[i + j] += a * b;
+        }
+    }
+    result
+}
+
+/// p(x^step).
+fn stretch(p: &Polynomial, step: usize) -> Polynomial {
+    let mut result = vec![BigInt::ZERO; (p.len().max(1) - 1) * step + 1];
+    for (i, c) in p.iter().enumerate() {
+        result[i * step] = c.clone();
+    }
+    result
+}
+
+fn subtract(p: &mut Polynomial, q: &Polynomial) {
+    if p.len() < q.len() {
+        p.resize(q.len(), BigInt::ZERO);
+    }
+    for (p, q) in p.iter_mut().zip(q) {
+        *p -= q;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(counts: &[SizeCounts], pick: impl Fn(&SizeCounts) -> &Vec<BigUint>) -> Vec<String> {
+        counts.iter().map(|c| pick(c).iter().sum::<BigUint>().to_string()).collect()
+    }
+
+    #[test]
+    fn known_numbers_of_graphs() {
+        let counts = unlabelled(12);
+        assert_eq!(
+            totals(&counts, |c| &c.all),
+            ["1", "2", "4", "11", "34", "156", "1044", "12346", "274668", "12005168", "1018997864", "165091172592"]
+        );
+        assert_eq!(
+            totals(&counts, |c| &c.connected),
+            ["1", "1", "2", "6", "21", "112", "853", "11117", "261080", "11716571", "1006700565", "164059830476"]
+        );
+        // A008406, row 5.
+        let row: Vec<String> = counts[4].all.iter().map(BigUint::to_string).collect();
+        assert_eq!(row, ["1", "1", "2", "4", "6", "6", "6", "4", "2", "1", "1"]);
+    }
+
+    #[test]
+    fn known_numbers_of_labelled_graphs() {
+        let counts = labelled(7);
+        assert_eq!(totals(&counts, |c| &c.all), ["1", "2", "8", "64", "1024", "32768", "2097152"]);
+        assert_eq!(totals(&counts, |c| &c.connected), ["1", "1", "4", "38", "728", "26704", "1866256"]);
+    }
+}

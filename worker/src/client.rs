@@ -1,0 +1,386 @@
+//! The link of a worker process: gRPC to a coordinator that may be restarted or out of reach for a while.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::runtime::Handle;
+use tonic::{
+    Code, Request, Status,
+    transport::{Channel, Endpoint},
+};
+use trailtrap_shared::{
+    codec,
+    degree::DegreeSequence,
+    game::{Game, TrailTrap},
+    labelling::{
+        LABELLING,
+        batch::{Kernel, MAX_BATCH_ORDER},
+    },
+    partition::{BLOCK_FORMAT, Block, Section},
+    plan::{Plan, PlanOptions, Unit},
+    wire::{self, PIECE_BYTES, PROTOCOL, census_client::CensusClient},
+};
+
+use crate::{
+    cache::Fetch,
+    engine::{Grant, Lease, Link, LinkError},
+    solve::{Solved, SourceError},
+};
+
+/// How this worker introduces itself.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Host and process, for people.
+    pub name: String,
+    pub threads: usize,
+    pub kernel: Kernel,
+}
+
+/// The gRPC link. Its methods block, and must not be called from within the runtime.
+pub struct GrpcLink {
+    client: CensusClient<Channel>,
+    runtime: Handle,
+    address: String,
+    identity: Identity,
+    /// How long to keep trying when the coordinator is out of reach.
+    patience: Duration,
+    stop: Arc<AtomicBool>,
+    worker: AtomicU64,
+    heartbeat: Mutex<Duration>,
+    held: Mutex<Vec<u64>>,
+    /// The plan of the last lease.
+    plan: Mutex<Option<Arc<Plan>>>,
+}
+
+impl GrpcLink {
+    /// Registers with the coordinator at `address` (HOST:PORT), waiting for it if need be.
+    pub fn connect(
+        runtime: Handle,
+        address: &str,
+        identity: Identity,
+        patience: Duration,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, LinkError> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+            .map_err(|error| LinkError::Refused(format!("'{address}' is not HOST:PORT: {error}")))?
+            .connect_timeout(Duration::from_secs(5))
+            .http2_keep_alive_interval(Duration::from_secs(20))
+            .keep_alive_timeout(Duration::from_secs(20))
+            .keep_alive_while_idle(true);
+        let _inside = runtime.enter();
+        let link = GrpcLink {
+            client: CensusClient::new(endpoint.connect_lazy()).max_decoding_message_size(8 << 20),
+            runtime: runtime.clone(),
+            address: address.to_owned(),
+            identity,
+            patience,
+            stop,
+            worker: AtomicU64::new(0),
+            heartbeat: Mutex::new(Duration::from_secs(5)),
+            held: Mutex::default(),
+            plan: Mutex::default(),
+        };
+        link.register()?;
+        Ok(link)
+    }
+
+    fn register(&self) -> Result<(), LinkError> {
+        let request = wire::RegisterRequest {
+            protocol: PROTOCOL,
+            labelling: LABELLING.into(),
+            game: TrailTrap::ID.into(),
+            block_format: BLOCK_FORMAT.into(),
+            name: self.identity.name.clone(),
+            threads: self.identity.threads as u32,
+            kernel: self.identity.kernel.name().to_owned(),
+        };
+        let reply = self.persist("register", || {
+            let (mut client, request) = (self.client.clone(), request.clone());
+            async move { client.register(with_timeout(request, 30)).await }
+        })?;
+        *lock(&self.heartbeat) = Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
+        self.worker.store(reply.worker, Ordering::Relaxed);
+        tracing::info!(worker = reply.worker, coordinator = self.address, "registered");
+        Ok(())
+    }
+
+    fn worker(&self) -> u64 {
+        self.worker.load(Ordering::Relaxed)
+    }
+
+    /// Runs a call until it is answered, sitting out failures of the network and of the coordinator with growing, jittered
+    /// pauses, for as long as patience lasts.
+    fn persist<T, F>(&self, what: &str, call: impl Fn() -> F) -> Result<T, LinkError>
+    where
+        F: Future<Output = Result<tonic::Response<T>, Status>>,
+    {
+        let start = Instant::now();
+        let mut pause = Duration::from_millis(200);
+        loop {
+            let status = match self.runtime.block_on(call()) {
+                Ok(response) => return Ok(response.into_inner()),
+                Err(status) => status,
+            };
+            if !is_passing(&status) {
+                return Err(LinkError::Refused(format!("coordinator at {}: {}", self.address, status.message())));
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(LinkError::Lost("stopped while the coordinator was out of reach".to_owned()));
+            }
+            if start.elapsed() + pause > self.patience {
+                return Err(LinkError::Lost(format!(
+                    "cannot reach the coordinator at {} ({}); gave up after {} s. Is it running, and is the address right?",
+                    self.address,
+                    root_cause(&status),
+                    start.elapsed().as_secs()
+                )));
+            }
+            tracing::warn!(what, coordinator = self.address, cause = root_cause(&status), "no answer, trying again");
+            let until = Instant::now() + pause + jitter(pause / 2);
+            while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            pause = (pause * 2).min(Duration::from_secs(10));
+        }
+    }
+
+    /// Renews the leases that are held, for as long as the link exists; to be spawned on the runtime.
+    pub fn heartbeats(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
+        let weak = Arc::downgrade(self);
+        async move {
+            while let Some(link) = weak.upgrade() {
+                let (mut client, pause) = (link.client.clone(), *lock(&link.heartbeat));
+                let request = wire::HeartbeatRequest { worker: link.worker(), leases: lock(&link.held).clone() };
+                drop(link);
+                if let Err(status) = client.heartbeat(with_timeout(request, 10)).await {
+                    tracing::debug!(cause = root_cause(&status), "heartbeat not answered");
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    /// The plan of a grant, which both sides must agree on.
+    fn plan(&self, grant: &wire::Grant) -> Result<Arc<Plan>, LinkError> {
+        let order = grant.order as usize;
+        let differ = || {
+            LinkError::Refused(format!(
+                "the coordinator's plan of order {order} differs from this worker's: they are of different versions"
+            ))
+        };
+        let mut last = lock(&self.plan);
+        let plan = match &*last {
+            Some(plan) if plan.fingerprint == grant.plan_fingerprint => plan.clone(),
+            _ if (1..=MAX_BATCH_ORDER).contains(&order) => {
+                let options = PlanOptions { part_graphs: grant.part_graphs, bucket_bytes: grant.bucket_bytes };
+                last.insert(Arc::new(Plan::new::<TrailTrap>(order, options))).clone()
+            }
+            _ => return Err(differ()),
+        };
+        let fits =
+            |unit: &wire::UnitId| plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts);
+        if plan.fingerprint == grant.plan_fingerprint && grant.units.iter().all(fits) {
+            Ok(plan)
+        } else {
+            Err(differ())
+        }
+    }
+
+    fn release(&self, lease: &Lease) {
+        lock(&self.held).retain(|&number| number != lease.number);
+    }
+}
+
+impl Link for GrpcLink {
+    fn lease(&self) -> Result<Grant, LinkError> {
+        let reply = self.persist("lease", || {
+            let (mut client, worker) = (self.client.clone(), self.worker());
+            async move {
+                match client.lease(with_timeout(wire::LeaseRequest { worker }, 60)).await {
+                    // A coordinator that was restarted: register, then ask again.
+                    Err(status) if status.code() == Code::NotFound => {
+                        Ok(tonic::Response::new(wire::LeaseReply { answer: None }))
+                    }
+                    other => other,
+                }
+            }
+        })?;
+        match reply.answer {
+            None => {
+                self.register()?;
+                Ok(Grant::Wait)
+            }
+            Some(wire::lease_reply::Answer::Finished(_)) => Ok(Grant::Finished),
+            Some(wire::lease_reply::Answer::WaitMilliseconds(pause)) => {
+                std::thread::sleep(Duration::from_millis(pause.min(1000).into()));
+                Ok(Grant::Wait)
+            }
+            Some(wire::lease_reply::Answer::Grant(grant)) => {
+                let units: Vec<Unit> = grant
+                    .units
+                    .iter()
+                    .map(|unit| Unit { order: grant.order as u8, shard: unit.shard, part: unit.part })
+                    .collect();
+                let plan = self.plan(&grant)?;
+                lock(&self.held).push(grant.lease);
+                Ok(Grant::Work(Lease { number: grant.lease, plan, units }))
+            }
+        }
+    }
+
+    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Vec<u32>, LinkError> {
+        let worker = self.worker();
+        let messages: Arc<Vec<wire::CompleteRequest>> = Arc::new(delivery(worker, lease.number, results));
+        let reply = self.persist("complete", || {
+            let (mut client, messages) = (self.client.clone(), messages.clone());
+            async move {
+                let stream = tokio_stream::iter((0..messages.len()).map(move |i| messages[i].clone()));
+                match client.complete(stream).await {
+                    Err(status) if status.code() == Code::NotFound => {
+                        Ok(tonic::Response::new(wire::CompleteReply { accepted: false }))
+                    }
+                    other => other,
+                }
+            }
+        });
+        self.release(lease);
+        if !reply?.accepted {
+            tracing::warn!(lease = lease.number, "the lease was void; its results were dropped");
+        }
+        Ok(Vec::new())
+    }
+
+    fn give_back(&self, lease: &Lease, reason: &str) {
+        self.release(lease);
+        let request = wire::GiveBackRequest { worker: self.worker(), leases: vec![lease.number] };
+        let mut client = self.client.clone();
+        let answer = self.runtime.block_on(async move { client.give_back(with_timeout(request, 5)).await });
+        match answer {
+            Ok(_) => tracing::info!(lease = lease.number, reason, "gave a lease back"),
+            Err(status) => {
+                tracing::warn!(lease = lease.number, cause = root_cause(&status), "could not give a lease back")
+            }
+        }
+    }
+}
+
+impl GrpcLink {
+    fn fetch(&self, sequence: &DegreeSequence, what: wire::fetch_request::What) -> Result<Vec<Block>, SourceError> {
+        let request =
+            wire::FetchRequest { worker: self.worker(), degrees: sequence.bytes().to_vec(), what: Some(what) };
+        let blocks = self.persist("fetch", || {
+            let (mut client, request) = (self.client.clone(), request.clone());
+            async move {
+                let mut stream = client.fetch_partition(request).await?.into_inner();
+                let (mut blocks, mut bytes) = (Vec::new(), Vec::new());
+                while let Some(piece) = stream.message().await? {
+                    bytes.extend_from_slice(&piece.data);
+                    if piece.last {
+                        blocks.push(std::mem::take(&mut bytes));
+                    }
+                }
+                if bytes.is_empty() {
+                    Ok(tonic::Response::new(blocks))
+                } else {
+                    Err(Status::unavailable("stream cut short"))
+                }
+            }
+        })?;
+        let blocks = blocks.into_iter().map(Block::parse::<TrailTrap>).collect::<Result<Vec<_>, _>>()?;
+        match blocks.iter().all(|block| block.id.sequence == *sequence) {
+            true => Ok(blocks),
+            false => Err("the coordinator sent another partition than asked for".into()),
+        }
+    }
+}
+
+impl Fetch for GrpcLink {
+    fn fetch_parents(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, SourceError> {
+        let blocks = self.fetch(sequence, wire::fetch_request::What::Parents(true))?;
+        match blocks.iter().all(|block| block.id.section == Section::Keys) {
+            true => Ok(blocks),
+            false => Err("the coordinator sent something else than parents".into()),
+        }
+    }
+
+    fn fetch_bucket(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
+        let mut blocks = self.fetch(sequence, wire::fetch_request::What::Bucket(bucket))?.into_iter();
+        let mut pairs = Vec::new();
+        while let Some(keys) = blocks.next() {
+            let outcomes = blocks.next().ok_or("the coordinator sent keys without outcomes")?;
+            if keys.id.bucket != bucket {
+                return Err("the coordinator sent another bucket than asked for".into());
+            }
+            pairs.push((keys, outcomes));
+        }
+        Ok(pairs)
+    }
+}
+
+/// The messages of a delivery. Blocks are cut into pieces that fit a message.
+fn delivery(worker: u64, lease: u64, results: &[Solved]) -> Vec<wire::CompleteRequest> {
+    use wire::complete_request::Part;
+    let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease })];
+    for solved in results {
+        parts.push(Part::Unit(wire::UnitResult {
+            unit: Some(wire::UnitId { shard: solved.unit.shard, part: solved.unit.part }),
+            statistics: codec::encode(&solved.statistics),
+            digest: solved.digest.to_le_bytes().to_vec(),
+            elapsed_microseconds: solved.elapsed.as_micros() as u64,
+        }));
+        for block in solved.tables.iter().flat_map(|table| table.to_blocks::<TrailTrap>(solved.unit.part)) {
+            let mut pieces = block.bytes().chunks(PIECE_BYTES).peekable();
+            while let Some(piece) = pieces.next() {
+                parts.push(Part::Piece(wire::BlockPiece { data: piece.to_vec(), last: pieces.peek().is_none() }));
+            }
+        }
+    }
+    parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }).collect()
+}
+
+/// Whether trying again may help.
+fn is_passing(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable
+            | Code::DeadlineExceeded
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::Aborted
+            | Code::ResourceExhausted
+    )
+}
+
+/// The innermost error: "connection refused" rather than "transport error".
+fn root_cause(status: &Status) -> String {
+    let mut cause: &dyn std::error::Error = status;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    match cause.downcast_ref::<Status>() {
+        Some(status) => status.message().to_owned(),
+        None => cause.to_string(),
+    }
+}
+
+fn with_timeout<T>(message: T, seconds: u64) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(Duration::from_secs(seconds));
+    request
+}
+
+/// Between zero and `most`, from the clock's low digits: enough to keep workers from calling in step.
+fn jitter(most: Duration) -> Duration {
+    let nanoseconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
+    most.mul_f64(f64::from(nanoseconds % 1_000_000) / 1e6)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,12 @@
+//! The worker of the Trail Trap census: the solving kernel, the forward solver, the partition cache and the loop that
+//! leases, solves and delivers.
+
+pub mod cache;
+pub mod client;
+pub mod engine;
+pub mod forward;
+pub mod machine;
+pub mod solve;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,443 @@
+//! The kernel: all graphs of a unit and their outcomes, from the parents one order below and the partitions with one edge
+//! less.
+//!
+//! parent → extension → labelling → deletions → look-up → fold → record. The first half is [`generate`], the second
+//! [`fold_all`]; both run on the rayon pool they are called in.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rayon::prelude::*;
+use trailtrap_shared::{
+    degree::DegreeSequence,
+    digest::Digest,
+    extension::{Child, Extender, settle},
+    game::{Answer, Game},
+    graph::{Graph, VertexSet, vertices},
+    labelling::batch::{Batch, Kernel, LANES, Lane},
+    partition::{Table, bucket_of_slot, graph_of_slot, slot_of_key},
+    plan::{Plan, Shard, Unit, parent_range},
+    statistics::Statistics,
+};
+
+/// Where a unit's input comes from.
+pub trait Source: Sync {
+    /// The slots of all graphs with this degree sequence, of the order below the census's.
+    fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError>;
+
+    /// One bucket of a finished partition.
+    fn table(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Arc<Table>, SourceError>;
+}
+
+/// Input could not be had: a broken link, a damaged block.
+pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a unit was not solved.
+#[derive(Debug, thiserror::Error)]
+pub enum SolveError {
+    #[error("cannot get input: {0}")]
+    Source(#[from] SourceError),
+    #[error("partition {sequence} lacks the graph of slot {slot:#x}: it, or this machine, is damaged")]
+    MissingPredecessor { sequence: DegreeSequence, slot: u64 },
+    #[error("partition {sequence} lists slot {slot:#x}, which is no graph: it, or this machine, is damaged")]
+    NoGraph { sequence: DegreeSequence, slot: u64 },
+    #[error("two parents generate the graph of slot {slot:#x} of {sequence}: the parent lists are wrong")]
+    Duplicate { sequence: DegreeSequence, slot: u64 },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A solved unit.
+pub struct Solved {
+    pub unit: Unit,
+    pub sequence: DegreeSequence,
+    /// One table for each bucket, in order.
+    pub tables: Vec<Arc<Table>>,
+    pub statistics: Statistics,
+    pub digest: Digest,
+    /// How long it took, waiting for input included.
+    pub elapsed: Duration,
+}
+
+/// Graphs are decoded and worked off in chunks of this many: enough to hide the start of a chunk, few enough to stay in
+/// the cache and to spread over cores.
+const CHUNK: usize = 1024;
+/// Parents are extended in chunks of this many.
+const PARENT_CHUNK: usize = 256;
+
+/// How units are solved on this machine.
+pub struct Solver<'a> {
+    pub kernel: Kernel,
+    /// Bytes of predecessor tables to hold at a time for one unit.
+    pub allowance: usize,
+    /// Set to interrupt the work; looked at after every chunk.
+    pub stop: &'a AtomicBool,
+}
+
+impl Solver<'_> {
+    /// Solves one unit. Takes about (graphs × edges) × 0.1 µs of a core.
+    pub fn solve<G: Game>(&self, plan: &Plan, unit: Unit, source: &dyn Source) -> Result<Solved, SolveError> {
+        let start = Instant::now();
+        let shard = &plan.shards[unit.shard as usize];
+        let children = self.generate(shard, unit.part, source)?;
+        let mut outcomes = vec![G::Outcome::default(); children.len()];
+        self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
+        let (statistics, digest) = self.summarize::<G>(shard, &children, &outcomes)?;
+        let tables = self.tabulate::<G>(shard, &children, &outcomes);
+        Ok(Solved { unit, sequence: shard.sequence, tables, statistics, digest, elapsed: start.elapsed() })
+    }
+
+    fn check_stop(&self) -> Result<(), SolveError> {
+        if self.stop.load(Ordering::Relaxed) { Err(SolveError::Interrupted) } else { Ok(()) }
+    }
+
+    /// The graphs of a part of a shard, in the order of their slots.
+    fn generate(&self, shard: &Shard, part: u32, source: &dyn Source) -> Result<Vec<Child>, SolveError> {
+        let target = shard.sequence;
+        if target.order() == 1 {
+            return Ok(vec![Child { slot: slot_of_key(1, 0), parent: 0, automorphisms: 1 }]);
+        }
+        let kinds = target.parents();
+        let mut lists = Vec::with_capacity(kinds.len());
+        let mut before = 0u32;
+        for kind in &kinds {
+            let slots = source.parents(&kind.sequence)?;
+            let range = parent_range(slots.len(), part, shard.parts);
+            lists.push((before, slots, range));
+            before += lists.last().map_or(0, |(_, slots, _)| slots.len() as u32);
+        }
+        // Neighbouring lists are taken together until a chunk is full, long ones are cut.
+        let mut chunks: Vec<Vec<(usize, std::ops::Range<usize>)>> = vec![Vec::new()];
+        let mut room = PARENT_CHUNK;
+        for (kind, (_, _, range)) in lists.iter().enumerate() {
+            let mut start = range.start;
+            while start < range.end {
+                let end = range.end.min(start + room);
+                chunks.last_mut().expect("never empty").push((kind, start..end));
+                room -= end - start;
+                start = end;
+                if room == 0 {
+                    chunks.push(Vec::new());
+                    room = PARENT_CHUNK;
+                }
+            }
+        }
+        let extended: Vec<Vec<Child>> = chunks
+            .into_par_iter()
+            .map(|chunk| {
+                self.check_stop()?;
+                let mut children = Vec::new();
+                let mut extender = Extender::new(&target, self.kernel);
+                for (kind, range) in chunk {
+                    extender.take_from(&kinds[kind]);
+                    let (before, slots, _) = &lists[kind];
+                    for i in range {
+                        let parent = decode(&kinds[kind].sequence, slots[i])?;
+                        extender.extend(before + i as u32, &parent, &mut children);
+                    }
+                }
+                extender.finish(&mut children);
+                // Repeats within a parent go at once, before they take memory.
+                children.sort_unstable();
+                children.dedup();
+                Ok(children)
+            })
+            .collect::<Result<_, SolveError>>()?;
+        let mut children = extended.concat();
+        if children.len() > CHUNK {
+            children.par_sort_unstable();
+        }
+        settle(&mut children).map_err(|slot| SolveError::Duplicate { sequence: target, slot })?;
+        Ok(children)
+    }
+
+    /// Folds every edge of every graph into its outcome. Predecessors are read in groups within the allowance, one bucket
+    /// of one predecessor if it must be.
+    fn fold_all<G: Game>(
+        &self,
+        plan: &Plan,
+        shard: &Shard,
+        children: &[Child],
+        outcomes: &mut [G::Outcome],
+        source: &dyn Source,
+    ) -> Result<(), SolveError> {
+        let mut group: Vec<Predecessor> = Vec::new();
+        let mut held = 0;
+        for deletion in shard.sequence.deletions() {
+            let index = plan.find(&deletion.sequence).expect("the plan holds every degree sequence");
+            let bucket_bits = plan.shards[index as usize].bucket_bits;
+            let mut predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
+            for bucket in 0..1u32 << bucket_bits {
+                let table = source.table(&deletion.sequence, bucket)?;
+                if held > 0 && held + table.memory() > self.allowance {
+                    if predecessor.tables.iter().any(Option::is_some) {
+                        group.push(predecessor.split_off());
+                    }
+                    self.fold_group::<G>(shard, children, outcomes, &group)?;
+                    group.clear();
+                    held = 0;
+                }
+                held += table.memory();
+                predecessor.tables[bucket as usize] = Some(table);
+            }
+            group.push(predecessor);
+        }
+        self.fold_group::<G>(shard, children, outcomes, &group)
+    }
+
+    fn fold_group<G: Game>(
+        &self,
+        shard: &Shard,
+        children: &[Child],
+        outcomes: &mut [G::Outcome],
+        group: &[Predecessor],
+    ) -> Result<(), SolveError> {
+        children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK)).try_for_each(|(children, outcomes)| {
+            self.check_stop()?;
+            Folder::<G>::new(shard.sequence.order(), self.kernel, group, outcomes).run(&shard.sequence, children)
+        })
+    }
+
+    /// Statistics and public digest of the finished graphs.
+    fn summarize<G: Game>(
+        &self,
+        shard: &Shard,
+        children: &[Child],
+        outcomes: &[G::Outcome],
+    ) -> Result<(Statistics, Digest), SolveError> {
+        let summarize = |(children, outcomes): (&[Child], &[G::Outcome])| {
+            self.check_stop()?;
+            let (mut statistics, mut digest) = (Statistics::default(), Digest::default());
+            for (child, outcome) in children.iter().zip(outcomes) {
+                let graph = decode(&shard.sequence, child.slot)?;
+                statistics.add(&graph, child.automorphisms.into(), &G::tally(graph.order(), outcome));
+                digest.add::<G>(&graph, outcome);
+            }
+            Ok((statistics, digest))
+        };
+        children.par_chunks(CHUNK).zip(outcomes.par_chunks(CHUNK)).map(summarize).try_reduce(
+            Default::default,
+            |mut a, b| {
+                a.0 += b.0;
+                a.1 += b.1;
+                Ok(a)
+            },
+        )
+    }
+
+    fn tabulate<G: Game>(&self, shard: &Shard, children: &[Child], outcomes: &[G::Outcome]) -> Vec<Arc<Table>> {
+        let n = shard.sequence.order();
+        let mut start = 0;
+        (0..1u32 << shard.bucket_bits)
+            .map(|bucket| {
+                let rest = &children[start..];
+                let length =
+                    rest.partition_point(|child| bucket_of_slot(n, child.slot, shard.bucket_bits) <= bucket as usize);
+                let range = start..start + length;
+                start += length;
+                let slots = children[range.clone()].iter().map(|child| child.slot);
+                let table = Table::new::<G>(shard.sequence, shard.bucket_bits, bucket, slots, |i, record| {
+                    G::encode(n, &outcomes[range.start + i], record);
+                });
+                Arc::new(table)
+            })
+            .collect()
+    }
+}
+
+fn decode(sequence: &DegreeSequence, slot: u64) -> Result<Graph, SolveError> {
+    graph_of_slot(sequence, slot).ok_or(SolveError::NoGraph { sequence: *sequence, slot })
+}
+
+/// A partition one edge deletion away: which edges lead there, and its tables as far as they are at hand.
+struct Predecessor {
+    sequence: DegreeSequence,
+    /// Vertices of the lower degree of the deleted edge, and of the higher.
+    low: VertexSet,
+    high: VertexSet,
+    /// The colours that labelling starts from, but for the ends of the deleted edge …
+    colours: [u16; 16],
+    /// … which have these.
+    low_colour: u16,
+    high_colour: u16,
+    bucket_bits: u8,
+    tables: Vec<Option<Arc<Table>>>,
+}
+
+impl Predecessor {
+    fn new(from: &DegreeSequence, deletion: &trailtrap_shared::degree::Deletion, bucket_bits: u8) -> Self {
+        let of_degree = |degree| (0..from.order()).filter(|&v| from.degree(v) == degree).fold(0, |set, v| set | 1 << v);
+        let ranks = deletion.sequence.ranks();
+        Predecessor {
+            sequence: deletion.sequence,
+            low: of_degree(deletion.low),
+            high: of_degree(deletion.high),
+            colours: std::array::from_fn(|v| if v < from.order() { ranks[from.degree(v)] } else { 0 }),
+            low_colour: ranks[deletion.low - 1],
+            high_colour: ranks[deletion.high - 1],
+            bucket_bits,
+            tables: vec![None; 1 << bucket_bits],
+        }
+    }
+
+    /// Takes the tables at hand along and leaves the predecessor without any.
+    fn split_off(&mut self) -> Self {
+        let tables = std::mem::replace(&mut self.tables, vec![None; 1 << self.bucket_bits]);
+        Predecessor { tables, ..*self }
+    }
+
+    #[inline(always)]
+    fn table_of(&self, n: usize, slot: u64) -> Option<&Table> {
+        let bucket = if self.bucket_bits == 0 { 0 } else { bucket_of_slot(n, slot, self.bucket_bits) };
+        self.tables[bucket].as_deref()
+    }
+}
+
+/// One deletion on its way through the stages.
+#[derive(Clone, Copy, Default)]
+struct Deleted {
+    /// Index of the graph in the chunk.
+    graph: u32,
+    u: u8,
+    w: u8,
+    predecessor: u16,
+    slot: u64,
+    /// Entries of the table among which the slot must be.
+    entries: (u32, u32),
+}
+
+/// 32 deletions in one of the stages: being gathered, labelled with their directory entries on the way, or located with
+/// their records on the way.
+struct Stage {
+    batch: Box<Batch>,
+    items: [Deleted; LANES],
+    count: usize,
+}
+
+/// Works off the deletions of a chunk of graphs in a pipeline of three stages, so that the memory accesses of 32 look-ups
+/// overlap with the labelling of the next 32.
+struct Folder<'a, G: Game> {
+    order: usize,
+    group: &'a [Predecessor],
+    outcomes: &'a mut [G::Outcome],
+    gathering: Stage,
+    labelled: Stage,
+    located: Stage,
+}
+
+impl<'a, G: Game> Folder<'a, G> {
+    fn new(order: usize, kernel: Kernel, group: &'a [Predecessor], outcomes: &'a mut [G::Outcome]) -> Self {
+        let stage = || Stage { batch: Batch::new(order, kernel), items: [Deleted::default(); LANES], count: 0 };
+        Folder { order, group, outcomes, gathering: stage(), labelled: stage(), located: stage() }
+    }
+
+    fn run(mut self, sequence: &DegreeSequence, children: &[Child]) -> Result<(), SolveError> {
+        let group = self.group;
+        for (i, child) in children.iter().enumerate() {
+            let graph = decode(sequence, child.slot)?;
+            for (p, predecessor) in group.iter().enumerate() {
+                for u in vertices(predecessor.low) {
+                    let mut ends = graph.neighbours(u) & predecessor.high;
+                    if predecessor.low == predecessor.high {
+                        // Each edge once.
+                        ends &= !((2 << u) - 1);
+                    }
+                    for w in vertices(ends) {
+                        self.gather(i, &graph, u, w, p)?;
+                    }
+                }
+            }
+        }
+        // Run the pipeline empty.
+        for _ in 0..3 {
+            self.advance()?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn gather(&mut self, i: usize, graph: &Graph, u: usize, w: usize, p: usize) -> Result<(), SolveError> {
+        let predecessor = &self.group[p];
+        let Stage { batch, items, count } = &mut self.gathering;
+        for v in 0..self.order {
+            batch.set(*count, v, graph.neighbours(v), predecessor.colours[v]);
+        }
+        batch.set(*count, u, graph.neighbours(u) & !(1 << w), predecessor.low_colour);
+        batch.set(*count, w, graph.neighbours(w) & !(1 << u), predecessor.high_colour);
+        items[*count] =
+            Deleted { graph: i as u32, u: u as u8, w: w as u8, predecessor: p as u16, ..Deleted::default() };
+        *count += 1;
+        if *count == LANES { self.advance() } else { Ok(()) }
+    }
+
+    /// Moves every batch one stage on.
+    fn advance(&mut self) -> Result<(), SolveError> {
+        self.look_up_and_fold()?;
+        self.locate();
+        self.label();
+        // What was located is done: its stage gathers next.
+        std::mem::swap(&mut self.located, &mut self.labelled);
+        std::mem::swap(&mut self.labelled, &mut self.gathering);
+        self.gathering.count = 0;
+        Ok(())
+    }
+
+    /// Labels what was gathered, and asks for the directory entries.
+    fn label(&mut self) {
+        let Stage { batch, items, count } = &mut self.gathering;
+        if *count == 0 {
+            return;
+        }
+        batch.label(*count);
+        for (lane, item) in items[..*count].iter_mut().enumerate() {
+            item.slot = slot_of_key(self.order, batch.key(lane));
+            if let Some(table) = self.group[item.predecessor as usize].table_of(self.order, item.slot) {
+                table.prefetch(item.slot);
+            }
+        }
+    }
+
+    /// Finds out where the records of what was labelled are, and asks for them.
+    fn locate(&mut self) {
+        let Stage { items, count, .. } = &mut self.labelled;
+        for item in &mut items[..*count] {
+            if let Some(table) = self.group[item.predecessor as usize].table_of(self.order, item.slot) {
+                let entries = table.locate(item.slot);
+                item.entries = (entries.start, entries.end);
+            }
+        }
+    }
+
+    /// Reads the records of what was located and folds them.
+    fn look_up_and_fold(&mut self) -> Result<(), SolveError> {
+        let n = self.order;
+        let Stage { batch, items, count } = &self.located;
+        let mut answers = [Answer::default(); LANES];
+        let mut sets = [Lane([0; LANES]); 2];
+        let mut present = 0u32;
+        for (lane, item) in items[..*count].iter().enumerate() {
+            let predecessor = &self.group[item.predecessor as usize];
+            // Buckets that are not in this group have their turn with another.
+            let Some(table) = predecessor.table_of(n, item.slot) else { continue };
+            let Some(entry) = table.find(item.slot, item.entries.0..item.entries.1) else {
+                return Err(SolveError::MissingPredecessor { sequence: predecessor.sequence, slot: item.slot });
+            };
+            let (u, w) = (batch.label_of(lane, item.u as usize), batch.label_of(lane, item.w as usize));
+            answers[lane] = G::ask(n, table.record(entry), u, w);
+            sets[0].0[lane] = answers[lane].sets[0];
+            sets[1].0[lane] = answers[lane].sets[1];
+            present |= 1 << lane;
+        }
+        let sets = [batch.pull_back(&sets[0]), batch.pull_back(&sets[1])];
+        for (lane, item) in items[..*count].iter().enumerate().filter(|(lane, _)| present >> lane & 1 == 1) {
+            let answer = Answer { sets: [sets[0].0[lane], sets[1].0[lane]], flags: answers[lane].flags };
+            G::fold(n, &mut self.outcomes[item.graph as usize], item.u as usize, item.w as usize, &answer);
+        }
+        Ok(())
+    }
+}
