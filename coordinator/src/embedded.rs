@@ -54,6 +54,10 @@ impl Link for EmbeddedLink {
         }
     }
 
+    fn pipeline(&self) -> usize {
+        1
+    }
+
     fn give_back(&self, lease: &Lease, reason: &str) {
         tracing::debug!(lease = lease.number, reason, "lease given back");
         self.census.give_back(self.worker, lease.number);

@@ -3,8 +3,11 @@
 use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
-use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
-use tonic::{Request, Response, Status, Streaming, transport::Server};
+use tokio_stream::{Stream, StreamExt};
+use tonic::{
+    Request, Response, Status, Streaming,
+    transport::{Server, server::TcpIncoming},
+};
 use trailtrap_shared::{
     codec,
     degree::DegreeSequence,
@@ -49,7 +52,7 @@ pub async fn serve(
         .http2_keepalive_interval(Some(Duration::from_secs(20)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
         .add_service(CensusServer::new(Service { census }).max_decoding_message_size(4 << 20))
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), shutdown);
+        .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), shutdown);
     // tonic waits for idle connections for ever.
     tokio::select! {
         result = server => result,

@@ -255,6 +255,11 @@ impl Link for GrpcLink {
         Ok(Vec::new())
     }
 
+    fn pipeline(&self) -> usize {
+        // An answer takes as long as the coordinator's disk needs to sync.
+        4
+    }
+
     fn give_back(&self, lease: &Lease, reason: &str) {
         self.release(lease);
         let request = wire::GiveBackRequest { worker: self.worker(), leases: vec![lease.number] };

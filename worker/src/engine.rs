@@ -60,6 +60,9 @@ pub trait Link: Fetch {
     /// no unit will read any more.
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Vec<u32>, LinkError>;
 
+    /// How many leases may wait for an answer while others are solved.
+    fn pipeline(&self) -> usize;
+
     /// Gives a lease back unsolved. Best effort: it would expire in any case.
     fn give_back(&self, lease: &Lease, reason: &str);
 }
@@ -71,6 +74,10 @@ impl<L: Link> Link for Arc<L> {
 
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Vec<u32>, LinkError> {
         (**self).complete(lease, results)
+    }
+
+    fn pipeline(&self) -> usize {
+        (**self).pipeline()
     }
 
     fn give_back(&self, lease: &Lease, reason: &str) {
@@ -124,11 +131,12 @@ impl<G: Game, L: Link> Engine<G, L> {
         self.cache.bytes()
     }
 
-    /// Works until everything is done or `stop` is set. One lease more than there are threads is worked on at a time, so
-    /// that fetching and delivering overlap with solving.
+    /// Works until everything is done or `stop` is set. A few leases more than there are threads are held at a time, so that
+    /// fetching and delivering overlap with solving.
     pub fn run(&self) -> Result<(), LinkError> {
         std::thread::scope(|scope| {
-            let slots: Vec<_> = (0..self.threads + 1).map(|_| scope.spawn(|| self.work())).collect();
+            let slots: Vec<_> =
+                (0..self.threads + self.link().pipeline()).map(|_| scope.spawn(|| self.work())).collect();
             slots.into_iter().map(|slot| slot.join().expect("slots do not panic")).collect()
         })
     }

@@ -2,20 +2,29 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
+use rayon::prelude::*;
 use trailtrap_shared::{
     degree::DegreeSequence,
     digest::Digest,
-    game::TrailTrap,
+    game::{Outcome, TrailTrap},
+    graph::Graph,
     labelling::batch::Kernel,
-    partition::Table,
+    nauty,
+    partition::{Table, graph_of_slot},
     plan::{Plan, PlanOptions, Unit},
     statistics::Statistics,
 };
 
-use crate::solve::{Solver, Source, SourceError};
+use crate::{
+    forward::{ForwardSearch, Solution},
+    solve::{Solver, Source, SourceError},
+};
 
 /// Everything solved so far, in memory.
 #[derive(Default)]
@@ -107,12 +116,94 @@ fn cuts_and_kernels_change_nothing() {
     }
 }
 
+/// Calls `check` for every graph of an order in canonical labels, with its outcome, in parallel.
+fn for_each_record(memory: &Memory, order: usize, check: impl Fn(usize, Graph, Outcome) + Sync) {
+    let tables: Vec<Arc<Table>> = memory.tables.lock().unwrap().values().flatten().cloned().collect();
+    tables.par_iter().filter(|table| table.sequence().order() == order).for_each(|table| {
+        for i in 0..table.len() {
+            let graph = graph_of_slot(table.sequence(), table.slot(i)).unwrap();
+            check(i, graph, TrailTrap::decode(order, table.record(i)));
+        }
+    });
+}
+
 #[test]
-#[ignore]
-fn timing() {
-    let n: usize = std::env::var("N").unwrap().parse().unwrap();
-    let kernel: Kernel = std::env::var("K").unwrap_or("auto".into()).parse().unwrap();
-    let t = std::time::Instant::now();
-    let (r, _) = census(n, PlanOptions::default(), kernel, usize::MAX);
-    println!("{n} {:?} {:?}", t.elapsed(), r.last().unwrap());
+fn forward_search_agrees_on_every_graph_up_to_order_7() {
+    let (_, memory) = census(7, PlanOptions::default(), Kernel::best(), usize::MAX);
+    let compared = AtomicUsize::new(0);
+    for order in 1..=7 {
+        for_each_record(&memory, order, |_, graph, outcome| {
+            let forward = ForwardSearch::new(usize::MAX).solve(&graph).unwrap();
+            assert_eq!(matches!(forward, Solution::P1 { .. }), outcome.first_moves > 0, "{graph:?}");
+            compared.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    assert_eq!(compared.into_inner(), 1 + 2 + 4 + 11 + 34 + 156 + 1044);
+}
+
+#[test]
+fn forward_search_agrees_on_every_position_up_to_order_5_and_on_samples_of_orders_8_and_9() {
+    let (_, memory) = census(9, PlanOptions::default(), Kernel::best(), usize::MAX);
+    for order in 1..=5 {
+        for_each_record(&memory, order, |_, graph, outcome| compare_positions(&graph, &outcome, order * order));
+    }
+    let compared = AtomicUsize::new(0);
+    for (order, every) in [(8, 23), (9, 997)] {
+        for_each_record(&memory, order, |i, graph, outcome| {
+            // Spread over all shards; forward search of larger graphs takes too long here.
+            if (i + graph.size() * 7 + graph.degree(0)) % every == 0 && graph.size() <= 19 {
+                compare_positions(&graph, &outcome, 5);
+                let forward = ForwardSearch::new(usize::MAX).solve(&graph).unwrap();
+                assert_eq!(matches!(forward, Solution::P1 { .. }), outcome.first_moves > 0, "{graph:?}");
+                compared.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    assert!(compared.into_inner() > 300);
+}
+
+/// Compares W and R at `count` positions (H; a, b), those of small graphs all.
+fn compare_positions(graph: &Graph, outcome: &Outcome, count: usize) {
+    let n = graph.order();
+    let mut search = ForwardSearch::new(usize::MAX);
+    for pick in 0..count {
+        // 7 is prime to n² for the orders in question, so all pairs are met.
+        let (a, b) = ((pick * 7 + graph.size()) % (n * n) / n, (pick * 7 + graph.size()) % n);
+        let wins = search.mover_wins(graph, a, b).unwrap();
+        assert_eq!(wins, outcome.wins[a] >> b & 1 == 1, "W({graph:?}; {a}, {b})");
+        let refuted = search.answer(graph, a).unwrap().is_some();
+        assert_eq!(refuted, outcome.refuted >> a & 1 == 1, "R({graph:?}; {a})");
+    }
+}
+
+/// Any record follows from its predecessors by the recurrence; here nauty finds them, and no code of the kernel is used.
+#[test]
+fn records_follow_from_their_predecessors_by_nauty() {
+    let (_, memory) = census(6, PlanOptions::default(), Kernel::best(), usize::MAX);
+    for order in 2..=6 {
+        let known = Mutex::new(HashMap::new());
+        for_each_record(&memory, order, |_, graph, outcome| {
+            known.lock().unwrap().insert(nauty::label(&graph).canonical, (graph, outcome));
+        });
+        let known = known.into_inner().unwrap();
+        for (graph, outcome) in known.values() {
+            let mut derived = Outcome::default();
+            for (u, w) in graph.edges() {
+                let smaller = graph.without_edge(u, w);
+                let (there, before) = &known[&nauty::label(&smaller).canonical];
+                // An isomorphism from the smaller graph to the one in the table, through nauty's labels of both.
+                let (to, from) = (nauty::label(&smaller).label, nauty::label(there).label);
+                let image = |v: usize| (0..order).find(|&x| from[x] == to[v]).unwrap();
+                for (end, other) in [(u, w), (w, u)] {
+                    for b in 0..order {
+                        let opponent_wins = before.wins[image(b)] >> image(other) & 1 == 1;
+                        derived.wins[end] |= u16::from(!opponent_wins) << b;
+                        derived.refuted |= u16::from(!opponent_wins) << b;
+                    }
+                    derived.first_moves |= u16::from(before.refuted >> image(end) & 1 == 0);
+                }
+            }
+            assert_eq!(derived, *outcome, "{graph:?}");
+        }
+    }
 }

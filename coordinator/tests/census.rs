@@ -1,0 +1,147 @@
+//! `trailtrap census` as scripts rely on it, and people's mistakes.
+
+mod common;
+
+use std::fs;
+
+use common::{Data, Process, census_json, run, stderr, stdout, trailtrap};
+use serde_json::Value;
+
+/// Order 8 with its digests as first computed; later kernels, labellings and stores must give the same bytes.
+const GOLDEN: &str = include_str!("golden/census-8.json");
+
+#[test]
+fn order_8_is_what_it_always_was_and_is_not_done_twice() {
+    let data = Data::new();
+    assert_eq!(census_json(8, &data, &[]), GOLDEN);
+    assert_eq!(census_json(8, &data, &[]), GOLDEN);
+    // Lower orders are there as well, and their table is short.
+    let seven: Value = serde_json::from_str(&census_json(7, &data, &[])).unwrap();
+    assert_eq!(seven["orders"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn threads_kernels_and_cuts_change_no_byte() {
+    for more in [
+        &["--threads", "1", "--kernel", "portable"][..],
+        &["--threads", "3", "--part-graphs", "20", "--bucket-size", "300"],
+        &["--keep", "minimal", "--memory", "40MiB"],
+        &["--keep", "minimal", "--part-graphs", "50"],
+    ] {
+        assert_eq!(census_json(8, &Data::new(), more), GOLDEN, "{more:?}");
+    }
+}
+
+#[test]
+fn the_json_has_the_promised_shape() {
+    let report: Value = serde_json::from_str(GOLDEN).unwrap();
+    let seven = &report["orders"][6];
+    assert_eq!(seven["order"], 7);
+    assert_eq!(seven["graphs"], 1044);
+    assert_eq!(seven["connected"], serde_json::json!({"graphs": 853, "p1_wins": 119, "p2_wins": 734}));
+    assert_eq!(seven["labelled"]["graphs"], "2097152");
+    assert_eq!(seven["labelled"]["connected"]["graphs"], "1866256");
+    assert_eq!(seven["digest"].as_str().unwrap().len(), 64);
+    let by_size = seven["by_size"].as_array().unwrap();
+    assert_eq!(by_size.len(), 22);
+    assert_eq!(by_size[21]["size"], 21);
+    assert_eq!(by_size[21]["p1_wins"], 1, "K7 is a P1-win");
+    let total: u64 = by_size.iter().map(|size| size["connected"]["p2_wins"].as_u64().unwrap()).sum();
+    assert_eq!(total, 734);
+}
+
+#[test]
+fn the_table_goes_to_standard_output_and_nothing_else() {
+    let data = Data::new();
+    let output = run(&["census", "5", "--data", &data.text()]);
+    assert!(output.status.success());
+    let text = stdout(&output);
+    assert!(text.starts_with("| order | connected |"), "{text}");
+    let last = text.trim_end().lines().last().unwrap();
+    let cells: Vec<&str> = last.split('|').map(str::trim).collect();
+    assert_eq!(cells[1..10], ["5", "21", "4", "17", "80.95", "34", "7", "27", "79.41"]);
+}
+
+#[test]
+fn a_finished_minimal_census_can_be_continued() {
+    let data = Data::new();
+    census_json(6, &data, &["--keep", "minimal"]);
+    assert_eq!(census_json(8, &data, &[]), GOLDEN);
+}
+
+#[test]
+fn orders_out_of_range_are_refused() {
+    for order in ["0", "17", "-3", "ten", "", "8.5"] {
+        let output = run(&["census", order]);
+        assert_eq!(output.status.code(), Some(2), "{order}");
+        assert!(!stderr(&output).is_empty());
+    }
+    assert!(stderr(&run(&["census", "17"])).contains("from 1 to 16"));
+}
+
+#[test]
+fn orders_that_cannot_be_held_are_refused_before_anything_is_written() {
+    let data = Data::new();
+    let output = run(&["census", "12", "--data", &data.text()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("--keep minimal") && stderr(&output).contains("--force"), "{}", stderr(&output));
+    assert!(!data.path().join("store").exists());
+    let output = run(&["census", "13", "--data", &data.text(), "--force"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("order 13 is beyond"));
+    let output = run(&["census", "9", "--data", &data.text(), "--memory", "1KiB"]);
+    assert!(stderr(&output).contains("too small"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_directory_in_use_is_refused_and_can_be_looked_at() {
+    let data = Data::new();
+    let _running = Process::start(trailtrap().args(["census", "10", "--data", &data.text()]));
+    while !data.path().join("status.json").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let output = run(&["census", "3", "--data", &data.text()]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("in use by process") && text.contains("trailtrap status --data"), "{text}");
+    let status = run(&["status", "--data", &data.text(), "--json"]);
+    let status: Value = serde_json::from_str(&stdout(&status)).unwrap();
+    assert_eq!(status["running"], true);
+    assert_eq!(status["target_order"], 10);
+}
+
+#[test]
+fn directories_that_are_not_ours_are_left_alone() {
+    let data = Data::new();
+    fs::create_dir(data.path()).unwrap();
+    fs::write(data.path().join("thesis.tex"), "precious").unwrap();
+    let output = run(&["census", "3", "--data", &data.text()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("holds other files"), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(data.path()).unwrap().count(), 1);
+    let output = run(&["status", "--data", &data.text()]);
+    assert!(stderr(&output).contains("there is no census"), "{}", stderr(&output));
+    let output = run(&["census", "3", "--data", "/proc/nowhere"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("/proc/nowhere"));
+}
+
+#[test]
+fn status_tells_what_is_done() {
+    let data = Data::new();
+    census_json(6, &data, &[]);
+    let output = run(&["status", "--data", &data.text()]);
+    let text = stdout(&output);
+    assert!(text.contains("not running") && text.contains("orders done: 1 to 6"), "{text}");
+}
+
+#[test]
+fn help_and_usage() {
+    for command in ["census", "coordinator", "status", "solve"] {
+        let output = run(&[command, "--help"]);
+        assert!(output.status.success() && stdout(&output).len() > 300, "{command}");
+    }
+    assert_eq!(run(&["sensus", "3"]).status.code(), Some(2));
+    assert_eq!(run(&["status"]).status.code(), Some(2));
+    assert_eq!(run(&["census", "3", "--kernel", "gpu"]).status.code(), Some(2));
+}

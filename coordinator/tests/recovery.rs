@@ -1,0 +1,225 @@
+//! Runs that are stopped, killed, starved and cut off end in the same table and digests as undisturbed ones.
+
+mod common;
+
+use std::{
+    fs,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use common::{Data, Process, census_json, coordinator, run, stderr, stdout, trailtrap, worker};
+use serde_json::Value;
+
+/// A small generator of numbers, for reproducible "random" moments.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+fn expected(order: usize) -> String {
+    census_json(order, &Data::new(), &[])
+}
+
+/// Units that are done, as an onlooker sees them between two runs.
+fn shards_done(data: &Data) -> u64 {
+    let status: Value = serde_json::from_str(&stdout(&run(&["status", "--json", "--data", &data.text()]))).unwrap();
+    let done = status["orders_done"].as_array().unwrap().len() as u64;
+    done * 1_000_000 + status["order"]["shards_done"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn killed_at_random_points_a_census_ends_the_same() {
+    let expected = expected(9);
+    for seed in [3, 1415, 92653] {
+        let mut random = Random(seed);
+        let data = Data::new();
+        let (mut kills, mut before) = (0, 0);
+        loop {
+            let more: &[&str] = if kills % 2 == 0 { &[] } else { &["--threads", "3"] };
+            let mut process =
+                Process::start(trailtrap().args(["census", "9", "--json", "--data", &data.text()]).args(more));
+            let until = Instant::now() + Duration::from_millis(60 + random.below(300));
+            while Instant::now() < until && process.0.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if process.0.try_wait().unwrap().is_some() {
+                let output = process.finish();
+                assert!(output.status.success(), "{}", stderr(&output));
+                assert_eq!(stdout(&output), expected, "seed {seed}");
+                break;
+            }
+            process.kill();
+            kills += 1;
+            assert!(kills < 200, "no progress");
+            // What was done stays done.
+            let now = shards_done(&data);
+            assert!(now >= before, "seed {seed}: {now} < {before}");
+            before = now;
+        }
+        assert!(kills > 0);
+    }
+}
+
+#[test]
+fn interrupted_politely_a_census_keeps_everything() {
+    let data = Data::new();
+    let process = Process::start(trailtrap().args(["census", "10", "--data", &data.text()]));
+    std::thread::sleep(Duration::from_millis(1500));
+    process.signal("INT");
+    let start = Instant::now();
+    let output = process.finish();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(stderr(&output).contains("The same command goes on"), "{}", stderr(&output));
+    assert!(stdout(&output).is_empty());
+    // A lower order that was finished on the way is there at once.
+    assert_eq!(census_json(8, &data, &[]), expected(8));
+}
+
+#[test]
+fn workers_and_coordinators_that_are_killed_change_nothing() {
+    let expected = expected(9);
+    let mut random = Random(271828);
+    let data = Data::new();
+    let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "1"]);
+    let start_worker =
+        || Process::start(worker().args(["--coordinator", &address, "--threads", "1", "--patience", "30"]));
+    let mut workers: Vec<Process> = (0..3).map(|_| start_worker()).collect();
+    let start = Instant::now();
+    let mut kills = 0;
+    while leader.0.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(100), "not done after {kills} kills");
+        std::thread::sleep(Duration::from_millis(40 + random.below(120)));
+        if kills == 12 {
+            continue;
+        }
+        if random.below(5) == 0 {
+            leader.kill();
+            leader = coordinator(9, &data, &address, &["--lease", "1"]).0;
+        } else {
+            let victim = random.below(3) as usize;
+            workers[victim].kill();
+            workers[victim] = start_worker();
+        }
+        kills += 1;
+    }
+    assert!(kills >= 3, "too quick to be disturbed: {kills} kills");
+    let output = leader.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), expected);
+    for worker in workers {
+        assert_eq!(worker.finish().status.code(), Some(0), "workers leave by themselves");
+    }
+    // The directory is the one that an embedded census would leave.
+    assert_eq!(census_json(9, &data, &[]), expected);
+}
+
+#[test]
+fn a_worker_that_is_asked_to_stop_gives_back_what_it_has() {
+    let data = Data::new();
+    // Leases that would not expire within this test.
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "3600"]);
+    let polite = Process::start(worker().args(["--coordinator", &address, "--threads", "1"]));
+    std::thread::sleep(Duration::from_millis(700));
+    polite.signal("TERM");
+    assert_eq!(polite.finish().status.code(), Some(0));
+    let other = Process::start(worker().args(["--coordinator", &address, "--threads", "2"]));
+    let output = leader.finish();
+    assert!(output.status.success());
+    assert_eq!(stdout(&output), expected(9));
+    assert!(other.finish().status.success());
+}
+
+#[test]
+fn a_coordinator_shows_its_status_and_refuses_a_port_in_use() {
+    let data = Data::new();
+    let (leader, address) = coordinator(8, &data, "127.0.0.1:0", &[]);
+    let output = run(&["status", "--coordinator", &address]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("census up to order 8: running"), "{}", stdout(&output));
+    let other = Data::new();
+    let output = run(&["coordinator", "--order", "3", "--listen", &address, "--data", &other.text()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot listen on") && stderr(&output).contains("in use"), "{}", stderr(&output));
+    drop(leader);
+    let output = run(&["status", "--coordinator", &address]);
+    assert!(stderr(&output).contains("cannot reach a coordinator"), "{}", stderr(&output));
+}
+
+/// Needs the right to mount a file system; says so and passes without it.
+#[test]
+fn a_full_disk_stops_the_census_and_loses_nothing() {
+    let mount = tempfile::tempdir().unwrap();
+    let path = mount.path().to_str().unwrap().to_owned();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs", &path]).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: may not mount a small file system here");
+        return;
+    }
+    struct Unmount(String);
+    impl Drop for Unmount {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").args(["-l", &self.0]).status();
+        }
+    }
+    let _unmount = Unmount(path.clone());
+    let data = format!("{path}/data");
+    let output = run(&["census", "9", "--data", &data]);
+    assert!(stderr(&output).contains("will take about"), "{}", stderr(&output));
+    let output = run(&["census", "9", "--data", &data, "--force"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is full") && stderr(&output).contains("Make room"), "{}", stderr(&output));
+    assert!(stdout(&output).is_empty());
+    assert!(Command::new("mount").args(["-o", "remount,size=64m", &path]).status().unwrap().success());
+    let output = run(&["census", "9", "--data", &data, "--json", "--force"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), expected(9));
+}
+
+#[test]
+fn a_store_of_another_version_is_refused() {
+    let data = Data::new();
+    census_json(4, &data, &[]);
+    {
+        let families = ["default", "records", "keys", "outcomes", "wins"];
+        let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), data.path().join("store"), families).unwrap();
+        // Codec version 1, then store format 7.
+        db.put_cf(db.cf_handle("records").unwrap(), b"format", [1, 7, 0, 1, 0, 1, 0, 1, 0]).unwrap();
+    }
+    let output = run(&["census", "4", "--data", &data.text()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("store format 7, this program has 1"), "{}", stderr(&output));
+}
+
+#[test]
+fn damaged_blocks_are_named_and_not_used() {
+    let data = Data::new();
+    census_json(7, &data, &[]);
+    {
+        let families = ["default", "records", "keys", "outcomes", "wins"];
+        let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), data.path().join("store"), families).unwrap();
+        let keys = db.cf_handle("keys").unwrap();
+        let (key, mut block) = db
+            .iterator_cf(keys, rocksdb::IteratorMode::From(&[7, 10], rocksdb::Direction::Forward))
+            .map(Result::unwrap)
+            .find(|(_, block)| block.len() > 80)
+            .unwrap();
+        let middle = block.len() / 2;
+        block[middle] ^= 1;
+        db.put_cf(keys, key, block).unwrap();
+    }
+    // Order 8 needs these parents.
+    let output = run(&["census", "8", "--data", &data.text()]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("is damaged: checksum mismatch") && text.contains("DegreeSequence("), "{text}");
+    assert!(stdout(&output).is_empty());
+    assert!(fs::metadata(data.path()).is_ok());
+}

@@ -1,0 +1,96 @@
+//! `trailtrap solve` as scripts rely on it, and people's mistakes.
+
+mod common;
+
+use std::{
+    io::Write,
+    process::{Output, Stdio},
+};
+
+use common::{run, stderr, stdout, trailtrap};
+use serde_json::{Value, json};
+
+fn solve(input: &str, arguments: &[&str]) -> Output {
+    let mut child = trailtrap()
+        .arg("solve")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn csv_echoes_graphs_in_order() {
+    let output = solve(">>graph6<<C~\r\nDCw\nCF\n@\nA_", &["--format", "csv"]);
+    assert!(output.status.success());
+    let expected = "graph6,order,size,winner\nC~,4,6,P1\nDCw,5,4,P1\nCF,4,3,P1\n@,1,0,P2\nA_,2,1,P1\n";
+    assert_eq!(stdout(&output), expected);
+}
+
+#[test]
+fn text_from_arguments_with_explanations() {
+    let output = run(&["solve", "CF", "BW", "@", "--explain"]);
+    assert!(output.status.success());
+    let text = stdout(&output);
+    // The star K(1,3) is won by a move into its centre; the path P3 is lost.
+    assert!(text.starts_with("CF P1\n  P1 wins by 0→3\nBW P2\n  P2 answers "), "{text}");
+    assert!(text.ends_with("@ P2\n  P1 cannot move\n"));
+    assert_eq!(text.matches("P2 answers").count(), 4);
+}
+
+#[test]
+fn json_is_one_array() {
+    let output = solve("BW\nC~\n", &["--format", "json", "--explain"]);
+    let answers: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(answers[1]["winner"], "P1");
+    assert_eq!(answers[1]["first_move"].as_array().unwrap().len(), 2);
+    assert_eq!(answers[0]["answers"].as_array().unwrap().len(), 4);
+    let empty: Value = serde_json::from_str(&stdout(&solve("", &["--format", "json"]))).unwrap();
+    assert_eq!(empty, json!([]));
+}
+
+#[test]
+fn one_bad_graph_does_not_stop_the_others() {
+    let output = solve("C~\nD!w\nQ??????????????????????????\nCF\n", &["--format", "csv"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stdout(&output), "graph6,order,size,winner\nC~,4,6,P1\nCF,4,3,P1\n");
+    let text = stderr(&output);
+    assert!(text.contains("standard input, line 2: column 2: byte 0x21"), "{text}");
+    assert!(text.contains("line 3: column 1: order 18 is larger than 16"), "{text}");
+}
+
+#[test]
+fn a_graph_beyond_the_limit_is_named() {
+    let output = solve("F~~~w\nCF\n", &["--limit", "1000"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stdout(&output), "CF P1\n");
+    assert!(stderr(&output).contains("line 1") && stderr(&output).contains("--limit"), "{}", stderr(&output));
+}
+
+#[test]
+fn files_and_things_that_are_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("graphs.g6");
+    std::fs::write(&file, "C~\nCF").unwrap();
+    let output = run(&["solve", file.to_str().unwrap(), "no-such-file.g6"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stdout(&output), "C~ P1\nCF P1\n");
+    assert!(stderr(&output).contains("neither a file nor graph6"));
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let input = "C~\n".repeat(20_000);
+    let mut child =
+        trailtrap().arg("solve").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    drop(child.stdout.take());
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert!(!stderr(&output).contains("panic"), "{}", stderr(&output));
+}

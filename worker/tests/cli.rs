@@ -1,0 +1,56 @@
+//! The worker process and people's mistakes.
+
+use std::{
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+
+fn worker(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trailtrap-worker")).args(arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn help_teaches() {
+    let output = worker(&["--help"]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("--coordinator") && text.contains("--threads") && text.contains("Exit codes"));
+}
+
+#[test]
+fn an_unreachable_coordinator_is_waited_for_and_then_named() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let start = Instant::now();
+    let output = worker(&["--coordinator", &address, "--patience", "1"]);
+    assert_eq!(output.status.code(), Some(75));
+    assert!(start.elapsed() < Duration::from_secs(20));
+    let text = stderr(&output);
+    assert!(text.contains(&address) && text.contains("refused") && text.contains("Is it running"), "{text}");
+}
+
+#[test]
+fn bad_flags_are_refused() {
+    for (arguments, hint) in [
+        (&[][..], "--coordinator"),
+        (&["--coordinator", "x:1", "--threads", "0"], "0"),
+        (&["--coordinator", "x:1", "--memory", "lots"], "14GiB"),
+        (&["--coordinator", "x:1", "--kernel", "mmx"], "portable"),
+    ] {
+        let output = worker(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(hint), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_at_once() {
+    let output = worker(&["--coordinator", "no spaces allowed:1", "--patience", "60"]);
+    assert_eq!(output.status.code(), Some(69));
+    assert!(stderr(&output).contains("HOST:PORT"));
+}
