@@ -14,3 +14,4 @@ pub mod service;
 pub mod solve;
 pub mod status;
 pub mod store;
+pub mod wins;

@@ -9,6 +9,7 @@ use trailtrap::{
     run::{CensusCommand, CoordinatorCommand},
     solve::SolveCommand,
     status::Status,
+    wins::WinsCommand,
 };
 use trailtrap_shared::wire::{self, census_client::CensusClient};
 use trailtrap_worker::machine;
@@ -37,6 +38,7 @@ enum Command {
     Coordinator(CoordinatorCommand),
     Status(StatusCommand),
     Solve(SolveCommand),
+    Wins(WinsCommand),
 }
 
 /// Shows what is done, running and waiting, by whom, how fast, and how long it will take.
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Coordinator(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Solve(command) => command.run(),
+        Command::Wins(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("trailtrap: {error:#}");

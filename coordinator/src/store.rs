@@ -205,8 +205,7 @@ impl Store {
     /// One block of a finished unit.
     pub fn block(&self, shard: &Shard, part: u32, bucket: u32, section: Section) -> Result<Block, StoreError> {
         let id = BlockId { sequence: shard.sequence, part, bucket_bits: shard.bucket_bits, bucket, section };
-        let bytes =
-            self.db.get_cf(self.section(section), block_key(&id))?.ok_or_else(|| StoreError::MissingBlock(id))?;
+        let bytes = self.db.get_cf(self.section(section), block_key(&id))?.ok_or(StoreError::MissingBlock(id))?;
         let block = Block::parse::<TrailTrap>(bytes).map_err(|source| StoreError::Block { id, source })?;
         if block.id == id { Ok(block) } else { Err(StoreError::MissingBlock(id)) }
     }

@@ -6,6 +6,7 @@ use std::fs;
 
 use common::{Data, Process, census_json, run, stderr, stdout, trailtrap};
 use serde_json::Value;
+use trailtrap_shared::{graph::Graph, graph6, nauty};
 
 /// Order 8 with its digests as first computed; later kernels, labellings and stores must give the same bytes.
 const GOLDEN: &str = include_str!("golden/census-8.json");
@@ -136,8 +137,28 @@ fn status_tells_what_is_done() {
 }
 
 #[test]
+fn wins_are_the_ones_of_table_1() {
+    let data = Data::new();
+    census_json(6, &data, &["--keep", "minimal"]);
+    let wins = |order: &str| stdout(&run(&["wins", order, "--data", &data.text()]));
+    let canonical = |text: &str| nauty::label(&graph6::decode(text.as_bytes()).unwrap()).canonical;
+    let mut found: Vec<Graph> =
+        ["4", "5", "6"].iter().flat_map(|n| wins(n).lines().map(canonical).collect::<Vec<_>>()).collect();
+    found.retain(Graph::is_connected);
+    let listed = "CF C~ DCw DQw DTw D]w ECR_ ECRw ECqg ECZG ECYW ECZo ECZW ECfw ECzo ECvo EC~o EC~w EEr_ EErw EEiW EEhW \
+                  EEjw EEno EQj_ EQjw EQyw EUZ_ EUZO E~~w";
+    let mut expected: Vec<Graph> = listed.split_whitespace().map(canonical).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    let output = run(&["wins", "7", "--data", &data.text()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("order 7 is not done"));
+}
+
+#[test]
 fn help_and_usage() {
-    for command in ["census", "coordinator", "status", "solve"] {
+    for command in ["census", "coordinator", "status", "solve", "wins"] {
         let output = run(&[command, "--help"]);
         assert!(output.status.success() && stdout(&output).len() > 300, "{command}");
     }

@@ -59,12 +59,11 @@ impl Digest {
 
 impl std::ops::AddAssign for Digest {
     fn add_assign(&mut self, other: Self) {
-        let mut carry = false;
+        let mut carry = 0;
         for (limb, other) in self.limbs.iter_mut().zip(other.limbs) {
-            let (sum, over) = limb.overflowing_add(other);
-            let (sum, over_again) = sum.overflowing_add(u64::from(carry));
-            *limb = sum;
-            carry = over | over_again;
+            let sum = u128::from(*limb) + u128::from(other) + carry;
+            *limb = sum as u64;
+            carry = sum >> 64;
         }
     }
 }

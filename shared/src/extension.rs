@@ -82,7 +82,7 @@ impl Extender {
             // The next larger number with as many bits (Gosper).
             let lowest = subset & subset.wrapping_neg();
             let ripple = subset + lowest;
-            subset = ripple | ((subset ^ ripple) >> 2) / lowest;
+            subset = ripple | (((subset ^ ripple) >> 2) / lowest);
         }
     }
 

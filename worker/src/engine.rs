@@ -137,7 +137,7 @@ impl<G: Game, L: Link> Engine<G, L> {
         std::thread::scope(|scope| {
             let slots: Vec<_> =
                 (0..self.threads + self.link().pipeline()).map(|_| scope.spawn(|| self.work())).collect();
-            slots.into_iter().map(|slot| slot.join().expect("slots do not panic")).collect()
+            slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"))
         })
     }
 

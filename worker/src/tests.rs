@@ -26,10 +26,13 @@ use crate::{
     solve::{Solver, Source, SourceError},
 };
 
+/// The parts of one bucket.
+type Parts = Vec<Arc<Table>>;
+
 /// Everything solved so far, in memory.
 #[derive(Default)]
 pub struct Memory {
-    tables: Mutex<HashMap<(DegreeSequence, u32), Vec<Arc<Table>>>>,
+    tables: Mutex<HashMap<(DegreeSequence, u32), Parts>>,
 }
 
 impl Source for Memory {
