@@ -23,7 +23,7 @@ use trailtrap_shared::{
     partition::{Block, BlockId, Section},
     plan::{Plan, PlanOptions, Unit},
     polya,
-    statistics::Statistics,
+    statistics::{Counts, Statistics},
 };
 
 use crate::{
@@ -37,9 +37,9 @@ use crate::{
 /// What to keep of a finished order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Keep {
-    /// Everything.
+    /// The outcome of every position of every graph
     All,
-    /// No outcomes that no unfinished shard needs, and no keys but those of the last order; always P1-wins and statistics.
+    /// P1-win graphs and statistics, and the graphs of the last order; outcomes go when no unfinished shard needs them
     Minimal,
 }
 
@@ -58,12 +58,16 @@ pub struct CensusOptions {
 /// Why a census cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum CensusError {
-    #[error("{0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error(
-        "the results contradict theory and are not reported: {0}. A machine that worked on them is faulty, or the program is"
+        "the results contradict theory and are not reported; a machine that worked on them is faulty, or the program is"
     )]
     Contradiction(#[from] Contradiction),
+    #[error(
+        "two computations of the shard {sequence} differ, by {first} and by {second}: one of these machines is faulty, and the results are not to be trusted"
+    )]
+    Disagreement { sequence: DegreeSequence, first: String, second: String },
 }
 
 /// Why a delivery was not accepted.
@@ -87,9 +91,16 @@ pub struct OrderResult {
 
 /// What a worker is told when it asks for work.
 pub enum Assignment {
-    Work { lease: u64, plan: Arc<Plan>, units: Vec<Unit> },
+    Work {
+        lease: u64,
+        plan: Arc<Plan>,
+        units: Vec<Unit>,
+    },
     Wait,
+    /// Everything is done.
     Finished,
+    /// The coordinator stops before that.
+    Stopping,
 }
 
 /// A worker as the coordinator sees it.
@@ -132,14 +143,29 @@ struct Order {
     schedule: Schedule,
     /// Units without a durable record.
     units_to_commit: usize,
-    /// Σ n!/|Aut| so far, of shards of which some part is done and some is not.
-    partial_mass: HashMap<u32, u128>,
+    /// Shards of which some part is done and some is not.
+    partial: HashMap<u32, Partial>,
     /// Outcomes with up to this many edges have been dropped.
     dropped_size: Option<usize>,
     graphs: u64,
     graphs_done: u64,
     pairs: u64,
     pairs_done: u64,
+}
+
+/// What the finished parts of a shard add up to.
+#[derive(Clone, Copy, Default)]
+struct Partial {
+    /// Σ n!/|Aut|.
+    mass: u128,
+    graphs: u64,
+}
+
+impl Partial {
+    fn add(&mut self, record: &UnitRecord) {
+        self.mass += record.statistics.labelled.all.graphs;
+        self.graphs += record.statistics.classes.all.graphs as u64;
+    }
 }
 
 struct State {
@@ -188,8 +214,9 @@ pub struct Census {
 
 /// Deliveries are held back while more bytes than this wait for the disk.
 const PENDING_BYTES: usize = 256 << 20;
-/// The committer gathers deliveries for this long when nobody waits for them …
-const GATHER: Duration = Duration::from_millis(250);
+/// The committer gathers deliveries for this part of the time that a run has lasted, and no longer than a second, when
+/// nobody waits for them: a crash costs little of what was done, and long runs write few files …
+const GATHER: (u32, Duration) = (20, Duration::from_secs(1));
 /// … and no more than this many bytes.
 const GATHER_BYTES: usize = 64 << 20;
 
@@ -227,7 +254,8 @@ impl Census {
         let committer = std::thread::Builder::new()
             .name("committer".to_owned())
             .spawn(move || {
-                while let Some(group) = gather(&receiver) {
+                let started = Instant::now();
+                while let Some(group) = gather(&receiver, (started.elapsed() / GATHER.0).min(GATHER.1)) {
                     let Some(census) = weak.upgrade() else { return };
                     census.commit(group);
                 }
@@ -281,10 +309,17 @@ impl Census {
         self.state().workers.get_mut(&worker).map(|worker| worker.seen = now).is_some()
     }
 
-    /// Renews leases; those that are void come back.
-    pub fn renew(&self, worker: WorkerId, leases: &[u64]) -> Vec<u64> {
+    /// Renews leases.
+    pub fn renew(&self, worker: WorkerId, leases: &[u64]) {
         let now = self.now();
-        self.state().leases.renew(worker, leases, now)
+        self.state().leases.renew(worker, leases, now);
+    }
+
+    /// What a worker holds under a lease: units of the plan in work.
+    pub fn leased(&self, worker: WorkerId, lease: u64) -> Option<(Arc<Plan>, Vec<Unit>)> {
+        let state = self.state();
+        let plan = state.order.as_ref()?.schedule.plan().clone();
+        state.leases.get(worker, lease).map(|units| (plan, units.to_vec()))
     }
 
     /// Work for a worker, if there is any. Leases of an embedded worker do not expire.
@@ -298,12 +333,20 @@ impl Census {
                 order.schedule.put_back(units);
             }
         }
-        if state.ended.is_some() || state.closing {
-            if let Some(worker) = state.workers.get_mut(&worker) {
-                worker.dismissed = true;
+        match &state.ended {
+            Some(Ok(())) => {
+                if let Some(worker) = state.workers.get_mut(&worker) {
+                    worker.dismissed = true;
+                }
+                return Assignment::Finished;
             }
-            return Assignment::Finished;
+            Some(Err(_)) => return Assignment::Stopping,
+            None if state.closing => return Assignment::Stopping,
+            None => {}
         }
+        // Workers that are long gone need not be remembered.
+        let (leases, term) = (&state.leases, self.options.lease_term);
+        state.workers.retain(|&id, worker| leases.units(Some(id)) > 0 || now.saturating_sub(worker.seen) < 10 * term);
         let alive = |worker: &&Worker| !worker.dismissed && now.saturating_sub(worker.seen) < self.options.lease_term;
         let threads = state.workers.values().filter(alive).map(|worker| worker.threads).sum();
         let Some(order) = &mut state.order else { return Assignment::Wait };
@@ -329,7 +372,7 @@ impl Census {
             let state = self.state();
             // Something may have become ready between the two locks.
             let ready = state.order.as_ref().is_some_and(|order| order.schedule.ready() > 0);
-            if ready || state.ended.is_some() {
+            if ready || state.ended.is_some() || state.closing {
                 continue;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -373,12 +416,16 @@ impl Census {
             .and_then(|plan| deliveries.iter().try_for_each(|delivery| self.examine(&plan, delivery)));
         let mut retired = Vec::new();
         let receipt = {
-            let mut state = self.state();
-            let state = &mut *state;
+            let mut guard = self.state();
+            let state = &mut *guard;
             if state.ended.is_some() || state.closing {
                 return Err(Refusal::Ended);
             }
-            let units = state.leases.end(worker, lease).ok_or(Refusal::Void)?;
+            let Some(units) = state.leases.end(worker, lease) else {
+                drop(guard);
+                self.compare(&deliveries);
+                return Err(Refusal::Void);
+            };
             let order = state.order.as_mut().ok_or(Refusal::Void)?;
             let delivered = deliveries.iter().map(|delivery| delivery.unit);
             let verdict = verdict.and_then(|()| match delivered.eq(units.iter().copied()) {
@@ -426,6 +473,24 @@ impl Census {
         Ok(retired)
     }
 
+    /// Compares late results with what was accepted in their place. They have to be equal.
+    fn compare(&self, late: &[Arc<Delivery>]) {
+        for delivery in late {
+            let pending = self.state().pending.get(&(delivery.sequence, delivery.unit.part)).cloned();
+            let accepted = match pending {
+                Some(accepted) => Some(accepted.record.clone()),
+                None => self.store.unit(delivery.unit).unwrap_or_default(),
+            };
+            let differs = |accepted: &UnitRecord| {
+                accepted.digest != delivery.record.digest || accepted.statistics != delivery.record.statistics
+            };
+            if let Some(accepted) = accepted.filter(differs) {
+                let (first, second) = (accepted.worker, delivery.record.worker.clone());
+                self.end(Err(CensusError::Disagreement { sequence: delivery.sequence, first, second }));
+            }
+        }
+    }
+
     fn enqueue(&self, queued: Queued) {
         if let Some(queue) = &*lock(&self.queue) {
             // The committer is there for as long as the queue is.
@@ -436,31 +501,34 @@ impl Census {
     /// Compares Σ n!/|Aut| of the shards that these deliveries finish with the number of labelled graphs. If the parts of a
     /// shard do not add up, any of them may be the wrong one: all are taken back.
     fn weigh(&self, order: &mut Order, deliveries: &[Arc<Delivery>]) -> Result<(), Refusal> {
-        let mut masses: HashMap<u32, (u128, u32)> = HashMap::new();
+        let mut sums: HashMap<u32, (Partial, u32)> = HashMap::new();
         for delivery in deliveries {
-            let before = || (order.partial_mass.get(&delivery.unit.shard).copied().unwrap_or(0), 0);
-            let (mass, parts) = masses.entry(delivery.unit.shard).or_insert_with(before);
-            *mass += delivery.record.statistics.labelled.all.graphs;
+            let before = || (order.partial.get(&delivery.unit.shard).copied().unwrap_or_default(), 0);
+            let (sum, parts) = sums.entry(delivery.unit.shard).or_insert_with(before);
+            sum.add(&delivery.record);
             *parts += 1;
         }
         for delivery in deliveries {
-            let (mass, parts) = masses[&delivery.unit.shard];
+            let (Partial { mass, .. }, parts) = sums[&delivery.unit.shard];
             let shard = &order.schedule.plan().shards[delivery.unit.shard as usize];
             let complete = order.schedule.unfinished_parts(delivery.unit.shard) == parts;
             if mass > shard.mass || complete && mass != shard.mass {
                 let why = format!("Σ n!/|Aut| of {} is {mass}, not {}", shard.sequence, shard.mass);
-                order.partial_mass.remove(&delivery.unit.shard);
+                let size = shard.size as u64;
+                let before = order.partial.remove(&delivery.unit.shard).unwrap_or_default();
+                order.graphs_done -= before.graphs;
+                order.pairs_done -= before.graphs * size;
                 let forget = order.schedule.reopen(delivery.unit.shard);
                 let retired_size = None;
                 self.enqueue(Queued { deliveries: Vec::new(), forget, retired_size, urgent: false, waiter: None });
                 return Err(Refusal::Wrong { unit: delivery.unit, why });
             }
         }
-        for (shard, (mass, parts)) in masses {
+        for (shard, (sum, parts)) in sums {
             if order.schedule.unfinished_parts(shard) == parts {
-                order.partial_mass.remove(&shard);
+                order.partial.remove(&shard);
             } else {
-                order.partial_mass.insert(shard, mass);
+                order.partial.insert(shard, sum);
             }
         }
         Ok(())
@@ -495,6 +563,17 @@ impl Census {
             || counted.p1_wins != count(Section::Wins)
         {
             return Err(wrong("its counts are not those of its blocks"));
+        }
+        let Statistics { classes, labelled } = &delivery.record.statistics;
+        for weighing in [classes, labelled] {
+            let parts_of = |part: &Counts, whole: &Counts| part.graphs <= whole.graphs && part.p1_wins <= whole.p1_wins;
+            let possible = |counts: &Counts| counts.p1_wins <= counts.graphs;
+            if !parts_of(&weighing.connected, &weighing.all)
+                || !possible(&weighing.all)
+                || !possible(&weighing.connected)
+            {
+                return Err(wrong("its counts are impossible"));
+            }
         }
         let keys = delivery.blocks.iter().filter(|block| block.id.section == Section::Keys);
         if plan.order <= ENUMERATED_ORDER && !self.parents.know(&shard.sequence, keys.flat_map(Block::slots)) {
@@ -576,7 +655,11 @@ impl Census {
         let order_done = {
             let mut state = self.state();
             for delivery in &deliveries {
-                state.pending.remove(&(delivery.sequence, delivery.unit.part));
+                let key = (delivery.sequence, delivery.unit.part);
+                // A later delivery of the same unit may have taken its place.
+                if state.pending.get(&key).is_some_and(|pending| Arc::ptr_eq(pending, delivery)) {
+                    state.pending.remove(&key);
+                }
                 state.pending_bytes -= delivery.record.bytes as usize;
             }
             let order = state.order.as_mut().expect("deliveries belong to the order in work");
@@ -623,21 +706,13 @@ impl Census {
                 self.end(Ok(()));
                 return Ok(());
             }
-            let record = match self.store.order(n)? {
-                Some(record) => record,
-                None => {
-                    let outcomes_kept = self.options.keep == Keep::All;
-                    let record = OrderRecord { options: self.options.plan, result: None, outcomes_kept };
-                    self.store.put_order(n, &record)?;
-                    record
-                }
-            };
-            if let Some(by_size) = record.result {
+            let begun = self.store.order(n)?;
+            if let Some(by_size) = begun.as_ref().and_then(|record| record.result.clone()) {
                 let by_size = by_size.into_iter().map(|(s, digest)| (s, Digest::from_le_bytes(digest))).collect();
                 self.state().results.push(OrderResult { order: n, by_size });
                 continue;
             }
-            let order = self.open_order(n, record.options)?;
+            let order = self.open_order(n, begun)?;
             if !order.schedule.is_done() {
                 self.state().order = Some(order);
                 self.announce();
@@ -649,12 +724,23 @@ impl Census {
     }
 
     /// The state of an order from what the store knows of it.
-    fn open_order(&self, n: usize, options: PlanOptions) -> Result<Order, CensusError> {
+    fn open_order(&self, n: usize, begun: Option<OrderRecord>) -> Result<Order, CensusError> {
+        let options = begun.as_ref().map_or(self.options.plan, |record| record.options);
         let plan = Arc::new(Plan::new::<TrailTrap>(n, options));
+        let plan_fingerprint = plan.fingerprint;
+        if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan_fingerprint) {
+            return Err(StoreError::Plan(n).into());
+        }
+        // Before any outcome is dropped.
+        let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept) && self.options.keep == Keep::All;
+        let record = OrderRecord { options, plan_fingerprint, result: None, outcomes_kept };
+        if begun.as_ref() != Some(&record) {
+            self.store.put_order(n, &record)?;
+        }
         let (graphs, work) = totals(n);
         let mut order = Order {
             units_to_commit: plan.shards.iter().map(|shard| shard.parts as usize).sum(),
-            partial_mass: HashMap::new(),
+            partial: HashMap::new(),
             dropped_size: None,
             graphs,
             graphs_done: 0,
@@ -667,10 +753,9 @@ impl Census {
                 continue;
             };
             let graphs = record.statistics.classes.all.graphs as u64;
-            let mass = order.partial_mass.entry(unit.shard).or_default();
-            *mass += record.statistics.labelled.all.graphs;
+            order.partial.entry(unit.shard).or_default().add(&record);
             if order.schedule.finish(unit).shard_done {
-                order.partial_mass.remove(&unit.shard);
+                order.partial.remove(&unit.shard);
             }
             order.graphs_done += graphs;
             order.pairs_done += graphs * shard.size as u64;
@@ -690,16 +775,16 @@ impl Census {
             *digest += record.digest();
         }
         checks::check_order(n, &by_size.iter().map(|(statistics, _)| *statistics).collect::<Vec<_>>())?;
-        if self.options.keep == Keep::Minimal {
-            self.store.drop_section(Section::Outcomes, n, pairs(n))?;
-            if n > 1 {
-                self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
-            }
-        }
         let begun = self.store.order(n)?.expect("written when the order was begun");
+        if !begun.outcomes_kept {
+            self.store.drop_section(Section::Outcomes, n, pairs(n))?;
+        }
+        // Keys without outcomes have served when the next order is done.
+        if n > 1 && self.store.order(n - 1)?.is_some_and(|record| !record.outcomes_kept) {
+            self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
+        }
         let result = by_size.iter().map(|(statistics, digest)| (*statistics, digest.to_le_bytes())).collect();
-        let outcomes_kept = begun.outcomes_kept && self.options.keep == Keep::All;
-        self.store.put_order(n, &OrderRecord { result: Some(result), outcomes_kept, ..begun })?;
+        self.store.put_order(n, &OrderRecord { result: Some(result), ..begun })?;
         self.state().results.push(OrderResult { order: n, by_size });
         Ok(())
     }
@@ -783,20 +868,22 @@ pub fn totals(order: usize) -> (u64, u64) {
     (sizes.iter().sum(), sizes.iter().enumerate().map(|(size, &count)| size as u64 * count).sum())
 }
 
-/// Waits for deliveries, then gathers what comes along, until somebody waits for them, or time or room is up. `None` when
+/// Waits for deliveries, then gathers what comes along, until it is urgent, or time or room is up. `None` when
 /// no more can come.
-fn gather(queue: &Receiver<Queued>) -> Option<Vec<Queued>> {
+fn gather(queue: &Receiver<Queued>, patience: Duration) -> Option<Vec<Queued>> {
     let mut group = vec![queue.recv().ok()?];
     let start = Instant::now();
     loop {
         let bytes: u64 = group.iter().flat_map(|queued| &queued.deliveries).map(|delivery| delivery.record.bytes).sum();
-        if bytes as usize > GATHER_BYTES {
+        let forgets = group.last().is_some_and(|queued| !queued.forget.is_empty());
+        // What comes after a unit is forgotten may be that unit again.
+        if bytes as usize > GATHER_BYTES || forgets {
             return Some(group);
         }
         let pause = if group.iter().any(|queued| queued.urgent) {
             Duration::ZERO
         } else {
-            GATHER.saturating_sub(start.elapsed())
+            patience.saturating_sub(start.elapsed())
         };
         match queue.recv_timeout(pause) {
             Ok(queued) => group.push(queued),

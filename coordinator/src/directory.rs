@@ -4,6 +4,7 @@ use std::{
     fs::{self, File, TryLockError},
     io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -27,6 +28,9 @@ pub enum DirectoryError {
     Io { path: PathBuf, source: io::Error },
 }
 
+/// How long to wait for a lock that may only be an onlooker's.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// A data directory that this process has for itself.
 pub struct DataDirectory {
     path: PathBuf,
@@ -45,7 +49,15 @@ impl DataDirectory {
         }
         let mut lock =
             File::options().create(true).truncate(false).read(true).write(true).open(path.join("LOCK")).map_err(io)?;
-        match lock.try_lock() {
+        let start = Instant::now();
+        let locked = loop {
+            match lock.try_lock() {
+                // Perhaps somebody just looks on, which takes a moment.
+                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 20),
+                other => break other,
+            }
+        };
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut process = String::new();
@@ -61,7 +73,23 @@ impl DataDirectory {
         if let Err(error) = written {
             tracing::debug!(%error, "cannot note the process in the lock");
         }
+        // The snapshot of an earlier run.
+        let _ = fs::remove_file(path.join("status.json"));
         Ok(DataDirectory { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Whether all orders up to this one are done.
+    pub fn has_results(&self, order: usize) -> Result<bool, CensusError> {
+        if !self.store().exists() {
+            return Ok(false);
+        }
+        let store = Store::open_read_only(&self.store())?;
+        for n in 1..=order {
+            if store.order(n)?.is_none_or(|record| record.result.is_none()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Where the database is.
@@ -97,6 +125,9 @@ pub fn look(path: &Path) -> Result<Status, anyhow::Error> {
         fs::read(path.join("status.json")).ok().and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
     if in_use {
         return Ok(snapshot.unwrap_or(Status { running: true, ..Status::default() }));
+    }
+    if !path.join("store").exists() {
+        return Ok(Status::default());
     }
     // Nobody writes: the store itself knows best.
     let store = Store::open_read_only(&path.join("store")).map_err(CensusError::from)?;

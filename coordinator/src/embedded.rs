@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use trailtrap_shared::{degree::DegreeSequence, game::TrailTrap, partition::Block};
 use trailtrap_worker::{
     cache::Fetch,
-    engine::{Grant, Lease, Link, LinkError},
+    engine::{Delivered, Grant, Lease, Link, LinkError},
     solve::{Solved, SourceError},
 };
 
@@ -33,13 +33,15 @@ impl Link for EmbeddedLink {
     fn lease(&self) -> Result<Grant, LinkError> {
         self.census.hear(self.worker);
         Ok(match self.census.assign_blocking(self.worker, Duration::from_millis(200)) {
-            Assignment::Work { lease, plan, units } => Grant::Work(Lease { number: lease, plan, units }),
+            Assignment::Work { lease, plan, units } => {
+                Grant::Work(Lease { number: lease, worker: self.worker, plan, units })
+            }
             Assignment::Wait => Grant::Wait,
-            Assignment::Finished => Grant::Finished,
+            Assignment::Finished | Assignment::Stopping => Grant::Finished,
         })
     }
 
-    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Vec<u32>, LinkError> {
+    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         let deliver = |solved: &Solved| {
             let blocks =
                 solved.tables.iter().flat_map(|table| table.to_blocks::<TrailTrap>(solved.unit.part)).collect();
@@ -47,11 +49,15 @@ impl Link for EmbeddedLink {
             delivery(unit, sequence, blocks, statistics, digest, elapsed, self.name.clone())
         };
         match self.census.accept(self.worker, lease.number, results.iter().map(deliver).collect(), false) {
-            Ok(retired) => Ok(retired),
+            Ok(retired) => Ok(Delivered::Accepted { retired }),
             // The census says itself why it ended.
-            Err(Refusal::Ended) => Ok(Vec::new()),
+            Err(Refusal::Ended) => Ok(Delivered::Void),
             Err(refusal) => Err(LinkError::Refused(format!("{refusal}: this machine, or this program, is faulty"))),
         }
+    }
+
+    fn is_alone(&self) -> bool {
+        true
     }
 
     fn pipeline(&self) -> usize {

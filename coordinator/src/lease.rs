@@ -44,16 +44,18 @@ impl LeaseTable {
         self.next
     }
 
-    /// Renews leases of a worker; those that it does not hold (any more) come back.
-    pub fn renew(&mut self, worker: WorkerId, numbers: &[u64], now: Duration) -> Vec<u64> {
-        let mut void = Vec::new();
-        for &number in numbers {
-            match self.leases.get_mut(&number) {
-                Some(held) if held.worker == worker => held.deadline = held.deadline.map(|_| now + self.term),
-                _ => void.push(number),
+    /// Renews those leases that the worker (still) holds.
+    pub fn renew(&mut self, worker: WorkerId, numbers: &[u64], now: Duration) {
+        for number in numbers {
+            if let Some(held) = self.leases.get_mut(number).filter(|held| held.worker == worker) {
+                held.deadline = held.deadline.map(|_| now + self.term);
             }
         }
-        void
+    }
+
+    /// The units of a lease, if this worker holds it.
+    pub fn get(&self, worker: WorkerId, number: u64) -> Option<&[Unit]> {
+        self.leases.get(&number).filter(|held| held.worker == worker).map(|held| &held.units[..])
     }
 
     /// Ends a lease; its units, or `None` if this worker does not hold it (any more).
@@ -97,7 +99,7 @@ mod tests {
         let mut table = LeaseTable::new(1, TERM);
         let silent = table.grant(1, vec![unit(1)], at(0));
         let alive = table.grant(2, vec![unit(2)], at(0));
-        assert!(table.renew(2, &[alive], at(50)).is_empty());
+        table.renew(2, &[alive], at(50));
         assert!(table.expire(at(60)).is_empty());
         assert_eq!(table.expire(at(61)), [(silent, 1, vec![unit(1)])]);
         assert!(table.expire(at(110)).is_empty());
@@ -112,7 +114,9 @@ mod tests {
         table.expire(at(100));
         let second = table.grant(2, vec![unit(7)], at(100));
         assert_ne!(first, second);
-        assert_eq!(table.renew(1, &[first], at(101)), [first]);
+        table.renew(1, &[first, second], at(120));
+        assert_eq!(table.get(1, first), None);
+        assert_eq!(table.get(2, second), Some(&[unit(7)][..]));
         assert_eq!(table.end(1, first), None);
         assert_eq!(table.end(1, second), None, "a lease of somebody else");
         assert_eq!(table.end(2, second), Some(vec![unit(7)]));

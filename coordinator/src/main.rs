@@ -65,6 +65,7 @@ struct Place {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     machine::log_to_stderr("warn");
+    machine::abort_on_panic();
     let result = match arguments.command {
         Command::Census(command) => command.run(),
         Command::Coordinator(command) => command.run(),
@@ -99,7 +100,8 @@ fn ask(address: &str) -> anyhow::Result<Status> {
         let connect = CensusClient::connect(format!("http://{address}"));
         let mut client =
             tokio::time::timeout(Duration::from_secs(10), connect).await.context("no answer in 10 s")??;
-        anyhow::Ok(client.status(wire::StatusRequest {}).await?.into_inner())
+        let reply = tokio::time::timeout(Duration::from_secs(10), client.status(wire::StatusRequest {})).await;
+        anyhow::Ok(reply.context("no answer in 10 s")??.into_inner())
     });
     let reply = answer.with_context(|| format!("cannot reach a coordinator at {address}; is it running there?"))?;
     serde_json::from_str(&reply.json).context("the coordinator's answer is not a status: is it of another version?")

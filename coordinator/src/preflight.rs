@@ -36,7 +36,7 @@ fn graph_bytes(n: usize) -> u64 {
 }
 
 /// Bytes on disk at the fullest moment of a census up to `order`.
-pub fn disk_needed(order: usize, keep: Keep) -> u64 {
+fn disk_needed(order: usize, keep: Keep) -> u64 {
     let kept: u64 = (1..=order).map(|n| totals(n).0 * graph_bytes(n)).sum();
     match keep {
         Keep::All => kept,
@@ -54,7 +54,7 @@ pub fn disk_needed(order: usize, keep: Keep) -> u64 {
 }
 
 /// The least budget that makes sense: lookups live on memory.
-pub fn least_memory(order: usize) -> u64 {
+fn least_memory(order: usize) -> u64 {
     let estimate = totals(order).0 / 1000 * 64;
     estimate.clamp(32 << 20, 1 << 30)
 }
@@ -70,8 +70,9 @@ pub fn check_order(order: usize) -> Result<(), Shortage> {
     Err(Shortage::Order { order, graphs, bytes: Size((graphs * graph_bytes(order) as f64) as u64) })
 }
 
-/// Compares what a census needs with what is free, `present` bytes of it being there already.
-pub fn check(order: usize, keep: Keep, memory: Size, directory: &Path, present: u64) -> Result<(), Shortage> {
+/// Compares the disk that a census needs, in all, with what it has already and what is free.
+pub fn check_disk(order: usize, keep: Keep, directory: &Path) -> Result<(), Shortage> {
+    let present = bytes_below(directory);
     let needed = disk_needed(order, keep) + (64 << 20);
     let free = rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
     if needed.saturating_sub(present) > free {
@@ -82,6 +83,11 @@ pub fn check(order: usize, keep: Keep, memory: Size, directory: &Path, present: 
         let path = directory.display().to_string();
         return Err(Shortage::Disk { order, needed: Size(needed), free: Size(free), path, remedy });
     }
+    Ok(())
+}
+
+/// Compares a budget with what the order needs and with what is free.
+pub fn check_memory(order: usize, memory: Size) -> Result<(), Shortage> {
     let (least, available) = (least_memory(order), machine::available_memory());
     let problem = match memory.0 {
         budget if budget < least => "too small for this order",
@@ -92,7 +98,7 @@ pub fn check(order: usize, keep: Keep, memory: Size, directory: &Path, present: 
 }
 
 /// Bytes of all files below a directory.
-pub fn bytes_below(directory: &Path) -> u64 {
+fn bytes_below(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     entries
         .flatten()
@@ -121,9 +127,9 @@ mod tests {
         assert!(check_order(12).is_ok());
         assert!(check_order(13).unwrap_err().to_string().contains("order 13 is beyond"));
         let directory = std::env::temp_dir();
-        let message = check(12, Keep::All, Size(2 << 30), &directory, 0).unwrap_err().to_string();
+        let message = check_disk(12, Keep::All, &directory).unwrap_err().to_string();
         assert!(message.contains("--keep minimal") && message.contains("TiB"), "{message}");
-        let message = check(7, Keep::All, Size(1 << 50), &directory, 0).unwrap_err().to_string();
+        let message = check_memory(7, Size(1 << 50)).unwrap_err().to_string();
         assert!(message.contains("--memory"), "{message}");
     }
 }

@@ -37,7 +37,7 @@ pub struct Common {
     /// Where results are kept; a run that was stopped goes on from there
     #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
     data: PathBuf,
-    /// What to keep of finished orders: outcomes of all positions, or only P1-win graphs and statistics
+    /// What to keep of the orders that this run does
     #[arg(long, value_enum, value_name = "WHAT", default_value = "all")]
     keep: Keep,
     /// Start even though disk or memory do not seem to suffice
@@ -107,12 +107,14 @@ impl Common {
         CensusOptions { order, keep: self.keep, plan, lease_term }
     }
 
-    fn prepare(&self, order: usize, memory: Size) -> anyhow::Result<DataDirectory> {
+    /// Takes the directory, if there is room for what is to come. A coordinator holds no partitions, and has no budget.
+    fn prepare(&self, order: usize, memory: Option<Size>) -> anyhow::Result<DataDirectory> {
         preflight::check_order(order)?;
         let directory = DataDirectory::take(&self.data)?;
-        if !self.force {
-            let present = preflight::bytes_below(directory.path());
-            preflight::check(order, self.keep, memory, directory.path(), present)?;
+        let done = directory.has_results(order).with_context(|| format!("data directory {}", self.data.display()))?;
+        if !self.force && !done {
+            preflight::check_disk(order, self.keep, directory.path())?;
+            memory.map_or(Ok(()), |memory| preflight::check_memory(order, memory))?;
         }
         Ok(directory)
     }
@@ -153,7 +155,7 @@ impl CensusCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let memory = self.memory.unwrap_or_else(machine::default_memory);
         let threads = self.threads.map_or_else(machine::threads, usize::from);
-        let directory = self.common.prepare(self.order, memory)?;
+        let directory = self.common.prepare(self.order, Some(memory))?;
         let census = open(&self.common, &directory, self.order, Duration::from_secs(60))?;
         let stop = Arc::new(AtomicBool::new(false));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -179,12 +181,11 @@ impl CensusCommand {
 impl CoordinatorCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let memory = Size(preflight::least_memory(self.order));
         let runtime = tokio::runtime::Runtime::new()?;
         let listener = runtime.block_on(TcpListener::bind(&self.listen)).with_context(|| {
             format!("cannot listen on {}: is the port in use, or the address not one of this machine's?", self.listen)
         })?;
-        let directory = self.common.prepare(self.order, memory)?;
+        let directory = self.common.prepare(self.order, None)?;
         let census = open(&self.common, &directory, self.order, Duration::from_secs(self.lease))?;
         eprintln!("trailtrap: listening on {}", service::address(&listener));
         let stop = Arc::new(AtomicBool::new(false));

@@ -103,7 +103,6 @@ impl CensusService for Service {
         Ok(Response::new(wire::RegisterReply {
             worker,
             heartbeat_milliseconds: (options.lease_term / 6).as_millis() as u32,
-            lease_milliseconds: options.lease_term.as_millis() as u32,
         }))
     }
 
@@ -115,6 +114,7 @@ impl CensusService for Service {
             let changed = self.census.wakeup.notified();
             match self.census.assign(worker, false) {
                 Assignment::Finished => break Answer::Finished(true),
+                Assignment::Stopping => return Err(Status::unavailable("the coordinator is stopping")),
                 Assignment::Work { lease, plan, units } => {
                     break Answer::Grant(wire::Grant {
                         lease,
@@ -167,8 +167,8 @@ impl CensusService for Service {
     async fn heartbeat(&self, request: Request<wire::HeartbeatRequest>) -> Reply<wire::HeartbeatReply> {
         let request = request.into_inner();
         self.known(request.worker)?;
-        let void_leases = self.census.renew(request.worker, &request.leases);
-        Ok(Response::new(wire::HeartbeatReply { void_leases }))
+        self.census.renew(request.worker, &request.leases);
+        Ok(Response::new(wire::HeartbeatReply {}))
     }
 
     async fn complete(&self, request: Request<Streaming<wire::CompleteRequest>>) -> Reply<wire::CompleteReply> {
@@ -177,7 +177,11 @@ impl CensusService for Service {
             return Err(Status::invalid_argument("a delivery begins with its start"));
         };
         self.known(start.worker)?;
-        let plan = self.census.leased_plan().ok_or_else(|| Status::invalid_argument("no order is in work"))?;
+        // Only who holds a lease may send more, and not more than belongs to it.
+        let Some((plan, units)) = self.census.leased(start.worker, start.lease) else {
+            return Ok(Response::new(wire::CompleteReply { accepted: false }));
+        };
+        let mut blocks_left: usize = units.iter().map(|unit| 3 << plan.shards[unit.shard as usize].bucket_bits).sum();
         let name = self.census.worker_name(start.worker);
         let mut deliveries: Vec<Delivery> = Vec::new();
         let mut current: Option<(wire::UnitResult, Vec<Block>)> = None;
@@ -196,6 +200,9 @@ impl CensusService for Service {
         };
         while let Some(message) = stream.next().await {
             match message?.part {
+                Some(Part::Unit(_)) if deliveries.len() == units.len() => {
+                    return Err(Status::invalid_argument("more units than were leased"));
+                }
                 Some(Part::Unit(result)) => {
                     if let Some(done) = current.replace((result, Vec::new())) {
                         deliveries.push(finish(done)?);
@@ -212,6 +219,9 @@ impl CensusService for Service {
                         };
                         let block = Block::parse::<TrailTrap>(std::mem::take(&mut bytes))
                             .map_err(|error| Status::invalid_argument(error.to_string()))?;
+                        blocks_left = blocks_left
+                            .checked_sub(1)
+                            .ok_or_else(|| Status::invalid_argument("more blocks than the leased units have"))?;
                         blocks.push(block);
                     }
                 }

@@ -29,7 +29,8 @@ pub struct SolveCommand {
     /// Add a winning first move of P1, or P2's answer to each first move
     #[arg(long)]
     explain: bool,
-    /// Give up on a graph after this many positions; each takes about 20 bytes, and m edges take about 0.4 · 2^m positions
+    /// Remember at most this many positions, of about 40 bytes each, and give up on graphs that need more. A graph with m
+    /// edges has about 0.4 · 2^m; graphs that are solved at the same time share the limit
     #[arg(long, value_name = "POSITIONS", default_value_t = 40_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
 }
@@ -70,6 +71,8 @@ struct AnswerTo {
 
 /// Lines are solved in parallel and printed in order, this many at a time.
 const LINES: usize = 256;
+/// A thread takes at least this many at a time.
+const CLAIM: usize = 8;
 
 impl SolveCommand {
     /// Runs the command.
@@ -186,11 +189,12 @@ impl Output<'_> {
     }
 
     fn solve(&mut self, lines: Vec<Line>) -> anyhow::Result<()> {
-        let limit = usize::try_from(self.command.limit).unwrap_or(usize::MAX);
+        let at_a_time = lines.len().div_ceil(CLAIM).clamp(1, rayon::current_num_threads());
+        let limit = usize::try_from(self.command.limit).unwrap_or(usize::MAX) / at_a_time;
         let command = self.command;
         let answers: Vec<Result<Answer, String>> = lines
             .par_iter()
-            .with_min_len(8)
+            .with_min_len(CLAIM)
             .map_init(|| ForwardSearch::new(limit), |search, line| command.answer(search, line))
             .collect();
         for answer in answers {

@@ -28,23 +28,25 @@ use trailtrap_shared::{
 const STORE_FORMAT: u16 = 1;
 const RECORDS: &str = "records";
 /// Groups with fewer bytes of blocks go through the log.
-const LOGGED_BYTES: u64 = 512 << 10;
+const LOGGED_BYTES: u64 = 64 << 10;
 
 /// What is wrong with a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("the database reports: {0}")]
+    #[error(transparent)]
     Database(#[from] rocksdb::Error),
     #[error(
         "it was written with {what} {found}, this program has {expected}: use the program version that wrote it, or another directory"
     )]
     Version { what: &'static str, found: u16, expected: u16 },
-    #[error("record {key} is damaged: {source}")]
+    #[error("record {key} is damaged")]
     Record { key: String, source: CodecError },
-    #[error("block {id:?} is damaged: {source}")]
+    #[error("block {id:?} is damaged")]
     Block { id: BlockId, source: BlockError },
     #[error("block {0:?} is missing")]
     MissingBlock(BlockId),
+    #[error("order {0} was split by another version of this program: use that version, or another directory")]
+    Plan(usize),
 }
 
 impl StoreError {
@@ -86,6 +88,8 @@ impl UnitRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderRecord {
     pub options: PlanOptions,
+    /// Of the plan that shard numbers refer to.
+    pub plan_fingerprint: u64,
     /// Statistics and digest for each number of edges, once all units are done and all checks have passed.
     pub result: Option<Vec<(Statistics, [u8; 32])>>,
     /// Whether the outcomes of all positions are (still) there.
@@ -114,6 +118,10 @@ impl Store {
         options.create_missing_column_families(true);
         options.set_keep_log_file_num(2);
         options.set_max_background_jobs(2);
+        // Blob files come by the thousand at order 11, and processes may often open a thousand files.
+        options.set_max_open_files(400);
+        // A few large column families would otherwise keep logs of several gigabytes.
+        options.set_max_total_wal_size(64 << 20);
         let store = Store { db: DB::open_cf_descriptors(&options, path, families())? };
         match store.get::<Format>(b"format")? {
             None => store.put(b"format", &current_format())?,
@@ -146,6 +154,11 @@ impl Store {
     /// Writes the record of an order; durable when this returns.
     pub fn put_order(&self, order: usize, record: &OrderRecord) -> Result<(), StoreError> {
         self.put(&order_key(order), record)
+    }
+
+    /// The record of a finished unit.
+    pub fn unit(&self, unit: Unit) -> Result<Option<UnitRecord>, StoreError> {
+        self.get(&unit_key(unit))
     }
 
     /// The records of all finished units of an order.

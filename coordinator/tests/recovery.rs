@@ -138,6 +138,23 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_has() {
 }
 
 #[test]
+fn workers_wait_for_a_coordinator_that_is_stopped_politely() {
+    let data = Data::new();
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "3600"]);
+    let helper = Process::start(worker().args(["--coordinator", &address, "--threads", "2", "--patience", "30"]));
+    std::thread::sleep(Duration::from_millis(600));
+    leader.signal("TERM");
+    assert_eq!(leader.finish().status.code(), Some(130));
+    // Leases of an hour would be waited for if the worker were not recognized as a new one.
+    let start = Instant::now();
+    let output = coordinator(9, &data, &address, &["--lease", "3600"]).0.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), expected(9));
+    assert!(start.elapsed() < Duration::from_secs(50));
+    assert_eq!(helper.finish().status.code(), Some(0));
+}
+
+#[test]
 fn a_coordinator_shows_its_status_and_refuses_a_port_in_use() {
     let data = Data::new();
     let (leader, address) = coordinator(8, &data, "127.0.0.1:0", &[]);
@@ -181,6 +198,10 @@ fn a_full_disk_stops_the_census_and_loses_nothing() {
     let output = run(&["census", "9", "--data", &data, "--json", "--force"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(9));
+    // Room for no more, but nothing more is needed.
+    assert!(Command::new("mount").args(["-o", "remount,size=12m", &path]).status().unwrap().success());
+    let output = run(&["census", "9", "--data", &data, "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]

@@ -27,6 +27,31 @@ pub const fn all_vertices(n: usize) -> VertexSet {
     ((1u32 << n) - 1) as VertexSet
 }
 
+// Loops over all 16 sets, with the sets as lanes, are what compilers turn into a few vector instructions.
+
+/// The image of each set when vertex v becomes `label[v]`, for v < `n`.
+pub fn map_sets(n: usize, sets: &Rows, label: &[u8]) -> Rows {
+    let mut image = [0; MAX_ORDER];
+    for v in 0..n {
+        let one_hot = 1 << label[v];
+        for a in 0..MAX_ORDER {
+            image[a] |= if sets[a] & (1 << v) != 0 { one_hot } else { 0 };
+        }
+    }
+    image
+}
+
+/// The transposed relation: the y-th set of the result holds a if the a-th set holds y, for a < `n`.
+pub fn transpose(n: usize, sets: &Rows) -> Rows {
+    let mut transposed = [0; MAX_ORDER];
+    for a in 0..n {
+        for y in 0..MAX_ORDER {
+            transposed[y] |= if sets[a] & (1 << y) != 0 { 1 << a } else { 0 };
+        }
+    }
+    transposed
+}
+
 /// Number of unordered pairs of `n` vertices: the size of the complete graph.
 pub const fn pairs(n: usize) -> usize {
     n * n.saturating_sub(1) / 2
@@ -79,15 +104,12 @@ impl Graph {
     /// The graph of order `n` whose edges are the set bits of `code`, pair i < j standing at bit j(j − 1)/2 + i
     /// (column by column, as in graph6). Bits beyond C(n, 2) are ignored.
     pub fn from_code(n: usize, code: u128) -> Self {
-        let mut graph = Self::edgeless(n);
+        let mut columns = [0; MAX_ORDER];
         for j in 1..n {
-            let column = (code >> pairs(j)) as VertexSet & all_vertices(j);
-            graph.rows[j] |= column;
-            for i in vertices(column) {
-                graph.rows[i] |= 1 << j;
-            }
+            columns[j] = (code >> pairs(j)) as VertexSet & all_vertices(j);
         }
-        graph
+        let later = transpose(n, &columns);
+        Self::from_rows(n, std::array::from_fn(|v| columns[v] | later[v]))
     }
 
     /// The inverse of [`Graph::from_code`].
@@ -171,9 +193,10 @@ impl Graph {
 
     /// The image under `label`: vertex `v` becomes `label[v]`. `label` must permute 0, …, n − 1.
     pub fn relabelled(&self, label: &[u8; MAX_ORDER]) -> Self {
+        let image = map_sets(self.order(), &self.rows, label);
         let mut rows = [0; MAX_ORDER];
         for v in 0..self.order() {
-            rows[label[v] as usize] = vertices(self.rows[v]).fold(0, |row, w| row | 1 << label[w]);
+            rows[label[v] as usize] = image[v];
         }
         Self::from_rows(self.order(), rows)
     }

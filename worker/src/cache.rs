@@ -107,6 +107,7 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
         }
     }
 
+    #[cfg(test)]
     fn bytes(&self) -> usize {
         self.lock().bytes
     }
@@ -143,11 +144,6 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
         &self.fetch
     }
 
-    /// Bytes held.
-    pub fn bytes(&self) -> usize {
-        self.tables.bytes() + self.parents.bytes()
-    }
-
     /// Keeps what was solved here. Parts are put together when the last one of their partition is here.
     pub fn keep(&self, shard: &Shard, solved: &Solved) -> Result<(), SourceError> {
         if shard.parts == 1 {
@@ -179,7 +175,7 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
         Ok(())
     }
 
-    /// Drops the tables of a partition that no shard will read any more.
+    /// Drops the tables of a partition: no shard will read them any more, or they were not wanted.
     pub fn retire(&self, shard: &Shard) {
         for bucket in 0..1u32 << shard.bucket_bits {
             self.tables.remove(&(shard.sequence, bucket));

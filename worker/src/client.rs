@@ -28,7 +28,7 @@ use trailtrap_shared::{
 
 use crate::{
     cache::Fetch,
-    engine::{Grant, Lease, Link, LinkError},
+    engine::{Delivered, Grant, Lease, Link, LinkError},
     solve::{Solved, SourceError},
 };
 
@@ -50,7 +50,9 @@ pub struct GrpcLink {
     /// How long to keep trying when the coordinator is out of reach.
     patience: Duration,
     stop: Arc<AtomicBool>,
+    /// The number under which the coordinator knows this worker; changed only by registering.
     worker: AtomicU64,
+    registering: Mutex<()>,
     heartbeat: Mutex<Duration>,
     held: Mutex<Vec<u64>>,
     /// The plan of the last lease.
@@ -81,15 +83,21 @@ impl GrpcLink {
             patience,
             stop,
             worker: AtomicU64::new(0),
+            registering: Mutex::default(),
             heartbeat: Mutex::new(Duration::from_secs(5)),
             held: Mutex::default(),
             plan: Mutex::default(),
         };
-        link.register()?;
+        link.register(0)?;
         Ok(link)
     }
 
-    fn register(&self) -> Result<(), LinkError> {
+    /// Registers, unless another thread has done so since the coordinator rejected the number `rejected`.
+    fn register(&self, rejected: u64) -> Result<(), LinkError> {
+        let _one_at_a_time = lock(&self.registering);
+        if self.worker() != rejected {
+            return Ok(());
+        }
         let request = wire::RegisterRequest {
             protocol: PROTOCOL,
             labelling: LABELLING.into(),
@@ -198,8 +206,9 @@ impl GrpcLink {
 
 impl Link for GrpcLink {
     fn lease(&self) -> Result<Grant, LinkError> {
+        let worker = self.worker();
         let reply = self.persist("lease", || {
-            let (mut client, worker) = (self.client.clone(), self.worker());
+            let mut client = self.client.clone();
             async move {
                 match client.lease(with_timeout(wire::LeaseRequest { worker }, 60)).await {
                     // A coordinator that was restarted: register, then ask again.
@@ -212,7 +221,7 @@ impl Link for GrpcLink {
         })?;
         match reply.answer {
             None => {
-                self.register()?;
+                self.register(worker)?;
                 Ok(Grant::Wait)
             }
             Some(wire::lease_reply::Answer::Finished(_)) => Ok(Grant::Finished),
@@ -228,14 +237,13 @@ impl Link for GrpcLink {
                     .collect();
                 let plan = self.plan(&grant)?;
                 lock(&self.held).push(grant.lease);
-                Ok(Grant::Work(Lease { number: grant.lease, plan, units }))
+                Ok(Grant::Work(Lease { number: grant.lease, worker, plan, units }))
             }
         }
     }
 
-    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Vec<u32>, LinkError> {
-        let worker = self.worker();
-        let messages: Arc<Vec<wire::CompleteRequest>> = Arc::new(delivery(worker, lease.number, results));
+    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
+        let messages: Arc<Vec<wire::CompleteRequest>> = Arc::new(delivery(lease, results));
         let reply = self.persist("complete", || {
             let (mut client, messages) = (self.client.clone(), messages.clone());
             async move {
@@ -249,10 +257,15 @@ impl Link for GrpcLink {
             }
         });
         self.release(lease);
-        if !reply?.accepted {
-            tracing::warn!(lease = lease.number, "the lease was void; its results were dropped");
+        if reply?.accepted {
+            return Ok(Delivered::Accepted { retired: Vec::new() });
         }
-        Ok(Vec::new())
+        tracing::warn!(lease = lease.number, "the lease was void; its results were dropped");
+        Ok(Delivered::Void)
+    }
+
+    fn is_alone(&self) -> bool {
+        false
     }
 
     fn pipeline(&self) -> usize {
@@ -262,7 +275,7 @@ impl Link for GrpcLink {
 
     fn give_back(&self, lease: &Lease, reason: &str) {
         self.release(lease);
-        let request = wire::GiveBackRequest { worker: self.worker(), leases: vec![lease.number] };
+        let request = wire::GiveBackRequest { worker: lease.worker, leases: vec![lease.number] };
         let mut client = self.client.clone();
         let answer = self.runtime.block_on(async move { client.give_back(with_timeout(request, 5)).await });
         match answer {
@@ -328,9 +341,9 @@ impl Fetch for GrpcLink {
 }
 
 /// The messages of a delivery. Blocks are cut into pieces that fit a message.
-fn delivery(worker: u64, lease: u64, results: &[Solved]) -> Vec<wire::CompleteRequest> {
+fn delivery(lease: &Lease, results: &[Solved]) -> Vec<wire::CompleteRequest> {
     use wire::complete_request::Part;
-    let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease })];
+    let mut parts = vec![Part::Start(wire::CompleteStart { worker: lease.worker, lease: lease.number })];
     for solved in results {
         parts.push(Part::Unit(wire::UnitResult {
             unit: Some(wire::UnitId { shard: solved.unit.shard, part: solved.unit.part }),
@@ -350,15 +363,18 @@ fn delivery(worker: u64, lease: u64, results: &[Solved]) -> Vec<wire::CompleteRe
 
 /// Whether trying again may help.
 fn is_passing(status: &Status) -> bool {
-    matches!(
-        status.code(),
-        Code::Unavailable
-            | Code::DeadlineExceeded
-            | Code::Cancelled
-            | Code::Unknown
-            | Code::Aborted
-            | Code::ResourceExhausted
-    )
+    // A connection that breaks is sometimes reported as an internal error, with its cause; the coordinator's have none.
+    let broken = status.code() == Code::Internal && std::error::Error::source(status).is_some();
+    broken
+        || matches!(
+            status.code(),
+            Code::Unavailable
+                | Code::DeadlineExceeded
+                | Code::Cancelled
+                | Code::Unknown
+                | Code::Aborted
+                | Code::ResourceExhausted
+        )
 }
 
 /// The innermost error: "connection refused" rather than "transport error".

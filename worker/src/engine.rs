@@ -36,6 +36,8 @@ pub enum LinkError {
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub number: u64,
+    /// Who holds it, as the coordinator knows this worker at the time.
+    pub worker: u64,
     /// The plan of the units' order; every unit is one of its.
     pub plan: Arc<Plan>,
     pub units: Vec<Unit>,
@@ -51,14 +53,25 @@ pub enum Grant {
     Finished,
 }
 
+/// What became of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// Accepted; these shards will not be read by any unit any more, as far as the link knows.
+    Accepted { retired: Vec<u32> },
+    /// The lease was void, and the results were dropped.
+    Void,
+}
+
 /// A worker's side of the conversation with its coordinator. Calls block.
 pub trait Link: Fetch {
     /// Asks for work, waiting a few seconds for some.
     fn lease(&self) -> Result<Grant, LinkError>;
 
-    /// Delivers the results of a lease. They are safe, or known not to be wanted, when this returns; shards come back that
-    /// no unit will read any more.
-    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Vec<u32>, LinkError>;
+    /// Delivers the results of a lease. They are safe, or known not to be wanted, when this returns.
+    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError>;
+
+    /// Whether no other worker solves parts of the same shards, so that it is worth waiting for all parts of one.
+    fn is_alone(&self) -> bool;
 
     /// How many leases may wait for an answer while others are solved.
     fn pipeline(&self) -> usize;
@@ -72,8 +85,12 @@ impl<L: Link> Link for Arc<L> {
         (**self).lease()
     }
 
-    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Vec<u32>, LinkError> {
+    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         (**self).complete(lease, results)
+    }
+
+    fn is_alone(&self) -> bool {
+        (**self).is_alone()
     }
 
     fn pipeline(&self) -> usize {
@@ -114,8 +131,9 @@ impl<G: Game, L: Link> Engine<G, L> {
             pool,
             threads,
             kernel,
-            // Of the memory, three quarters cache; a unit may hold another part of it at a time.
-            allowance: memory / 8,
+            // Of the memory, three quarters are for the cache, and an eighth for what units hold beside it, of which there
+            // is one for each thread. The rest is for graphs in work.
+            allowance: memory / 8 / threads,
             cache: PartitionCache::new(memory / 4 * 3, link),
             stop,
         })
@@ -124,11 +142,6 @@ impl<G: Game, L: Link> Engine<G, L> {
     /// The link.
     pub fn link(&self) -> &L {
         self.cache.source()
-    }
-
-    /// Bytes of partitions in memory.
-    pub fn cached_bytes(&self) -> usize {
-        self.cache.bytes()
     }
 
     /// Works until everything is done or `stop` is set. A few leases more than there are threads are held at a time, so that
@@ -151,18 +164,30 @@ impl<G: Game, L: Link> Engine<G, L> {
             let lease = match self.link().lease() {
                 Ok(Grant::Work(lease)) => lease,
                 Ok(Grant::Wait) => continue,
-                Ok(Grant::Finished) => break,
+                Ok(Grant::Finished) => {
+                    // For all slots: what they still deliver is not wanted, and the coordinator will soon be gone.
+                    self.stop.store(true, Ordering::Relaxed);
+                    break;
+                }
                 Err(error) => return self.abandon(error),
             };
             match self.solve(&lease) {
                 Ok(results) => {
                     failures = 0;
-                    let retired = match self.link().complete(&lease, &results) {
-                        Ok(retired) => retired,
-                        Err(error) => return self.abandon(error),
+                    // Kept before delivery, so that the units that follow find them.
+                    let shard_of = |solved: &Solved| &lease.plan.shards[solved.unit.shard as usize];
+                    let mine = results.iter().filter(|solved| shard_of(solved).parts == 1 || self.link().is_alone());
+                    let kept = mine.clone().try_for_each(|solved| self.cache.keep(shard_of(solved), solved));
+                    let delivered = match kept {
+                        Ok(()) => self.link().complete(&lease, &results),
+                        Err(error) => Err(LinkError::Refused(error.to_string())),
                     };
-                    for shard in retired {
-                        self.cache.retire(&lease.plan.shards[shard as usize]);
+                    match delivered {
+                        Ok(Delivered::Accepted { retired }) => {
+                            retired.iter().for_each(|&shard| self.cache.retire(&lease.plan.shards[shard as usize]));
+                        }
+                        Ok(Delivered::Void) => mine.for_each(|solved| self.cache.retire(shard_of(solved))),
+                        Err(error) => return self.abandon(error),
                     }
                 }
                 Err(SolveError::Interrupted) => {
@@ -171,10 +196,11 @@ impl<G: Game, L: Link> Engine<G, L> {
                 }
                 Err(error) => {
                     failures += 1;
-                    tracing::warn!(lease = lease.number, %error, failures, "lease failed");
-                    self.link().give_back(&lease, &error.to_string());
+                    let error = format!("{:#}", anyhow::Error::new(error));
+                    tracing::warn!(lease = lease.number, error, failures, "lease failed");
+                    self.link().give_back(&lease, &error);
                     if failures == ATTEMPTS {
-                        return self.abandon(LinkError::Refused(error.to_string()));
+                        return self.abandon(LinkError::Refused(error));
                     }
                     std::thread::sleep(Duration::from_millis(100 << failures));
                 }
@@ -192,13 +218,7 @@ impl<G: Game, L: Link> Engine<G, L> {
         let solver = Solver { kernel: self.kernel, allowance: self.allowance, stop: &self.stop };
         let plan = &*lease.plan;
         self.warm(lease)?;
-        let results: Vec<Solved> = self.pool.install(|| {
-            lease.units.par_iter().map(|&unit| solver.solve::<G>(plan, unit, &self.cache)).collect::<Result<_, _>>()
-        })?;
-        for solved in &results {
-            self.cache.keep(&plan.shards[solved.unit.shard as usize], solved)?;
-        }
-        Ok(results)
+        self.pool.install(|| lease.units.par_iter().map(|&unit| solver.solve::<G>(plan, unit, &self.cache)).collect())
     }
 
     /// Fetches what the lease reads, as far as it fits, so that the solving threads do not wait for a disk or a network.

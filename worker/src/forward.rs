@@ -31,7 +31,7 @@ pub struct ForwardSearch {
 }
 
 impl ForwardSearch {
-    /// A search that gives up after `limit` positions; each takes about 20 bytes.
+    /// A search that gives up after `limit` positions; each takes about 40 bytes.
     pub fn new(limit: usize) -> Self {
         ForwardSearch { limit, won: HashSet::default(), lost: HashSet::default() }
     }

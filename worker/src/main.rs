@@ -48,8 +48,12 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     machine::log_to_stderr("info");
-    match run(arguments) {
+    machine::abort_on_panic();
+    let asked_to_stop = Arc::new(AtomicBool::new(false));
+    match run(arguments, asked_to_stop.clone()) {
         Ok(()) => ExitCode::SUCCESS,
+        // Asked before there was anything to stop.
+        Err(_) if asked_to_stop.load(Ordering::Relaxed) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("trailtrap-worker: {error:#}");
             ExitCode::from(match error.downcast_ref() {
@@ -61,13 +65,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<()> {
+fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let stop = Arc::new(AtomicBool::new(false));
     let signals = Signals::new(&runtime)?;
     runtime.spawn({
         let stop = stop.clone();
-        signals.stop_or_exit(move || stop.store(true, Ordering::Relaxed))
+        signals.stop_or_exit(move || {
+            asked_to_stop.store(true, Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
+        })
     });
     let identity = Identity {
         name: machine::identity(),

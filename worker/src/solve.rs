@@ -19,7 +19,10 @@ use trailtrap_shared::{
     extension::{Child, Extender, settle},
     game::{Answer, Game},
     graph::{Graph, VertexSet, vertices},
-    labelling::batch::{Batch, Kernel, LANES, Lane},
+    labelling::{
+        batch::{Batch, Kernel, LANES, Lane},
+        forest::{Forest, Undecided},
+    },
     partition::{Table, bucket_of_slot, graph_of_slot, slot_of_key},
     plan::{Plan, Shard, Unit, parent_range},
     statistics::Statistics,
@@ -40,7 +43,7 @@ pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 /// Why a unit was not solved.
 #[derive(Debug, thiserror::Error)]
 pub enum SolveError {
-    #[error("cannot get input: {0}")]
+    #[error("cannot get input")]
     Source(#[from] SourceError),
     #[error("partition {sequence} lacks the graph of slot {slot:#x}: it, or this machine, is damaged")]
     MissingPredecessor { sequence: DegreeSequence, slot: u64 },
@@ -296,6 +299,13 @@ impl Predecessor {
         let bucket = if self.bucket_bits == 0 { 0 } else { bucket_of_slot(n, slot, self.bucket_bits) };
         self.tables[bucket].as_deref()
     }
+
+    #[inline(always)]
+    fn prefetch(&self, n: usize, slot: u64) {
+        if let Some(table) = self.table_of(n, slot) {
+            table.prefetch(slot);
+        }
+    }
 }
 
 /// One deletion on its way through the stages.
@@ -309,6 +319,11 @@ struct Deleted {
     slot: u64,
     /// Entries of the table among which the slot must be.
     entries: (u32, u32),
+}
+
+impl Deleted {
+    /// In place of a predecessor: undecided, and not in its batch any more.
+    const TAKEN_OUT: u16 = u16::MAX;
 }
 
 /// 32 deletions in one of the stages: being gathered, labelled with their directory entries on the way, or located with
@@ -328,12 +343,27 @@ struct Folder<'a, G: Game> {
     gathering: Stage,
     labelled: Stage,
     located: Stage,
+    /// Deletions whose colours did not decide their labels wait for each other to be searched together, …
+    undecided: Vec<(Deleted, Undecided)>,
+    forest: Forest,
+    /// … and are then folded on a way of their own.
+    searched: Stage,
 }
 
 impl<'a, G: Game> Folder<'a, G> {
     fn new(order: usize, kernel: Kernel, group: &'a [Predecessor], outcomes: &'a mut [G::Outcome]) -> Self {
         let stage = || Stage { batch: Batch::new(order, kernel), items: [Deleted::default(); LANES], count: 0 };
-        Folder { order, group, outcomes, gathering: stage(), labelled: stage(), located: stage() }
+        Folder {
+            order,
+            group,
+            outcomes,
+            gathering: stage(),
+            labelled: stage(),
+            located: stage(),
+            undecided: Vec::with_capacity(2 * LANES),
+            forest: Forest::new(order, kernel),
+            searched: stage(),
+        }
     }
 
     fn run(mut self, sequence: &DegreeSequence, children: &[Child]) -> Result<(), SolveError> {
@@ -357,7 +387,7 @@ impl<'a, G: Game> Folder<'a, G> {
         for _ in 0..3 {
             self.advance()?;
         }
-        Ok(())
+        self.search()
     }
 
     #[inline(always)]
@@ -377,51 +407,79 @@ impl<'a, G: Game> Folder<'a, G> {
 
     /// Moves every batch one stage on.
     fn advance(&mut self) -> Result<(), SolveError> {
-        self.look_up_and_fold()?;
-        self.locate();
+        Self::look_up_and_fold(self.group, self.order, &self.located, self.outcomes)?;
+        Self::locate(self.group, self.order, &mut self.labelled);
         self.label();
         // What was located is done: its stage gathers next.
         std::mem::swap(&mut self.located, &mut self.labelled);
         std::mem::swap(&mut self.labelled, &mut self.gathering);
         self.gathering.count = 0;
-        Ok(())
+        if self.undecided.len() >= LANES { self.search() } else { Ok(()) }
     }
 
-    /// Labels what was gathered, and asks for the directory entries.
+    /// Labels what was gathered, and asks for the directory entries. Undecided lanes are taken out.
     fn label(&mut self) {
         let Stage { batch, items, count } = &mut self.gathering;
         if *count == 0 {
             return;
         }
-        batch.label(*count);
+        let decided = batch.label_decided(*count);
         for (lane, item) in items[..*count].iter_mut().enumerate() {
-            item.slot = slot_of_key(self.order, batch.key(lane));
-            if let Some(table) = self.group[item.predecessor as usize].table_of(self.order, item.slot) {
-                table.prefetch(item.slot);
+            if decided >> lane & 1 == 1 {
+                item.slot = slot_of_key(self.order, batch.key(lane));
+                self.group[item.predecessor as usize].prefetch(self.order, item.slot);
+            } else {
+                self.undecided.push((*item, batch.undecided(lane)));
+                item.predecessor = Deleted::TAKEN_OUT;
             }
         }
     }
 
-    /// Finds out where the records of what was labelled are, and asks for them.
-    fn locate(&mut self) {
-        let Stage { items, count, .. } = &mut self.labelled;
-        for item in &mut items[..*count] {
-            if let Some(table) = self.group[item.predecessor as usize].table_of(self.order, item.slot) {
+    /// Labels the undecided deletions by search, and folds them.
+    fn search(&mut self) -> Result<(), SolveError> {
+        let (items, graphs): (Vec<Deleted>, Vec<Undecided>) = self.undecided.drain(..).unzip();
+        let mut leaves = Vec::new();
+        self.forest.label(&graphs, &mut leaves);
+        for (items, leaves) in items.chunks(LANES).zip(leaves.chunks(LANES)) {
+            self.searched.count = items.len();
+            for (lane, (item, leaf)) in items.iter().zip(leaves).enumerate() {
+                let slot = slot_of_key(self.order, leaf.key);
+                self.group[item.predecessor as usize].prefetch(self.order, slot);
+                self.searched.batch.put(lane, leaf);
+                self.searched.items[lane] = Deleted { slot, ..*item };
+            }
+            Self::locate(self.group, self.order, &mut self.searched);
+            Self::look_up_and_fold(self.group, self.order, &self.searched, self.outcomes)?;
+        }
+        Ok(())
+    }
+
+    /// Finds out where the records of labelled deletions are, and asks for them.
+    fn locate(group: &[Predecessor], order: usize, stage: &mut Stage) {
+        for item in stage.items[..stage.count].iter_mut().filter(|item| item.predecessor != Deleted::TAKEN_OUT) {
+            if let Some(table) = group[item.predecessor as usize].table_of(order, item.slot) {
                 let entries = table.locate(item.slot);
                 item.entries = (entries.start, entries.end);
             }
         }
     }
 
-    /// Reads the records of what was located and folds them.
-    fn look_up_and_fold(&mut self) -> Result<(), SolveError> {
-        let n = self.order;
-        let Stage { batch, items, count } = &self.located;
+    /// Reads the records of located deletions and folds them.
+    fn look_up_and_fold(
+        group: &[Predecessor],
+        n: usize,
+        stage: &Stage,
+        outcomes: &mut [G::Outcome],
+    ) -> Result<(), SolveError> {
+        let Stage { batch, items, count } = stage;
         let mut answers = [Answer::default(); LANES];
         let mut sets = [Lane([0; LANES]); 2];
         let mut present = 0u32;
         for (lane, item) in items[..*count].iter().enumerate() {
-            let predecessor = &self.group[item.predecessor as usize];
+            if item.predecessor == Deleted::TAKEN_OUT {
+                continue;
+            }
+            let predecessor = &group[item.predecessor as usize];
             // Buckets that are not in this group have their turn with another.
             let Some(table) = predecessor.table_of(n, item.slot) else { continue };
             let Some(entry) = table.find(item.slot, item.entries.0..item.entries.1) else {
@@ -436,7 +494,7 @@ impl<'a, G: Game> Folder<'a, G> {
         let sets = [batch.pull_back(&sets[0]), batch.pull_back(&sets[1])];
         for (lane, item) in items[..*count].iter().enumerate().filter(|(lane, _)| present >> lane & 1 == 1) {
             let answer = Answer { sets: [sets[0].0[lane], sets[1].0[lane]], flags: answers[lane].flags };
-            G::fold(n, &mut self.outcomes[item.graph as usize], item.u as usize, item.w as usize, &answer);
+            G::fold(n, &mut outcomes[item.graph as usize], item.u as usize, item.w as usize, &answer);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! * P1 wins G: ∃ uv ∈ E: ¬ R(G − uv; v) ∨ ¬ R(G − uv; u).
 
 use super::{Answer, Game, Tally};
-use crate::graph::{MAX_ORDER, VertexSet, all_vertices};
+use crate::graph::{MAX_ORDER, VertexSet, all_vertices, map_sets, transpose};
 
 /// The game of the census.
 #[derive(Clone, Copy, Debug)]
@@ -38,20 +38,22 @@ impl Game for TrailTrap {
 
     fn encode(n: usize, outcome: &Outcome, record: &mut [u8]) {
         record.fill(0);
+        let columns = transpose(n, &outcome.wins);
         for y in 0..n {
-            let column = (0..n).fold(0, |column, a| column | (outcome.wins[a] >> y & 1) << a);
-            put_bits(record, y * n, column);
+            put_bits(record, y * n, columns[y]);
         }
         put_bits(record, n * n, outcome.refuted);
         put_bits(record, n * n + n, u16::from(outcome.first_moves > 0));
     }
 
     fn relabelled(n: usize, outcome: &Outcome, label: &[u8]) -> Outcome {
-        let image = |set: VertexSet| crate::graph::vertices(set).fold(0, |image, v| image | 1 << label[v]);
-        let mut relabelled = Outcome { refuted: image(outcome.refuted), ..*outcome };
+        let wins = map_sets(n, &outcome.wins, label);
+        let mut relabelled = Outcome::default();
         for a in 0..n {
-            relabelled.wins[label[a] as usize] = image(outcome.wins[a]);
+            relabelled.wins[label[a] as usize] = wins[a];
+            relabelled.refuted |= (outcome.refuted >> a & 1) << label[a];
         }
+        relabelled.first_moves = outcome.first_moves;
         relabelled
     }
 
@@ -91,18 +93,12 @@ impl Game for TrailTrap {
 impl TrailTrap {
     /// Reads a record back, apart from the number of winning first moves, of which it tells only whether it is zero.
     pub fn decode(n: usize, record: &[u8]) -> Outcome {
-        let mut outcome = Outcome {
+        let columns = std::array::from_fn(|y| if y < n { bits(record, y * n, n) } else { 0 });
+        Outcome {
+            wins: transpose(n, &columns),
             refuted: bits(record, n * n, n),
             first_moves: u16::from(Self::p1_wins(n, record)),
-            ..Outcome::default()
-        };
-        for y in 0..n {
-            let column = bits(record, y * n, n);
-            for a in 0..n {
-                outcome.wins[a] |= (column >> a & 1) << y;
-            }
         }
-        outcome
     }
 }
 

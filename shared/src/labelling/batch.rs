@@ -9,7 +9,9 @@ use std::str::FromStr;
 use super::lanes::{Avx2, Avx512};
 pub use super::lanes::{LANES, Lane};
 use super::{
-    Labelling, hashed,
+    Labelling,
+    forest::{Leaf, Undecided},
+    hashed,
     lanes::{Lanes, Portable},
 };
 use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices, pairs};
@@ -95,6 +97,8 @@ pub struct Batch {
     earlier_twins: [Lane; MAX_BATCH_ORDER],
     /// Lanes whose colours came out all different.
     discrete: u32,
+    /// Lanes whose colours would not change any more.
+    stable: u32,
     /// Labellings of the lanes that took a search tree.
     searched: Vec<(usize, Labelling)>,
     /// The keys of the lanes.
@@ -120,6 +124,7 @@ impl Batch {
             image: [ZERO; MAX_BATCH_ORDER],
             earlier_twins: [ZERO; MAX_BATCH_ORDER],
             discrete: 0,
+            stable: 0,
             searched: Vec::new(),
             keys: [0; LANES],
         })
@@ -132,16 +137,47 @@ impl Batch {
         self.labels[v].0[lane] = colour;
     }
 
+    /// The order of the graphs.
+    pub fn order(&self) -> usize {
+        self.order
+    }
+
     /// Labels the first `count` lanes.
     pub fn label(&mut self, count: usize) {
-        let solved = self.refine();
+        let decided = self.label_decided(count);
         self.searched.clear();
-        for lane in 0..count {
-            if solved >> lane & 1 == 1 {
-                self.keys[lane] = self.key_of_image(lane);
-            } else {
-                self.search(lane);
-            }
+        for lane in (0..count).filter(|lane| decided >> lane & 1 == 0) {
+            self.search(lane);
+        }
+    }
+
+    /// Labels those of the first `count` lanes whose colours decide their labels; the result has a bit for each of these.
+    /// The others are [`Batch::undecided`].
+    pub fn label_decided(&mut self, count: usize) -> u32 {
+        let decided = self.refine();
+        for lane in (0..count).filter(|lane| decided >> lane & 1 == 1) {
+            self.keys[lane] = self.key_of_image(lane);
+        }
+        decided
+    }
+
+    /// A lane that [`Batch::label_decided`] has not labelled, for a search.
+    pub fn undecided(&self, lane: usize) -> Undecided {
+        let mut undecided =
+            Undecided { rows: [0; MAX_ORDER], colours: [0; MAX_ORDER], stable: self.stable >> lane & 1 == 1 };
+        for v in 0..self.order {
+            undecided.rows[v] = self.rows[v].0[lane];
+            undecided.colours[v] = self.labels[v].0[lane] - self.earlier_twins[v].0[lane];
+        }
+        undecided
+    }
+
+    /// Takes over the labelling of a lane that was found elsewhere.
+    pub fn put(&mut self, lane: usize, leaf: &Leaf) {
+        self.keys[lane] = leaf.key;
+        for v in 0..self.order {
+            self.labels[v].0[lane] = u16::from(leaf.label[v]);
+            self.one_hot[v].0[lane] = 1 << leaf.label[v];
         }
     }
 
@@ -228,11 +264,8 @@ impl Batch {
     fn search(&mut self, lane: usize) {
         let rows = std::array::from_fn(|v| if v < self.order { self.rows[v].0[lane] } else { 0 });
         let labelling = hashed::label(&Graph::from_rows(self.order, rows));
-        for v in 0..self.order {
-            self.labels[v].0[lane] = u16::from(labelling.label[v]);
-            self.one_hot[v].0[lane] = 1 << labelling.label[v];
-        }
-        self.keys[lane] = labelling.key as u64;
+        let label = std::array::from_fn(|v| labelling.label[v]);
+        self.put(lane, &Leaf { key: labelling.key as u64, label });
         self.searched.push((lane, labelling));
     }
 
@@ -279,17 +312,18 @@ impl Batch {
         let one = L::splat(1);
         let mut colours: [L; N] = std::array::from_fn(|v| L::load(&self.labels[v]));
         let mut discrete = 0;
+        self.stable = 0;
         for _ in 0..MAX_ROUNDS {
             let ranks = ranks(&words::<L, N>(&self.rows, &colours));
             // Ranks add up to 0 + 1 + … + (N − 1) exactly when they are all different.
             let sum = ranks.into_iter().fold(zero, L::add);
             discrete = L::bits(sum.equals(L::splat(pairs(N) as u16)));
-            let mut unchanged = !0;
+            self.stable = !0;
             for v in 0..N {
-                unchanged &= L::bits(ranks[v].equals(colours[v]));
+                self.stable &= L::bits(ranks[v].equals(colours[v]));
             }
             colours = ranks;
-            if discrete | unchanged == !0 {
+            if discrete | self.stable == !0 {
                 break;
             }
         }

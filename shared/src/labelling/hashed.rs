@@ -5,7 +5,7 @@
 //! split; when two different neighbourhoods collide the class stays whole, and the search tree separates it.
 
 use super::{Colours, Labelling, search};
-use crate::graph::{Graph, MAX_ORDER, Rows, vertices};
+use crate::graph::{Graph, MAX_ORDER, Rows};
 
 /// The labelling of a graph of order at least 1.
 pub fn label(graph: &Graph) -> Labelling {
@@ -29,14 +29,20 @@ pub(super) const SCRAMBLE: [u16; 3] = [0x9e37, 0x79b9, 0xa2d5];
 
 fn refine<const MASK: u16>(n: usize, rows: &Rows, colours: &mut Colours) {
     loop {
-        let mut words = [0u16; MAX_ORDER];
-        for v in 0..n {
-            let sum = vertices(rows[v]).fold(0u16, |sum, w| sum.wrapping_add(scramble(colours[w])));
-            words[v] = colours[v] << 12 | (sum >> 4) & MASK;
+        // Loops over all 16 vertices are what compilers turn into a few vector instructions.
+        let mut sums = [0u16; MAX_ORDER];
+        for w in 0..n {
+            let scrambled = scramble(colours[w]);
+            for v in 0..MAX_ORDER {
+                sums[v] = sums[v].wrapping_add(if rows[w] & (1 << v) != 0 { scrambled } else { 0 });
+            }
         }
-        let mut next = *colours;
-        for v in 0..n {
-            next[v] = words[..n].iter().filter(|&word| *word < words[v]).count() as u16;
+        let words: [u16; MAX_ORDER] = std::array::from_fn(|v| colours[v] << 12 | (sums[v] >> 4) & MASK);
+        let mut next = [0u16; MAX_ORDER];
+        for w in 0..n {
+            for v in 0..MAX_ORDER {
+                next[v] += u16::from(words[w] < words[v]);
+            }
         }
         if next[..n] == colours[..n] {
             return;

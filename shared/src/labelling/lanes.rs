@@ -37,8 +37,9 @@ pub(super) trait Lanes: Copy {
     fn add_where(self, mask: Self::Mask, other: Self) -> Self;
     /// The mask, bit i for lane i.
     fn bits(mask: Self::Mask) -> u32;
-    /// `one` where neither mask... both must hold.
+    /// Where both masks hold.
     fn both(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// Where the mask does not hold.
     fn not(mask: Self::Mask) -> Self::Mask;
 }
 

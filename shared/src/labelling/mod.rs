@@ -5,18 +5,19 @@
 //! ([`search`]). Two refinements exist:
 //!
 //! * [`reference`](mod@reference) is exact, simple and frozen: the public digests are defined by it.
-//! * [`hashed`] is the one the census works in: 12-bit hashes, so that many graphs fit a register ([`batch`]). A hash
-//!   collision costs time, never correctness.
+//! * [`hashed`] is the one the census works in: 12-bit hashes, so that many graphs fit a register ([`batch`], [`forest`]). A
+//!   hash collision costs time, never correctness.
 //!
 //! nauty is the judge of both in the tests.
 
 pub mod batch;
+pub mod forest;
 pub mod hashed;
 mod lanes;
 pub mod reference;
 mod search;
 
-use crate::graph::{Graph, MAX_ORDER, Rows, VertexSet, all_vertices, pairs};
+use crate::graph::{Graph, MAX_ORDER, Rows, VertexSet, all_vertices, map_sets, pairs};
 
 /// Names the labelling that stored keys and columns are in; stores and workers of different labellings do not mix.
 pub const LABELLING: u16 = 1;
@@ -69,21 +70,24 @@ fn are_twins(rows: &Rows, v: usize, w: usize) -> bool {
 
 /// The colours refinement starts from: for each vertex the number of vertices of smaller degree.
 fn degree_colours(n: usize, rows: &Rows) -> Colours {
+    let degrees: [u16; MAX_ORDER] = std::array::from_fn(|v| rows[v].count_ones() as u16);
     let mut colours = [0; MAX_ORDER];
-    for v in 0..n {
-        colours[v] = (0..n).filter(|&w| rows[w].count_ones() < rows[v].count_ones()).count() as u16;
+    for w in 0..n {
+        for v in 0..MAX_ORDER {
+            colours[v] += u16::from(degrees[w] < degrees[v]);
+        }
     }
     colours
 }
 
 /// The key of the graph under `label`.
 fn key_under(n: usize, rows: &Rows, label: &[u8; MAX_ORDER]) -> u128 {
+    let image = map_sets(n, rows, label);
     let mut code = 0;
     for v in 0..n {
         let j = label[v] as usize;
         if j + 1 < n {
-            let row = crate::graph::vertices(rows[v]).fold(0u16, |row, w| row | 1 << label[w]);
-            code |= u128::from(row & all_vertices(j)) << pairs(j);
+            code |= u128::from(image[v] & all_vertices(j)) << pairs(j);
         }
     }
     code

@@ -6,7 +6,7 @@
 //! colour of v is the number of vertices w with (c(w), s(w)) < (c(v), s(v)). Repeat until no colour changes.
 
 use super::{Colours, Labelling, search};
-use crate::graph::{Graph, MAX_ORDER, Rows, vertices};
+use crate::graph::{Graph, MAX_ORDER, Rows};
 
 /// The reference labelling of a graph of order at least 1.
 pub fn label(graph: &Graph) -> Labelling {
@@ -15,19 +15,38 @@ pub fn label(graph: &Graph) -> Labelling {
 
 fn refine(n: usize, rows: &Rows, colours: &mut Colours) {
     loop {
-        let mut ranked = [(0u16, 0u64); MAX_ORDER];
-        for v in 0..n {
+        let mut signatures = [0u64; MAX_ORDER];
+        for w in 0..n {
             // At most 15 neighbours, so no hexadecimal digit overflows.
-            let signature = vertices(rows[v]).map(|w| 1u64 << (4 * colours[w])).sum();
-            ranked[v] = (colours[v], signature);
+            let digit = 1 << (4 * colours[w]);
+            for v in 0..n {
+                signatures[v] += if rows[w] & (1 << v) != 0 { digit } else { 0 };
+            }
         }
-        let mut next = *colours;
-        for v in 0..n {
-            next[v] = ranked[..n].iter().filter(|&other| *other < ranked[v]).count() as u16;
-        }
+        // Colour and signature in one number. Below order 16 a signature has at most 15 digits, and 64 bits do.
+        let next = if n < 16 {
+            ranks(n, |v| u64::from(colours[v]) << 60 | signatures[v])
+        } else {
+            ranks(n, |v| u128::from(colours[v]) << 64 | u128::from(signatures[v]))
+        };
         if next[..n] == colours[..n] {
             return;
         }
         *colours = next;
     }
+}
+
+/// For each vertex the number of vertices with smaller words.
+fn ranks<T: Copy + Default + PartialOrd>(n: usize, word: impl Fn(usize) -> T) -> Colours {
+    let mut words = [T::default(); MAX_ORDER];
+    for v in 0..n {
+        words[v] = word(v);
+    }
+    let mut ranks = [0; MAX_ORDER];
+    for w in 0..n {
+        for v in 0..n {
+            ranks[v] += u16::from(words[w] < words[v]);
+        }
+    }
+    ranks
 }

@@ -30,26 +30,17 @@ impl<R: Fn(usize, &Rows, &mut Colours)> Search<'_, R> {
     /// Visits the node with these colours, which stands for `multiplicity` equivalent ones.
     fn visit(&mut self, mut colours: Colours, multiplicity: u64) {
         (self.refine)(self.n, self.rows, &mut colours);
-        let classes = classes_by_colour(self.n, &colours);
-        // The first smallest class that is more than a set of mutual twins.
-        let target = (0..self.n)
-            .filter(|&colour| classes[colour].count_ones() > 1)
-            .filter(|&colour| {
-                let first = classes[colour].trailing_zeros() as usize;
-                twins_in(self.rows, first, classes[colour]) != classes[colour]
-            })
-            .min_by_key(|&colour| classes[colour].count_ones());
-        let Some(target) = target else {
-            self.leaf(&classes, multiplicity);
+        let Some(target) = target(self.n, self.rows, &colours) else {
+            self.leaf(&colours, multiplicity);
             return;
         };
-        let mut left = classes[target];
+        let mut left = target;
         while left != 0 {
             let v = left.trailing_zeros() as usize;
             let twins = twins_in(self.rows, v, left);
             left &= !twins;
             let mut child = colours;
-            for w in vertices(classes[target] & !(1 << v)) {
+            for w in vertices(target & !(1 << v)) {
                 child[w] += 1;
             }
             self.visit(child, multiplicity * u64::from(twins.count_ones()));
@@ -57,10 +48,11 @@ impl<R: Fn(usize, &Rows, &mut Colours)> Search<'_, R> {
     }
 
     /// Every class is a set of mutual twins: any order inside a class gives the same key.
-    fn leaf(&mut self, classes: &[VertexSet; MAX_ORDER], multiplicity: u64) {
+    fn leaf(&mut self, colours: &Colours, multiplicity: u64) {
         let mut label = [0; MAX_ORDER];
         let mut automorphisms = multiplicity;
         let mut last = 0;
+        let classes = classes_by_colour(self.n, colours);
         for (colour, &class) in classes.iter().enumerate().filter(|(_, class)| **class != 0) {
             for (offset, v) in vertices(class).enumerate() {
                 label[v] = (colour + offset) as u8;
@@ -80,8 +72,28 @@ impl<R: Fn(usize, &Rows, &mut Colours)> Search<'_, R> {
     }
 }
 
+/// The class whose vertices are to be individualized: of the smallest classes that are more than a set of mutual twins,
+/// the one of least colour. `None` at a leaf.
+pub(super) fn target(n: usize, rows: &Rows, colours: &Colours) -> Option<VertexSet> {
+    let mut target = None;
+    let mut smallest = u32::MAX;
+    for class in classes_by_colour(n, colours) {
+        let size = class.count_ones();
+        if size > 1 && size < smallest && !are_mutual_twins(rows, class) {
+            (target, smallest) = (Some(class), size);
+        }
+    }
+    target
+}
+
+/// Whether the vertices of a class are twins of each other. Being twins is transitive.
+fn are_mutual_twins(rows: &Rows, class: VertexSet) -> bool {
+    let first = class.trailing_zeros() as usize;
+    vertices(class & (class - 1)).all(|w| are_twins(rows, first, w))
+}
+
 /// `v` and its twins among `class`.
-fn twins_in(rows: &Rows, v: usize, class: VertexSet) -> VertexSet {
+pub(super) fn twins_in(rows: &Rows, v: usize, class: VertexSet) -> VertexSet {
     vertices(class).filter(|&w| w == v || are_twins(rows, v, w)).fold(0, |set, w| set | 1 << w)
 }
 

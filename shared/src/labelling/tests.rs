@@ -211,6 +211,28 @@ fn check_batches(kernel: batch::Kernel, graphs: &[Graph]) {
     }
 }
 
+/// The same graphs again, the undecided ones through their search trees all together.
+fn check_forest(kernel: batch::Kernel, graphs: &[Graph]) {
+    let n = graphs[0].order();
+    let (mut batch, mut undecided) = (batch::Batch::new(n, kernel), Vec::new());
+    for graph in graphs {
+        let colours = degree_colours(n, graph.rows());
+        (0..n).for_each(|v| batch.set(0, v, graph.neighbours(v), colours[v]));
+        if batch.label_decided(1) & 1 == 0 {
+            undecided.push(batch.undecided(0));
+        }
+    }
+    let mut leaves = Vec::new();
+    forest::Forest::new(n, kernel).label(&undecided, &mut leaves);
+    for (leaf, undecided) in leaves.iter().zip(&undecided) {
+        let graph = Graph::from_rows(n, undecided.rows);
+        let label = std::array::from_fn(|v| if v < n { leaf.label[v] } else { 0 });
+        assert_eq!(u128::from(leaf.key), hashed::label(&graph).key, "{}: {graph:?}", kernel.name());
+        let described = graph_of_key(leaf.key.into(), DegreeSequence::of(&graph).bytes());
+        assert_eq!(described, Some(graph.relabelled(&label)), "{}: {graph:?}", kernel.name());
+    }
+}
+
 fn nauty_last_orbit(batch: &batch::Batch, lane: usize, graph: &Graph) -> VertexSet {
     let last = (0..graph.order()).find(|&v| batch.label_of(lane, v) == graph.order() - 1).unwrap();
     nauty::label(graph).orbits[last]
@@ -221,9 +243,11 @@ fn batches_label_like_one_at_a_time() {
     for kernel in batch::Kernel::ALL.into_iter().filter(|kernel| kernel.is_available()) {
         for graphs in nauty::enumerate(7) {
             check_batches(kernel, &graphs);
+            check_forest(kernel, &graphs);
         }
         for (_, graph) in hard_graphs().iter().filter(|(_, graph)| graph.order() <= batch::MAX_BATCH_ORDER) {
             check_batches(kernel, &[*graph]);
+            check_forest(kernel, &[*graph]);
         }
     }
 }
