@@ -6,6 +6,7 @@ pub mod client;
 pub mod engine;
 pub mod forward;
 pub mod machine;
+pub mod memory;
 pub mod solve;
 
 #[cfg(test)]

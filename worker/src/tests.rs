@@ -3,99 +3,45 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
 use rayon::prelude::*;
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    digest::Digest,
     game::{Outcome, TrailTrap},
-    graph::Graph,
+    graph::{Graph, factorial},
     labelling::batch::Kernel,
     nauty,
-    partition::{Table, graph_of_slot},
-    plan::{Plan, PlanOptions, Unit},
-    statistics::Statistics,
+    partition::graph_of_slot,
+    plan::{Plan, PlanOptions},
 };
 
 use crate::{
     forward::{ForwardSearch, Solution},
-    solve::{Solver, Source, SourceError},
+    memory,
 };
 
-/// The parts of one bucket.
-type Parts = Vec<Arc<Table>>;
+type Memory = memory::Memory<TrailTrap>;
 
-/// Everything solved so far, in memory.
-#[derive(Default)]
-pub struct Memory {
-    tables: Mutex<HashMap<(DegreeSequence, u32), Parts>>,
+fn census(order: usize, options: PlanOptions, kernel: Kernel, allowance: usize) -> (memory::Results, Memory) {
+    memory::census::<TrailTrap>(order, options, kernel, allowance).unwrap()
 }
 
-impl Source for Memory {
-    fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
-        let tables = self.tables.lock().unwrap();
-        let mut slots: Vec<u64> = (0..)
-            .map_while(|bucket| tables.get(&(*sequence, bucket)))
-            .flatten()
-            .flat_map(|table| (0..table.len()).map(|i| table.slot(i)))
-            .collect();
-        slots.sort_unstable();
-        Ok(Arc::new(slots))
-    }
-
-    fn table(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Arc<Table>, SourceError> {
-        let tables = self.tables.lock().unwrap();
-        let parts = &tables[&(*sequence, bucket)];
-        if let [table] = &parts[..] {
-            return Ok(table.clone());
+#[test]
+fn the_mass_of_every_shard_is_right() {
+    let (_, memory) = census(7, PlanOptions::default(), Kernel::best(), usize::MAX);
+    for order in 1..=7 {
+        let plan = Plan::new::<TrailTrap>(order, PlanOptions::default());
+        for table in memory.tables(order) {
+            let graphs = (0..table.len()).map(|i| graph_of_slot(table.sequence(), table.slot(i)).unwrap());
+            // By nauty's group orders.
+            let mass: u64 = graphs.map(|graph| factorial(order) / nauty::label(&graph).automorphisms).sum();
+            let shard = &plan.shards[plan.find(table.sequence()).unwrap() as usize];
+            assert_eq!(u128::from(mass), shard.mass, "{}", shard.sequence);
         }
-        let blocks: Vec<_> = parts
-            .iter()
-            .enumerate()
-            .map(|(part, table)| {
-                let [keys, outcomes, _] = table.to_blocks::<TrailTrap>(part as u32);
-                (keys, outcomes)
-            })
-            .collect();
-        Ok(Arc::new(Table::from_blocks::<TrailTrap>(&blocks)?))
     }
-}
-
-/// Solves all orders up to `order`; statistics and digest of each.
-pub fn census(
-    order: usize,
-    options: PlanOptions,
-    kernel: Kernel,
-    allowance: usize,
-) -> (Vec<(Statistics, Digest)>, Memory) {
-    let memory = Memory::default();
-    let stop = AtomicBool::new(false);
-    let solver = Solver { kernel, allowance, stop: &stop };
-    let mut results = Vec::new();
-    for n in 1..=order {
-        let plan = Plan::new::<TrailTrap>(n, options);
-        let (mut statistics, mut digest) = (Statistics::default(), Digest::default());
-        for (index, shard) in plan.shards.iter().enumerate() {
-            let mut mass = 0;
-            for part in 0..shard.parts {
-                let unit = Unit { order: n as u8, shard: index as u32, part };
-                let solved = solver.solve::<TrailTrap>(&plan, unit, &memory).unwrap();
-                for table in solved.tables {
-                    memory.tables.lock().unwrap().entry((shard.sequence, table.bucket())).or_default().push(table);
-                }
-                mass += solved.statistics.labelled.all.graphs;
-                statistics += solved.statistics;
-                digest += solved.digest;
-            }
-            assert_eq!(mass, shard.mass, "mass of {}", shard.sequence);
-        }
-        results.push((statistics, digest));
-    }
-    (results, memory)
 }
 
 #[test]
@@ -121,8 +67,7 @@ fn cuts_and_kernels_change_nothing() {
 
 /// Calls `check` for every graph of an order in canonical labels, with its outcome, in parallel.
 fn for_each_record(memory: &Memory, order: usize, check: impl Fn(usize, Graph, Outcome) + Sync) {
-    let tables: Vec<Arc<Table>> = memory.tables.lock().unwrap().values().flatten().cloned().collect();
-    tables.par_iter().filter(|table| table.sequence().order() == order).for_each(|table| {
+    memory.tables(order).par_iter().for_each(|table| {
         for i in 0..table.len() {
             let graph = graph_of_slot(table.sequence(), table.slot(i)).unwrap();
             check(i, graph, TrailTrap::decode(order, table.record(i)));

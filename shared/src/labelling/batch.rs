@@ -310,13 +310,21 @@ impl Batch {
     fn refine_with<L: Lanes, const N: usize>(&mut self) -> u32 {
         let zero = L::splat(0);
         let one = L::splat(1);
-        let mut colours: [L; N] = std::array::from_fn(|v| L::load(&self.labels[v]));
+        // Plain loops throughout: what is called in a closure is not inlined, as closures are compiled without the
+        // instruction set.
+        let mut colours = [zero; N];
+        for v in 0..N {
+            colours[v] = L::load(&self.labels[v]);
+        }
         let mut discrete = 0;
         self.stable = 0;
         for _ in 0..MAX_ROUNDS {
             let ranks = ranks(&words::<L, N>(&self.rows, &colours));
             // Ranks add up to 0 + 1 + … + (N − 1) exactly when they are all different.
-            let sum = ranks.into_iter().fold(zero, L::add);
+            let mut sum = zero;
+            for v in 0..N {
+                sum = sum.add(ranks[v]);
+            }
             discrete = L::bits(sum.equals(L::splat(pairs(N) as u16)));
             self.stable = !0;
             for v in 0..N {
@@ -347,7 +355,10 @@ impl Batch {
             }
             solved = L::bits(sum.equals(L::splat(pairs(N) as u16)));
         }
-        let one_hot: [L; N] = std::array::from_fn(|v| colours[v].one_hot());
+        let mut one_hot = [zero; N];
+        for v in 0..N {
+            one_hot[v] = colours[v].one_hot();
+        }
         let mut image = [zero; N];
         for w in 1..N {
             for v in 0..w {
@@ -369,11 +380,13 @@ impl Batch {
 /// words compare as signed numbers.
 #[inline(always)]
 fn words<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L; N]) -> [L; N] {
-    let [a, b, c] = hashed::SCRAMBLE.map(L::splat);
-    let scrambled: [L; N] = std::array::from_fn(|v| {
+    let [a, b, c] = hashed::SCRAMBLE;
+    let (a, b, c) = (L::splat(a), L::splat(b), L::splat(c));
+    let mut scrambled = [L::splat(0); N];
+    for v in 0..N {
         let x = colours[v].mul(a).add(b);
-        x.xor(x.shr::<7>()).mul(c)
-    });
+        scrambled[v] = x.xor(x.shr::<7>()).mul(c);
+    }
     let mut sums = [L::splat(0); N];
     for w in 1..N {
         for v in 0..w {
@@ -383,7 +396,10 @@ fn words<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L;
         }
     }
     let flip = L::splat(1 << 15);
-    std::array::from_fn(|v| colours[v].shl::<12>().or(sums[v].shr::<4>()).xor(flip))
+    for v in 0..N {
+        sums[v] = colours[v].shl::<12>().or(sums[v].shr::<4>()).xor(flip);
+    }
+    sums
 }
 
 /// For each word the number of smaller ones.

@@ -225,11 +225,22 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(in super::super) struct Avx2([__m256i; 2]);
 
-    impl Avx2 {
-        #[inline(always)]
-        fn map2(self, other: Self, f: impl Fn(__m256i, __m256i) -> __m256i) -> Self {
-            Avx2([f(self.0[0], other.0[0]), f(self.0[1], other.0[1])])
-        }
+    /// The same expression for both halves. A closure would not do: it is compiled without the instruction set, and what it
+    /// calls is then not inlined.
+    macro_rules! halves {
+        ($a:ident = $x:expr, $b:ident = $y:expr => $result:expr) => {{
+            let (x, y) = ($x, $y);
+            Avx2([
+                {
+                    let ($a, $b) = (x.0[0], y.0[0]);
+                    $result
+                },
+                {
+                    let ($a, $b) = (x.0[1], y.0[1]);
+                    $result
+                },
+            ])
+        }};
     }
 
     impl Lanes for Avx2 {
@@ -255,61 +266,62 @@ mod x86 {
         }
         #[inline(always)]
         fn add(self, other: Self) -> Self {
-            self.map2(other, |a, b| unsafe { _mm256_add_epi16(a, b) })
+            unsafe { halves!(a = self, b = other => _mm256_add_epi16(a, b)) }
         }
         #[inline(always)]
         fn or(self, other: Self) -> Self {
-            self.map2(other, |a, b| unsafe { _mm256_or_si256(a, b) })
+            unsafe { halves!(a = self, b = other => _mm256_or_si256(a, b)) }
         }
         #[inline(always)]
         fn xor(self, other: Self) -> Self {
-            self.map2(other, |a, b| unsafe { _mm256_xor_si256(a, b) })
+            unsafe { halves!(a = self, b = other => _mm256_xor_si256(a, b)) }
         }
         #[inline(always)]
         fn mul(self, other: Self) -> Self {
-            self.map2(other, |a, b| unsafe { _mm256_mullo_epi16(a, b) })
+            unsafe { halves!(a = self, b = other => _mm256_mullo_epi16(a, b)) }
         }
         #[inline(always)]
         fn shl<const K: u32>(self) -> Self {
             // The immediate form wants an i32 constant; a count in a register is as quick here.
-            self.map2(self, |a, _| unsafe { _mm256_sll_epi16(a, _mm_cvtsi32_si128(K as i32)) })
+            unsafe { halves!(a = self, _b = self => _mm256_sll_epi16(a, _mm_cvtsi32_si128(K as i32))) }
         }
         #[inline(always)]
         fn shr<const K: u32>(self) -> Self {
-            self.map2(self, |a, _| unsafe { _mm256_srl_epi16(a, _mm_cvtsi32_si128(K as i32)) })
+            unsafe { halves!(a = self, _b = self => _mm256_srl_epi16(a, _mm_cvtsi32_si128(K as i32))) }
         }
         #[inline(always)]
         fn one_hot(self) -> Self {
             // There is no 16-bit variable shift: look up both bytes of 1 << lane.
-            self.map2(self, |a, _| unsafe {
-                let low =
-                    _mm256_broadcastsi128_si256(_mm_setr_epi8(1, 2, 4, 8, 16, 32, 64, -128, 0, 0, 0, 0, 0, 0, 0, 0));
-                let high =
-                    _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, -128));
-                // The upper byte of each lane of `a` is 0; 128 there makes the shuffle answer 0.
-                let only_low = _mm256_or_si256(a, _mm256_set1_epi16(i16::MIN));
-                let low = _mm256_shuffle_epi8(low, only_low);
-                let high = _mm256_shuffle_epi8(high, only_low);
-                _mm256_or_si256(low, _mm256_slli_epi16::<8>(high))
-            })
+            unsafe {
+                let low = _mm_setr_epi8(1, 2, 4, 8, 16, 32, 64, -128, 0, 0, 0, 0, 0, 0, 0, 0);
+                let high = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, -128);
+                let (low, high) = (_mm256_broadcastsi128_si256(low), _mm256_broadcastsi128_si256(high));
+                halves!(a = self, _b = self => {
+                    // The upper byte of each lane of `a` is 0; 128 there makes the shuffle answer 0.
+                    let only_low = _mm256_or_si256(a, _mm256_set1_epi16(i16::MIN));
+                    let low = _mm256_shuffle_epi8(low, only_low);
+                    let high = _mm256_shuffle_epi8(high, only_low);
+                    _mm256_or_si256(low, _mm256_slli_epi16::<8>(high))
+                })
+            }
         }
         #[inline(always)]
         fn meets(self, other: Self) -> Self {
-            Self::not(
-                self.map2(other, |a, b| unsafe { _mm256_cmpeq_epi16(_mm256_and_si256(a, b), _mm256_setzero_si256()) }),
-            )
+            Self::not(unsafe {
+                halves!(a = self, b = other => _mm256_cmpeq_epi16(_mm256_and_si256(a, b), _mm256_setzero_si256()))
+            })
         }
         #[inline(always)]
         fn signed_less(self, other: Self) -> Self {
-            self.map2(other, |a, b| unsafe { _mm256_cmpgt_epi16(b, a) })
+            unsafe { halves!(a = self, b = other => _mm256_cmpgt_epi16(b, a)) }
         }
         #[inline(always)]
         fn equals(self, other: Self) -> Self {
-            self.map2(other, |a, b| unsafe { _mm256_cmpeq_epi16(a, b) })
+            unsafe { halves!(a = self, b = other => _mm256_cmpeq_epi16(a, b)) }
         }
         #[inline(always)]
         fn add_where(self, mask: Self, other: Self) -> Self {
-            self.add(mask.map2(other, |a, b| unsafe { _mm256_and_si256(a, b) }))
+            self.add(unsafe { halves!(a = mask, b = other => _mm256_and_si256(a, b)) })
         }
         #[inline(always)]
         fn bits(mask: Self) -> u32 {
@@ -321,7 +333,7 @@ mod x86 {
         }
         #[inline(always)]
         fn both(a: Self, b: Self) -> Self {
-            a.map2(b, |a, b| unsafe { _mm256_and_si256(a, b) })
+            unsafe { halves!(a = a, b = b => _mm256_and_si256(a, b)) }
         }
         #[inline(always)]
         fn not(mask: Self) -> Self {

@@ -1,0 +1,196 @@
+//! The kernels one by one: `cargo bench --workspace --bench kernels`. Whole runs are timed by `scripts/bench`.
+
+use std::{
+    hint::black_box,
+    sync::{LazyLock, atomic::AtomicBool},
+};
+
+use divan::{Bencher, counter::ItemsCount};
+use trailtrap_shared::{
+    digest::Digest,
+    game::{Game, TrailTrap, record_bytes},
+    graph::Graph,
+    labelling::{
+        batch::{Batch, Kernel, LANES},
+        hashed, reference,
+    },
+    nauty,
+    partition::{Block, Table, graph_of_slot},
+    plan::{Plan, PlanOptions, Unit},
+};
+use trailtrap_worker::{
+    memory::{self, Memory},
+    solve::Solver,
+};
+
+fn main() {
+    divan::main();
+}
+
+/// A census of order 8, and the largest shard of it.
+static CENSUS: LazyLock<(Memory<TrailTrap>, Plan, Unit)> = LazyLock::new(|| {
+    let options = PlanOptions::default();
+    let (_, memory) = memory::census(8, options, Kernel::best(), usize::MAX).expect("a small census");
+    let plan = Plan::new::<TrailTrap>(8, options);
+    let largest = (0..plan.shards.len() as u32).max_by_key(|&i| plan.shards[i as usize].mass).expect("shards");
+    (memory, plan, Unit { order: 8, shard: largest, part: 0 })
+});
+
+/// Random graphs, with edge probability 1/2 (`symmetric` false), or with twins: two vertices joined to the same ones.
+fn graphs(n: usize, symmetric: bool) -> Vec<Graph> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u128;
+    (0..1024)
+        .map(|_| {
+            state = state.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(1);
+            if !symmetric {
+                return Graph::from_code(n, state >> 8);
+            }
+            let smaller = Graph::from_code(n - 1, state >> 8);
+            smaller.with_vertex(smaller.neighbours(0))
+        })
+        .collect()
+}
+
+fn degree_colour(graph: &Graph, v: usize) -> u16 {
+    (0..graph.order()).filter(|&w| graph.degree(w) < graph.degree(v)).count() as u16
+}
+
+fn bench_batches(bencher: Bencher, kernel: Kernel, n: usize, symmetric: bool) {
+    if !kernel.is_available() {
+        return;
+    }
+    let graphs = graphs(n, symmetric);
+    let colours: Vec<Vec<u16>> = graphs.iter().map(|g| (0..n).map(|v| degree_colour(g, v)).collect()).collect();
+    let mut batch = Batch::new(n, kernel);
+    bencher.counter(ItemsCount::new(graphs.len())).bench_local(|| {
+        for (graphs, colours) in graphs.chunks(LANES).zip(colours.chunks(LANES)) {
+            for (lane, (graph, colours)) in graphs.iter().zip(colours).enumerate() {
+                (0..n).for_each(|v| batch.set(lane, v, graph.neighbours(v), colours[v]));
+            }
+            batch.label(graphs.len());
+            black_box(batch.key(0));
+        }
+    });
+}
+
+#[divan::bench(args = [8, 9, 10, 11, 12])]
+fn label_batch_avx512(bencher: Bencher, n: usize) {
+    bench_batches(bencher, Kernel::Avx512, n, false);
+}
+
+#[divan::bench(args = [8, 9, 10, 11, 12])]
+fn label_batch_avx2(bencher: Bencher, n: usize) {
+    bench_batches(bencher, Kernel::Avx2, n, false);
+}
+
+#[divan::bench(args = [8, 9, 10, 11, 12])]
+fn label_batch_portable(bencher: Bencher, n: usize) {
+    bench_batches(bencher, Kernel::Portable, n, false);
+}
+
+#[divan::bench(args = [10, 11])]
+fn label_batch_with_twins(bencher: Bencher, n: usize) {
+    bench_batches(bencher, Kernel::best(), n, true);
+}
+
+/// One graph at a time, for comparison: the census's labelling, the reference, nauty.
+#[divan::bench(args = ["hashed", "reference", "nauty"])]
+fn label_one_of_order_10(bencher: Bencher, which: &str) {
+    let graphs = graphs(10, false);
+    let label = |graph: &Graph| match which {
+        "hashed" => hashed::label(graph).automorphisms,
+        "reference" => reference::label(graph).automorphisms,
+        _ => nauty::label(graph).automorphisms,
+    };
+    bencher.counter(ItemsCount::new(graphs.len())).bench_local(|| graphs.iter().map(label).sum::<u64>());
+}
+
+#[divan::bench(args = ["Petersen", "5 K2", "cycle"])]
+fn label_symmetric_of_order_10(bencher: Bencher, which: &str) {
+    let edges: Vec<(usize, usize)> = match which {
+        "Petersen" => (0..5).flat_map(|v| [(v, (v + 1) % 5), (v, v + 5), (v + 5, (v + 2) % 5 + 5)]).collect(),
+        "5 K2" => (0..5).map(|v| (2 * v, 2 * v + 1)).collect(),
+        _ => (0..10).map(|v| (v, (v + 1) % 10)).collect(),
+    };
+    let graph = Graph::from_edges(10, edges);
+    bencher.bench_local(|| hashed::label(black_box(&graph)).key);
+}
+
+/// Generator, deletions, look-ups, fold, statistics and digest of the largest shard of order 8; items are (graph, edge)
+/// pairs.
+#[divan::bench]
+fn solve_unit_of_order_8(bencher: Bencher) {
+    let (memory, plan, unit) = &*CENSUS;
+    let stop = AtomicBool::new(false);
+    let solver = Solver { kernel: Kernel::best(), allowance: usize::MAX, stop: &stop };
+    let pairs = |solved: &trailtrap_worker::solve::Solved| {
+        solved.statistics.classes.all.graphs as usize * plan.shards[unit.shard as usize].size
+    };
+    let solved = solver.solve::<TrailTrap>(plan, *unit, memory).expect("solved before");
+    bencher
+        .counter(ItemsCount::new(pairs(&solved)))
+        .bench_local(|| solver.solve::<TrailTrap>(plan, *unit, memory).expect("solved before").digest);
+}
+
+/// Look-ups in a table larger than the caches, each asked for well ahead of its use.
+#[divan::bench]
+fn look_up(bencher: Bencher) {
+    let sequence = trailtrap_shared::degree::DegreeSequence::new([5; 10]);
+    let mut slots: Vec<u64> = (0..2_000_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 28).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    let table = Table::new::<TrailTrap>(sequence, 0, 0, slots.iter().copied(), |_, record| record.fill(1));
+    let wanted: Vec<u64> = (0..32_768).map(|i| slots[i * 7919 % slots.len()]).collect();
+    bencher.counter(ItemsCount::new(wanted.len())).bench_local(|| {
+        let mut sum = 0;
+        for wanted in wanted.chunks(32) {
+            wanted.iter().for_each(|&slot| table.prefetch(slot));
+            let entries: Vec<_> = wanted.iter().map(|&slot| table.locate(slot)).collect();
+            for (&slot, entries) in wanted.iter().zip(entries) {
+                sum += table.find(slot, entries).map_or(0, |i| usize::from(table.record(i)[0]));
+            }
+        }
+        sum
+    });
+}
+
+/// A record into its bytes and back.
+#[divan::bench]
+fn record_codec(bencher: Bencher) {
+    let (memory, ..) = &*CENSUS;
+    let table = memory.tables(8).into_iter().max_by_key(|table| table.len()).expect("tables");
+    let mut record = vec![0; record_bytes::<TrailTrap>(8)];
+    bencher.counter(ItemsCount::new(table.len())).bench_local(|| {
+        for i in 0..table.len() {
+            let outcome = TrailTrap::decode(8, table.record(i));
+            TrailTrap::encode(8, &outcome, &mut record);
+            black_box(&record);
+        }
+    });
+}
+
+/// Blocks of a table, and a table of blocks, checksums included.
+#[divan::bench]
+fn block_codec(bencher: Bencher) {
+    let (memory, ..) = &*CENSUS;
+    let table = memory.tables(8).into_iter().max_by_key(|table| table.len()).expect("tables");
+    bencher.counter(ItemsCount::new(table.len())).bench_local(|| {
+        let [keys, outcomes, _] = table.to_blocks::<TrailTrap>(0);
+        let parse = |block: Block| Block::parse::<TrailTrap>(block.into_bytes()).expect("just made");
+        Table::from_blocks::<TrailTrap>(&[(parse(keys), parse(outcomes))]).expect("belong together").len()
+    });
+}
+
+#[divan::bench]
+fn public_digest(bencher: Bencher) {
+    let (memory, ..) = &*CENSUS;
+    let table = memory.tables(8).into_iter().max_by_key(|table| table.len()).expect("tables");
+    bencher.counter(ItemsCount::new(table.len())).bench_local(|| {
+        let mut digest = Digest::default();
+        for i in 0..table.len() {
+            let graph = graph_of_slot(table.sequence(), table.slot(i)).expect("a graph");
+            digest.add::<TrailTrap>(&graph, &TrailTrap::decode(8, table.record(i)));
+        }
+        digest
+    });
+}

@@ -1,0 +1,112 @@
+//! A census in memory, without store, schedule or leases: for tests and benchmarks of the kernel, and small orders.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock, atomic::AtomicBool},
+};
+
+use trailtrap_shared::{
+    degree::DegreeSequence,
+    digest::Digest,
+    game::Game,
+    labelling::batch::Kernel,
+    partition::{Block, Table},
+    plan::{Plan, PlanOptions, Unit},
+    statistics::Statistics,
+};
+
+use crate::solve::{SolveError, Solved, Solver, Source, SourceError};
+
+/// The tables of the parts of one bucket.
+type Parts = Vec<Arc<Table>>;
+
+/// Partitions in memory, for good.
+pub struct Memory<G: Game> {
+    tables: RwLock<HashMap<(DegreeSequence, u32), Parts>>,
+    game: std::marker::PhantomData<G>,
+}
+
+impl<G: Game> Default for Memory<G> {
+    fn default() -> Self {
+        Memory { tables: RwLock::default(), game: std::marker::PhantomData }
+    }
+}
+
+impl<G: Game> Memory<G> {
+    /// Adds a solved unit; the parts of a shard in order.
+    pub fn keep(&self, solved: &Solved) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        for table in &solved.tables {
+            tables.entry((solved.sequence, table.bucket())).or_default().push(table.clone());
+        }
+    }
+
+    /// All tables of an order.
+    pub fn tables(&self, order: usize) -> Vec<Arc<Table>> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.values().flatten().filter(|table| table.sequence().order() == order).cloned().collect()
+    }
+
+    fn parts(&self, sequence: &DegreeSequence, bucket: u32) -> Option<Parts> {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner).get(&(*sequence, bucket)).cloned()
+    }
+}
+
+impl<G: Game> Source for Memory<G> {
+    fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
+        let mut slots: Vec<u64> = (0..)
+            .map_while(|bucket| self.parts(sequence, bucket))
+            .flatten()
+            .flat_map(|table| (0..table.len()).map(|i| table.slot(i)).collect::<Vec<_>>())
+            .collect();
+        slots.sort_unstable();
+        Ok(Arc::new(slots))
+    }
+
+    fn table(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Arc<Table>, SourceError> {
+        let parts = self.parts(sequence, bucket).ok_or_else(|| format!("partition {sequence} is not solved"))?;
+        if let [table] = &parts[..] {
+            return Ok(table.clone());
+        }
+        let blocks: Vec<(Block, Block)> = parts
+            .iter()
+            .enumerate()
+            .map(|(part, table)| {
+                let [keys, outcomes, _] = table.to_blocks::<G>(part as u32);
+                (keys, outcomes)
+            })
+            .collect();
+        Ok(Arc::new(Table::from_blocks::<G>(&blocks)?))
+    }
+}
+
+/// Statistics and digest of each order.
+pub type Results = Vec<(Statistics, Digest)>;
+
+/// Solves all orders up to `order`: statistics and digest of each, and all partitions. Order 9 takes a second.
+pub fn census<G: Game>(
+    order: usize,
+    options: PlanOptions,
+    kernel: Kernel,
+    allowance: usize,
+) -> Result<(Results, Memory<G>), SolveError> {
+    let memory = Memory::default();
+    let stop = AtomicBool::new(false);
+    let solver = Solver { kernel, allowance, stop: &stop };
+    let mut results = Vec::new();
+    for n in 1..=order {
+        let plan = Plan::new::<G>(n, options);
+        let (mut statistics, mut digest) = (Statistics::default(), Digest::default());
+        for (index, shard) in plan.shards.iter().enumerate() {
+            for part in 0..shard.parts {
+                let unit = Unit { order: n as u8, shard: index as u32, part };
+                let solved = solver.solve::<G>(&plan, unit, &memory)?;
+                memory.keep(&solved);
+                statistics += solved.statistics;
+                digest += solved.digest;
+            }
+        }
+        results.push((statistics, digest));
+    }
+    Ok((results, memory))
+}
