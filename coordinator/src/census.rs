@@ -77,6 +77,8 @@ pub enum Refusal {
     Void,
     #[error("the results of unit {unit:?} are wrong: {why}")]
     Wrong { unit: Unit, why: String },
+    #[error("the parts of {sequence} do not add up and are all to be solved again: {why}")]
+    Reopened { sequence: DegreeSequence, why: String },
     #[error("the census has ended")]
     Ended,
 }
@@ -315,11 +317,12 @@ impl Census {
         self.state().leases.renew(worker, leases, now);
     }
 
-    /// What a worker holds under a lease: units of the plan in work.
+    /// What a worker holds under a lease, or held until it expired: units of the plan in work.
     pub fn leased(&self, worker: WorkerId, lease: u64) -> Option<(Arc<Plan>, Vec<Unit>)> {
         let state = self.state();
         let plan = state.order.as_ref()?.schedule.plan().clone();
-        state.leases.get(worker, lease).map(|units| (plan, units.to_vec()))
+        let units = state.leases.get(worker, lease)?;
+        units.iter().all(|unit| unit.order as usize == plan.order).then(|| (plan, units.to_vec()))
     }
 
     /// Work for a worker, if there is any. Leases of an embedded worker do not expire.
@@ -423,7 +426,9 @@ impl Census {
             }
             let Some(units) = state.leases.end(worker, lease) else {
                 drop(guard);
-                self.compare(&deliveries);
+                if verdict.is_ok() {
+                    self.compare(&deliveries);
+                }
                 return Err(Refusal::Void);
             };
             let order = state.order.as_mut().ok_or(Refusal::Void)?;
@@ -518,10 +523,15 @@ impl Census {
                 let before = order.partial.remove(&delivery.unit.shard).unwrap_or_default();
                 order.graphs_done -= before.graphs;
                 order.pairs_done -= before.graphs * size;
+                let sequence = shard.sequence;
                 let forget = order.schedule.reopen(delivery.unit.shard);
+                if forget.is_empty() {
+                    return Err(Refusal::Wrong { unit: delivery.unit, why });
+                }
+                // Any of the parts may be the wrong one.
                 let retired_size = None;
                 self.enqueue(Queued { deliveries: Vec::new(), forget, retired_size, urgent: false, waiter: None });
-                return Err(Refusal::Wrong { unit: delivery.unit, why });
+                return Err(Refusal::Reopened { sequence, why });
             }
         }
         for (shard, (sum, parts)) in sums {
@@ -802,6 +812,11 @@ impl Census {
     /// Whether it is over, well or not.
     pub fn has_ended(&self) -> bool {
         self.state().ended.is_some()
+    }
+
+    /// Whether everything is done.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.state().ended, Some(Ok(())))
     }
 
     /// Stops handing out work and accepting results, and makes durable what was accepted. Results of the finished orders

@@ -13,7 +13,12 @@ pub struct LeaseTable {
     term: Duration,
     next: u64,
     leases: BTreeMap<u64, Held>,
+    /// The last leases that expired: their results may still come.
+    expired: BTreeMap<u64, Held>,
 }
+
+/// So many expired leases are remembered.
+const EXPIRED: usize = 1000;
 
 struct Held {
     worker: WorkerId,
@@ -25,7 +30,7 @@ struct Held {
 impl LeaseTable {
     /// A table whose numbers start after those of earlier epochs; epochs must not repeat.
     pub fn new(epoch: u32, term: Duration) -> Self {
-        LeaseTable { term, next: u64::from(epoch) << 32, leases: BTreeMap::new() }
+        LeaseTable { term, next: u64::from(epoch) << 32, leases: BTreeMap::new(), expired: BTreeMap::new() }
     }
 
     /// Leases units to a worker; the number of the lease.
@@ -53,9 +58,10 @@ impl LeaseTable {
         }
     }
 
-    /// The units of a lease, if this worker holds it.
+    /// The units of a lease that this worker holds, or held until it expired a while ago.
     pub fn get(&self, worker: WorkerId, number: u64) -> Option<&[Unit]> {
-        self.leases.get(&number).filter(|held| held.worker == worker).map(|held| &held.units[..])
+        let held = self.leases.get(&number).or_else(|| self.expired.get(&number));
+        held.filter(|held| held.worker == worker).map(|held| &held.units[..])
     }
 
     /// Ends a lease; its units, or `None` if this worker does not hold it (any more).
@@ -68,10 +74,17 @@ impl LeaseTable {
     pub fn expire(&mut self, now: Duration) -> Vec<(u64, WorkerId, Vec<Unit>)> {
         let late = |held: &Held| held.deadline.is_some_and(|deadline| deadline < now);
         let numbers: Vec<u64> = self.leases.iter().filter(|(_, held)| late(held)).map(|(&number, _)| number).collect();
-        numbers
-            .into_iter()
-            .filter_map(|number| self.leases.remove(&number).map(|held| (number, held.worker, held.units)))
-            .collect()
+        let mut ended = Vec::new();
+        for number in numbers {
+            if let Some(held) = self.leases.remove(&number) {
+                ended.push((number, held.worker, held.units.clone()));
+                self.expired.insert(number, held);
+            }
+        }
+        while self.expired.len() > EXPIRED {
+            self.expired.pop_first();
+        }
+        ended
     }
 
     /// Number of units that are leased, to one worker or in all.
@@ -115,7 +128,8 @@ mod tests {
         let second = table.grant(2, vec![unit(7)], at(100));
         assert_ne!(first, second);
         table.renew(1, &[first, second], at(120));
-        assert_eq!(table.get(1, first), None);
+        assert_eq!(table.get(1, first), Some(&[unit(7)][..]), "what was held, for comparison");
+        assert_eq!(table.get(2, first), None);
         assert_eq!(table.get(2, second), Some(&[unit(7)][..]));
         assert_eq!(table.end(1, first), None);
         assert_eq!(table.end(1, second), None, "a lease of somebody else");

@@ -4,6 +4,7 @@ pub mod census;
 pub mod checks;
 pub mod directory;
 pub mod embedded;
+pub mod forecast;
 pub mod lease;
 pub mod parents;
 pub mod preflight;

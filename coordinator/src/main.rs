@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use trailtrap::{
     directory,
+    forecast::PlanCommand,
     run::{CensusCommand, CoordinatorCommand},
     solve::SolveCommand,
     status::Status,
@@ -21,6 +22,7 @@ use trailtrap_worker::machine;
 #[derive(Parser)]
 #[command(name = "trailtrap", version)]
 #[command(after_help = "Examples:
+  trailtrap plan 11                                       what an order takes: graphs, space, time
   trailtrap census 8                                      all orders up to 8, on this machine
   trailtrap census 10 --data /scratch/tt --json           a longer one; stop and start it as you like
   trailtrap coordinator --order 10 --listen 0.0.0.0:7461  the same for workers on other machines …
@@ -34,6 +36,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Plan(PlanCommand),
     Census(CensusCommand),
     Coordinator(CoordinatorCommand),
     Status(StatusCommand),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
     machine::log_to_stderr("warn");
     machine::abort_on_panic();
     let result = match arguments.command {
+        Command::Plan(command) => command.run(),
         Command::Census(command) => command.run(),
         Command::Coordinator(command) => command.run(),
         Command::Status(command) => command.run(),

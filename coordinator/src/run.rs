@@ -203,7 +203,7 @@ impl CoordinatorCommand {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        if census.has_ended() {
+        if census.is_complete() {
             dismiss_workers(&census);
         }
         let code = self.common.finish(&census, &directory);

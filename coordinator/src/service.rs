@@ -240,6 +240,10 @@ impl CensusService for Service {
             .map_err(|error| Status::internal(error.to_string()))?;
         match accepted {
             Ok(_) => Ok(Response::new(wire::CompleteReply { accepted: true })),
+            Err(refusal @ Refusal::Reopened { .. }) => {
+                tracing::error!(worker = start.worker, %refusal, "results refused");
+                Ok(Response::new(wire::CompleteReply { accepted: false }))
+            }
             Err(Refusal::Void | Refusal::Ended) => Ok(Response::new(wire::CompleteReply { accepted: false })),
             Err(refusal @ Refusal::Wrong { .. }) => {
                 tracing::error!(worker = start.worker, %refusal, "results refused");

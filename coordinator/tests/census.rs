@@ -157,8 +157,28 @@ fn wins_are_the_ones_of_table_1() {
 }
 
 #[test]
+fn a_plan_counts_before_anything_runs() {
+    let plan = |order: &str| -> Value {
+        let output = run(&["plan", order, "--json"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_str(&stdout(&output)).unwrap()
+    };
+    let (ten, twelve) = (plan("10"), plan("12"));
+    assert_eq!(ten["shards"], 16016);
+    assert_eq!(ten["graphs"], 12_005_168);
+    // 19 bytes a graph.
+    assert_eq!(ten["bytes_stored"], 12_005_168 * 19);
+    assert_eq!(twelve["shards"], 222_117);
+    assert_eq!(twelve["graphs"], 165_091_172_592_u64);
+    assert!(twelve["units"].as_u64() > twelve["shards"].as_u64());
+    let text = stdout(&run(&["plan", "12"]));
+    assert!(text.contains("core-hours") && text.contains("cores   wall time"), "{text}");
+    assert_eq!(run(&["plan", "14"]).status.code(), Some(1));
+}
+
+#[test]
 fn help_and_usage() {
-    for command in ["census", "coordinator", "status", "solve", "wins"] {
+    for command in ["plan", "census", "coordinator", "status", "solve", "wins"] {
         let output = run(&[command, "--help"]);
         assert!(output.status.success() && stdout(&output).len() > 300, "{command}");
     }

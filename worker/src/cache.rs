@@ -119,7 +119,8 @@ type PartTables = Vec<Arc<Table>>;
 /// The partitions a node has in memory, filled by what it fetches and by what it solves itself.
 pub struct PartitionCache<G: Game, F: Fetch> {
     fetch: F,
-    tables: Budgeted<(DegreeSequence, u32), Table>,
+    /// By degree sequence, bucket bits and bucket.
+    tables: Budgeted<(DegreeSequence, u8, u32), Table>,
     /// Slots of parents, a fraction of the size of tables.
     parents: Budgeted<DegreeSequence, Vec<u64>>,
     /// Solved parts of partitions of several parts.
@@ -148,7 +149,7 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
     pub fn keep(&self, shard: &Shard, solved: &Solved) -> Result<(), SourceError> {
         if shard.parts == 1 {
             for table in &solved.tables {
-                self.tables.insert((shard.sequence, table.bucket()), table.clone(), table.memory());
+                self.tables.insert((shard.sequence, shard.bucket_bits, table.bucket()), table.clone(), table.memory());
             }
             return Ok(());
         }
@@ -170,7 +171,7 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
                 .collect();
             let table = Table::from_blocks::<G>(&blocks)?;
             let bytes = table.memory();
-            self.tables.insert((shard.sequence, bucket), Arc::new(table), bytes);
+            self.tables.insert((shard.sequence, shard.bucket_bits, bucket), Arc::new(table), bytes);
         }
         Ok(())
     }
@@ -178,7 +179,7 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
     /// Drops the tables of a partition: no shard will read them any more, or they were not wanted.
     pub fn retire(&self, shard: &Shard) {
         for bucket in 0..1u32 << shard.bucket_bits {
-            self.tables.remove(&(shard.sequence, bucket));
+            self.tables.remove(&(shard.sequence, shard.bucket_bits, bucket));
         }
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).remove(&shard.sequence);
     }
@@ -196,11 +197,11 @@ impl<G: Game, F: Fetch> Source for PartitionCache<G, F> {
         })
     }
 
-    fn table(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Arc<Table>, SourceError> {
-        self.tables.get_or_load(&(*sequence, bucket), || {
+    fn table(&self, sequence: &DegreeSequence, bucket_bits: u8, bucket: u32) -> Result<Arc<Table>, SourceError> {
+        self.tables.get_or_load(&(*sequence, bucket_bits, bucket), || {
             let blocks = self.fetch.fetch_bucket(sequence, bucket)?;
-            if blocks.is_empty() {
-                return Err(format!("partition {sequence} came without blocks").into());
+            if blocks.first().is_none_or(|(keys, _)| keys.id.bucket_bits != bucket_bits) {
+                return Err(format!("partition {sequence} did not come in 2^{bucket_bits} buckets").into());
             }
             let table = Table::from_blocks::<G>(&blocks)?;
             let bytes = table.memory();

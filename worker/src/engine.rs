@@ -233,7 +233,7 @@ impl<G: Game, L: Link> Engine<G, L> {
             for &predecessor in &shard.predecessors {
                 let predecessor = &plan.shards[predecessor as usize];
                 for bucket in 0..1u32 << predecessor.bucket_bits {
-                    let table = self.cache.table(&predecessor.sequence, bucket)?;
+                    let table = self.cache.table(&predecessor.sequence, predecessor.bucket_bits, bucket)?;
                     match left.checked_sub(table.memory()) {
                         Some(rest) => left = rest,
                         None => return Ok(()),

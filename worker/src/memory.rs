@@ -63,7 +63,7 @@ impl<G: Game> Source for Memory<G> {
         Ok(Arc::new(slots))
     }
 
-    fn table(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Arc<Table>, SourceError> {
+    fn table(&self, sequence: &DegreeSequence, _: u8, bucket: u32) -> Result<Arc<Table>, SourceError> {
         let parts = self.parts(sequence, bucket).ok_or_else(|| format!("partition {sequence} is not solved"))?;
         if let [table] = &parts[..] {
             return Ok(table.clone());

@@ -33,8 +33,8 @@ pub trait Source: Sync {
     /// The slots of all graphs with this degree sequence, of the order below the census's.
     fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError>;
 
-    /// One bucket of a finished partition.
-    fn table(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Arc<Table>, SourceError>;
+    /// One of the 2^`bucket_bits` buckets of a finished partition.
+    fn table(&self, sequence: &DegreeSequence, bucket_bits: u8, bucket: u32) -> Result<Arc<Table>, SourceError>;
 }
 
 /// Input could not be had: a broken link, a damaged block.
@@ -176,7 +176,7 @@ impl Solver<'_> {
             let bucket_bits = plan.shards[index as usize].bucket_bits;
             let mut predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
             for bucket in 0..1u32 << bucket_bits {
-                let table = source.table(&deletion.sequence, bucket)?;
+                let table = source.table(&deletion.sequence, bucket_bits, bucket)?;
                 if held > 0 && held + table.memory() > self.allowance {
                     if predecessor.tables.iter().any(Option::is_some) {
                         group.push(predecessor.split_off());
