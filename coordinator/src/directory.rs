@@ -80,11 +80,10 @@ impl DataDirectory {
 
     /// Whether all orders up to this one are done.
     pub fn has_results(&self, order: usize) -> Result<bool, CensusError> {
-        // A store whose making was interrupted cannot be looked at; opening it for good completes it, or says what is wrong.
-        if !self.store().join("CURRENT").exists() {
+        if !self.store().exists() {
             return Ok(false);
         }
-        let Ok(store) = Store::open_read_only(&self.store()) else { return Ok(false) };
+        let store = Store::open_read_only(&self.store())?;
         for n in 1..=order {
             if store.order(n)?.is_none_or(|record| record.result.is_none()) {
                 return Ok(false);
@@ -127,7 +126,7 @@ pub fn look(path: &Path) -> Result<Status, anyhow::Error> {
     if in_use {
         return Ok(snapshot.unwrap_or(Status { running: true, ..Status::default() }));
     }
-    if !path.join("store").join("CURRENT").exists() {
+    if !path.join("store").exists() {
         return Ok(Status::default());
     }
     // Nobody writes: the store itself knows best.

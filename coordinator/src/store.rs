@@ -35,6 +35,8 @@ const LOGGED_BYTES: u64 = 64 << 10;
 pub enum StoreError {
     #[error(transparent)]
     Database(#[from] rocksdb::Error),
+    #[error("cannot make the store")]
+    Make(#[from] std::io::Error),
     #[error(
         "it was written with {what} {found}, this program has {expected}: use the program version that wrote it, or another directory"
     )]
@@ -52,7 +54,11 @@ pub enum StoreError {
 impl StoreError {
     /// Whether the disk was full.
     pub fn is_disk_full(&self) -> bool {
-        matches!(self, StoreError::Database(error) if error.to_string().contains("No space left"))
+        match self {
+            StoreError::Database(error) => error.to_string().contains("No space left"),
+            StoreError::Make(error) => error.kind() == std::io::ErrorKind::StorageFull,
+            _ => false,
+        }
     }
 }
 
@@ -111,8 +117,25 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in `path`, or makes an empty one.
+    /// Opens the store in `path`, or makes an empty one there. The making is all or nothing: it happens beside `path`.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if !path.exists() {
+            let new = path.with_extension("new");
+            if new.exists() {
+                // An earlier run was interrupted here.
+                std::fs::remove_dir_all(&new)?;
+            }
+            drop(Self::open_or_create(&new)?);
+            std::fs::rename(&new, path)?;
+            if let Some(parent) = path.parent() {
+                // The new name has to outlast a loss of power before anything in the store does.
+                std::fs::File::open(parent)?.sync_all()?;
+            }
+        }
+        Self::open_or_create(path)
+    }
+
+    fn open_or_create(path: &Path) -> Result<Self, StoreError> {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);

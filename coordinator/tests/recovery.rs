@@ -70,7 +70,7 @@ fn killed_at_random_points_a_census_ends_the_same() {
 #[test]
 fn killed_while_the_store_is_being_made_a_census_can_be_started_again() {
     let expected = expected(4);
-    for delay in [2, 5, 8, 11, 14, 17, 20, 25, 30, 40, 60] {
+    for delay in (2..30).chain([40, 60, 90]) {
         let data = Data::new();
         let mut process = Process::start(trailtrap().args(["census", "4", "--data", &data.text()]));
         std::thread::sleep(Duration::from_millis(delay));
@@ -79,10 +79,6 @@ fn killed_while_the_store_is_being_made_a_census_can_be_started_again() {
         assert!(status.status.success() || !data.path().join("LOCK").exists(), "{}", stderr(&status));
         assert_eq!(census_json(4, &data, &[]), expected, "killed after {delay} ms");
     }
-    let data = Data::new();
-    fs::create_dir_all(data.path().join("store")).unwrap();
-    fs::write(data.path().join("LOCK"), "").unwrap();
-    assert_eq!(census_json(4, &data, &[]), expected);
 }
 
 #[test]
