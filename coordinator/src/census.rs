@@ -289,6 +289,10 @@ impl Census {
     /// Adds a worker.
     pub fn register(&self, name: &str, threads: usize, kernel: &str) -> WorkerId {
         let mut state = self.state();
+        // Workers that are long gone need not be remembered.
+        let (now, term) = (self.now(), self.options.lease_term);
+        let State { leases, workers, .. } = &mut *state;
+        workers.retain(|&id, worker| leases.units(Some(id)) > 0 || now.saturating_sub(worker.seen) < 10 * term);
         state.next_worker += 1;
         let worker = Worker {
             name: name.to_owned(),
@@ -347,9 +351,6 @@ impl Census {
             None if state.closing => return Assignment::Stopping,
             None => {}
         }
-        // Workers that are long gone need not be remembered.
-        let (leases, term) = (&state.leases, self.options.lease_term);
-        state.workers.retain(|&id, worker| leases.units(Some(id)) > 0 || now.saturating_sub(worker.seen) < 10 * term);
         let alive = |worker: &&Worker| !worker.dismissed && now.saturating_sub(worker.seen) < self.options.lease_term;
         let threads = state.workers.values().filter(alive).map(|worker| worker.threads).sum();
         let Some(order) = &mut state.order else { return Assignment::Wait };
@@ -876,10 +877,15 @@ impl Census {
     }
 }
 
+/// Graphs of an order 1 ≤ n ≤ 12 for each number of edges, by Pólya's theorem.
+pub fn graphs_by_size(order: usize) -> Vec<u64> {
+    let sizes = polya::unlabelled(order).pop().expect("orders start at 1").all;
+    sizes.iter().map(|count| count.try_into().unwrap_or(u64::MAX)).collect()
+}
+
 /// Graphs of an order, and (graph, edge) pairs, by Pólya's theorem.
 pub fn totals(order: usize) -> (u64, u64) {
-    let sizes = polya::unlabelled(order).pop().expect("orders start at 1").all;
-    let sizes: Vec<u64> = sizes.iter().map(|count| count.try_into().unwrap_or(u64::MAX)).collect();
+    let sizes = graphs_by_size(order);
     (sizes.iter().sum(), sizes.iter().enumerate().map(|(size, &count)| size as u64 * count).sum())
 }
 

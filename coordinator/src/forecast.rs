@@ -1,23 +1,27 @@
 //! `trailtrap plan`: what a census of an order takes, before anything runs.
 
-use std::{process::ExitCode, sync::atomic::AtomicBool};
+use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
 use trailtrap_shared::{
-    game::{TrailTrap, record_bytes},
+    game::TrailTrap,
     labelling::batch::Kernel,
-    partition::slot_bytes,
-    plan::{Plan, PlanOptions, Unit},
-    polya,
+    partition::entry_bytes,
+    plan::{Plan, PlanOptions},
 };
 use trailtrap_worker::{
     machine::{self, Size},
-    memory::Memory,
-    solve::{SolveError, Solver},
+    memory,
+    solve::SolveError,
 };
 
-use crate::{census::totals, preflight, run::parse_order, status::duration};
+use crate::{
+    census::{graphs_by_size, totals},
+    preflight,
+    run::parse_order,
+    status::duration,
+};
 
 /// Tells what the census of an order takes: shards, graphs, work, space, and time by a short calibration on this machine.
 ///
@@ -90,10 +94,8 @@ impl PlanCommand {
 fn forecast(order: usize, calibration: &Calibration) -> Forecast {
     let plan = Plan::new::<TrailTrap>(order, PlanOptions::default());
     let (graphs, pairs) = totals(order);
-    let bytes = (slot_bytes(order) + record_bytes::<TrailTrap>(order)) as u64;
-    let sizes: Vec<u64> = polya::unlabelled(order)
-        .pop()
-        .map_or_else(Vec::new, |counts| counts.all.iter().map(|count| count.try_into().unwrap_or(u64::MAX)).collect());
+    let bytes = entry_bytes::<TrailTrap>(order) as u64;
+    let sizes = graphs_by_size(order);
     // Shards are known by a lower bound; together they hold `graphs`.
     let estimated: u64 = plan.shards.iter().map(|shard| shard.estimate).sum();
     let share = |estimate: u64| (u128::from(estimate) * u128::from(graphs) / u128::from(estimated)) as u64;
@@ -120,24 +122,18 @@ fn forecast(order: usize, calibration: &Calibration) -> Forecast {
 /// Solves a small order on one thread, and splits the time of its shards into a part for each pair and one for each unit,
 /// by least squares.
 fn calibrate(kernel: Kernel) -> Result<Calibration, SolveError> {
-    let options = PlanOptions::default();
-    let memory = Memory::<TrailTrap>::default();
-    let stop = AtomicBool::new(false);
-    let solver = Solver { kernel, allowance: usize::MAX, stop: &stop };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool of one thread");
     let mut samples: Vec<(f64, f64)> = Vec::new();
-    for order in 1..=CALIBRATION_ORDER {
-        let plan = Plan::new::<TrailTrap>(order, options);
-        for shard in 0..plan.shards.len() as u32 {
-            let unit = Unit { order: order as u8, shard, part: 0 };
-            let solved = pool.install(|| solver.solve::<TrailTrap>(&plan, unit, &memory))?;
-            if order == CALIBRATION_ORDER {
-                let pairs = solved.statistics.classes.all.graphs as f64 * plan.shards[shard as usize].size as f64;
+    pool.install(|| {
+        let options = PlanOptions::default();
+        memory::census_with::<TrailTrap>(CALIBRATION_ORDER, options, kernel, usize::MAX, |plan, solved| {
+            if plan.order == CALIBRATION_ORDER {
+                let size = plan.shards[solved.unit.shard as usize].size;
+                let pairs = solved.statistics.classes.all.graphs as f64 * size as f64;
                 samples.push((pairs, solved.elapsed.as_secs_f64()));
             }
-            memory.keep(&solved);
-        }
-    }
+        })
+    })?;
     let count = samples.len() as f64;
     let sum = |f: fn(&(f64, f64)) -> f64| samples.iter().map(f).sum::<f64>();
     let (x, y, xx, xy) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.0 * s.0), sum(|s| s.0 * s.1));

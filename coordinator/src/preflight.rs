@@ -5,12 +5,12 @@ use std::path::Path;
 use trailtrap_shared::{
     game::{TrailTrap, record_bytes},
     labelling::batch::MAX_BATCH_ORDER,
-    partition::slot_bytes,
+    partition::{entry_bytes, slot_bytes},
     polya,
 };
 use trailtrap_worker::machine::{self, Size};
 
-use crate::census::{Keep, totals};
+use crate::census::{Keep, graphs_by_size, totals};
 
 /// Why a run is not begun.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum Shortage {
 /// Bytes that one graph of order n takes in the store: slot and record, and a slot once more if P1 wins, which for one graph
 /// in five is more than happens.
 fn graph_bytes(n: usize) -> u64 {
-    (slot_bytes(n) + record_bytes::<TrailTrap>(n)) as u64 + slot_bytes(n) as u64 / 5 + 1
+    entry_bytes::<TrailTrap>(n) as u64 + slot_bytes(n) as u64 / 5 + 1
 }
 
 /// Bytes on disk at the fullest moment of a census up to `order`.
@@ -42,9 +42,7 @@ fn disk_needed(order: usize, keep: Keep) -> u64 {
         Keep::All => kept,
         // The widest numbers of edges of the last order, and the keys of it and of the order before.
         Keep::Minimal => {
-            let sizes: Vec<u64> = polya::unlabelled(order)
-                .pop()
-                .map_or_else(Vec::new, |counts| counts.all.iter().map(|c| c.try_into().unwrap_or(u64::MAX)).collect());
+            let sizes = graphs_by_size(order);
             let widest = sizes.windows(7).map(|window| window.iter().sum::<u64>()).max().unwrap_or(1 << 10);
             let keys: u64 =
                 [order, order.saturating_sub(1).max(1)].iter().map(|&n| totals(n).0 * slot_bytes(n) as u64).sum();

@@ -74,6 +74,11 @@ pub fn slot_bytes(n: usize) -> usize {
     key_bits(n).div_ceil(8)
 }
 
+/// Bytes of a slot and the record of its graph, of order `n`.
+pub fn entry_bytes<G: Game>(n: usize) -> usize {
+    slot_bytes(n) + record_bytes::<G>(n)
+}
+
 /// The bucket of a slot when there are 2^`bucket_bits` buckets.
 #[inline(always)]
 pub fn bucket_of_slot(n: usize, slot: u64, bucket_bits: u8) -> usize {
@@ -295,7 +300,7 @@ impl Table {
         let n = sequence.order();
         let count = slots.len();
         let slot_bytes = slot_bytes(n);
-        let stride = slot_bytes + record_bytes::<G>(n);
+        let stride = entry_bytes::<G>(n);
         // About two entries for each place of the directory.
         let directory_bits = (count.max(2).ilog2() - 1).min((key_bits(n) - bucket_bits as usize) as u32);
         let shift = key_bits(n) as u32 - u32::from(bucket_bits) - directory_bits;

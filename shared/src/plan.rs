@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     degree::{DegreeSequence, LabelledCounts},
-    game::{Game, record_bytes},
+    game::Game,
     graph::factorial,
     labelling::key_bits,
-    partition::slot_bytes,
+    partition::entry_bytes,
 };
 
 /// What may differ between plans of one order. Kept with the data, so that a resumed run splits as before.
@@ -63,7 +63,7 @@ impl Plan {
         let sequences = DegreeSequence::all(order);
         let index: HashMap<_, _> = sequences.iter().enumerate().map(|(i, sequence)| (*sequence, i as u32)).collect();
         let mut counts = LabelledCounts::default();
-        let entry_bytes = (slot_bytes(order) + record_bytes::<G>(order)) as u64;
+        let entry_bytes = entry_bytes::<G>(order) as u64;
         let shards = sequences
             .into_iter()
             .map(|sequence| {

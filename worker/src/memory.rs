@@ -90,23 +90,36 @@ pub fn census<G: Game>(
     kernel: Kernel,
     allowance: usize,
 ) -> Result<(Results, Memory<G>), SolveError> {
+    let mut results = vec![Default::default(); order];
+    let memory = census_with(order, options, kernel, allowance, |plan, solved| {
+        let (statistics, digest): &mut (Statistics, Digest) = &mut results[plan.order - 1];
+        *statistics += solved.statistics;
+        *digest += solved.digest;
+    })?;
+    Ok((results, memory))
+}
+
+/// Solves all orders up to `order`, and shows each solved unit to `observe`.
+pub fn census_with<G: Game>(
+    order: usize,
+    options: PlanOptions,
+    kernel: Kernel,
+    allowance: usize,
+    mut observe: impl FnMut(&Plan, &Solved),
+) -> Result<Memory<G>, SolveError> {
     let memory = Memory::default();
     let stop = AtomicBool::new(false);
     let solver = Solver { kernel, allowance, stop: &stop };
-    let mut results = Vec::new();
     for n in 1..=order {
         let plan = Plan::new::<G>(n, options);
-        let (mut statistics, mut digest) = (Statistics::default(), Digest::default());
         for (index, shard) in plan.shards.iter().enumerate() {
             for part in 0..shard.parts {
                 let unit = Unit { order: n as u8, shard: index as u32, part };
                 let solved = solver.solve::<G>(&plan, unit, &memory)?;
                 memory.keep(&solved);
-                statistics += solved.statistics;
-                digest += solved.digest;
+                observe(&plan, &solved);
             }
         }
-        results.push((statistics, digest));
     }
-    Ok((results, memory))
+    Ok(memory)
 }
