@@ -141,7 +141,7 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_has() {
     // Leases that would not expire within this test.
     let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "3600"]);
     let polite = Process::start(worker().args(["--coordinator", &address, "--threads", "1"]));
-    std::thread::sleep(Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(300));
     polite.signal("TERM");
     assert_eq!(polite.finish().status.code(), Some(0));
     let other = Process::start(worker().args(["--coordinator", &address, "--threads", "2"]));
@@ -155,8 +155,8 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_has() {
 fn workers_wait_for_a_coordinator_that_is_stopped_politely() {
     let data = Data::new();
     let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "3600"]);
-    let helper = Process::start(worker().args(["--coordinator", &address, "--threads", "2", "--patience", "30"]));
-    std::thread::sleep(Duration::from_millis(600));
+    let helper = Process::start(worker().args(["--coordinator", &address, "--threads", "1", "--patience", "30"]));
+    std::thread::sleep(Duration::from_millis(250));
     leader.signal("TERM");
     assert_eq!(leader.finish().status.code(), Some(130));
     // Leases of an hour would be waited for if the worker were not recognized as a new one.

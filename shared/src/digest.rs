@@ -8,10 +8,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    degree::DegreeSequence,
     game::{Game, record_bytes},
     graph::Graph,
     graph6,
-    labelling::reference,
+    labelling::{
+        Colours,
+        batch::{Batch, Kernel, LANES, MAX_BATCH_ORDER},
+        forest::{Forest, Leaf, Undecided},
+        reference,
+    },
 };
 
 /// Prefix of every hashed record: the version of the reference labelling and of this digest.
@@ -29,16 +35,37 @@ impl Digest {
     /// number, of the tag `TT1`, the graph6 text of the graph in its reference labelling, |Aut| as 8 little-endian bytes,
     /// and the game's record in the reference labelling.
     pub fn add<G: Game>(&mut self, graph: &Graph, outcome: &G::Outcome) {
-        let n = graph.order();
         let labelling = reference::label(graph);
-        let mut message = Vec::with_capacity(64);
+        let code = graph.relabelled(&labelling.label).code();
+        self.add_labelled::<G>(
+            graph.order(),
+            code,
+            labelling.automorphisms,
+            outcome,
+            &labelling.label,
+            &mut Vec::new(),
+        );
+    }
+
+    /// Adds a record of order `n`, given the code of the graph in its reference labelling, |Aut|, the outcome in other
+    /// labels, and their reference labels. `message` is room to work in.
+    fn add_labelled<G: Game>(
+        &mut self,
+        n: usize,
+        code: u128,
+        automorphisms: u64,
+        outcome: &G::Outcome,
+        label: &[u8],
+        message: &mut Vec<u8>,
+    ) {
+        message.clear();
         message.extend_from_slice(TAG);
-        graph6::encode_into(&graph.relabelled(&labelling.label), &mut message);
-        message.extend_from_slice(&labelling.automorphisms.to_le_bytes());
+        graph6::encode_code(n, code, message);
+        message.extend_from_slice(&automorphisms.to_le_bytes());
         let start = message.len();
         message.resize(start + record_bytes::<G>(n), 0);
-        G::encode(n, &G::relabelled(n, outcome, &labelling.label), &mut message[start..]);
-        *self += Digest::from_le_bytes(Sha256::digest(&message).into());
+        G::encode(n, &G::relabelled(n, outcome, label), &mut message[start..]);
+        *self += Digest::from_le_bytes(Sha256::digest(message).into());
     }
 
     /// The number with these little-endian bytes.
@@ -54,6 +81,86 @@ impl Digest {
             chunk.copy_from_slice(&limb.to_le_bytes());
         }
         bytes
+    }
+}
+
+/// Takes the digest of many records of one degree sequence, 32 at a time.
+pub struct Digester<G: Game> {
+    order: usize,
+    colours: Colours,
+    batch: Box<Batch>,
+    waiting: Vec<G::Outcome>,
+    /// Graphs whose colours did not decide their labels are searched together.
+    forest: Forest,
+    undecided: Vec<Undecided>,
+    outcomes_of_undecided: Vec<G::Outcome>,
+    leaves: Vec<Leaf>,
+    message: Vec<u8>,
+    digest: Digest,
+}
+
+impl<G: Game> Digester<G> {
+    /// A digest of no records yet, for graphs of order at most 12.
+    pub fn new(sequence: &DegreeSequence, kernel: Kernel) -> Self {
+        let (order, ranks) = (sequence.order(), sequence.ranks());
+        Digester {
+            order,
+            colours: std::array::from_fn(|v| if v < order { ranks[sequence.degree(v)] } else { 0 }),
+            batch: Batch::exact(order, kernel),
+            waiting: Vec::with_capacity(LANES),
+            forest: Forest::new(Batch::exact(order, kernel)),
+            undecided: Vec::new(),
+            outcomes_of_undecided: Vec::new(),
+            leaves: Vec::new(),
+            message: Vec::new(),
+            digest: Digest::default(),
+        }
+    }
+
+    /// Adds a record as [`Digest::add`] does. The vertices of the graph must be in order of degree.
+    pub fn add(&mut self, graph: &Graph, outcome: &G::Outcome) {
+        for v in 0..self.order {
+            self.batch.set(self.waiting.len(), v, graph.neighbours(v), self.colours[v]);
+        }
+        self.waiting.push(*outcome);
+        if self.waiting.len() == LANES {
+            self.flush();
+        }
+    }
+
+    /// The digest of all records.
+    pub fn finish(mut self) -> Digest {
+        self.flush();
+        self.search();
+        self.digest
+    }
+
+    fn flush(&mut self) {
+        let decided = self.batch.label(self.waiting.len());
+        for (lane, outcome) in self.waiting.iter().enumerate() {
+            if decided >> lane & 1 == 1 {
+                let (code, automorphisms) = (self.batch.code(lane), self.batch.automorphisms(lane));
+                let label: [u8; MAX_BATCH_ORDER] = self.batch.labels_of(lane);
+                self.digest.add_labelled::<G>(self.order, code, automorphisms, outcome, &label, &mut self.message);
+            } else {
+                self.undecided.push(self.batch.undecided(lane));
+                self.outcomes_of_undecided.push(*outcome);
+            }
+        }
+        self.waiting.clear();
+        if self.undecided.len() >= LANES {
+            self.search();
+        }
+    }
+
+    fn search(&mut self) {
+        self.forest.label(&self.undecided, &mut self.leaves);
+        for (leaf, outcome) in self.leaves.iter().zip(&self.outcomes_of_undecided) {
+            let Leaf { code, automorphisms, label, .. } = leaf;
+            self.digest.add_labelled::<G>(self.order, *code, *automorphisms, outcome, label, &mut self.message);
+        }
+        self.undecided.clear();
+        self.outcomes_of_undecided.clear();
     }
 }
 

@@ -8,8 +8,11 @@
 
 use crate::{
     degree::{DegreeSequence, Parent},
-    graph::{Graph, VertexSet, vertices},
-    labelling::batch::{Batch, Kernel, LANES},
+    graph::{Graph, VertexSet},
+    labelling::{
+        batch::{Batch, Kernel, LANES},
+        forest::{Forest, Leaf, Undecided},
+    },
     partition::slot_of_key,
 };
 
@@ -37,6 +40,11 @@ pub struct Extender {
     /// The parents of the extensions in the batch.
     waiting: [u32; LANES],
     count: usize,
+    /// Extensions whose colours did not decide their labels, and their parents, are searched together.
+    forest: Forest,
+    undecided: Vec<Undecided>,
+    parents_of_undecided: Vec<u32>,
+    leaves: Vec<Leaf>,
 }
 
 impl Extender {
@@ -51,6 +59,10 @@ impl Extender {
             batch: Batch::new(target.order(), kernel),
             waiting: [0; LANES],
             count: 0,
+            forest: Forest::new(Batch::new(target.order(), kernel)),
+            undecided: Vec::new(),
+            parents_of_undecided: Vec::new(),
+            leaves: Vec::new(),
         }
     }
 
@@ -98,25 +110,53 @@ impl Extender {
         self.waiting[lane] = number;
         self.count += 1;
         if self.count == LANES {
-            self.finish(children);
+            self.flush(children);
         }
     }
 
     /// Delivers the children of all parents so far.
     pub fn finish(&mut self, children: &mut Vec<Child>) {
-        let new = self.target.order() - 1;
-        self.batch.label(self.count);
+        self.flush(children);
+        self.search(children);
+    }
+
+    fn flush(&mut self, children: &mut Vec<Child>) {
+        let n = self.target.order();
+        let new = n - 1;
+        let decided = self.batch.label(self.count);
         for lane in 0..self.count {
-            let (automorphisms, last_orbit) = self.batch.symmetry(lane);
-            if self.unique_maximum || vertices(last_orbit).any(|v| v == new) {
+            if decided >> lane & 1 == 0 {
+                let undecided = self.batch.undecided(lane);
+                // No vertex of the orbit of v* has a smaller colour than another.
+                if undecided.colours[..n].iter().all(|&colour| colour <= undecided.colours[new]) {
+                    self.undecided.push(undecided);
+                    self.parents_of_undecided.push(self.waiting[lane]);
+                }
+            } else if self.unique_maximum || self.batch.last_orbit(lane) >> new & 1 == 1 {
                 children.push(Child {
-                    slot: slot_of_key(self.target.order(), self.batch.key(lane)),
+                    slot: slot_of_key(n, self.batch.key(lane)),
                     parent: self.waiting[lane],
-                    automorphisms: automorphisms as u32,
+                    automorphisms: self.batch.automorphisms(lane) as u32,
                 });
             }
         }
         self.count = 0;
+        if self.undecided.len() >= LANES {
+            self.search(children);
+        }
+    }
+
+    fn search(&mut self, children: &mut Vec<Child>) {
+        let n = self.target.order();
+        self.forest.label(&self.undecided, &mut self.leaves);
+        for (leaf, &parent) in self.leaves.iter().zip(&self.parents_of_undecided) {
+            if leaf.last_orbit >> (n - 1) & 1 == 1 {
+                let slot = slot_of_key(n, leaf.key(n));
+                children.push(Child { slot, parent, automorphisms: leaf.automorphisms as u32 });
+            }
+        }
+        self.undecided.clear();
+        self.parents_of_undecided.clear();
     }
 }
 

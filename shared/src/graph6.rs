@@ -43,10 +43,14 @@ pub fn encode(graph: &Graph) -> String {
 
 /// Appends the graph6 bytes of `graph` to `out`.
 pub fn encode_into(graph: &Graph, out: &mut Vec<u8>) {
-    out.push(63 + graph.order() as u8);
+    encode_code(graph.order(), graph.code(), out);
+}
+
+/// Appends the graph6 bytes of the graph of order `n` ≤ 16 with this [`Graph::code`] to `out`.
+pub fn encode_code(n: usize, code: u128, out: &mut Vec<u8>) {
+    out.push(63 + n as u8);
     // The code has pair 0 at its lowest bit; graph6 puts it first, at the highest bit of its byte.
-    let (code, total) = (graph.code(), pairs(graph.order()));
-    for start in (0..total).step_by(6) {
+    for start in (0..pairs(n)).step_by(6) {
         let six = (code >> start) as u8 & 63;
         out.push(63 + (six.reverse_bits() >> 2));
     }

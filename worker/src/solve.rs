@@ -15,13 +15,13 @@ use std::{
 use rayon::prelude::*;
 use trailtrap_shared::{
     degree::DegreeSequence,
-    digest::Digest,
+    digest::{Digest, Digester},
     extension::{Child, Extender, settle},
     game::{Answer, Game},
     graph::{Graph, VertexSet, vertices},
     labelling::{
-        batch::{Batch, Kernel, LANES, Lane},
-        forest::{Forest, Undecided},
+        batch::{Batch, Kernel, LANES, Lane, first_lanes, lanes_of},
+        forest::{Forest, Leaf, Undecided},
     },
     partition::{Table, bucket_of_slot, graph_of_slot, slot_of_key},
     plan::{Plan, Shard, Unit, parent_range},
@@ -89,8 +89,7 @@ impl Solver<'_> {
         let shard = &plan.shards[unit.shard as usize];
         let children = self.generate(shard, unit.part, source)?;
         let mut outcomes = vec![G::Outcome::default(); children.len()];
-        self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
-        let (statistics, digest) = self.summarize::<G>(shard, &children, &outcomes)?;
+        let (statistics, digest) = self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
         let tables = self.tabulate::<G>(shard, &children, &outcomes);
         Ok(Solved { unit, sequence: shard.sequence, tables, statistics, digest, elapsed: start.elapsed() })
     }
@@ -159,8 +158,8 @@ impl Solver<'_> {
         Ok(children)
     }
 
-    /// Folds every edge of every graph into its outcome. Predecessors are read in groups within the allowance, one bucket
-    /// of one predecessor if it must be.
+    /// Folds every edge of every graph into its outcome, and takes statistics and public digest of the finished graphs.
+    /// Predecessors are read in groups within the allowance, one bucket of one predecessor if it must be.
     fn fold_all<G: Game>(
         &self,
         plan: &Plan,
@@ -168,7 +167,7 @@ impl Solver<'_> {
         children: &[Child],
         outcomes: &mut [G::Outcome],
         source: &dyn Source,
-    ) -> Result<(), SolveError> {
+    ) -> Result<(Statistics, Digest), SolveError> {
         let mut group: Vec<Predecessor> = Vec::new();
         let mut held = 0;
         for deletion in shard.sequence.deletions() {
@@ -181,7 +180,7 @@ impl Solver<'_> {
                     if predecessor.tables.iter().any(Option::is_some) {
                         group.push(predecessor.split_off());
                     }
-                    self.fold_group::<G>(shard, children, outcomes, &group)?;
+                    self.fold_group::<G>(shard, children, outcomes, &group, false)?;
                     group.clear();
                     held = 0;
                 }
@@ -190,7 +189,7 @@ impl Solver<'_> {
             }
             group.push(predecessor);
         }
-        self.fold_group::<G>(shard, children, outcomes, &group)
+        self.fold_group::<G>(shard, children, outcomes, &group, true)
     }
 
     fn fold_group<G: Game>(
@@ -199,31 +198,16 @@ impl Solver<'_> {
         children: &[Child],
         outcomes: &mut [G::Outcome],
         group: &[Predecessor],
-    ) -> Result<(), SolveError> {
-        children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK)).try_for_each(|(children, outcomes)| {
-            self.check_stop()?;
-            Folder::<G>::new(shard.sequence.order(), self.kernel, group, outcomes).run(&shard.sequence, children)
-        })
-    }
-
-    /// Statistics and public digest of the finished graphs.
-    fn summarize<G: Game>(
-        &self,
-        shard: &Shard,
-        children: &[Child],
-        outcomes: &[G::Outcome],
+        last: bool,
     ) -> Result<(Statistics, Digest), SolveError> {
-        let summarize = |(children, outcomes): (&[Child], &[G::Outcome])| {
+        let fold = |(children, outcomes): (&[Child], &mut [G::Outcome])| {
             self.check_stop()?;
-            let (mut statistics, mut digest) = (Statistics::default(), Digest::default());
-            for (child, outcome) in children.iter().zip(outcomes) {
-                let graph = decode(&shard.sequence, child.slot)?;
-                statistics.add(&graph, child.automorphisms.into(), &G::tally(graph.order(), outcome));
-                digest.add::<G>(&graph, outcome);
-            }
-            Ok((statistics, digest))
+            let graphs: Vec<Graph> =
+                children.iter().map(|child| decode(&shard.sequence, child.slot)).collect::<Result<_, _>>()?;
+            Folder::<G>::new(shard.sequence.order(), self.kernel, group, outcomes).run(&graphs)?;
+            Ok(if last { self.summarize::<G>(shard, children, &graphs, outcomes) } else { Default::default() })
         };
-        children.par_chunks(CHUNK).zip(outcomes.par_chunks(CHUNK)).map(summarize).try_reduce(
+        children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK)).map(fold).try_reduce(
             Default::default,
             |mut a, b| {
                 a.0 += b.0;
@@ -231,6 +215,22 @@ impl Solver<'_> {
                 Ok(a)
             },
         )
+    }
+
+    fn summarize<G: Game>(
+        &self,
+        shard: &Shard,
+        children: &[Child],
+        graphs: &[Graph],
+        outcomes: &[G::Outcome],
+    ) -> (Statistics, Digest) {
+        let mut statistics = Statistics::default();
+        let mut digester = Digester::<G>::new(&shard.sequence, self.kernel);
+        for ((child, graph), outcome) in children.iter().zip(graphs).zip(outcomes) {
+            statistics.add(graph, child.automorphisms.into(), &G::tally(graph.order(), outcome));
+            digester.add(graph, outcome);
+        }
+        (statistics, digester.finish())
     }
 
     fn tabulate<G: Game>(&self, shard: &Shard, children: &[Child], outcomes: &[G::Outcome]) -> Vec<Arc<Table>> {
@@ -294,44 +294,36 @@ impl Predecessor {
         Predecessor { tables, ..*self }
     }
 
+    /// The table that a slot belongs to. Buckets that are not at hand have their turn with another group.
     #[inline(always)]
     fn table_of(&self, n: usize, slot: u64) -> Option<&Table> {
         let bucket = if self.bucket_bits == 0 { 0 } else { bucket_of_slot(n, slot, self.bucket_bits) };
         self.tables[bucket].as_deref()
     }
-
-    #[inline(always)]
-    fn prefetch(&self, n: usize, slot: u64) {
-        if let Some(table) = self.table_of(n, slot) {
-            table.prefetch(slot);
-        }
-    }
 }
 
-/// One deletion on its way through the stages.
+/// One edge of one graph, to be deleted.
 #[derive(Clone, Copy, Default)]
-struct Deleted {
+struct Deletion {
     /// Index of the graph in the chunk.
     graph: u32,
     u: u8,
     w: u8,
-    predecessor: u16,
-    slot: u64,
-    /// Entries of the table among which the slot must be.
-    entries: (u32, u32),
 }
 
-impl Deleted {
-    /// In place of a predecessor: undecided, and not in its batch any more.
-    const TAKEN_OUT: u16 = u16::MAX;
-}
-
-/// 32 deletions in one of the stages: being gathered, labelled with their directory entries on the way, or located with
-/// their records on the way.
+/// Up to 32 deletions that lead to one predecessor, in one of the stages: being gathered, labelled with their directory
+/// entries on the way, or located with their records on the way.
 struct Stage {
     batch: Box<Batch>,
-    items: [Deleted; LANES],
+    /// Index in the group.
+    predecessor: usize,
     count: usize,
+    deletions: [Deletion; LANES],
+    /// Lanes that have a slot; the others are undecided and go another way.
+    labelled: u32,
+    slots: [u64; LANES],
+    /// Where in the table to look for the slots.
+    places: [u32; LANES],
 }
 
 /// Works off the deletions of a chunk of graphs in a pipeline of three stages, so that the memory accesses of 32 look-ups
@@ -341,36 +333,52 @@ struct Folder<'a, G: Game> {
     group: &'a [Predecessor],
     outcomes: &'a mut [G::Outcome],
     gathering: Stage,
+    /// The graph whose rows are in the lanes still to be gathered, beside the predecessor's colours.
+    laid_out: Option<usize>,
     labelled: Stage,
     located: Stage,
-    /// Deletions whose colours did not decide their labels wait for each other to be searched together, …
-    undecided: Vec<(Deleted, Undecided)>,
+    /// Deletions whose colours did not decide their labels, with their predecessors, wait for each other to be searched
+    /// together, …
+    undecided: Vec<(usize, Deletion)>,
+    graphs_of_undecided: Vec<Undecided>,
     forest: Forest,
+    leaves: Vec<Leaf>,
     /// … and are then folded on a way of their own.
     searched: Stage,
 }
 
 impl<'a, G: Game> Folder<'a, G> {
     fn new(order: usize, kernel: Kernel, group: &'a [Predecessor], outcomes: &'a mut [G::Outcome]) -> Self {
-        let stage = || Stage { batch: Batch::new(order, kernel), items: [Deleted::default(); LANES], count: 0 };
+        let stage = || Stage {
+            batch: Batch::new(order, kernel),
+            predecessor: 0,
+            count: 0,
+            deletions: [Deletion::default(); LANES],
+            labelled: 0,
+            slots: [0; LANES],
+            places: [0; LANES],
+        };
         Folder {
             order,
             group,
             outcomes,
             gathering: stage(),
+            laid_out: None,
             labelled: stage(),
             located: stage(),
-            undecided: Vec::with_capacity(2 * LANES),
-            forest: Forest::new(order, kernel),
+            undecided: Vec::new(),
+            graphs_of_undecided: Vec::new(),
+            forest: Forest::new(Batch::new(order, kernel)),
+            leaves: Vec::new(),
             searched: stage(),
         }
     }
 
-    fn run(mut self, sequence: &DegreeSequence, children: &[Child]) -> Result<(), SolveError> {
-        let group = self.group;
-        for (i, child) in children.iter().enumerate() {
-            let graph = decode(sequence, child.slot)?;
-            for (p, predecessor) in group.iter().enumerate() {
+    /// One predecessor after the other, so that look-ups that follow each other go to the same table.
+    fn run(mut self, graphs: &[Graph]) -> Result<(), SolveError> {
+        for (p, predecessor) in self.group.iter().enumerate() {
+            self.gathering.predecessor = p;
+            for (i, graph) in graphs.iter().enumerate() {
                 for u in vertices(predecessor.low) {
                     let mut ends = graph.neighbours(u) & predecessor.high;
                     if predecessor.low == predecessor.high {
@@ -378,123 +386,144 @@ impl<'a, G: Game> Folder<'a, G> {
                         ends &= !((2 << u) - 1);
                     }
                     for w in vertices(ends) {
-                        self.gather(i, &graph, u, w, p)?;
+                        self.gather(predecessor, i, graph, u, w)?;
                     }
                 }
             }
+            if self.gathering.count > 0 {
+                self.advance()?;
+            }
+        }
+        if self.group.is_empty() {
+            // The edgeless graph.
+            return Ok(());
         }
         // Run the pipeline empty.
-        for _ in 0..3 {
+        for _ in 0..2 {
             self.advance()?;
         }
         self.search()
     }
 
     #[inline(always)]
-    fn gather(&mut self, i: usize, graph: &Graph, u: usize, w: usize, p: usize) -> Result<(), SolveError> {
-        let predecessor = &self.group[p];
-        let Stage { batch, items, count } = &mut self.gathering;
-        for v in 0..self.order {
-            batch.set(*count, v, graph.neighbours(v), predecessor.colours[v]);
+    fn gather(
+        &mut self,
+        predecessor: &Predecessor,
+        i: usize,
+        graph: &Graph,
+        u: usize,
+        w: usize,
+    ) -> Result<(), SolveError> {
+        let Stage { batch, deletions, count, .. } = &mut self.gathering;
+        // What deletions have in common is written to all lanes to come; then each changes its own.
+        if self.laid_out != Some(i) {
+            batch.set_rows_from(*count, graph.rows());
+            if self.laid_out.is_none() {
+                batch.set_colours_from(*count, &predecessor.colours);
+            }
+            self.laid_out = Some(i);
         }
         batch.set(*count, u, graph.neighbours(u) & !(1 << w), predecessor.low_colour);
         batch.set(*count, w, graph.neighbours(w) & !(1 << u), predecessor.high_colour);
-        items[*count] =
-            Deleted { graph: i as u32, u: u as u8, w: w as u8, predecessor: p as u16, ..Deleted::default() };
+        deletions[*count] = Deletion { graph: i as u32, u: u as u8, w: w as u8 };
         *count += 1;
         if *count == LANES { self.advance() } else { Ok(()) }
     }
 
     /// Moves every batch one stage on.
     fn advance(&mut self) -> Result<(), SolveError> {
-        Self::look_up_and_fold(self.group, self.order, &self.located, self.outcomes)?;
-        Self::locate(self.group, self.order, &mut self.labelled);
+        self.located.look_up_and_fold::<G>(self.group, self.order, self.outcomes)?;
+        self.labelled.locate(self.group, self.order);
         self.label();
         // What was located is done: its stage gathers next.
+        let predecessor = self.gathering.predecessor;
         std::mem::swap(&mut self.located, &mut self.labelled);
         std::mem::swap(&mut self.labelled, &mut self.gathering);
+        self.gathering.predecessor = predecessor;
         self.gathering.count = 0;
+        self.laid_out = None;
         if self.undecided.len() >= LANES { self.search() } else { Ok(()) }
     }
 
     /// Labels what was gathered, and asks for the directory entries. Undecided lanes are taken out.
     fn label(&mut self) {
-        let Stage { batch, items, count } = &mut self.gathering;
-        if *count == 0 {
-            return;
+        let stage = &mut self.gathering;
+        stage.labelled = if stage.count == 0 { 0 } else { stage.batch.label(stage.count) };
+        for lane in lanes_of(first_lanes(stage.count) & !stage.labelled) {
+            self.undecided.push((stage.predecessor, stage.deletions[lane]));
+            self.graphs_of_undecided.push(stage.batch.undecided(lane));
         }
-        let decided = batch.label_decided(*count);
-        for (lane, item) in items[..*count].iter_mut().enumerate() {
-            if decided >> lane & 1 == 1 {
-                item.slot = slot_of_key(self.order, batch.key(lane));
-                self.group[item.predecessor as usize].prefetch(self.order, item.slot);
-            } else {
-                self.undecided.push((*item, batch.undecided(lane)));
-                item.predecessor = Deleted::TAKEN_OUT;
+        let predecessor = &self.group[stage.predecessor];
+        for lane in lanes_of(stage.labelled) {
+            stage.slots[lane] = slot_of_key(self.order, stage.batch.key(lane));
+            if let Some(table) = predecessor.table_of(self.order, stage.slots[lane]) {
+                table.prefetch(stage.slots[lane]);
             }
         }
     }
 
     /// Labels the undecided deletions by search, and folds them.
     fn search(&mut self) -> Result<(), SolveError> {
-        let (items, graphs): (Vec<Deleted>, Vec<Undecided>) = self.undecided.drain(..).unzip();
-        let mut leaves = Vec::new();
-        self.forest.label(&graphs, &mut leaves);
-        for (items, leaves) in items.chunks(LANES).zip(leaves.chunks(LANES)) {
-            self.searched.count = items.len();
-            for (lane, (item, leaf)) in items.iter().zip(leaves).enumerate() {
-                let slot = slot_of_key(self.order, leaf.key);
-                self.group[item.predecessor as usize].prefetch(self.order, slot);
-                self.searched.batch.put(lane, leaf);
-                self.searched.items[lane] = Deleted { slot, ..*item };
+        self.forest.label(&self.graphs_of_undecided, &mut self.leaves);
+        let mut leaves = self.leaves.iter();
+        for same in self.undecided.chunk_by(|a, b| a.0 == b.0).flat_map(|same| same.chunks(LANES)) {
+            let stage = &mut self.searched;
+            stage.predecessor = same[0].0;
+            stage.labelled = first_lanes(same.len());
+            for (lane, ((_, deletion), leaf)) in same.iter().zip(leaves.by_ref()).enumerate() {
+                stage.batch.put_labels(lane, leaf);
+                stage.deletions[lane] = *deletion;
+                stage.slots[lane] = slot_of_key(self.order, leaf.key(self.order));
             }
-            Self::locate(self.group, self.order, &mut self.searched);
-            Self::look_up_and_fold(self.group, self.order, &self.searched, self.outcomes)?;
+            stage.locate(self.group, self.order);
+            stage.look_up_and_fold::<G>(self.group, self.order, self.outcomes)?;
         }
+        self.undecided.clear();
+        self.graphs_of_undecided.clear();
         Ok(())
     }
+}
 
+impl Stage {
     /// Finds out where the records of labelled deletions are, and asks for them.
-    fn locate(group: &[Predecessor], order: usize, stage: &mut Stage) {
-        for item in stage.items[..stage.count].iter_mut().filter(|item| item.predecessor != Deleted::TAKEN_OUT) {
-            if let Some(table) = group[item.predecessor as usize].table_of(order, item.slot) {
-                let entries = table.locate(item.slot);
-                item.entries = (entries.start, entries.end);
+    fn locate(&mut self, group: &[Predecessor], n: usize) {
+        let predecessor = &group[self.predecessor];
+        for lane in lanes_of(self.labelled) {
+            if let Some(table) = predecessor.table_of(n, self.slots[lane]) {
+                self.places[lane] = table.locate(self.slots[lane]);
             }
         }
     }
 
     /// Reads the records of located deletions and folds them.
-    fn look_up_and_fold(
+    fn look_up_and_fold<G: Game>(
+        &self,
         group: &[Predecessor],
         n: usize,
-        stage: &Stage,
         outcomes: &mut [G::Outcome],
     ) -> Result<(), SolveError> {
-        let Stage { batch, items, count } = stage;
+        let predecessor = &group[self.predecessor];
         let mut answers = [Answer::default(); LANES];
         let mut sets = [Lane([0; LANES]); 2];
         let mut present = 0u32;
-        for (lane, item) in items[..*count].iter().enumerate() {
-            if item.predecessor == Deleted::TAKEN_OUT {
-                continue;
-            }
-            let predecessor = &group[item.predecessor as usize];
-            // Buckets that are not in this group have their turn with another.
-            let Some(table) = predecessor.table_of(n, item.slot) else { continue };
-            let Some(entry) = table.find(item.slot, item.entries.0..item.entries.1) else {
-                return Err(SolveError::MissingPredecessor { sequence: predecessor.sequence, slot: item.slot });
+        for lane in lanes_of(self.labelled) {
+            let slot = self.slots[lane];
+            let Some(table) = predecessor.table_of(n, slot) else { continue };
+            let Some(entry) = table.find(slot, self.places[lane]) else {
+                return Err(SolveError::MissingPredecessor { sequence: predecessor.sequence, slot });
             };
-            let (u, w) = (batch.label_of(lane, item.u as usize), batch.label_of(lane, item.w as usize));
+            let Deletion { u, w, .. } = self.deletions[lane];
+            let (u, w) = (self.batch.label_of(lane, u as usize), self.batch.label_of(lane, w as usize));
             answers[lane] = G::ask(n, table.record(entry), u, w);
             sets[0].0[lane] = answers[lane].sets[0];
             sets[1].0[lane] = answers[lane].sets[1];
             present |= 1 << lane;
         }
-        let sets = [batch.pull_back(&sets[0]), batch.pull_back(&sets[1])];
-        for (lane, item) in items[..*count].iter().enumerate().filter(|(lane, _)| present >> lane & 1 == 1) {
+        let sets = [self.batch.pull_back(&sets[0]), self.batch.pull_back(&sets[1])];
+        for lane in lanes_of(present) {
+            let Deletion { graph, u, w } = self.deletions[lane];
             let answer = Answer { sets: [sets[0].0[lane], sets[1].0[lane]], flags: answers[lane].flags };
-            G::fold(n, &mut outcomes[item.graph as usize], item.u as usize, item.w as usize, &answer);
+            G::fold(n, &mut outcomes[graph as usize], u as usize, w as usize, &answer);
         }
         Ok(())
     }

@@ -37,13 +37,16 @@ impl Game for TrailTrap {
     }
 
     fn encode(n: usize, outcome: &Outcome, record: &mut [u8]) {
-        record.fill(0);
         let columns = transpose(n, &outcome.wins);
+        let mut words = [0u64; (MAX_ORDER * MAX_ORDER + MAX_ORDER + 1).div_ceil(64)];
         for y in 0..n {
-            put_bits(record, y * n, columns[y]);
+            put_bits(&mut words, y * n, columns[y]);
         }
-        put_bits(record, n * n, outcome.refuted);
-        put_bits(record, n * n + n, u16::from(outcome.first_moves > 0));
+        put_bits(&mut words, n * n, outcome.refuted);
+        put_bits(&mut words, n * n + n, u16::from(outcome.first_moves > 0));
+        for (bytes, word) in record.chunks_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+        }
     }
 
     fn relabelled(n: usize, outcome: &Outcome, label: &[u8]) -> Outcome {
@@ -113,10 +116,12 @@ fn bits(record: &[u8], start: usize, count: usize) -> u16 {
     (word >> (start % 8)) as u16 & all_vertices(count)
 }
 
-fn put_bits(record: &mut [u8], start: usize, value: u16) {
-    let shifted = u32::from(value) << (start % 8);
-    for (byte, part) in record[start / 8..].iter_mut().zip(shifted.to_le_bytes()) {
-        *byte |= part;
+#[inline(always)]
+fn put_bits(words: &mut [u64], start: usize, value: u16) {
+    let (word, bit) = (start / 64, start % 64);
+    words[word] |= u64::from(value) << bit;
+    if bit > 48 {
+        words[word + 1] |= u64::from(value) >> (64 - bit);
     }
 }
 

@@ -1,7 +1,8 @@
-//! The labelling of the census, 32 graphs at a time: the same keys as [`super::hashed`], one graph a lane.
+//! Labellings 32 graphs at a time, one graph a lane: that of the census, with the same keys as [`super::hashed`], and the
+//! [`reference`] labelling.
 //!
 //! The refinement of all lanes goes on until every lane is discrete or none changes. Lanes whose equal colours are all
-//! mutual twins are finished by numbering the twins; the few others go through the search tree one by one.
+//! mutual twins are finished by numbering the twins; the few others are left to a search, see [`super::forest`].
 
 use std::str::FromStr;
 
@@ -9,18 +10,20 @@ use std::str::FromStr;
 use super::lanes::{Avx2, Avx512};
 pub use super::lanes::{LANES, Lane};
 use super::{
-    Labelling,
+    Colours,
     forest::{Leaf, Undecided},
-    hashed,
+    key_bits,
     lanes::{Lanes, Portable},
+    rounds::{Exact, Hashed, Refinement},
 };
-use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices, pairs};
+use crate::graph::{MAX_ORDER, Rows, VertexSet, all_vertices, pairs};
 
 /// Largest order that batches are compiled for, and so the largest order of a census: keys have C(11, 2) = 55 bits.
 pub const MAX_BATCH_ORDER: usize = 12;
 
-/// After this many rounds a lane that still changes is left to the search tree. Random graphs take two or three.
-const MAX_ROUNDS: usize = 6;
+/// After this many rounds a lane that still changes is left to the search tree, where nodes are gathered anew: few random
+/// graphs take more, and one such lane would hold up the other 31.
+const MAX_ROUNDS: usize = 3;
 
 /// The instruction set the kernels run on. All give the same results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,48 +88,57 @@ impl FromStr for Kernel {
 pub struct Batch {
     order: usize,
     kernel: Kernel,
+    /// Whether this is the reference labelling.
+    exact: bool,
     /// Adjacency sets: `rows[v]` holds that of vertex v of every lane.
     rows: [Lane; MAX_BATCH_ORDER],
     /// Before labelling the colours to start from, afterwards the canonical labels.
     labels: [Lane; MAX_BATCH_ORDER],
     /// 1 << label.
     one_hot: [Lane; MAX_BATCH_ORDER],
-    /// `image[v]` is the set of the labels of v's neighbours.
-    image: [Lane; MAX_BATCH_ORDER],
     /// How many twins of v with an equal colour come before v.
     earlier_twins: [Lane; MAX_BATCH_ORDER],
     /// Lanes whose colours came out all different.
     discrete: u32,
     /// Lanes whose colours would not change any more.
     stable: u32,
-    /// Labellings of the lanes that took a search tree.
-    searched: Vec<(usize, Labelling)>,
-    /// The keys of the lanes.
-    keys: [u64; LANES],
+    /// The codes of the relabelled graphs, 16 bits a word.
+    codes: [Lane; CODE_WORDS],
 }
+
+/// Words of a code of the largest order.
+const CODE_WORDS: usize = pairs(MAX_BATCH_ORDER).div_ceil(16);
 
 const ZERO: Lane = Lane([0; LANES]);
 
 impl Batch {
-    /// A batch for graphs of order 1 ≤ n ≤ 12.
+    /// A batch for graphs of order 1 ≤ n ≤ 12, labelled as the census does.
     ///
     /// # Panics
     /// If the order is out of range or the machine lacks the kernel's instructions.
     pub fn new(n: usize, kernel: Kernel) -> Box<Self> {
+        Self::with(n, kernel, false)
+    }
+
+    /// A batch for graphs of order 1 ≤ n ≤ 12 in their reference labelling. Panics like [`Batch::new`].
+    pub fn exact(n: usize, kernel: Kernel) -> Box<Self> {
+        Self::with(n, kernel, true)
+    }
+
+    fn with(n: usize, kernel: Kernel, exact: bool) -> Box<Self> {
         assert!((1..=MAX_BATCH_ORDER).contains(&n), "no batches of order {n}");
         assert!(kernel.is_available(), "this machine has no {} instructions", kernel.name());
         Box::new(Batch {
             order: n,
             kernel,
+            exact,
             rows: [ZERO; MAX_BATCH_ORDER],
             labels: [ZERO; MAX_BATCH_ORDER],
             one_hot: [ZERO; MAX_BATCH_ORDER],
-            image: [ZERO; MAX_BATCH_ORDER],
             earlier_twins: [ZERO; MAX_BATCH_ORDER],
             discrete: 0,
             stable: 0,
-            searched: Vec::new(),
-            keys: [0; LANES],
+            codes: [ZERO; CODE_WORDS],
         })
     }
 
@@ -137,31 +149,30 @@ impl Batch {
         self.labels[v].0[lane] = colour;
     }
 
+    /// Puts a graph into lane `first` and all lanes after it.
+    #[inline(always)]
+    pub fn set_rows_from(&mut self, first: usize, rows: &Rows) {
+        fill_from(self.kernel, &mut self.rows[..self.order], first, rows);
+    }
+
+    /// Puts initial colours into lane `first` and all lanes after it.
+    #[inline(always)]
+    pub fn set_colours_from(&mut self, first: usize, colours: &Colours) {
+        fill_from(self.kernel, &mut self.labels[..self.order], first, colours);
+    }
+
     /// The order of the graphs.
     pub fn order(&self) -> usize {
         self.order
     }
 
-    /// Labels the first `count` lanes.
-    pub fn label(&mut self, count: usize) {
-        let decided = self.label_decided(count);
-        self.searched.clear();
-        for lane in (0..count).filter(|lane| decided >> lane & 1 == 0) {
-            self.search(lane);
-        }
-    }
-
     /// Labels those of the first `count` lanes whose colours decide their labels; the result has a bit for each of these.
     /// The others are [`Batch::undecided`].
-    pub fn label_decided(&mut self, count: usize) -> u32 {
-        let decided = self.refine();
-        for lane in (0..count).filter(|lane| decided >> lane & 1 == 1) {
-            self.keys[lane] = self.key_of_image(lane);
-        }
-        decided
+    pub fn label(&mut self, count: usize) -> u32 {
+        self.refine() & first_lanes(count)
     }
 
-    /// A lane that [`Batch::label_decided`] has not labelled, for a search.
+    /// A lane that [`Batch::label`] has not labelled, for a search.
     pub fn undecided(&self, lane: usize) -> Undecided {
         let mut undecided =
             Undecided { rows: [0; MAX_ORDER], colours: [0; MAX_ORDER], stable: self.stable >> lane & 1 == 1 };
@@ -172,19 +183,25 @@ impl Batch {
         undecided
     }
 
-    /// Takes over the labelling of a lane that was found elsewhere.
-    pub fn put(&mut self, lane: usize, leaf: &Leaf) {
-        self.keys[lane] = leaf.key;
+    /// Takes over the labels of a lane that were found elsewhere.
+    pub fn put_labels(&mut self, lane: usize, leaf: &Leaf) {
         for v in 0..self.order {
             self.labels[v].0[lane] = u16::from(leaf.label[v]);
             self.one_hot[v].0[lane] = 1 << leaf.label[v];
         }
     }
 
-    /// The key of a labelled lane.
+    /// The [`crate::graph::Graph::code`] of the relabelled graph, of a labelled lane.
+    #[inline(always)]
+    pub fn code(&self, lane: usize) -> u128 {
+        self.codes.iter().rev().fold(0, |code, word| code << 16 | u128::from(word.0[lane]))
+    }
+
+    /// The key of a labelled lane, which is the code without the last row.
     #[inline(always)]
     pub fn key(&self, lane: usize) -> u64 {
-        self.keys[lane]
+        let code = self.codes[..4].iter().rev().fold(0, |code, word| code << 16 | u64::from(word.0[lane]));
+        code & ((1 << key_bits(self.order)) - 1)
     }
 
     /// The label of vertex `v` in a labelled lane.
@@ -193,20 +210,38 @@ impl Batch {
         self.labels[v].0[lane] as usize
     }
 
-    /// |Aut| and the orbit of the vertex with the last label, of a labelled lane.
-    pub fn symmetry(&self, lane: usize) -> (u64, VertexSet) {
-        let labelled = |label: u16| (0..self.order).find(|&v| self.labels[v].0[lane] == label).expect("a permutation");
+    /// The labels of a labelled lane; zeros from the order on.
+    pub fn labels_of(&self, lane: usize) -> [u8; MAX_BATCH_ORDER] {
+        std::array::from_fn(|v| if v < self.order { self.labels[v].0[lane] as u8 } else { 0 })
+    }
+
+    /// The leaf that a labelled lane is.
+    pub fn leaf(&self, lane: usize) -> Leaf {
+        Leaf {
+            code: self.code(lane),
+            label: self.labels_of(lane),
+            automorphisms: self.automorphisms(lane),
+            last_orbit: self.last_orbit(lane),
+        }
+    }
+
+    /// |Aut| of a labelled lane.
+    pub fn automorphisms(&self, lane: usize) -> u64 {
         if self.discrete >> lane & 1 == 1 {
-            return (1, 1 << labelled(self.order as u16 - 1));
+            return 1;
         }
-        if let Some((_, labelling)) = self.searched.iter().find(|(searched, _)| *searched == lane) {
-            return (labelling.automorphisms, labelling.last_orbit);
+        (0..self.order).map(|v| u64::from(self.earlier_twins[v].0[lane]) + 1).product()
+    }
+
+    /// The orbit of the vertex with the last label, of a labelled lane.
+    pub fn last_orbit(&self, lane: usize) -> VertexSet {
+        let labels = || self.labels[..self.order].iter().map(|labels| labels.0[lane]);
+        let last = labels().position(|label| usize::from(label) + 1 == self.order).expect("a permutation");
+        if self.discrete >> lane & 1 == 1 {
+            return 1 << last;
         }
-        let automorphisms = (0..self.order).map(|v| u64::from(self.earlier_twins[v].0[lane]) + 1).product();
-        let last = labelled(self.order as u16 - 1);
-        let first_label = self.labels[last].0[lane] - self.earlier_twins[last].0[lane];
-        let orbit = (0..self.order).filter(|&v| self.labels[v].0[lane] >= first_label).fold(0, |set, v| set | 1 << v);
-        (automorphisms, orbit)
+        let first_label = self.order as u16 - 1 - self.earlier_twins[last].0[lane];
+        labels().enumerate().fold(0, |set, (v, label)| set | VertexSet::from(label >= first_label) << v)
     }
 
     /// Pulls a set of labels back to vertices, in every lane: v is in the result if its label is in `set`.
@@ -246,29 +281,6 @@ impl Batch {
         self.pull_back_with::<Avx2>(set)
     }
 
-    /// Reads the key of a lane off its relabelled adjacency sets.
-    #[inline(always)]
-    fn key_of_image(&self, lane: usize) -> u64 {
-        let mut rows = [0u16; MAX_ORDER];
-        for v in 0..self.order {
-            rows[self.labels[v].0[lane] as usize & 15] = self.image[v].0[lane];
-        }
-        let mut key = 0;
-        for j in 1..self.order.saturating_sub(1) {
-            key |= u64::from(rows[j] & all_vertices(j)) << pairs(j);
-        }
-        key
-    }
-
-    #[cold]
-    fn search(&mut self, lane: usize) {
-        let rows = std::array::from_fn(|v| if v < self.order { self.rows[v].0[lane] } else { 0 });
-        let labelling = hashed::label(&Graph::from_rows(self.order, rows));
-        let label = std::array::from_fn(|v| labelling.label[v]);
-        self.put(lane, &Leaf { key: labelling.key as u64, label });
-        self.searched.push((lane, labelling));
-    }
-
     /// Refines all lanes; the result has a bit for each lane that is labelled now.
     fn refine(&mut self) -> u32 {
         macro_rules! by_order {
@@ -283,35 +295,38 @@ impl Batch {
     }
 
     fn refine_order<const N: usize>(&mut self) -> u32 {
+        if self.exact { self.refine_by::<Exact, N>() } else { self.refine_by::<Hashed, N>() }
+    }
+
+    fn refine_by<R: Refinement, const N: usize>(&mut self) -> u32 {
         #[cfg(target_arch = "x86_64")]
         match self.kernel {
-            Kernel::Portable => self.refine_with::<Portable, N>(),
+            Kernel::Portable => self.refine_with::<Portable, R, N>(),
             // SAFETY: `new` checked that the machine has the instructions.
-            Kernel::Avx2 => unsafe { self.refine_avx2::<N>() },
-            Kernel::Avx512 => unsafe { self.refine_avx512::<N>() },
+            Kernel::Avx2 => unsafe { self.refine_avx2::<R, N>() },
+            Kernel::Avx512 => unsafe { self.refine_avx512::<R, N>() },
         }
         #[cfg(not(target_arch = "x86_64"))]
-        self.refine_with::<Portable, N>()
+        self.refine_with::<Portable, R, N>()
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn refine_avx512<const N: usize>(&mut self) -> u32 {
-        self.refine_with::<Avx512, N>()
+    fn refine_avx512<R: Refinement, const N: usize>(&mut self) -> u32 {
+        self.refine_with::<Avx512, R, N>()
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn refine_avx2<const N: usize>(&mut self) -> u32 {
-        self.refine_with::<Avx2, N>()
+    fn refine_avx2<R: Refinement, const N: usize>(&mut self) -> u32 {
+        self.refine_with::<Avx2, R, N>()
     }
 
+    // Plain loops throughout, as in [`super::rounds`].
     #[inline(always)]
-    fn refine_with<L: Lanes, const N: usize>(&mut self) -> u32 {
+    fn refine_with<L: Lanes, R: Refinement, const N: usize>(&mut self) -> u32 {
         let zero = L::splat(0);
         let one = L::splat(1);
-        // Plain loops throughout: what is called in a closure is not inlined, as closures are compiled without the
-        // instruction set.
         let mut colours = [zero; N];
         for v in 0..N {
             colours[v] = L::load(&self.labels[v]);
@@ -319,7 +334,7 @@ impl Batch {
         let mut discrete = 0;
         self.stable = 0;
         for _ in 0..MAX_ROUNDS {
-            let ranks = ranks(&words::<L, N>(&self.rows, &colours));
+            let ranks = R::round(&self.rows, &colours);
             // Ranks add up to 0 + 1 + … + (N − 1) exactly when they are all different.
             let mut sum = zero;
             for v in 0..N {
@@ -367,53 +382,81 @@ impl Batch {
                 image[w] = image[w].add_where(joined, one_hot[v]);
             }
         }
+        // The code, 16 bits a word: the labels below j among the neighbours of label j, for each j.
+        let mut code = [zero; CODE_WORDS];
+        for j in 1..N {
+            let mut row = zero;
+            for v in 0..N {
+                row = row.add_where(colours[v].equals(L::splat(j as u16)), image[v]);
+            }
+            row = row.and(L::splat(all_vertices(j)));
+            let (word, bit) = (pairs(j) / 16, pairs(j) % 16);
+            code[word] = code[word].or(row.shl(bit as u32));
+            if bit + j > 16 {
+                code[word + 1] = code[word + 1].or(row.shr(16 - bit as u32));
+            }
+        }
         for v in 0..N {
             colours[v].store(&mut self.labels[v]);
             one_hot[v].store(&mut self.one_hot[v]);
-            image[v].store(&mut self.image[v]);
+        }
+        for k in 0..CODE_WORDS {
+            code[k].store(&mut self.codes[k]);
         }
         solved
     }
 }
 
-/// The word of each vertex: old colour, then hashed neighbourhood, as in [`hashed`]. The top bit is flipped, so that
-/// words compare as signed numbers.
+/// A mask of the first `count` ≤ 32 lanes.
 #[inline(always)]
-fn words<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L; N]) -> [L; N] {
-    let [a, b, c] = hashed::SCRAMBLE;
-    let (a, b, c) = (L::splat(a), L::splat(b), L::splat(c));
-    let mut scrambled = [L::splat(0); N];
-    for v in 0..N {
-        let x = colours[v].mul(a).add(b);
-        scrambled[v] = x.xor(x.shr::<7>()).mul(c);
-    }
-    let mut sums = [L::splat(0); N];
-    for w in 1..N {
-        for v in 0..w {
-            let joined = L::load(&rows[v]).meets(L::splat(1 << w));
-            sums[v] = sums[v].add_where(joined, scrambled[w]);
-            sums[w] = sums[w].add_where(joined, scrambled[v]);
-        }
-    }
-    let flip = L::splat(1 << 15);
-    for v in 0..N {
-        sums[v] = colours[v].shl::<12>().or(sums[v].shr::<4>()).xor(flip);
-    }
-    sums
+pub fn first_lanes(count: usize) -> u32 {
+    ((1u64 << count) - 1) as u32
 }
 
-/// For each word the number of smaller ones.
+/// The lanes of a mask in increasing order.
 #[inline(always)]
-fn ranks<L: Lanes, const N: usize>(words: &[L; N]) -> [L; N] {
-    let one = L::splat(1);
-    let mut ranks = [L::splat(0); N];
-    for w in 1..N {
-        for v in 0..w {
-            ranks[w] = ranks[w].add_where(words[v].signed_less(words[w]), one);
-            ranks[v] = ranks[v].add_where(words[w].signed_less(words[v]), one);
-        }
+pub fn lanes_of(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (mask != 0).then(|| {
+            let lane = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            lane
+        })
+    })
+}
+
+/// Writes to each of `lanes`, from the `first` on, its value.
+#[inline(always)]
+fn fill_from(kernel: Kernel, lanes: &mut [Lane], first: usize, values: &[u16; MAX_ORDER]) {
+    assert!(first < LANES && lanes.len() <= MAX_ORDER, "no lane {first}");
+    #[cfg(target_arch = "x86_64")]
+    match kernel {
+        Kernel::Portable => fill_with::<Portable>(lanes, first, values),
+        // SAFETY: batches exist only where the machine has the instructions.
+        Kernel::Avx2 => unsafe { fill_avx2(lanes, first, values) },
+        Kernel::Avx512 => unsafe { fill_avx512(lanes, first, values) },
     }
-    ranks
+    #[cfg(not(target_arch = "x86_64"))]
+    fill_with::<Portable>(lanes, first, values)
+}
+
+#[inline(always)]
+fn fill_with<L: Lanes>(lanes: &mut [Lane], first: usize, values: &[u16; MAX_ORDER]) {
+    for v in 0..lanes.len() {
+        L::fill_from(&mut lanes[v], first, values[v]);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn fill_avx512(lanes: &mut [Lane], first: usize, values: &[u16; MAX_ORDER]) {
+    fill_with::<Avx512>(lanes, first, values);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn fill_avx2(lanes: &mut [Lane], first: usize, values: &[u16; MAX_ORDER]) {
+    fill_with::<Avx2>(lanes, first, values);
 }
 
 /// The vertices of a lane's graph that `label_of` sends into `set`; the scalar twin of [`Batch::pull_back`].

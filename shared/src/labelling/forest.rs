@@ -1,12 +1,12 @@
-//! Search trees 32 nodes at a time: labels the graphs that [`super::batch`] leaves over, with the same keys as
-//! [`super::hashed`]. Only keys and labels; who needs |Aut| searches one graph at a time.
+//! Search trees 32 nodes at a time: labels the graphs that [`super::batch`] leaves over, as [`super::hashed`] and
+//! [`super::reference`] label them one at a time.
 
 use super::{
     Colours,
-    batch::{Batch, Kernel, LANES, MAX_BATCH_ORDER},
-    search,
+    batch::{Batch, LANES, MAX_BATCH_ORDER},
+    key_bits, search,
 };
-use crate::graph::{Rows, vertices};
+use crate::graph::{Rows, VertexSet, all_vertices, vertices};
 
 /// A graph whose colours did not decide its labels.
 #[derive(Clone, Copy)]
@@ -17,76 +17,112 @@ pub struct Undecided {
     pub stable: bool,
 }
 
-/// The best leaf of a search tree.
+/// The best leaf of a search tree: a canonical labelling.
 #[derive(Clone, Copy, Default)]
 pub struct Leaf {
-    pub key: u64,
+    /// [`crate::graph::Graph::code`] of the relabelled graph; without its last row it is the key.
+    pub code: u128,
+    /// Canonical label of each vertex.
     pub label: [u8; MAX_BATCH_ORDER],
+    /// |Aut|.
+    pub automorphisms: u64,
+    /// The orbit of the vertex with the last label.
+    pub last_orbit: VertexSet,
+}
+
+impl Leaf {
+    /// The key of a graph of order `n`.
+    pub fn key(&self, n: usize) -> u64 {
+        (self.code & ((1 << key_bits(n)) - 1)) as u64
+    }
+}
+
+/// A node whose colours are to be refined.
+struct Node {
+    /// Number of its graph.
+    graph: usize,
+    colours: Colours,
+    /// How many equivalent nodes it stands for: choosing a twin instead gives the same subtree.
+    multiplicity: u64,
 }
 
 /// Labels groups of graphs of one order. Reused from group to group.
 pub struct Forest {
     batch: Box<Batch>,
-    /// Nodes whose colours are to be refined, with the number of their graph.
-    nodes: Vec<(usize, Colours)>,
+    nodes: Vec<Node>,
 }
 
 impl Forest {
-    /// A forest for graphs of order 1 ≤ n ≤ 12.
-    pub fn new(n: usize, kernel: Kernel) -> Self {
-        Forest { batch: Batch::new(n, kernel), nodes: Vec::new() }
+    /// A forest that labels what batches like `batch` leave over.
+    pub fn new(batch: Box<Batch>) -> Self {
+        Forest { batch, nodes: Vec::new() }
     }
 
     /// Labels these graphs; `leaves` gets one leaf for each.
     pub fn label(&mut self, graphs: &[Undecided], leaves: &mut Vec<Leaf>) {
+        let n = self.batch.order();
         leaves.clear();
         leaves.resize(graphs.len(), Leaf::default());
-        let mut found = vec![false; graphs.len()];
         for (number, graph) in graphs.iter().enumerate() {
-            self.grow(number, graph, &graph.colours, graph.stable);
+            self.grow(number, graph, &graph.colours, graph.stable, 1);
         }
         while !self.nodes.is_empty() {
             let first = self.nodes.len().saturating_sub(LANES);
-            let count = self.nodes.len() - first;
-            let mut numbers = [0; LANES];
-            for (lane, (number, colours)) in self.nodes.drain(first..).enumerate() {
-                numbers[lane] = number;
-                for v in 0..self.batch.order() {
-                    self.batch.set(lane, v, graphs[number].rows[v], colours[v]);
+            let nodes: Vec<Node> = self.nodes.drain(first..).collect();
+            for (lane, node) in nodes.iter().enumerate() {
+                for v in 0..n {
+                    self.batch.set(lane, v, graphs[node.graph].rows[v], node.colours[v]);
                 }
             }
-            let decided = self.batch.label_decided(count);
-            for (lane, &number) in numbers[..count].iter().enumerate() {
+            let decided = self.batch.label(nodes.len());
+            for (lane, node) in nodes.iter().enumerate() {
                 if decided >> lane & 1 == 0 {
                     let undecided = self.batch.undecided(lane);
-                    self.grow(number, &graphs[number], &undecided.colours, undecided.stable);
-                } else if !found[number] || self.batch.key(lane) > leaves[number].key {
-                    found[number] = true;
-                    leaves[number].key = self.batch.key(lane);
-                    for v in 0..self.batch.order() {
-                        leaves[number].label[v] = self.batch.label_of(lane, v) as u8;
-                    }
+                    let graph = &graphs[node.graph];
+                    self.grow(node.graph, graph, &undecided.colours, undecided.stable, node.multiplicity);
+                    continue;
                 }
+                let best = &mut leaves[node.graph];
+                // As long as there are no automorphisms there has been no leaf.
+                if best.automorphisms > 0 && self.batch.key(lane) < best.key(n) {
+                    continue;
+                }
+                let mut leaf = self.batch.leaf(lane);
+                leaf.automorphisms *= node.multiplicity;
+                if best.automorphisms == 0 || leaf.code != best.code {
+                    *best = leaf;
+                } else {
+                    best.automorphisms += leaf.automorphisms;
+                    best.last_orbit |= leaf.last_orbit;
+                }
+            }
+        }
+        // Leaves under the twins of an individualized vertex were not visited; they end in its twins.
+        for (leaf, graph) in leaves.iter_mut().zip(graphs) {
+            for v in vertices(leaf.last_orbit) {
+                leaf.last_orbit |= search::twins_in(&graph.rows, v, all_vertices(n));
             }
         }
     }
 
     /// Adds the children of a node, or the node itself if its colours are still changing.
-    fn grow(&mut self, number: usize, graph: &Undecided, colours: &Colours, stable: bool) {
+    fn grow(&mut self, number: usize, graph: &Undecided, colours: &Colours, stable: bool, multiplicity: u64) {
         let target = if stable { search::target(self.batch.order(), &graph.rows, colours) } else { None };
         let Some(target) = target else {
-            self.nodes.push((number, *colours));
+            self.nodes.push(Node { graph: number, colours: *colours, multiplicity });
             return;
         };
         let mut left = target;
         while left != 0 {
             let v = left.trailing_zeros() as usize;
-            left &= !search::twins_in(&graph.rows, v, left);
+            let twins = search::twins_in(&graph.rows, v, left);
+            left &= !twins;
             let mut child = *colours;
             for w in vertices(target & !(1 << v)) {
                 child[w] += 1;
             }
-            self.nodes.push((number, child));
+            let multiplicity = multiplicity * u64::from(twins.count_ones());
+            self.nodes.push(Node { graph: number, colours: child, multiplicity });
         }
     }
 }

@@ -24,8 +24,10 @@ pub(super) trait Lanes: Copy {
     fn xor(self, other: Self) -> Self;
     /// Product modulo 2^16.
     fn mul(self, other: Self) -> Self;
-    fn shl<const K: u32>(self) -> Self;
-    fn shr<const K: u32>(self) -> Self;
+    fn and(self, other: Self) -> Self;
+    /// Shifts every lane by the same number of bits, below 16.
+    fn shl(self, bits: u32) -> Self;
+    fn shr(self, bits: u32) -> Self;
     /// 1 << lane, for lanes below 16.
     fn one_hot(self) -> Self;
     /// Whether the two have a bit in common.
@@ -39,8 +41,12 @@ pub(super) trait Lanes: Copy {
     fn bits(mask: Self::Mask) -> u32;
     /// Where both masks hold.
     fn both(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// Where at least one of the masks holds.
+    fn either(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// Where the mask does not hold.
     fn not(mask: Self::Mask) -> Self::Mask;
+    /// Writes `value` to lane `first` and to all after it.
+    fn fill_from(to: &mut Lane, first: usize, value: u16);
 }
 
 /// The twin that runs everywhere; plain arrays, which the compiler vectorizes as it can.
@@ -91,12 +97,16 @@ impl Lanes for Portable {
         self.map2(other, u16::wrapping_mul)
     }
     #[inline(always)]
-    fn shl<const K: u32>(self) -> Self {
-        self.map2(self, |a, _| a << K)
+    fn and(self, other: Self) -> Self {
+        self.map2(other, |a, b| a & b)
     }
     #[inline(always)]
-    fn shr<const K: u32>(self) -> Self {
-        self.map2(self, |a, _| a >> K)
+    fn shl(self, bits: u32) -> Self {
+        self.map2(self, |a, _| a << bits)
+    }
+    #[inline(always)]
+    fn shr(self, bits: u32) -> Self {
+        self.map2(self, |a, _| a >> bits)
     }
     #[inline(always)]
     fn one_hot(self) -> Self {
@@ -116,7 +126,7 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     fn add_where(self, mask: Self, other: Self) -> Self {
-        self.add(mask.map2(other, |a, b| a & b))
+        self.add(mask.and(other))
     }
     #[inline(always)]
     fn bits(mask: Self) -> u32 {
@@ -124,11 +134,19 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     fn both(a: Self, b: Self) -> Self {
-        a.map2(b, |a, b| a & b)
+        a.and(b)
+    }
+    #[inline(always)]
+    fn either(a: Self, b: Self) -> Self {
+        a.or(b)
     }
     #[inline(always)]
     fn not(mask: Self) -> Self {
         mask.map2(mask, |a, _| !a)
+    }
+    #[inline(always)]
+    fn fill_from(to: &mut Lane, first: usize, value: u16) {
+        to.0[first..].fill(value);
     }
 }
 
@@ -142,7 +160,7 @@ pub(super) use x86::{Avx2, Avx512};
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Lane, Lanes};
+    use super::{LANES, Lane, Lanes};
 
     /// AVX-512 F, BW.
     #[derive(Clone, Copy)]
@@ -180,12 +198,16 @@ mod x86 {
             Avx512(unsafe { _mm512_mullo_epi16(self.0, other.0) })
         }
         #[inline(always)]
-        fn shl<const K: u32>(self) -> Self {
-            Avx512(unsafe { _mm512_slli_epi16::<K>(self.0) })
+        fn and(self, other: Self) -> Self {
+            Avx512(unsafe { _mm512_and_si512(self.0, other.0) })
         }
         #[inline(always)]
-        fn shr<const K: u32>(self) -> Self {
-            Avx512(unsafe { _mm512_srli_epi16::<K>(self.0) })
+        fn shl(self, bits: u32) -> Self {
+            Avx512(unsafe { _mm512_sll_epi16(self.0, _mm_cvtsi32_si128(bits as i32)) })
+        }
+        #[inline(always)]
+        fn shr(self, bits: u32) -> Self {
+            Avx512(unsafe { _mm512_srl_epi16(self.0, _mm_cvtsi32_si128(bits as i32)) })
         }
         #[inline(always)]
         fn one_hot(self) -> Self {
@@ -216,8 +238,18 @@ mod x86 {
             a & b
         }
         #[inline(always)]
+        fn either(a: Self::Mask, b: Self::Mask) -> Self::Mask {
+            a | b
+        }
+        #[inline(always)]
         fn not(mask: Self::Mask) -> Self::Mask {
             !mask
+        }
+        #[inline(always)]
+        fn fill_from(to: &mut Lane, first: usize, value: u16) {
+            unsafe {
+                _mm512_mask_storeu_epi16(to.0.as_mut_ptr().cast(), !0 << first, _mm512_set1_epi16(value as i16));
+            }
         }
     }
 
@@ -281,13 +313,16 @@ mod x86 {
             unsafe { halves!(a = self, b = other => _mm256_mullo_epi16(a, b)) }
         }
         #[inline(always)]
-        fn shl<const K: u32>(self) -> Self {
-            // The immediate form wants an i32 constant; a count in a register is as quick here.
-            unsafe { halves!(a = self, _b = self => _mm256_sll_epi16(a, _mm_cvtsi32_si128(K as i32))) }
+        fn and(self, other: Self) -> Self {
+            unsafe { halves!(a = self, b = other => _mm256_and_si256(a, b)) }
         }
         #[inline(always)]
-        fn shr<const K: u32>(self) -> Self {
-            unsafe { halves!(a = self, _b = self => _mm256_srl_epi16(a, _mm_cvtsi32_si128(K as i32))) }
+        fn shl(self, bits: u32) -> Self {
+            unsafe { halves!(a = self, _b = self => _mm256_sll_epi16(a, _mm_cvtsi32_si128(bits as i32))) }
+        }
+        #[inline(always)]
+        fn shr(self, bits: u32) -> Self {
+            unsafe { halves!(a = self, _b = self => _mm256_srl_epi16(a, _mm_cvtsi32_si128(bits as i32))) }
         }
         #[inline(always)]
         fn one_hot(self) -> Self {
@@ -321,7 +356,7 @@ mod x86 {
         }
         #[inline(always)]
         fn add_where(self, mask: Self, other: Self) -> Self {
-            self.add(unsafe { halves!(a = mask, b = other => _mm256_and_si256(a, b)) })
+            self.add(mask.and(other))
         }
         #[inline(always)]
         fn bits(mask: Self) -> u32 {
@@ -333,11 +368,27 @@ mod x86 {
         }
         #[inline(always)]
         fn both(a: Self, b: Self) -> Self {
-            unsafe { halves!(a = a, b = b => _mm256_and_si256(a, b)) }
+            a.and(b)
+        }
+        #[inline(always)]
+        fn either(a: Self, b: Self) -> Self {
+            a.or(b)
         }
         #[inline(always)]
         fn not(mask: Self) -> Self {
             mask.xor(Self::splat(!0))
+        }
+        #[inline(always)]
+        fn fill_from(to: &mut Lane, first: usize, value: u16) {
+            /// Lanes of zeros, then lanes of ones.
+            static BEFORE_AND_AFTER: [[u16; LANES]; 2] = [[0; LANES], [!0; LANES]];
+            let after = unsafe {
+                // SAFETY: `first` < 32, so that 32 lanes follow.
+                let half = BEFORE_AND_AFTER.as_ptr().cast::<u16>().add(LANES - first).cast::<__m256i>();
+                Avx2([_mm256_loadu_si256(half), _mm256_loadu_si256(half.add(1))])
+            };
+            let kept = Self::load(to).and(Self::not(after));
+            kept.or(after.and(Self::splat(value))).store(to);
         }
     }
 }
@@ -355,19 +406,31 @@ mod tests {
             x.or(y),
             x.xor(y),
             x.mul(y),
-            x.shl::<12>(),
-            x.shr::<7>(),
+            x.and(y),
+            x.shl(12),
+            x.shr(7),
             s.one_hot(),
             x.add_where(x.signed_less(y), L::splat(3)),
         ];
-        let masks =
-            [x.meets(s), x.signed_less(y), x.equals(x), s.equals(L::splat(5)), L::both(x.meets(y), L::not(y.meets(s)))];
+        let masks = [
+            x.meets(s),
+            x.signed_less(y),
+            x.equals(x),
+            s.equals(L::splat(5)),
+            L::both(x.meets(y), L::not(y.meets(s))),
+            L::either(x.signed_less(y), s.equals(L::splat(5))),
+        ];
         let stored = vectors.map(|vector| {
             let mut lane = Lane([0; LANES]);
             vector.store(&mut lane);
             lane
         });
-        (stored.to_vec(), masks.map(L::bits).to_vec())
+        let filled = (0..LANES).map(|first| {
+            let mut lane = *a;
+            L::fill_from(&mut lane, first, b.0[first]);
+            lane
+        });
+        (stored.into_iter().chain(filled).collect(), masks.map(L::bits).to_vec())
     }
 
     #[cfg(target_arch = "x86_64")]

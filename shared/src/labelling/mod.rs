@@ -15,6 +15,7 @@ pub mod forest;
 pub mod hashed;
 mod lanes;
 pub mod reference;
+mod rounds;
 mod search;
 
 use crate::graph::{Graph, MAX_ORDER, Rows, VertexSet, all_vertices, map_sets, pairs};
@@ -52,15 +53,13 @@ pub fn graph_of_key(key: u128, degrees: &[u8]) -> Option<Graph> {
         return None;
     }
     let rest = Graph::from_code(n - 1, key);
-    let mut last: VertexSet = 0;
+    let (mut last, mut wrong): (VertexSet, u8) = (0, 0);
     for v in 0..n - 1 {
-        match (degrees[v] as usize).checked_sub(rest.degree(v))? {
-            0 => {}
-            1 => last |= 1 << v,
-            _ => return None,
-        }
+        let missing = degrees[v].wrapping_sub(rest.degree(v) as u8);
+        last |= VertexSet::from(missing & 1) << v;
+        wrong |= missing & !1;
     }
-    (last.count_ones() == u32::from(degrees[n - 1])).then(|| rest.with_vertex(last))
+    (wrong == 0 && last.count_ones() == u32::from(degrees[n - 1])).then(|| rest.with_vertex(last))
 }
 
 /// Whether two vertices have the same neighbours apart from each other.

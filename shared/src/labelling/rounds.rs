@@ -1,0 +1,102 @@
+//! One round of colour refinement, in lanes: the refinements of [`super::hashed`] and of [`super::reference`].
+
+use super::{
+    batch::MAX_BATCH_ORDER,
+    hashed,
+    lanes::{Lane, Lanes},
+};
+
+/// How colours are refined.
+pub(super) trait Refinement {
+    /// The colours after one more round.
+    fn round<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L; N]) -> [L; N];
+}
+
+// Plain loops throughout: what is called in a closure is not inlined, as closures are compiled without the instruction
+// set.
+
+/// The refinement of [`hashed`].
+pub(super) struct Hashed;
+
+impl Refinement for Hashed {
+    #[inline(always)]
+    fn round<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L; N]) -> [L; N] {
+        let [a, b, c] = hashed::SCRAMBLE;
+        let (a, b, c) = (L::splat(a), L::splat(b), L::splat(c));
+        let mut scrambled = [L::splat(0); N];
+        for v in 0..N {
+            let x = colours[v].mul(a).add(b);
+            scrambled[v] = x.xor(x.shr(7)).mul(c);
+        }
+        let mut words = [L::splat(0); N];
+        for w in 1..N {
+            for v in 0..w {
+                let joined = L::load(&rows[v]).meets(L::splat(1 << w));
+                words[v] = words[v].add_where(joined, scrambled[w]);
+                words[w] = words[w].add_where(joined, scrambled[v]);
+            }
+        }
+        // Old colour, then hashed neighbourhood; with the top bit flipped words compare as signed numbers.
+        for v in 0..N {
+            words[v] = colours[v].shl(12).or(words[v].shr(4)).xor(L::splat(1 << 15));
+        }
+        let one = L::splat(1);
+        let mut ranks = [L::splat(0); N];
+        for w in 1..N {
+            for v in 0..w {
+                ranks[w] = ranks[w].add_where(words[v].signed_less(words[w]), one);
+                ranks[v] = ranks[v].add_where(words[w].signed_less(words[v]), one);
+            }
+        }
+        ranks
+    }
+}
+
+/// The refinement of [`super::reference`].
+pub(super) struct Exact;
+
+impl Refinement for Exact {
+    #[inline(always)]
+    fn round<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L; N]) -> [L; N] {
+        const { assert!(N <= MAX_BATCH_ORDER && MAX_BATCH_ORDER == 12, "three words of four digits") };
+        // The signatures' hexadecimal digits, four to a lane: words[k] holds those of colours 4k to 4k + 3.
+        let mut digits = [[L::splat(0); N]; 3];
+        for v in 0..N {
+            for colour in 0..N {
+                let word = &mut digits[colour / 4][v];
+                *word = word.add_where(colours[v].equals(L::splat(colour as u16)), L::splat(1 << (4 * (colour % 4))));
+            }
+        }
+        // With their top bits flipped words compare as signed numbers.
+        let mut words = [[L::splat(1 << 15); N]; 3];
+        for w in 1..N {
+            for v in 0..w {
+                let joined = L::load(&rows[v]).meets(L::splat(1 << w));
+                for k in 0..3 {
+                    words[k][v] = words[k][v].add_where(joined, digits[k][w]);
+                    words[k][w] = words[k][w].add_where(joined, digits[k][v]);
+                }
+            }
+        }
+        let one = L::splat(1);
+        let mut ranks = [L::splat(0); N];
+        for w in 1..N {
+            for v in 0..w {
+                // Compared by colour, then by signature from the highest digit down.
+                let mut less = words[0][v].signed_less(words[0][w]);
+                let mut equal = words[0][v].equals(words[0][w]);
+                for k in 1..3 {
+                    let same = words[k][v].equals(words[k][w]);
+                    less = L::either(words[k][v].signed_less(words[k][w]), L::both(same, less));
+                    equal = L::both(same, equal);
+                }
+                let same = colours[v].equals(colours[w]);
+                less = L::either(colours[v].signed_less(colours[w]), L::both(same, less));
+                equal = L::both(same, equal);
+                ranks[w] = ranks[w].add_where(less, one);
+                ranks[v] = ranks[v].add_where(L::not(L::either(less, equal)), one);
+            }
+        }
+        ranks
+    }
+}
