@@ -23,7 +23,7 @@ use trailtrap_shared::{
     partition::{Block, BlockId, Section},
     plan::{Plan, PlanOptions, Unit},
     polya,
-    statistics::{Counts, Statistics},
+    statistics::Statistics,
 };
 
 use crate::{
@@ -575,16 +575,8 @@ impl Census {
         {
             return Err(wrong("its counts are not those of its blocks"));
         }
-        let Statistics { classes, labelled } = &delivery.record.statistics;
-        for weighing in [classes, labelled] {
-            let parts_of = |part: &Counts, whole: &Counts| part.graphs <= whole.graphs && part.p1_wins <= whole.p1_wins;
-            let possible = |counts: &Counts| counts.p1_wins <= counts.graphs;
-            if !parts_of(&weighing.connected, &weighing.all)
-                || !possible(&weighing.all)
-                || !possible(&weighing.connected)
-            {
-                return Err(wrong("its counts are impossible"));
-            }
+        if !delivery.record.statistics.is_consistent() {
+            return Err(wrong("its counts are impossible"));
         }
         let keys = delivery.blocks.iter().filter(|block| block.id.section == Section::Keys);
         if plan.order <= ENUMERATED_ORDER && !self.parents.know(&shard.sequence, keys.flat_map(Block::slots)) {
@@ -782,10 +774,10 @@ impl Census {
         let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(n) + 1];
         for (unit, record) in self.store.units(n)? {
             let (statistics, digest) = &mut by_size[plan.shards[unit.shard as usize].size];
-            *statistics += record.statistics;
+            *statistics += &record.statistics;
             *digest += record.digest();
         }
-        checks::check_order(n, &by_size.iter().map(|(statistics, _)| *statistics).collect::<Vec<_>>())?;
+        checks::check_order(n, by_size.iter().map(|(statistics, _)| statistics))?;
         let begun = self.store.order(n)?.expect("written when the order was begun");
         if !begun.outcomes_kept {
             self.store.drop_section(Section::Outcomes, n, pairs(n))?;
@@ -794,7 +786,7 @@ impl Census {
         if n > 1 && self.store.order(n - 1)?.is_some_and(|record| !record.outcomes_kept) {
             self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
         }
-        let result = by_size.iter().map(|(statistics, digest)| (*statistics, digest.to_le_bytes())).collect();
+        let result = by_size.iter().map(|(statistics, digest)| (statistics.clone(), digest.to_le_bytes())).collect();
         self.store.put_order(n, &OrderRecord { result: Some(result), ..begun })?;
         self.state().results.push(OrderResult { order: n, by_size });
         Ok(())

@@ -45,8 +45,8 @@ impl Link for EmbeddedLink {
         let deliver = |solved: &Solved| {
             let blocks =
                 solved.tables.iter().flat_map(|table| table.to_blocks::<TrailTrap>(solved.unit.part)).collect();
-            let Solved { unit, sequence, statistics, digest, elapsed, .. } = *solved;
-            delivery(unit, sequence, blocks, statistics, digest, elapsed, self.name.clone())
+            let Solved { unit, sequence, statistics, digest, elapsed, .. } = solved;
+            delivery(*unit, *sequence, blocks, statistics.clone(), *digest, *elapsed, self.name.clone())
         };
         match self.census.accept(self.worker, lease.number, results.iter().map(deliver).collect(), false) {
             Ok(retired) => Ok(Delivered::Accepted { retired }),

@@ -79,7 +79,7 @@ impl CensusReport {
     pub fn new(results: &[OrderResult]) -> Self {
         let orders = results.iter().map(|result| {
             let sum = result.by_size.iter().fold(Statistics::default(), |mut sum, (statistics, _)| {
-                sum += *statistics;
+                sum += statistics;
                 sum
             });
             OrderReport {
@@ -137,7 +137,7 @@ impl CensusReport {
 
 impl CountsReport {
     fn new(statistics: &Statistics) -> Self {
-        let Statistics { classes, labelled } = statistics;
+        let Statistics { classes, labelled, .. } = statistics;
         let all = winners(&classes.all, |n| n as u64);
         CountsReport {
             graphs: all.graphs,

@@ -25,7 +25,7 @@ use trailtrap_shared::{
 };
 
 /// Version of the layout of keys and records below.
-const STORE_FORMAT: u16 = 1;
+const STORE_FORMAT: u16 = 2;
 const RECORDS: &str = "records";
 /// Groups with fewer bytes of blocks go through the log.
 const LOGGED_BYTES: u64 = 64 << 10;

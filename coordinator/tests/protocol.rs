@@ -49,7 +49,7 @@ async fn other_versions_are_refused_by_name() {
     let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
     let request = introduction();
     let others = [
-        ("protocol 2", wire::RegisterRequest { protocol: 2, ..request.clone() }),
+        ("protocol 1", wire::RegisterRequest { protocol: 1, ..request.clone() }),
         ("labelling 77", wire::RegisterRequest { labelling: 77, ..request.clone() }),
         ("game 9", wire::RegisterRequest { game: 9, ..request.clone() }),
         ("block format 0", wire::RegisterRequest { block_format: 0, ..request.clone() }),

@@ -7,6 +7,7 @@ pub mod extension;
 pub mod game;
 pub mod graph;
 pub mod graph6;
+pub mod invariants;
 pub mod labelling;
 pub mod nauty;
 pub mod partition;
@@ -20,7 +21,7 @@ pub mod wire {
     tonic::include_proto!("trailtrap.v1");
 
     /// Version of the protocol; both sides must speak the same.
-    pub const PROTOCOL: u32 = 1;
+    pub const PROTOCOL: u32 = 2;
 
     /// Blocks are sent in pieces of this many bytes.
     pub const PIECE_BYTES: usize = 1 << 20;

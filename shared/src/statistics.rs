@@ -1,12 +1,13 @@
 //! What is counted about a set of graphs. Statistics of disjoint sets add up.
 
-use std::ops::AddAssign;
+use std::{collections::BTreeMap, ops::AddAssign};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     game::Tally,
     graph::{Graph, factorial},
+    invariants,
 };
 
 /// Graphs, and those of them that P1 wins.
@@ -88,27 +89,156 @@ impl AddAssign for Weighing {
     }
 }
 
-/// Everything counted about a set of graphs of one order.
+/// Graphs with one value of a property, each class once and with weight n!/|Aut|.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    pub classes: Counts,
+    pub labelled: Counts,
+}
+
+impl AddAssign for Cell {
+    fn add_assign(&mut self, other: Self) {
+        self.classes += other.classes;
+        self.labelled += other.labelled;
+    }
+}
+
+/// Graphs by the values of a property.
+pub type Breakdown = BTreeMap<u64, Cell>;
+
+/// Counts by properties that degrees do not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Structure {
+    /// By [`invariants::girth`]; 0 stands for forests.
+    pub girth: Breakdown,
+    /// 1 for bipartite graphs, 0 for others.
+    pub bipartite: Breakdown,
+    /// By [`invariants::connectivity`].
+    pub connectivity: Breakdown,
+    /// By |Aut|.
+    pub automorphisms: Breakdown,
+}
+
+impl Structure {
+    fn add(&mut self, graph: &Graph, connectivity: u8, automorphisms: u64, weight: u128, p1_wins: bool) {
+        let girth = invariants::girth(graph);
+        // A triangle is an odd cycle, a forest has none.
+        let bipartite = girth.is_multiple_of(2) && (girth == 0 || invariants::is_bipartite(graph));
+        let values = [
+            (&mut self.girth, girth.into()),
+            (&mut self.bipartite, bipartite.into()),
+            (&mut self.connectivity, connectivity.into()),
+            (&mut self.automorphisms, automorphisms),
+        ];
+        for (breakdown, value) in values {
+            let cell = breakdown.entry(value).or_default();
+            cell.classes.add(1, p1_wins);
+            cell.labelled.add(weight, p1_wins);
+        }
+    }
+
+    fn breakdowns(&self) -> [&Breakdown; 4] {
+        [&self.girth, &self.bipartite, &self.connectivity, &self.automorphisms]
+    }
+}
+
+impl AddAssign<&Structure> for Structure {
+    fn add_assign(&mut self, other: &Structure) {
+        let pairs = [
+            (&mut self.girth, &other.girth),
+            (&mut self.bipartite, &other.bipartite),
+            (&mut self.connectivity, &other.connectivity),
+            (&mut self.automorphisms, &other.automorphisms),
+        ];
+        for (sum, more) in pairs {
+            more.iter().for_each(|(&value, &cell)| *sum.entry(value).or_default() += cell);
+        }
+    }
+}
+
+/// Everything counted about a set of graphs of one order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Each isomorphism class once.
     pub classes: Weighing,
     /// Each labelled graph once.
     pub labelled: Weighing,
+    pub structure: Structure,
 }
 
 impl Statistics {
     /// Counts one more graph.
     pub fn add(&mut self, graph: &Graph, automorphisms: u64, tally: &Tally) {
-        let connected = graph.is_connected();
-        self.classes.add(1, connected, tally);
-        self.labelled.add(u128::from(factorial(graph.order()) / automorphisms), connected, tally);
+        let connectivity = invariants::connectivity(graph);
+        let weight = u128::from(factorial(graph.order()) / automorphisms);
+        self.classes.add(1, connectivity > 0, tally);
+        self.labelled.add(weight, connectivity > 0, tally);
+        self.structure.add(graph, connectivity, automorphisms, weight, tally.p1_wins);
+    }
+
+    /// Whether the counts are possible and fit together: no part is larger than the whole, and each breakdown adds up.
+    pub fn is_consistent(&self) -> bool {
+        let parts_of = |part: &Counts, whole: &Counts| {
+            let others = (whole.graphs.checked_sub(part.graphs), whole.p1_wins.checked_sub(part.p1_wins));
+            matches!(others, (Some(graphs), Some(p1_wins)) if p1_wins <= graphs)
+        };
+        let weighings = [&self.classes, &self.labelled];
+        let possible = weighings.iter().all(|weighing| {
+            weighing.all.p1_wins <= weighing.all.graphs
+                && weighing.connected.p1_wins <= weighing.connected.graphs
+                && parts_of(&weighing.connected, &weighing.all)
+        });
+        // Sums of hostile numbers may not overflow.
+        let add = |sum: Option<u128>, more: u128| sum.and_then(|sum| sum.checked_add(more));
+        let adds_up = |cells: &mut dyn Iterator<Item = &Cell>, whole: [&Counts; 2]| {
+            let mut sums = [Some(0); 4];
+            for cell in cells {
+                let counts = [cell.classes.graphs, cell.classes.p1_wins, cell.labelled.graphs, cell.labelled.p1_wins];
+                sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum = add(*sum, count));
+            }
+            sums == [whole[0].graphs, whole[0].p1_wins, whole[1].graphs, whole[1].p1_wins].map(Some)
+        };
+        let all = [&self.classes.all, &self.labelled.all];
+        let connected = [&self.classes.connected, &self.labelled.connected];
+        possible
+            && self.structure.breakdowns().iter().all(|breakdown| adds_up(&mut breakdown.values(), all))
+            && adds_up(&mut self.structure.connectivity.range(1..).map(|(_, cell)| cell), connected)
     }
 }
 
-impl AddAssign for Statistics {
-    fn add_assign(&mut self, other: Self) {
+impl AddAssign<&Statistics> for Statistics {
+    fn add_assign(&mut self, other: &Statistics) {
         self.classes += other.classes;
         self.labelled += other.labelled;
+        self.structure += &other.structure;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_do_not_add_up_are_noticed() {
+        let tally = Tally { p1_wins: true, ..Tally::default() };
+        let mut statistics = Statistics::default();
+        statistics.add(&Graph::from_edges(3, [(0, 1), (1, 2)]), 2, &tally);
+        statistics.add(&Graph::from_edges(3, [(0, 1)]), 2, &Tally::default());
+        assert!(statistics.is_consistent());
+        let mut twice = statistics.clone();
+        twice += &statistics;
+        assert!(twice.is_consistent());
+        assert_eq!(twice.structure.connectivity[&1].labelled, Counts { graphs: 6, p1_wins: 6 });
+        let spoil: [fn(&mut Statistics); 4] = [
+            |s| s.structure.girth.get_mut(&0).unwrap().classes.graphs += 1,
+            |s| s.classes.connected.p1_wins = 0,
+            |s| s.labelled.all.p1_wins = u128::MAX,
+            |s| s.structure.automorphisms.get_mut(&2).unwrap().labelled.graphs = u128::MAX,
+        ];
+        for spoil in spoil {
+            let mut spoiled = statistics.clone();
+            spoil(&mut spoiled);
+            assert!(!spoiled.is_consistent());
+        }
     }
 }

@@ -93,7 +93,7 @@ pub fn census<G: Game>(
     let mut results = vec![Default::default(); order];
     let memory = census_with(order, options, kernel, allowance, |plan, solved| {
         let (statistics, digest): &mut (Statistics, Digest) = &mut results[plan.order - 1];
-        *statistics += solved.statistics;
+        *statistics += &solved.statistics;
         *digest += solved.digest;
     })?;
     Ok((results, memory))

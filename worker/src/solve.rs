@@ -210,7 +210,7 @@ impl Solver<'_> {
         children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK)).map(fold).try_reduce(
             Default::default,
             |mut a, b| {
-                a.0 += b.0;
+                a.0 += &b.0;
                 a.1 += b.1;
                 Ok(a)
             },
