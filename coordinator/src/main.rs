@@ -7,9 +7,11 @@ use clap::{Args, Parser, Subcommand};
 use trailtrap::{
     directory,
     forecast::PlanCommand,
+    lookup::LookupCommand,
     run::{CensusCommand, CoordinatorCommand},
     solve::SolveCommand,
     status::Status,
+    verify::VerifyCommand,
     wins::WinsCommand,
 };
 use trailtrap_shared::wire::{self, census_client::CensusClient};
@@ -41,6 +43,8 @@ enum Command {
     Coordinator(CoordinatorCommand),
     Status(StatusCommand),
     Solve(SolveCommand),
+    Lookup(LookupCommand),
+    Verify(VerifyCommand),
     Wins(WinsCommand),
 }
 
@@ -75,6 +79,8 @@ fn main() -> ExitCode {
         Command::Coordinator(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Solve(command) => command.run(),
+        Command::Lookup(command) => command.run(),
+        Command::Verify(command) => command.run(),
         Command::Wins(command) => command.run(),
     };
     result.unwrap_or_else(|error| {

@@ -1,18 +1,17 @@
 //! `trailtrap solve`: who wins the given graphs, by forward search.
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, Write},
-    path::Path,
+    io::{self, Write},
     process::ExitCode,
 };
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use rayon::prelude::*;
 use serde::Serialize;
 use trailtrap_shared::{graph::Graph, graph6};
 use trailtrap_worker::forward::{ForwardSearch, Move, Solution};
+
+use crate::input::{self, Line};
 
 /// Says who wins Trail Trap on given graphs (at most 16 vertices), by forward search.
 ///
@@ -40,12 +39,6 @@ enum Format {
     Text,
     Csv,
     Json,
-}
-
-/// A line of input, and where it was.
-struct Line {
-    origin: String,
-    text: Vec<u8>,
 }
 
 /// One answer.
@@ -79,32 +72,16 @@ impl SolveCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut output =
             Output { out: io::BufWriter::new(io::stdout().lock()), command: &self, answers: 0, failures: 0 };
-        let result = output.begin().and_then(|()| self.read(&mut output)).and_then(|()| output.end());
+        let result = output.begin().and_then(|()| {
+            input::for_each_batch(&self.inputs, LINES, |lines| output.solve(lines))?;
+            output.end()
+        });
         match result {
-            Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+            Err(error) if input::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
             Err(error) => Err(error),
             Ok(()) if output.failures > 0 => Ok(ExitCode::FAILURE),
             Ok(()) => Ok(ExitCode::SUCCESS),
         }
-    }
-
-    fn read(&self, output: &mut Output) -> anyhow::Result<()> {
-        if self.inputs.is_empty() {
-            return output.solve_all("standard input", io::stdin().lock());
-        }
-        for input in &self.inputs {
-            if input == "-" {
-                output.solve_all("standard input", io::stdin().lock())?;
-            } else if Path::new(input).exists() {
-                let file = File::open(input).with_context(|| format!("cannot open {input}"))?;
-                output.solve_all(input, BufReader::new(file))?;
-            } else if let Err(error) = graph6::decode(input.as_bytes()) {
-                output.fail(&format!("'{input}' is neither a file nor graph6: {error}"));
-            } else {
-                output.solve(vec![Line { origin: format!("'{input}'"), text: input.clone().into_bytes() }])?;
-            }
-        }
-        Ok(())
     }
 
     fn answer(&self, search: &mut ForwardSearch, line: &Line) -> Result<Answer, String> {
@@ -166,28 +143,6 @@ impl Output<'_> {
         eprintln!("trailtrap solve: {message}");
     }
 
-    fn solve_all(&mut self, name: &str, input: impl BufRead) -> anyhow::Result<()> {
-        let mut lines = Vec::new();
-        for (number, text) in input.split(b'\n').enumerate() {
-            let mut text = text.with_context(|| format!("cannot read {name}"))?;
-            if text.last() == Some(&b'\r') {
-                text.pop();
-            }
-            // A header may stand before the first graph, on its line or on one of its own.
-            if number == 0 && text.starts_with(graph6::HEADER.as_bytes()) {
-                text.drain(..graph6::HEADER.len());
-                if text.is_empty() {
-                    continue;
-                }
-            }
-            lines.push(Line { origin: format!("{name}, line {}", number + 1), text });
-            if lines.len() == LINES {
-                self.solve(std::mem::take(&mut lines))?;
-            }
-        }
-        self.solve(lines)
-    }
-
     fn solve(&mut self, lines: Vec<Line>) -> anyhow::Result<()> {
         let at_a_time = lines.len().div_ceil(CLAIM).clamp(1, rayon::current_num_threads());
         let limit = usize::try_from(self.command.limit).unwrap_or(usize::MAX) / at_a_time;
@@ -244,8 +199,4 @@ fn explanation(answer: &Answer) -> Vec<String> {
         }
         (None, None) => Vec::new(),
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -4,18 +4,22 @@ use std::{
     io::{self, BufWriter, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::Arc,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use trailtrap_shared::{
-    game::TrailTrap,
     graph6,
     partition::{Section, graph_of_slot},
-    plan::Plan,
 };
 
-use crate::{census::CensusError, run::parse_order, store::Store};
+use crate::{
+    finished::{FinishedOrder, open_store},
+    input::is_broken_pipe,
+    run::parse_order,
+    store::Store,
+};
 
 /// Prints the graphs of a finished order that the first player wins, in graph6, one a line.
 ///
@@ -34,25 +38,19 @@ pub struct WinsCommand {
 impl WinsCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let path = self.data.join("store");
-        if !path.exists() {
-            bail!("there is no census in {}", self.data.display());
-        }
-        match self.print(&Store::open_read_only(&path).map_err(CensusError::from)?) {
+        match self.print(&open_store(&self.data)?) {
             // Somebody reads only the beginning.
-            Err(error) if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {}
+            Err(error) if is_broken_pipe(&error) => {}
             other => other.with_context(|| format!("data directory {}", self.data.display()))?,
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn print(&self, store: &Store) -> anyhow::Result<()> {
-        let Some(record) = store.order(self.order)?.filter(|record| record.result.is_some()) else {
-            bail!("order {} is not done; `trailtrap census {}` does it", self.order, self.order);
-        };
+    fn print(&self, store: &Arc<Store>) -> anyhow::Result<()> {
+        let finished = FinishedOrder::open(store, self.order)?;
         let mut out = BufWriter::new(io::stdout().lock());
         let mut line = Vec::new();
-        for shard in &Plan::new::<TrailTrap>(self.order, record.options).shards {
+        for shard in &finished.plan.shards {
             for bucket in 0..1u32 << shard.bucket_bits {
                 for block in store.blocks(shard, bucket, Section::Wins)? {
                     for slot in block.slots() {

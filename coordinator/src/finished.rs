@@ -1,0 +1,107 @@
+//! A finished order in a data directory, to read from.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context, bail};
+use trailtrap_shared::{
+    degree::DegreeSequence,
+    game::TrailTrap,
+    partition::{Section, Table},
+    plan::{Plan, Shard},
+};
+use trailtrap_worker::solve::{Source, SourceError};
+
+use crate::{
+    census::CensusError,
+    parents::Parents,
+    store::{OrderRecord, Store},
+};
+
+/// Opens the store of a data directory, in use or not, to read from.
+pub fn open_store(data: &Path) -> anyhow::Result<Arc<Store>> {
+    let path = data.join("store");
+    if !path.exists() {
+        bail!("there is no census in {}; `trailtrap census N --data {0}` makes one", data.display());
+    }
+    let store = Store::open_read_only(&path).map_err(CensusError::from);
+    Ok(Arc::new(store.with_context(|| format!("data directory {}", data.display()))?))
+}
+
+/// A finished order.
+pub struct FinishedOrder {
+    pub store: Arc<Store>,
+    pub record: OrderRecord,
+    pub plan: Plan,
+}
+
+impl FinishedOrder {
+    /// An order, if it is finished; otherwise says what to do.
+    pub fn open(store: &Arc<Store>, order: usize) -> anyhow::Result<Self> {
+        let Some(record) = store.order(order)?.filter(|record| record.result.is_some()) else {
+            bail!("order {order} is not finished here; `trailtrap census {order}` does it or goes on with it");
+        };
+        let plan = Plan::new::<TrailTrap>(order, record.options);
+        if plan.fingerprint != record.plan_fingerprint {
+            bail!("order {order} was split by another version of this program: use that version");
+        }
+        Ok(FinishedOrder { store: store.clone(), record, plan })
+    }
+
+    /// The shard of a degree sequence of this order.
+    pub fn shard(&self, sequence: &DegreeSequence) -> Option<&Shard> {
+        self.plan.find(sequence).map(|index| &self.plan.shards[index as usize])
+    }
+
+    /// One bucket of a partition, keys and outcomes; an error if the outcomes were not kept.
+    pub fn table(&self, shard: &Shard, bucket: u32) -> anyhow::Result<Table> {
+        if !self.record.outcomes_kept {
+            bail!(
+                "the outcomes of order {} were not kept (`--keep minimal`); do it again with `--keep all`",
+                self.plan.order
+            );
+        }
+        let keys = self.store.blocks(shard, bucket, Section::Keys)?;
+        let outcomes = self.store.blocks(shard, bucket, Section::Outcomes)?;
+        let parts: Vec<_> = keys.into_iter().zip(outcomes).collect();
+        Ok(Table::from_blocks::<TrailTrap>(&parts)?)
+    }
+
+    /// All buckets of a partition.
+    pub fn tables(&self, shard: &Shard) -> impl Iterator<Item = anyhow::Result<Table>> {
+        (0..1u32 << shard.bucket_bits).map(|bucket| self.table(shard, bucket))
+    }
+}
+
+/// What a unit reads when it is solved again: the finished order itself, and its parents.
+pub struct FinishedSource<'a> {
+    pub finished: &'a FinishedOrder,
+    /// The order below, unless its graphs are enumerated by nauty.
+    pub below: Option<FinishedOrder>,
+    pub parents: Parents,
+}
+
+impl Source for FinishedSource<'_> {
+    fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
+        let mut slots: Vec<u64> = match (self.parents.block(sequence), &self.below) {
+            (Some(block), _) => block.slots().collect(),
+            (None, None) => Vec::new(),
+            (None, Some(below)) => {
+                let shard = below.shard(sequence).ok_or_else(|| format!("no shard {sequence}"))?;
+                let mut slots = Vec::new();
+                for bucket in 0..1u32 << shard.bucket_bits {
+                    for block in below.store.blocks(shard, bucket, Section::Keys)? {
+                        slots.extend(block.slots());
+                    }
+                }
+                slots
+            }
+        };
+        slots.sort_unstable();
+        Ok(Arc::new(slots))
+    }
+
+    fn table(&self, sequence: &DegreeSequence, _: u8, bucket: u32) -> Result<Arc<Table>, SourceError> {
+        let shard = self.finished.shard(sequence).ok_or_else(|| format!("no shard {sequence}"))?;
+        Ok(Arc::new(self.finished.table(shard, bucket)?))
+    }
+}

@@ -1,0 +1,59 @@
+//! One step of the recurrence, taken again: the outcome of a graph from the outcomes of the graphs with one edge less, all of them
+//! recognized by nauty. Written from the rules (method: W, R, P1 wins), without the labelling, the look-up or the fold of the kernel.
+
+use std::collections::HashMap;
+
+use trailtrap_shared::{
+    game::{Game, Outcome, TrailTrap},
+    graph::{Graph, all_vertices},
+    nauty,
+};
+
+/// Outcomes of graphs, known by nauty's canonical form and kept in nauty's labels.
+#[derive(Default)]
+pub struct Known(HashMap<u128, Outcome>);
+
+impl Known {
+    /// Adds a graph with its outcome; `false` if it was there, that is, if it stands in the store twice.
+    pub fn insert(&mut self, graph: &Graph, outcome: &Outcome) -> bool {
+        let labelling = nauty::label(graph);
+        let outcome = TrailTrap::relabelled(graph.order(), outcome, &labelling.label);
+        self.0.insert(labelling.canonical.code(), outcome).is_none()
+    }
+
+    /// Whether there is nothing yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The outcome of a graph whose predecessors are in one of `known`; `Err` is a graph with one edge less that is in none.
+pub fn outcome(graph: &Graph, known: &[&Known]) -> Result<Outcome, Graph> {
+    let n = graph.order();
+    let mut outcome = Outcome::default();
+    for (u, w) in graph.edges() {
+        let rest = graph.without_edge(u, w);
+        let labelling = nauty::label(&rest);
+        let code = labelling.canonical.code();
+        let found = known.iter().find_map(|known| known.0.get(&code)).ok_or(rest)?;
+        let label = |v: usize| usize::from(labelling.label[v]);
+        let wins = |a: usize, b: usize| found.wins[label(a)] >> label(b) & 1 == 1;
+        let refuted = |v: usize| found.refuted >> label(v) & 1 == 1;
+        for b in 0..n {
+            // W(H; a, b) = ∃ w ∈ N(a): ¬ W(H − aw; b, w), for a = u and for a = w.
+            outcome.wins[u] |= u16::from(!wins(b, w)) << b;
+            outcome.wins[w] |= u16::from(!wins(b, u)) << b;
+            // R(H; v) = ∃ xy: ¬ W(H − xy; v, y) ∨ ¬ W(H − xy; v, x).
+            outcome.refuted |= u16::from(!wins(b, w) || !wins(b, u)) << b;
+        }
+        // P1 wins H: ∃ uv: ¬ R(H − uv; v) ∨ ¬ R(H − uv; u).
+        outcome.first_moves += u16::from(!refuted(u)) + u16::from(!refuted(w));
+    }
+    debug_assert!(outcome.wins.iter().all(|set| set & !all_vertices(n) == 0));
+    Ok(outcome)
+}
+
+/// Whether two outcomes agree in all that records hold.
+pub fn agree(a: &Outcome, b: &Outcome) -> bool {
+    a.wins == b.wins && a.refuted == b.refuted && (a.first_moves > 0) == (b.first_moves > 0)
+}

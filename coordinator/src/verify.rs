@@ -1,0 +1,636 @@
+//! `trailtrap verify`: checks a finished order again, from the store alone, as thoroughly as asked.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io::IsTerminal,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
+use serde::Serialize;
+use trailtrap_shared::{
+    digest::{Digest, Digester},
+    game::{Game, TrailTrap},
+    graph::pairs,
+    labelling::batch::Kernel,
+    partition::{Section, Table, graph_of_slot},
+    plan::{Shard, Unit},
+    statistics::Statistics,
+};
+use trailtrap_worker::{
+    forward::{ForwardSearch, Solution},
+    solve::Solver,
+};
+
+use crate::{
+    checks,
+    finished::{FinishedOrder, FinishedSource, open_store},
+    parents::{ENUMERATED_ORDER, Parents},
+    rederive::{self, Known},
+    run::parse_order,
+    status::duration,
+    store::{Store, UnitRecord},
+};
+
+/// Checks a finished order again.
+///
+/// Each level does what the levels below it do, and more:
+///
+///   1 records   every unit is recorded exactly once; Pólya counts, the mass formula and known sequences hold; seconds
+///   2 blocks    every block is there, undamaged, and holds what its record says; as long as reading the data
+///   3 digests   statistics and public digests follow from the stored graphs and outcomes; each graph is canonical and
+///               stands once; about a microsecond for each graph
+///   4 samples   graphs drawn at random agree with one step of the recurrence, taken with nauty from the outcomes of their
+///               predecessors, and (up to 20 edges) with forward search, which knows no recurrence; minutes
+///   5 shards    shards drawn at random, generated and solved again, have the same digests
+///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the census
+///
+/// Exit code 0: nothing wrong; 1: something is, and standard output says what.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct VerifyCommand {
+    /// The order to check [default: all finished ones]
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: Option<usize>,
+    /// The data directory, in use or not
+    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    data: PathBuf,
+    /// How thoroughly, 1 to 6
+    #[arg(long, value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=6))]
+    level: u8,
+    /// How many graphs level 4 draws, and shards level 5
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    sample: u64,
+    /// What the drawing starts from; equal seeds draw equally
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Forward search takes 0.4 · 2^m positions.
+const LARGEST_FORWARD_SIZE: usize = 20;
+/// Graphs of one shard that are drawn together, as its predecessors are labelled by nauty once.
+const DRAWN_TOGETHER: usize = 10;
+
+/// What came out of one check of one order.
+#[derive(Debug, Serialize)]
+struct Finding {
+    order: usize,
+    level: u8,
+    check: &'static str,
+    /// What was compared, and how much of it.
+    scope: String,
+    seconds: f64,
+    /// What is wrong, if anything.
+    failure: Option<String>,
+}
+
+impl VerifyCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let store = open_store(&self.data)?;
+        let orders = match self.order {
+            Some(order) => vec![order],
+            None => finished_orders(&store)?,
+        };
+        if orders.is_empty() {
+            bail!("no order is finished in {}; `trailtrap census N` does one", self.data.display());
+        }
+        let mut findings = Vec::new();
+        for order in orders {
+            let verifier =
+                Verifier { finished: FinishedOrder::open(&store, order)?, store: store.clone(), command: &self };
+            verifier.run(&mut findings);
+        }
+        let failures = findings.iter().filter(|finding| finding.failure.is_some()).count();
+        if self.json {
+            println!("{}", serde_json::to_string(&serde_json::json!({ "findings": findings, "failures": failures }))?);
+        } else {
+            match failures {
+                0 => println!("nothing wrong"),
+                _ => println!("{failures} of {} checks failed; the orders named are not to be trusted", findings.len()),
+            }
+        }
+        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn finished_orders(store: &Store) -> anyhow::Result<Vec<usize>> {
+    let mut orders = Vec::new();
+    for n in 1..=trailtrap_shared::labelling::batch::MAX_BATCH_ORDER {
+        if store.order(n)?.is_some_and(|record| record.result.is_some()) {
+            orders.push(n);
+        }
+    }
+    Ok(orders)
+}
+
+/// One check: what it is called, and what it does; the text says what it went over.
+type Check<'a> = (u8, &'static str, &'a dyn Fn() -> anyhow::Result<String>);
+
+struct Verifier<'a> {
+    finished: FinishedOrder,
+    store: Arc<Store>,
+    command: &'a VerifyCommand,
+}
+
+impl Verifier<'_> {
+    fn run(&self, findings: &mut Vec<Finding>) {
+        let order = self.finished.plan.order;
+        let thorough = self.command.level == 6;
+        let checks: [Check; 8] = [
+            (1, "every unit recorded once", &|| self.units()),
+            (1, "Pólya counts and mass formula", &|| self.counts()),
+            (1, "known sequences", &|| self.known_sequences()),
+            (2, "blocks complete and undamaged", &|| self.blocks()),
+            (3, "statistics and digests of the stored graphs", &|| self.digests()),
+            (4, "one step of the recurrence, by nauty", &|| if thorough { self.steps_of_all() } else { self.steps() }),
+            (4, "forward search", &|| self.forward_search()),
+            (5, "shards solved again", &|| self.shards(thorough)),
+        ];
+        for (level, check, run) in checks {
+            if level > self.command.level {
+                continue;
+            }
+            let start = Instant::now();
+            let result = run();
+            let seconds = start.elapsed();
+            let (scope, failure) = match result {
+                Ok(scope) => (scope, None),
+                Err(error) => (String::new(), Some(format!("{error:#}"))),
+            };
+            if !self.command.json {
+                let verdict = match &failure {
+                    None => format!("right   {check}: {scope} ({})", duration(seconds.as_secs_f64())),
+                    Some(failure) => format!("WRONG   {check}: {failure}"),
+                };
+                println!("order {order}, level {level}: {verdict}");
+            }
+            findings.push(Finding { order, level, check, scope, seconds: seconds.as_secs_f64(), failure });
+        }
+    }
+
+    /// Every unit of the plan has a record, and there are no others.
+    fn units(&self) -> anyhow::Result<String> {
+        let records = self.records()?;
+        let mut expected = self.all_units();
+        for (unit, _) in &records {
+            ensure!(expected.remove(unit), "unit {unit:?} is recorded but not in the plan");
+        }
+        if let Some(unit) = expected.iter().min() {
+            bail!("{} units are not recorded, the first is {unit:?}: the list has a gap", expected.len());
+        }
+        Ok(format!("{} units", records.len()))
+    }
+
+    /// The counts of each size and of each shard are those of theory, and the results are their sums.
+    fn counts(&self) -> anyhow::Result<String> {
+        let plan = &self.finished.plan;
+        let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(plan.order) + 1];
+        let mut masses = vec![0u128; plan.shards.len()];
+        for (unit, record) in self.records()? {
+            let shard = plan.shards.get(unit.shard as usize).context("a record of no shard")?;
+            ensure!(record.statistics.is_consistent(), "the counts of {} contradict each other", shard.sequence);
+            masses[unit.shard as usize] += record.statistics.labelled.all.graphs;
+            let (statistics, digest) = &mut by_size[shard.size];
+            *statistics += &record.statistics;
+            *digest += record.digest();
+        }
+        for (shard, mass) in plan.shards.iter().zip(masses) {
+            ensure!(mass == shard.mass, "shard {} has mass {mass}, not {}", shard.sequence, shard.mass);
+        }
+        checks::check_order(plan.order, by_size.iter().map(|(statistics, _)| statistics))?;
+        let result = self.finished.record.result.as_ref().context("the order has no result")?;
+        for (size, ((statistics, digest), (reported, digest_reported))) in by_size.iter().zip(result).enumerate() {
+            ensure!(
+                statistics == reported && digest.to_le_bytes() == *digest_reported,
+                "the result for {size} edges is not the sum of its units"
+            );
+        }
+        Ok(format!("{} sizes, {} shards", by_size.len(), plan.shards.len()))
+    }
+
+    /// What others have counted: graphs, connected graphs, and the paper's Table 1.
+    fn known_sequences(&self) -> anyhow::Result<String> {
+        const GRAPHS: [u128; 12] = [1, 2, 4, 11, 34, 156, 1044, 12346, 274668, 12005168, 1018997864, 165091172592];
+        const CONNECTED: [u128; 12] = [1, 1, 2, 6, 21, 112, 853, 11117, 261080, 11716571, 1006700565, 164059830476];
+        const BIPARTITE: [u128; 12] = [1, 2, 3, 7, 13, 35, 88, 303, 1119, 5479, 32303, 251135];
+        const ASYMMETRIC: [u128; 12] = [1, 0, 0, 0, 0, 8, 152, 3696, 135004, 7971848, 805364776, 144123121972];
+        /// Connected graphs that P2 wins, n = 3, …, 7.
+        const TABLE_1: [u128; 5] = [2, 4, 17, 88, 734];
+        let n = self.finished.plan.order;
+        let mut sum = Statistics::default();
+        for (statistics, _) in self.finished.record.result.iter().flatten() {
+            sum += statistics;
+        }
+        let cell = |breakdown: &trailtrap_shared::statistics::Breakdown, value: u64| {
+            breakdown.get(&value).map_or(0, |cell| cell.classes.graphs)
+        };
+        let mut comparisons = vec![
+            ("graphs (OEIS A000088)", sum.classes.all.graphs, GRAPHS[n - 1]),
+            ("connected graphs (OEIS A001349)", sum.classes.connected.graphs, CONNECTED[n - 1]),
+            ("bipartite graphs (OEIS A033995)", cell(&sum.structure.bipartite, 1), BIPARTITE[n - 1]),
+            ("asymmetric graphs (OEIS A003400)", cell(&sum.structure.automorphisms, 1), ASYMMETRIC[n - 1]),
+        ];
+        if let Some(&p2_wins) = n.checked_sub(3).and_then(|i| TABLE_1.get(i)) {
+            comparisons.push(("connected P2-wins (Table 1 of the paper)", sum.classes.connected.p2_wins(), p2_wins));
+        }
+        for (what, found, known) in &comparisons {
+            ensure!(found == known, "{found} {what}, but {known} are known");
+        }
+        Ok(format!("{} sequences", comparisons.len()))
+    }
+
+    /// Every block is there and undamaged (its checksum says), and has as many entries as its record says.
+    fn blocks(&self) -> anyhow::Result<String> {
+        let bytes = AtomicU64::new(0);
+        self.for_each_unit("blocks", |unit, record, shard| {
+            let mut counts = [0u128; 3];
+            for bucket in 0..1u32 << shard.bucket_bits {
+                for (section, count) in self.sections().zip(&mut counts) {
+                    let block = self.store.block(shard, unit.part, bucket, section)?;
+                    *count += block.count as u128;
+                    bytes.fetch_add(block.bytes().len() as u64, Ordering::Relaxed);
+                }
+            }
+            let all = record.statistics.classes.all;
+            let expected = if self.finished.record.outcomes_kept {
+                [all.graphs, all.graphs, all.p1_wins]
+            } else {
+                [all.graphs, all.p1_wins, 0]
+            };
+            ensure!(counts == expected, "{}: blocks with {counts:?} entries, recorded {expected:?}", shard.sequence);
+            Ok(())
+        })?;
+        Ok(format!("{} MiB", bytes.into_inner() >> 20))
+    }
+
+    fn sections(&self) -> impl Iterator<Item = Section> {
+        let kept = self.finished.record.outcomes_kept;
+        Section::ALL.into_iter().filter(move |&section| kept || section != Section::Outcomes)
+    }
+
+    /// Statistics and digests, taken again from the stored keys and outcomes. |Aut| and the reference labelling are found
+    /// again on the way; a graph that is not canonical, or stands in two parts, is noticed.
+    fn digests(&self) -> anyhow::Result<String> {
+        let plan = &self.finished.plan;
+        let graphs = AtomicU64::new(0);
+        let mut of_shards: HashMap<u32, (Statistics, Digest)> = HashMap::new();
+        for (unit, record) in self.records()? {
+            let (statistics, digest) = of_shards.entry(unit.shard).or_default();
+            *statistics += &record.statistics;
+            *digest += record.digest();
+        }
+        self.for_each_shard("digests", plan.shards.iter().enumerate(), |index, shard| {
+            let n = plan.order;
+            let mut digester = Digester::<TrailTrap>::new(&shard.sequence, Kernel::best());
+            let mut statistics = Statistics::default();
+            for table in self.finished.tables(shard) {
+                let table = table?;
+                for i in 0..table.len() {
+                    let graph = stored_graph(shard, &table, i)?;
+                    let labelling = trailtrap_shared::labelling::hashed::label(&graph);
+                    let slot = trailtrap_shared::partition::slot_of_key(n, labelling.key as u64);
+                    ensure!(
+                        slot == table.slot(i),
+                        "{}: the graph at slot {:#x} is not canonical",
+                        shard.sequence,
+                        table.slot(i)
+                    );
+                    let outcome = TrailTrap::decode(n, table.record(i));
+                    // Records do not tell how many first moves win.
+                    statistics.add(&graph, labelling.automorphisms, &TrailTrap::tally(n, &outcome));
+                    digester.add(&graph, &outcome);
+                }
+                graphs.fetch_add(table.len() as u64, Ordering::Relaxed);
+            }
+            let (recorded, digest) = of_shards.get(&(index as u32)).context("a shard without records")?;
+            statistics.classes.sums.winning_first_moves = recorded.classes.sums.winning_first_moves;
+            statistics.labelled.sums.winning_first_moves = recorded.labelled.sums.winning_first_moves;
+            ensure!(statistics == *recorded, "{}: its graphs do not have the recorded statistics", shard.sequence);
+            let found = digester.finish();
+            ensure!(found == *digest, "{}: its records have digest {found}, recorded is {digest}", shard.sequence);
+            self.wins_block_agrees(shard)
+        })?;
+        Ok(format!("{} graphs", graphs.into_inner()))
+    }
+
+    /// The list of P1-wins is what the outcomes say.
+    fn wins_block_agrees(&self, shard: &Shard) -> anyhow::Result<()> {
+        for bucket in 0..1u32 << shard.bucket_bits {
+            let table = self.finished.table(shard, bucket)?;
+            let mut listed: Vec<u64> = self
+                .store
+                .blocks(shard, bucket, Section::Wins)?
+                .iter()
+                .flat_map(|block| block.slots().collect::<Vec<_>>())
+                .collect();
+            listed.sort_unstable();
+            let won = (0..table.len()).filter(|&i| TrailTrap::p1_wins(self.finished.plan.order, table.record(i)));
+            ensure!(
+                won.map(|i| table.slot(i)).eq(listed),
+                "{}: its list of P1-wins is not what its outcomes say",
+                shard.sequence
+            );
+        }
+        Ok(())
+    }
+
+    /// Graphs drawn at random, in groups from one shard each, derived again from their predecessors.
+    fn steps(&self) -> anyhow::Result<String> {
+        let plan = &self.finished.plan;
+        let mut random = Random(self.command.seed);
+        let mut drawn: HashMap<usize, Vec<u64>> = HashMap::new();
+        let mut left = self.command.sample as usize;
+        while left > 0 {
+            let shard = self.draw_shard(&mut random);
+            let together = left.min(DRAWN_TOGETHER);
+            left -= together;
+            drawn.entry(shard).or_default().extend((0..together).map(|_| random.next()));
+        }
+        let mut drawn: Vec<(usize, Vec<u64>)> = drawn.into_iter().collect();
+        drawn.sort_unstable();
+        let progress = self.progress("steps", drawn.len());
+        let cache = KnownShards::default();
+        let mut checked = 0;
+        for (index, picks) in drawn {
+            let shard = &plan.shards[index];
+            let known = cache.of_predecessors(&self.finished, shard)?;
+            let known: Vec<&Known> = known.iter().map(Arc::as_ref).collect();
+            let tables: Vec<Table> = self.finished.tables(shard).collect::<anyhow::Result<_>>()?;
+            let total: usize = tables.iter().map(Table::len).sum();
+            picks.par_iter().try_for_each(|pick| {
+                let mut i = (*pick % total.max(1) as u64) as usize;
+                let table = tables.iter().find(|table| {
+                    let here = i < table.len();
+                    i -= if here { 0 } else { table.len() };
+                    here
+                });
+                table.map_or(Ok(()), |table| self.step(shard, table, i, &known))
+            })?;
+            checked += picks.len();
+            // Shards drawn at random seldom have predecessors in common, and these are large.
+            cache.forget();
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        Ok(format!("{checked} graphs drawn with seed {}", self.command.seed))
+    }
+
+    fn steps_of_all(&self) -> anyhow::Result<String> {
+        let plan = &self.finished.plan;
+        let cache = KnownShards::default();
+        let checked = AtomicU64::new(0);
+        // Sizes one after the other: a shard's predecessors have one edge less, so no more than a size is held.
+        for size in 0..=pairs(plan.order) {
+            let shards = plan.shards.iter().enumerate().filter(|(_, shard)| shard.size == size);
+            self.for_each_shard(&format!("steps, {size} edges"), shards, |_, shard| {
+                let known = cache.of_predecessors(&self.finished, shard)?;
+                let known: Vec<&Known> = known.iter().map(Arc::as_ref).collect();
+                for table in self.finished.tables(shard) {
+                    let table = table?;
+                    (0..table.len()).into_par_iter().try_for_each(|i| self.step(shard, &table, i, &known))?;
+                    checked.fetch_add(table.len() as u64, Ordering::Relaxed);
+                }
+                Ok(())
+            })?;
+            cache.forget();
+        }
+        Ok(format!("all {} graphs", checked.into_inner()))
+    }
+
+    fn step(&self, shard: &Shard, table: &Table, i: usize, known: &[&Known]) -> anyhow::Result<()> {
+        let graph = stored_graph(shard, table, i)?;
+        let stored = TrailTrap::decode(self.finished.plan.order, table.record(i));
+        let derived = rederive::outcome(&graph, known)
+            .map_err(|missing| anyhow!("{missing:?}, which {graph:?} leads to, is not in the store"))?;
+        ensure!(
+            rederive::agree(&derived, &stored),
+            "{graph:?} (shard {}): the stored outcome is not what follows from its predecessors",
+            shard.sequence
+        );
+        Ok(())
+    }
+
+    /// Small graphs drawn at random, searched forward.
+    fn forward_search(&self) -> anyhow::Result<String> {
+        let plan = &self.finished.plan;
+        let mut random = Random(self.command.seed ^ 0x5eed);
+        let small = plan.shards.iter().filter(|shard| shard.size <= LARGEST_FORWARD_SIZE);
+        let total: u128 = small.clone().map(|shard| shard.mass).sum();
+        let picks: Vec<(&Shard, u64)> = (0..self.command.sample)
+            .map(|_| {
+                let mut at = u128::from(random.next()) % total;
+                let shard = small.clone().find(|shard| {
+                    let here = at < shard.mass;
+                    at -= if here { 0 } else { shard.mass };
+                    here
+                });
+                (shard.expect("masses add up to the total"), random.next())
+            })
+            .collect();
+        let progress = self.progress("forward search", picks.len());
+        picks.par_iter().with_max_len(1).try_for_each(|(shard, pick)| {
+            let bucket = (pick >> 32) as u32 & ((1 << shard.bucket_bits) - 1);
+            let table = self.finished.table(shard, bucket)?;
+            if table.is_empty() {
+                return Ok(());
+            }
+            let i = (pick & 0xffff_ffff) as usize % table.len();
+            let graph = stored_graph(shard, &table, i)?;
+            let won = matches!(ForwardSearch::new(20_000_000).solve(&graph)?, Solution::P1 { .. });
+            progress.inc(1);
+            let stored = TrailTrap::p1_wins(plan.order, table.record(i));
+            ensure!(won == stored, "{graph:?}: forward search says that {} wins", if won { "P1" } else { "P2" });
+            Ok(())
+        })?;
+        progress.finish_and_clear();
+        Ok(format!(
+            "{} graphs of at most {LARGEST_FORWARD_SIZE} edges drawn with seed {}",
+            picks.len(),
+            self.command.seed
+        ))
+    }
+
+    /// Shards generated and solved again by the kernel of the census, from what is stored.
+    fn shards(&self, all: bool) -> anyhow::Result<String> {
+        let plan = &self.finished.plan;
+        let below = if plan.order > ENUMERATED_ORDER + 1 {
+            Some(
+                FinishedOrder::open(&self.store, plan.order - 1)
+                    .context("shards are generated from the order below")?,
+            )
+        } else {
+            None
+        };
+        let source = FinishedSource { finished: &self.finished, below, parents: Parents::enumerate() };
+        let mut random = Random(self.command.seed ^ 0x5a4d);
+        let mut drawn: Vec<usize> = match all {
+            true => (0..plan.shards.len()).collect(),
+            false => (0..self.command.sample).map(|_| self.draw_shard(&mut random)).collect(),
+        };
+        drawn.sort_unstable();
+        drawn.dedup();
+        let records: HashMap<Unit, UnitRecord> = self.records()?.into_iter().collect();
+        let stop = AtomicBool::new(false);
+        let solver = Solver { kernel: Kernel::best(), allowance: 1 << 30, stop: &stop };
+        let progress = self.progress("shards", drawn.len());
+        for &index in &drawn {
+            for part in 0..plan.shards[index].parts {
+                let unit = Unit { order: plan.order as u8, shard: index as u32, part };
+                let solved = solver.solve::<TrailTrap>(plan, unit, &source)?;
+                let record = records.get(&unit).with_context(|| format!("unit {unit:?} is not recorded"))?;
+                ensure!(
+                    solved.digest == record.digest() && solved.statistics == record.statistics,
+                    "part {part} of {}: solved again it has digest {}, recorded is {}",
+                    solved.sequence,
+                    solved.digest,
+                    record.digest()
+                );
+            }
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        Ok(format!("{} of {} shards", drawn.len(), plan.shards.len()))
+    }
+
+    /// A shard, drawn with probability proportional to its mass, and so nearly to its number of graphs.
+    fn draw_shard(&self, random: &mut Random) -> usize {
+        let shards = &self.finished.plan.shards;
+        let total: u128 = shards.iter().map(|shard| shard.mass).sum();
+        // The total is 2^C(n, 2), at most 2^66.
+        let mut at = (u128::from(random.next()) << 2 | u128::from(random.next() & 3)) % total;
+        shards
+            .iter()
+            .position(|shard| {
+                let here = at < shard.mass;
+                at -= if here { 0 } else { shard.mass };
+                here
+            })
+            .expect("masses add up to the total")
+    }
+
+    fn records(&self) -> anyhow::Result<Vec<(Unit, UnitRecord)>> {
+        Ok(self.store.units(self.finished.plan.order)?)
+    }
+
+    fn all_units(&self) -> HashSet<Unit> {
+        let plan = &self.finished.plan;
+        let units = plan.shards.iter().enumerate().flat_map(|(index, shard)| {
+            (0..shard.parts).map(move |part| Unit { order: plan.order as u8, shard: index as u32, part })
+        });
+        units.collect()
+    }
+
+    fn for_each_unit(
+        &self,
+        what: &str,
+        check: impl Fn(Unit, &UnitRecord, &Shard) -> anyhow::Result<()> + Sync,
+    ) -> anyhow::Result<()> {
+        let records = self.records()?;
+        let progress = self.progress(what, records.len());
+        records.par_iter().try_for_each(|(unit, record)| {
+            let shard = self.finished.plan.shards.get(unit.shard as usize).context("a record of no shard")?;
+            progress.inc(1);
+            check(*unit, record, shard)
+        })?;
+        progress.finish_and_clear();
+        Ok(())
+    }
+
+    fn for_each_shard<'s>(
+        &self,
+        what: &str,
+        shards: impl Iterator<Item = (usize, &'s Shard)>,
+        check: impl Fn(usize, &Shard) -> anyhow::Result<()> + Sync,
+    ) -> anyhow::Result<()> {
+        let shards: Vec<(usize, &Shard)> = shards.collect();
+        let progress = self.progress(what, shards.len());
+        shards.par_iter().with_max_len(1).try_for_each(|(index, shard)| {
+            progress.inc(1);
+            check(*index, shard)
+        })?;
+        progress.finish_and_clear();
+        Ok(())
+    }
+
+    /// Progress and remaining time on a terminal.
+    fn progress(&self, what: &str, length: usize) -> ProgressBar {
+        let target = match std::io::stderr().is_terminal() {
+            true => ProgressDrawTarget::stderr_with_hz(2),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let style = ProgressStyle::with_template("order {prefix}, {msg}: {percent} %, {eta} left").expect("a template");
+        let bar = ProgressBar::with_draw_target(Some(length as u64), target).with_style(style);
+        bar.set_prefix(self.finished.plan.order.to_string());
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(500));
+        bar
+    }
+}
+
+fn stored_graph(shard: &Shard, table: &Table, i: usize) -> anyhow::Result<trailtrap_shared::graph::Graph> {
+    graph_of_slot(&shard.sequence, table.slot(i))
+        .with_context(|| format!("{}: slot {:#x} is no graph", shard.sequence, table.slot(i)))
+}
+
+/// Outcomes of whole shards in nauty's labels, kept while neighbouring shards read them.
+#[derive(Default)]
+struct KnownShards(Mutex<HashMap<u32, Arc<Known>>>);
+
+impl KnownShards {
+    fn of_predecessors(&self, finished: &FinishedOrder, shard: &Shard) -> anyhow::Result<Vec<Arc<Known>>> {
+        shard.predecessors.iter().map(|&index| self.of_shard(finished, index)).collect()
+    }
+
+    fn of_shard(&self, finished: &FinishedOrder, index: u32) -> anyhow::Result<Arc<Known>> {
+        if let Some(known) = self.shards().get(&index) {
+            return Ok(known.clone());
+        }
+        let shard = &finished.plan.shards[index as usize];
+        let mut known = Known::default();
+        for table in finished.tables(shard) {
+            let table = table?;
+            for i in 0..table.len() {
+                let graph = stored_graph(shard, &table, i)?;
+                let outcome = TrailTrap::decode(finished.plan.order, table.record(i));
+                ensure!(known.insert(&graph, &outcome), "{}: {graph:?} stands in it twice", shard.sequence);
+            }
+        }
+        let known = Arc::new(known);
+        self.shards().insert(index, known.clone());
+        Ok(known)
+    }
+
+    fn shards(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<Known>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self) {
+        self.shards().clear();
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): equal seeds draw equally on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
