@@ -153,7 +153,7 @@ fn wins_are_the_ones_of_table_1() {
     assert_eq!(found, expected);
     let output = run(&["wins", "7", "--data", &data.text()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("order 7 is not done"));
+    assert!(stderr(&output).contains("order 7 is not finished"));
 }
 
 #[test]

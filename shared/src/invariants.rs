@@ -62,11 +62,17 @@ pub fn is_bipartite(graph: &Graph) -> bool {
 /// How well a graph holds together: 0 if it is disconnected, 1 if it is connected but not 2-connected, 2 if it is 2-connected,
 /// that is, has at least three vertices and stays connected when any one of them is removed.
 pub fn connectivity(graph: &Graph) -> u8 {
-    let all = all_vertices(graph.order());
-    if !is_connected_within(graph, all) {
+    let (n, all) = (graph.order(), all_vertices(graph.order()));
+    let Some(root) = n.checked_sub(1) else { return 1 };
+    let around = graph.neighbours(root) | 1 << root;
+    // If two neighbours join every farther vertex to the root, no other vertex can cut one off. So it is with most graphs whose
+    // last vertex has a large degree.
+    let well_joined = vertices(all & !around).all(|v| (graph.neighbours(v) & graph.neighbours(root)).count_ones() >= 2);
+    if !well_joined && !is_connected_within(graph, all) {
         return 0;
     }
-    let two_connected = graph.order() >= 3 && vertices(all).all(|v| is_connected_within(graph, all & !(1 << v)));
+    let survives = |v: usize| is_connected_within(graph, all & !(1 << v));
+    let two_connected = n >= 3 && survives(root) && (well_joined || (0..root).all(survives));
     1 + u8::from(two_connected)
 }
 

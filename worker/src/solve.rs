@@ -18,7 +18,7 @@ use trailtrap_shared::{
     digest::{Digest, Digester},
     extension::{Child, Extender, settle},
     game::{Answer, Game},
-    graph::{Graph, VertexSet, vertices},
+    graph::{Graph, pairs},
     labelling::{
         batch::{Batch, Kernel, LANES, Lane, first_lanes, lanes_of},
         forest::{Forest, Leaf, Undecided},
@@ -260,9 +260,9 @@ fn decode(sequence: &DegreeSequence, slot: u64) -> Result<Graph, SolveError> {
 /// A partition one edge deletion away: which edges lead there, and its tables as far as they are at hand.
 struct Predecessor {
     sequence: DegreeSequence,
-    /// Vertices of the lower degree of the deleted edge, and of the higher.
-    low: VertexSet,
-    high: VertexSet,
+    /// The pairs of vertices whose edge leads there, as in [`Graph::code`]: vertices are in order of degree, so of u < w u has the
+    /// lower degree.
+    edges: u128,
     /// The colours that labelling starts from, but for the ends of the deleted edge …
     colours: [u16; 16],
     /// … which have these.
@@ -274,12 +274,12 @@ struct Predecessor {
 
 impl Predecessor {
     fn new(from: &DegreeSequence, deletion: &trailtrap_shared::degree::Deletion, bucket_bits: u8) -> Self {
-        let of_degree = |degree| (0..from.order()).filter(|&v| from.degree(v) == degree).fold(0, |set, v| set | 1 << v);
+        let leads_there = |u, w| from.degree(u) == deletion.low && from.degree(w) == deletion.high;
+        let edges = (1..from.order()).flat_map(|w| (0..w).map(move |u| (u, w))).filter(|&(u, w)| leads_there(u, w));
         let ranks = deletion.sequence.ranks();
         Predecessor {
             sequence: deletion.sequence,
-            low: of_degree(deletion.low),
-            high: of_degree(deletion.high),
+            edges: edges.fold(0, |set, (u, w)| set | 1 << (pairs(w) + u)),
             colours: std::array::from_fn(|v| if v < from.order() { ranks[from.degree(v)] } else { 0 }),
             low_colour: ranks[deletion.low - 1],
             high_colour: ranks[deletion.high - 1],
@@ -376,18 +376,16 @@ impl<'a, G: Game> Folder<'a, G> {
 
     /// One predecessor after the other, so that look-ups that follow each other go to the same table.
     fn run(mut self, graphs: &[Graph]) -> Result<(), SolveError> {
+        let codes: Vec<u128> = graphs.iter().map(Graph::code).collect();
+        let ends: Vec<(usize, usize)> = (1..self.order).flat_map(|w| (0..w).map(move |u| (u, w))).collect();
         for (p, predecessor) in self.group.iter().enumerate() {
             self.gathering.predecessor = p;
-            for (i, graph) in graphs.iter().enumerate() {
-                for u in vertices(predecessor.low) {
-                    let mut ends = graph.neighbours(u) & predecessor.high;
-                    if predecessor.low == predecessor.high {
-                        // Each edge once.
-                        ends &= !((2 << u) - 1);
-                    }
-                    for w in vertices(ends) {
-                        self.gather(predecessor, i, graph, u, w)?;
-                    }
+            for (i, (graph, code)) in graphs.iter().zip(&codes).enumerate() {
+                let mut edges = code & predecessor.edges;
+                while edges != 0 {
+                    let (u, w) = ends[edges.trailing_zeros() as usize];
+                    edges &= edges - 1;
+                    self.gather(predecessor, i, graph, u, w)?;
                 }
             }
             if self.gathering.count > 0 {
