@@ -1,22 +1,18 @@
-//! `trailtrap verify`: checks a finished order again, from the store alone, as thoroughly as asked.
+//! Checks a finished order again, from the store alone.
 
 use std::{
     collections::{HashMap, HashSet},
     io::IsTerminal,
-    path::PathBuf,
-    process::ExitCode,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
-use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
-use serde::Serialize;
 use trailtrap_shared::{
     digest::{Digest, Digester},
     game::{Game, TrailTrap},
@@ -31,124 +27,32 @@ use trailtrap_worker::{
     solve::Solver,
 };
 
+use super::{Check, Drawing, Findings, random::Random};
 use crate::{
     checks,
-    finished::{FinishedOrder, FinishedSource, open_store},
+    finished::{FinishedOrder, FinishedSource},
     parents::{ENUMERATED_ORDER, Parents},
     rederive::{self, Known},
-    run::parse_order,
-    status::duration,
     store::{Store, UnitRecord},
 };
 
-/// Checks a finished order again.
-///
-/// Each level does what the levels below it do, and more:
-///
-///   1 records   every unit is recorded exactly once; Pólya counts, the mass formula and known sequences hold; seconds
-///   2 blocks    every block is there, undamaged, and holds what its record says; as long as reading the data
-///   3 digests   statistics and public digests follow from the stored graphs and outcomes; each graph is canonical and
-///               stands once; about a microsecond for each graph
-///   4 samples   graphs drawn at random agree with one step of the recurrence, taken with nauty from the outcomes of their
-///               predecessors, and (up to 20 edges) with forward search, which knows no recurrence; minutes
-///   5 shards    shards drawn at random, generated and solved again, have the same digests
-///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the census
-///
-/// Exit code 0: nothing wrong; 1: something is, and standard output says what.
-#[derive(Args)]
-#[command(verbatim_doc_comment)]
-pub struct VerifyCommand {
-    /// The order to check [default: all finished ones]
-    #[arg(value_name = "N", value_parser = parse_order)]
-    order: Option<usize>,
-    /// The data directory, in use or not
-    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
-    data: PathBuf,
-    /// How thoroughly, 1 to 6
-    #[arg(long, value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=6))]
-    level: u8,
-    /// How many graphs level 4 draws, and shards level 5
-    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
-    sample: u64,
-    /// What the drawing starts from; equal seeds draw equally
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    seed: u64,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 /// Forward search takes 0.4 · 2^m positions.
-const LARGEST_FORWARD_SIZE: usize = 20;
+pub const LARGEST_FORWARD_SIZE: usize = 20;
 /// Graphs of one shard that are drawn together, as its predecessors are labelled by nauty once.
 const DRAWN_TOGETHER: usize = 10;
 
-/// What came out of one check of one order.
-#[derive(Debug, Serialize)]
-struct Finding {
-    order: usize,
-    level: u8,
-    check: &'static str,
-    /// What was compared, and how much of it.
-    scope: String,
-    seconds: f64,
-    /// What is wrong, if anything.
-    failure: Option<String>,
+/// A finished order that is being checked.
+pub struct Verifier {
+    pub finished: FinishedOrder,
+    pub store: Arc<Store>,
+    pub drawing: Drawing,
 }
 
-impl VerifyCommand {
-    /// Runs the command.
-    pub fn run(self) -> anyhow::Result<ExitCode> {
-        let store = open_store(&self.data)?;
-        let orders = match self.order {
-            Some(order) => vec![order],
-            None => finished_orders(&store)?,
-        };
-        if orders.is_empty() {
-            bail!("no order is finished in {}; `trailtrap census N` does one", self.data.display());
-        }
-        let mut findings = Vec::new();
-        for order in orders {
-            let verifier =
-                Verifier { finished: FinishedOrder::open(&store, order)?, store: store.clone(), command: &self };
-            verifier.run(&mut findings);
-        }
-        let failures = findings.iter().filter(|finding| finding.failure.is_some()).count();
-        if self.json {
-            println!("{}", serde_json::to_string(&serde_json::json!({ "findings": findings, "failures": failures }))?);
-        } else {
-            match failures {
-                0 => println!("nothing wrong"),
-                _ => println!("{failures} of {} checks failed; the orders named are not to be trusted", findings.len()),
-            }
-        }
-        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    }
-}
-
-fn finished_orders(store: &Store) -> anyhow::Result<Vec<usize>> {
-    let mut orders = Vec::new();
-    for n in 1..=trailtrap_shared::labelling::batch::MAX_BATCH_ORDER {
-        if store.order(n)?.is_some_and(|record| record.result.is_some()) {
-            orders.push(n);
-        }
-    }
-    Ok(orders)
-}
-
-/// One check: what it is called, and what it does; the text says what it went over.
-type Check<'a> = (u8, &'static str, &'a dyn Fn() -> anyhow::Result<String>);
-
-struct Verifier<'a> {
-    finished: FinishedOrder,
-    store: Arc<Store>,
-    command: &'a VerifyCommand,
-}
-
-impl Verifier<'_> {
-    fn run(&self, findings: &mut Vec<Finding>) {
+impl Verifier {
+    /// Runs all checks of the level asked for.
+    pub fn run(&self, findings: &mut Findings) {
         let order = self.finished.plan.order;
-        let thorough = self.command.level == 6;
+        let thorough = self.drawing.level == 6;
         let checks: [Check; 8] = [
             (1, "every unit recorded once", &|| self.units()),
             (1, "Pólya counts and mass formula", &|| self.counts()),
@@ -159,26 +63,7 @@ impl Verifier<'_> {
             (4, "forward search", &|| self.forward_search()),
             (5, "shards solved again", &|| self.shards(thorough)),
         ];
-        for (level, check, run) in checks {
-            if level > self.command.level {
-                continue;
-            }
-            let start = Instant::now();
-            let result = run();
-            let seconds = start.elapsed();
-            let (scope, failure) = match result {
-                Ok(scope) => (scope, None),
-                Err(error) => (String::new(), Some(format!("{error:#}"))),
-            };
-            if !self.command.json {
-                let verdict = match &failure {
-                    None => format!("right   {check}: {scope} ({})", duration(seconds.as_secs_f64())),
-                    Some(failure) => format!("WRONG   {check}: {failure}"),
-                };
-                println!("order {order}, level {level}: {verdict}");
-            }
-            findings.push(Finding { order, level, check, scope, seconds: seconds.as_secs_f64(), failure });
-        }
+        findings.run(&format!("order {order}"), &checks);
     }
 
     /// Every unit of the plan has a record, and there are no others.
@@ -350,9 +235,9 @@ impl Verifier<'_> {
     /// Graphs drawn at random, in groups from one shard each, derived again from their predecessors.
     fn steps(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
-        let mut random = Random(self.command.seed);
+        let mut random = Random(self.drawing.seed);
         let mut drawn: HashMap<usize, Vec<u64>> = HashMap::new();
-        let mut left = self.command.sample as usize;
+        let mut left = self.drawing.sample as usize;
         while left > 0 {
             let shard = self.draw_shard(&mut random);
             let together = left.min(DRAWN_TOGETHER);
@@ -385,7 +270,7 @@ impl Verifier<'_> {
             progress.inc(1);
         }
         progress.finish_and_clear();
-        Ok(format!("{checked} graphs drawn with seed {}", self.command.seed))
+        Ok(format!("{checked} graphs drawn with seed {}", self.drawing.seed))
     }
 
     fn steps_of_all(&self) -> anyhow::Result<String> {
@@ -426,10 +311,10 @@ impl Verifier<'_> {
     /// Small graphs drawn at random, searched forward.
     fn forward_search(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
-        let mut random = Random(self.command.seed ^ 0x5eed);
+        let mut random = Random(self.drawing.seed ^ 0x5eed);
         let small = plan.shards.iter().filter(|shard| shard.size <= LARGEST_FORWARD_SIZE);
         let total: u128 = small.clone().map(|shard| shard.mass).sum();
-        let picks: Vec<(&Shard, u64)> = (0..self.command.sample)
+        let picks: Vec<(&Shard, u64)> = (0..self.drawing.sample)
             .map(|_| {
                 let mut at = u128::from(random.next()) % total;
                 let shard = small.clone().find(|shard| {
@@ -459,7 +344,7 @@ impl Verifier<'_> {
         Ok(format!(
             "{} graphs of at most {LARGEST_FORWARD_SIZE} edges drawn with seed {}",
             picks.len(),
-            self.command.seed
+            self.drawing.seed
         ))
     }
 
@@ -475,10 +360,10 @@ impl Verifier<'_> {
             None
         };
         let source = FinishedSource { finished: &self.finished, below, parents: Parents::enumerate() };
-        let mut random = Random(self.command.seed ^ 0x5a4d);
+        let mut random = Random(self.drawing.seed ^ 0x5a4d);
         let mut drawn: Vec<usize> = match all {
             true => (0..plan.shards.len()).collect(),
-            false => (0..self.command.sample).map(|_| self.draw_shard(&mut random)).collect(),
+            false => (0..self.drawing.sample).map(|_| self.draw_shard(&mut random)).collect(),
         };
         drawn.sort_unstable();
         drawn.dedup();
@@ -619,18 +504,5 @@ impl KnownShards {
 
     fn forget(&self) {
         self.shards().clear();
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): equal seeds draw equally on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }

@@ -150,6 +150,50 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
     assert!(failed.contains_key("Pólya counts and mass formula"));
 }
 
+#[test]
+fn verify_reads_lists() {
+    let data = Data::new();
+    census_json(7, &data, &[]);
+    let listed = stdout(&run(&["wins", "7", "--data", &data.text()]));
+    let canonical = |text: &str| graph6::encode(&nauty::label(&graph6::decode(text.as_bytes()).unwrap()).canonical);
+    let mut sound: Vec<String> = listed.lines().map(canonical).collect();
+    sound.sort();
+    let directory = tempfile::tempdir().unwrap();
+    let verify = |lines: &[String], end: &str| -> (Option<i32>, String) {
+        let path = directory.path().join("list.g6");
+        fs::write(&path, lines.join("\n") + end).unwrap();
+        let output = run(&["verify", path.to_str().unwrap(), "--data", &data.text(), "--sample", "1000"]);
+        (output.status.code(), stdout(&output))
+    };
+    let (code, text) = verify(&sound, "\n");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("158 graphs of order 7") && text.contains("none is missing"), "{text}");
+
+    let refused = |lines: &[String], end: &str, why: &str| {
+        let (code, text) = verify(lines, end);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("WRONG") && text.contains(why), "{text}");
+    };
+    refused(&sound, "", "cut short");
+    refused(&sound[..100], "\n", "the census has");
+    let with = |change: &dyn Fn(&mut Vec<String>)| {
+        let mut lines = sound.clone();
+        change(&mut lines);
+        lines
+    };
+    refused(&with(&|lines| lines.insert(5, lines[5].clone())), "\n", "line 7: not greater than");
+    refused(&with(&|lines| drop(lines.remove(70))), "\n", "the census has");
+    refused(
+        &with(&|lines| lines[9] = listed.lines().find(|line| canonical(line) != *line).unwrap().to_owned()),
+        "\n",
+        "canonical",
+    );
+    // The edgeless graph comes first in any list, and P2 wins it.
+    refused(&with(&|lines| lines.insert(0, "F????".to_owned())), "\n", "P2 wins");
+    let nothing = run(&["verify", "no-such-file"]);
+    assert!(stderr(&nothing).contains("no such file"), "{}", stderr(&nothing));
+}
+
 fn copy(data: &Data) -> Data {
     let copy = Data::new();
     copy_directory(&data.path(), &copy.path());

@@ -1,0 +1,213 @@
+//! `trailtrap verify`: checks a finished order, a list of graphs, or a bundle again, as thoroughly as asked.
+
+mod files;
+mod order;
+mod random;
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Instant};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use self::{
+    files::{Bundle, GraphList},
+    order::{LARGEST_FORWARD_SIZE, Verifier},
+};
+use crate::{
+    finished::{FinishedOrder, open_store},
+    run::parse_order,
+    status::duration,
+    store::Store,
+};
+
+/// Checks a finished order, an exported list of P1-win graphs, or a bundle.
+///
+/// Of an order, each level does what the levels below it do, and more:
+///
+///   1 records   every unit is recorded exactly once; Pólya counts, the mass formula and known sequences hold; seconds
+///   2 blocks    every block is there, undamaged, and holds what its record says; as long as reading the data
+///   3 digests   statistics and public digests follow from the stored graphs and outcomes; each graph is canonical and
+///               stands once; about two microseconds for each graph
+///   4 samples   graphs drawn at random agree with one step of the recurrence, taken with nauty from the outcomes of their
+///               predecessors, and (up to 20 edges) with forward search, which knows no recurrence; minutes
+///   5 shards    shards drawn at random, generated and solved again, have the same digests
+///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the census
+///
+/// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands twice, all are of one order; forward
+/// search finds P1-wins among those drawn at random; and if the order is finished in the data directory, none is missing.
+/// Of a bundle: checksums, tables against Pólya counting and against each other, and its lists.
+///
+/// Exit code 0: nothing wrong; 1: something is, and standard output says what.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct VerifyCommand {
+    /// An order, a list, or the directory of a bundle [default: all finished orders]
+    #[arg(value_name = "N|LIST|BUNDLE")]
+    what: Option<String>,
+    /// The data directory, in use or not
+    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    data: PathBuf,
+    #[command(flatten)]
+    drawing: Drawing,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How much is checked.
+#[derive(Args, Clone, Copy)]
+struct Drawing {
+    /// How thoroughly, 1 to 6
+    #[arg(long, value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=6))]
+    level: u8,
+    /// How many graphs level 4 draws, and shards level 5; how many graphs of a list are searched forward
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    sample: u64,
+    /// What the drawing starts from; equal seeds draw equally
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+}
+
+/// One check: its level, what it is called, and what it does; the text says what it went over.
+type Check<'a> = (u8, &'static str, &'a dyn Fn() -> anyhow::Result<String>);
+
+/// What came out of one check.
+#[derive(Debug, Serialize)]
+struct Finding {
+    /// What was checked.
+    subject: String,
+    check: &'static str,
+    /// What was compared, and how much of it.
+    scope: String,
+    seconds: f64,
+    /// What is wrong, if anything.
+    failure: Option<String>,
+}
+
+/// What came out of all checks so far.
+struct Findings {
+    level: u8,
+    /// Tell each as it comes.
+    aloud: bool,
+    list: Vec<Finding>,
+}
+
+impl Findings {
+    /// Runs the checks that belong to the level asked for.
+    fn run(&mut self, subject: &str, checks: &[Check]) {
+        for (_, check, run) in checks.iter().filter(|(level, ..)| *level <= self.level) {
+            let start = Instant::now();
+            let (scope, failure) = match run() {
+                Ok(scope) => (scope, None),
+                Err(error) => (String::new(), Some(format!("{error:#}"))),
+            };
+            let seconds = start.elapsed().as_secs_f64();
+            if self.aloud {
+                match &failure {
+                    None => println!("{subject}: right   {check}: {scope} ({})", duration(seconds)),
+                    Some(failure) => println!("{subject}: WRONG   {check}: {failure}"),
+                }
+            }
+            self.list.push(Finding { subject: subject.to_owned(), check, scope, seconds, failure });
+        }
+    }
+}
+
+impl VerifyCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let mut findings = Findings { level: self.drawing.level, aloud: !self.json, list: Vec::new() };
+        match self.what.as_deref().map(|what| (what, parse_order(what))) {
+            None => self.check_orders(None, &mut findings)?,
+            Some((_, Ok(order))) => self.check_orders(Some(order), &mut findings)?,
+            Some((what, Err(why))) => {
+                let path = PathBuf::from(what);
+                if path.is_dir() {
+                    self.check_bundle(&Bundle::open(&path)?, what, &mut findings);
+                } else if path.exists() {
+                    self.check_list(&path, what, &mut findings);
+                } else {
+                    bail!("'{what}' is no order ({why}) and there is no such file");
+                }
+            }
+        }
+        let failures = findings.list.iter().filter(|finding| finding.failure.is_some()).count();
+        let report = serde_json::json!({ "findings": findings.list, "failures": failures });
+        match (self.json, failures) {
+            (true, _) => println!("{report}"),
+            (false, 0) => println!("nothing wrong"),
+            (false, _) => println!("{failures} of {} checks failed: do not trust these results", findings.list.len()),
+        }
+        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn check_orders(&self, order: Option<usize>, findings: &mut Findings) -> anyhow::Result<()> {
+        let store = open_store(&self.data)?;
+        let orders = match order {
+            Some(order) => vec![order],
+            None => finished_orders(&store)?,
+        };
+        if orders.is_empty() {
+            bail!("no order is finished in {}; `trailtrap census N` does one", self.data.display());
+        }
+        for order in orders {
+            let finished = FinishedOrder::open(&store, order)?;
+            Verifier { finished, store: store.clone(), drawing: self.drawing }.run(findings);
+        }
+        Ok(())
+    }
+
+    fn check_bundle(&self, bundle: &Bundle, name: &str, findings: &mut Findings) {
+        let Drawing { sample, seed, .. } = self.drawing;
+        let orders: Vec<String> = bundle.orders().map(|order| order.to_string()).collect();
+        let checks: [Check; 3] = [
+            (1, "checksums", &|| bundle.checksums()),
+            (1, "tables", &|| bundle.tables()),
+            (2, "lists", &|| bundle.lists(sample as usize, seed, LARGEST_FORWARD_SIZE)),
+        ];
+        findings.run(&format!("{name} (orders {})", orders.join(", ")), &checks);
+    }
+
+    fn check_list(&self, path: &std::path::Path, name: &str, findings: &mut Findings) {
+        let Drawing { sample, seed, .. } = self.drawing;
+        let check = || {
+            let list = GraphList::read(path, sample as usize, seed, LARGEST_FORWARD_SIZE)?;
+            let searched = list.search()?;
+            let complete = self.is_complete(&list)?;
+            Ok(format!(
+                "{} graphs of order {}, {searched} of them searched forward; {complete}",
+                list.graphs(),
+                list.order
+            ))
+        };
+        findings.run(name, &[(1, "canonical, distinct, P1-wins", &check)]);
+    }
+
+    /// Compares a list with the census, if there is one of its order.
+    fn is_complete(&self, list: &GraphList) -> anyhow::Result<&'static str> {
+        let finished = open_store(&self.data).and_then(|store| FinishedOrder::open(&store, list.order));
+        let Ok(finished) = finished else {
+            return Ok("whether some are missing cannot be said without a census of that order (--data)");
+        };
+        let result = finished.record.result.as_ref().context("the order has no result")?;
+        for (size, ((statistics, _), found)) in result.iter().zip(&list.by_size).enumerate() {
+            let expected = (statistics.classes.all.p1_wins, statistics.labelled.all.p1_wins);
+            ensure!(
+                *found == expected,
+                "{found:?} graphs (unlabelled, labelled) of {size} edges, the census has {expected:?}"
+            );
+        }
+        Ok("none is missing")
+    }
+}
+
+fn finished_orders(store: &Arc<Store>) -> anyhow::Result<Vec<usize>> {
+    let mut orders = Vec::new();
+    for n in 1..=trailtrap_shared::labelling::batch::MAX_BATCH_ORDER {
+        if store.order(n)?.is_some_and(|record| record.result.is_some()) {
+            orders.push(n);
+        }
+    }
+    Ok(orders)
+}
