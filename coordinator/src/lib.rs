@@ -1,5 +1,6 @@
 //! The coordinator of the Trail Trap census: schedule, leases, store, tables, and the command line.
 
+pub mod admission;
 pub mod census;
 pub mod checks;
 pub mod directory;
@@ -15,6 +16,7 @@ pub mod rederive;
 pub mod report;
 pub mod run;
 pub mod schedule;
+pub mod secrets;
 pub mod service;
 pub mod solve;
 pub mod status;

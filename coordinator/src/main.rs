@@ -3,19 +3,25 @@
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use tonic::Code;
 use trailtrap::{
     directory,
     forecast::PlanCommand,
     lookup::LookupCommand,
     run::{CensusCommand, CoordinatorCommand},
+    secrets::SecretsCommand,
     solve::SolveCommand,
     status::Status,
     verify::VerifyCommand,
     wins::WinsCommand,
 };
-use trailtrap_shared::wire::{self, census_client::CensusClient};
-use trailtrap_worker::machine;
+use trailtrap_shared::wire;
+use trailtrap_worker::{
+    access::{AccessError, Reach},
+    client::root_cause,
+    machine,
+};
 
 /// An exact census of the game Trail Trap over all graphs of an order.
 ///
@@ -28,7 +34,7 @@ use trailtrap_worker::machine;
   trailtrap census 8                                      all orders up to 8, on this machine
   trailtrap census 10 --data /scratch/tt --json           a longer one; stop and start it as you like
   trailtrap coordinator --order 10 --listen 0.0.0.0:7461  the same for workers on other machines …
-  trailtrap-worker --coordinator HOST:7461                … of which this starts one
+  trailtrap-worker --access access.json                   … of which this starts one
   trailtrap status --data /scratch/tt                     how far it is
   nauty-geng -c 6 | trailtrap solve --format csv          single graphs")]
 struct Arguments {
@@ -41,6 +47,7 @@ enum Command {
     Plan(PlanCommand),
     Census(CensusCommand),
     Coordinator(CoordinatorCommand),
+    Secrets(SecretsCommand),
     Status(StatusCommand),
     Solve(SolveCommand),
     Lookup(LookupCommand),
@@ -52,21 +59,13 @@ enum Command {
 #[derive(Args)]
 struct StatusCommand {
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
+    /// Look at a data directory, in use or not
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["access", "coordinator"])]
+    data: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Args)]
-#[group(required = true, multiple = false)]
-struct Place {
-    /// Ask a coordinator
-    #[arg(long, value_name = "HOST:PORT")]
-    coordinator: Option<String>,
-    /// Look at a data directory, in use or not
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -77,6 +76,7 @@ fn main() -> ExitCode {
         Command::Plan(command) => command.run(),
         Command::Census(command) => command.run(),
         Command::Coordinator(command) => command.run(),
+        Command::Secrets(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Solve(command) => command.run(),
         Command::Lookup(command) => command.run(),
@@ -91,10 +91,13 @@ fn main() -> ExitCode {
 
 impl StatusCommand {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let status = match (&self.place.coordinator, &self.place.data) {
-            (Some(address), _) => ask(address)?,
-            (None, Some(data)) => directory::look(data)?,
-            (None, None) => unreachable!("clap requires one of them"),
+        let status = match &self.data {
+            Some(data) => directory::look(data)?,
+            None if self.reach.is_given() => ask(&self.reach)?,
+            None => {
+                let what = "say where to look: --data DIR, --access FILE or --coordinator HOST:PORT";
+                Arguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
+            }
         };
         match self.json {
             true => println!("{}", status.to_json()),
@@ -104,15 +107,33 @@ impl StatusCommand {
     }
 }
 
-fn ask(address: &str) -> anyhow::Result<Status> {
+/// Asks a coordinator.
+fn ask(reach: &Reach) -> anyhow::Result<Status> {
+    let access = reach.access()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async {
-        let connect = CensusClient::connect(format!("http://{address}"));
-        let mut client =
-            tokio::time::timeout(Duration::from_secs(10), connect).await.context("no answer in 10 s")??;
-        let reply = tokio::time::timeout(Duration::from_secs(10), client.status(wire::StatusRequest {})).await;
-        anyhow::Ok(reply.context("no answer in 10 s")??.into_inner())
-    });
-    let reply = answer.with_context(|| format!("cannot reach a coordinator at {address}; is it running there?"))?;
-    serde_json::from_str(&reply.json).context("the coordinator's answer is not a status: is it of another version?")
+        let mut client = access.client(reach.identity()?.as_ref())?;
+        let call = tokio::time::timeout(Duration::from_secs(10), client.status(wire::StatusRequest {}));
+        Ok::<_, AccessError>(call.await)
+    })?;
+    let status = match answer {
+        Ok(Ok(reply)) => {
+            let json = reply.into_inner().json;
+            return serde_json::from_str(&json)
+                .context("the coordinator's answer is not a status: is it of another version?");
+        }
+        Ok(Err(status)) => status,
+        Err(_) => tonic::Status::unavailable("no answer in 10 s"),
+    };
+    let address = access.address;
+    Err(match status.code() {
+        Code::Unauthenticated | Code::PermissionDenied => {
+            anyhow::anyhow!("coordinator at {address}: {}", status.message())
+        }
+        _ => anyhow::anyhow!(
+            "cannot reach a coordinator at {address} ({}); is it running there? Beyond loopback it admits those who have \
+             an access file (--access)",
+            root_cause(&status)
+        ),
+    })
 }

@@ -27,6 +27,7 @@ use crate::{
     embedded::EmbeddedLink,
     preflight,
     report::CensusReport,
+    secrets::{self, Security},
     service,
     status::{Status, duration},
 };
@@ -80,12 +81,21 @@ pub struct CoordinatorCommand {
     /// Do all orders (numbers of vertices) up to this one
     #[arg(long, value_name = "N", value_parser = parse_order)]
     order: usize,
-    /// Listen for workers here, for example 127.0.0.1:7461
+    /// Listen for workers here, for example 127.0.0.1:7461 or 0.0.0.0:7461. Beyond loopback, connections are encrypted, and
+    /// only those with an access file are admitted, which is written into the data directory
     #[arg(long, value_name = "ADDR:PORT")]
     listen: String,
     /// Give the work of a worker to others after this many seconds without a sign of life
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86400))]
     lease: u64,
+    /// Stay when everything is done, and tell workers so that come late, until stopped by a signal
+    #[arg(long)]
+    stay: bool,
+    /// Answer gRPC health checks here, unencrypted and for everybody; nothing else is answered there
+    #[arg(long, value_name = "ADDR:PORT")]
+    health: Option<String>,
+    #[command(flatten)]
+    security: Security,
     #[command(flatten)]
     common: Common,
 }
@@ -162,7 +172,7 @@ impl CensusCommand {
         let signals = Signals::new(&runtime)?;
         runtime.spawn({
             let stop = stop.clone();
-            signals.stop_or_exit(move || stop.store(true, Ordering::Relaxed))
+            signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
         });
         let link = EmbeddedLink::new(census.clone(), machine::identity(), threads, self.kernel.name());
         let engine = Engine::<TrailTrap, _>::new(link, threads, self.kernel, memory.0 as usize, stop)?;
@@ -182,31 +192,52 @@ impl CoordinatorCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let runtime = tokio::runtime::Runtime::new()?;
-        let listener = runtime.block_on(TcpListener::bind(&self.listen)).with_context(|| {
-            format!("cannot listen on {}: is the port in use, or the address not one of this machine's?", self.listen)
-        })?;
+        let bind = |address: &String| {
+            runtime.block_on(TcpListener::bind(address)).with_context(|| {
+                format!("cannot listen on {address}: is the port in use, or the address not one of this machine's?")
+            })
+        };
+        let listener = bind(&self.listen)?;
+        let health = self.health.as_ref().map(bind).transpose()?;
         let directory = self.common.prepare(self.order, None)?;
+        let local = listener.local_addr()?;
+        let door = self.security.prepare(directory.path(), local)?;
         let census = open(&self.common, &directory, self.order, Duration::from_secs(self.lease))?;
-        eprintln!("trailtrap: listening on {}", service::address(&listener));
+        eprintln!("trailtrap: listening on {local}");
+        if door.is_some() {
+            let file = |name: &str| directory.path().join(name).display().to_string();
+            let (access, viewer) = (file(secrets::ACCESS), file(secrets::VIEWER));
+            eprintln!("trailtrap: only for those with an access file: workers {access}, onlookers {viewer}");
+        }
         let stop = Arc::new(AtomicBool::new(false));
         let signals = Signals::new(&runtime)?;
         runtime.spawn({
             let stop = stop.clone();
-            signals.stop_or_exit(move || stop.store(true, Ordering::Relaxed))
+            signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
         });
         let (shut, shutdown) = tokio::sync::oneshot::channel::<()>();
-        let server = runtime.spawn(service::serve(census.clone(), listener, async move {
+        let server = runtime.spawn(service::serve(census.clone(), listener, door, async move {
             let _ = shutdown.await;
         }));
+        health.map(|listener| runtime.spawn(service::serve_health(listener)));
         watched(&census, &directory, || {
             while !census.has_ended() && !stop.load(Ordering::Relaxed) && !server.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        if census.is_complete() {
-            dismiss_workers(&census);
-        }
-        let code = self.common.finish(&census, &directory);
+        let complete = census.is_complete();
+        let code = if complete && self.stay {
+            self.common.print(&census.results())?;
+            while !stop.load(Ordering::Relaxed) && !server.is_finished() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            census.close().map(|_| ExitCode::SUCCESS).map_err(anyhow::Error::from)
+        } else {
+            if complete {
+                dismiss_workers(&census);
+            }
+            self.common.finish(&census, &directory)
+        };
         let _ = shut.send(());
         let served = runtime.block_on(server);
         runtime.shutdown_timeout(Duration::from_secs(1));

@@ -1,13 +1,11 @@
 //! The gRPC face of the census: checks messages and hands them on.
 
-use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
 use tokio_stream::{Stream, StreamExt};
-use tonic::{
-    Request, Response, Status, Streaming,
-    transport::{Server, server::TcpIncoming},
-};
+use tonic::{Request, Response, Status, Streaming, transport::Server};
+use tower::util::option_layer;
 use trailtrap_shared::{
     codec,
     degree::DegreeSequence,
@@ -27,7 +25,9 @@ use trailtrap_shared::{
 };
 
 use crate::{
+    admission::{self, GRACE},
     census::{Assignment, Census, Refusal, delivery},
+    secrets::Door,
     status::Status as CensusStatus,
     store::Delivery,
 };
@@ -37,10 +37,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Several times the largest block that a plan makes.
 const LARGEST_BLOCK: usize = 1 << 30;
 
-/// Serves `census` on a bound listener until `shutdown`; gives open connections a moment to finish then.
+/// Serves `census` on a bound listener until `shutdown`, to everybody if there is no door; gives open connections a moment
+/// to finish then.
 pub async fn serve(
     census: Arc<Census>,
     listener: TcpListener,
+    door: Option<Door>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), tonic::transport::Error> {
     let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -48,11 +50,18 @@ pub async fn serve(
         shutdown.await;
         let _ = stopping.send(());
     };
-    let server = Server::builder()
+    let connections = admission::connections(listener, door.is_some().then_some(GRACE));
+    let (tls, guard) = door.map(|door| (door.tls, door.guard)).unzip();
+    let mut builder = Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(20)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(20)));
+    if let Some(tls) = tls {
+        builder = builder.tls_config(tls)?;
+    }
+    let server = builder
+        .layer(option_layer(guard))
         .add_service(CensusServer::new(Service { census }).max_decoding_message_size(4 << 20))
-        .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), shutdown);
+        .serve_with_incoming_shutdown(connections, shutdown);
     // tonic waits for idle connections for ever.
     tokio::select! {
         result = server => result,
@@ -60,9 +69,12 @@ pub async fn serve(
     }
 }
 
-/// Where a listener listens, for messages.
-pub fn address(listener: &TcpListener) -> String {
-    listener.local_addr().as_ref().map_or_else(|_| "an unknown address".to_owned(), SocketAddr::to_string)
+/// Serves gRPC health checks, and nothing else, to everybody: those who probe cannot show tokens.
+pub async fn serve_health(listener: TcpListener) -> Result<(), tonic::transport::Error> {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_serving::<CensusServer<Service>>().await;
+    let connections = admission::connections(listener, None);
+    Server::builder().add_service(health.max_decoding_message_size(1 << 10)).serve_with_incoming(connections).await
 }
 
 struct Service {

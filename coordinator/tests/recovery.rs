@@ -5,7 +5,7 @@ mod common;
 use std::{
     fs,
     process::Command,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use common::{Data, Process, census_json, coordinator, run, stderr, stdout, trailtrap, worker};
@@ -135,20 +135,44 @@ fn workers_and_coordinators_that_are_killed_change_nothing() {
     assert_eq!(census_json(9, &data, &[]), expected);
 }
 
+/// Units that the coordinator believes to be in work.
+fn units_leased(address: &str) -> u64 {
+    let output = run(&["status", "--json", "--coordinator", address]);
+    let status: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    status["order"]["units_leased"].as_u64().unwrap()
+}
+
 #[test]
 fn a_worker_that_is_asked_to_stop_gives_back_what_it_has() {
     let data = Data::new();
-    // Leases that would not expire within this test.
-    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "3600"]);
-    let polite = Process::start(worker().args(["--coordinator", &address, "--threads", "1"]));
-    std::thread::sleep(Duration::from_millis(300));
-    polite.signal("TERM");
-    assert_eq!(polite.finish().status.code(), Some(0));
-    let other = Process::start(worker().args(["--coordinator", &address, "--threads", "2"]));
-    let output = leader.finish();
-    assert!(output.status.success());
-    assert_eq!(stdout(&output), expected(9));
-    assert!(other.finish().status.success());
+    // Leases that would not expire within this test, and more work than it has time for.
+    let (_leader, address) = coordinator(10, &data, "127.0.0.1:0", &["--lease", "3600"]);
+    for signal in ["TERM", "INT", "USR1", "USR2"] {
+        let polite = Process::start(worker().args(["--coordinator", &address, "--threads", "1"]));
+        let start = Instant::now();
+        while units_leased(&address) == 0 {
+            assert!(start.elapsed() < Duration::from_secs(30));
+        }
+        polite.signal(signal);
+        assert_eq!(polite.finish().status.code(), Some(75), "there is more to do");
+        assert_eq!(units_leased(&address), 0, "{signal}");
+    }
+}
+
+#[test]
+fn a_worker_is_gone_when_its_time_is_up() {
+    let data = Data::new();
+    let (_leader, address) = coordinator(10, &data, "127.0.0.1:0", &["--lease", "3600"]);
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let batch = |variable: &str, end: u64| {
+        let mut command = worker();
+        command.args(["--coordinator", &address, "--threads", "1"]).env(variable, end.to_string());
+        Process::start(&mut command).finish()
+    };
+    let output = batch("SLURM_JOB_END_TIME", now() + 3);
+    assert_eq!(output.status.code(), Some(75), "{}", stderr(&output));
+    assert_eq!(units_leased(&address), 0);
+    assert_eq!(batch("SLURM_JOB_END_TIME", now() - 100).status.code(), Some(75), "too late to begin");
 }
 
 #[test]

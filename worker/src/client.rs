@@ -9,10 +9,7 @@ use std::{
 };
 
 use tokio::runtime::Handle;
-use tonic::{
-    Code, Request, Status,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Code, Request, Status};
 use trailtrap_shared::{
     codec,
     degree::DegreeSequence,
@@ -23,10 +20,11 @@ use trailtrap_shared::{
     },
     partition::{BLOCK_FORMAT, Block, Section},
     plan::{Plan, PlanOptions, Unit},
-    wire::{self, PIECE_BYTES, PROTOCOL, census_client::CensusClient},
+    wire::{self, PIECE_BYTES, PROTOCOL},
 };
 
 use crate::{
+    access::{Access, AccessError, Client, Reach},
     cache::Fetch,
     engine::{Delivered, Grant, Lease, Link, LinkError},
     solve::{Solved, SourceError},
@@ -43,9 +41,9 @@ pub struct Identity {
 
 /// The gRPC link. Its methods block, and must not be called from within the runtime.
 pub struct GrpcLink {
-    client: CensusClient<Channel>,
     runtime: Handle,
-    address: String,
+    reach: Reach,
+    connection: Mutex<Connection>,
     identity: Identity,
     /// How long to keep trying when the coordinator is out of reach.
     patience: Duration,
@@ -59,26 +57,49 @@ pub struct GrpcLink {
     plan: Mutex<Option<Arc<Plan>>>,
 }
 
+/// The client, and the access it was made with.
+struct Connection {
+    access: Access,
+    client: Client,
+    /// Counts the accesses.
+    generation: u64,
+}
+
+impl Connection {
+    fn new(reach: &Reach, access: Access, generation: u64) -> Result<Self, AccessError> {
+        let client = access.client(reach.identity()?.as_ref())?;
+        Ok(Connection { access, client, generation })
+    }
+}
+
 impl GrpcLink {
-    /// Registers with the coordinator at `address` (HOST:PORT), waiting for it if need be.
+    /// Registers with the coordinator, waiting for it, or for its access file, if need be.
     pub fn connect(
         runtime: Handle,
-        address: &str,
+        reach: Reach,
         identity: Identity,
         patience: Duration,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, LinkError> {
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))
-            .map_err(|error| LinkError::Refused(format!("'{address}' is not HOST:PORT: {error}")))?
-            .connect_timeout(Duration::from_secs(5))
-            .http2_keep_alive_interval(Duration::from_secs(20))
-            .keep_alive_timeout(Duration::from_secs(20))
-            .keep_alive_while_idle(true);
+        let refused = |error: AccessError| LinkError::Refused(error.to_string());
+        let start = Instant::now();
+        let access = loop {
+            match reach.access() {
+                Err(error) if error.is_missing() => {
+                    if stop.load(Ordering::Relaxed) || start.elapsed() > patience {
+                        let seconds = start.elapsed().as_secs();
+                        return Err(LinkError::Lost(format!("{error}; gave up after {seconds} s")));
+                    }
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                other => break other.map_err(refused)?,
+            }
+        };
         let _inside = runtime.enter();
         let link = GrpcLink {
-            client: CensusClient::new(endpoint.connect_lazy()).max_decoding_message_size(8 << 20),
+            connection: Mutex::new(Connection::new(&reach, access, 0).map_err(refused)?),
             runtime: runtime.clone(),
-            address: address.to_owned(),
+            reach,
             identity,
             patience,
             stop,
@@ -90,6 +111,42 @@ impl GrpcLink {
         };
         link.register(0)?;
         Ok(link)
+    }
+
+    fn client(&self) -> Client {
+        lock(&self.connection).client.clone()
+    }
+
+    fn address(&self) -> String {
+        lock(&self.connection).access.address.clone()
+    }
+
+    fn generation(&self) -> u64 {
+        lock(&self.connection).generation
+    }
+
+    /// Takes up what the access file says now: the coordinator may have been started again elsewhere. Whether that is
+    /// something else than what `generation` said.
+    fn refresh(&self, generation: u64) -> bool {
+        // A file that is away, or half copied, may be there again the next time.
+        let access = self.reach.access();
+        let mut connection = lock(&self.connection);
+        if connection.generation != generation {
+            return true;
+        }
+        let Some(access) = access.ok().filter(|access| *access != connection.access) else { return false };
+        let _inside = self.runtime.enter();
+        match Connection::new(&self.reach, access, generation + 1) {
+            Ok(new) => {
+                tracing::info!(coordinator = new.access.address, "the access file has changed");
+                *connection = new;
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the new access file is of no use");
+                false
+            }
+        }
     }
 
     /// Registers, unless another thread has done so since the coordinator rejected the number `rejected`.
@@ -108,12 +165,12 @@ impl GrpcLink {
             kernel: self.identity.kernel.name().to_owned(),
         };
         let reply = self.persist("register", || {
-            let (mut client, request) = (self.client.clone(), request.clone());
+            let (mut client, request) = (self.client(), request.clone());
             async move { client.register(with_timeout(request, 30)).await }
         })?;
         *lock(&self.heartbeat) = Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
         self.worker.store(reply.worker, Ordering::Relaxed);
-        tracing::info!(worker = reply.worker, coordinator = self.address, "registered");
+        tracing::info!(worker = reply.worker, coordinator = self.address(), "registered");
         Ok(())
     }
 
@@ -130,25 +187,36 @@ impl GrpcLink {
         let start = Instant::now();
         let mut pause = Duration::from_millis(200);
         loop {
+            let generation = self.generation();
             let status = match self.runtime.block_on(call()) {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => status,
             };
+            if self.refresh(generation) {
+                continue;
+            }
+            if let Some(certificate) = certificate_error(&status) {
+                return Err(LinkError::Refused(format!(
+                    "what answers at {} is not the coordinator of the access file: {certificate}",
+                    self.address()
+                )));
+            }
             if !is_passing(&status) {
-                return Err(LinkError::Refused(format!("coordinator at {}: {}", self.address, status.message())));
+                return Err(LinkError::Refused(format!("coordinator at {}: {}", self.address(), status.message())));
             }
             if self.stop.load(Ordering::Relaxed) {
                 return Err(LinkError::Lost("stopped while the coordinator was out of reach".to_owned()));
             }
             if start.elapsed() + pause > self.patience {
                 return Err(LinkError::Lost(format!(
-                    "cannot reach the coordinator at {} ({}); gave up after {} s. Is it running, and is the address right?",
-                    self.address,
+                    "cannot reach the coordinator at {} ({}); gave up after {} s. Is it running, and is the address right? \
+                     Beyond loopback it admits those who have its access file (--access)",
+                    self.address(),
                     root_cause(&status),
                     start.elapsed().as_secs()
                 )));
             }
-            tracing::warn!(what, coordinator = self.address, cause = root_cause(&status), "no answer, trying again");
+            tracing::warn!(what, coordinator = self.address(), cause = root_cause(&status), "no answer, trying again");
             let until = Instant::now() + pause + jitter(pause / 2);
             while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(50));
@@ -162,11 +230,13 @@ impl GrpcLink {
         let weak = Arc::downgrade(self);
         async move {
             while let Some(link) = weak.upgrade() {
-                let (mut client, pause) = (link.client.clone(), *lock(&link.heartbeat));
+                let (mut client, pause) = (link.client(), *lock(&link.heartbeat));
+                let generation = link.generation();
                 let request = wire::HeartbeatRequest { worker: link.worker(), leases: lock(&link.held).clone() };
                 drop(link);
                 if let Err(status) = client.heartbeat(with_timeout(request, 10)).await {
                     tracing::debug!(cause = root_cause(&status), "heartbeat not answered");
+                    weak.upgrade().map(|link| link.refresh(generation));
                 }
                 tokio::time::sleep(pause).await;
             }
@@ -208,7 +278,7 @@ impl Link for GrpcLink {
     fn lease(&self) -> Result<Grant, LinkError> {
         let worker = self.worker();
         let reply = self.persist("lease", || {
-            let mut client = self.client.clone();
+            let mut client = self.client();
             async move {
                 match client.lease(with_timeout(wire::LeaseRequest { worker }, 60)).await {
                     // A coordinator that was restarted: register, then ask again.
@@ -245,7 +315,7 @@ impl Link for GrpcLink {
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         let messages: Arc<Vec<wire::CompleteRequest>> = Arc::new(delivery(lease, results));
         let reply = self.persist("complete", || {
-            let (mut client, messages) = (self.client.clone(), messages.clone());
+            let (mut client, messages) = (self.client(), messages.clone());
             async move {
                 let stream = tokio_stream::iter((0..messages.len()).map(move |i| messages[i].clone()));
                 match client.complete(stream).await {
@@ -276,7 +346,7 @@ impl Link for GrpcLink {
     fn give_back(&self, lease: &Lease, reason: &str) {
         self.release(lease);
         let request = wire::GiveBackRequest { worker: lease.worker, leases: vec![lease.number] };
-        let mut client = self.client.clone();
+        let mut client = self.client();
         let answer = self.runtime.block_on(async move { client.give_back(with_timeout(request, 5)).await });
         match answer {
             Ok(_) => tracing::info!(lease = lease.number, reason, "gave a lease back"),
@@ -292,7 +362,7 @@ impl GrpcLink {
         let request =
             wire::FetchRequest { worker: self.worker(), degrees: sequence.bytes().to_vec(), what: Some(what) };
         let blocks = self.persist("fetch", || {
-            let (mut client, request) = (self.client.clone(), request.clone());
+            let (mut client, request) = (self.client(), request.clone());
             async move {
                 let mut stream = client.fetch_partition(request).await?.into_inner();
                 let (mut blocks, mut bytes) = (Vec::new(), Vec::new());
@@ -377,12 +447,25 @@ fn is_passing(status: &Status) -> bool {
         )
 }
 
+/// A status and what caused it, from the outside in.
+fn causes(status: &Status) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(status as &(dyn std::error::Error + 'static)), |cause| {
+        // An I/O error answers for its cause, and does not name it as its source.
+        let inner = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
+        inner.map_or_else(|| cause.source(), |inner| Some(inner))
+    })
+}
+
+/// What is wrong with the coordinator's certificate: this will not pass.
+fn certificate_error(status: &Status) -> Option<&rustls::Error> {
+    causes(status)
+        .filter_map(|cause| cause.downcast_ref::<rustls::Error>())
+        .find(|error| matches!(error, rustls::Error::InvalidCertificate(_)))
+}
+
 /// The innermost error: "connection refused" rather than "transport error".
-fn root_cause(status: &Status) -> String {
-    let mut cause: &dyn std::error::Error = status;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
+pub fn root_cause(status: &Status) -> String {
+    let cause = causes(status).last().unwrap_or(status);
     match cause.downcast_ref::<Status>() {
         Some(status) => status.message().to_owned(),
         None => cause.to_string(),

@@ -4,9 +4,9 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rayon::prelude::*;
@@ -62,6 +62,15 @@ pub enum Delivered {
     Void,
 }
 
+/// Why a worker stopped working.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All is done.
+    Finished,
+    /// It was asked to, or its time was up; there is more to do.
+    Stopped,
+}
+
 /// A worker's side of the conversation with its coordinator. Calls block.
 pub trait Link: Fetch {
     /// Asks for work, waiting a few seconds for some.
@@ -110,10 +119,52 @@ pub struct Engine<G: Game, L: Link> {
     allowance: usize,
     cache: PartitionCache<G, L>,
     stop: Arc<AtomicBool>,
+    /// Heard that all is done.
+    finished: AtomicBool,
+    /// Leases that would last longer are not begun.
+    deadline: Option<Instant>,
+    pace: Pace,
+}
+
+/// How long leases take, from those that were solved.
+#[derive(Default)]
+struct Pace {
+    pairs: AtomicU64,
+    microseconds: AtomicU64,
+}
+
+impl Pace {
+    /// Until something is known: slower than any machine in use.
+    const PAIRS_PER_SECOND: u64 = 100_000;
+    /// What a lease costs beside its pairs: two conversations with the coordinator.
+    const OVERHEAD: Duration = Duration::from_secs(1);
+
+    fn add(&self, pairs: u64, time: Duration) {
+        self.pairs.fetch_add(pairs, Ordering::Relaxed);
+        self.microseconds.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Twice what a lease of so many pairs has taken on average, since shards differ.
+    fn expect(&self, pairs: u64) -> Duration {
+        // As if a second had been worked at the assumed rate before.
+        let known = self.pairs.load(Ordering::Relaxed) + Self::PAIRS_PER_SECOND;
+        let seconds = 1.0 + self.microseconds.load(Ordering::Relaxed) as f64 / 1e6;
+        Self::OVERHEAD
+            + Duration::try_from_secs_f64(2.0 * seconds * pairs as f64 / known as f64).unwrap_or(Duration::MAX)
+    }
 }
 
 /// Attempts at a unit on this machine before the worker stops with the error.
 const ATTEMPTS: u32 = 3;
+
+/// (graph, edge) pairs of a lease, as far as the plan knows.
+fn pairs(lease: &Lease) -> u64 {
+    let of_unit = |unit: &Unit| {
+        let shard = &lease.plan.shards[unit.shard as usize];
+        shard.estimate * shard.size as u64 / u64::from(shard.parts)
+    };
+    lease.units.iter().map(of_unit).sum()
+}
 
 impl<G: Game, L: Link> Engine<G, L> {
     /// An engine of `threads` threads that holds up to about `memory` bytes of partitions. Setting `stop` makes it give back
@@ -136,7 +187,15 @@ impl<G: Game, L: Link> Engine<G, L> {
             allowance: memory / 8 / threads,
             cache: PartitionCache::new(memory / 4 * 3, link),
             stop,
+            finished: AtomicBool::new(false),
+            deadline: None,
+            pace: Pace::default(),
         })
+    }
+
+    /// The same engine, which begins nothing that it does not expect to finish before `deadline`.
+    pub fn until(self, deadline: Option<Instant>) -> Self {
+        Engine { deadline, ..self }
     }
 
     /// The link.
@@ -144,14 +203,20 @@ impl<G: Game, L: Link> Engine<G, L> {
         self.cache.source()
     }
 
-    /// Works until everything is done or `stop` is set. A few leases more than there are threads are held at a time, so that
+    /// Works until everything is done, `stop` is set or time is up. A few leases more than there are threads are held at a time, so that
     /// fetching and delivering overlap with solving.
-    pub fn run(&self) -> Result<(), LinkError> {
+    pub fn run(&self) -> Result<Ended, LinkError> {
         std::thread::scope(|scope| {
             let slots: Vec<_> =
                 (0..self.threads + self.link().pipeline()).map(|_| scope.spawn(|| self.work())).collect();
             slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"))
-        })
+        })?;
+        Ok(if self.finished.load(Ordering::Relaxed) { Ended::Finished } else { Ended::Stopped })
+    }
+
+    /// Whether there is time for a lease.
+    fn fits(&self, lease: &Lease) -> bool {
+        self.deadline.is_none_or(|deadline| Instant::now() + self.pace.expect(pairs(lease)) <= deadline)
     }
 
     fn stopped(&self) -> bool {
@@ -165,15 +230,22 @@ impl<G: Game, L: Link> Engine<G, L> {
                 Ok(Grant::Work(lease)) => lease,
                 Ok(Grant::Wait) => continue,
                 Ok(Grant::Finished) => {
+                    self.finished.store(true, Ordering::Relaxed);
                     // For all slots: what they still deliver is not wanted, and the coordinator will soon be gone.
                     self.stop.store(true, Ordering::Relaxed);
                     break;
                 }
                 Err(error) => return self.abandon(error),
             };
+            if !self.fits(&lease) {
+                self.link().give_back(&lease, "it would not be done in time");
+                break;
+            }
+            let start = Instant::now();
             match self.solve(&lease) {
                 Ok(results) => {
                     failures = 0;
+                    self.pace.add(pairs(&lease), start.elapsed());
                     // Kept before delivery, so that the units that follow find them.
                     let shard_of = |solved: &Solved| &lease.plan.shards[solved.unit.shard as usize];
                     let mine = results.iter().filter(|solved| shard_of(solved).parts == 1 || self.link().is_alone());
@@ -193,6 +265,9 @@ impl<G: Game, L: Link> Engine<G, L> {
                 Err(SolveError::Interrupted) => {
                     self.link().give_back(&lease, "the worker was asked to stop");
                     break;
+                }
+                Err(SolveError::Source(source)) if matches!(source.downcast_ref(), Some(LinkError::Lost(_))) => {
+                    return self.abandon(LinkError::Lost(source.to_string()));
                 }
                 Err(error) => {
                     failures += 1;
@@ -242,5 +317,22 @@ impl<G: Game, L: Link> Engine<G, L> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_starts_careful_and_learns() {
+        let pace = Pace::default();
+        let before = pace.expect(10_000_000);
+        assert!(before > Duration::from_secs(100));
+        pace.add(50_000_000, Duration::from_secs(50));
+        let after = pace.expect(10_000_000);
+        assert!((15..25).contains(&after.as_secs()), "twice ten seconds: {after:?}");
+        assert!(pace.expect(0) >= Pace::OVERHEAD);
+        assert!(pace.expect(u64::MAX) > Duration::from_secs(1 << 30));
     }
 }

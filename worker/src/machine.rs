@@ -3,7 +3,9 @@
 use std::{
     fs,
     io::{self, IsTerminal},
+    path::{Path, PathBuf},
     str::FromStr,
+    time::{Duration, Instant},
 };
 
 use tokio::{
@@ -11,25 +13,64 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-/// Threads that may run at once: respects CPU affinity and cgroup quotas.
+/// Threads that may run at once: respects CPU affinity, cgroup quotas, and what a batch system has allotted.
 pub fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    allotted_threads(|name| std::env::var(name).ok())
+        .unwrap_or(usize::MAX)
+        .min(std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Bytes of memory that can be had without swapping: what the kernel calls available, or what is left under the cgroup's
-/// limit if that is less.
+/// What Slurm, PBS or HyperQueue give to a task, which not every installation enforces.
+fn allotted_threads(variable: impl Fn(&str) -> Option<String>) -> Option<usize> {
+    ["SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "PBS_NCPUS", "NCPUS"]
+        .into_iter()
+        .find_map(|name| variable(name)?.trim().parse().ok().filter(|&count| count > 0))
+}
+
+/// Bytes of memory that can be had without swapping: what the kernel calls available, or what is left under the limits of
+/// the cgroups that this process is in, or what Slurm has allotted, if that is less.
 pub fn available_memory() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = meminfo
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
         .map_or(4 << 30, |kilobytes| kilobytes << 10);
-    let cgroup =
-        |file: &str| -> Option<u64> { fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse().ok() };
-    match cgroup("memory.max") {
-        Some(limit) => available.min(limit.saturating_sub(cgroup("memory.current").unwrap_or(0))),
-        None => available,
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let left = memory_groups(&groups).into_iter().filter_map(|(directory, limit, used)| {
+        let number = |file: &str| -> Option<u64> { fs::read_to_string(directory.join(file)).ok()?.trim().parse().ok() };
+        Some(number(limit)?.saturating_sub(number(used).unwrap_or(0)))
+    });
+    let allotted = allotted_memory(|name| std::env::var(name).ok());
+    left.chain(allotted).fold(available, u64::min)
+}
+
+/// The directories of the memory cgroups of a process, itself and all above, and the files with limit and usage, given
+/// `/proc/self/cgroup`.
+fn memory_groups(groups: &str) -> Vec<(PathBuf, &'static str, &'static str)> {
+    let mut found = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let (root, limit, used) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+            }
+            _ => continue,
+        };
+        // Within a container the path may lead out of what is visible; the root is visible always.
+        found.extend(
+            Path::new(path.trim_start_matches('/')).ancestors().map(|at| (Path::new(root).join(at), limit, used)),
+        );
     }
+    found
+}
+
+/// What Slurm gives to the tasks of a job on a node.
+fn allotted_memory(variable: impl Fn(&str) -> Option<String>) -> Option<u64> {
+    let mebibytes = |name| variable(name)?.trim().parse::<u64>().ok().filter(|&count| count > 0)?.checked_mul(1 << 20);
+    mebibytes("SLURM_MEM_PER_NODE")
+        .or_else(|| mebibytes("SLURM_MEM_PER_CPU")?.checked_mul(allotted_threads(&variable)? as u64))
 }
 
 /// The budget for anonymous memory when none is given: six tenths of what is available.
@@ -73,38 +114,55 @@ impl std::fmt::Display for Size {
     }
 }
 
-/// The name of this host and process, for people.
-pub fn identity() -> String {
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "unknown".to_owned());
-    format!("{}/{}", host.trim(), std::process::id())
+/// The name of this host.
+pub fn host() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if host.trim().is_empty() { "localhost".to_owned() } else { host.trim().to_owned() }
 }
 
-/// SIGINT and SIGTERM, caught from the moment this exists.
-pub struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+/// The name of this host and process, for people.
+pub fn identity() -> String {
+    format!("{}/{}", host(), std::process::id())
 }
+
+/// The signals by which people and batch systems ask a process to leave, caught from the moment this exists: SIGINT, SIGTERM,
+/// SIGUSR1 and SIGUSR2.
+pub struct Signals([Signal; 4]);
 
 impl Signals {
     /// Catches the signals; they are delivered on `runtime`.
     pub fn new(runtime: &Runtime) -> io::Result<Self> {
         let _inside = runtime.enter();
-        Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let [interrupt, terminate, user1, user2] = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::user_defined1(),
+            SignalKind::user_defined2(),
+        ]
+        .map(signal);
+        Ok(Signals([interrupt?, terminate?, user1?, user2?]))
     }
 
-    /// Calls `stop` on the first signal, and ends the process on the second.
-    pub async fn stop_or_exit(mut self, stop: impl FnOnce()) {
+    /// Calls `stop` on the first signal, and ends the process with `code` on the second. What comes within a second of the
+    /// first counts as one with it: batch systems signal a script and its children, and scripts pass signals on.
+    pub async fn stop_or_exit(mut self, code: u8, stop: impl FnOnce()) {
         self.next().await;
+        let first = Instant::now();
         eprintln!("stopping; a second signal stops at once");
         stop();
-        self.next().await;
-        std::process::exit(130);
+        while first.elapsed() < Duration::from_secs(1) {
+            self.next().await;
+        }
+        std::process::exit(code.into());
     }
 
     async fn next(&mut self) {
+        let [interrupt, terminate, user1, user2] = &mut self.0;
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = user1.recv() => {}
+            _ = user2.recv() => {}
         }
     }
 }
@@ -129,6 +187,40 @@ pub fn log_to_stderr(default: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn batch_systems_are_believed() {
+        let variables = |pairs: &'static [(&str, &str)]| {
+            move |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
+        assert_eq!(allotted_threads(variables(&[])), None);
+        assert_eq!(allotted_threads(variables(&[("SLURM_CPUS_ON_NODE", "64"), ("SLURM_CPUS_PER_TASK", "8")])), Some(8));
+        assert_eq!(allotted_threads(variables(&[("SLURM_CPUS_PER_TASK", "many"), ("PBS_NCPUS", "3")])), Some(3));
+        assert_eq!(allotted_memory(variables(&[("SLURM_MEM_PER_NODE", "2000")])), Some(2000 << 20));
+        assert_eq!(
+            allotted_memory(variables(&[("SLURM_MEM_PER_CPU", "500"), ("SLURM_CPUS_PER_TASK", "4")])),
+            Some(2000 << 20)
+        );
+        assert_eq!(allotted_memory(variables(&[("SLURM_MEM_PER_NODE", "0")])), None, "no limit");
+    }
+
+    #[test]
+    fn cgroups_are_looked_for_up_to_the_root() {
+        let directories = |text: &str| -> Vec<String> {
+            memory_groups(text)
+                .iter()
+                .map(|(path, ..)| path.to_str().unwrap().trim_end_matches('/').to_owned())
+                .collect()
+        };
+        assert_eq!(directories("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
+        assert_eq!(directories("0::/\n"), ["/sys/fs/cgroup"]);
+        assert_eq!(
+            directories("5:cpu,cpuacct:/x\n4:memory:/job:1\n1:name=systemd:/y"),
+            ["/sys/fs/cgroup/memory/job:1", "/sys/fs/cgroup/memory"]
+        );
+        assert_eq!(directories("nonsense\n"), [""; 0]);
+        assert!(available_memory() > 0 && threads() > 0);
+    }
 
     #[test]
     fn sizes() {

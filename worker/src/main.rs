@@ -6,31 +6,33 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant, SystemTime},
 };
 
-use clap::Parser;
+use clap::{CommandFactory, Parser, error::ErrorKind};
 use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel};
 use trailtrap_worker::{
+    access::Reach,
     client::{GrpcLink, Identity},
-    engine::{Engine, LinkError},
+    engine::{Ended, Engine, LinkError},
     machine::{self, Signals, Size},
 };
 
 /// Solves units of a Trail Trap census for a coordinator.
 ///
-/// A worker needs nothing but the coordinator's address. It may be started before the coordinator, and stopped at any time:
-/// the first Ctrl-C or SIGTERM gives back what it is doing, a second one leaves at once. It leaves by itself when the
-/// census is done.
+/// A worker needs nothing but the access file that the coordinator wrote or, on the coordinator's own machine, its address.
+/// It may be started before the coordinator, and stopped at any time: the first Ctrl-C, SIGTERM, SIGUSR1 or SIGUSR2 makes it
+/// hand back what it is doing and leave, a second one leaves at once. It leaves by itself when the census is done, or when
+/// its time is up.
 ///
-/// Exit codes: 0 done or stopped as asked, 69 refused by the coordinator (another version), 75 the coordinator stayed out
-/// of reach: start it again later.
+/// Exit codes: 0 the census is done; 75 there is more to do, start it again (it was asked to leave, its time was up, or the
+/// coordinator stayed out of reach); 78 do not start it again as it is (another version, no valid token, or a machine whose
+/// results are wrong); 2 bad flags.
 #[derive(Parser)]
 #[command(name = "trailtrap-worker", version)]
 struct Arguments {
-    /// Where the coordinator listens
-    #[arg(long, value_name = "HOST:PORT", env = "TRAILTRAP_COORDINATOR")]
-    coordinator: String,
+    #[command(flatten)]
+    reach: Reach,
     /// Solving threads [default: the processors this process may use]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -40,6 +42,9 @@ struct Arguments {
     /// Instruction set: auto, portable, avx2 or avx512. Has no influence on results
     #[arg(long, value_name = "KERNEL", default_value = "auto")]
     kernel: Kernel,
+    /// Be gone by this moment, in seconds since 1970, and begin nothing that will not be done by then
+    #[arg(long, value_name = "TIME", env = "SLURM_JOB_END_TIME")]
+    until: Option<u64>,
     /// Seconds to keep trying when the coordinator is out of reach
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     patience: u64,
@@ -47,35 +52,64 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if !arguments.reach.is_given() {
+        let what = "say where the coordinator is: --access FILE or, on its own machine, --coordinator HOST:PORT";
+        Arguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
+    }
     machine::log_to_stderr("info");
     machine::abort_on_panic();
     let asked_to_stop = Arc::new(AtomicBool::new(false));
     match run(arguments, asked_to_stop.clone()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Ended::Finished) => ExitCode::SUCCESS,
+        Ok(Ended::Stopped) => ExitCode::from(EXIT_AGAIN),
         // Asked before there was anything to stop.
-        Err(_) if asked_to_stop.load(Ordering::Relaxed) => ExitCode::SUCCESS,
+        Err(_) if asked_to_stop.load(Ordering::Relaxed) => ExitCode::from(EXIT_AGAIN),
         Err(error) => {
             eprintln!("trailtrap-worker: {error:#}");
             ExitCode::from(match error.downcast_ref() {
-                Some(LinkError::Lost(_)) => 75,
-                Some(LinkError::Refused(_)) => 69,
+                Some(LinkError::Lost(_)) => EXIT_AGAIN,
+                Some(LinkError::Refused(_)) => EXIT_NEVER,
                 None => 1,
             })
         }
     }
 }
 
-fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<()> {
+/// What `sysexits.h` calls a temporary failure.
+const EXIT_AGAIN: u8 = 75;
+/// What it calls a configuration error.
+const EXIT_NEVER: u8 = 78;
+
+/// For the last results to arrive, and for the process to end.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// The moment to be done by, if there is one, on the clock that nobody sets.
+fn deadline(until: Option<u64>) -> Option<Instant> {
+    let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(until?))?;
+    let left = end.duration_since(SystemTime::now()).unwrap_or_default();
+    Instant::now().checked_add(left - MARGIN.min(left / 10))
+}
+
+fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<Ended> {
     let runtime = tokio::runtime::Runtime::new()?;
     let stop = Arc::new(AtomicBool::new(false));
     let signals = Signals::new(&runtime)?;
-    runtime.spawn({
+    let leave = {
         let stop = stop.clone();
-        signals.stop_or_exit(move || {
+        move || {
             asked_to_stop.store(true, Ordering::Relaxed);
             stop.store(true, Ordering::Relaxed);
-        })
-    });
+        }
+    };
+    runtime.spawn(signals.stop_or_exit(EXIT_AGAIN, leave.clone()));
+    let deadline = deadline(arguments.until);
+    if let Some(deadline) = deadline {
+        runtime.spawn(async move {
+            tokio::time::sleep_until(deadline.into()).await;
+            eprintln!("time is up; handing back what is not done");
+            leave();
+        });
+    }
     let identity = Identity {
         name: machine::identity(),
         threads: arguments.threads.map_or_else(machine::threads, usize::from),
@@ -85,10 +119,10 @@ fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<(
     let memory = arguments.memory.unwrap_or_else(machine::default_memory);
     let patience = Duration::from_secs(arguments.patience);
     let handle = runtime.handle().clone();
-    let link = Arc::new(GrpcLink::connect(handle, &arguments.coordinator, identity, patience, stop.clone())?);
+    let link = Arc::new(GrpcLink::connect(handle, arguments.reach, identity, patience, stop.clone())?);
     runtime.spawn(link.heartbeats());
-    let engine = Engine::<TrailTrap, _>::new(link, threads, arguments.kernel, memory.0 as usize, stop)?;
-    engine.run()?;
+    let engine = Engine::<TrailTrap, _>::new(link, threads, arguments.kernel, memory.0 as usize, stop)?.until(deadline);
+    let ended = engine.run()?;
     runtime.shutdown_timeout(Duration::from_secs(1));
-    Ok(())
+    Ok(ended)
 }

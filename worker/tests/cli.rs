@@ -51,6 +51,6 @@ fn bad_flags_are_refused() {
 #[test]
 fn an_address_that_is_none_is_refused_at_once() {
     let output = worker(&["--coordinator", "no spaces allowed:1", "--patience", "60"]);
-    assert_eq!(output.status.code(), Some(69));
+    assert_eq!(output.status.code(), Some(78));
     assert!(stderr(&output).contains("HOST:PORT"));
 }

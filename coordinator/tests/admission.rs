@@ -1,0 +1,330 @@
+//! Who is let in: access files, tokens and certificates between real processes, and what strangers can do.
+
+mod common;
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use common::{Data, Process, census_json, coordinator, run, stderr, stdout, trailtrap, worker};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use tonic::{Code, Request};
+use trailtrap_shared::{
+    game::{Game, TrailTrap},
+    labelling::LABELLING,
+    partition::BLOCK_FORMAT,
+    wire::{self, PROTOCOL, fetch_request::What},
+};
+use trailtrap_worker::access::{Access, Client, Token};
+
+/// Beyond loopback, and yet reachable in any sandbox.
+const ANYWHERE: &str = "0.0.0.0:0";
+const HERE: [&str; 2] = ["--advertise", "127.0.0.1"];
+
+fn file(data: &Data, name: &str) -> PathBuf {
+    data.path().join(name)
+}
+
+fn worker_with(access: &Path) -> Command {
+    let mut command = worker();
+    command.args(["--threads", "1", "--patience", "30", "--access"]).arg(access);
+    command
+}
+
+fn introduction(name: String) -> wire::RegisterRequest {
+    wire::RegisterRequest {
+        protocol: PROTOCOL,
+        labelling: LABELLING.into(),
+        game: TrailTrap::ID.into(),
+        block_format: BLOCK_FORMAT.into(),
+        name,
+        threads: 1,
+        kernel: "portable".to_owned(),
+    }
+}
+
+#[test]
+fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
+    let data = Data::new();
+    let logs = tempfile::tempdir().unwrap();
+    let log = |name: &str| fs::File::create(logs.path().join(name)).unwrap();
+    let start = |name: &str, command: &mut Command| {
+        let command = command.env("TRAILTRAP_LOG", "trace").stdout(Stdio::piped()).stderr(log(name));
+        Process(command.spawn().unwrap())
+    };
+    let start_leader = |name: &str| {
+        let mut command = trailtrap();
+        command
+            .args(["coordinator", "--json", "--order", "9", "--data", &data.text(), "--listen", ANYWHERE])
+            .args(HERE);
+        start(name, &mut command)
+    };
+    let (access, viewer) = (file(&data, "access.json"), file(&data, "viewer.json"));
+    // The worker may wait for the file too.
+    let helper = start("worker", &mut worker_with(&access));
+    let mut leader = start_leader("leader-1");
+    while !viewer.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let tokens = [&access, &viewer].map(|path| {
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        let json: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        json["pass"]["token"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(fs::metadata(file(&data, "secrets.json")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(tokens[0].len() == 64 && tokens[0] != tokens[1]);
+    let status = || run(&["status", "--access", viewer.to_str().unwrap()]);
+    // Until the server is up, and the worker is there.
+    let patience = Instant::now();
+    while !stdout(&status()).contains("1 threads") {
+        assert!(patience.elapsed() < Duration::from_secs(30), "{}", stderr(&status()));
+    }
+    for process in [&helper, &leader] {
+        let line = fs::read(format!("/proc/{}/cmdline", process.0.id())).unwrap();
+        assert!(tokens.iter().all(|token| !String::from_utf8_lossy(&line).contains(token)));
+    }
+    // Started again, it has another port, which the worker learns from the file; everything else is as before.
+    let first = Access::read(&access).unwrap();
+    leader.kill();
+    let leader = start_leader("leader-2");
+    let output = leader.finish();
+    assert!(output.status.success());
+    assert_eq!(stdout(&output), census_json(9, &Data::new(), &[]));
+    assert_eq!(helper.finish().status.code(), Some(0));
+    let second = Access::read(&access).unwrap();
+    assert_eq!(first.pass, second.pass);
+    assert_ne!(first.address, second.address);
+    for name in ["worker", "leader-1", "leader-2"] {
+        let text = fs::read(logs.path().join(name)).unwrap();
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.contains("TRACE"), "{name} says everything");
+        assert!(tokens.iter().all(|token| !text.contains(token)), "{name} shows a token");
+    }
+}
+
+/// What becomes of each call.
+async fn codes(mut client: Client) -> Vec<Code> {
+    let mut answers = Vec::new();
+    answers.push(client.register(introduction("x".to_owned())).await.err());
+    answers.push(client.lease(wire::LeaseRequest { worker: 1 }).await.err());
+    let fetch = wire::FetchRequest { worker: 1, degrees: vec![0], what: Some(What::Parents(true)) };
+    answers.push(client.fetch_partition(fetch).await.err());
+    answers.push(client.heartbeat(wire::HeartbeatRequest { worker: 1, leases: vec![] }).await.err());
+    let start = wire::complete_request::Part::Start(wire::CompleteStart { worker: 1, lease: 1 });
+    answers.push(client.complete(tokio_stream::iter([wire::CompleteRequest { part: Some(start) }])).await.err());
+    answers.push(client.give_back(wire::GiveBackRequest { worker: 1, leases: vec![1] }).await.err());
+    answers.push(client.status(wire::StatusRequest {}).await.err());
+    answers.into_iter().map(|error| error.map_or(Code::Ok, |status| status.code())).collect()
+}
+
+#[tokio::test]
+async fn without_a_valid_token_nothing_can_be_done() {
+    let data = Data::new();
+    let (leader, address) = coordinator(7, &data, ANYWHERE, &HERE);
+    let (path, viewer) = (file(&data, "access.json"), file(&data, "viewer.json"));
+    let access = Access::read(&path).unwrap();
+    let with = |change: &dyn Fn(&mut Access)| {
+        let mut access = access.clone();
+        change(&mut access);
+        access
+    };
+    let client = |access: &Access| access.client(None).unwrap();
+    // The right one: whether the calls make sense is another question.
+    let right = codes(client(&access)).await;
+    assert!(!right.contains(&Code::Unauthenticated) && right[0] == Code::Ok && right[6] == Code::Ok, "{right:?}");
+    // Another token.
+    let stranger = with(&|access| access.pass.as_mut().unwrap().token = Token::new([7; 32]));
+    assert_eq!(codes(client(&stranger)).await, [Code::Unauthenticated; 7]);
+    // Those who look on.
+    let looking = codes(client(&Access::read(&viewer).unwrap())).await;
+    assert_eq!(looking[..6], [Code::PermissionDenied; 6]);
+    assert_eq!(looking[6], Code::Ok);
+    // Plain text: no connection.
+    let plain = with(&|access| access.pass = None);
+    let broken = [Code::Unavailable, Code::Unknown, Code::Internal, Code::Cancelled];
+    assert!(codes(client(&plain)).await.iter().all(|code| broken.contains(code)));
+    // The certificate of another coordinator.
+    let other = Data::new();
+    let made = run(&["secrets", "--data", &other.text(), "--advertise", &access.address]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let foreign = file(&other, "access.json");
+    assert!(codes(client(&Access::read(&foreign).unwrap())).await.iter().all(|code| *code == Code::Unavailable));
+
+    // What the programs say, and that they do not try for ever.
+    let directory = tempfile::tempdir().unwrap();
+    let written = |name: &str, access: &Access| {
+        let path = directory.path().join(name);
+        access.write(&path).unwrap();
+        path
+    };
+    let cases = [
+        (written("stranger", &stranger), "the token is not valid"),
+        (viewer.clone(), "workers need access.json"),
+        (foreign.clone(), "not the coordinator of the access file"),
+    ];
+    for (path, hint) in &cases {
+        let output = worker_with(path).output().unwrap();
+        assert_eq!(output.status.code(), Some(78), "{hint}: {}", stderr(&output));
+        assert!(stderr(&output).contains(hint), "{}", stderr(&output));
+    }
+    let here = address.replace("0.0.0.0", "127.0.0.1");
+    let output = worker().args(["--coordinator", &here, "--patience", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(75));
+    assert!(stderr(&output).contains("--access"), "{}", stderr(&output));
+    for (path, hint) in [(&cases[0].0, "not valid"), (&foreign, "certificate")] {
+        let output = run(&["status", "--access", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains(hint), "{}", stderr(&output));
+    }
+
+    let honest = Process::start(&mut worker_with(&path));
+    let output = leader.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), census_json(7, &Data::new(), &[]));
+    assert!(honest.finish().status.success());
+}
+
+/// Strangers in numbers, and messages that are too large; a worker gets through, and memory stays bounded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floods_do_not_keep_workers_out() {
+    let data = Data::new();
+    let (leader, address) = coordinator(9, &data, ANYWHERE, &HERE);
+    let here = address.replace("0.0.0.0", "127.0.0.1");
+    let path = file(&data, "access.json");
+    let access = Access::read(&path).unwrap();
+    let mut stranger = access.clone();
+    stranger.pass.as_mut().unwrap().token = Token::new([7; 32]);
+    // Connections that say nothing, or nonsense.
+    let silent: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(&here).unwrap()).collect();
+    for (i, mut stream) in silent.iter().enumerate().filter(|(i, _)| i % 2 == 0) {
+        let _ = stream.write_all(&[i as u8; 1000]);
+    }
+    // Calls with a wrong token and a body of megabytes, which nobody reads.
+    let large = || introduction("x".repeat(3 << 20));
+    let floods: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = stranger.client(None).unwrap();
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    let status = client.register(large()).await.unwrap_err();
+                    // The stream is closed before all is sent; which of the two is seen first varies.
+                    assert!(
+                        matches!(
+                            status.code(),
+                            Code::Unauthenticated | Code::Internal | Code::Unknown | Code::Cancelled
+                        ),
+                        "{status:?}"
+                    );
+                }
+            })
+        })
+        .collect();
+    // Meanwhile a worker that belongs here.
+    let honest = Process::start(&mut worker_with(&path));
+    for flood in floods {
+        flood.await.unwrap();
+    }
+    // Metadata and messages beyond the bounds are refused even to those who hold a token; texts are cut.
+    let mut client = access.client(None).unwrap();
+    let mut request = Request::new(introduction("x".to_owned()));
+    request.metadata_mut().insert("padding", "y".repeat(1 << 20).parse().unwrap());
+    assert!(client.register(request).await.is_err());
+    let mut client = access.client(None).unwrap();
+    let status = client.register(introduction("x".repeat(5 << 20))).await.unwrap_err();
+    assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
+    client.register(large()).await.unwrap();
+    let status = run(&["status", "--json", "--access", path.to_str().unwrap()]);
+    assert!(stdout(&status).len() < 10_000, "names are cut");
+    let memory = fs::read_to_string(format!("/proc/{}/status", leader.0.id())).unwrap_or_default();
+    if let Some(peak) = memory.lines().find_map(|line| line.strip_prefix("VmHWM:")) {
+        let kilobytes: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap();
+        assert!(kilobytes < 512 << 10, "peak memory of {kilobytes} kB");
+    }
+    let output = leader.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), census_json(9, &Data::new(), &[]));
+    assert!(honest.finish().status.success());
+    drop(silent);
+}
+
+/// An authority of one's own, and certificates on both sides.
+#[test]
+fn mutual_tls_with_an_authority_of_ones_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+    let ca = write("ca.pem", &authority.pem());
+    let issue = |name: &str, usage: ExtendedKeyUsagePurpose| {
+        let key = KeyPair::generate().unwrap();
+        let mut parameters = CertificateParams::new([name.to_owned()]).unwrap();
+        parameters.extended_key_usages = vec![usage];
+        let certificate = parameters.signed_by(&key, &authority).unwrap();
+        let name = name.replace('.', "-");
+        (write(&format!("{name}.pem"), &certificate.pem()), write(&format!("{name}.key"), &key.serialize_pem()))
+    };
+    let (certificate, key) = issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
+    let (mine, my_key) = issue("worker", ExtendedKeyUsagePurpose::ClientAuth);
+    let data = Data::new();
+    let flags =
+        ["--certificate", &certificate, "--key", &key, "--ca", &ca, "--client-ca", &ca, "--advertise", "127.0.0.1"];
+    let (leader, _) = coordinator(7, &data, ANYWHERE, &flags);
+    let access = file(&data, "access.json");
+    // The token alone will not do, whatever the client believes.
+    let mut bold = Access::read(&access).unwrap();
+    bold.pass.as_mut().unwrap().mutual = false;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let answers = runtime.block_on(async { codes(bold.client(None).unwrap()).await });
+    assert!(answers.iter().all(|code| *code != Code::Ok), "{answers:?}");
+    let output = worker_with(&access).output().unwrap();
+    assert_eq!(output.status.code(), Some(78), "{}", stderr(&output));
+    assert!(stderr(&output).contains("asks for a certificate"), "{}", stderr(&output));
+    let honest = Process::start(worker_with(&access).args(["--certificate", &mine, "--key", &my_key]));
+    let output = leader.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), census_json(7, &Data::new(), &[]));
+    assert!(honest.finish().status.success());
+    // Files that are none are named before anything begins.
+    let nonsense = write("nonsense", "nonsense");
+    let flags = ["--certificate", &nonsense, "--key", &key, "--ca", &ca];
+    let output =
+        run(&[&["coordinator", "--order", "3", "--listen", ANYWHERE, "--data", &Data::new().text()], &flags[..]]
+            .concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("certificate"), "{}", stderr(&output));
+}
+
+/// What a cluster's supervisor needs: probes without secrets, and a coordinator that is still there when a worker comes late.
+#[tokio::test]
+async fn a_coordinator_that_stays_answers_probes_and_late_workers() {
+    let data = Data::new();
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let health = format!("127.0.0.1:{port}");
+    let flags = [&HERE[..], &["--stay", "--health", &health]].concat();
+    let (leader, _) = coordinator(5, &data, ANYWHERE, &flags);
+    let access = file(&data, "access.json");
+    for _ in 0..2 {
+        assert_eq!(Process::start(&mut worker_with(&access)).finish().status.code(), Some(0));
+    }
+    let channel = tonic::transport::Endpoint::from_shared(format!("http://{health}")).unwrap().connect_lazy();
+    let request = tonic_health::pb::HealthCheckRequest { service: "trailtrap.v1.Census".to_owned() };
+    let answer = tonic_health::pb::health_client::HealthClient::new(channel.clone()).check(request).await.unwrap();
+    assert_eq!(answer.into_inner().status(), tonic_health::pb::health_check_response::ServingStatus::Serving);
+    let status = wire::census_client::CensusClient::new(channel).status(wire::StatusRequest {}).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented, "probes see nothing of the census");
+    leader.signal("TERM");
+    let output = leader.finish();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stdout(&output), census_json(5, &Data::new(), &[]));
+}

@@ -1,0 +1,342 @@
+//! Access files: where a coordinator is, how to be sure that it is the one, and the token that it asks for.
+//!
+//! The coordinator writes them; a worker or an onlooker needs nothing else. A token is sent only over a connection that
+//! is encrypted to the very certificate of the file.
+
+use std::{
+    fmt, fs,
+    io::{self, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+use tonic::{
+    Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+};
+use trailtrap_shared::wire::census_client::CensusClient;
+
+/// The name that generated certificates are made out to. It says nothing about a host: the certificate is the identity.
+pub const CERTIFICATE_NAME: &str = "trailtrap-coordinator";
+
+/// The largest message that a client takes; blocks come in smaller pieces.
+const LARGEST_MESSAGE: usize = 8 << 20;
+
+/// 256 random bits that admit whoever knows them. Shown by no message: `Debug` leaves them out.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Token(#[serde(with = "hex::serde")] [u8; 32]);
+
+impl Token {
+    /// A token of these bytes, which should be random.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Token(bytes)
+    }
+
+    /// The token in the value of an `authorization` header: `Bearer` and 64 hexadecimal digits.
+    pub fn from_header(value: &[u8]) -> Option<Self> {
+        let digits = value.strip_prefix(b"Bearer ")?;
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(digits, &mut bytes).ok()?;
+        Some(Token(bytes))
+    }
+
+    /// The value of an `authorization` header.
+    fn header(&self) -> MetadataValue<Ascii> {
+        let mut value = MetadataValue::try_from(format!("Bearer {}", hex::encode(self.0))).expect("digits are ASCII");
+        value.set_sensitive(true);
+        value
+    }
+}
+
+/// In a time that does not depend on where they differ.
+impl PartialEq for Token {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// What an access file holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Access {
+    /// HOST:PORT.
+    pub address: String,
+    /// How to be admitted; nothing for a coordinator that listens on loopback only and admits everybody there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass: Option<Pass>,
+}
+
+/// How to be admitted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pass {
+    /// The only certificate that is trusted to sign the coordinator's, or that certificate itself; PEM.
+    pub certificate: String,
+    /// The name that the coordinator's certificate has to be made out to; the host of the address if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whether the coordinator asks for a certificate too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mutual: bool,
+    pub token: Token,
+}
+
+/// Why there is no access.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    #[error("cannot read {what} {path}: {source}")]
+    Read { what: &'static str, path: PathBuf, source: io::Error },
+    #[error("cannot write the access file {path}: {source}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error(
+        "{path} is not an access file (line {line}, column {column}); the coordinator writes one into its data directory"
+    )]
+    Malformed { path: PathBuf, line: usize, column: usize },
+    #[error("'{address}' is not HOST:PORT")]
+    Address { address: String },
+    #[error("the coordinator at {address} asks for a certificate: give yours with --certificate and --key")]
+    NoCertificate { address: String },
+    #[error("cannot use the certificates for {address}: {source}")]
+    Certificate { address: String, source: tonic::transport::Error },
+}
+
+impl AccessError {
+    /// Whether the file is not there (yet).
+    pub fn is_missing(&self) -> bool {
+        matches!(self, AccessError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+impl Access {
+    /// Reads an access file.
+    pub fn read(path: &Path) -> Result<Self, AccessError> {
+        let bytes = read_private("the access file", path)?;
+        // The words of the parser may quote the file.
+        serde_json::from_slice(&bytes).map_err(|error| AccessError::Malformed {
+            path: path.to_owned(),
+            line: error.line(),
+            column: error.column(),
+        })
+    }
+
+    /// Writes an access file that only its owner may read.
+    pub fn write(&self, path: &Path) -> Result<(), AccessError> {
+        let text = serde_json::to_string_pretty(self).expect("an access file is plain data");
+        write_private(path, &(text + "\n")).map_err(|source| AccessError::Write { path: path.to_owned(), source })
+    }
+
+    /// A client that connects when it is used. To be called within a runtime.
+    pub fn client(&self, identity: Option<&Identity>) -> Result<Client, AccessError> {
+        let address = || self.address.clone();
+        let scheme = if self.pass.is_some() { "https" } else { "http" };
+        let host_and_port = self
+            .address
+            .rsplit_once(':')
+            .filter(|(host, port)| !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok());
+        let mut endpoint = host_and_port
+            .and_then(|_| Endpoint::from_shared(format!("{scheme}://{}", self.address)).ok())
+            .ok_or_else(|| AccessError::Address { address: address() })?
+            .connect_timeout(Duration::from_secs(5))
+            .http2_keep_alive_interval(Duration::from_secs(20))
+            .keep_alive_timeout(Duration::from_secs(20))
+            .keep_alive_while_idle(true);
+        if let Some(pass) = &self.pass {
+            let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&pass.certificate));
+            if let Some(name) = &pass.name {
+                tls = tls.domain_name(name);
+            }
+            match identity {
+                Some(identity) => tls = tls.identity(identity.clone()),
+                None if pass.mutual => return Err(AccessError::NoCertificate { address: address() }),
+                None => {}
+            }
+            let certificate = |source| AccessError::Certificate { address: address(), source };
+            endpoint = endpoint.tls_config(tls).map_err(certificate)?;
+        }
+        let credentials = Credentials(self.pass.as_ref().map(|pass| pass.token.header()));
+        Ok(CensusClient::with_interceptor(endpoint.connect_lazy(), credentials)
+            .max_decoding_message_size(LARGEST_MESSAGE))
+    }
+}
+
+/// A client that shows its token.
+pub type Client = CensusClient<InterceptedService<Channel, Credentials>>;
+
+/// Adds the token to each call.
+#[derive(Clone)]
+pub struct Credentials(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// The flags that say where a coordinator is.
+#[derive(Args, Clone, Debug)]
+pub struct Reach {
+    /// The access file that the coordinator wrote: address, certificate and token
+    #[arg(long, value_name = "FILE", env = "TRAILTRAP_ACCESS")]
+    pub access: Option<PathBuf>,
+    /// Where the coordinator listens, if there is no access file or another address in it
+    #[arg(long, value_name = "HOST:PORT", env = "TRAILTRAP_COORDINATOR")]
+    pub coordinator: Option<String>,
+    /// Own certificate (PEM), for a coordinator that asks for one
+    #[arg(long, value_name = "FILE", requires = "key", requires = "access", hide_short_help = true)]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "certificate", hide_short_help = true)]
+    pub key: Option<PathBuf>,
+}
+
+impl Reach {
+    /// Whether it says anything.
+    pub fn is_given(&self) -> bool {
+        self.access.is_some() || self.coordinator.is_some()
+    }
+
+    /// What the access file holds now, with the address of the flag if there is one.
+    pub fn access(&self) -> Result<Access, AccessError> {
+        let mut access = match &self.access {
+            Some(path) => Access::read(path)?,
+            None => Access { address: String::new(), pass: None },
+        };
+        if let Some(address) = &self.coordinator {
+            access.address.clone_from(address);
+        }
+        Ok(access)
+    }
+
+    /// The own certificate and its key.
+    pub fn identity(&self) -> Result<Option<Identity>, AccessError> {
+        match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => {
+                Ok(Some(Identity::from_pem(read("the certificate", certificate)?, read("the key", key)?)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Reads a file that others should not read; warns if they may.
+pub fn read_private(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
+    let bytes = read(what, path)?;
+    if fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0) {
+        tracing::warn!("everybody on this machine may read {what} {}: chmod 600 it", path.display());
+    }
+    Ok(bytes)
+}
+
+fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
+    fs::read(path).map_err(|source| AccessError::Read { what, path: path.to_owned(), source })
+}
+
+/// Writes a file that only its owner may read; nobody ever sees half of it.
+pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all())?;
+    fs::rename(new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access() -> Access {
+        let pass = Pass {
+            certificate: "PEM".to_owned(),
+            name: Some("x".to_owned()),
+            mutual: false,
+            token: Token::new([0xa7; 32]),
+        };
+        Access { address: "host:1".to_owned(), pass: Some(pass) }
+    }
+
+    #[test]
+    fn files_are_private_and_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.json");
+        for access in [access(), Access { address: "[::1]:7461".to_owned(), pass: None }, access()] {
+            access.write(&path).unwrap();
+            assert_eq!(Access::read(&path).unwrap(), access);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn nothing_shows_a_token() {
+        let token = "a7".repeat(32);
+        assert!(!format!("{:?}", access()).contains(&token));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.json");
+        for text in [
+            "",
+            "{",
+            "[]",
+            "{\"address\":\"h:1\",\"certificate\":\"c\",\"token\":\"TOKEN00\"}",
+            "\"TOKEN\"",
+            "{\"address\":{\"TOKEN\":1}}",
+            "{\"address\":\"h:1\",\"pass\":{\"token\":\"TOKEN\"}}",
+            "{\"address\":\"h:1\",\"pass\":\"TOKEN\"}",
+        ] {
+            fs::write(&path, text.replace("TOKEN", &token)).unwrap();
+            let access = Access::read(&path);
+            // A pass that is not whole must not become none at all.
+            let error = access.unwrap_err();
+            assert!(matches!(error, AccessError::Malformed { .. }), "{text}");
+            assert!(!format!("{error} {error:?}").contains(&token), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn headers() {
+        let token = Token::new(std::array::from_fn(|i| i as u8));
+        assert_eq!(Token::from_header(token.header().as_bytes()), Some(token.clone()));
+        assert_ne!(Token::from_header(access().pass.unwrap().token.header().as_bytes()), Some(token));
+        for bad in
+            ["", "Bearer", "Bearer ", "Bearer 00", "bearer x", &"0".repeat(64), &format!("Bearer {}", "g".repeat(64))]
+        {
+            assert_eq!(Token::from_header(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses() {
+        for (address, good) in [
+            ("localhost:7461", true),
+            ("10.0.0.1:1", true),
+            ("[::1]:7461", true),
+            ("no spaces allowed:1", false),
+            ("host", false),
+            ("host:", false),
+            (":1", false),
+            ("host:99999", false),
+            ("http://host:1", false),
+            ("user@host:1", false),
+        ] {
+            let access = Access { address: address.to_owned(), pass: None };
+            assert_eq!(access.client(None).is_ok(), good, "{address}");
+        }
+    }
+}
