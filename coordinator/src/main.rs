@@ -84,7 +84,7 @@ fn main() -> ExitCode {
         Command::Wins(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("trailtrap: {error:#}");
+        machine::say(&format!("trailtrap: {error:#}"));
         ExitCode::FAILURE
     })
 }

@@ -148,7 +148,7 @@ impl Common {
         match closed {
             Ok(Some(results)) => self.print(&results).map(|()| ExitCode::SUCCESS),
             Ok(None) => {
-                eprintln!("trailtrap: stopped; everything finished is kept. The same command goes on from there");
+                machine::say("trailtrap: stopped; everything finished is kept. The same command goes on from there");
                 Ok(ExitCode::from(EXIT_STOPPED))
             }
             Err(CensusError::Store(error)) if error.is_disk_full() => Err(anyhow::anyhow!(
@@ -203,11 +203,13 @@ impl CoordinatorCommand {
         let local = listener.local_addr()?;
         let door = self.security.prepare(directory.path(), local)?;
         let census = open(&self.common, &directory, self.order, Duration::from_secs(self.lease))?;
-        eprintln!("trailtrap: listening on {local}");
+        machine::say(&format!("trailtrap: listening on {local}"));
         if door.is_some() {
             let file = |name: &str| directory.path().join(name).display().to_string();
             let (access, viewer) = (file(secrets::ACCESS), file(secrets::VIEWER));
-            eprintln!("trailtrap: only for those with an access file: workers {access}, onlookers {viewer}");
+            machine::say(&format!(
+                "trailtrap: only for those with an access file: workers {access}, onlookers {viewer}"
+            ));
         }
         let stop = Arc::new(AtomicBool::new(false));
         let signals = Signals::new(&runtime)?;
@@ -306,7 +308,7 @@ fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
             bar.set_message(message);
         } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
             printed = Instant::now();
-            eprintln!("order {}: {message}", order.order);
+            machine::say(&format!("order {}: {message}", order.order));
         }
     }
     bar.finish_and_clear();

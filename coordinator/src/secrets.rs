@@ -12,7 +12,10 @@ use clap::Args;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
-use trailtrap_worker::access::{Access, AccessError, CERTIFICATE_NAME, Pass, Token, read_private, write_private};
+use trailtrap_worker::{
+    access::{Access, AccessError, CERTIFICATE_NAME, Pass, Token, read_private, write_private},
+    machine,
+};
 
 use crate::{admission::Guard, directory::DataDirectory};
 
@@ -177,7 +180,7 @@ fn public_address(advertise: Option<&str>, local: SocketAddr) -> String {
         Some(host) if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) => format!("[{host}]:{port}"),
         Some(host) if host.ends_with(']') || !host.contains(':') => format!("{host}:{port}"),
         Some(address) => address.to_owned(),
-        None if local.ip().is_unspecified() => format!("{}:{port}", trailtrap_worker::machine::host()),
+        None if local.ip().is_unspecified() => format!("{}:{port}", machine::host()),
         None => local.to_string(),
     }
 }
@@ -210,7 +213,7 @@ impl SecretsCommand {
         };
         let anywhere = SocketAddr::from(([0, 0, 0, 0], 7461));
         security.prepare(directory.path(), anywhere)?;
-        eprintln!("trailtrap: wrote {SECRETS}, {ACCESS} and {VIEWER} in {}", self.data.display());
+        machine::say(&format!("trailtrap: wrote {SECRETS}, {ACCESS} and {VIEWER} in {}", self.data.display()));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -225,7 +228,7 @@ mod tests {
         let any = local("0.0.0.0:7461");
         assert_eq!(public_address(None, local("10.1.2.3:9")), "10.1.2.3:9");
         assert_eq!(public_address(None, local("[::1]:9")), "[::1]:9");
-        assert_eq!(public_address(None, any), format!("{}:7461", trailtrap_worker::machine::host()));
+        assert_eq!(public_address(None, any), format!("{}:7461", machine::host()));
         assert_eq!(public_address(Some("host"), any), "host:7461");
         assert_eq!(public_address(Some("host:1"), any), "host:1");
         assert_eq!(public_address(Some("fe80::1"), any), "[fe80::1]:7461");

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     str::FromStr,
     time::{Duration, Instant},
@@ -148,7 +148,7 @@ impl Signals {
     pub async fn stop_or_exit(mut self, code: u8, stop: impl FnOnce()) {
         self.next().await;
         let first = Instant::now();
-        eprintln!("stopping; a second signal stops at once");
+        say("stopping; a second signal stops at once");
         stop();
         while first.elapsed() < Duration::from_secs(1) {
             self.next().await;
@@ -176,12 +176,20 @@ pub fn abort_on_panic() {
     }));
 }
 
+/// Says something to people, on standard error. If nobody is there any more (a connection that was cut, a terminal that was
+/// closed), the work goes on.
+pub fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// Logs to standard error; `TRAILTRAP_LOG` sets the level (default: warnings, or `default`).
 pub fn log_to_stderr(default: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TRAILTRAP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     let ansi = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).with_ansi(ansi).init();
+    // Its own complaints about a standard error that is gone would end the process.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
+    log.with_target(false).with_ansi(ansi).init();
 }
 
 #[cfg(test)]

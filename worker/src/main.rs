@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         // Asked before there was anything to stop.
         Err(_) if asked_to_stop.load(Ordering::Relaxed) => ExitCode::from(EXIT_AGAIN),
         Err(error) => {
-            eprintln!("trailtrap-worker: {error:#}");
+            machine::say(&format!("trailtrap-worker: {error:#}"));
             ExitCode::from(match error.downcast_ref() {
                 Some(LinkError::Lost(_)) => EXIT_AGAIN,
                 Some(LinkError::Refused(_)) => EXIT_NEVER,
@@ -106,7 +106,7 @@ fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<E
     if let Some(deadline) = deadline {
         runtime.spawn(async move {
             tokio::time::sleep_until(deadline.into()).await;
-            eprintln!("time is up; handing back what is not done");
+            machine::say("time is up; handing back what is not done");
             leave();
         });
     }
