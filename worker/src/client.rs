@@ -53,8 +53,39 @@ pub struct GrpcLink {
     registering: Mutex<()>,
     heartbeat: Mutex<Duration>,
     held: Mutex<Vec<u64>>,
-    /// The plan of the last lease.
-    plan: Mutex<Option<Arc<Plan>>>,
+    plans: PlanKeeper,
+}
+
+/// The plan of the last lease, which many leases share.
+#[derive(Default)]
+pub(crate) struct PlanKeeper(Mutex<Option<Arc<Plan>>>);
+
+impl PlanKeeper {
+    /// The plan of a grant, which both sides must agree on.
+    pub(crate) fn agree(&self, grant: &wire::Grant) -> Result<Arc<Plan>, LinkError> {
+        let order = grant.order as usize;
+        let differ = || {
+            LinkError::Refused(format!(
+                "the coordinator's plan of order {order} differs from this worker's: they are of different versions"
+            ))
+        };
+        let mut last = lock(&self.0);
+        let plan = match &*last {
+            Some(plan) if plan.fingerprint == grant.plan_fingerprint => plan.clone(),
+            _ if (1..=MAX_BATCH_ORDER).contains(&order) => {
+                let options = PlanOptions { part_graphs: grant.part_graphs, bucket_bytes: grant.bucket_bytes };
+                last.insert(Arc::new(Plan::new::<TrailTrap>(order, options))).clone()
+            }
+            _ => return Err(differ()),
+        };
+        let fits =
+            |unit: &wire::UnitId| plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts);
+        if plan.fingerprint == grant.plan_fingerprint && grant.units.iter().all(fits) {
+            Ok(plan)
+        } else {
+            Err(differ())
+        }
+    }
 }
 
 /// The client, and the access it was made with.
@@ -107,7 +138,7 @@ impl GrpcLink {
             registering: Mutex::default(),
             heartbeat: Mutex::new(Duration::from_secs(5)),
             held: Mutex::default(),
-            plan: Mutex::default(),
+            plans: PlanKeeper::default(),
         };
         link.register(0)?;
         Ok(link)
@@ -243,32 +274,6 @@ impl GrpcLink {
         }
     }
 
-    /// The plan of a grant, which both sides must agree on.
-    fn plan(&self, grant: &wire::Grant) -> Result<Arc<Plan>, LinkError> {
-        let order = grant.order as usize;
-        let differ = || {
-            LinkError::Refused(format!(
-                "the coordinator's plan of order {order} differs from this worker's: they are of different versions"
-            ))
-        };
-        let mut last = lock(&self.plan);
-        let plan = match &*last {
-            Some(plan) if plan.fingerprint == grant.plan_fingerprint => plan.clone(),
-            _ if (1..=MAX_BATCH_ORDER).contains(&order) => {
-                let options = PlanOptions { part_graphs: grant.part_graphs, bucket_bytes: grant.bucket_bytes };
-                last.insert(Arc::new(Plan::new::<TrailTrap>(order, options))).clone()
-            }
-            _ => return Err(differ()),
-        };
-        let fits =
-            |unit: &wire::UnitId| plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts);
-        if plan.fingerprint == grant.plan_fingerprint && grant.units.iter().all(fits) {
-            Ok(plan)
-        } else {
-            Err(differ())
-        }
-    }
-
     fn release(&self, lease: &Lease) {
         lock(&self.held).retain(|&number| number != lease.number);
     }
@@ -305,7 +310,7 @@ impl Link for GrpcLink {
                     .iter()
                     .map(|unit| Unit { order: grant.order as u8, shard: unit.shard, part: unit.part })
                     .collect();
-                let plan = self.plan(&grant)?;
+                let plan = self.plans.agree(&grant)?;
                 lock(&self.held).push(grant.lease);
                 Ok(Grant::Work(Lease { number: grant.lease, worker, plan, units }))
             }
@@ -313,25 +318,7 @@ impl Link for GrpcLink {
     }
 
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
-        let messages: Arc<Vec<wire::CompleteRequest>> = Arc::new(delivery(lease, results));
-        let reply = self.persist("complete", || {
-            let (mut client, messages) = (self.client(), messages.clone());
-            async move {
-                let stream = tokio_stream::iter((0..messages.len()).map(move |i| messages[i].clone()));
-                match client.complete(stream).await {
-                    Err(status) if status.code() == Code::NotFound => {
-                        Ok(tonic::Response::new(wire::CompleteReply { accepted: false }))
-                    }
-                    other => other,
-                }
-            }
-        });
-        self.release(lease);
-        if reply?.accepted {
-            return Ok(Delivered::Accepted { retired: Vec::new() });
-        }
-        tracing::warn!(lease = lease.number, "the lease was void; its results were dropped");
-        Ok(Delivered::Void)
+        self.deliver(lease, delivery(lease, results))
     }
 
     fn is_alone(&self) -> bool {
@@ -358,6 +345,29 @@ impl Link for GrpcLink {
 }
 
 impl GrpcLink {
+    /// Delivers the results of a lease, as the messages that say them.
+    pub(crate) fn deliver(&self, lease: &Lease, messages: Vec<wire::CompleteRequest>) -> Result<Delivered, LinkError> {
+        let messages = Arc::new(messages);
+        let reply = self.persist("complete", || {
+            let (mut client, messages) = (self.client(), messages.clone());
+            async move {
+                let stream = tokio_stream::iter((0..messages.len()).map(move |i| messages[i].clone()));
+                match client.complete(stream).await {
+                    Err(status) if status.code() == Code::NotFound => {
+                        Ok(tonic::Response::new(wire::CompleteReply { accepted: false }))
+                    }
+                    other => other,
+                }
+            }
+        });
+        self.release(lease);
+        if reply?.accepted {
+            return Ok(Delivered::Accepted { retired: Vec::new() });
+        }
+        tracing::warn!(lease = lease.number, "the lease was void; its results were dropped");
+        Ok(Delivered::Void)
+    }
+
     fn fetch(&self, sequence: &DegreeSequence, what: wire::fetch_request::What) -> Result<Vec<Block>, SourceError> {
         let request =
             wire::FetchRequest { worker: self.worker(), degrees: sequence.bytes().to_vec(), what: Some(what) };
@@ -397,21 +407,26 @@ impl Fetch for GrpcLink {
     }
 
     fn fetch_bucket(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
-        let mut blocks = self.fetch(sequence, wire::fetch_request::What::Bucket(bucket))?.into_iter();
-        let mut pairs = Vec::new();
-        while let Some(keys) = blocks.next() {
-            let outcomes = blocks.next().ok_or("the coordinator sent keys without outcomes")?;
-            if keys.id.bucket != bucket {
-                return Err("the coordinator sent another bucket than asked for".into());
-            }
-            pairs.push((keys, outcomes));
-        }
-        Ok(pairs)
+        in_pairs(self.fetch(sequence, wire::fetch_request::What::Bucket(bucket))?, bucket)
     }
 }
 
+/// Keys and outcomes of each part of a bucket.
+pub(crate) fn in_pairs(blocks: Vec<Block>, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
+    let mut blocks = blocks.into_iter();
+    let mut pairs = Vec::new();
+    while let Some(keys) = blocks.next() {
+        let outcomes = blocks.next().ok_or("keys came without outcomes")?;
+        if keys.id.bucket != bucket {
+            return Err("another bucket came than was asked for".into());
+        }
+        pairs.push((keys, outcomes));
+    }
+    Ok(pairs)
+}
+
 /// The messages of a delivery. Blocks are cut into pieces that fit a message.
-fn delivery(lease: &Lease, results: &[Solved]) -> Vec<wire::CompleteRequest> {
+pub(crate) fn delivery(lease: &Lease, results: &[Solved]) -> Vec<wire::CompleteRequest> {
     use wire::complete_request::Part;
     let mut parts = vec![Part::Start(wire::CompleteStart { worker: lease.worker, lease: lease.number })];
     for solved in results {

@@ -1,6 +1,7 @@
 //! `trailtrap-worker`: a worker process.
 
 use std::{
+    path::PathBuf,
     process::ExitCode,
     sync::{
         Arc,
@@ -16,6 +17,7 @@ use trailtrap_worker::{
     client::{GrpcLink, Identity},
     engine::{Ended, Engine, LinkError},
     machine::{self, Signals, Size},
+    offline::{self, FileLink},
 };
 
 /// Solves units of a Trail Trap census for a coordinator.
@@ -33,6 +35,12 @@ use trailtrap_worker::{
 struct Arguments {
     #[command(flatten)]
     reach: Reach,
+    /// Work from the task files that a courier leaves in this directory, without a network
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["access", "coordinator"])]
+    offline: Option<PathBuf>,
+    /// Solve nothing, but be a courier for workers without network: carry tasks into this directory, and results back
+    #[arg(long, value_name = "DIR", conflicts_with = "offline")]
+    courier: Option<PathBuf>,
     /// Solving threads [default: the processors this process may use]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -52,7 +60,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if !arguments.reach.is_given() {
+    if !arguments.reach.is_given() && arguments.offline.is_none() {
         let what = "say where the coordinator is: --access FILE or, on its own machine, --coordinator HOST:PORT";
         Arguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
     }
@@ -118,11 +126,22 @@ fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<E
     let threads = identity.threads;
     let memory = arguments.memory.unwrap_or_else(machine::default_memory);
     let patience = Duration::from_secs(arguments.patience);
-    let handle = runtime.handle().clone();
-    let link = Arc::new(GrpcLink::connect(handle, arguments.reach, identity, patience, stop.clone())?);
-    runtime.spawn(link.heartbeats());
-    let engine = Engine::<TrailTrap, _>::new(link, threads, arguments.kernel, memory.0 as usize, stop)?.until(deadline);
-    let ended = engine.run()?;
+    let kernel = arguments.kernel;
+    let memory = memory.0 as usize;
+    let ended = if let Some(directory) = arguments.offline {
+        let link = Arc::new(FileLink::new(directory));
+        runtime.spawn(link.heartbeats());
+        Engine::<TrailTrap, _>::new(link, threads, kernel, memory, stop)?.until(deadline).run()?
+    } else {
+        let handle = runtime.handle().clone();
+        let link = Arc::new(GrpcLink::connect(handle, arguments.reach, identity, patience, stop.clone())?);
+        runtime.spawn(link.heartbeats());
+        match arguments.courier {
+            // Enough that those who take tasks need not wait for the next.
+            Some(directory) => offline::carry(&link, &directory, 2 * threads + 2, &stop)?,
+            None => Engine::<TrailTrap, _>::new(link, threads, kernel, memory, stop)?.until(deadline).run()?,
+        }
+    };
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(ended)
 }
