@@ -1,8 +1,11 @@
 //! A finished order in a data directory, to read from.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use trailtrap_shared::{
     degree::DegreeSequence,
     game::TrailTrap,
@@ -12,19 +15,36 @@ use trailtrap_shared::{
 use trailtrap_worker::solve::{Source, SourceError};
 
 use crate::{
-    census::CensusError,
     parents::Parents,
-    store::{OrderRecord, Store},
+    store::{OrderRecord, Store, StoreError},
 };
 
+/// Why an order cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FinishedError {
+    #[error("there is no census in {0}; `trailtrap census N --data {0}` makes one")]
+    NoCensus(PathBuf),
+    #[error("data directory {data}")]
+    Open { data: PathBuf, source: StoreError },
+    #[error("order {0} is not finished here; `trailtrap census {0}` does it or goes on with it")]
+    NotFinished(usize),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Opens the store of a data directory, in use or not, to read from.
-pub fn open_store(data: &Path) -> anyhow::Result<Arc<Store>> {
+pub fn open_store(data: &Path) -> Result<Arc<Store>, FinishedError> {
     let path = data.join("store");
     if !path.exists() {
-        bail!("there is no census in {}; `trailtrap census N --data {0}` makes one", data.display());
+        return Err(FinishedError::NoCensus(data.to_owned()));
     }
-    let store = Store::open_read_only(&path).map_err(CensusError::from);
-    Ok(Arc::new(store.with_context(|| format!("data directory {}", data.display()))?))
+    let store = Store::open_read_only(&path).map_err(|source| FinishedError::Open { data: data.to_owned(), source });
+    Ok(Arc::new(store?))
+}
+
+/// The record of an order, if it is finished.
+pub fn record(store: &Store, order: usize) -> Result<OrderRecord, FinishedError> {
+    store.order(order)?.filter(|record| record.result.is_some()).ok_or(FinishedError::NotFinished(order))
 }
 
 /// A finished order.
@@ -36,15 +56,13 @@ pub struct FinishedOrder {
 
 impl FinishedOrder {
     /// An order, if it is finished; otherwise says what to do.
-    pub fn open(store: &Arc<Store>, order: usize) -> anyhow::Result<Self> {
-        let Some(record) = store.order(order)?.filter(|record| record.result.is_some()) else {
-            bail!("order {order} is not finished here; `trailtrap census {order}` does it or goes on with it");
-        };
+    pub fn open(store: &Arc<Store>, order: usize) -> Result<Self, FinishedError> {
+        let record = record(store, order)?;
         let plan = Plan::new::<TrailTrap>(order, record.options);
-        if plan.fingerprint != record.plan_fingerprint {
-            bail!("order {order} was split by another version of this program: use that version");
+        match plan.fingerprint == record.plan_fingerprint {
+            true => Ok(FinishedOrder { store: store.clone(), record, plan }),
+            false => Err(StoreError::Plan(order).into()),
         }
-        Ok(FinishedOrder { store: store.clone(), record, plan })
     }
 
     /// The shard of a degree sequence of this order.
