@@ -854,7 +854,8 @@ impl Census {
 
     /// What a worker calls itself.
     pub fn worker_name(&self, worker: WorkerId) -> String {
-        self.state().workers.get(&worker).map_or_else(String::new, |worker| worker.name.clone())
+        let state = self.state();
+        state.workers.get(&worker).map_or_else(String::new, |worker| format!("{}, {}", worker.name, worker.kernel))
     }
 
     /// The workers, and the number of units each of them holds.

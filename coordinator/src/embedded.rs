@@ -25,6 +25,7 @@ impl EmbeddedLink {
     /// Registers a worker with `threads` threads.
     pub fn new(census: Arc<Census>, name: String, threads: usize, kernel: &str) -> Self {
         let worker = census.register(&name, threads, kernel);
+        let name = census.worker_name(worker);
         EmbeddedLink { census, worker, name }
     }
 }
