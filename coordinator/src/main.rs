@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use tonic::Code;
 use trailtrap::{
     directory,
+    export::ExportCommand,
     forecast::PlanCommand,
     lookup::LookupCommand,
     run::{CensusCommand, CoordinatorCommand},
@@ -14,7 +15,6 @@ use trailtrap::{
     solve::SolveCommand,
     status::Status,
     verify::VerifyCommand,
-    wins::WinsCommand,
 };
 use trailtrap_shared::wire;
 use trailtrap_worker::{
@@ -36,6 +36,7 @@ use trailtrap_worker::{
   trailtrap coordinator --order 10 --listen 0.0.0.0:7461  the same for workers on other machines …
   trailtrap-worker --access access.json                   … of which this starts one
   trailtrap status --data /scratch/tt                     how far it is
+  trailtrap export table orders --data /scratch/tt        the results: tables, lists, plots, bundles
   nauty-geng -c 6 | trailtrap solve --format csv          single graphs")]
 struct Arguments {
     #[command(subcommand)]
@@ -52,7 +53,7 @@ enum Command {
     Solve(SolveCommand),
     Lookup(LookupCommand),
     Verify(VerifyCommand),
-    Wins(WinsCommand),
+    Export(ExportCommand),
 }
 
 /// Shows what is done, running and waiting, by whom, how fast, and how long it will take.
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
         Command::Solve(command) => command.run(),
         Command::Lookup(command) => command.run(),
         Command::Verify(command) => command.run(),
-        Command::Wins(command) => command.run(),
+        Command::Export(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
         machine::say(&format!("trailtrap: {error:#}"));

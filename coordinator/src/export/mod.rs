@@ -1,0 +1,231 @@
+//! `trailtrap export`: finished orders as tables, sequences, and lists for others to read.
+//!
+//! Whatever is exported follows from the data directory and the program alone: the same bytes every time.
+
+pub mod archive;
+pub mod formats;
+pub mod graphs;
+pub mod latex;
+pub mod output;
+pub mod progress;
+pub mod sequences;
+pub mod shards;
+pub mod table;
+pub mod tables;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use trailtrap_shared::degree::DegreeSequence;
+
+use self::{
+    archive::Archive,
+    graphs::{Filter, GraphList},
+    output::Output,
+    sequences::Sequence,
+    table::Table,
+    tables::{Kind, Orders},
+};
+use crate::{finished::FinishedError, run::parse_order, store::StoreError};
+
+/// Why something cannot be exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error(transparent)]
+    Finished(#[from] FinishedError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("order {order} is marked as done, but units of the shard {sequence} are missing: the store is damaged")]
+    MissingUnits { order: usize, sequence: DegreeSequence },
+    #[error("the shard {sequence} lists slot {slot:#x}, which is no graph: the store is damaged")]
+    NoGraph { sequence: DegreeSequence, slot: u64 },
+    #[error("cannot write {path}; choose another place for it, or make room there")]
+    Target { path: PathBuf, source: io::Error },
+    #[error("cannot write")]
+    Write(#[from] io::Error),
+    #[error("a number of column {column} takes more than 64 bits")]
+    TooLarge { column: String },
+    #[error("cannot make a Parquet file")]
+    Parquet(#[from] parquet::errors::ParquetError),
+}
+
+/// Writes results of finished orders for others to read: tables, sequences, lists.
+///
+/// Everything is exact and reproducible byte for byte from the data directory, which is only read and may be in use.
+/// Orders that are not finished, and so have not passed their checks, are refused.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  trailtrap export table orders --format latex -o orders.tex
+  trailtrap export table sizes 10 --format csv
+  trailtrap export bfile labelled-p1-wins
+  trailtrap export graphs 10 --regular --connected | nauty-countg --d
+  trailtrap export graphs 10 -o trailtrap.n10.p1.g6.gz")]
+pub struct ExportCommand {
+    #[command(subcommand)]
+    what: What,
+    /// The data directory, in use or not
+    #[arg(long, global = true, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    data: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Table(TableCommand),
+    Shards(ShardsCommand),
+    Bfile(BfileCommand),
+    Graphs(GraphsCommand),
+}
+
+/// A table: for LaTeX, for people, or for programs.
+///
+/// CSV and JSON have all columns, under names that do not change, and exact integers next to every share; columns that
+/// begin with labelled_ count labelled graphs, that is classes with weights n!/|Aut|, which is G(n, 1/2). JSON says what
+/// each column means. LaTeX (booktabs, siunitx) and Markdown have fewer columns, and percentages.
+#[derive(Args)]
+struct TableCommand {
+    #[arg(value_enum, value_name = "TABLE")]
+    kind: Kind,
+    /// The order; without it, all finished orders. `orders` has a row for each order up to N
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: Option<usize>,
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value = "markdown")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For \input; needs booktabs, siunitx, and for long tables longtable
+    Latex,
+    /// A document of its own
+    LatexDocument,
+    Csv,
+    Json,
+    Markdown,
+}
+
+/// The statistics of every degree sequence of an order, as Parquet.
+///
+/// One row for each degree sequence: counts, sums, public digest, time, workers. As CSV, with fewer columns:
+/// `export table degrees`.
+#[derive(Args)]
+struct ShardsCommand {
+    /// The order
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: usize,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// A sequence as a b-file, the form in which the OEIS takes it.
+#[derive(Args)]
+struct BfileCommand {
+    #[arg(value_enum, value_name = "SEQUENCE")]
+    sequence: Sequence,
+    /// The last order [default: the last finished one]
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: Option<usize>,
+    /// Terms by order and number of edges: a triangle, read by rows
+    #[arg(long)]
+    by_size: bool,
+    /// Index of the first term, which is that of order 1
+    #[arg(long, value_name = "INDEX", default_value_t = 1, allow_negative_numbers = true)]
+    offset: i64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The graphs of an order that the first player wins, or some of them, in graph6.
+///
+/// One a line, in the canonical labels of nauty (those of `nauty-labelg`), sorted by bytes. A file whose name ends in .gz
+/// is compressed, reproducibly. Takes about twenty bytes of memory for each graph of the list.
+#[derive(Args)]
+struct GraphsCommand {
+    /// The order
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: usize,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+impl ExportCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let archive = Archive::open(&self.data)?;
+        let done = match &self.what {
+            What::Table(command) => command.run(&archive),
+            What::Shards(command) => command.run(&archive),
+            What::Bfile(command) => command.run(&archive),
+            What::Graphs(command) => command.run(&archive),
+        };
+        match done {
+            // These do not say where.
+            Err(
+                error @ (ExportError::Finished(_)
+                | ExportError::Store(_)
+                | ExportError::MissingUnits { .. }
+                | ExportError::NoGraph { .. }),
+            ) => Err(error).with_context(|| format!("data directory {}", self.data.display())),
+            other => Ok(other.map(|()| ExitCode::SUCCESS)?),
+        }
+    }
+}
+
+impl TableCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        let orders = match (self.kind, self.order) {
+            (Kind::Orders, last) => Orders::UpTo(last),
+            (_, Some(order)) => Orders::One(order),
+            (_, None) => Orders::UpTo(None),
+        };
+        let text = render(&tables::build(archive, self.kind, orders)?, self.format);
+        self.output.write(|out| Ok(out.write_all(text.as_bytes())?))
+    }
+}
+
+fn render(table: &Table, format: Format) -> String {
+    match format {
+        Format::Latex => latex::fragment(table),
+        Format::LatexDocument => latex::document(&latex::fragment(table)),
+        Format::Csv => formats::csv(table),
+        Format::Json => formats::json(table),
+        Format::Markdown => formats::markdown(table),
+    }
+}
+
+impl ShardsCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        let bytes = shards::parquet(&archive.shards(self.order)?)?;
+        self.output.write(|out| Ok(out.write_all(&bytes)?))
+    }
+}
+
+impl BfileCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        let results = archive.orders(self.order)?;
+        let text = sequences::b_file(self.sequence, self.by_size, self.offset, &results);
+        self.output.write(|out| Ok(out.write_all(text.as_bytes())?))
+    }
+}
+
+impl GraphsCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        let list = GraphList::read(archive, self.order, &self.filter)?;
+        self.output.write(|out| match self.output.path().is_some_and(is_gzip) {
+            true => list.write_gzip(out),
+            false => list.write(out),
+        })
+    }
+}
+
+fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}

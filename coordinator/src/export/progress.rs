@@ -1,0 +1,45 @@
+//! Progress of what takes longer than a moment, on standard error.
+
+use std::{
+    io::IsTerminal,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Nothing is shown before.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Does `work`, which counts in `done` up to `total`, and shows how far it is: a bar on a terminal, a line every ten
+/// seconds elsewhere.
+pub fn watched<T>(what: &'static str, total: u64, done: &AtomicU64, work: impl FnOnce() -> T) -> T {
+    let finished = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch(what, total, done, &finished));
+        let result = work();
+        finished.store(true, Ordering::Relaxed);
+        watcher.thread().unpark();
+        result
+    })
+}
+
+fn watch(what: &'static str, total: u64, done: &AtomicU64, finished: &AtomicBool) {
+    let terminal = std::io::stderr().is_terminal();
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(5));
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent} %, {eta} left").expect("a valid template");
+    bar.set_style(style);
+    bar.set_prefix(what);
+    let (start, mut printed) = (Instant::now(), Instant::now());
+    while !finished.load(Ordering::Relaxed) {
+        std::thread::park_timeout(Duration::from_millis(100));
+        let now = done.load(Ordering::Relaxed).min(total);
+        if terminal && start.elapsed() > PATIENCE {
+            bar.set_position(now);
+        } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
+            printed = Instant::now();
+            eprintln!("{what}: {:.1} %", 100.0 * now as f64 / total.max(1) as f64);
+        }
+    }
+    bar.finish_and_clear();
+}

@@ -1,0 +1,174 @@
+//! The statistics of every shard, that is degree sequence, of an order, as Parquet.
+
+use std::sync::Arc;
+
+use parquet::{
+    basic::{Compression, GzipLevel},
+    data_type::{BoolType, ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type, Int64Type},
+    errors::ParquetError,
+    file::{properties::WriterProperties, writer::SerializedFileWriter},
+    schema::parser::parse_message_type,
+};
+use trailtrap_shared::statistics::{Cell, Counts, Structure, Sums};
+
+use super::{ExportError, archive::ShardSummary, tables::degrees_text};
+
+/// A column of the file.
+struct Column {
+    name: String,
+    /// What it means.
+    #[expect(dead_code)]
+    meaning: &'static str,
+    data: Data,
+}
+
+enum Data {
+    Flags(Vec<bool>),
+    Small(Vec<i32>),
+    Large(Vec<i64>),
+    /// Beyond 64 bits from order 12 on.
+    Huge(Vec<u128>),
+    Text(Vec<String>),
+}
+
+impl Data {
+    fn parquet_type(&self) -> (&'static str, &'static str) {
+        match self {
+            Data::Flags(_) => ("BOOLEAN", ""),
+            Data::Small(_) => ("INT32", ""),
+            Data::Large(_) => ("INT64", ""),
+            Data::Huge(_) => ("FIXED_LEN_BYTE_ARRAY(16)", " (DECIMAL(38,0))"),
+            Data::Text(_) => ("BYTE_ARRAY", " (UTF8)"),
+        }
+    }
+}
+
+/// Puts the columns together.
+struct Columns<'a> {
+    shards: &'a [ShardSummary],
+    columns: Vec<Column>,
+}
+
+impl Columns<'_> {
+    fn add(&mut self, name: impl Into<String>, meaning: &'static str, data: Data) {
+        self.columns.push(Column { name: name.into(), meaning, data });
+    }
+
+    fn flags(&mut self, name: &str, meaning: &'static str, value: impl Fn(&ShardSummary) -> bool) {
+        self.add(name, meaning, Data::Flags(self.shards.iter().map(value).collect()));
+    }
+
+    fn small(&mut self, name: &str, meaning: &'static str, value: impl Fn(&ShardSummary) -> usize) {
+        self.add(name, meaning, Data::Small(self.shards.iter().map(|shard| value(shard) as i32).collect()));
+    }
+
+    fn large(
+        &mut self,
+        name: String,
+        meaning: &'static str,
+        value: impl Fn(&ShardSummary) -> u128,
+    ) -> Result<(), ExportError> {
+        let values: Result<_, _> = self.shards.iter().map(|shard| i64::try_from(value(shard))).collect();
+        let data = Data::Large(values.map_err(|_| ExportError::TooLarge { column: name.clone() })?);
+        self.add(name, meaning, data);
+        Ok(())
+    }
+
+    fn text(&mut self, name: &str, meaning: &'static str, value: impl Fn(&ShardSummary) -> String) {
+        self.add(name, meaning, Data::Text(self.shards.iter().map(value).collect()));
+    }
+
+    fn counts(&mut self, prefix: &str, pick: impl Fn(&ShardSummary) -> Counts) -> Result<(), ExportError> {
+        self.large(format!("{prefix}graphs"), "graphs", |shard| pick(shard).graphs)?;
+        self.large(format!("{prefix}p1_wins"), "graphs that the first player wins", |shard| pick(shard).p1_wins)
+    }
+}
+
+fn columns(shards: &[ShardSummary]) -> Result<Vec<Column>, ExportError> {
+    let mut table = Columns { shards, columns: Vec::new() };
+    table.small("order", "number of vertices", |shard| shard.sequence.order());
+    table.small("size", "number of edges", |shard| shard.sequence.size());
+    table.text("degrees", "degree sequence, highest degree first, separated by spaces", |shard| {
+        degrees_text(&shard.sequence)
+    });
+    table.small("minimum_degree", "minimum degree", |shard| shard.sequence.degree(0));
+    table.small("maximum_degree", "maximum degree", |shard| shard.sequence.maximum());
+    table.flags("regular", "whether all degrees are equal", |shard| {
+        shard.sequence.degree(0) == shard.sequence.maximum()
+    });
+    table.counts("", |shard| shard.statistics.classes.all)?;
+    table.counts("connected_", |shard| shard.statistics.classes.connected)?;
+    table.counts("labelled_", |shard| shard.statistics.labelled.all)?;
+    table.counts("labelled_connected_", |shard| shard.statistics.labelled.connected)?;
+    type Part = fn(&Structure) -> Option<&Cell>;
+    let parts: [(&str, Part); 2] = [
+        ("biconnected_", |structure| structure.connectivity.get(&2)),
+        ("bipartite_", |structure| structure.bipartite.get(&1)),
+    ];
+    for (name, part) in parts {
+        let cell = |shard: &ShardSummary| part(&shard.statistics.structure).copied().unwrap_or_default();
+        table.counts(name, |shard| cell(shard).classes)?;
+        table.counts(&format!("labelled_{name}"), |shard| cell(shard).labelled)?;
+    }
+    type Sum = fn(&Sums) -> u128;
+    let sums: [(&str, &'static str, Sum); 3] = [
+        ("won_positions", "sum of |W|", |sums| sums.won_positions),
+        ("refuted_ends", "sum of |R|", |sums| sums.refuted_ends),
+        ("winning_first_moves", "first moves that win for the first player", |sums| sums.winning_first_moves),
+    ];
+    for (name, meaning, pick) in sums {
+        table.large(name.to_owned(), meaning, |shard| pick(&shard.statistics.classes.sums))?;
+    }
+    for (name, meaning, pick) in sums {
+        let values = shards.iter().map(|shard| pick(&shard.statistics.labelled.sums)).collect();
+        table.add(format!("labelled_{name}"), meaning, Data::Huge(values));
+    }
+    table.text("digest", "public digest, version 1", |shard| shard.digest.to_string());
+    table.small("parts", "parts that the work was split into", |shard| shard.parts as usize);
+    table.large("bytes".to_owned(), "bytes stored", |shard| shard.bytes.into())?;
+    table
+        .large("microseconds".to_owned(), "time that the shard took its workers", |shard| shard.microseconds.into())?;
+    table.text("workers", "who solved it", |shard| shard.workers.join("; "));
+    Ok(table.columns)
+}
+
+/// The bytes of the file, one row for each shard.
+pub fn parquet(shards: &[ShardSummary]) -> Result<Vec<u8>, ExportError> {
+    let columns = columns(shards)?;
+    let fields = columns.iter().map(|column| {
+        let (physical, logical) = column.data.parquet_type();
+        format!("REQUIRED {physical} {}{logical};", column.name)
+    });
+    let schema = format!("message shards {{ {} }}", fields.collect::<Vec<_>>().join(" "));
+    Ok(write(&schema, &columns)?)
+}
+
+fn write(schema: &str, columns: &[Column]) -> Result<Vec<u8>, ParquetError> {
+    let properties = WriterProperties::builder()
+        .set_created_by("trailtrap".to_owned())
+        .set_compression(Compression::GZIP(GzipLevel::default()))
+        .build();
+    let schema = Arc::new(parse_message_type(schema)?);
+    let mut file = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
+    let mut group = file.next_row_group()?;
+    for column in columns {
+        let mut writer = group.next_column()?.expect("the schema has all columns");
+        match &column.data {
+            Data::Flags(values) => writer.typed::<BoolType>().write_batch(values, None, None)?,
+            Data::Small(values) => writer.typed::<Int32Type>().write_batch(values, None, None)?,
+            Data::Large(values) => writer.typed::<Int64Type>().write_batch(values, None, None)?,
+            Data::Huge(values) => {
+                let bytes = |value: &u128| FixedLenByteArray::from(ByteArray::from(value.to_be_bytes().to_vec()));
+                let values: Vec<_> = values.iter().map(bytes).collect();
+                writer.typed::<FixedLenByteArrayType>().write_batch(&values, None, None)?
+            }
+            Data::Text(values) => {
+                let values: Vec<_> = values.iter().map(|text| ByteArray::from(text.as_str())).collect();
+                writer.typed::<ByteArrayType>().write_batch(&values, None, None)?
+            }
+        };
+        writer.close()?;
+    }
+    group.close()?;
+    file.into_inner()
+}

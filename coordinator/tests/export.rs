@@ -1,0 +1,343 @@
+//! `trailtrap export` as papers and scripts rely on it: formats that do not change, numbers that fit together, lists that
+//! nauty agrees with.
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Read,
+    path::Path,
+    process::{Command, Stdio},
+    sync::LazyLock,
+};
+
+use common::{Data, Process, census_json, run, stderr, stdout, trailtrap};
+use flate2::read::GzDecoder;
+use parquet::{
+    file::reader::{FileReader, SerializedFileReader},
+    record::{Field, Row},
+};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use trailtrap_shared::{
+    graph::{Graph, vertices},
+    graph6, nauty,
+};
+
+/// A census of order 7, for all tests to read, and what `census --json` said.
+static CENSUS: LazyLock<(Data, Value)> = LazyLock::new(|| {
+    let data = Data::new();
+    let report = serde_json::from_str(&census_json(7, &data, &[])).unwrap();
+    (data, report)
+});
+
+/// The arguments with the data directory.
+fn export_command(arguments: &[&str]) -> Command {
+    let mut command = trailtrap();
+    command.arg("export").args(arguments).args(["--data", &CENSUS.0.text()]);
+    command
+}
+
+/// What an export writes to standard output.
+fn export(arguments: &[&str]) -> Vec<u8> {
+    let output = export_command(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    output.stdout
+}
+
+fn text(arguments: &[&str]) -> String {
+    String::from_utf8(export(arguments)).unwrap()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn formats_are_what_they_always_were() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/export");
+    for (file, arguments) in [
+        ("orders.tex", &["table", "orders", "--format", "latex"][..]),
+        ("orders.csv", &["table", "orders", "--format", "csv"]),
+        ("orders.md", &["table", "orders"]),
+        ("sizes-n06.tex", &["table", "sizes", "6", "--format", "latex-document"]),
+        ("degrees-n05.csv", &["table", "degrees", "5", "--format", "csv"]),
+        ("regularity.md", &["table", "regularity", "6", "--format", "markdown"]),
+        ("connectivity.json", &["table", "connectivity", "7", "--format", "json"]),
+        ("automorphisms.csv", &["table", "automorphisms", "--format", "csv"]),
+        ("p1-wins.txt", &["bfile", "p1-wins"]),
+        ("labelled-p1-wins-by-size.txt", &["bfile", "labelled-p1-wins", "4", "--by-size", "--offset", "0"]),
+    ] {
+        let found = text(arguments);
+        let path = golden.join(file);
+        if std::env::var_os("TRAILTRAP_NEW_GOLDEN").is_some() {
+            fs::write(&path, &found).unwrap();
+        }
+        assert_eq!(found, fs::read_to_string(&path).unwrap(), "{file}");
+    }
+}
+
+/// Rows of a CSV table by column names. No field of these tables is quoted.
+fn rows(table: &str) -> Vec<BTreeMap<String, String>> {
+    let mut lines = table.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    lines
+        .map(|line| names.iter().map(|name| name.to_string()).zip(line.split(',').map(str::to_owned)).collect())
+        .collect()
+}
+
+#[test]
+fn every_table_adds_up_to_the_census() {
+    let wanted = |order: usize| {
+        let entry = &CENSUS.1["orders"][order - 1];
+        let labelled = &entry["labelled"];
+        [entry["graphs"].to_string(), entry["p1_wins"].to_string()]
+            .into_iter()
+            .chain(["graphs", "p1_wins"].map(|name| labelled[name].as_str().unwrap().to_owned()))
+            .map(|number| number.parse::<u128>().unwrap())
+            .collect::<Vec<_>>()
+    };
+    for kind in [
+        "orders",
+        "sizes",
+        "degrees",
+        "minimum-degree",
+        "maximum-degree",
+        "regularity",
+        "girth",
+        "bipartite",
+        "connectivity",
+        "automorphisms",
+    ] {
+        let all = rows(&text(&["table", kind, "--format", "csv"]));
+        for order in 1..=7 {
+            let sum = |name: &str| -> u128 {
+                let of_order = all.iter().filter(|row| row["order"] == order.to_string());
+                of_order.map(|row| row[name].parse::<u128>().unwrap()).sum()
+            };
+            let found = ["graphs", "p1_wins", "labelled_graphs", "labelled_p1_wins"].map(sum);
+            assert_eq!(found.to_vec(), wanted(order), "{kind}, order {order}");
+        }
+        // JSON says the same, and explains every column.
+        let json: Value = serde_json::from_str(&text(&["table", kind, "--format", "json"])).unwrap();
+        assert_eq!(json["rows"].as_array().unwrap().len(), all.len(), "{kind}");
+        let explained: Vec<&str> =
+            json["columns"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap()).collect();
+        for (row, plain) in json["rows"].as_array().unwrap().iter().zip(&all) {
+            assert_eq!(row.as_object().unwrap().len(), explained.len());
+            for name in &explained {
+                let value = &row[name];
+                let same = match value {
+                    Value::Null => plain[*name].is_empty(),
+                    Value::String(text) => *text == plain[*name],
+                    number => number.as_f64() == plain[*name].parse().ok(),
+                };
+                assert!(same, "{kind}: {name} is {value} and {}", plain[*name]);
+            }
+        }
+    }
+}
+
+/// The P1-win graphs of order 7 as anyone with nauty finds them, independent of the exported list.
+fn wins_of_order_7() -> Vec<Graph> {
+    let list = text(&["graphs", "7"]);
+    list.lines().map(|line| graph6::decode(line.as_bytes()).unwrap()).collect()
+}
+
+#[test]
+fn lists_are_canonical_sorted_and_reproducible() {
+    let list = export(&["graphs", "7"]);
+    // As published: `nauty-labelg -q | LC_ALL=C sort | sha256sum`.
+    assert_eq!(sha256(&list), "1804a38e0cb65944a7d9bfff9ba7a191606032df687b1e083b8fde24a67d9155");
+    for graph in wins_of_order_7() {
+        assert_eq!(nauty::label(&graph).canonical, graph);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let files = ["first.g6.gz", "second.g6.gz"].map(|name| directory.path().join(name));
+    for file in &files {
+        export(&["graphs", "7", "-o", file.to_str().unwrap()]);
+        // The time would make them differ.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }
+    let [first, second] = files.map(|file| fs::read(file).unwrap());
+    assert_eq!(first, second);
+    let mut unpacked = Vec::new();
+    GzDecoder::new(&first[..]).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(unpacked, list);
+}
+
+#[test]
+fn filters_keep_what_they_say() {
+    fn degrees(graph: &Graph) -> (usize, usize) {
+        let degrees = (0..graph.order()).map(|v| graph.degree(v));
+        (degrees.clone().min().unwrap(), degrees.max().unwrap())
+    }
+    /// By two colours along the edges.
+    fn is_bipartite(graph: &Graph) -> bool {
+        (0..1u16 << graph.order()).any(|side| graph.edges().all(|(u, w)| (side >> u ^ side >> w) & 1 == 1))
+    }
+    fn has_triangle(graph: &Graph) -> bool {
+        graph.edges().any(|(u, w)| vertices(graph.neighbours(u) & graph.neighbours(w)).next().is_some())
+    }
+    type Case = (&'static [&'static str], fn(&Graph) -> bool);
+    let all = wins_of_order_7();
+    let cases: [Case; 12] = [
+        (&["--edges", "9..11"], |g| (9..=11).contains(&g.size())),
+        (&["--edges", "..6"], |g| g.size() <= 6),
+        (&["--min-degree", "2"], |g| degrees(g).0 == 2),
+        (&["--max-degree", "..4"], |g| degrees(g).1 <= 4),
+        (&["--regular"], |g| degrees(g).0 == degrees(g).1),
+        (&["--regular=no"], |g| degrees(g).0 != degrees(g).1),
+        (&["--connected"], Graph::is_connected),
+        (&["--biconnected"], |g| g.is_connected() && (0..7).all(|v| g.without_vertex(v).is_connected())),
+        (&["--bipartite"], is_bipartite),
+        (&["--girth", "3"], has_triangle),
+        (&["--automorphisms", "1"], |g| nauty::label(g).automorphisms == 1),
+        (&["--connected", "--bipartite=no", "--edges", "8.."], |g| {
+            g.is_connected() && !is_bipartite(g) && g.size() >= 8
+        }),
+    ];
+    for (filter, keeps) in cases {
+        let found = text(&[&["graphs", "7"], filter].concat());
+        let expected: String = all.iter().filter(|g| keeps(g)).map(|g| graph6::encode(g) + "\n").collect();
+        assert_eq!(found, expected, "{filter:?}");
+        assert!(!found.is_empty() && found.lines().count() < all.len(), "{filter:?} filters");
+    }
+}
+
+#[test]
+fn nauty_and_the_list_agree() {
+    let Ok(mut labelg) = Command::new("nauty-labelg").arg("-q").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+    else {
+        eprintln!(
+            "SKIPPED: nauty-labelg is not installed, so that the labels are compared with the nauty built in only"
+        );
+        return;
+    };
+    let list = text(&["graphs", "7"]);
+    std::io::Write::write_all(&mut labelg.stdin.take().unwrap(), list.as_bytes()).unwrap();
+    let labelled = String::from_utf8(labelg.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(labelled, list);
+}
+
+#[test]
+fn shards_read_back_from_parquet() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shards.parquet");
+    export(&["shards", "7", "-o", path.to_str().unwrap()]);
+    let reader = SerializedFileReader::new(fs::File::open(&path).unwrap()).unwrap();
+    let rows: Vec<Row> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    // OEIS A004251.
+    assert_eq!(rows.len(), 342);
+    let field = |row: &Row, name: &str| {
+        row.get_column_iter().find(|(column, _)| *column == name).unwrap_or_else(|| panic!("{name}")).1.clone()
+    };
+    let number = |row: &Row, name: &str| -> i128 {
+        match field(row, name) {
+            Field::Long(number) => number.into(),
+            Field::Int(number) => number.into(),
+            Field::Decimal(decimal) => i128::from_be_bytes(decimal.data().try_into().unwrap()),
+            other => panic!("{name} is {other:?}"),
+        }
+    };
+    let sum = |name: &str| rows.iter().map(|row| number(row, name)).sum::<i128>().to_string();
+    let seven = &CENSUS.1["orders"][6];
+    assert_eq!(sum("graphs"), seven["graphs"].to_string());
+    assert_eq!(sum("connected_p1_wins"), seven["connected"]["p1_wins"].to_string());
+    assert_eq!(sum("labelled_p1_wins"), seven["labelled"]["p1_wins"].as_str().unwrap());
+    assert_eq!(sum("won_positions"), seven["sums"]["won_positions"].to_string());
+    assert_eq!(sum("labelled_won_positions"), seven["labelled"]["sums"]["won_positions"].as_str().unwrap());
+    // Bipartite graphs on seven vertices: OEIS A033995; 2-connected ones: A002218.
+    assert_eq!(sum("bipartite_graphs"), "88");
+    assert_eq!(sum("biconnected_graphs"), "468");
+    let digests = rows.iter().map(|row| match field(row, "digest") {
+        Field::Str(digest) => digest.parse::<trailtrap_shared::digest::Digest>().unwrap(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(digests.sum::<trailtrap_shared::digest::Digest>().to_string(), seven["digest"].as_str().unwrap());
+    let cubic = rows.iter().filter(|row| field(row, "regular") == Field::Bool(true)).count();
+    assert_eq!(cubic, 4, "0-, 2-, 4- and 6-regular");
+}
+
+/// Compiles a document, if there is a TeX here.
+fn compile(directory: &Path, document: &str) {
+    for program in ["pdflatex", "lualatex", "tectonic"] {
+        let mut command = Command::new(program);
+        if program != "tectonic" {
+            command.args(["-interaction=nonstopmode", "-halt-on-error"]);
+        }
+        match command.arg(document).current_dir(directory).stdin(Stdio::null()).output() {
+            Ok(output) => {
+                assert!(output.status.success(), "{program} {document}: {}", stdout(&output));
+                return;
+            }
+            Err(_) => continue,
+        }
+    }
+    eprintln!("SKIPPED: {document} was not compiled, because no TeX is installed");
+}
+
+#[test]
+fn latex_compiles_on_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    for kind in ["orders", "degrees", "automorphisms"] {
+        let name = format!("{kind}.tex");
+        let path = directory.path().join(&name);
+        export(&["table", kind, "7", "--format", "latex-document", "-o", path.to_str().unwrap()]);
+        compile(directory.path(), &name);
+    }
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused_with_a_remedy() {
+    let refused = |arguments: &[&str], hints: &[&str]| {
+        let output = export_command(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        let message = stderr(&output);
+        assert!(hints.iter().all(|hint| message.contains(hint)), "{arguments:?}: {message}");
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+    };
+    for arguments in [
+        &["table", "sizes", "8"][..],
+        &["table", "orders", "8"],
+        &["graphs", "8"],
+        &["shards", "8"],
+        &["bfile", "p1-wins", "8"],
+    ] {
+        refused(arguments, &["order 8 is not finished here", "trailtrap census 8"]);
+    }
+    refused(&["graphs", "7", "--colour", "3"], &["--colour", "--help"]);
+    refused(&["graphs", "7", "--edges", "9..7"], &["range '9..7' is empty"]);
+    refused(&["graphs", "7", "--edges", "few"], &["'few' is not a range; write 7, 3..5, ..5 or 3.."]);
+    refused(&["table", "colours"], &["orders", "automorphisms"]);
+    refused(&["table", "orders", "-o", "/nowhere/table.md"], &["/nowhere/table.md", "choose another place"]);
+    let nothing = Data::new();
+    let output = run(&["export", "table", "orders", "--data", &nothing.text()]);
+    assert!(stderr(&output).contains("there is no census in"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_census_in_progress_shows_what_it_has_finished() {
+    let data = Data::new();
+    let _running = Process::start(trailtrap().args(["census", "10", "--data", &data.text()]));
+    let table = |last: &str| run(&["export", "table", "orders", last, "--format", "csv", "--data", &data.text()]);
+    let start = std::time::Instant::now();
+    while !table("5").status.success() {
+        assert!(start.elapsed() < std::time::Duration::from_secs(60), "{}", stderr(&table("5")));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(stdout(&table("5")), text(&["table", "orders", "5", "--format", "csv"]));
+    let unfinished = table("10");
+    assert_eq!(unfinished.status.code(), Some(1));
+    assert!(stderr(&unfinished).contains("is not finished here"), "{}", stderr(&unfinished));
+}
+
+#[test]
+fn readers_that_stop_early_are_no_error() {
+    let mut child = export_command(&["graphs", "7"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+}
