@@ -260,6 +260,35 @@ fn shards_read_back_from_parquet() {
     assert_eq!(cubic, 4, "0-, 2-, 4- and 6-regular");
 }
 
+#[test]
+fn pictures_come_in_three_formats_and_need_no_font() {
+    for what in [
+        &["plot", "orders"][..],
+        &["plot", "sizes", "7"],
+        &["plot", "heat-map"],
+        &["plot", "degrees", "6"],
+        &["drawing", "6", "--most", "7"],
+    ] {
+        let picture = |format: &str| export(&[what, &["--format", format]].concat());
+        let svg = String::from_utf8(picture("svg")).unwrap();
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("<title>"), "{what:?}");
+        assert!(!svg.contains("<text") && !svg.contains("NaN") && !svg.contains("inf"), "{what:?}");
+        let pdf = picture("pdf");
+        assert!(pdf.starts_with(b"%PDF-") && !pdf.windows(5).any(|window| window == b"/Font"), "{what:?}");
+        let pixels = tiny_skia::Pixmap::decode_png(&picture("png")).unwrap();
+        let dark = pixels.pixels().iter().filter(|pixel| pixel.red() < 100 && pixel.green() < 100).count();
+        assert!(dark > 500, "{what:?}: {dark} dark pixels");
+        assert_eq!(picture("png"), picture("png"));
+    }
+    // Orders so small that axes have hardly anything to show.
+    for order in ["1", "2", "3"] {
+        for kind in ["orders", "sizes", "heat-map", "degrees"] {
+            let svg = text(&["plot", kind, order]);
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{kind} {order}");
+        }
+    }
+}
+
 /// Compiles a document, if there is a TeX here.
 fn compile(directory: &Path, document: &str) {
     for program in ["pdflatex", "lualatex", "tectonic"] {
@@ -304,6 +333,7 @@ fn what_cannot_be_exported_is_refused_with_a_remedy() {
         &["graphs", "8"],
         &["shards", "8"],
         &["bfile", "p1-wins", "8"],
+        &["plot", "sizes", "8"],
     ] {
         refused(arguments, &["order 8 is not finished here", "trailtrap census 8"]);
     }
@@ -312,6 +342,7 @@ fn what_cannot_be_exported_is_refused_with_a_remedy() {
     refused(&["graphs", "7", "--edges", "few"], &["'few' is not a range; write 7, 3..5, ..5 or 3.."]);
     refused(&["table", "colours"], &["orders", "automorphisms"]);
     refused(&["table", "orders", "-o", "/nowhere/table.md"], &["/nowhere/table.md", "choose another place"]);
+    refused(&["plot", "orders", "-o", "plot.gif"], &["plot.gif", ".svg, .pdf or .png"]);
     let nothing = Data::new();
     let output = run(&["export", "table", "orders", "--data", &nothing.text()]);
     assert!(stderr(&output).contains("there is no census in"), "{}", stderr(&output));

@@ -1,15 +1,19 @@
-//! `trailtrap export`: finished orders as tables, sequences, and lists for others to read.
+//! `trailtrap export`: finished orders as tables, sequences, lists and plots for others to read.
 //!
 //! Whatever is exported follows from the data directory and the program alone: the same bytes every time.
 
 pub mod archive;
+pub mod chart;
 pub mod formats;
 pub mod graphs;
 pub mod latex;
 pub mod output;
+pub mod picture;
+pub mod plots;
 pub mod progress;
 pub mod sequences;
 pub mod shards;
+pub mod sheet;
 pub mod table;
 pub mod tables;
 
@@ -27,6 +31,7 @@ use self::{
     archive::Archive,
     graphs::{Filter, GraphList},
     output::Output,
+    picture::{Picture, PictureFormat},
     sequences::Sequence,
     table::Table,
     tables::{Kind, Orders},
@@ -48,13 +53,15 @@ pub enum ExportError {
     Target { path: PathBuf, source: io::Error },
     #[error("cannot write")]
     Write(#[from] io::Error),
+    #[error("the format of {0} is not told by its name: end it in .svg, .pdf or .png, or say --format")]
+    PictureFormat(PathBuf),
     #[error("a number of column {column} takes more than 64 bits")]
     TooLarge { column: String },
     #[error("cannot make a Parquet file")]
     Parquet(#[from] parquet::errors::ParquetError),
 }
 
-/// Writes results of finished orders for others to read: tables, sequences, lists.
+/// Writes results of finished orders for others to read: tables, sequences, lists, plots.
 ///
 /// Everything is exact and reproducible byte for byte from the data directory, which is only read and may be in use.
 /// Orders that are not finished, and so have not passed their checks, are refused.
@@ -64,7 +71,9 @@ pub enum ExportError {
   trailtrap export table sizes 10 --format csv
   trailtrap export bfile labelled-p1-wins
   trailtrap export graphs 10 --regular --connected | nauty-countg --d
-  trailtrap export graphs 10 -o trailtrap.n10.p1.g6.gz")]
+  trailtrap export graphs 10 -o trailtrap.n10.p1.g6.gz
+  trailtrap export plot sizes 10 -o sizes.pdf
+  trailtrap export drawing 6 --connected -o sheet.svg")]
 pub struct ExportCommand {
     #[command(subcommand)]
     what: What,
@@ -79,6 +88,8 @@ enum What {
     Shards(ShardsCommand),
     Bfile(BfileCommand),
     Graphs(GraphsCommand),
+    Plot(PlotCommand),
+    Drawing(DrawingCommand),
 }
 
 /// A table: for LaTeX, for people, or for programs.
@@ -156,6 +167,47 @@ struct GraphsCommand {
     filter: Filter,
 }
 
+/// A plot, one column of print wide (8.6 cm).
+///
+/// Text is drawn as outlines, so that no reader needs the font.
+#[derive(Args)]
+struct PlotCommand {
+    #[arg(value_enum, value_name = "PLOT")]
+    kind: plots::Kind,
+    /// The order, or the last one for plots over all orders [default: the last finished one]
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: Option<usize>,
+    #[command(flatten)]
+    output: PictureOutput,
+}
+
+/// Drawings of P1-win graphs of an order, with a winning first move as an arrow.
+///
+/// Graphs with the largest automorphism groups come first. Winning moves are found by forward search, for graphs of up to
+/// some 22 edges.
+#[derive(Args)]
+struct DrawingCommand {
+    /// The order
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: usize,
+    /// Draw no more graphs than this
+    #[arg(long, value_name = "GRAPHS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=200))]
+    most: u16,
+    #[command(flatten)]
+    output: PictureOutput,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+#[derive(Args)]
+struct PictureOutput {
+    /// Format [default: what the name of the file ends in; svg for standard output]
+    #[arg(long, short, value_enum, value_name = "FORMAT")]
+    format: Option<PictureFormat>,
+    #[command(flatten)]
+    output: Output,
+}
+
 impl ExportCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -165,6 +217,8 @@ impl ExportCommand {
             What::Shards(command) => command.run(&archive),
             What::Bfile(command) => command.run(&archive),
             What::Graphs(command) => command.run(&archive),
+            What::Plot(command) => command.run(&archive),
+            What::Drawing(command) => command.run(&archive),
         };
         match done {
             // These do not say where.
@@ -223,6 +277,33 @@ impl GraphsCommand {
             true => list.write_gzip(out),
             false => list.write(out),
         })
+    }
+}
+
+impl PlotCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        self.output.write(|| plots::plot(archive, self.kind, self.order))
+    }
+}
+
+impl DrawingCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        self.output.write(|| {
+            let list = GraphList::read(archive, self.order, &self.filter)?;
+            Ok(sheet::sheet(&list, self.order, self.most.into()))
+        })
+    }
+}
+
+impl PictureOutput {
+    fn write(&self, draw: impl FnOnce() -> Result<Picture, ExportError>) -> Result<(), ExportError> {
+        let format = match (self.format, self.output.path()) {
+            (Some(format), _) => format,
+            (None, None) => PictureFormat::Svg,
+            (None, Some(path)) => PictureFormat::of(path).ok_or_else(|| ExportError::PictureFormat(path.to_owned()))?,
+        };
+        let bytes = draw()?.render(format);
+        self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
 }
 
