@@ -1,5 +1,5 @@
 //! `trailtrap export` as papers and scripts rely on it: formats that do not change, numbers that fit together, lists that
-//! nauty agrees with.
+//! nauty agrees with, bundles that are the same bytes every time.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::Read,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::LazyLock,
 };
@@ -289,6 +289,85 @@ fn pictures_come_in_three_formats_and_need_no_font() {
     }
 }
 
+/// All files below a directory and what is in them.
+fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.insert(path.clone(), fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+fn relative(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let name = |path: &Path| path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
+    files(directory).into_iter().map(|(path, bytes)| (name(&path), bytes)).collect()
+}
+
+#[test]
+fn a_bundle_is_complete_and_the_same_every_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| directory.path().join(name));
+    for bundle in [&first, &second] {
+        export(&["bundle", bundle.to_str().unwrap(), "--list-size", "500"]);
+    }
+    let contents = relative(&first);
+    assert!(contents == relative(&second), "two bundles of the same data differ");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left beside them");
+    // The sums are those of all files.
+    let sums: BTreeMap<String, String> = String::from_utf8(contents["SHA256SUMS"].clone())
+        .unwrap()
+        .lines()
+        .map(|line| line.split_once("  ").unwrap())
+        .map(|(sum, name)| (name.to_owned(), sum.to_owned()))
+        .collect();
+    let expected: BTreeMap<String, String> = contents
+        .iter()
+        .filter(|(name, _)| *name != "SHA256SUMS")
+        .map(|(name, bytes)| (name.clone(), sha256(bytes)))
+        .collect();
+    assert_eq!(sums, expected);
+    let check = Command::new("sha256sum").args(["-c", "--quiet", "SHA256SUMS"]).current_dir(&first).status().unwrap();
+    assert!(check.success());
+    for name in
+        ["README.md", "manifest.json", "CITATION.cff", ".zenodo.json", "LICENSE", "tables/orders.csv", "tables/all.tex"]
+    {
+        assert!(contents.contains_key(name), "{name}");
+    }
+    // The manifest names digests that anyone can compare, and lists by digest where they are too large.
+    let manifest: Value = serde_json::from_slice(&contents["manifest.json"]).unwrap();
+    for (entry, order) in manifest["orders"].as_array().unwrap().iter().zip(CENSUS.1["orders"].as_array().unwrap()) {
+        assert_eq!(entry["digest"], order["digest"]);
+        assert_eq!(entry["p1_wins"], order["p1_wins"]);
+        assert!(entry["workers"][0]["name"].as_str().unwrap().contains(", "), "host and kernel");
+    }
+    let list = |order: usize| &manifest["orders"][order - 1]["p1_win_list"];
+    assert_eq!(list(7)["file"], Value::Null);
+    assert_eq!(list(7)["sha256"], "1804a38e0cb65944a7d9bfff9ba7a191606032df687b1e083b8fde24a67d9155");
+    let six = list(6)["file"].as_str().unwrap();
+    let mut unpacked = Vec::new();
+    GzDecoder::new(&contents[six][..]).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(list(6)["sha256"], sha256(&unpacked));
+    assert_eq!(list(6)["bytes"], unpacked.len());
+    assert!(!contents.keys().any(|name| name.starts_with("graphs/") && name.contains("n07")));
+    let zenodo: Value = serde_json::from_slice(&contents[".zenodo.json"]).unwrap();
+    assert_eq!(zenodo["upload_type"], "dataset");
+    // Whoever has the program can check it.
+    let verified = run(&["verify", first.to_str().unwrap()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+    // A bundle is never written over.
+    let output = export_command(&["bundle", first.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("exists already; name a new directory"), "{}", stderr(&output));
+    assert!(relative(&first) == contents, "the bundle was touched");
+    // TeX leaves files beside what it reads.
+    compile(&second.join("tables"), "all.tex");
+}
+
 /// Compiles a document, if there is a TeX here.
 fn compile(directory: &Path, document: &str) {
     for program in ["pdflatex", "lualatex", "tectonic"] {
@@ -337,11 +416,13 @@ fn what_cannot_be_exported_is_refused_with_a_remedy() {
     ] {
         refused(arguments, &["order 8 is not finished here", "trailtrap census 8"]);
     }
+    refused(&["bundle", "/tmp/never", "--order", "8"], &["order 8 is not finished here"]);
     refused(&["graphs", "7", "--colour", "3"], &["--colour", "--help"]);
     refused(&["graphs", "7", "--edges", "9..7"], &["range '9..7' is empty"]);
     refused(&["graphs", "7", "--edges", "few"], &["'few' is not a range; write 7, 3..5, ..5 or 3.."]);
     refused(&["table", "colours"], &["orders", "automorphisms"]);
     refused(&["table", "orders", "-o", "/nowhere/table.md"], &["/nowhere/table.md", "choose another place"]);
+    refused(&["bundle", "/nowhere/bundle"], &["/nowhere/bundle", "choose another place"]);
     refused(&["plot", "orders", "-o", "plot.gif"], &["plot.gif", ".svg, .pdf or .png"]);
     let nothing = Data::new();
     let output = run(&["export", "table", "orders", "--data", &nothing.text()]);

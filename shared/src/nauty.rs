@@ -6,6 +6,13 @@ use petgraph::graph::UnGraph;
 
 use crate::graph::{Graph, MAX_ORDER, VertexSet};
 
+/// The version of nauty that is built in.
+pub fn version() -> String {
+    // 10000 times the version; the last two digits are an option.
+    let id = nauty_Traces_sys::NAUTYVERSIONID;
+    format!("{}.{}.{}", id / 10_000, id / 1000 % 10, id / 100 % 10)
+}
+
 /// What nauty finds out about a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NautyLabelling {

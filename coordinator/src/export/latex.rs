@@ -17,6 +17,11 @@ pub fn document(body: &str) -> String {
     format!("\\documentclass[a4paper]{{article}}\n{PREAMBLE}\\begin{{document}}\n{body}\\end{{document}}\n")
 }
 
+/// The command that reads a table.
+pub fn input(path: &str) -> String {
+    format!("\\input{{{path}}}\n")
+}
+
 /// A table for `\input`.
 pub fn fragment(table: &Table) -> String {
     let shown = table.shown();

@@ -1,9 +1,11 @@
-//! `trailtrap export`: finished orders as tables, sequences, lists and plots for others to read.
+//! `trailtrap export`: finished orders as tables, sequences, lists, plots and bundles for others to read.
 //!
 //! Whatever is exported follows from the data directory and the program alone: the same bytes every time.
 
 pub mod archive;
+pub mod bundle;
 pub mod chart;
+pub mod documents;
 pub mod formats;
 pub mod graphs;
 pub mod latex;
@@ -26,6 +28,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use trailtrap_shared::degree::DegreeSequence;
+use trailtrap_worker::machine::Size;
 
 use self::{
     archive::Archive,
@@ -53,6 +56,8 @@ pub enum ExportError {
     Target { path: PathBuf, source: io::Error },
     #[error("cannot write")]
     Write(#[from] io::Error),
+    #[error("{0} exists already; name a new directory for the bundle, or move the old one away")]
+    Exists(PathBuf),
     #[error("the format of {0} is not told by its name: end it in .svg, .pdf or .png, or say --format")]
     PictureFormat(PathBuf),
     #[error("a number of column {column} takes more than 64 bits")]
@@ -61,7 +66,7 @@ pub enum ExportError {
     Parquet(#[from] parquet::errors::ParquetError),
 }
 
-/// Writes results of finished orders for others to read: tables, sequences, lists, plots.
+/// Writes results of finished orders for others to read: tables, sequences, lists, plots, bundles.
 ///
 /// Everything is exact and reproducible byte for byte from the data directory, which is only read and may be in use.
 /// Orders that are not finished, and so have not passed their checks, are refused.
@@ -73,7 +78,8 @@ pub enum ExportError {
   trailtrap export graphs 10 --regular --connected | nauty-countg --d
   trailtrap export graphs 10 -o trailtrap.n10.p1.g6.gz
   trailtrap export plot sizes 10 -o sizes.pdf
-  trailtrap export drawing 6 --connected -o sheet.svg")]
+  trailtrap export drawing 6 --connected -o sheet.svg
+  trailtrap export bundle trailtrap-results")]
 pub struct ExportCommand {
     #[command(subcommand)]
     what: What,
@@ -90,6 +96,7 @@ enum What {
     Graphs(GraphsCommand),
     Plot(PlotCommand),
     Drawing(DrawingCommand),
+    Bundle(BundleCommand),
 }
 
 /// A table: for LaTeX, for people, or for programs.
@@ -208,6 +215,23 @@ struct PictureOutput {
     output: Output,
 }
 
+/// Everything about all finished orders in one new directory, to publish and cite.
+///
+/// Tables, sequences, lists, plots, and digests, with README, manifest, SHA256SUMS, CITATION.cff and .zenodo.json. Made
+/// twice from the same data by the same program, it is the same bytes.
+#[derive(Args)]
+struct BundleCommand {
+    /// The directory to make
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Orders up to this one [default: all finished ones]
+    #[arg(long, value_name = "N", value_parser = parse_order)]
+    order: Option<usize>,
+    /// Leave out lists of P1-win graphs that take more than this as text; their digests and sizes are given
+    #[arg(long, value_name = "SIZE", default_value = "4MiB")]
+    list_size: Size,
+}
+
 impl ExportCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -219,6 +243,7 @@ impl ExportCommand {
             What::Graphs(command) => command.run(&archive),
             What::Plot(command) => command.run(&archive),
             What::Drawing(command) => command.run(&archive),
+            What::Bundle(command) => command.run(&archive),
         };
         match done {
             // These do not say where.
@@ -304,6 +329,12 @@ impl PictureOutput {
         };
         let bytes = draw()?.render(format);
         self.output.write(|out| Ok(out.write_all(&bytes)?))
+    }
+}
+
+impl BundleCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        bundle::bundle(archive, &self.directory, self.order, self.list_size.0)
     }
 }
 

@@ -17,7 +17,6 @@ use super::{ExportError, archive::ShardSummary, tables::degrees_text};
 struct Column {
     name: String,
     /// What it means.
-    #[expect(dead_code)]
     meaning: &'static str,
     data: Data,
 }
@@ -130,6 +129,12 @@ fn columns(shards: &[ShardSummary]) -> Result<Vec<Column>, ExportError> {
         .large("microseconds".to_owned(), "time that the shard took its workers", |shard| shard.microseconds.into())?;
     table.text("workers", "who solved it", |shard| shard.workers.join("; "));
     Ok(table.columns)
+}
+
+/// Names and meanings of the columns.
+pub fn describe() -> Vec<(String, &'static str)> {
+    let columns = columns(&[]).expect("no shard has no large numbers");
+    columns.into_iter().map(|column| (column.name, column.meaning)).collect()
 }
 
 /// The bytes of the file, one row for each shard.
