@@ -26,6 +26,8 @@ use trailtrap_shared::{
     statistics::Statistics,
 };
 
+use trailtrap_worker::cache::Wanted;
+
 use crate::{
     checks::{self, Contradiction},
     lease::{LeaseTable, WorkerId},
@@ -219,6 +221,8 @@ const PENDING_BYTES: usize = 256 << 20;
 /// The committer gathers deliveries for this part of the time that a run has lasted, and no longer than a second, when
 /// nobody waits for them: a crash costs little of what was done, and long runs write few files …
 const GATHER: (u32, Duration) = (20, Duration::from_secs(1));
+/// … half as long as a lease of much work takes when a worker waits, …
+const GATHER_AWAITED: Duration = Duration::from_millis(100);
 /// … and no more than this many bytes.
 const GATHER_BYTES: usize = 64 << 20;
 
@@ -460,7 +464,7 @@ impl Census {
             }
             let (waiter, receipt) = if durable { Some(sync_channel(1)).unzip() } else { (None, None) };
             let retired_size = order.schedule.retired_size();
-            let urgent = durable || order.schedule.is_done();
+            let urgent = order.schedule.is_done();
             // Within the lock, so that the queue is in the order of acceptance.
             self.enqueue(Queued { deliveries, forget: Vec::new(), retired_size, urgent, waiter });
             receipt
@@ -614,18 +618,22 @@ impl Census {
         }
     }
 
+    /// What a worker wants to read; `None` if there is no such thing.
+    pub fn wanted_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Block>>, CensusError> {
+        match wanted {
+            Wanted::Parents(sequence) => self.parent_blocks(sequence).map(Some),
+            Wanted::Bucket(sequence, bucket) => self.bucket_blocks(sequence, *bucket),
+        }
+    }
+
     /// Keys and outcomes of a bucket of a finished shard of the order in work; `None` if there is no such thing.
-    pub fn bucket_blocks(
-        &self,
-        sequence: &DegreeSequence,
-        bucket: u32,
-    ) -> Result<Option<Vec<(Block, Block)>>, CensusError> {
+    pub fn bucket_blocks(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Option<Vec<Block>>, CensusError> {
         let Some(plan) = self.leased_plan() else { return Ok(None) };
         let Some(shard) = plan.find(sequence).map(|index| &plan.shards[index as usize]) else { return Ok(None) };
         if bucket >> shard.bucket_bits != 0 {
             return Ok(None);
         }
-        let mut pairs = Vec::new();
+        let mut blocks = Vec::new();
         for part in 0..shard.parts {
             let pending = self.state().pending.get(&(*sequence, part)).cloned();
             let block = |section: Section| match &pending {
@@ -633,12 +641,12 @@ impl Census {
                 None => self.store.block(shard, part, bucket, section),
             };
             match (block(Section::Keys), block(Section::Outcomes)) {
-                (Ok(keys), Ok(outcomes)) => pairs.push((keys, outcomes)),
+                (Ok(keys), Ok(outcomes)) => blocks.extend([keys, outcomes]),
                 (Err(StoreError::MissingBlock(_)), _) | (_, Err(StoreError::MissingBlock(_))) => return Ok(None),
                 (Err(error), _) | (_, Err(error)) => return Err(error.into()),
             }
         }
-        Ok(Some(pairs))
+        Ok(Some(blocks))
     }
 
     /// Makes a group of deliveries durable.
@@ -894,11 +902,12 @@ fn gather(queue: &Receiver<Queued>, patience: Duration) -> Option<Vec<Queued>> {
         if bytes as usize > GATHER_BYTES || forgets {
             return Some(group);
         }
-        let pause = if group.iter().any(|queued| queued.urgent) {
-            Duration::ZERO
-        } else {
-            patience.saturating_sub(start.elapsed())
+        let patience = match () {
+            () if group.iter().any(|queued| queued.urgent) => Duration::ZERO,
+            () if group.iter().any(|queued| queued.waiter.is_some()) => patience.min(GATHER_AWAITED),
+            () => patience,
         };
+        let pause = patience.saturating_sub(start.elapsed());
         match queue.recv_timeout(pause) {
             Ok(queued) => group.push(queued),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Some(group),

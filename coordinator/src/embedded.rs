@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use trailtrap_shared::{degree::DegreeSequence, game::TrailTrap, partition::Block};
+use trailtrap_shared::{game::TrailTrap, partition::Block};
 use trailtrap_worker::{
-    cache::Fetch,
+    cache::{Fetch, Wanted},
     engine::{Delivered, Grant, Lease, Link, LinkError},
     solve::{Solved, SourceError},
 };
@@ -72,14 +72,13 @@ impl Link for EmbeddedLink {
 }
 
 impl Fetch for EmbeddedLink {
-    fn fetch_parents(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, SourceError> {
-        Ok(self.census.parent_blocks(sequence)?)
-    }
-
-    fn fetch_bucket(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
-        Ok(self
-            .census
-            .bucket_blocks(sequence, bucket)?
-            .ok_or_else(|| format!("partition {sequence} is not finished"))?)
+    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+        wanted
+            .iter()
+            .map(|wanted| {
+                let blocks = self.census.wanted_blocks(wanted)?;
+                Ok(blocks.ok_or_else(|| format!("partition {} is not finished", wanted.sequence()))?)
+            })
+            .collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 use tower::util::option_layer;
 use trailtrap_shared::{
@@ -23,6 +23,8 @@ use trailtrap_shared::{
         lease_reply::Answer,
     },
 };
+
+use trailtrap_worker::cache::Wanted;
 
 use crate::{
     admission::{self, GRACE},
@@ -77,6 +79,7 @@ pub async fn serve_health(listener: TcpListener) -> Result<(), tonic::transport:
     Server::builder().add_service(health.max_decoding_message_size(1 << 10)).serve_with_incoming(connections).await
 }
 
+#[derive(Clone)]
 struct Service {
     census: Arc<Census>,
 }
@@ -88,6 +91,41 @@ impl Service {
             false => Err(Status::not_found("this coordinator does not know the worker: register again")),
         }
     }
+
+    /// The answer to one request for a partition.
+    async fn blocks(&self, request: wire::FetchRequest) -> Result<Vec<Block>, Status> {
+        self.known(request.worker)?;
+        let sequence = DegreeSequence::from_bytes(&request.degrees)
+            .ok_or_else(|| Status::invalid_argument("not a degree sequence"))?;
+        let wanted = match request.what {
+            Some(What::Parents(_)) => Wanted::Parents(sequence),
+            Some(What::Bucket(bucket)) => Wanted::Bucket(sequence, bucket),
+            None => return Err(Status::invalid_argument("neither parents nor a bucket")),
+        };
+        let census = self.census.clone();
+        tokio::task::spawn_blocking(move || census.wanted_blocks(&wanted))
+            .await
+            .map_err(|error| Status::internal(error.to_string()))?
+            .map_err(|error| Status::internal(error.to_string()))?
+            .ok_or_else(|| Status::not_found(format!("partition {sequence} is not finished")))
+    }
+}
+
+/// Blocks in the pieces that they are sent in.
+fn pieces(blocks: Vec<Block>) -> Vec<wire::BlockPiece> {
+    let mut pieces: Vec<wire::BlockPiece> = Vec::new();
+    for block in blocks {
+        let bytes = block.into_bytes();
+        let count = bytes.len().div_ceil(PIECE_BYTES);
+        let piece =
+            |(i, data): (usize, &[u8])| wire::BlockPiece { data: data.to_vec(), last: i + 1 == count, done: false };
+        pieces.extend(bytes.chunks(PIECE_BYTES).enumerate().map(piece));
+    }
+    match pieces.last_mut() {
+        Some(last) => last.done = true,
+        None => pieces.push(wire::BlockPiece { data: Vec::new(), last: false, done: true }),
+    }
+    pieces
 }
 
 type Reply<T> = Result<Response<T>, Status>;
@@ -148,32 +186,39 @@ impl CensusService for Service {
 
     type FetchPartitionStream = Pin<Box<dyn Stream<Item = Result<wire::BlockPiece, Status>> + Send>>;
 
-    async fn fetch_partition(&self, request: Request<wire::FetchRequest>) -> Reply<Self::FetchPartitionStream> {
-        let request = request.into_inner();
-        self.known(request.worker)?;
-        let sequence = DegreeSequence::from_bytes(&request.degrees)
-            .ok_or_else(|| Status::invalid_argument("not a degree sequence"))?;
-        let census = self.census.clone();
-        let blocks = tokio::task::spawn_blocking(move || match request.what {
-            Some(What::Parents(_)) => census.parent_blocks(&sequence).map(Some),
-            Some(What::Bucket(bucket)) => Ok(census
-                .bucket_blocks(&sequence, bucket)?
-                .map(|pairs| pairs.into_iter().flat_map(|(keys, outcomes)| [keys, outcomes]).collect())),
-            None => Ok(None),
-        })
-        .await
-        .map_err(|error| Status::internal(error.to_string()))?
-        .map_err(|error| Status::internal(error.to_string()))?
-        .ok_or_else(|| Status::not_found(format!("partition {sequence} is not finished")))?;
-        let pieces = blocks.into_iter().flat_map(|block: Block| {
-            let bytes = block.into_bytes();
-            let count = bytes.len().div_ceil(PIECE_BYTES);
-            (0..count).map(move |i| {
-                let end = bytes.len().min((i + 1) * PIECE_BYTES);
-                Ok(wire::BlockPiece { data: bytes[i * PIECE_BYTES..end].to_vec(), last: i + 1 == count })
-            })
+    async fn fetch_partition(
+        &self,
+        request: Request<Streaming<wire::FetchRequest>>,
+    ) -> Reply<Self::FetchPartitionStream> {
+        let mut requests = request.into_inner();
+        let first = requests.next().await.transpose()?.ok_or_else(|| Status::invalid_argument("nothing asked for"))?;
+        let mut answer = self.blocks(first).await;
+        if let Err(status) = answer {
+            return Err(status);
+        }
+        let service = self.clone();
+        let (sender, receiver) = tokio::sync::mpsc::channel(4);
+        tokio::spawn(async move {
+            loop {
+                // Nobody listens any more when sending fails.
+                match answer {
+                    Ok(blocks) => {
+                        for piece in pieces(blocks) {
+                            if sender.send(Ok(piece)).await.is_err() {
+                                return;
+                            }
+                        }
+                    }
+                    Err(status) => return drop(sender.send(Err(status)).await),
+                }
+                answer = match requests.next().await {
+                    None => return,
+                    Some(Ok(request)) => service.blocks(request).await,
+                    Some(Err(status)) => Err(status),
+                };
+            }
         });
-        Ok(Response::new(Box::pin(tokio_stream::iter(pieces))))
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
     async fn heartbeat(&self, request: Request<wire::HeartbeatRequest>) -> Reply<wire::HeartbeatReply> {

@@ -113,7 +113,7 @@ async fn codes(mut client: Client) -> Vec<Code> {
     answers.push(client.register(introduction("x".to_owned())).await.err());
     answers.push(client.lease(wire::LeaseRequest { worker: 1 }).await.err());
     let fetch = wire::FetchRequest { worker: 1, degrees: vec![0], what: Some(What::Parents(true)) };
-    answers.push(client.fetch_partition(fetch).await.err());
+    answers.push(client.fetch_partition(tokio_stream::iter([fetch])).await.err());
     answers.push(client.heartbeat(wire::HeartbeatRequest { worker: 1, leases: vec![] }).await.err());
     let start = wire::complete_request::Part::Start(wire::CompleteStart { worker: 1, lease: 1 });
     answers.push(client.complete(tokio_stream::iter([wire::CompleteRequest { part: Some(start) }])).await.err());

@@ -70,10 +70,9 @@ async fn nonsense_is_refused_and_the_census_goes_on() {
     let code = |status: Status| status.code();
     // Strangers.
     assert_eq!(client.lease(wire::LeaseRequest { worker: 5 }).await.map_err(code).unwrap_err(), Code::NotFound);
-    let fetch = |worker, degrees: &[u8], bucket| wire::FetchRequest {
-        worker,
-        degrees: degrees.to_vec(),
-        what: Some(What::Bucket(bucket)),
+    let fetch = |worker, degrees: &[u8], bucket| {
+        let what = Some(What::Bucket(bucket));
+        tokio_stream::iter([wire::FetchRequest { worker, degrees: degrees.to_vec(), what }])
     };
     assert_eq!(client.fetch_partition(fetch(5, &[0], 0)).await.map_err(code).unwrap_err(), Code::NotFound);
     // A registered worker that asks for what there is not.
@@ -92,7 +91,7 @@ async fn nonsense_is_refused_and_the_census_goes_on() {
     else {
         panic!("work is there");
     };
-    let piece = |data: &[u8]| Part::Piece(wire::BlockPiece { data: data.to_vec(), last: true });
+    let piece = |data: &[u8]| Part::Piece(wire::BlockPiece { data: data.to_vec(), last: true, done: false });
     for delivery in [
         vec![start(grant.lease), unit(grant.units[0].shard), piece(b"no block")],
         vec![start(grant.lease), piece(b"before any unit")],
@@ -151,7 +150,7 @@ async fn two_computations_that_differ_end_the_census() {
     delivery.extend(
         table
             .to_blocks::<TrailTrap>(0)
-            .map(|block| Part::Piece(wire::BlockPiece { data: block.into_bytes(), last: true })),
+            .map(|block| Part::Piece(wire::BlockPiece { data: block.into_bytes(), last: true, done: false })),
     );
     assert!(!client.complete(parts(delivery)).await.unwrap().into_inner().accepted);
     let output = leader.finish();

@@ -16,22 +16,33 @@ use trailtrap_shared::{
 
 use crate::solve::{Solved, Source, SourceError};
 
+/// Something to fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wanted {
+    /// The keys blocks of all graphs with this degree sequence, as parents of the next order.
+    Parents(DegreeSequence),
+    /// Keys and outcomes of one bucket of a finished partition: the two blocks of each part in turn.
+    Bucket(DegreeSequence, u32),
+}
+
+impl Wanted {
+    /// The partition it is from.
+    pub fn sequence(&self) -> &DegreeSequence {
+        match self {
+            Wanted::Parents(sequence) | Wanted::Bucket(sequence, _) => sequence,
+        }
+    }
+}
+
 /// Where blocks come from that are not in memory.
 pub trait Fetch: Send + Sync {
-    /// The keys blocks of all graphs with this degree sequence, as parents of the next order.
-    fn fetch_parents(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, SourceError>;
-
-    /// Keys and outcomes of one bucket of a finished partition, for each part in order.
-    fn fetch_bucket(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError>;
+    /// The blocks of each of the things wanted.
+    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError>;
 }
 
 impl<F: Fetch> Fetch for Arc<F> {
-    fn fetch_parents(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, SourceError> {
-        (**self).fetch_parents(sequence)
-    }
-
-    fn fetch_bucket(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
-        (**self).fetch_bucket(sequence, bucket)
+    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+        (**self).fetch(wanted)
     }
 }
 
@@ -72,20 +83,32 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
             inner = self.loaded.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
         drop(inner);
-        /// Lets others try when loading fails or panics.
-        struct Done<'a, K: Hash + Eq + Clone, V>(&'a Budgeted<K, V>, &'a K);
-        impl<K: Hash + Eq + Clone, V> Drop for Done<'_, K, V> {
-            fn drop(&mut self) {
-                self.0.lock().loading.remove(self.1);
-                self.0.loaded.notify_all();
-            }
-        }
-        let done = Done(self, key);
+        let done = Done(self, std::slice::from_ref(key));
         let (value, bytes) = load()?;
         let value = Arc::new(value);
         self.insert(key.clone(), value.clone(), bytes);
         drop(done);
         Ok(value)
+    }
+
+    /// Loads those of the keys that are neither here nor being loaded, all together.
+    fn load_missing<E>(
+        &self,
+        keys: impl Iterator<Item = K>,
+        load: impl FnOnce(&[K]) -> Result<Vec<(V, usize)>, E>,
+    ) -> Result<(), E> {
+        let missing: Vec<K> = {
+            let mut inner = self.lock();
+            keys.filter(|key| !inner.values.contains(key) && inner.loading.insert(key.clone())).collect()
+        };
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let _done = Done(self, &missing);
+        for (key, (value, bytes)) in missing.iter().zip(load(&missing)?) {
+            self.insert(key.clone(), Arc::new(value), bytes);
+        }
+        Ok(())
     }
 
     fn insert(&self, key: K, value: Arc<V>, bytes: usize) {
@@ -113,6 +136,17 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
     }
 }
 
+/// Keys that one thread loads. When it is done, or fails or panics, others may try.
+struct Done<'a, K: Hash + Eq + Clone, V>(&'a Budgeted<K, V>, &'a [K]);
+
+impl<K: Hash + Eq + Clone, V> Drop for Done<'_, K, V> {
+    fn drop(&mut self) {
+        let mut inner = self.0.lock();
+        inner.loading.retain(|key| !self.1.contains(key));
+        self.0.loaded.notify_all();
+    }
+}
+
 /// A part of a partition that waits for the others.
 type PartTables = Vec<Arc<Table>>;
 
@@ -120,7 +154,7 @@ type PartTables = Vec<Arc<Table>>;
 pub struct PartitionCache<G: Game, F: Fetch> {
     fetch: F,
     /// By degree sequence, bucket bits and bucket.
-    tables: Budgeted<(DegreeSequence, u8, u32), Table>,
+    tables: Budgeted<BucketKey, Table>,
     /// Slots of parents, a fraction of the size of tables.
     parents: Budgeted<DegreeSequence, Vec<u64>>,
     /// Solved parts of partitions of several parts.
@@ -185,28 +219,77 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
     }
 }
 
-impl<G: Game, F: Fetch> Source for PartitionCache<G, F> {
-    fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
-        self.parents.get_or_load(sequence, || {
-            let blocks = self.fetch.fetch_parents(sequence)?;
+/// A bucket of a partition: degree sequence, bucket bits, bucket.
+pub type BucketKey = (DegreeSequence, u8, u32);
+
+impl<G: Game, F: Fetch> PartitionCache<G, F> {
+    /// Fetches those of the parents that are not at hand, with one request.
+    pub fn warm_parents(&self, sequences: &[DegreeSequence]) -> Result<(), SourceError> {
+        self.parents.load_missing(sequences.iter().copied(), |missing| self.load_parents(missing))
+    }
+
+    /// Fetches those of the tables that are not at hand, with one request.
+    pub fn warm_tables(&self, keys: &[BucketKey]) -> Result<(), SourceError> {
+        self.tables.load_missing(keys.iter().copied(), |missing| self.load_tables(missing))
+    }
+
+    fn load_parents(&self, sequences: &[DegreeSequence]) -> Result<Vec<(Vec<u64>, usize)>, SourceError> {
+        let wanted: Vec<Wanted> = sequences.iter().map(|&sequence| Wanted::Parents(sequence)).collect();
+        let lists = self.fetch.fetch(&wanted)?.into_iter().map(|blocks| {
             let mut slots: Vec<u64> = Vec::with_capacity(blocks.iter().map(|block| block.count).sum());
             blocks.iter().for_each(|block| slots.extend(block.slots()));
             slots.sort_unstable();
             let bytes = 8 * slots.capacity() + 64;
-            Ok((slots, bytes))
-        })
+            (slots, bytes)
+        });
+        Ok(lists.collect())
+    }
+
+    fn load_tables(&self, keys: &[BucketKey]) -> Result<Vec<(Table, usize)>, SourceError> {
+        let wanted: Vec<Wanted> = keys.iter().map(|&(sequence, _, bucket)| Wanted::Bucket(sequence, bucket)).collect();
+        let fetched = self.fetch.fetch(&wanted)?;
+        keys.iter()
+            .zip(fetched)
+            .map(|(&(sequence, bucket_bits, bucket), blocks)| {
+                let pairs = in_pairs(blocks, bucket)?;
+                if pairs.first().is_none_or(|(keys, _)| keys.id.bucket_bits != bucket_bits) {
+                    return Err(format!("partition {sequence} did not come in 2^{bucket_bits} buckets").into());
+                }
+                let table = Table::from_blocks::<G>(&pairs)?;
+                let bytes = table.memory();
+                Ok((table, bytes))
+            })
+            .collect()
+    }
+}
+
+/// Keys and outcomes of each part of a bucket.
+fn in_pairs(blocks: Vec<Block>, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
+    let mut blocks = blocks.into_iter();
+    let mut pairs = Vec::new();
+    while let Some(keys) = blocks.next() {
+        let outcomes = blocks.next().ok_or("keys came without outcomes")?;
+        if keys.id.bucket != bucket {
+            return Err("another bucket came than was asked for".into());
+        }
+        pairs.push((keys, outcomes));
+    }
+    Ok(pairs)
+}
+
+/// The one of one.
+fn only<T>(loaded: Vec<T>) -> Result<T, SourceError> {
+    Ok(loaded.into_iter().next().ok_or("nothing came of what was asked for")?)
+}
+
+impl<G: Game, F: Fetch> Source for PartitionCache<G, F> {
+    fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
+        self.parents.get_or_load(sequence, || only(self.load_parents(&[*sequence])?))
     }
 
     fn table(&self, sequence: &DegreeSequence, bucket_bits: u8, bucket: u32) -> Result<Arc<Table>, SourceError> {
-        self.tables.get_or_load(&(*sequence, bucket_bits, bucket), || {
-            let blocks = self.fetch.fetch_bucket(sequence, bucket)?;
-            if blocks.first().is_none_or(|(keys, _)| keys.id.bucket_bits != bucket_bits) {
-                return Err(format!("partition {sequence} did not come in 2^{bucket_bits} buckets").into());
-            }
-            let table = Table::from_blocks::<G>(&blocks)?;
-            let bytes = table.memory();
-            Ok((table, bytes))
-        })
+        let key = (*sequence, bucket_bits, bucket);
+        self.tables.get_or_load(&key, || only(self.load_tables(&[key])?))
     }
 }
 
@@ -254,6 +337,21 @@ mod tests {
             }
         });
         assert_eq!(loads.into_inner(), 1);
+    }
+
+    #[test]
+    fn what_is_missing_is_loaded_together() {
+        let cache = Budgeted::<u32, u32>::new(100);
+        cache.get_or_load(&2, || Ok::<_, ()>((4, 1))).unwrap();
+        let squares = |keys: &[u32]| Ok::<_, ()>(keys.iter().map(|key| (key * key, 1)).collect());
+        cache
+            .load_missing([1, 2, 3, 3].into_iter(), |keys| squares(keys).inspect(|_| assert_eq!(keys, [1, 3])))
+            .unwrap();
+        assert_eq!(cache.load_missing([5].into_iter(), |_| Err("no")), Err("no"));
+        for key in [1, 2, 3] {
+            assert_eq!(*cache.get_or_load(&key, || Err("loaded again")).unwrap(), key * key);
+        }
+        assert_eq!(*cache.get_or_load(&5, || Ok::<_, ()>((25, 1))).unwrap(), 25, "a failure is not kept");
     }
 
     #[test]

@@ -12,7 +12,6 @@ use tokio::runtime::Handle;
 use tonic::{Code, Request, Status};
 use trailtrap_shared::{
     codec,
-    degree::DegreeSequence,
     game::{Game, TrailTrap},
     labelling::{
         LABELLING,
@@ -20,12 +19,12 @@ use trailtrap_shared::{
     },
     partition::{BLOCK_FORMAT, Block, Section},
     plan::{Plan, PlanOptions, Unit},
-    wire::{self, PIECE_BYTES, PROTOCOL},
+    wire::{self, PIECE_BYTES, PROTOCOL, fetch_request::What},
 };
 
 use crate::{
     access::{Access, AccessError, Client, Reach},
-    cache::Fetch,
+    cache::{Fetch, Wanted},
     engine::{Delivered, Grant, Lease, Link, LinkError},
     solve::{Solved, SourceError},
 };
@@ -326,8 +325,8 @@ impl Link for GrpcLink {
     }
 
     fn pipeline(&self) -> usize {
-        // An answer takes as long as the coordinator's disk needs to sync.
-        4
+        // An answer takes as long as the coordinator gathers results, and its disk needs to sync.
+        self.identity.threads.max(4)
     }
 
     fn give_back(&self, lease: &Lease, reason: &str) {
@@ -367,62 +366,54 @@ impl GrpcLink {
         tracing::warn!(lease = lease.number, "the lease was void; its results were dropped");
         Ok(Delivered::Void)
     }
+}
 
-    fn fetch(&self, sequence: &DegreeSequence, what: wire::fetch_request::What) -> Result<Vec<Block>, SourceError> {
-        let request =
-            wire::FetchRequest { worker: self.worker(), degrees: sequence.bytes().to_vec(), what: Some(what) };
-        let blocks = self.persist("fetch", || {
-            let (mut client, request) = (self.client(), request.clone());
+impl Fetch for GrpcLink {
+    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+        let worker = self.worker();
+        let request = |wanted: &Wanted| wire::FetchRequest {
+            worker,
+            degrees: wanted.sequence().bytes().to_vec(),
+            what: Some(match wanted {
+                Wanted::Parents(_) => What::Parents(true),
+                Wanted::Bucket(_, bucket) => What::Bucket(*bucket),
+            }),
+        };
+        let requests: Vec<wire::FetchRequest> = wanted.iter().map(request).collect();
+        let answers = self.persist("fetch", || {
+            let (mut client, requests) = (self.client(), requests.clone());
             async move {
-                let mut stream = client.fetch_partition(request).await?.into_inner();
-                let (mut blocks, mut bytes) = (Vec::new(), Vec::new());
+                let count = requests.len();
+                let mut stream = client.fetch_partition(tokio_stream::iter(requests)).await?.into_inner();
+                let (mut answers, mut blocks, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
                 while let Some(piece) = stream.message().await? {
                     bytes.extend_from_slice(&piece.data);
                     if piece.last {
                         blocks.push(std::mem::take(&mut bytes));
                     }
+                    if piece.done {
+                        answers.push(std::mem::take(&mut blocks));
+                    }
                 }
-                if bytes.is_empty() {
-                    Ok(tonic::Response::new(blocks))
-                } else {
-                    Err(Status::unavailable("stream cut short"))
+                match answers.len() == count && blocks.is_empty() && bytes.is_empty() {
+                    true => Ok(tonic::Response::new(answers)),
+                    false => Err(Status::unavailable("stream cut short")),
                 }
             }
         })?;
-        let blocks = blocks.into_iter().map(Block::parse::<TrailTrap>).collect::<Result<Vec<_>, _>>()?;
-        match blocks.iter().all(|block| block.id.sequence == *sequence) {
-            true => Ok(blocks),
-            false => Err("the coordinator sent another partition than asked for".into()),
-        }
+        let parse = |(wanted, blocks): (&Wanted, Vec<Vec<u8>>)| {
+            let blocks = blocks.into_iter().map(Block::parse::<TrailTrap>).collect::<Result<Vec<_>, _>>()?;
+            let asked_for = |block: &Block| match wanted {
+                Wanted::Parents(sequence) => block.id.sequence == *sequence && block.id.section == Section::Keys,
+                Wanted::Bucket(sequence, _) => block.id.sequence == *sequence,
+            };
+            match blocks.iter().all(asked_for) {
+                true => Ok(blocks),
+                false => Err("the coordinator sent something else than asked for".into()),
+            }
+        };
+        wanted.iter().zip(answers).map(parse).collect()
     }
-}
-
-impl Fetch for GrpcLink {
-    fn fetch_parents(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, SourceError> {
-        let blocks = self.fetch(sequence, wire::fetch_request::What::Parents(true))?;
-        match blocks.iter().all(|block| block.id.section == Section::Keys) {
-            true => Ok(blocks),
-            false => Err("the coordinator sent something else than parents".into()),
-        }
-    }
-
-    fn fetch_bucket(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
-        in_pairs(self.fetch(sequence, wire::fetch_request::What::Bucket(bucket))?, bucket)
-    }
-}
-
-/// Keys and outcomes of each part of a bucket.
-pub(crate) fn in_pairs(blocks: Vec<Block>, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
-    let mut blocks = blocks.into_iter();
-    let mut pairs = Vec::new();
-    while let Some(keys) = blocks.next() {
-        let outcomes = blocks.next().ok_or("keys came without outcomes")?;
-        if keys.id.bucket != bucket {
-            return Err("another bucket came than was asked for".into());
-        }
-        pairs.push((keys, outcomes));
-    }
-    Ok(pairs)
 }
 
 /// The messages of a delivery. Blocks are cut into pieces that fit a message.
@@ -439,7 +430,11 @@ pub(crate) fn delivery(lease: &Lease, results: &[Solved]) -> Vec<wire::CompleteR
         for block in solved.tables.iter().flat_map(|table| table.to_blocks::<TrailTrap>(solved.unit.part)) {
             let mut pieces = block.bytes().chunks(PIECE_BYTES).peekable();
             while let Some(piece) = pieces.next() {
-                parts.push(Part::Piece(wire::BlockPiece { data: piece.to_vec(), last: pieces.peek().is_none() }));
+                parts.push(Part::Piece(wire::BlockPiece {
+                    data: piece.to_vec(),
+                    last: pieces.peek().is_none(),
+                    done: false,
+                }));
             }
         }
     }

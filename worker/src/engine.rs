@@ -2,6 +2,7 @@
 //! a process of its own; they differ in their [`Link`].
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -11,14 +12,16 @@ use std::{
 
 use rayon::prelude::*;
 use trailtrap_shared::{
+    degree::DegreeSequence,
     game::Game,
     labelling::batch::Kernel,
+    partition::entry_bytes,
     plan::{Plan, Unit},
 };
 
 use crate::{
     cache::{Fetch, PartitionCache},
-    solve::{SolveError, Solved, Solver, Source},
+    solve::{SolveError, Solved, Solver},
 };
 
 /// Why a link cannot go on. Passing trouble (a coordinator that restarts, say) is for the link itself to sit out.
@@ -153,6 +156,10 @@ impl Pace {
             + Duration::try_from_secs_f64(2.0 * seconds * pairs as f64 / known as f64).unwrap_or(Duration::MAX)
     }
 }
+
+/// Lists of parents, and bytes of tables, that are fetched with one request.
+const PARENTS_TOGETHER: usize = 16;
+const BYTES_TOGETHER: usize = 8 << 20;
 
 /// Attempts at a unit on this machine before the worker stops with the error.
 const ATTEMPTS: u32 = 3;
@@ -299,24 +306,28 @@ impl<G: Game, L: Link> Engine<G, L> {
     /// Fetches what the lease reads, as far as it fits, so that the solving threads do not wait for a disk or a network.
     fn warm(&self, lease: &Lease) -> Result<(), SolveError> {
         let plan = &*lease.plan;
-        let mut left = self.allowance;
-        for unit in &lease.units {
-            let shard = &plan.shards[unit.shard as usize];
-            for parent in shard.sequence.parents() {
-                self.cache.parents(&parent.sequence)?;
-            }
-            for &predecessor in &shard.predecessors {
-                let predecessor = &plan.shards[predecessor as usize];
-                for bucket in 0..1u32 << predecessor.bucket_bits {
-                    let table = self.cache.table(&predecessor.sequence, predecessor.bucket_bits, bucket)?;
-                    match left.checked_sub(table.memory()) {
-                        Some(rest) => left = rest,
-                        None => return Ok(()),
-                    }
+        let shards = || lease.units.iter().map(|unit| &plan.shards[unit.shard as usize]);
+        let parents: BTreeSet<DegreeSequence> =
+            shards().flat_map(|shard| shard.sequence.parents()).map(|parent| parent.sequence).collect();
+        let parents: Vec<DegreeSequence> = parents.into_iter().collect();
+        parents.chunks(PARENTS_TOGETHER).try_for_each(|some| self.cache.warm_parents(some))?;
+        let predecessors: BTreeSet<u32> = shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
+        let (mut left, mut together, mut bytes_together) = (self.allowance, Vec::new(), 0);
+        'all: for &predecessor in &predecessors {
+            let predecessor = &plan.shards[predecessor as usize];
+            let bytes = (predecessor.estimate as usize * entry_bytes::<G>(plan.order)) >> predecessor.bucket_bits;
+            for bucket in 0..1u32 << predecessor.bucket_bits {
+                let Some(rest) = left.checked_sub(bytes) else { break 'all };
+                left = rest;
+                if bytes_together + bytes > BYTES_TOGETHER {
+                    self.cache.warm_tables(&std::mem::take(&mut together))?;
+                    bytes_together = 0;
                 }
+                together.push((predecessor.sequence, predecessor.bucket_bits, bucket));
+                bytes_together += bytes;
             }
         }
-        Ok(())
+        Ok(self.cache.warm_tables(&together)?)
     }
 }
 

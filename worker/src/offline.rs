@@ -27,8 +27,8 @@ use trailtrap_shared::{
 };
 
 use crate::{
-    cache::Fetch,
-    client::{GrpcLink, PlanKeeper, delivery, in_pairs},
+    cache::{Fetch, Wanted},
+    client::{GrpcLink, PlanKeeper, delivery},
     engine::{Delivered, Ended, Grant, Lease, Link, LinkError},
     solve::{Solved, SourceError},
 };
@@ -187,15 +187,14 @@ fn pack(link: &GrpcLink, lease: &Lease) -> Result<Vec<u8>, SourceError> {
         let shard = &plan.shards[unit.shard as usize];
         for parent in shard.sequence.parents() {
             if seen.insert((parent.sequence, None)) {
-                add(&parent.sequence, What::Parents(true), link.fetch_parents(&parent.sequence)?);
+                add(&parent.sequence, What::Parents(true), link.fetch(&[Wanted::Parents(parent.sequence)])?.concat());
             }
         }
         for &predecessor in &shard.predecessors {
             let predecessor = &plan.shards[predecessor as usize];
             for bucket in 0..1u32 << predecessor.bucket_bits {
                 if seen.insert((predecessor.sequence, Some(bucket))) {
-                    let pairs = link.fetch_bucket(&predecessor.sequence, bucket)?;
-                    let blocks = pairs.into_iter().flat_map(|(keys, outcomes)| [keys, outcomes]).collect();
+                    let blocks = link.fetch(&[Wanted::Bucket(predecessor.sequence, bucket)])?.concat();
                     add(&predecessor.sequence, What::Bucket(bucket), blocks);
                 }
             }
@@ -348,11 +347,11 @@ impl Link for FileLink {
 }
 
 impl Fetch for FileLink {
-    fn fetch_parents(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, SourceError> {
-        self.blocks(sequence, None)
-    }
-
-    fn fetch_bucket(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
-        in_pairs(self.blocks(sequence, Some(bucket))?, bucket)
+    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+        let blocks = |wanted: &Wanted| match wanted {
+            Wanted::Parents(sequence) => self.blocks(sequence, None),
+            Wanted::Bucket(sequence, bucket) => self.blocks(sequence, Some(*bucket)),
+        };
+        wanted.iter().map(blocks).collect()
     }
 }
