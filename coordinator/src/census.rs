@@ -3,13 +3,20 @@
 //! All state that changes with every call is behind one lock that is never held during a computation or an access to a
 //! disk or a network. A thread of its own, the committer, writes deliveries to the store in the order in which they were
 //! accepted; so whatever is durable, everything it was computed from is durable too.
+//!
+//! Finished units can turn out wrong or damaged. Then they are taken back: a new *edition* begins, in which all leases are void, and the
+//! schedule is made anew of what the store still holds ([`commit`]).
+
+mod commit;
+mod orders;
+mod trust;
 
 use std::{
     collections::{BTreeMap, HashMap},
     path::Path,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel},
+        mpsc::{Sender, channel, sync_channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -18,22 +25,25 @@ use std::{
 use trailtrap_shared::{
     degree::DegreeSequence,
     digest::Digest,
-    game::TrailTrap,
-    graph::pairs,
-    partition::{Block, BlockId, Section},
+    partition::Block,
     plan::{Plan, PlanOptions, Unit},
     polya,
     statistics::Statistics,
 };
 
-use trailtrap_worker::cache::Wanted;
+pub use self::orders::contents_of_parents;
 
+use self::commit::{GATHER, Queued, gather};
 use crate::{
-    checks::{self, Contradiction},
-    lease::{LeaseTable, WorkerId},
-    parents::{ENUMERATED_ORDER, Parents},
+    alarm::Alarm,
+    checks::Contradiction,
+    comparison::Comparisons,
+    content::Content,
+    lease::{Ended, LeaseTable, Purpose, WorkerId},
+    parents::Parents,
+    random::Random,
     schedule::Schedule,
-    store::{Delivery, OrderRecord, Store, StoreError, UnitRecord},
+    store::{Delivery, Store, StoreError, UnitRecord},
 };
 
 /// What to keep of a finished order.
@@ -55,6 +65,10 @@ pub struct CensusOptions {
     pub plan: PlanOptions,
     /// Leases of workers in other processes last this long.
     pub lease_term: Duration,
+    /// The share of all records that is derived again by nauty before results are let in, 0 to 1.
+    pub trial_rate: f64,
+    /// The share of all units that two different workers have to solve with the same results, 0 to 1.
+    pub compared_share: f64,
 }
 
 /// Why a census cannot go on.
@@ -66,10 +80,14 @@ pub enum CensusError {
         "the results contradict theory and are not reported; a machine that worked on them is faulty, or the program is"
     )]
     Contradiction(#[from] Contradiction),
+    #[error("{0}: this machine, or this program, is faulty")]
+    Faulty(String),
     #[error(
-        "two computations of the shard {sequence} differ, by {first} and by {second}: one of these machines is faulty, and the results are not to be trusted"
+        "{count} units failed again and again and were set aside, the first of them part {part} of {sequence}: {failures}; everything else that could be done is done and kept. The same command tries again"
     )]
-    Disagreement { sequence: DegreeSequence, first: String, second: String },
+    SetAside { count: usize, sequence: DegreeSequence, part: u32, failures: String },
+    #[error("the system has no random numbers to give: {0}")]
+    Random(#[from] getrandom::Error),
 }
 
 /// Why a delivery was not accepted.
@@ -81,6 +99,8 @@ pub enum Refusal {
     Wrong { unit: Unit, why: String },
     #[error("the parts of {sequence} do not add up and are all to be solved again: {why}")]
     Reopened { sequence: DegreeSequence, why: String },
+    #[error("this worker is not trusted any more: {0}")]
+    Distrusted(String),
     #[error("the census has ended")]
     Ended,
 }
@@ -95,16 +115,23 @@ pub struct OrderResult {
 
 /// What a worker is told when it asks for work.
 pub enum Assignment {
-    Work {
-        lease: u64,
-        plan: Arc<Plan>,
-        units: Vec<Unit>,
-    },
+    Work(Work),
     Wait,
+    /// Results of this worker were wrong: it gets none.
+    Distrusted,
     /// Everything is done.
     Finished,
     /// The coordinator stops before that.
     Stopping,
+}
+
+/// Units leased to a worker.
+pub struct Work {
+    pub lease: u64,
+    pub plan: Arc<Plan>,
+    pub units: Vec<Unit>,
+    /// Partitions read under another edition may be others.
+    pub edition: u32,
 }
 
 /// A worker as the coordinator sees it.
@@ -120,6 +147,15 @@ pub struct Worker {
     pub pairs: u64,
     /// Told that everything is done.
     pub dismissed: bool,
+    /// Results of it were wrong.
+    pub distrusted: bool,
+}
+
+impl Worker {
+    /// As records name it.
+    pub fn title(&self) -> String {
+        format!("{}, {}", self.name, self.kernel)
+    }
 }
 
 /// How far the census is.
@@ -141,14 +177,22 @@ pub struct Progress {
     /// (graph, edge) pairs solved in this run, and how long it has been running.
     pub pairs_this_run: u64,
     pub elapsed: Duration,
+    /// Units that wait for a second computation by another worker.
+    pub units_to_compare: usize,
+    /// Units that failed again and again, and why.
+    pub set_aside: Vec<(Unit, DegreeSequence, Vec<String>)>,
 }
 
 struct Order {
     schedule: Schedule,
-    /// Units without a durable record.
+    comparisons: Comparisons,
+    /// Units without a durable record that counts.
     units_to_commit: usize,
+    /// What the store held of it when it was taken up.
+    found: HashMap<Unit, Found>,
     /// Shards of which some part is done and some is not.
     partial: HashMap<u32, Partial>,
+    outcomes_kept: bool,
     /// Outcomes with up to this many edges have been dropped.
     dropped_size: Option<usize>,
     graphs: u64,
@@ -157,7 +201,7 @@ struct Order {
     pairs_done: u64,
 }
 
-/// What the finished parts of a shard add up to.
+/// What the finished parts of a shard add up to, or a unit.
 #[derive(Clone, Copy, Default)]
 struct Partial {
     /// Σ n!/|Aut|.
@@ -166,9 +210,46 @@ struct Partial {
 }
 
 impl Partial {
-    fn add(&mut self, record: &UnitRecord) {
-        self.mass += record.statistics.labelled.all.graphs;
-        self.graphs += record.statistics.classes.all.graphs as u64;
+    fn of(record: &UnitRecord) -> Self {
+        let Statistics { classes, labelled, .. } = &record.statistics;
+        Partial { mass: labelled.all.graphs, graphs: classes.all.graphs as u64 }
+    }
+
+    fn add(&mut self, other: Partial) {
+        self.mass += other.mass;
+        self.graphs += other.graphs;
+    }
+}
+
+/// A unit that the store holds.
+struct Found {
+    sums: Partial,
+    /// Who solved it, if another worker has to solve it again.
+    to_compare: Option<String>,
+}
+
+impl Order {
+    /// Whether nothing is left to do but to make it durable.
+    fn is_solved(&self) -> bool {
+        self.schedule.is_done() && self.comparisons.open() == 0
+    }
+
+    /// The largest number of edges such that nothing that is left to do reads a shard with that many or fewer.
+    fn retired_size(&self) -> Option<usize> {
+        let retired = self.schedule.retired_size()?;
+        match self.comparisons.first() {
+            Some(unit) => {
+                self.schedule.plan().shards[unit.shard as usize].size.checked_sub(2).map(|size| size.min(retired))
+            }
+            None => Some(retired),
+        }
+    }
+
+    fn count(&mut self, unit: Unit, sums: Partial) -> u64 {
+        let pairs = sums.graphs * self.schedule.plan().shards[unit.shard as usize].size as u64;
+        self.graphs_done += sums.graphs;
+        self.pairs_done += pairs;
+        pairs
     }
 }
 
@@ -182,28 +263,20 @@ struct State {
     pending: HashMap<(DegreeSequence, u32), Arc<Delivery>>,
     pending_bytes: usize,
     pairs_this_run: u64,
+    /// Changes whenever finished units are taken back.
+    edition: u32,
+    alarms: Vec<(u32, Alarm)>,
     /// Set at the end, good or bad; taken by the one who waits for it.
     ended: Option<Result<(), CensusError>>,
     closing: bool,
-}
-
-/// An entry of the committer's queue.
-struct Queued {
-    deliveries: Vec<Arc<Delivery>>,
-    /// Units whose records are to go, because they turned out wrong.
-    forget: Vec<Unit>,
-    /// When this entry is durable, no unfinished shard needs outcomes with up to this many edges.
-    retired_size: Option<usize>,
-    /// Nothing will come for a while: do not wait for more.
-    urgent: bool,
-    /// Whom to tell when it is durable.
-    waiter: Option<SyncSender<()>>,
 }
 
 /// A census in progress. Shared by everything that works on it.
 pub struct Census {
     options: CensusOptions,
     store: Store,
+    /// Decides which units are compared.
+    salt: u64,
     parents: Parents,
     /// The plan of the order below the one in work.
     parent_plan: Mutex<Option<Arc<Plan>>>,
@@ -218,23 +291,18 @@ pub struct Census {
 
 /// Deliveries are held back while more bytes than this wait for the disk.
 const PENDING_BYTES: usize = 256 << 20;
-/// The committer gathers deliveries for this part of the time that a run has lasted, and no longer than a second, when
-/// nobody waits for them: a crash costs little of what was done, and long runs write few files …
-const GATHER: (u32, Duration) = (20, Duration::from_secs(1));
-/// … half as long as a lease of much work takes when a worker waits, …
-const GATHER_AWAITED: Duration = Duration::from_millis(100);
-/// … and no more than this many bytes.
-const GATHER_BYTES: usize = 64 << 20;
-
 impl Census {
     /// Opens the store in `directory` and takes up the census where it was left.
     pub fn open(directory: &Path, options: CensusOptions) -> Result<Arc<Self>, CensusError> {
         let store = Store::open(directory)?;
         let epoch = store.next_epoch()?;
+        let salt = store.salt(Random::unforeseeable()?.0)?;
+        let (edition, alarms) = (store.edition()?, store.alarms()?);
         let (sender, receiver) = channel();
         let census = Arc::new(Census {
             options,
             store,
+            salt,
             parents: Parents::enumerate(),
             parent_plan: Mutex::default(),
             started: Instant::now(),
@@ -247,6 +315,8 @@ impl Census {
                 pending: HashMap::new(),
                 pending_bytes: 0,
                 pairs_this_run: 0,
+                edition,
+                alarms,
                 ended: None,
                 closing: false,
             }),
@@ -255,7 +325,11 @@ impl Census {
             queue: Mutex::new(Some(sender)),
             committer: Mutex::new(None),
         });
-        census.advance()?;
+        match trust::doubted(&census.store)? {
+            // An earlier run was stopped before it took these back.
+            units if !units.is_empty() => census.take_back(&mut census.state(), units),
+            _ => census.advance()?,
+        }
         let weak = Arc::downgrade(&census);
         let committer = std::thread::Builder::new()
             .name("committer".to_owned())
@@ -290,13 +364,18 @@ impl Census {
         self.wakeup.notify_waiters();
     }
 
-    /// Adds a worker.
-    pub fn register(&self, name: &str, threads: usize, kernel: &str) -> WorkerId {
+    /// Adds a worker, unless results of it were wrong before.
+    pub fn register(&self, name: &str, threads: usize, kernel: &str) -> Result<WorkerId, Refusal> {
         let mut state = self.state();
+        if state.workers.values().any(|worker| worker.distrusted && worker.name == name) {
+            return Err(Refusal::Distrusted(name.to_owned()));
+        }
         // Workers that are long gone need not be remembered.
         let (now, term) = (self.now(), self.options.lease_term);
         let State { leases, workers, .. } = &mut *state;
-        workers.retain(|&id, worker| leases.units(Some(id)) > 0 || now.saturating_sub(worker.seen) < 10 * term);
+        workers.retain(|&id, worker| {
+            worker.distrusted || leases.units(Some(id)) > 0 || now.saturating_sub(worker.seen) < 10 * term
+        });
         state.next_worker += 1;
         let worker = Worker {
             name: name.to_owned(),
@@ -306,11 +385,12 @@ impl Census {
             units: 0,
             pairs: 0,
             dismissed: false,
+            distrusted: false,
         };
         let number = state.next_worker;
         state.workers.insert(number, worker);
         tracing::info!(worker = number, name, threads, kernel, "worker registered");
-        number
+        Ok(number)
     }
 
     /// Notes a sign of life; false if the worker is not known.
@@ -338,11 +418,14 @@ impl Census {
         let now = self.now();
         let mut state = self.state();
         let state = &mut *state;
-        for (lease, worker, units) in state.leases.expire(now) {
-            tracing::warn!(lease, worker, units = units.len(), "lease expired, its units go to others");
-            if let Some(order) = &mut state.order {
-                order.schedule.put_back(units);
-            }
+        for ended in state.leases.expire(now) {
+            let (lease, units) = (ended.number, ended.units.len());
+            tracing::warn!(lease, worker = ended.worker, units, "lease expired, its units go to others");
+            let name = state.workers.get(&ended.worker).map_or_else(String::new, Worker::title);
+            self.release(state, ended, Some(&format!("{name} fell silent")));
+        }
+        if state.workers.get(&worker).is_some_and(|worker| worker.distrusted) {
+            return Assignment::Distrusted;
         }
         match &state.ended {
             Some(Ok(())) => {
@@ -358,15 +441,23 @@ impl Census {
         let alive = |worker: &&Worker| !worker.dismissed && now.saturating_sub(worker.seen) < self.options.lease_term;
         let threads = state.workers.values().filter(alive).map(|worker| worker.threads).sum();
         let Some(order) = &mut state.order else { return Assignment::Wait };
-        let units = order.schedule.take(threads);
+        let plan = order.schedule.plan().clone();
+        let name = state.workers.get(&worker).map_or_else(String::new, Worker::title);
+        // Comparisons first: what is wrong should be known before much is built upon it.
+        let compared = order.comparisons.take(&name, |unit| plan.pairs(unit));
+        let (purpose, units) = match compared.is_empty() {
+            true => (Purpose::Solve, order.schedule.take(threads)),
+            false => (Purpose::Compare, compared),
+        };
         if units.is_empty() {
+            self.end_if_stuck(state);
             return Assignment::Wait;
         }
         let lease = match embedded {
             true => state.leases.grant_embedded(worker, units.clone()),
-            false => state.leases.grant(worker, units.clone(), now),
+            false => state.leases.grant(worker, purpose, units.clone(), now),
         };
-        Assignment::Work { lease, plan: order.schedule.plan().clone(), units }
+        Assignment::Work(Work { lease, plan, units, edition: state.edition })
     }
 
     /// Work for an embedded worker; waits up to `timeout` for some.
@@ -391,16 +482,39 @@ impl Census {
         }
     }
 
-    /// Takes leased units back unsolved.
-    pub fn give_back(&self, worker: WorkerId, lease: u64) {
-        let mut state = self.state();
-        if let Some(units) = state.leases.end(worker, lease)
-            && let Some(order) = &mut state.order
-        {
-            order.schedule.put_back(units);
+    /// Takes leased units back unsolved. `failure` says why they could not be solved, if that was tried.
+    pub fn give_back(&self, worker: WorkerId, lease: u64, failure: Option<&str>) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if let Some(ended) = state.leases.end(worker, lease) {
+            let name = state.workers.get(&worker).map_or_else(String::new, Worker::title);
+            self.release(state, ended, failure.map(|why| format!("{name}: {why}")).as_deref());
         }
-        drop(state);
+        drop(guard);
         self.announce();
+    }
+
+    /// Makes the units of a lease that has ended available again.
+    fn release(&self, state: &mut State, ended: Ended, failure: Option<&str>) {
+        let Some(order) = &mut state.order else { return };
+        if ended.purpose == Purpose::Compare {
+            return order.comparisons.put_back(&ended.units);
+        }
+        let Some(failure) = failure else { return order.schedule.put_back(ended.units) };
+        for unit in order.schedule.fail(ended.units, failure) {
+            tracing::error!(?unit, failure, "a unit failed again and again and is set aside");
+        }
+    }
+
+    /// Ends the census if there is nothing left to do but what was set aside.
+    fn end_if_stuck(&self, state: &mut State) {
+        let Some(order) = &state.order else { return };
+        let idle = order.schedule.ready() == 0 && order.comparisons.open() == 0 && state.leases.units(None) == 0;
+        let Some((unit, failures)) = order.schedule.set_aside().next().filter(|_| idle) else { return };
+        let (count, sequence) =
+            (order.schedule.set_aside().count(), order.schedule.plan().shards[unit.shard as usize].sequence);
+        let failures = failures.join("; ");
+        state.ended.get_or_insert(Err(CensusError::SetAside { count, sequence, part: unit.part, failures }));
     }
 
     /// The plan of the order in work.
@@ -414,14 +528,18 @@ impl Census {
         &self,
         worker: WorkerId,
         lease: u64,
-        deliveries: Vec<Delivery>,
+        mut deliveries: Vec<Delivery>,
         durable: bool,
     ) -> Result<Vec<u32>, Refusal> {
-        let deliveries: Vec<Arc<Delivery>> = deliveries.into_iter().map(Arc::new).collect();
-        let verdict = self
-            .leased_plan()
-            .ok_or(Refusal::Void)
-            .and_then(|plan| deliveries.iter().try_for_each(|delivery| self.examine(&plan, delivery)));
+        let edition = self.state().edition;
+        let Some((plan, units)) = self.leased(worker, lease) else {
+            let ended = self.state().ended.is_some();
+            return Err(if ended { Refusal::Ended } else { Refusal::Void });
+        };
+        let verdict = match deliveries.iter().map(|delivery| delivery.unit).eq(units.iter().copied()) {
+            true => deliveries.iter_mut().try_for_each(|delivery| self.examine(&plan, delivery, edition)),
+            false => Err(Refusal::Wrong { unit: units[0], why: "these are not the leased units".to_owned() }),
+        };
         let mut retired = Vec::new();
         let receipt = {
             let mut guard = self.state();
@@ -429,44 +547,63 @@ impl Census {
             if state.ended.is_some() || state.closing {
                 return Err(Refusal::Ended);
             }
-            let Some(units) = state.leases.end(worker, lease) else {
+            let ended = state.leases.end(worker, lease);
+            if let Some(Purpose::Compare) | None = ended.as_ref().map(|ended| ended.purpose) {
                 drop(guard);
-                if verdict.is_ok() {
-                    self.compare(&deliveries);
+                let compared = verdict.and_then(|()| self.compare(worker, &deliveries, edition));
+                if let Some(ended) = ended {
+                    // Those that were compared are not there any more.
+                    self.release(&mut self.state(), ended, None);
+                    self.announce();
+                    return compared.map(|()| Vec::new());
                 }
-                return Err(Refusal::Void);
-            };
+                return compared.and(Err(Refusal::Void));
+            }
             let order = state.order.as_mut().ok_or(Refusal::Void)?;
-            let delivered = deliveries.iter().map(|delivery| delivery.unit);
-            let verdict = verdict.and_then(|()| match delivered.eq(units.iter().copied()) {
-                true => self.weigh(order, &deliveries),
-                false => Err(Refusal::Wrong { unit: units[0], why: "these are not the leased units".to_owned() }),
-            });
-            if let Err(refusal) = verdict {
-                order.schedule.put_back(units);
+            if let Err(refusal) = verdict.and_then(|()| self.weigh(order, &deliveries)) {
+                match (&refusal, ended) {
+                    (Refusal::Reopened { sequence, .. }, _) => self.take_back(state, self.parts_of(&plan, sequence)),
+                    (_, Some(ended)) => self.release(state, ended, Some(&refusal.to_string())),
+                    (_, None) => {}
+                }
+                drop(guard);
                 self.announce();
                 return Err(refusal);
             }
+            let name = state.workers.get(&worker).map_or_else(String::new, Worker::title);
+            for delivery in &mut deliveries {
+                delivery.record.instance = lease;
+                delivery.record.inputs = order.schedule.inputs(delivery.unit.shard);
+            }
+            let deliveries: Vec<Arc<Delivery>> = deliveries.into_iter().map(Arc::new).collect();
             for delivery in &deliveries {
-                let size = order.schedule.plan().shards[delivery.unit.shard as usize].size;
-                retired.extend(order.schedule.finish(delivery.unit).retired);
-                let graphs = delivery.record.statistics.classes.all.graphs as u64;
-                let pairs = graphs * size as u64;
-                order.graphs_done += graphs;
-                order.pairs_done += pairs;
+                let Delivery { unit, record, .. } = &**delivery;
+                if order.comparisons.want(*unit) {
+                    order.comparisons.add(*unit, &name);
+                }
+                retired.extend(order.schedule.finish(*unit, record.content).retired);
+                let pairs = order.count(*unit, Partial::of(record));
                 state.pairs_this_run += pairs;
                 if let Some(worker) = state.workers.get_mut(&worker) {
                     worker.units += 1;
                     worker.pairs += pairs;
                 }
-                state.pending.insert((delivery.sequence, delivery.unit.part), delivery.clone());
-                state.pending_bytes += delivery.record.bytes as usize;
+                state.pending.insert((delivery.sequence, unit.part), delivery.clone());
+                state.pending_bytes += record.bytes as usize;
             }
+            let stale = self.settle(order);
             let (waiter, receipt) = if durable { Some(sync_channel(1)).unzip() } else { (None, None) };
-            let retired_size = order.schedule.retired_size();
-            let urgent = order.schedule.is_done();
+            let retired_size = order.retired_size();
+            let urgent = order.is_solved();
             // Within the lock, so that the queue is in the order of acceptance.
-            self.enqueue(Queued { deliveries, forget: Vec::new(), retired_size, urgent, waiter });
+            self.enqueue(Queued {
+                deliveries,
+                forget: stale,
+                retired_size,
+                urgent,
+                waiter,
+                ..Queued::of(state.edition)
+            });
             receipt
         };
         self.announce();
@@ -483,321 +620,23 @@ impl Census {
         Ok(retired)
     }
 
-    /// Compares late results with what was accepted in their place. They have to be equal.
-    fn compare(&self, late: &[Arc<Delivery>]) {
-        for delivery in late {
-            let pending = self.state().pending.get(&(delivery.sequence, delivery.unit.part)).cloned();
-            let accepted = match pending {
-                Some(accepted) => Some(accepted.record.clone()),
-                None => self.store.unit(delivery.unit).unwrap_or_default(),
-            };
-            let differs = |accepted: &UnitRecord| {
-                accepted.digest != delivery.record.digest || accepted.statistics != delivery.record.statistics
-            };
-            if let Some(accepted) = accepted.filter(differs) {
-                let (first, second) = (accepted.worker, delivery.record.worker.clone());
-                self.end(Err(CensusError::Disagreement { sequence: delivery.sequence, first, second }));
-            }
-        }
-    }
-
-    fn enqueue(&self, queued: Queued) {
-        if let Some(queue) = &*lock(&self.queue) {
-            // The committer is there for as long as the queue is.
-            let _ = queue.send(queued);
-        }
-    }
-
-    /// Compares Σ n!/|Aut| of the shards that these deliveries finish with the number of labelled graphs. If the parts of a
-    /// shard do not add up, any of them may be the wrong one: all are taken back.
-    fn weigh(&self, order: &mut Order, deliveries: &[Arc<Delivery>]) -> Result<(), Refusal> {
-        let mut sums: HashMap<u32, (Partial, u32)> = HashMap::new();
-        for delivery in deliveries {
-            let before = || (order.partial.get(&delivery.unit.shard).copied().unwrap_or_default(), 0);
-            let (sum, parts) = sums.entry(delivery.unit.shard).or_insert_with(before);
-            sum.add(&delivery.record);
-            *parts += 1;
-        }
-        for delivery in deliveries {
-            let (Partial { mass, .. }, parts) = sums[&delivery.unit.shard];
-            let shard = &order.schedule.plan().shards[delivery.unit.shard as usize];
-            let complete = order.schedule.unfinished_parts(delivery.unit.shard) == parts;
-            if mass > shard.mass || complete && mass != shard.mass {
-                let why = format!("Σ n!/|Aut| of {} is {mass}, not {}", shard.sequence, shard.mass);
-                let size = shard.size as u64;
-                let before = order.partial.remove(&delivery.unit.shard).unwrap_or_default();
-                order.graphs_done -= before.graphs;
-                order.pairs_done -= before.graphs * size;
-                let sequence = shard.sequence;
-                let forget = order.schedule.reopen(delivery.unit.shard);
-                if forget.is_empty() {
-                    return Err(Refusal::Wrong { unit: delivery.unit, why });
-                }
-                // Any of the parts may be the wrong one.
-                let retired_size = None;
-                self.enqueue(Queued { deliveries: Vec::new(), forget, retired_size, urgent: false, waiter: None });
-                return Err(Refusal::Reopened { sequence, why });
-            }
-        }
-        for (shard, (sum, parts)) in sums {
-            if order.schedule.unfinished_parts(shard) == parts {
-                order.partial.remove(&shard);
+    /// Counts what recalled units have become; those that have to be forgotten.
+    fn settle(&self, order: &mut Order) -> Vec<Unit> {
+        let settled = order.schedule.settled();
+        for unit in settled.affirmed {
+            let Some(found) = order.found.remove(&unit) else { continue };
+            order.count(unit, found.sums);
+            order.units_to_commit -= 1;
+            if order.schedule.unfinished_parts(unit.shard) > 0 {
+                order.partial.entry(unit.shard).or_default().add(found.sums);
             } else {
-                order.partial.insert(shard, sum);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a delivery is what it says it is, as far as can be told without solving it again.
-    fn examine(&self, plan: &Plan, delivery: &Delivery) -> Result<(), Refusal> {
-        let wrong = |why: &str| Refusal::Wrong { unit: delivery.unit, why: why.to_owned() };
-        let shard = plan
-            .shards
-            .get(delivery.unit.shard as usize)
-            .filter(|shard| delivery.unit.part < shard.parts && plan.order == delivery.unit.order as usize)
-            .ok_or_else(|| wrong("there is no such unit"))?;
-        let expected = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
-            Section::ALL.map(|section| BlockId {
-                sequence: shard.sequence,
-                part: delivery.unit.part,
-                bucket_bits: shard.bucket_bits,
-                bucket,
-                section,
-            })
-        });
-        if !delivery.blocks.iter().map(|block| block.id).eq(expected) {
-            return Err(wrong("its blocks are not those of the unit"));
-        }
-        let count = |section: Section| -> u128 {
-            delivery.blocks.iter().filter(|block| block.id.section == section).map(|block| block.count as u128).sum()
-        };
-        let counted = delivery.record.statistics.classes.all;
-        if counted.graphs != count(Section::Keys)
-            || counted.graphs != count(Section::Outcomes)
-            || counted.p1_wins != count(Section::Wins)
-        {
-            return Err(wrong("its counts are not those of its blocks"));
-        }
-        if !delivery.record.statistics.is_consistent() {
-            return Err(wrong("its counts are impossible"));
-        }
-        let keys = delivery.blocks.iter().filter(|block| block.id.section == Section::Keys);
-        if plan.order <= ENUMERATED_ORDER && !self.parents.know(&shard.sequence, keys.flat_map(Block::slots)) {
-            return Err(wrong("it lists graphs that nauty does not"));
-        }
-        Ok(())
-    }
-
-    /// The keys of a degree sequence, for extension.
-    pub fn parent_blocks(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, CensusError> {
-        if let Some(block) = self.parents.block(sequence) {
-            return Ok(vec![block]);
-        }
-        let plan = self.parent_plan(sequence.order())?;
-        let Some(index) = plan.find(sequence) else { return Ok(Vec::new()) };
-        let shard = &plan.shards[index as usize];
-        let mut blocks = Vec::new();
-        for bucket in 0..1u32 << shard.bucket_bits {
-            blocks.extend(self.store.blocks(shard, bucket, Section::Keys)?);
-        }
-        Ok(blocks)
-    }
-
-    /// The plan by which an earlier order was split.
-    fn parent_plan(&self, order: usize) -> Result<Arc<Plan>, CensusError> {
-        let mut cached = lock(&self.parent_plan);
-        match &*cached {
-            Some(plan) if plan.order == order => Ok(plan.clone()),
-            _ => {
-                let options = self.store.order(order)?.map_or(self.options.plan, |record| record.options);
-                let plan = Arc::new(Plan::new::<TrailTrap>(order, options));
-                *cached = Some(plan.clone());
-                Ok(plan)
-            }
-        }
-    }
-
-    /// What a worker wants to read; `None` if there is no such thing.
-    pub fn wanted_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Block>>, CensusError> {
-        match wanted {
-            Wanted::Parents(sequence) => self.parent_blocks(sequence).map(Some),
-            Wanted::Bucket(sequence, bucket) => self.bucket_blocks(sequence, *bucket),
-        }
-    }
-
-    /// Keys and outcomes of a bucket of a finished shard of the order in work; `None` if there is no such thing.
-    pub fn bucket_blocks(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Option<Vec<Block>>, CensusError> {
-        let Some(plan) = self.leased_plan() else { return Ok(None) };
-        let Some(shard) = plan.find(sequence).map(|index| &plan.shards[index as usize]) else { return Ok(None) };
-        if bucket >> shard.bucket_bits != 0 {
-            return Ok(None);
-        }
-        let mut blocks = Vec::new();
-        for part in 0..shard.parts {
-            let pending = self.state().pending.get(&(*sequence, part)).cloned();
-            let block = |section: Section| match &pending {
-                Some(delivery) => Ok(delivery.blocks[3 * bucket as usize + section as usize - 1].clone()),
-                None => self.store.block(shard, part, bucket, section),
-            };
-            match (block(Section::Keys), block(Section::Outcomes)) {
-                (Ok(keys), Ok(outcomes)) => blocks.extend([keys, outcomes]),
-                (Err(StoreError::MissingBlock(_)), _) | (_, Err(StoreError::MissingBlock(_))) => return Ok(None),
-                (Err(error), _) | (_, Err(error)) => return Err(error.into()),
-            }
-        }
-        Ok(Some(blocks))
-    }
-
-    /// Makes a group of deliveries durable.
-    fn commit(&self, group: Vec<Queued>) {
-        let deliveries: Vec<Arc<Delivery>> =
-            group.iter().flat_map(|queued| queued.deliveries.iter().cloned()).collect();
-        if self.state().ended.is_some() {
-            return;
-        }
-        let forget: Vec<Unit> = group.iter().flat_map(|queued| queued.forget.iter().copied()).collect();
-        let committed = self.store.commit(&deliveries).and_then(|()| self.store.forget(forget.iter().copied()));
-        if let Err(error) = committed {
-            self.end(Err(error.into()));
-            return;
-        }
-        let retired_size = group.iter().filter_map(|queued| queued.retired_size).max();
-        let order_done = {
-            let mut state = self.state();
-            for delivery in &deliveries {
-                let key = (delivery.sequence, delivery.unit.part);
-                // A later delivery of the same unit may have taken its place.
-                if state.pending.get(&key).is_some_and(|pending| Arc::ptr_eq(pending, delivery)) {
-                    state.pending.remove(&key);
-                }
-                state.pending_bytes -= delivery.record.bytes as usize;
-            }
-            let order = state.order.as_mut().expect("deliveries belong to the order in work");
-            order.units_to_commit = order.units_to_commit + forget.len() - deliveries.len();
-            order.units_to_commit == 0 && order.schedule.is_done()
-        };
-        for waiter in group.into_iter().filter_map(|queued| queued.waiter) {
-            let _ = waiter.send(());
-        }
-        let next =
-            self.drop_retired_outcomes(retired_size).and_then(|()| if order_done { self.advance() } else { Ok(()) });
-        if let Err(error) = next {
-            self.end(Err(error));
-        }
-        self.announce();
-    }
-
-    /// With `--keep minimal`, drops the outcomes with up to `size` edges every few sizes.
-    fn drop_retired_outcomes(&self, size: Option<usize>) -> Result<(), CensusError> {
-        if self.options.keep == Keep::All {
-            return Ok(());
-        }
-        let (n, size) = {
-            let mut state = self.state();
-            let Some(order) = &mut state.order else { return Ok(()) };
-            let next = order.dropped_size.map_or(0, |dropped| dropped + 4);
-            let Some(size) = size.filter(|&size| size >= next) else { return Ok(()) };
-            order.dropped_size = Some(size);
-            (order.schedule.plan().order, size)
-        };
-        Ok(self.store.drop_section(Section::Outcomes, n, size)?)
-    }
-
-    /// Ends the order in work, if any, and begins the next that is not done; or ends the census.
-    fn advance(&self) -> Result<(), CensusError> {
-        // Not in the condition, whose lock would last through the body.
-        let finished = self.state().order.take();
-        if let Some(order) = finished {
-            self.close_order(order)?;
-        }
-        loop {
-            let n = self.state().results.len() + 1;
-            if n > self.options.order {
-                self.end(Ok(()));
-                return Ok(());
-            }
-            let begun = self.store.order(n)?;
-            if let Some(by_size) = begun.as_ref().and_then(|record| record.result.clone()) {
-                let by_size = by_size.into_iter().map(|(s, digest)| (s, Digest::from_le_bytes(digest))).collect();
-                self.state().results.push(OrderResult { order: n, by_size });
-                continue;
-            }
-            let order = self.open_order(n, begun)?;
-            if !order.schedule.is_done() {
-                self.state().order = Some(order);
-                self.announce();
-                return Ok(());
-            }
-            // Everything was durable but the result.
-            self.close_order(order)?;
-        }
-    }
-
-    /// The state of an order from what the store knows of it.
-    fn open_order(&self, n: usize, begun: Option<OrderRecord>) -> Result<Order, CensusError> {
-        let options = begun.as_ref().map_or(self.options.plan, |record| record.options);
-        let plan = Arc::new(Plan::new::<TrailTrap>(n, options));
-        let plan_fingerprint = plan.fingerprint;
-        if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan_fingerprint) {
-            return Err(StoreError::Plan(n).into());
-        }
-        // Before any outcome is dropped.
-        let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept) && self.options.keep == Keep::All;
-        let record = OrderRecord { options, plan_fingerprint, result: None, outcomes_kept };
-        if begun.as_ref() != Some(&record) {
-            self.store.put_order(n, &record)?;
-        }
-        let (graphs, work) = totals(n);
-        let mut order = Order {
-            units_to_commit: plan.shards.iter().map(|shard| shard.parts as usize).sum(),
-            partial: HashMap::new(),
-            dropped_size: None,
-            graphs,
-            graphs_done: 0,
-            pairs: work,
-            pairs_done: 0,
-            schedule: Schedule::new(plan.clone()),
-        };
-        for (unit, record) in self.store.units(n)? {
-            let Some(shard) = plan.shards.get(unit.shard as usize).filter(|shard| unit.part < shard.parts) else {
-                continue;
-            };
-            let graphs = record.statistics.classes.all.graphs as u64;
-            order.partial.entry(unit.shard).or_default().add(&record);
-            if order.schedule.finish(unit).shard_done {
                 order.partial.remove(&unit.shard);
             }
-            order.graphs_done += graphs;
-            order.pairs_done += graphs * shard.size as u64;
-            order.units_to_commit -= 1;
+            if let Some(by) = found.to_compare {
+                order.comparisons.add(unit, &by);
+            }
         }
-        Ok(order)
-    }
-
-    /// Adds up what the store holds of a finished order, checks it, and records the result.
-    fn close_order(&self, order: Order) -> Result<(), CensusError> {
-        let plan = order.schedule.plan();
-        let n = plan.order;
-        let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(n) + 1];
-        for (unit, record) in self.store.units(n)? {
-            let (statistics, digest) = &mut by_size[plan.shards[unit.shard as usize].size];
-            *statistics += &record.statistics;
-            *digest += record.digest();
-        }
-        checks::check_order(n, by_size.iter().map(|(statistics, _)| statistics))?;
-        let begun = self.store.order(n)?.expect("written when the order was begun");
-        if !begun.outcomes_kept {
-            self.store.drop_section(Section::Outcomes, n, pairs(n))?;
-        }
-        // Keys without outcomes have served when the next order is done.
-        if n > 1 && self.store.order(n - 1)?.is_some_and(|record| !record.outcomes_kept) {
-            self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
-        }
-        let result = by_size.iter().map(|(statistics, digest)| (statistics.clone(), digest.to_le_bytes())).collect();
-        self.store.put_order(n, &OrderRecord { result: Some(result), ..begun })?;
-        self.state().results.push(OrderResult { order: n, by_size });
-        Ok(())
+        settled.stale
     }
 
     fn end(&self, result: Result<(), CensusError>) {
@@ -849,7 +688,14 @@ impl Census {
             ..Progress::default()
         };
         if let Some(order) = &state.order {
-            progress.order = order.schedule.plan().order;
+            let plan = order.schedule.plan();
+            progress.order = plan.order;
+            progress.units_to_compare = order.comparisons.open();
+            progress.set_aside = order
+                .schedule
+                .set_aside()
+                .map(|(unit, failures)| (unit, plan.shards[unit.shard as usize].sequence, failures.to_vec()))
+                .collect();
             (progress.shards_done, progress.shards) = order.schedule.shards_done();
             progress.units_ready = order.schedule.ready();
             progress.graphs_done = order.graphs_done;
@@ -862,8 +708,12 @@ impl Census {
 
     /// What a worker calls itself.
     pub fn worker_name(&self, worker: WorkerId) -> String {
-        let state = self.state();
-        state.workers.get(&worker).map_or_else(String::new, |worker| format!("{}, {}", worker.name, worker.kernel))
+        self.state().workers.get(&worker).map_or_else(String::new, Worker::title)
+    }
+
+    /// All alarms, by number.
+    pub fn alarms(&self) -> Vec<(u32, Alarm)> {
+        self.state().alarms.clone()
     }
 
     /// The workers, and the number of units each of them holds.
@@ -890,31 +740,6 @@ pub fn totals(order: usize) -> (u64, u64) {
     (sizes.iter().sum(), sizes.iter().enumerate().map(|(size, &count)| size as u64 * count).sum())
 }
 
-/// Waits for deliveries, then gathers what comes along, until it is urgent, or time or room is up. `None` when
-/// no more can come.
-fn gather(queue: &Receiver<Queued>, patience: Duration) -> Option<Vec<Queued>> {
-    let mut group = vec![queue.recv().ok()?];
-    let start = Instant::now();
-    loop {
-        let bytes: u64 = group.iter().flat_map(|queued| &queued.deliveries).map(|delivery| delivery.record.bytes).sum();
-        let forgets = group.last().is_some_and(|queued| !queued.forget.is_empty());
-        // What comes after a unit is forgotten may be that unit again.
-        if bytes as usize > GATHER_BYTES || forgets {
-            return Some(group);
-        }
-        let patience = match () {
-            () if group.iter().any(|queued| queued.urgent) => Duration::ZERO,
-            () if group.iter().any(|queued| queued.waiter.is_some()) => patience.min(GATHER_AWAITED),
-            () => patience,
-        };
-        let pause = patience.saturating_sub(start.elapsed());
-        match queue.recv_timeout(pause) {
-            Ok(queued) => group.push(queued),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Some(group),
-        }
-    }
-}
-
 /// The unit record and blocks of a solved unit.
 pub fn delivery(
     unit: Unit,
@@ -932,6 +757,12 @@ pub fn delivery(
         bytes,
         microseconds: elapsed.as_micros() as u64,
         worker,
+        content: Content::of_unit(&blocks),
+        // Known when it is let in.
+        instance: 0,
+        inputs: Content::default(),
+        tried: 0,
+        confirmed: Vec::new(),
     };
     Delivery { unit, sequence, blocks, record }
 }

@@ -2,7 +2,12 @@
 //! reported.
 
 use num_bigint::BigUint;
-use trailtrap_shared::{polya, statistics::Statistics};
+use trailtrap_shared::{
+    game::{Game, TrailTrap},
+    partition::Block,
+    polya,
+    statistics::{Counts, Statistics, Sums, Weighing},
+};
 
 /// A count that contradicts theory.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +41,44 @@ pub fn check_order<'a>(
                 return Err(Contradiction { order, size, what, found, expected: expected.clone() });
             }
         }
+    }
+    Ok(())
+}
+
+/// Compares the counts of a unit with its blocks: keys, outcomes and wins of each bucket.
+pub fn check_unit(blocks: &[Block], statistics: &Statistics) -> Result<(), &'static str> {
+    let mut counted = Counts::default();
+    let mut sums = Sums::default();
+    for bucket in blocks.chunks_exact(3) {
+        let [keys, outcomes, wins] = bucket else { unreachable!("chunks of three") };
+        if keys.count != outcomes.count {
+            return Err("it does not have a record for each graph");
+        }
+        let n = keys.id.sequence.order();
+        let mut listed = wins.slots();
+        for i in 0..keys.count {
+            let record = outcomes.record::<TrailTrap>(i);
+            if TrailTrap::p1_wins(n, record) {
+                counted.p1_wins += 1;
+                if listed.next() != Some(keys.slot(i)) {
+                    return Err("its list of P1-wins is not that of its records");
+                }
+            }
+            let (won_positions, refuted_ends) = TrailTrap::sums(n, record);
+            sums.won_positions += u128::from(won_positions);
+            sums.refuted_ends += u128::from(refuted_ends);
+        }
+        if listed.next().is_some() {
+            return Err("its list of P1-wins is not that of its records");
+        }
+        counted.graphs += keys.count as u128;
+    }
+    let Weighing { all, sums: stated, .. } = statistics.classes;
+    if all != counted || (stated.won_positions, stated.refuted_ends) != (sums.won_positions, sums.refuted_ends) {
+        return Err("its counts are not those of its blocks");
+    }
+    if !statistics.is_consistent() {
+        return Err("its counts are impossible");
     }
     Ok(())
 }

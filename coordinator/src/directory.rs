@@ -131,7 +131,11 @@ pub fn look(path: &Path) -> Result<Status, anyhow::Error> {
     }
     // Nobody writes: the store itself knows best.
     let store = Store::open_read_only(&path.join("store")).map_err(CensusError::from)?;
-    let mut status = Status { target_order: snapshot.map_or(0, |s| s.target_order), ..Status::default() };
+    let mut status = Status {
+        target_order: snapshot.map_or(0, |s| s.target_order),
+        alarms: store.alarms().map_err(CensusError::from)?,
+        ..Status::default()
+    };
     for order in 1.. {
         match store.order(order).map_err(CensusError::from)? {
             None => break,

@@ -5,14 +5,16 @@ use std::{sync::Arc, time::Duration};
 use trailtrap_shared::{game::TrailTrap, partition::Block};
 use trailtrap_worker::{
     cache::{Fetch, Wanted},
-    engine::{Delivered, Grant, Lease, Link, LinkError},
+    engine::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
     solve::{Solved, SourceError},
 };
 
 use crate::{
-    census::{Assignment, Census, Refusal, delivery},
+    census::{Assignment, Census, Refusal, Work, delivery},
     lease::WorkerId,
 };
+
+const FAULTY: &str = "this machine, or this program, is faulty";
 
 /// A worker that calls the census directly.
 pub struct EmbeddedLink {
@@ -23,10 +25,10 @@ pub struct EmbeddedLink {
 
 impl EmbeddedLink {
     /// Registers a worker with `threads` threads.
-    pub fn new(census: Arc<Census>, name: String, threads: usize, kernel: &str) -> Self {
-        let worker = census.register(&name, threads, kernel);
+    pub fn new(census: Arc<Census>, name: String, threads: usize, kernel: &str) -> Result<Self, Refusal> {
+        let worker = census.register(&name, threads, kernel)?;
         let name = census.worker_name(worker);
-        EmbeddedLink { census, worker, name }
+        Ok(EmbeddedLink { census, worker, name })
     }
 }
 
@@ -34,9 +36,10 @@ impl Link for EmbeddedLink {
     fn lease(&self) -> Result<Grant, LinkError> {
         self.census.hear(self.worker);
         Ok(match self.census.assign_blocking(self.worker, Duration::from_millis(200)) {
-            Assignment::Work { lease, plan, units } => {
-                Grant::Work(Lease { number: lease, worker: self.worker, plan, units })
+            Assignment::Work(Work { lease, plan, units, edition }) => {
+                Grant::Work(Lease { number: lease, worker: self.worker, plan, units, edition })
             }
+            Assignment::Distrusted => return Err(LinkError::Refused(FAULTY.to_owned())),
             Assignment::Wait => Grant::Wait,
             Assignment::Finished | Assignment::Stopping => Grant::Finished,
         })
@@ -52,8 +55,8 @@ impl Link for EmbeddedLink {
         match self.census.accept(self.worker, lease.number, results.iter().map(deliver).collect(), false) {
             Ok(retired) => Ok(Delivered::Accepted { retired }),
             // The census says itself why it ended.
-            Err(Refusal::Ended) => Ok(Delivered::Void),
-            Err(refusal) => Err(LinkError::Refused(format!("{refusal}: this machine, or this program, is faulty"))),
+            Err(Refusal::Ended | Refusal::Void) => Ok(Delivered::Void),
+            Err(refusal) => Err(LinkError::Refused(format!("{refusal}: {FAULTY}"))),
         }
     }
 
@@ -65,9 +68,13 @@ impl Link for EmbeddedLink {
         1
     }
 
-    fn give_back(&self, lease: &Lease, reason: &str) {
-        tracing::debug!(lease = lease.number, reason, "lease given back");
-        self.census.give_back(self.worker, lease.number);
+    fn give_back(&self, lease: &Lease, reason: Unsolved) {
+        tracing::debug!(lease = lease.number, %reason, "lease given back");
+        let failure = match reason {
+            Unsolved::Leaving(_) => None,
+            Unsolved::Failed(why) => Some(why),
+        };
+        self.census.give_back(self.worker, lease.number, failure);
     }
 }
 

@@ -20,8 +20,27 @@ pub struct LeaseTable {
 /// So many expired leases are remembered.
 const EXPIRED: usize = 1000;
 
+/// What units are leased for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// They are open.
+    Solve,
+    /// They were solved by another worker, and are solved again to compare.
+    Compare,
+}
+
+/// A lease that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub number: u64,
+    pub worker: WorkerId,
+    pub purpose: Purpose,
+    pub units: Vec<Unit>,
+}
+
 struct Held {
     worker: WorkerId,
+    purpose: Purpose,
     units: Vec<Unit>,
     /// `None`: until it is given back, for workers that die with the coordinator.
     deadline: Option<Duration>,
@@ -34,18 +53,19 @@ impl LeaseTable {
     }
 
     /// Leases units to a worker; the number of the lease.
-    pub fn grant(&mut self, worker: WorkerId, units: Vec<Unit>, now: Duration) -> u64 {
-        self.insert(worker, units, Some(now + self.term))
+    pub fn grant(&mut self, worker: WorkerId, purpose: Purpose, units: Vec<Unit>, now: Duration) -> u64 {
+        let deadline = Some(now + self.term);
+        self.insert(Held { worker, purpose, units, deadline })
     }
 
     /// Leases units to a worker of this process, which needs no deadline.
     pub fn grant_embedded(&mut self, worker: WorkerId, units: Vec<Unit>) -> u64 {
-        self.insert(worker, units, None)
+        self.insert(Held { worker, purpose: Purpose::Solve, units, deadline: None })
     }
 
-    fn insert(&mut self, worker: WorkerId, units: Vec<Unit>, deadline: Option<Duration>) -> u64 {
+    fn insert(&mut self, held: Held) -> u64 {
         self.next += 1;
-        self.leases.insert(self.next, Held { worker, units, deadline });
+        self.leases.insert(self.next, held);
         self.next
     }
 
@@ -64,20 +84,35 @@ impl LeaseTable {
         held.filter(|held| held.worker == worker).map(|held| &held.units[..])
     }
 
-    /// Ends a lease; its units, or `None` if this worker does not hold it (any more).
-    pub fn end(&mut self, worker: WorkerId, number: u64) -> Option<Vec<Unit>> {
+    /// Ends a lease; `None` if this worker does not hold it (any more).
+    pub fn end(&mut self, worker: WorkerId, number: u64) -> Option<Ended> {
         self.leases.get(&number).filter(|held| held.worker == worker)?;
-        self.leases.remove(&number).map(|held| held.units)
+        let Held { worker, purpose, units, .. } = self.leases.remove(&number)?;
+        Some(Ended { number, worker, purpose, units })
     }
 
-    /// Ends the leases that are past their deadline: their numbers, holders and units.
-    pub fn expire(&mut self, now: Duration) -> Vec<(u64, WorkerId, Vec<Unit>)> {
+    /// Ends all leases of a worker.
+    pub fn end_all(&mut self, worker: WorkerId) -> Vec<Ended> {
+        let numbers: Vec<u64> =
+            self.leases.iter().filter(|(_, held)| held.worker == worker).map(|(&number, _)| number).collect();
+        numbers.into_iter().filter_map(|number| self.end(worker, number)).collect()
+    }
+
+    /// Ends all leases, and forgets those that have expired: nobody may deliver what it was working on.
+    pub fn void(&mut self) {
+        self.leases.clear();
+        self.expired.clear();
+    }
+
+    /// Ends the leases that are past their deadline.
+    pub fn expire(&mut self, now: Duration) -> Vec<Ended> {
         let late = |held: &Held| held.deadline.is_some_and(|deadline| deadline < now);
         let numbers: Vec<u64> = self.leases.iter().filter(|(_, held)| late(held)).map(|(&number, _)| number).collect();
         let mut ended = Vec::new();
         for number in numbers {
             if let Some(held) = self.leases.remove(&number) {
-                ended.push((number, held.worker, held.units.clone()));
+                let Held { worker, purpose, ref units, .. } = held;
+                ended.push(Ended { number, worker, purpose, units: units.clone() });
                 self.expired.insert(number, held);
             }
         }
@@ -85,6 +120,11 @@ impl LeaseTable {
             self.expired.pop_first();
         }
         ended
+    }
+
+    /// The largest number that any lease has had.
+    pub fn last(&self) -> u64 {
+        self.next
     }
 
     /// Number of units that are leased, to one worker or in all.
@@ -103,6 +143,10 @@ mod tests {
         Unit { order: 9, shard, part: 0 }
     }
 
+    fn ended(number: u64, worker: WorkerId, purpose: Purpose, units: Vec<Unit>) -> Ended {
+        Ended { number, worker, purpose, units }
+    }
+
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
@@ -110,22 +154,22 @@ mod tests {
     #[test]
     fn a_silent_worker_loses_its_lease_and_a_renewing_one_does_not() {
         let mut table = LeaseTable::new(1, TERM);
-        let silent = table.grant(1, vec![unit(1)], at(0));
-        let alive = table.grant(2, vec![unit(2)], at(0));
+        let silent = table.grant(1, Purpose::Solve, vec![unit(1)], at(0));
+        let alive = table.grant(2, Purpose::Compare, vec![unit(2)], at(0));
         table.renew(2, &[alive], at(50));
         assert!(table.expire(at(60)).is_empty());
-        assert_eq!(table.expire(at(61)), [(silent, 1, vec![unit(1)])]);
+        assert_eq!(table.expire(at(61)), [ended(silent, 1, Purpose::Solve, vec![unit(1)])]);
         assert!(table.expire(at(110)).is_empty());
-        assert_eq!(table.expire(at(111)), [(alive, 2, vec![unit(2)])]);
+        assert_eq!(table.expire(at(111)), [ended(alive, 2, Purpose::Compare, vec![unit(2)])]);
         assert_eq!(table.units(None), 0);
     }
 
     #[test]
     fn a_late_result_finds_its_lease_void() {
         let mut table = LeaseTable::new(1, TERM);
-        let first = table.grant(1, vec![unit(7)], at(0));
+        let first = table.grant(1, Purpose::Solve, vec![unit(7)], at(0));
         table.expire(at(100));
-        let second = table.grant(2, vec![unit(7)], at(100));
+        let second = table.grant(2, Purpose::Solve, vec![unit(7)], at(100));
         assert_ne!(first, second);
         table.renew(1, &[first, second], at(120));
         assert_eq!(table.get(1, first), Some(&[unit(7)][..]), "what was held, for comparison");
@@ -133,7 +177,7 @@ mod tests {
         assert_eq!(table.get(2, second), Some(&[unit(7)][..]));
         assert_eq!(table.end(1, first), None);
         assert_eq!(table.end(1, second), None, "a lease of somebody else");
-        assert_eq!(table.end(2, second), Some(vec![unit(7)]));
+        assert_eq!(table.end(2, second), Some(ended(second, 2, Purpose::Solve, vec![unit(7)])));
         assert_eq!(table.end(2, second), None, "delivered twice");
     }
 
@@ -141,8 +185,8 @@ mod tests {
     fn numbers_do_not_repeat_over_restarts() {
         let mut before = LeaseTable::new(3, TERM);
         let mut after = LeaseTable::new(4, TERM);
-        let old = (0..1000).map(|_| before.grant(1, vec![], at(0))).max();
-        assert!(old < Some(after.grant(1, vec![], at(0))));
+        let old = (0..1000).map(|_| before.grant(1, Purpose::Solve, vec![], at(0))).max();
+        assert!(old < Some(after.grant(1, Purpose::Solve, vec![], at(0))));
     }
 
     #[test]
@@ -151,6 +195,19 @@ mod tests {
         let number = table.grant_embedded(0, vec![unit(1), unit(2)]);
         assert!(table.expire(at(1 << 30)).is_empty());
         assert_eq!(table.units(Some(0)), 2);
-        assert_eq!(table.end(0, number), Some(vec![unit(1), unit(2)]));
+        assert_eq!(table.end(0, number), Some(ended(number, 0, Purpose::Solve, vec![unit(1), unit(2)])));
+    }
+
+    #[test]
+    fn void_leases_are_nobodys() {
+        let mut table = LeaseTable::new(1, TERM);
+        let expired = table.grant(1, Purpose::Solve, vec![unit(1)], at(0));
+        table.expire(at(100));
+        let held = table.grant(1, Purpose::Solve, vec![unit(2)], at(100));
+        let others = table.grant(2, Purpose::Solve, vec![unit(3)], at(100));
+        assert_eq!(table.end_all(1), [ended(held, 1, Purpose::Solve, vec![unit(2)])]);
+        table.void();
+        assert!(table.get(1, expired).is_none() && table.get(2, others).is_none());
+        assert_eq!(table.units(None), 0);
     }
 }

@@ -1,8 +1,11 @@
 //! The coordinator of the Trail Trap census: schedule, leases, store, tables, and the command line.
 
 pub mod admission;
+pub mod alarm;
 pub mod census;
 pub mod checks;
+pub mod comparison;
+pub mod content;
 pub mod directory;
 pub mod embedded;
 pub mod export;
@@ -13,6 +16,7 @@ pub mod lease;
 pub mod lookup;
 pub mod parents;
 pub mod preflight;
+pub mod random;
 pub mod rederive;
 pub mod report;
 pub mod run;
@@ -22,4 +26,5 @@ pub mod service;
 pub mod solve;
 pub mod status;
 pub mod store;
+pub mod trial;
 pub mod verify;

@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use tonic::Code;
 use trailtrap::{
+    alarm::AlarmsCommand,
     directory,
     export::ExportCommand,
     forecast::PlanCommand,
@@ -50,6 +51,7 @@ enum Command {
     Coordinator(CoordinatorCommand),
     Secrets(SecretsCommand),
     Status(StatusCommand),
+    Alarms(AlarmsCommand),
     Solve(SolveCommand),
     Lookup(LookupCommand),
     Verify(VerifyCommand),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Coordinator(command) => command.run(),
         Command::Secrets(command) => command.run(),
         Command::Status(command) => command.run(),
+        Command::Alarms(command) => command.run(),
         Command::Solve(command) => command.run(),
         Command::Lookup(command) => command.run(),
         Command::Verify(command) => command.run(),

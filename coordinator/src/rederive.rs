@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use trailtrap_shared::{
     game::{Game, Outcome, TrailTrap},
     graph::{Graph, all_vertices},
-    nauty,
+    nauty::{self, NautyLabelling},
 };
 
 /// Outcomes of graphs, known by nauty's canonical form and kept in nauty's labels.
@@ -21,21 +21,24 @@ impl Known {
         self.0.insert(labelling.canonical.code(), outcome).is_none()
     }
 
-    /// Whether there is nothing yet.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// The outcome of a graph, in nauty's labels.
+    pub fn get(&self, labelling: &NautyLabelling) -> Option<Outcome> {
+        self.0.get(&labelling.canonical.code()).copied()
     }
 }
 
-/// The outcome of a graph whose predecessors are in one of `known`; `Err` is a graph with one edge less that is in none.
-pub fn outcome(graph: &Graph, known: &[&Known]) -> Result<Outcome, Graph> {
+/// The outcome of a graph from the outcomes of the graphs with one edge less, which `find` knows: it is given such a graph and nauty's
+/// labelling of it, and answers in nauty's labels.
+pub fn outcome<E>(
+    graph: &Graph,
+    mut find: impl FnMut(&Graph, &NautyLabelling) -> Result<Outcome, E>,
+) -> Result<Outcome, E> {
     let n = graph.order();
     let mut outcome = Outcome::default();
     for (u, w) in graph.edges() {
         let rest = graph.without_edge(u, w);
         let labelling = nauty::label(&rest);
-        let code = labelling.canonical.code();
-        let found = known.iter().find_map(|known| known.0.get(&code)).ok_or(rest)?;
+        let found = find(&rest, &labelling)?;
         let label = |v: usize| usize::from(labelling.label[v]);
         let wins = |a: usize, b: usize| found.wins[label(a)] >> label(b) & 1 == 1;
         let refuted = |v: usize| found.refuted >> label(v) & 1 == 1;

@@ -47,6 +47,12 @@ pub struct Common {
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
+    /// Derive this share of all records again from their predecessors, with nauty, before results are let in: one step of the
+    /// recurrence, without code of the kernel. Each unit is drawn with probability 1/16, and of it 16 · RATE of its records, at least
+    /// one; 1 tries all. A worker that gets a share f of the records wrong in k units of g graphs each goes unnoticed with probability
+    /// (1 − (1 − (1 − f)^s)/16)^k, where s = max(1, 16 · RATE · g); a single wrong record is found with probability RATE. 0 turns it off
+    #[arg(long, value_name = "RATE", default_value = "1e-4", hide_short_help = true, value_parser = parse_share)]
+    sample: f64,
     /// Split shards with more graphs than this into parts (applies to orders not yet begun)
     #[arg(long, value_name = "GRAPHS", default_value_t = PlanOptions::default().part_graphs, hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -88,6 +94,10 @@ pub struct CoordinatorCommand {
     /// Give the work of a worker to others after this many seconds without a sign of life
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86400))]
     lease: u64,
+    /// Have this share of all units, drawn at random, solved a second time by another worker, and compare; 1 for all. If two
+    /// computations differ, every record of the first is derived again with nauty, which tells who was wrong
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
+    double_check: f64,
     /// Stay when everything is done, and tell workers so that come late, until stopped by a signal
     #[arg(long)]
     stay: bool,
@@ -108,13 +118,21 @@ pub fn parse_order(text: &str) -> Result<usize, String> {
     }
 }
 
+fn parse_share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a share is a number from 0 to 1, such as 0.01 or 1e-4".to_owned()),
+    }
+}
+
 /// A census that was stopped; the same command goes on with it.
 const EXIT_STOPPED: u8 = 130;
 
 impl Common {
     fn options(&self, order: usize, lease_term: Duration) -> CensusOptions {
         let plan = PlanOptions { part_graphs: self.part_graphs, bucket_bytes: self.bucket_size.0 };
-        CensusOptions { order, keep: self.keep, plan, lease_term }
+        let (trial_rate, compared_share) = (self.sample, 0.0);
+        CensusOptions { order, keep: self.keep, plan, lease_term, trial_rate, compared_share }
     }
 
     /// Takes the directory, if there is room for what is to come. A coordinator holds no partitions, and has no budget.
@@ -145,6 +163,9 @@ impl Common {
         let status = Status { running: false, process: None, workers: Vec::new(), ..Status::of(census) };
         let closed = census.close();
         directory.publish(&status);
+        for (number, alarm) in status.alarms.iter().filter(|(_, alarm)| alarm.settled.is_none()) {
+            machine::say(&format!("trailtrap: {}", alarm.line(*number)));
+        }
         match closed {
             Ok(Some(results)) => self.print(&results).map(|()| ExitCode::SUCCESS),
             Ok(None) => {
@@ -166,7 +187,7 @@ impl CensusCommand {
         let memory = self.memory.unwrap_or_else(machine::default_memory);
         let threads = self.threads.map_or_else(machine::threads, usize::from);
         let directory = self.common.prepare(self.order, Some(memory))?;
-        let census = open(&self.common, &directory, self.order, Duration::from_secs(60))?;
+        let census = open(&directory, self.common.options(self.order, Duration::from_secs(60)))?;
         let stop = Arc::new(AtomicBool::new(false));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let signals = Signals::new(&runtime)?;
@@ -174,7 +195,7 @@ impl CensusCommand {
             let stop = stop.clone();
             signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
         });
-        let link = EmbeddedLink::new(census.clone(), machine::identity(), threads, self.kernel.name());
+        let link = EmbeddedLink::new(census.clone(), machine::identity(), threads, self.kernel.name())?;
         let engine = Engine::<TrailTrap, _>::new(link, threads, self.kernel, memory.0 as usize, stop)?;
         let worked = watched(&census, &directory, || engine.run());
         // The engine holds the census; what it leaves in memory is not needed any more.
@@ -202,7 +223,8 @@ impl CoordinatorCommand {
         let directory = self.common.prepare(self.order, None)?;
         let local = listener.local_addr()?;
         let door = self.security.prepare(directory.path(), local)?;
-        let census = open(&self.common, &directory, self.order, Duration::from_secs(self.lease))?;
+        let options = self.common.options(self.order, Duration::from_secs(self.lease));
+        let census = open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;
         machine::say(&format!("trailtrap: listening on {local}"));
         if door.is_some() {
             let file = |name: &str| directory.path().join(name).display().to_string();
@@ -253,16 +275,15 @@ impl CoordinatorCommand {
 fn dismiss_workers(census: &Census) {
     let start = Instant::now();
     let waiting = |(_, worker, _): &(u64, crate::census::Worker, usize)| {
-        !worker.dismissed && census.now().saturating_sub(worker.seen) < Duration::from_secs(15)
+        !worker.dismissed && !worker.distrusted && census.now().saturating_sub(worker.seen) < Duration::from_secs(15)
     };
     while start.elapsed() < Duration::from_secs(10) && census.workers().iter().any(waiting) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-fn open(common: &Common, directory: &DataDirectory, order: usize, lease: Duration) -> anyhow::Result<Arc<Census>> {
-    Census::open(&directory.store(), common.options(order, lease))
-        .with_context(|| format!("data directory {}", directory.path().display()))
+fn open(directory: &DataDirectory, options: CensusOptions) -> anyhow::Result<Arc<Census>> {
+    Census::open(&directory.store(), options).with_context(|| format!("data directory {}", directory.path().display()))
 }
 
 /// Does something and shows the progress of the census meanwhile: a bar on a terminal, a line every ten seconds elsewhere.

@@ -2,13 +2,19 @@
 //!
 //! A shard is ready when all shards with one edge less that it reads are done; there is no barrier over a number of edges.
 //! Ready units are handed out in the order of the plan, neighbours together, so that they read the same partitions.
+//!
+//! Units that were solved before, in an earlier run or before something they may have read was found wrong, are *recalled*: they
+//! count as done as soon as what they read is done and is what it was then. Otherwise they are solved again. So recomputation
+//! stops where it makes no difference.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use trailtrap_shared::plan::{Plan, Unit};
+
+use crate::content::Content;
 
 /// A bundle is not made smaller than this many (graph, edge) pairs, as long as there are ready units to add …
 const LEAST_WORK: u64 = 50_000;
@@ -16,38 +22,62 @@ const LEAST_WORK: u64 = 50_000;
 const MOST_WORK: u64 = 2_000_000;
 /// What a unit costs beside its pairs, in pairs.
 const UNIT_WORK: u64 = 500;
+/// A unit that has failed so often is set aside.
+const ATTEMPTS: usize = 5;
+
+/// A unit that was solved before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recalled {
+    /// Of what it read then.
+    pub inputs: Content,
+    pub content: Content,
+}
 
 /// The state of an order.
 pub struct Schedule {
     plan: Arc<Plan>,
     successors: Vec<Vec<u32>>,
+    /// For each shard the content of the lists of parents that it is generated from.
+    parents: Vec<Content>,
+    /// For each finished shard its content.
+    contents: Vec<Option<Content>>,
     /// For each shard the number of unfinished shards it reads.
     unfinished_predecessors: Vec<u32>,
     /// For each shard the number of unfinished shards that read it.
     unfinished_successors: Vec<u32>,
-    /// For each shard the number of its unfinished parts.
-    unfinished_parts: Vec<u32>,
-    /// The finished units of shards that have unfinished ones too.
-    partly: HashSet<Unit>,
+    /// The finished parts of shards that have unfinished ones too.
+    partly: HashMap<u32, BTreeMap<u32, Content>>,
+    recalled: HashMap<Unit, Recalled>,
+    settled: Settled,
     ready: BTreeSet<Unit>,
     ready_work: u64,
     unfinished_shards: usize,
     /// For each number of edges the number of unfinished shards.
     unfinished_by_size: Vec<usize>,
+    /// Why units that are not finished have failed so far.
+    failures: BTreeMap<Unit, Vec<String>>,
 }
 
 /// What finishing a unit brought about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finished {
-    /// The last part of its shard.
-    pub shard_done: bool,
     /// Shards that no unfinished shard reads any more.
     pub retired: Vec<u32>,
 }
 
+/// What became of recalled units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// They read what is there now, and are done.
+    pub affirmed: Vec<Unit>,
+    /// They read something else, and are solved again.
+    pub stale: Vec<Unit>,
+}
+
 impl Schedule {
-    /// A schedule with nothing done.
-    pub fn new(plan: Arc<Plan>) -> Self {
+    /// A schedule in which nothing is done but what can be recalled. `parents` holds for each shard the content of its parents.
+    pub fn new(plan: Arc<Plan>, parents: Vec<Content>, recalled: HashMap<Unit, Recalled>) -> Self {
+        assert_eq!(parents.len(), plan.shards.len(), "parents of every shard");
         let successors = plan.successors();
         let mut unfinished_by_size = Vec::new();
         for shard in &plan.shards {
@@ -55,19 +85,26 @@ impl Schedule {
             unfinished_by_size[shard.size] += 1;
         }
         let mut schedule = Schedule {
+            contents: vec![None; plan.shards.len()],
             unfinished_predecessors: plan.shards.iter().map(|shard| shard.predecessors.len() as u32).collect(),
             unfinished_successors: successors.iter().map(|list| list.len() as u32).collect(),
-            unfinished_parts: plan.shards.iter().map(|shard| shard.parts).collect(),
-            partly: HashSet::new(),
+            partly: HashMap::new(),
+            settled: Settled::default(),
             ready: BTreeSet::new(),
             ready_work: 0,
             unfinished_shards: plan.shards.len(),
             unfinished_by_size,
+            failures: BTreeMap::new(),
             successors,
+            parents,
+            recalled,
             plan,
         };
         for shard in 0..schedule.plan.shards.len() as u32 {
-            schedule.release(shard);
+            // Those that read others are released by them.
+            if schedule.plan.shards[shard as usize].predecessors.is_empty() {
+                schedule.release(shard, &mut Finished::default());
+            }
         }
         schedule
     }
@@ -102,21 +139,37 @@ impl Schedule {
         }
     }
 
+    /// The content of all that a shard reads: its parents, and its predecessors, which have to be done.
+    pub fn inputs(&self, shard: u32) -> Content {
+        let predecessors = self.plan.shards[shard as usize].predecessors.iter();
+        let predecessors = predecessors.map(|&p| self.contents[p as usize].as_ref().expect("predecessors are done"));
+        Content::of_all(std::iter::once(&self.parents[shard as usize]).chain(predecessors))
+    }
+
+    /// What became of recalled units since this was last asked.
+    pub fn settled(&mut self) -> Settled {
+        std::mem::take(&mut self.settled)
+    }
+
     /// Takes a bundle of ready units for one of `sharers` that want work; empty if nothing is ready. The bundle shrinks
-    /// when there is little to share.
+    /// when there is little to share. A unit that has failed goes alone, so that it is known which one failed.
     pub fn take(&mut self, sharers: usize) -> Vec<Unit> {
         let aim = (self.ready_work / (2 * sharers.max(1) as u64)).clamp(LEAST_WORK, MOST_WORK);
         let mut bundle = Vec::new();
         let mut work = 0;
         while let Some(&unit) = self.ready.first() {
-            let more = self.work(unit.shard);
-            if !bundle.is_empty() && work + more > aim {
+            let more = self.work(unit);
+            let alone = self.failures.contains_key(&unit);
+            if !bundle.is_empty() && (alone || work + more > aim) {
                 break;
             }
             self.ready.remove(&unit);
             self.ready_work -= more;
             work += more;
             bundle.push(unit);
+            if alone {
+                break;
+            }
         }
         bundle
     }
@@ -125,93 +178,150 @@ impl Schedule {
     pub fn put_back(&mut self, units: impl IntoIterator<Item = Unit>) {
         for unit in units {
             if self.ready.insert(unit) {
-                self.ready_work += self.work(unit.shard);
+                self.ready_work += self.work(unit);
             }
         }
     }
 
-    /// Marks a unit done, whether it was taken or is known from an earlier run. Each unit may be finished once.
-    pub fn finish(&mut self, unit: Unit) -> Finished {
-        let shard = unit.shard as usize;
-        if self.ready.remove(&unit) {
-            self.ready_work -= self.work(unit.shard);
+    /// Notes that units that were taken failed. They are made ready again, but for those that have failed too often, which are set
+    /// aside and returned.
+    pub fn fail(&mut self, units: impl IntoIterator<Item = Unit>, why: &str) -> Vec<Unit> {
+        let mut set_aside = Vec::new();
+        for unit in units {
+            let failures = self.failures.entry(unit).or_default();
+            failures.push(why.to_owned());
+            match failures.len() < ATTEMPTS {
+                true => self.put_back([unit]),
+                false => set_aside.push(unit),
+            }
         }
-        self.unfinished_parts[shard] -= 1;
+        set_aside
+    }
+
+    /// The units that are set aside, and why each attempt failed.
+    pub fn set_aside(&self) -> impl Iterator<Item = (Unit, &[String])> {
+        let set_aside = self.failures.iter().filter(|(_, failures)| failures.len() >= ATTEMPTS);
+        set_aside.map(|(&unit, failures)| (unit, &failures[..]))
+    }
+
+    /// Marks a unit done that was taken. Each unit may be finished once.
+    pub fn finish(&mut self, unit: Unit, content: Content) -> Finished {
         let mut finished = Finished::default();
-        if self.unfinished_parts[shard] > 0 {
-            self.partly.insert(unit);
-            return finished;
+        self.finish_into(unit, content, &mut finished);
+        finished
+    }
+
+    fn finish_into(&mut self, unit: Unit, content: Content, finished: &mut Finished) {
+        let index = unit.shard as usize;
+        let plan = self.plan.clone();
+        self.failures.remove(&unit);
+        let parts = self.partly.entry(unit.shard).or_default();
+        let before = parts.insert(unit.part, content);
+        debug_assert!(before.is_none(), "{unit:?} finished twice");
+        if parts.len() < plan.shards[index].parts as usize {
+            return;
         }
-        self.partly.retain(|other| other.shard != unit.shard);
-        finished.shard_done = true;
+        let parts = self.partly.remove(&unit.shard).expect("just looked at");
+        self.contents[index] = Some(Content::of_all(parts.values()));
         self.unfinished_shards -= 1;
-        self.unfinished_by_size[self.plan.shards[shard].size] -= 1;
-        for successor in std::mem::take(&mut self.successors[shard]) {
-            self.unfinished_predecessors[successor as usize] -= 1;
-            self.release(successor);
-        }
-        if self.unfinished_successors[shard] == 0 {
+        self.unfinished_by_size[plan.shards[index].size] -= 1;
+        if self.unfinished_successors[index] == 0 {
             finished.retired.push(unit.shard);
         }
-        let plan = self.plan.clone();
-        for &predecessor in &plan.shards[shard].predecessors {
+        for &predecessor in &plan.shards[index].predecessors {
             self.unfinished_successors[predecessor as usize] -= 1;
             if self.unfinished_successors[predecessor as usize] == 0 {
                 finished.retired.push(predecessor);
             }
         }
-        finished
+        for successor in std::mem::take(&mut self.successors[index]) {
+            self.unfinished_predecessors[successor as usize] -= 1;
+            if self.unfinished_predecessors[successor as usize] == 0 {
+                self.release(successor, finished);
+            }
+        }
     }
 
     /// The number of unfinished parts of a shard.
     pub fn unfinished_parts(&self, shard: u32) -> u32 {
-        self.unfinished_parts[shard as usize]
-    }
-
-    /// Takes back the finished parts of a shard that is not done, because together they turned out wrong.
-    pub fn reopen(&mut self, shard: u32) -> Vec<Unit> {
-        let finished: Vec<Unit> = self.partly.iter().copied().filter(|unit| unit.shard == shard).collect();
-        for unit in &finished {
-            self.partly.remove(unit);
-            self.unfinished_parts[shard as usize] += 1;
-        }
-        self.put_back(finished.iter().copied());
-        finished
-    }
-
-    /// Makes the unfinished parts of a shard ready if nothing holds it back.
-    fn release(&mut self, shard: u32) {
-        if self.unfinished_predecessors[shard as usize] == 0 && self.unfinished_parts[shard as usize] > 0 {
-            let parts = self.plan.shards[shard as usize].parts;
-            let order = self.plan.order as u8;
-            let units: Vec<Unit> = (0..parts).map(|part| Unit { order, shard, part }).collect();
-            let open: Vec<Unit> = units.into_iter().filter(|unit| !self.partly.contains(unit)).collect();
-            self.put_back(open);
+        match self.contents[shard as usize] {
+            Some(_) => 0,
+            None => {
+                self.plan.shards[shard as usize].parts - self.partly.get(&shard).map_or(0, |parts| parts.len() as u32)
+            }
         }
     }
 
-    /// The work of one part of a shard.
-    fn work(&self, shard: u32) -> u64 {
-        let shard = &self.plan.shards[shard as usize];
-        shard.estimate * shard.size as u64 / u64::from(shard.parts) + UNIT_WORK
+    /// Makes the parts of a shard ready whose predecessors are done, or done if they were before.
+    fn release(&mut self, shard: u32, finished: &mut Finished) {
+        let inputs = self.inputs(shard);
+        for part in 0..self.plan.shards[shard as usize].parts {
+            let unit = Unit { order: self.plan.order as u8, shard, part };
+            match self.recalled.remove(&unit) {
+                Some(recalled) if recalled.inputs == inputs => {
+                    self.settled.affirmed.push(unit);
+                    self.finish_into(unit, recalled.content, finished);
+                }
+                Some(_) => {
+                    self.settled.stale.push(unit);
+                    self.put_back([unit]);
+                }
+                None => self.put_back([unit]),
+            }
+        }
+    }
+
+    fn work(&self, unit: Unit) -> u64 {
+        self.plan.pairs(unit) + UNIT_WORK
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
     use trailtrap_shared::{game::TrailTrap, plan::PlanOptions};
 
     use super::*;
 
+    fn plan(order: usize) -> Arc<Plan> {
+        Arc::new(Plan::new::<TrailTrap>(order, PlanOptions { part_graphs: 4, bucket_bytes: 1 << 20 }))
+    }
+
+    fn resumed(order: usize, recalled: HashMap<Unit, Recalled>) -> Schedule {
+        let plan = plan(order);
+        Schedule::new(plan.clone(), vec![Content::default(); plan.shards.len()], recalled)
+    }
+
     fn schedule(order: usize) -> Schedule {
-        Schedule::new(Arc::new(Plan::new::<TrailTrap>(order, PlanOptions { part_graphs: 4, bucket_bytes: 1 << 20 })))
+        resumed(order, HashMap::new())
+    }
+
+    /// What a computation of this unit gives: it depends on the inputs, and on nothing else but `salt`.
+    fn computed(schedule: &Schedule, unit: Unit, salt: u8) -> Recalled {
+        let inputs = schedule.inputs(unit.shard);
+        let part = Content::of_all(&vec![Content::default(); unit.part as usize + usize::from(salt) * 1000]);
+        Recalled { inputs, content: Content::of_all([&inputs, &part]) }
+    }
+
+    /// Works everything off; what was computed on the way.
+    fn run(schedule: &mut Schedule, wrong: &HashSet<Unit>) -> HashMap<Unit, Recalled> {
+        let mut done = HashMap::new();
+        while let [unit, rest @ ..] = &schedule.take(1)[..] {
+            let unit = *unit;
+            schedule.put_back(rest.to_vec());
+            let result = computed(schedule, unit, u8::from(wrong.contains(&unit)));
+            schedule.finish(unit, result.content);
+            assert!(done.insert(unit, result).is_none());
+        }
+        done
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
 
-        /// Whatever is taken, given back and finished in whatever order: everything gets done once, nothing before what it
+        /// Whatever is taken, given back, failed and finished in whatever order: everything gets done once, nothing before what it
         /// reads, and a shard is retired exactly when nothing will read it.
         #[test]
         fn every_order_of_events_gets_everything_done(seed: u64, order in 4usize..=7) {
@@ -220,26 +330,23 @@ mod tests {
             let mut random = seed | 1;
             let mut next = |n: usize| { random ^= random << 13; random ^= random >> 7; random ^= random << 17; random as usize % n };
             let (mut taken, mut done, mut retired) = (Vec::new(), HashSet::new(), HashSet::new());
-            let mut done_shards = HashSet::new();
             while !schedule.is_done() {
                 if taken.is_empty() || next(3) > 0 {
                     taken.extend(schedule.take(1 + next(4)));
                 }
                 prop_assert!(!taken.is_empty(), "stuck");
                 let unit = taken.swap_remove(next(taken.len()));
-                if next(5) == 0 {
-                    schedule.put_back([unit]);
-                    continue;
+                match next(10) {
+                    0 | 1 => { schedule.put_back([unit]); continue }
+                    2 if !schedule.failures.contains_key(&unit) => { schedule.fail([unit], "test"); continue }
+                    _ => {}
                 }
                 prop_assert!(done.insert(unit), "{unit:?} twice");
                 for predecessor in &plan.shards[unit.shard as usize].predecessors {
-                    prop_assert!(done_shards.contains(predecessor) && !retired.contains(predecessor));
+                    prop_assert!(schedule.unfinished_parts(*predecessor) == 0 && !retired.contains(predecessor));
                 }
-                let finished = schedule.finish(unit);
-                if finished.shard_done {
-                    done_shards.insert(unit.shard);
-                }
-                for shard in finished.retired {
+                let content = computed(&schedule, unit, 0).content;
+                for shard in schedule.finish(unit, content).retired {
                     prop_assert!(retired.insert(shard));
                 }
             }
@@ -248,35 +355,77 @@ mod tests {
             prop_assert_eq!(schedule.ready(), 0);
         }
 
-        /// A run that is resumed with any set of units done that an earlier run can have left.
+        /// A run that is resumed with any set of units done: it hands out the rest, and ends in the same contents.
         #[test]
-        fn resuming_hands_out_the_rest(stop_after in 0usize..400) {
+        fn resuming_hands_out_the_rest(seed: u64, share in 0u64..=10) {
             let mut first = schedule(7);
-            let mut done = Vec::new();
-            'run: loop {
-                let bundle = first.take(3);
-                if bundle.is_empty() { break }
-                for unit in bundle {
-                    if done.len() == stop_after { break 'run }
-                    first.finish(unit);
-                    done.push(unit);
-                }
-            }
-            let mut second = schedule(7);
-            for &unit in done.iter().rev() {
-                second.finish(unit);
-            }
-            let mut rest = HashSet::new();
-            loop {
-                let bundle = second.take(1);
-                if bundle.is_empty() { break }
-                for unit in bundle {
-                    prop_assert!(!done.contains(&unit) && rest.insert(unit));
-                    second.finish(unit);
-                }
-            }
-            prop_assert!(second.is_done());
+            let all = run(&mut first, &HashSet::new());
+            let mut random = seed | 1;
+            let mut next = || { random ^= random << 13; random ^= random >> 7; random ^= random << 17; random % 10 };
+            let kept: HashMap<Unit, Recalled> = all.iter().filter(|_| next() < share).map(|(&u, &r)| (u, r)).collect();
+            let mut second = resumed(7, kept.clone());
+            let rest = run(&mut second, &HashSet::new());
+            let settled = second.settled();
+            prop_assert!(second.is_done() && settled.stale.is_empty());
+            prop_assert_eq!(settled.affirmed.len() + rest.len(), all.len());
+            prop_assert!(rest.iter().all(|(unit, result)| !kept.contains_key(unit) && all[unit] == *result));
         }
+
+        /// Units that were wrong, and all that was computed from them, are computed again, and nothing else is.
+        #[test]
+        fn what_was_computed_from_wrong_data_is_computed_again(picks in proptest::collection::vec(0usize..1000, 1..4)) {
+            let right = run(&mut schedule(6), &HashSet::new());
+            let mut units: Vec<Unit> = right.keys().copied().collect();
+            units.sort();
+            let wrong: HashSet<Unit> = picks.iter().map(|pick| units[pick % units.len()]).collect();
+            let mut stored = run(&mut schedule(6), &wrong);
+            let tainted = stored.iter().filter(|(unit, result)| right[unit] != **result).count();
+            stored.retain(|unit, _| !wrong.contains(unit));
+            let mut mended = resumed(6, stored.clone());
+            let again = run(&mut mended, &HashSet::new());
+            let settled = mended.settled();
+            prop_assert_eq!(again.len(), tainted);
+            prop_assert_eq!(settled.stale.len() + wrong.len(), tainted);
+            prop_assert!(again.iter().all(|(unit, result)| right[unit] == *result));
+        }
+    }
+
+    #[test]
+    fn a_unit_that_was_wrong_without_consequences_is_all_that_is_computed_again() {
+        let mut stored = run(&mut schedule(6), &HashSet::new());
+        let lost = *stored.keys().min().unwrap();
+        stored.remove(&lost);
+        let mut mended = resumed(6, stored.clone());
+        assert_eq!(mended.settled().affirmed.len(), 0, "everything hangs on the edgeless graph");
+        let again = run(&mut mended, &HashSet::new());
+        assert_eq!(again.into_keys().collect::<Vec<_>>(), [lost]);
+        assert_eq!(mended.settled().affirmed.len(), stored.len());
+        assert!(mended.is_done());
+    }
+
+    #[test]
+    fn what_fails_goes_alone_and_is_set_aside_in_the_end() {
+        let mut schedule = schedule(6);
+        let first = schedule.take(1);
+        schedule.finish(first[0], Content::default());
+        let bundle = schedule.take(1);
+        let content = computed(&schedule, bundle[0], 0).content;
+        schedule.finish(bundle[0], content);
+        let bundle = schedule.take(1);
+        assert!(bundle.len() > 1, "two shards of two edges");
+        for attempt in 1..=ATTEMPTS {
+            let set_aside =
+                schedule.fail(if attempt == 1 { bundle.clone() } else { vec![bundle[0]] }, "the worker vanished");
+            assert_eq!(set_aside.len(), usize::from(attempt == ATTEMPTS));
+            if attempt < ATTEMPTS {
+                assert_eq!(schedule.take(1), [bundle[0]]);
+            }
+        }
+        let (unit, failures) = schedule.set_aside().next().unwrap();
+        assert_eq!((unit, failures.len()), (bundle[0], ATTEMPTS));
+        // The rest goes on.
+        let rest = run(&mut schedule, &HashSet::new());
+        assert!(rest.contains_key(&bundle[1]) && !schedule.is_done());
     }
 
     #[test]
@@ -285,7 +434,7 @@ mod tests {
         let mut last = None;
         while !schedule.is_done() {
             for unit in schedule.take(1) {
-                schedule.finish(unit);
+                schedule.finish(unit, Content::default());
                 assert!(schedule.retired_size() >= last);
                 last = schedule.retired_size();
             }

@@ -26,7 +26,7 @@ use trailtrap_worker::messages;
 
 use crate::{
     admission::{self, GRACE},
-    census::{Assignment, Census, Refusal, delivery},
+    census::{Assignment, Census, Refusal, Work, delivery},
     secrets::Door,
     status::Status as CensusStatus,
     store::Delivery,
@@ -76,6 +76,9 @@ pub async fn serve_health(listener: TcpListener) -> Result<(), tonic::transport:
     let connections = admission::connections(listener, None);
     Server::builder().add_service(health.max_decoding_message_size(1 << 10)).serve_with_incoming(connections).await
 }
+
+const DISTRUSTED: &str =
+    "results of this worker were wrong, and it gets no more work: see `trailtrap alarms`, and check its machine";
 
 #[derive(Clone)]
 struct Service {
@@ -136,7 +139,10 @@ impl CensusService for Service {
         }
         let printable = |text: &str| -> String { text.chars().filter(|c| !c.is_control()).take(100).collect() };
         let threads = request.threads.clamp(1, 4096) as usize;
-        let worker = self.census.register(&printable(&request.name), threads, &printable(&request.kernel));
+        let worker = self
+            .census
+            .register(&printable(&request.name), threads, &printable(&request.kernel))
+            .map_err(|refusal| Status::failed_precondition(refusal.to_string()))?;
         let options = self.census.options();
         Ok(Response::new(wire::RegisterReply {
             worker,
@@ -152,9 +158,10 @@ impl CensusService for Service {
             let changed = self.census.wakeup.notified();
             match self.census.assign(worker, false) {
                 Assignment::Finished => break Answer::Finished(true),
+                Assignment::Distrusted => return Err(Status::failed_precondition(DISTRUSTED)),
                 Assignment::Stopping => return Err(Status::unavailable("the coordinator is stopping")),
-                Assignment::Work { lease, plan, units } => {
-                    break Answer::Grant(messages::grant(lease, &plan, &units));
+                Assignment::Work(Work { lease, plan, units, edition }) => {
+                    break Answer::Grant(messages::grant(lease, &plan, &units, edition));
                 }
                 Assignment::Wait => {}
             }
@@ -282,6 +289,7 @@ impl CensusService for Service {
                 tracing::error!(worker = start.worker, %refusal, "results refused");
                 Ok(Response::new(wire::CompleteReply { accepted: false }))
             }
+            Err(Refusal::Distrusted(_)) => Err(Status::failed_precondition(DISTRUSTED)),
             Err(Refusal::Void | Refusal::Ended) => Ok(Response::new(wire::CompleteReply { accepted: false })),
             Err(refusal @ Refusal::Wrong { .. }) => {
                 tracing::error!(worker = start.worker, %refusal, "results refused");
@@ -293,7 +301,9 @@ impl CensusService for Service {
     async fn give_back(&self, request: Request<wire::GiveBackRequest>) -> Reply<wire::GiveBackReply> {
         let request = request.into_inner();
         self.known(request.worker)?;
-        request.leases.iter().for_each(|&lease| self.census.give_back(request.worker, lease));
+        let failure: String = request.failure.chars().filter(|c| !c.is_control()).take(1000).collect();
+        let failure = (!failure.is_empty()).then_some(&failure[..]);
+        request.leases.iter().for_each(|&lease| self.census.give_back(request.worker, lease, failure));
         Ok(Response::new(wire::GiveBackReply {}))
     }
 

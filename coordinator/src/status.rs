@@ -5,7 +5,7 @@ use std::{fmt::Write as _, fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::census::Census;
+use crate::{alarm::Alarm, census::Census};
 
 /// A snapshot of a census.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// (graph, edge) pairs a second in this run.
     pub pairs_per_second: f64,
+    /// What was found wrong in this census so far, by number.
+    pub alarms: Vec<(u32, Alarm)>,
     /// Until the order in work is done, at this rate.
     pub seconds_left: Option<f64>,
     pub seconds_running: f64,
@@ -40,6 +42,19 @@ pub struct OrderStatus {
     pub graphs: u64,
     pub pairs_done: u64,
     pub pairs: u64,
+    /// Units that wait for a second computation by another worker.
+    pub units_to_compare: usize,
+    pub set_aside: Vec<SetAside>,
+}
+
+/// A unit that failed again and again, and is left out until the next start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SetAside {
+    /// Degree sequence of the shard.
+    pub sequence: String,
+    pub part: u32,
+    /// Why each attempt failed, and whose it was.
+    pub failures: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,7 +92,18 @@ impl Status {
                 graphs: progress.graphs,
                 pairs_done: progress.pairs_done,
                 pairs: progress.pairs,
+                units_to_compare: progress.units_to_compare,
+                set_aside: progress
+                    .set_aside
+                    .into_iter()
+                    .map(|(unit, sequence, failures)| SetAside {
+                        sequence: sequence.to_string(),
+                        part: unit.part,
+                        failures,
+                    })
+                    .collect(),
             }),
+            alarms: census.alarms(),
             workers: census
                 .workers()
                 .into_iter()
@@ -141,6 +167,15 @@ impl Status {
                 let left = self.seconds_left.map_or_else(|| "unknown".to_owned(), duration);
                 let _ = writeln!(text, "rate: {:.2} million pairs/s; time left: {left}", self.pairs_per_second / 1e6);
             }
+        }
+        if let Some(order) = self.order.as_ref().filter(|order| order.units_to_compare > 0) {
+            let _ = writeln!(text, "to be solved again by another worker: {} units", order.units_to_compare);
+        }
+        for SetAside { sequence, part, failures } in self.order.iter().flat_map(|order| &order.set_aside) {
+            let _ = writeln!(text, "set aside: part {part} of {sequence}: {}", failures.join("; "));
+        }
+        for (number, alarm) in &self.alarms {
+            let _ = writeln!(text, "{}", alarm.line(*number));
         }
         for worker in &self.workers {
             let _ = writeln!(

@@ -24,8 +24,10 @@ use trailtrap_shared::{
     statistics::Statistics,
 };
 
+use crate::{alarm::Alarm, content::Content};
+
 /// Version of the layout of keys and records below.
-const STORE_FORMAT: u16 = 2;
+const STORE_FORMAT: u16 = 3;
 const RECORDS: &str = "records";
 /// Groups with fewer bytes of blocks go through the log.
 const LOGGED_BYTES: u64 = 64 << 10;
@@ -47,11 +49,23 @@ pub enum StoreError {
     Block { id: BlockId, source: BlockError },
     #[error("block {0:?} is missing")]
     MissingBlock(BlockId),
+    #[error("block {id:?} cannot be read")]
+    UnreadableBlock { id: BlockId, source: rocksdb::Error },
     #[error("order {0} was split by another version of this program: use that version, or another directory")]
     Plan(usize),
 }
 
 impl StoreError {
+    /// The block that is damaged or missing, if that is what is wrong.
+    pub fn bad_block(&self) -> Option<&BlockId> {
+        match self {
+            StoreError::Block { id, .. } | StoreError::MissingBlock(id) | StoreError::UnreadableBlock { id, .. } => {
+                Some(id)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the disk was full.
     pub fn is_disk_full(&self) -> bool {
         match self {
@@ -81,12 +95,27 @@ pub struct UnitRecord {
     pub microseconds: u64,
     /// Who solved it.
     pub worker: String,
+    /// Under which lease: later computations have larger numbers.
+    pub instance: u64,
+    /// Of its blocks.
+    pub content: Content,
+    /// Of the partitions it was computed from: its shard's parents, then its predecessors, in the order of the plan.
+    pub inputs: Content,
+    /// Records that were derived again by nauty before it was let in.
+    pub tried: u64,
+    /// Other workers that solved it again, with the same results.
+    pub confirmed: Vec<String>,
 }
 
 impl UnitRecord {
     /// The public digest of the unit's records.
     pub fn digest(&self) -> Digest {
         Digest::from_le_bytes(self.digest)
+    }
+
+    /// Whether two computations of a unit came to the same.
+    pub fn agrees(&self, other: &UnitRecord) -> bool {
+        self.content == other.content && self.digest == other.digest && self.statistics == other.statistics
     }
 }
 
@@ -233,6 +262,54 @@ impl Store {
         Ok(self.db.write_opt(batch, &synced())?)
     }
 
+    /// Notes that other workers solved units again and came to the same.
+    pub fn confirm(&self, units: &[(Unit, String)]) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        for (unit, worker) in units {
+            if let Some(mut record) = self.unit(*unit)? {
+                record.confirmed.push(worker.clone());
+                batch.put_cf(self.family(RECORDS), unit_key(*unit), codec::encode(&record));
+            }
+        }
+        Ok(self.db.write_opt(batch, &synced())?)
+    }
+
+    /// A number that grows whenever finished units are taken back; 0 at first.
+    pub fn edition(&self) -> Result<u32, StoreError> {
+        Ok(self.get(b"edition")?.unwrap_or(0))
+    }
+
+    /// Writes it.
+    pub fn put_edition(&self, edition: u32) -> Result<(), StoreError> {
+        self.put(b"edition", &edition)
+    }
+
+    /// The number that decides which units are compared: the one kept, or this one from now on.
+    pub fn salt(&self, new: u64) -> Result<u64, StoreError> {
+        match self.get(b"salt")? {
+            Some(salt) => Ok(salt),
+            None => self.put(b"salt", &new).map(|()| new),
+        }
+    }
+
+    /// All alarms, by number.
+    pub fn alarms(&self) -> Result<Vec<(u32, Alarm)>, StoreError> {
+        let mut alarms = Vec::new();
+        for item in self.db.iterator_cf(self.family(RECORDS), IteratorMode::From(b"a", rocksdb::Direction::Forward)) {
+            let (key, value) = item?;
+            let Some(number) = key.strip_prefix(b"a").and_then(|rest| rest.try_into().ok()) else { break };
+            alarms.push((u32::from_be_bytes(number), decode(&key, &value)?));
+        }
+        Ok(alarms)
+    }
+
+    /// Writes an alarm, new or changed.
+    pub fn put_alarm(&self, number: u32, alarm: &Alarm) -> Result<(), StoreError> {
+        let mut key = b"a".to_vec();
+        key.extend_from_slice(&number.to_be_bytes());
+        self.put(&key, alarm)
+    }
+
     /// One section of one bucket of a finished shard, the blocks of its parts in order.
     pub fn blocks(&self, shard: &Shard, bucket: u32, section: Section) -> Result<Vec<Block>, StoreError> {
         (0..shard.parts).map(|part| self.block(shard, part, bucket, section)).collect()
@@ -241,9 +318,22 @@ impl Store {
     /// One block of a finished unit.
     pub fn block(&self, shard: &Shard, part: u32, bucket: u32, section: Section) -> Result<Block, StoreError> {
         let id = BlockId { sequence: shard.sequence, part, bucket_bits: shard.bucket_bits, bucket, section };
-        let bytes = self.db.get_cf(self.section(section), block_key(&id))?.ok_or(StoreError::MissingBlock(id))?;
+        let read = self.db.get_cf(self.section(section), block_key(&id));
+        let read = read.map_err(|source| match source.kind() {
+            rocksdb::ErrorKind::Corruption => StoreError::UnreadableBlock { id, source },
+            _ => StoreError::Database(source),
+        });
+        let bytes = read?.ok_or(StoreError::MissingBlock(id))?;
         let block = Block::parse::<TrailTrap>(bytes).map_err(|source| StoreError::Block { id, source })?;
         if block.id == id { Ok(block) } else { Err(StoreError::MissingBlock(id)) }
+    }
+
+    /// Whether there are keys of an order.
+    pub fn has_keys(&self, order: usize) -> Result<bool, StoreError> {
+        let prefix = [order as u8];
+        let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
+        let first = self.db.iterator_cf(self.section(Section::Keys), mode).next().transpose()?;
+        Ok(first.is_some_and(|(key, _)| key.starts_with(&prefix)))
     }
 
     /// Drops one section of all partitions of an order with at most `size` edges, and frees their space.

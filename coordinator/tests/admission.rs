@@ -117,7 +117,9 @@ async fn codes(mut client: Client) -> Vec<Code> {
     answers.push(client.heartbeat(wire::HeartbeatRequest { worker: 1, leases: vec![] }).await.err());
     let start = wire::complete_request::Part::Start(wire::CompleteStart { worker: 1, lease: 1 });
     answers.push(client.complete(tokio_stream::iter([wire::CompleteRequest { part: Some(start) }])).await.err());
-    answers.push(client.give_back(wire::GiveBackRequest { worker: 1, leases: vec![1] }).await.err());
+    answers.push(
+        client.give_back(wire::GiveBackRequest { worker: 1, leases: vec![1], failure: String::new() }).await.err(),
+    );
     answers.push(client.status(wire::StatusRequest {}).await.err());
     answers.into_iter().map(|error| error.map_or(Code::Ok, |status| status.code())).collect()
 }

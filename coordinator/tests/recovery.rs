@@ -3,13 +3,13 @@
 mod common;
 
 use std::{
-    fs,
     process::Command,
     time::{Duration, Instant, SystemTime},
 };
 
 use common::{Data, Process, census_json, coordinator, run, stderr, stdout, trailtrap, worker};
 use serde_json::Value;
+use trailtrap::store::Store;
 
 /// A small generator of numbers, for reproducible "random" moments.
 struct Random(u64);
@@ -270,31 +270,57 @@ fn a_store_of_another_version_is_refused() {
     }
     let output = run(&["census", "4", "--data", &data.text()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("store format 7, this program has 2"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("store format 7, this program has 3"), "{}", stderr(&output));
+}
+
+/// Changes a byte in the middle of a block of a finished order.
+fn damage(data: &Data, family: &str, order: u8, size: u8) {
+    let families = ["default", "records", "keys", "outcomes", "wins"];
+    let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), data.path().join("store"), families).unwrap();
+    let blocks = db.cf_handle(family).unwrap();
+    let (key, mut block) = db
+        .iterator_cf(blocks, rocksdb::IteratorMode::From(&[order, size], rocksdb::Direction::Forward))
+        .map(Result::unwrap)
+        .find(|(_, block)| block.len() > 80)
+        .unwrap();
+    let middle = block.len() / 2;
+    block[middle] ^= 1;
+    db.put_cf(blocks, key, block).unwrap();
+}
+
+/// The lease under which each unit of an order was solved.
+fn instances(data: &Data, order: usize) -> Vec<u64> {
+    let store = Store::open_read_only(&data.path().join("store")).unwrap();
+    store.units(order).unwrap().iter().map(|(_, record)| record.instance).collect()
 }
 
 #[test]
-fn damaged_blocks_are_named_and_not_used() {
+fn a_damaged_block_is_named_and_its_unit_solved_again_and_nothing_else() {
     let data = Data::new();
     census_json(7, &data, &[]);
-    {
-        let families = ["default", "records", "keys", "outcomes", "wins"];
-        let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), data.path().join("store"), families).unwrap();
-        let keys = db.cf_handle("keys").unwrap();
-        let (key, mut block) = db
-            .iterator_cf(keys, rocksdb::IteratorMode::From(&[7, 10], rocksdb::Direction::Forward))
-            .map(Result::unwrap)
-            .find(|(_, block)| block.len() > 80)
-            .unwrap();
-        let middle = block.len() / 2;
-        block[middle] ^= 1;
-        db.put_cf(keys, key, block).unwrap();
-    }
+    damage(&data, "keys", 7, 10);
+    let before = instances(&data, 7);
     // Order 8 needs these parents.
-    let output = run(&["census", "8", "--data", &data.text()]);
-    assert_eq!(output.status.code(), Some(1));
-    let text = stderr(&output);
-    assert!(text.contains("is damaged: checksum mismatch") && text.contains("DegreeSequence("), "{text}");
-    assert!(stdout(&output).is_empty());
-    assert!(fs::metadata(data.path()).is_ok());
+    let output = run(&["census", "8", "--data", &data.text(), "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), expected(8));
+    let after = instances(&data, 7);
+    assert_eq!(before.len(), after.len());
+    assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 1);
+    let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
+    assert!(alarms.contains("alarm 1, damage, order 7") && alarms.contains("checksum mismatch"), "{alarms}");
+    assert!(alarms.contains("settled: it is solved again"), "{alarms}");
+    let verified = run(&["verify", "--data", &data.text()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+}
+
+/// Without the outcomes of an order none of its units can be solved again alone: the order is done again.
+#[test]
+fn a_damaged_block_of_a_minimal_census_costs_its_order() {
+    let data = Data::new();
+    census_json(8, &data, &["--keep", "minimal"]);
+    damage(&data, "keys", 8, 12);
+    let output = run(&["census", "9", "--data", &data.text(), "--json", "--keep", "minimal"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), expected(9));
 }

@@ -29,7 +29,8 @@ const MAGIC: &[u8; 4] = b"TTBK";
 /// Version of the block format.
 pub const BLOCK_FORMAT: u16 = 1;
 const HEADER_BYTES: usize = 53;
-const CHECKSUM_BYTES: usize = 16;
+/// Bytes of the checksum of a block.
+pub const CHECKSUM_BYTES: usize = 16;
 /// Any odd number does.
 const SCRAMBLE: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -238,14 +239,44 @@ impl Block {
         self.bytes
     }
 
+    /// The checksum that the bytes end with.
+    pub fn checksum(&self) -> [u8; CHECKSUM_BYTES] {
+        self.bytes[self.bytes.len() - CHECKSUM_BYTES..].try_into().expect("a block ends with its checksum")
+    }
+
     fn payload(&self) -> &[u8] {
         &self.bytes[HEADER_BYTES..self.bytes.len() - CHECKSUM_BYTES]
     }
 
     /// The slots of a keys or wins block.
     pub fn slots(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.count).map(|i| self.slot(i))
+    }
+
+    /// The i-th slot of a keys or wins block.
+    pub fn slot(&self, i: usize) -> u64 {
         let width = slot_bytes(self.id.sequence.order());
-        (0..self.count).map(move |i| read_slot(&self.payload()[i * width..(i + 1) * width]))
+        read_slot(&self.payload()[i * width..(i + 1) * width])
+    }
+
+    /// Where a slot stands in a keys or wins block, in O(log count).
+    pub fn find(&self, slot: u64) -> Option<usize> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.slot(middle).cmp(&slot) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Some(middle),
+            }
+        }
+        None
+    }
+
+    /// The i-th record of an outcomes block.
+    pub fn record<G: Game>(&self, i: usize) -> &[u8] {
+        let width = record_bytes::<G>(self.id.sequence.order());
+        &self.payload()[i * width..(i + 1) * width]
     }
 }
 

@@ -91,6 +91,12 @@ impl Plan {
         self.index.get(sequence).copied()
     }
 
+    /// (graph, edge) pairs of a unit, as far as the plan knows.
+    pub fn pairs(&self, unit: Unit) -> u64 {
+        let shard = &self.shards[unit.shard as usize];
+        shard.estimate * shard.size as u64 / u64::from(shard.parts)
+    }
+
     /// The shards that read each shard.
     pub fn successors(&self) -> Vec<Vec<u32>> {
         let mut successors = vec![Vec::new(); self.shards.len()];

@@ -185,11 +185,6 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
         }
     }
 
-    /// Where missing blocks come from.
-    pub fn source(&self) -> &F {
-        &self.fetch
-    }
-
     /// Keeps what was solved here. Parts are put together when the last one of their partition is here.
     pub fn keep(&self, shard: &Shard, solved: &Solved) -> Result<(), SourceError> {
         if shard.parts == 1 {

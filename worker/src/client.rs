@@ -24,7 +24,7 @@ use trailtrap_shared::{
 use crate::{
     access::{Access, AccessError, Client, Reach},
     cache::{Fetch, Wanted},
-    engine::{Delivered, Grant, Lease, Link, LinkError},
+    engine::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
     messages,
     solve::{Solved, SourceError},
 };
@@ -306,7 +306,8 @@ impl Link for GrpcLink {
             Some(wire::lease_reply::Answer::Grant(grant)) => {
                 let plan = self.plans.agree(&grant)?;
                 lock(&self.held).push(grant.lease);
-                Ok(Grant::Work(Lease { number: grant.lease, worker, plan, units: messages::units(&grant) }))
+                let units = messages::units(&grant);
+                Ok(Grant::Work(Lease { number: grant.lease, worker, plan, units, edition: grant.edition }))
             }
         }
     }
@@ -324,13 +325,17 @@ impl Link for GrpcLink {
         self.identity.threads.max(4)
     }
 
-    fn give_back(&self, lease: &Lease, reason: &str) {
+    fn give_back(&self, lease: &Lease, reason: Unsolved) {
         self.release(lease);
-        let request = wire::GiveBackRequest { worker: lease.worker, leases: vec![lease.number] };
+        let failure = match reason {
+            Unsolved::Leaving(_) => String::new(),
+            Unsolved::Failed(why) => why.to_owned(),
+        };
+        let request = wire::GiveBackRequest { worker: lease.worker, leases: vec![lease.number], failure };
         let mut client = self.client();
         let answer = self.runtime.block_on(async move { client.give_back(with_timeout(request, 5)).await });
         match answer {
-            Ok(_) => tracing::info!(lease = lease.number, reason, "gave a lease back"),
+            Ok(_) => tracing::info!(lease = lease.number, %reason, "gave a lease back"),
             Err(status) => {
                 tracing::warn!(lease = lease.number, cause = root_cause(&status), "could not give a lease back")
             }

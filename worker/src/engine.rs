@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -44,6 +44,8 @@ pub struct Lease {
     /// The plan of the units' order; every unit is one of its.
     pub plan: Arc<Plan>,
     pub units: Vec<Unit>,
+    /// Partitions that were read under another edition may be others.
+    pub edition: u32,
 }
 
 /// The answer to a request for work.
@@ -63,6 +65,23 @@ pub enum Delivered {
     Accepted { retired: Vec<u32> },
     /// The lease was void, and the results were dropped.
     Void,
+}
+
+/// Why a lease is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsolved<'a> {
+    /// The worker leaves, for this reason.
+    Leaving(&'a str),
+    /// It could not be solved here.
+    Failed(&'a str),
+}
+
+impl std::fmt::Display for Unsolved<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unsolved::Leaving(why) | Unsolved::Failed(why) => f.write_str(why),
+        }
+    }
 }
 
 /// Why a worker stopped working.
@@ -89,7 +108,7 @@ pub trait Link: Fetch {
     fn pipeline(&self) -> usize;
 
     /// Gives a lease back unsolved. Best effort: it would expire in any case.
-    fn give_back(&self, lease: &Lease, reason: &str);
+    fn give_back(&self, lease: &Lease, reason: Unsolved);
 }
 
 impl<L: Link> Link for Arc<L> {
@@ -109,7 +128,7 @@ impl<L: Link> Link for Arc<L> {
         (**self).pipeline()
     }
 
-    fn give_back(&self, lease: &Lease, reason: &str) {
+    fn give_back(&self, lease: &Lease, reason: Unsolved) {
         (**self).give_back(lease, reason);
     }
 }
@@ -119,8 +138,13 @@ pub struct Engine<G: Game, L: Link> {
     pool: rayon::ThreadPool,
     threads: usize,
     kernel: Kernel,
+    /// Bytes of predecessor tables that a unit holds at a time.
     allowance: usize,
-    cache: PartitionCache<G, L>,
+    /// Budget of the cache.
+    cache_bytes: usize,
+    link: Arc<L>,
+    /// What was read and solved under the edition of the last lease.
+    cache: Mutex<(u32, Arc<Cache<G, L>>)>,
     stop: Arc<AtomicBool>,
     /// Heard that all is done.
     finished: AtomicBool,
@@ -128,6 +152,8 @@ pub struct Engine<G: Game, L: Link> {
     deadline: Option<Instant>,
     pace: Pace,
 }
+
+type Cache<G, L> = PartitionCache<G, Arc<L>>;
 
 /// How long leases take, from those that were solved.
 #[derive(Default)]
@@ -166,11 +192,7 @@ const ATTEMPTS: u32 = 3;
 
 /// (graph, edge) pairs of a lease, as far as the plan knows.
 fn pairs(lease: &Lease) -> u64 {
-    let of_unit = |unit: &Unit| {
-        let shard = &lease.plan.shards[unit.shard as usize];
-        shard.estimate * shard.size as u64 / u64::from(shard.parts)
-    };
-    lease.units.iter().map(of_unit).sum()
+    lease.units.iter().map(|&unit| lease.plan.pairs(unit)).sum()
 }
 
 impl<G: Game, L: Link> Engine<G, L> {
@@ -185,6 +207,7 @@ impl<G: Game, L: Link> Engine<G, L> {
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
         let pool =
             rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("solver-{i}")).build()?;
+        let (link, cache_bytes) = (Arc::new(link), memory / 4 * 3);
         Ok(Engine {
             pool,
             threads,
@@ -192,7 +215,9 @@ impl<G: Game, L: Link> Engine<G, L> {
             // Of the memory, three quarters are for the cache, and an eighth for what units hold beside it, of which there
             // is one for each thread. The rest is for graphs in work.
             allowance: memory / 8 / threads,
-            cache: PartitionCache::new(memory / 4 * 3, link),
+            cache: Mutex::new((0, Arc::new(PartitionCache::new(cache_bytes, link.clone())))),
+            cache_bytes,
+            link,
             stop,
             finished: AtomicBool::new(false),
             deadline: None,
@@ -207,7 +232,16 @@ impl<G: Game, L: Link> Engine<G, L> {
 
     /// The link.
     pub fn link(&self) -> &L {
-        self.cache.source()
+        &self.link
+    }
+
+    /// The cache of an edition; that of another one is left to those who still use it.
+    fn cache(&self, edition: u32) -> Arc<Cache<G, L>> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.0 != edition {
+            *cache = (edition, Arc::new(PartitionCache::new(self.cache_bytes, self.link.clone())));
+        }
+        cache.1.clone()
     }
 
     /// Works until everything is done, `stop` is set or time is up. A few leases more than there are threads are held at a time, so that
@@ -245,32 +279,33 @@ impl<G: Game, L: Link> Engine<G, L> {
                 Err(error) => return self.abandon(error),
             };
             if !self.fits(&lease) {
-                self.link().give_back(&lease, "it would not be done in time");
+                self.link().give_back(&lease, Unsolved::Leaving("it would not be done in time"));
                 break;
             }
             let start = Instant::now();
-            match self.solve(&lease) {
+            let cache = self.cache(lease.edition);
+            match self.solve(&lease, &cache) {
                 Ok(results) => {
                     failures = 0;
                     self.pace.add(pairs(&lease), start.elapsed());
                     // Kept before delivery, so that the units that follow find them.
                     let shard_of = |solved: &Solved| &lease.plan.shards[solved.unit.shard as usize];
                     let mine = results.iter().filter(|solved| shard_of(solved).parts == 1 || self.link().is_alone());
-                    let kept = mine.clone().try_for_each(|solved| self.cache.keep(shard_of(solved), solved));
+                    let kept = mine.clone().try_for_each(|solved| cache.keep(shard_of(solved), solved));
                     let delivered = match kept {
                         Ok(()) => self.link().complete(&lease, &results),
                         Err(error) => Err(LinkError::Refused(error.to_string())),
                     };
                     match delivered {
                         Ok(Delivered::Accepted { retired }) => {
-                            retired.iter().for_each(|&shard| self.cache.retire(&lease.plan.shards[shard as usize]));
+                            retired.iter().for_each(|&shard| cache.retire(&lease.plan.shards[shard as usize]));
                         }
-                        Ok(Delivered::Void) => mine.for_each(|solved| self.cache.retire(shard_of(solved))),
+                        Ok(Delivered::Void) => mine.for_each(|solved| cache.retire(shard_of(solved))),
                         Err(error) => return self.abandon(error),
                     }
                 }
                 Err(SolveError::Interrupted) => {
-                    self.link().give_back(&lease, "the worker was asked to stop");
+                    self.link().give_back(&lease, Unsolved::Leaving("the worker was asked to stop"));
                     break;
                 }
                 Err(SolveError::Source(source)) if matches!(source.downcast_ref(), Some(LinkError::Lost(_))) => {
@@ -280,7 +315,7 @@ impl<G: Game, L: Link> Engine<G, L> {
                     failures += 1;
                     let error = format!("{:#}", anyhow::Error::new(error));
                     tracing::warn!(lease = lease.number, error, failures, "lease failed");
-                    self.link().give_back(&lease, &error);
+                    self.link().give_back(&lease, Unsolved::Failed(&error));
                     if failures == ATTEMPTS {
                         return self.abandon(LinkError::Refused(error));
                     }
@@ -296,21 +331,21 @@ impl<G: Game, L: Link> Engine<G, L> {
         if self.stop.swap(true, Ordering::Relaxed) { Ok(()) } else { Err(error) }
     }
 
-    fn solve(&self, lease: &Lease) -> Result<Vec<Solved>, SolveError> {
+    fn solve(&self, lease: &Lease, cache: &Cache<G, L>) -> Result<Vec<Solved>, SolveError> {
         let solver = Solver { kernel: self.kernel, allowance: self.allowance, stop: &self.stop };
         let plan = &*lease.plan;
-        self.warm(lease)?;
-        self.pool.install(|| lease.units.par_iter().map(|&unit| solver.solve::<G>(plan, unit, &self.cache)).collect())
+        self.warm(lease, cache)?;
+        self.pool.install(|| lease.units.par_iter().map(|&unit| solver.solve::<G>(plan, unit, cache)).collect())
     }
 
     /// Fetches what the lease reads, as far as it fits, so that the solving threads do not wait for a disk or a network.
-    fn warm(&self, lease: &Lease) -> Result<(), SolveError> {
+    fn warm(&self, lease: &Lease, cache: &Cache<G, L>) -> Result<(), SolveError> {
         let plan = &*lease.plan;
         let shards = || lease.units.iter().map(|unit| &plan.shards[unit.shard as usize]);
         let parents: BTreeSet<DegreeSequence> =
             shards().flat_map(|shard| shard.sequence.parents()).map(|parent| parent.sequence).collect();
         let parents: Vec<DegreeSequence> = parents.into_iter().collect();
-        parents.chunks(PARENTS_TOGETHER).try_for_each(|some| self.cache.warm_parents(some))?;
+        parents.chunks(PARENTS_TOGETHER).try_for_each(|some| cache.warm_parents(some))?;
         let predecessors: BTreeSet<u32> = shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
         let (mut left, mut together, mut bytes_together) = (self.allowance, Vec::new(), 0);
         'all: for &predecessor in &predecessors {
@@ -320,14 +355,14 @@ impl<G: Game, L: Link> Engine<G, L> {
                 let Some(rest) = left.checked_sub(bytes) else { break 'all };
                 left = rest;
                 if bytes_together + bytes > BYTES_TOGETHER {
-                    self.cache.warm_tables(&std::mem::take(&mut together))?;
+                    cache.warm_tables(&std::mem::take(&mut together))?;
                     bytes_together = 0;
                 }
                 together.push((predecessor.sequence, predecessor.bucket_bits, bucket));
                 bytes_together += bytes;
             }
         }
-        Ok(self.cache.warm_tables(&together)?)
+        Ok(cache.warm_tables(&together)?)
     }
 }
 

@@ -40,7 +40,7 @@ pub fn wanted(request: &wire::FetchRequest) -> Result<Wanted, MessageError> {
 }
 
 /// A lease of units of a plan.
-pub fn grant(lease: u64, plan: &Plan, units: &[Unit]) -> wire::Grant {
+pub fn grant(lease: u64, plan: &Plan, units: &[Unit], edition: u32) -> wire::Grant {
     wire::Grant {
         lease,
         order: plan.order as u32,
@@ -48,6 +48,7 @@ pub fn grant(lease: u64, plan: &Plan, units: &[Unit]) -> wire::Grant {
         bucket_bytes: plan.options.bucket_bytes,
         plan_fingerprint: plan.fingerprint,
         units: units.iter().map(unit_id).collect(),
+        edition,
     }
 }
 

@@ -23,7 +23,7 @@ use trailtrap_shared::{game::TrailTrap, partition::Block, plan::Plan, wire};
 use crate::{
     cache::{Fetch, Wanted},
     client::{GrpcLink, PlanKeeper},
-    engine::{Delivered, Ended, Grant, Lease, Link, LinkError},
+    engine::{Delivered, Ended, Grant, Lease, Link, LinkError, Unsolved},
     messages,
     solve::{Solved, SourceError},
 };
@@ -133,7 +133,7 @@ fn carry_lease(link: &GrpcLink, directory: &Path, lease: &Lease, stop: &AtomicBo
     match pack(link, lease) {
         Ok(bytes) => write(&task, &bytes)?,
         Err(error) => {
-            link.give_back(lease, &error.to_string());
+            link.give_back(lease, Unsolved::Failed(&error.to_string()));
             return match error.downcast::<LinkError>() {
                 Ok(lost) => Err(*lost),
                 Err(error) => Err(LinkError::Refused(error.to_string())),
@@ -156,14 +156,14 @@ fn carry_lease(link: &GrpcLink, directory: &Path, lease: &Lease, stop: &AtomicBo
         std::thread::sleep(PAUSE);
     }
     clean();
-    link.give_back(lease, "the courier was asked to stop");
+    link.give_back(lease, Unsolved::Leaving("the courier was asked to stop"));
     Ok(())
 }
 
 /// The lease, and all that its units read.
 fn pack(link: &GrpcLink, lease: &Lease) -> Result<Vec<u8>, SourceError> {
     let plan = &lease.plan;
-    let mut bytes = messages::grant(lease.number, plan, &lease.units).encode_length_delimited_to_vec();
+    let mut bytes = messages::grant(lease.number, plan, &lease.units, lease.edition).encode_length_delimited_to_vec();
     let mut seen = HashSet::new();
     let mut add = |wanted: Wanted| -> Result<(), SourceError> {
         if seen.insert(wanted) {
@@ -243,7 +243,8 @@ impl FileLink {
             let blocks: Result<Vec<Block>, _> = input.blocks.into_iter().map(Block::parse::<TrailTrap>).collect();
             inputs.insert(wanted, blocks.map_err(|error| damaged(error.to_string()))?);
         }
-        Ok((Lease { number: grant.lease, worker: 0, plan, units: messages::units(&grant) }, inputs))
+        let units = messages::units(&grant);
+        Ok((Lease { number: grant.lease, worker: 0, plan, units, edition: grant.edition }, inputs))
     }
 
     /// Shows that the tasks in work are in work, for as long as the link exists; to be spawned on a runtime.
@@ -309,9 +310,9 @@ impl Link for FileLink {
         1
     }
 
-    fn give_back(&self, lease: &Lease, reason: &str) {
+    fn give_back(&self, lease: &Lease, reason: Unsolved) {
         self.tasks().remove(&lease.number);
-        tracing::info!(task = lease.number, reason, "put a task back");
+        tracing::info!(task = lease.number, %reason, "put a task back");
         let _ = fs::rename(self.path(lease.number, "taken"), self.path(lease.number, "task"));
     }
 }

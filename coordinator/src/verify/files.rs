@@ -18,7 +18,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::forward::{ForwardSearch, Solution};
 
-use super::random::Random;
+use crate::random::Random;
 
 /// Lines are checked in parallel, this many at a time.
 const LINES: usize = 1 << 16;
@@ -101,7 +101,7 @@ impl GraphList {
                     candidates += 1;
                     if list.drawn.len() < sample {
                         list.drawn.push(graph);
-                    } else if let Some(place) = list.drawn.get_mut((random.next() % candidates) as usize) {
+                    } else if let Some(place) = list.drawn.get_mut((random.draw() % candidates) as usize) {
                         *place = graph;
                     }
                 }

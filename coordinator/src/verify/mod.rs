@@ -2,7 +2,6 @@
 
 mod files;
 mod order;
-mod random;
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Instant};
 

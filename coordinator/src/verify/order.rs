@@ -27,12 +27,15 @@ use trailtrap_worker::{
     solve::Solver,
 };
 
-use super::{Check, Drawing, Findings, random::Random};
+use super::{Check, Drawing, Findings};
 use crate::{
+    census::contents_of_parents,
     checks,
     finished::{FinishedOrder, FinishedSource},
     parents::{ENUMERATED_ORDER, Parents},
+    random::Random,
     rederive::{self, Known},
+    schedule::{Recalled, Schedule},
     store::{Store, UnitRecord},
 };
 
@@ -53,10 +56,12 @@ impl Verifier {
     pub fn run(&self, findings: &mut Findings) {
         let order = self.finished.plan.order;
         let thorough = self.drawing.level == 6;
-        let checks: [Check; 8] = [
+        let checks: [Check; 10] = [
+            (1, "no alarms", &|| self.alarms()),
             (1, "every unit recorded once", &|| self.units()),
             (1, "Pólya counts and mass formula", &|| self.counts()),
             (1, "known sequences", &|| self.known_sequences()),
+            (1, "units computed from what is there", &|| self.inputs()),
             (2, "blocks complete and undamaged", &|| self.blocks()),
             (3, "statistics and digests of the stored graphs", &|| self.digests()),
             (4, "one step of the recurrence, by nauty", &|| if thorough { self.steps_of_all() } else { self.steps() }),
@@ -64,6 +69,35 @@ impl Verifier {
             (5, "shards solved again", &|| self.shards(thorough)),
         ];
         findings.run(&format!("order {order}"), &checks);
+    }
+
+    /// Nothing was found wrong that nobody has looked into.
+    fn alarms(&self) -> anyhow::Result<String> {
+        let alarms = self.store.alarms()?;
+        let mine = alarms.iter().filter(|(_, alarm)| usize::from(alarm.unit.order) == self.finished.plan.order);
+        if let Some((number, alarm)) = mine.clone().find(|(_, alarm)| alarm.settled.is_none()) {
+            bail!("{}; when it is of no concern any more, `trailtrap alarms --settle {number}`", alarm.line(*number));
+        }
+        Ok(format!("{} settled", mine.count()))
+    }
+
+    /// Every unit was computed from the partitions that are there now.
+    fn inputs(&self) -> anyhow::Result<String> {
+        let recalled: HashMap<Unit, Recalled> = self
+            .records()?
+            .into_iter()
+            .map(|(unit, record)| (unit, Recalled { inputs: record.inputs, content: record.content }))
+            .collect();
+        let count = recalled.len();
+        let plan = Arc::new(self.finished.plan.clone());
+        let parents = contents_of_parents(&self.store, &plan)?;
+        let mut schedule = Schedule::new(plan.clone(), parents, recalled);
+        if let Some(unit) = schedule.settled().stale.first() {
+            let sequence = plan.shards[unit.shard as usize].sequence;
+            bail!("part {} of {sequence} was computed from partitions that are not there", unit.part);
+        }
+        ensure!(schedule.is_done(), "some units are missing");
+        Ok(format!("{count} units"))
     }
 
     /// Every unit of the plan has a record, and there are no others.
@@ -242,7 +276,7 @@ impl Verifier {
             let shard = self.draw_shard(&mut random);
             let together = left.min(DRAWN_TOGETHER);
             left -= together;
-            drawn.entry(shard).or_default().extend((0..together).map(|_| random.next()));
+            drawn.entry(shard).or_default().extend((0..together).map(|_| random.draw()));
         }
         let mut drawn: Vec<(usize, Vec<u64>)> = drawn.into_iter().collect();
         drawn.sort_unstable();
@@ -298,8 +332,10 @@ impl Verifier {
     fn step(&self, shard: &Shard, table: &Table, i: usize, known: &[&Known]) -> anyhow::Result<()> {
         let graph = stored_graph(shard, table, i)?;
         let stored = TrailTrap::decode(self.finished.plan.order, table.record(i));
-        let derived = rederive::outcome(&graph, known)
-            .map_err(|missing| anyhow!("{missing:?}, which {graph:?} leads to, is not in the store"))?;
+        let derived = rederive::outcome(&graph, |rest, labelling| {
+            let found = known.iter().find_map(|known| known.get(labelling));
+            found.ok_or_else(|| anyhow!("{rest:?}, which {graph:?} leads to, is not in the store"))
+        })?;
         ensure!(
             rederive::agree(&derived, &stored),
             "{graph:?} (shard {}): the stored outcome is not what follows from its predecessors",
@@ -316,13 +352,13 @@ impl Verifier {
         let total: u128 = small.clone().map(|shard| shard.mass).sum();
         let picks: Vec<(&Shard, u64)> = (0..self.drawing.sample)
             .map(|_| {
-                let mut at = u128::from(random.next()) % total;
+                let mut at = u128::from(random.draw()) % total;
                 let shard = small.clone().find(|shard| {
                     let here = at < shard.mass;
                     at -= if here { 0 } else { shard.mass };
                     here
                 });
-                (shard.expect("masses add up to the total"), random.next())
+                (shard.expect("masses add up to the total"), random.draw())
             })
             .collect();
         let progress = self.progress("forward search", picks.len());
@@ -395,7 +431,7 @@ impl Verifier {
         let shards = &self.finished.plan.shards;
         let total: u128 = shards.iter().map(|shard| shard.mass).sum();
         // The total is 2^C(n, 2), at most 2^66.
-        let mut at = (u128::from(random.next()) << 2 | u128::from(random.next() & 3)) % total;
+        let mut at = (u128::from(random.draw()) << 2 | u128::from(random.draw() & 3)) % total;
         shards
             .iter()
             .position(|shard| {

@@ -8,6 +8,33 @@ use std::{
     time::{Duration, Instant},
 };
 
+use trailtrap_shared::{
+    game::{Game, TrailTrap},
+    labelling::LABELLING,
+    partition::BLOCK_FORMAT,
+    wire::{self, PROTOCOL},
+};
+
+/// How a client of this version introduces itself.
+pub fn introduction() -> wire::RegisterRequest {
+    wire::RegisterRequest {
+        protocol: PROTOCOL,
+        labelling: LABELLING.into(),
+        game: TrailTrap::ID.into(),
+        block_format: BLOCK_FORMAT.into(),
+        name: "test".to_owned(),
+        threads: 1,
+        kernel: "portable".to_owned(),
+    }
+}
+
+/// The messages of a delivery.
+pub fn parts(
+    parts: Vec<wire::complete_request::Part>,
+) -> impl tonic::IntoStreamingRequest<Message = wire::CompleteRequest> {
+    tokio_stream::iter(parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }))
+}
+
 pub fn trailtrap() -> Command {
     Command::new(env!("CARGO_BIN_EXE_trailtrap"))
 }

@@ -94,6 +94,12 @@ impl Game for TrailTrap {
 }
 
 impl TrailTrap {
+    /// The numbers of rooted positions won by the player to move, and of ends of the first move that P2 beats, read from a
+    /// record.
+    pub fn sums(n: usize, record: &[u8]) -> (u32, u32) {
+        ((0..n).map(|y| bits(record, y * n, n).count_ones()).sum(), bits(record, n * n, n).count_ones())
+    }
+
     /// Reads a record back, apart from the number of winning first moves, of which it tells only whether it is zero.
     pub fn decode(n: usize, record: &[u8]) -> Outcome {
         let columns = std::array::from_fn(|y| if y < n { bits(record, y * n, n) } else { 0 });
@@ -140,6 +146,8 @@ mod tests {
             TrailTrap::encode(n, &outcome, &mut record);
             prop_assert_eq!(TrailTrap::decode(n, &record), outcome);
             prop_assert_eq!(TrailTrap::p1_wins(n, &record), first_moves == 1);
+            let Tally { won_positions, refuted_ends, .. } = TrailTrap::tally(n, &outcome);
+            prop_assert_eq!(TrailTrap::sums(n, &record), (won_positions, refuted_ends));
             for (u, w) in [(0, n - 1), (n / 2, n / 3)] {
                 let answer = TrailTrap::ask(n, &record, u, w);
                 let column = |y: usize| (0..n).fold(0, |set, a| set | (outcome.wins[a] >> y & 1) << a);

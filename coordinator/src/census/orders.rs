@@ -1,0 +1,218 @@
+//! One order after the other: taking one up, adding it up, and reading what its units are computed from.
+
+use std::{collections::HashMap, sync::Arc};
+
+use trailtrap_shared::{
+    degree::DegreeSequence,
+    digest::Digest,
+    game::TrailTrap,
+    graph::pairs,
+    partition::{Block, Section},
+    plan::{Plan, Shard, Unit},
+    statistics::Statistics,
+};
+
+use super::{Census, CensusError, Found, Keep, Order, OrderResult, Partial, lock, totals};
+use crate::{
+    checks,
+    comparison::Comparisons,
+    content::Content,
+    parents::ENUMERATED_ORDER,
+    schedule::{Recalled, Schedule},
+    store::{OrderRecord, Store, StoreError, UnitRecord},
+};
+
+impl Census {
+    /// Ends the order in work, if any, and begins the next that is not done; or ends the census.
+    pub(super) fn advance(&self) -> Result<(), CensusError> {
+        // Not in the condition, whose lock would last through the body.
+        let finished = self.state().order.take();
+        if let Some(order) = finished {
+            self.close_order(order)?;
+        }
+        loop {
+            let n = self.state().results.len() + 1;
+            if n > self.options.order {
+                self.end(Ok(()));
+                return Ok(());
+            }
+            let begun = self.store.order(n)?;
+            if let Some(by_size) = begun.as_ref().and_then(|record| record.result.clone()) {
+                let by_size = by_size.into_iter().map(|(s, digest)| (s, Digest::from_le_bytes(digest))).collect();
+                self.state().results.push(OrderResult { order: n, by_size });
+                continue;
+            }
+            let order = self.open_order(n, begun)?;
+            if !order.is_solved() {
+                self.state().order = Some(order);
+                self.announce();
+                return Ok(());
+            }
+            // Everything was durable but the result.
+            self.close_order(order)?;
+        }
+    }
+
+    /// The state of an order from what the store knows of it.
+    fn open_order(&self, n: usize, begun: Option<OrderRecord>) -> Result<Order, CensusError> {
+        let options = begun.as_ref().map_or(self.options.plan, |record| record.options);
+        let plan = Arc::new(Plan::new::<TrailTrap>(n, options));
+        let plan_fingerprint = plan.fingerprint;
+        if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan_fingerprint) {
+            return Err(StoreError::Plan(n).into());
+        }
+        // Before any outcome is dropped.
+        let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept) && self.options.keep == Keep::All;
+        let record = OrderRecord { options, plan_fingerprint, result: None, outcomes_kept };
+        if begun.as_ref() != Some(&record) {
+            self.store.put_order(n, &record)?;
+        }
+        let (graphs, pairs) = totals(n);
+        let comparisons = Comparisons::new(self.options.compared_share, self.salt);
+        let (mut recalled, mut found) = (HashMap::new(), HashMap::new());
+        for (unit, record) in self.store.units(n)? {
+            let is_planned = |shard: &Shard| unit.part < shard.parts;
+            if !plan.shards.get(unit.shard as usize).is_some_and(is_planned) {
+                continue;
+            }
+            recalled.insert(unit, Recalled { inputs: record.inputs, content: record.content });
+            let sums = Partial::of(&record);
+            let to_compare = (record.confirmed.is_empty() && comparisons.want(unit)).then_some(record.worker);
+            found.insert(unit, Found { sums, to_compare });
+        }
+        let mut order = Order {
+            units_to_commit: plan.shards.iter().map(|shard| shard.parts as usize).sum(),
+            found,
+            partial: HashMap::new(),
+            outcomes_kept,
+            dropped_size: None,
+            graphs,
+            graphs_done: 0,
+            pairs,
+            pairs_done: 0,
+            comparisons,
+            schedule: Schedule::new(plan.clone(), contents_of_parents(&self.store, &plan)?, recalled),
+        };
+        let stale = self.settle(&mut order);
+        self.store.forget(stale.into_iter())?;
+        Ok(order)
+    }
+
+    /// Adds up what the store holds of a finished order, checks it, and records the result.
+    fn close_order(&self, order: Order) -> Result<(), CensusError> {
+        let plan = order.schedule.plan();
+        let n = plan.order;
+        let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(n) + 1];
+        for (unit, record) in self.store.units(n)? {
+            let (statistics, digest) = &mut by_size[plan.shards[unit.shard as usize].size];
+            *statistics += &record.statistics;
+            *digest += record.digest();
+        }
+        checks::check_order(n, by_size.iter().map(|(statistics, _)| statistics))?;
+        let begun = self.store.order(n)?.expect("written when the order was begun");
+        if !begun.outcomes_kept {
+            self.store.drop_section(Section::Outcomes, n, pairs(n))?;
+        }
+        // Keys without outcomes have served when the next order is done.
+        if n > 1 && self.store.order(n - 1)?.is_some_and(|record| !record.outcomes_kept) {
+            self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
+        }
+        let result = by_size.iter().map(|(statistics, digest)| (statistics.clone(), digest.to_le_bytes())).collect();
+        self.store.put_order(n, &OrderRecord { result: Some(result), ..begun })?;
+        self.state().results.push(OrderResult { order: n, by_size });
+        Ok(())
+    }
+
+    /// The keys of a degree sequence, for extension.
+    pub fn parent_blocks(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, CensusError> {
+        if let Some(block) = self.parents.block(sequence) {
+            return Ok(vec![block]);
+        }
+        let plan = self.parent_plan(sequence.order())?;
+        let Some(index) = plan.find(sequence) else { return Ok(Vec::new()) };
+        let shard = &plan.shards[index as usize];
+        let mut blocks = Vec::new();
+        for bucket in 0..1u32 << shard.bucket_bits {
+            blocks.extend(self.store.blocks(shard, bucket, Section::Keys)?);
+        }
+        Ok(blocks)
+    }
+
+    /// The plan by which an earlier order was split.
+    pub(super) fn parent_plan(&self, order: usize) -> Result<Arc<Plan>, CensusError> {
+        let mut cached = lock(&self.parent_plan);
+        match &*cached {
+            Some(plan) if plan.order == order => Ok(plan.clone()),
+            _ => {
+                let options = self.store.order(order)?.map_or(self.options.plan, |record| record.options);
+                let plan = Arc::new(Plan::new::<TrailTrap>(order, options));
+                *cached = Some(plan.clone());
+                Ok(plan)
+            }
+        }
+    }
+
+    /// Keys and outcomes of a bucket of a finished shard of the order in work; `None` if there is no such thing.
+    pub fn bucket_blocks(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Option<Vec<Block>>, CensusError> {
+        let finished = |state: &super::State| {
+            let order = state.order.as_ref()?;
+            let index = order.schedule.plan().find(sequence)?;
+            let is_finished = order.schedule.unfinished_parts(index) == 0;
+            is_finished.then(|| (order.schedule.plan().clone(), index, order.outcomes_kept))
+        };
+        let Some((plan, index, outcomes_kept)) = finished(&self.state()) else { return Ok(None) };
+        let shard = &plan.shards[index as usize];
+        if bucket >> shard.bucket_bits != 0 {
+            return Ok(None);
+        }
+        let mut blocks = Vec::new();
+        for part in 0..shard.parts {
+            let pending = self.state().pending.get(&(*sequence, part)).cloned();
+            let block = |section: Section| match &pending {
+                Some(delivery) => Ok(delivery.blocks[3 * bucket as usize + section as usize - 1].clone()),
+                None => self.store.block(shard, part, bucket, section),
+            };
+            match (block(Section::Keys), block(Section::Outcomes)) {
+                (Ok(keys), Ok(outcomes)) => blocks.extend([keys, outcomes]),
+                // No unit that is open reads it.
+                (_, Err(StoreError::MissingBlock(_))) if !outcomes_kept => return Ok(None),
+                (Err(error), _) | (_, Err(error)) => return Err(error.into()),
+            }
+        }
+        Ok(Some(blocks))
+    }
+
+    /// All blocks of a finished unit of the order in work.
+    pub(super) fn unit_blocks(&self, plan: &Plan, unit: Unit) -> Result<Vec<Block>, CensusError> {
+        let shard = &plan.shards[unit.shard as usize];
+        let pending = self.state().pending.get(&(shard.sequence, unit.part)).cloned();
+        if let Some(delivery) = pending {
+            return Ok(delivery.blocks.clone());
+        }
+        let places = (0..1u32 << shard.bucket_bits).flat_map(|bucket| Section::ALL.map(|section| (bucket, section)));
+        places.map(|(bucket, section)| Ok(self.store.block(shard, unit.part, bucket, section)?)).collect()
+    }
+}
+
+/// For each shard of a plan the content of the lists of parents that it is generated from. Those that nauty enumerates are the same
+/// in every run.
+pub fn contents_of_parents(store: &Store, plan: &Plan) -> Result<Vec<Content>, StoreError> {
+    let n = plan.order;
+    if n <= ENUMERATED_ORDER + 1 {
+        return Ok(vec![Content::default(); plan.shards.len()]);
+    }
+    let below = Plan::new::<TrailTrap>(n - 1, store.order(n - 1)?.map_or(plan.options, |record| record.options));
+    let mut units: Vec<Vec<Content>> = vec![Vec::new(); below.shards.len()];
+    for (unit, UnitRecord { content, .. }) in store.units(n - 1)? {
+        if let Some(contents) = units.get_mut(unit.shard as usize) {
+            contents.push(content);
+        }
+    }
+    let shards: Vec<Content> = units.iter().map(Content::of_all).collect();
+    let of_shard = |shard: &Shard| {
+        let kinds = shard.sequence.parents();
+        let lists = kinds.iter().filter_map(|kind| below.find(&kind.sequence));
+        Content::of_all(lists.map(|index| &shards[index as usize]))
+    };
+    Ok(plan.shards.iter().map(of_shard).collect())
+}

@@ -1,0 +1,126 @@
+//! Which units are to be solved a second time, by another worker, and compared. A pure state machine.
+
+use std::collections::BTreeMap;
+
+use trailtrap_shared::plan::Unit;
+
+use crate::random::Random;
+
+/// Comparisons are leased in bundles of at most about this many (graph, edge) pairs.
+const MOST_WORK: u64 = 2_000_000;
+
+/// The units of an order that wait for a second computation.
+pub struct Comparisons {
+    share: f64,
+    /// Which units are drawn follows from this number, which no worker knows.
+    salt: u64,
+    open: BTreeMap<Unit, Open>,
+}
+
+struct Open {
+    /// Who solved it first.
+    by: String,
+    leased: bool,
+}
+
+impl Comparisons {
+    /// Nothing yet; a share between 0 and 1 of all units will be wanted.
+    pub fn new(share: f64, salt: u64) -> Self {
+        Comparisons { share, salt, open: BTreeMap::new() }
+    }
+
+    /// Whether a unit is among those that are to be solved twice.
+    pub fn want(&self, unit: Unit) -> bool {
+        let Unit { order, shard, part } = unit;
+        let place = u64::from(order) << 56 ^ u64::from(part) << 32 ^ u64::from(shard);
+        Random(Random(self.salt ^ place).draw()).chance(self.share)
+    }
+
+    /// A unit was solved by this worker.
+    pub fn add(&mut self, unit: Unit, by: &str) {
+        self.open.insert(unit, Open { by: by.to_owned(), leased: false });
+    }
+
+    /// Units for this worker, none of which it has solved itself; `work` tells their (graph, edge) pairs.
+    pub fn take(&mut self, worker: &str, work: impl Fn(Unit) -> u64) -> Vec<Unit> {
+        let (mut units, mut sum) = (Vec::new(), 0);
+        for (&unit, open) in self.open.iter_mut().filter(|(_, open)| !open.leased && open.by != worker) {
+            let more = work(unit);
+            if !units.is_empty() && sum + more > MOST_WORK {
+                break;
+            }
+            open.leased = true;
+            units.push(unit);
+            sum += more;
+        }
+        units
+    }
+
+    /// Takes units back that were not solved.
+    pub fn put_back(&mut self, units: &[Unit]) {
+        for unit in units {
+            if let Some(open) = self.open.get_mut(unit) {
+                open.leased = false;
+            }
+        }
+    }
+
+    /// A unit has been compared.
+    pub fn finish(&mut self, unit: Unit) {
+        self.open.remove(&unit);
+    }
+
+    /// Units that wait or are being solved.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The first of them in the order of the plan.
+    pub fn first(&self) -> Option<Unit> {
+        self.open.first_key_value().map(|(&unit, _)| unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(shard: u32) -> Unit {
+        Unit { order: 9, shard, part: 0 }
+    }
+
+    #[test]
+    fn nobody_compares_with_oneself() {
+        let mut comparisons = Comparisons::new(1.0, 7);
+        comparisons.add(unit(1), "a");
+        comparisons.add(unit(2), "b");
+        assert_eq!(comparisons.take("a", |_| 10), [unit(2)]);
+        assert_eq!(comparisons.take("a", |_| 10), []);
+        comparisons.put_back(&[unit(2), unit(3)]);
+        assert_eq!(comparisons.take("c", |_| 10), [unit(1), unit(2)]);
+        assert_eq!(comparisons.first(), Some(unit(1)));
+        comparisons.finish(unit(1));
+        assert_eq!((comparisons.first(), comparisons.open()), (Some(unit(2)), 1));
+    }
+
+    #[test]
+    fn large_units_go_alone() {
+        let mut comparisons = Comparisons::new(1.0, 7);
+        (0..4).for_each(|shard| comparisons.add(unit(shard), "a"));
+        assert_eq!(comparisons.take("b", |_| MOST_WORK).len(), 1);
+        assert_eq!(comparisons.take("b", |_| MOST_WORK / 2).len(), 2);
+    }
+
+    #[test]
+    fn shares_are_what_they_say() {
+        let wanted = |share: f64, salt: u64| {
+            let comparisons = Comparisons::new(share, salt);
+            (0..10_000).filter(|&shard| comparisons.want(unit(shard))).collect::<Vec<_>>()
+        };
+        assert_eq!(wanted(0.0, 1).len(), 0);
+        assert_eq!(wanted(1.0, 1).len(), 10_000);
+        assert!((2_700..3_300).contains(&wanted(0.3, 1).len()));
+        assert_eq!(wanted(0.3, 1), wanted(0.3, 1));
+        assert_ne!(wanted(0.3, 1), wanted(0.3, 2));
+    }
+}

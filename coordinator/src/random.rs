@@ -1,0 +1,26 @@
+//! What is drawn at random: equal seeds draw equally on every machine.
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+pub struct Random(pub u64);
+
+impl Random {
+    /// Started by the system's own randomness: nobody can foretell what it draws.
+    pub fn unforeseeable() -> Result<Self, getrandom::Error> {
+        getrandom::u64().map(Random)
+    }
+
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// True with this probability.
+    pub fn chance(&mut self, probability: f64) -> bool {
+        // The upper 53 bits are all that a float holds.
+        ((self.draw() >> 11) as f64) < probability * (1u64 << 53) as f64
+    }
+}

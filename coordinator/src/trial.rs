@@ -1,0 +1,245 @@
+//! Results on trial: records of a unit derived again from those of its predecessors, one step of the recurrence each. nauty says which
+//! graphs are the same, and the step is written from the rules (`rederive.rs`), so what is shared with the kernel that solved the unit
+//! is the layout of the data. The labelling of the census serves as an index: it leads to an entry, and nauty decides whether that entry is
+//! the graph that was looked for.
+
+use std::collections::HashMap;
+
+use trailtrap_shared::{
+    degree::DegreeSequence,
+    digest::Digester,
+    game::{Game, Outcome, TrailTrap},
+    graph::Graph,
+    graph6,
+    labelling::{batch::Kernel, hashed},
+    nauty::{self, NautyLabelling},
+    partition::{Block, bucket_of_slot, graph_of_slot, slot_of_key},
+    plan::Plan,
+    statistics::Statistics,
+};
+
+use crate::{census::CensusError, random::Random, rederive, store::UnitRecord};
+
+/// Of a sample, one unit in so many is drawn, since reading its predecessors costs as much as trying many records.
+const UNIT_SHARE: f64 = 16.0;
+
+/// Which records of a unit of `graphs` are tried, so that `rate` of all records are, at least: the unit is drawn with probability
+/// 1/16, and of it 16 · `rate` of its records, one at least. A rate of 1 tries every record of every unit.
+pub fn draw(graphs: u64, rate: f64, random: &mut Random) -> Vec<u64> {
+    let share = (1.0 / rate).clamp(1.0, UNIT_SHARE);
+    if rate <= 0.0 || graphs == 0 || !random.chance(1.0 / share) {
+        return Vec::new();
+    }
+    let wanted = (graphs as f64 * rate * share).ceil() as u64;
+    if wanted >= graphs {
+        return (0..graphs).collect();
+    }
+    let mut drawn: Vec<u64> = (0..wanted).map(|_| random.draw() % graphs).collect();
+    drawn.sort_unstable();
+    drawn.dedup();
+    drawn
+}
+
+/// Why a trial did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The result is wrong.
+    #[error("{0}")]
+    Flaw(String),
+    /// What it was computed from is not there, or not there any more.
+    #[error("what it was computed from is not there any more")]
+    Gone,
+    /// It could not be tried.
+    #[error(transparent)]
+    Read(#[from] CensusError),
+}
+
+/// Reads keys and outcomes of one bucket of a finished partition; `None` if there is no such thing.
+pub type Read<'a> = &'a dyn Fn(&DegreeSequence, u32) -> Result<Option<Vec<Block>>, CensusError>;
+
+/// A trial of the results of one unit.
+pub struct Trial<'a> {
+    plan: &'a Plan,
+    read: Read<'a>,
+    buckets: HashMap<(DegreeSequence, u32), Vec<Block>>,
+}
+
+impl<'a> Trial<'a> {
+    /// A trial against what `read` reads.
+    pub fn new(plan: &'a Plan, read: Read<'a>) -> Self {
+        Trial { plan, read, buckets: HashMap::new() }
+    }
+
+    /// Tries records of a unit, by their places among all its graphs, in increasing order. `blocks` are keys, outcomes and wins of
+    /// each bucket.
+    pub fn run(&mut self, blocks: &[Block], places: impl IntoIterator<Item = u64>) -> Result<(), TrialError> {
+        let mut buckets = blocks.chunks_exact(3);
+        let mut bucket = buckets.next();
+        let mut before = 0;
+        for place in places {
+            while let Some([keys, ..]) = bucket
+                && place >= before + keys.count as u64
+            {
+                before += keys.count as u64;
+                bucket = buckets.next();
+            }
+            let Some([keys, outcomes, _]) = bucket else {
+                return Err(TrialError::Flaw("it has fewer graphs than it says".to_owned()));
+            };
+            let i = (place - before) as usize;
+            self.try_record(&keys.id.sequence, keys.slot(i), outcomes.record::<TrailTrap>(i))?;
+        }
+        Ok(())
+    }
+
+    /// Tries all records of a unit, and whether its counts and its digest are theirs. Takes a tenth of a millisecond for each graph.
+    pub fn run_all(&mut self, blocks: &[Block], record: &UnitRecord) -> Result<(), TrialError> {
+        let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
+        let mut statistics = Statistics::default();
+        let mut digester = Digester::<TrailTrap>::new(&sequence, Kernel::best());
+        for bucket in blocks.chunks_exact(3) {
+            for i in 0..bucket[0].count {
+                let outcomes = bucket[1].record::<TrailTrap>(i);
+                let (graph, outcome) = self.try_record(&sequence, bucket[0].slot(i), outcomes)?;
+                let automorphisms = nauty::label(&graph).automorphisms;
+                statistics.add(&graph, automorphisms, &TrailTrap::tally(graph.order(), &outcome));
+                digester.add(&graph, &outcome);
+            }
+        }
+        match statistics == record.statistics && digester.finish() == record.digest() {
+            true => Ok(()),
+            false => Err(TrialError::Flaw("its counts or its digest are not those of its graphs".to_owned())),
+        }
+    }
+
+    /// The graph and its outcome, if the record is right.
+    fn try_record(
+        &mut self,
+        sequence: &DegreeSequence,
+        slot: u64,
+        record: &[u8],
+    ) -> Result<(Graph, Outcome), TrialError> {
+        let flaw = |text: String| Err(TrialError::Flaw(text));
+        let Some(graph) = graph_of_slot(sequence, slot) else {
+            return flaw(format!("slot {slot:#x} is no graph of {sequence}"));
+        };
+        if slot_of_key(graph.order(), hashed::label(&graph).key as u64) != slot {
+            return flaw(format!("{} does not stand where it should", graph6::encode(&graph)));
+        }
+        let derived = rederive::outcome(&graph, |rest, labelling| self.find(rest, labelling))?;
+        match rederive::agree(&derived, &TrailTrap::decode(graph.order(), record)) {
+            true => Ok((graph, derived)),
+            false => flaw(format!("the record of {} does not follow from its predecessors", graph6::encode(&graph))),
+        }
+    }
+
+    /// The outcome of a graph with one edge less, in nauty's labels.
+    fn find(&mut self, rest: &Graph, labelling: &NautyLabelling) -> Result<Outcome, TrialError> {
+        let sequence = DegreeSequence::of(rest);
+        let n = rest.order();
+        let slot = slot_of_key(n, hashed::label(rest).key as u64);
+        let missing = || TrialError::Flaw(format!("{}, which it leads to, is not known", graph6::encode(rest)));
+        let index = self.plan.find(&sequence).ok_or_else(missing)?;
+        let bucket = bucket_of_slot(n, slot, self.plan.shards[index as usize].bucket_bits) as u32;
+        let blocks = match self.buckets.entry((sequence, bucket)) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert((self.read)(&sequence, bucket)?.ok_or(TrialError::Gone)?)
+            }
+        };
+        let found = blocks.chunks_exact(2).find_map(|pair| Some((&pair[1], pair[0].find(slot)?)));
+        let (outcomes, i) = found.ok_or_else(missing)?;
+        let stored = graph_of_slot(&sequence, slot).ok_or_else(missing)?;
+        let stored_labelling = nauty::label(&stored);
+        if stored_labelling.canonical != labelling.canonical {
+            return Err(missing());
+        }
+        let outcome = TrailTrap::decode(n, outcomes.record::<TrailTrap>(i));
+        Ok(TrailTrap::relabelled(n, &outcome, &stored_labelling.label))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashMap, time::Duration};
+
+    use trailtrap_shared::{
+        partition::Table,
+        plan::{PlanOptions, Unit},
+    };
+    use trailtrap_worker::memory;
+
+    use super::*;
+    use crate::{census::delivery, store::Delivery};
+
+    #[test]
+    fn draws_are_as_many_as_they_should_be() {
+        let mut random = Random(5);
+        let drawn: usize = (0..20_000).map(|_| draw(1000, 0.01, &mut random).len()).sum();
+        assert!((180_000..220_000).contains(&drawn), "one in a hundred of 20 million: {drawn}");
+        assert_eq!(draw(77, 1.0, &mut random), (0..77).collect::<Vec<_>>());
+        assert!(draw(77, 0.0, &mut random).is_empty());
+        assert!(draw(0, 1.0, &mut random).is_empty());
+        let single = (0..16_000).filter(|_| draw(1, 1e-9, &mut random) == [0]).count();
+        assert!((800..1200).contains(&single), "one unit in sixteen, however small: {single}");
+    }
+
+    /// Every record of every unit of order 6 passes; and whichever bit of a record, or of the counts, is changed, that is noticed.
+    #[test]
+    fn what_is_right_passes_and_what_is_wrong_does_not() {
+        let options = PlanOptions { part_graphs: 1 << 20, bucket_bytes: 60 };
+        let plan = Plan::new::<TrailTrap>(6, options);
+        let mut deliveries: HashMap<DegreeSequence, Delivery> = HashMap::new();
+        memory::census_with::<TrailTrap>(6, options, Kernel::Portable, 1 << 20, |plan, solved| {
+            if plan.order == 6 {
+                let blocks = solved.tables.iter().flat_map(|table| table.to_blocks::<TrailTrap>(0)).collect();
+                let (unit, sequence) = (solved.unit, solved.sequence);
+                let (statistics, digest) = (solved.statistics.clone(), solved.digest);
+                let worker = "test".to_owned();
+                deliveries
+                    .insert(sequence, delivery(unit, sequence, blocks, statistics, digest, Duration::ZERO, worker));
+            }
+        })
+        .unwrap();
+        let read = |sequence: &DegreeSequence, bucket: u32| {
+            let blocks = deliveries[sequence].blocks.chunks_exact(3).nth(bucket as usize);
+            Ok(blocks.map(|blocks| blocks[..2].to_vec()))
+        };
+        let mut random = Random(1);
+        for Delivery { sequence, blocks, record, unit } in deliveries.values() {
+            let Unit { order: 6, .. } = unit else { panic!("{unit:?}") };
+            Trial::new(&plan, &read).run_all(blocks, record).unwrap();
+            let all = 0..record.statistics.classes.all.graphs as u64;
+            Trial::new(&plan, &read).run(blocks, all.clone()).unwrap();
+            let too_many = Trial::new(&plan, &read).run(blocks, [all.end]);
+            assert!(matches!(too_many, Err(TrialError::Flaw(_))));
+            let mut miscounted = record.clone();
+            miscounted.statistics.classes.sums.winning_first_moves += 1;
+            assert!(matches!(Trial::new(&plan, &read).run_all(blocks, &miscounted), Err(TrialError::Flaw(_))));
+            let mut misdigested = record.clone();
+            misdigested.digest[3] ^= 1;
+            assert!(matches!(Trial::new(&plan, &read).run_all(blocks, &misdigested), Err(TrialError::Flaw(_))));
+            // One bit of the record of one graph.
+            let changed = random.draw() % all.end;
+            let bit = random.draw() as usize % TrailTrap::record_bits(6);
+            let mut before = 0;
+            let damaged = blocks.chunks_exact(3).enumerate().flat_map(|(bucket, blocks)| {
+                let (keys, outcomes) = (&blocks[0], &blocks[1]);
+                let start = before;
+                before += keys.count as u64;
+                let write = |i: usize, bytes: &mut [u8]| {
+                    bytes.copy_from_slice(outcomes.record::<TrailTrap>(i));
+                    bytes[bit / 8] ^= u8::from(start + i as u64 == changed) << (bit % 8);
+                };
+                let slots: Vec<u64> = keys.slots().collect();
+                let bits = keys.id.bucket_bits;
+                let table = Table::new::<TrailTrap>(*sequence, bits, bucket as u32, slots.into_iter(), write);
+                table.to_blocks::<TrailTrap>(0)
+            });
+            let damaged: Vec<Block> = damaged.collect();
+            let failed = Trial::new(&plan, &read).run(&damaged, [changed]);
+            assert!(matches!(failed, Err(TrialError::Flaw(_))), "bit {bit} of graph {changed} of {sequence}");
+            Trial::new(&plan, &read).run(&damaged, all.filter(|&place| place != changed)).unwrap();
+        }
+    }
+}

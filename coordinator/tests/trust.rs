@@ -1,0 +1,172 @@
+//! Workers that lie, machines that err, and units that nobody can solve.
+
+mod common;
+
+use common::{Data, Process, census_json, coordinator, introduction, parts, run, stdout, worker};
+use serde_json::Value;
+use tonic::{Code, Status, transport::Channel};
+use trailtrap_shared::{
+    codec,
+    degree::DegreeSequence,
+    game::{Game, Outcome, Tally, TrailTrap},
+    graph::Graph,
+    partition::{self, Table},
+    statistics::Statistics,
+    wire::{self, census_client::CensusClient, complete_request::Part, lease_reply::Answer},
+};
+
+type Client = CensusClient<Channel>;
+
+async fn connect(address: &str) -> Client {
+    CensusClient::connect(format!("http://{address}")).await.unwrap()
+}
+
+async fn lease(client: &mut Client, worker: u64) -> Result<wire::Grant, Status> {
+    match client.lease(wire::LeaseRequest { worker }).await?.into_inner().answer {
+        Some(Answer::Grant(grant)) => Ok(grant),
+        other => panic!("work is there: {other:?}"),
+    }
+}
+
+async fn status(client: &mut Client) -> Value {
+    serde_json::from_str(&client.status(wire::StatusRequest {}).await.unwrap().into_inner().json).unwrap()
+}
+
+/// The edgeless graph of order 8, the first unit of its order, with a record and a digest.
+fn edgeless(worker: u64, grant: &wire::Grant, outcome: &Outcome, digest: u8) -> Vec<Part> {
+    assert_eq!((grant.order, grant.units.len()), (8, 1), "only the edgeless graph is ready");
+    let slots = [partition::slot_of_key(8, 0)];
+    let table = Table::new::<TrailTrap>(DegreeSequence::new([0; 8]), 0, 0, slots.into_iter(), |_, record| {
+        TrailTrap::encode(8, outcome, record);
+    });
+    let mut statistics = Statistics::default();
+    let tally: Tally = TrailTrap::tally(8, outcome);
+    statistics.add(&Graph::edgeless(8), 40_320, &tally);
+    let mut delivery = vec![
+        Part::Start(wire::CompleteStart { worker, lease: grant.lease }),
+        Part::Unit(wire::UnitResult {
+            unit: Some(grant.units[0]),
+            statistics: codec::encode(&statistics),
+            digest: vec![digest; 32],
+            elapsed_microseconds: 1,
+        }),
+    ];
+    let blocks = table.to_blocks::<TrailTrap>(0);
+    delivery.extend(
+        blocks.map(|block| Part::Piece(wire::BlockPiece { data: block.into_bytes(), last: true, done: false })),
+    );
+    delivery
+}
+
+/// The player to move from vertex 0 is said to win against a token on vertex 1, without an edge to go along.
+fn lie() -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.wins[0] = 1 << 1;
+    outcome
+}
+
+fn honest(address: &str) -> Process {
+    Process::start(worker().args(["--coordinator", address, "--threads", "1"]))
+}
+
+/// Order 7 is done; a client of a coordinator of order 8 holds the lease of the first unit.
+async fn beginning(data: &Data, more: &[&str]) -> (Process, String, Client, u64, wire::Grant) {
+    census_json(7, data, &[]);
+    let (leader, address) = coordinator(8, data, "127.0.0.1:0", more);
+    let mut client = connect(&address).await;
+    let worker = client.register(introduction()).await.unwrap().into_inner().worker;
+    let grant = lease(&mut client, worker).await.unwrap();
+    (leader, address, client, worker, grant)
+}
+
+fn verify(data: &Data) -> std::process::Output {
+    run(&["verify", "8", "--level", "1", "--data", &data.text()])
+}
+
+/// The census has come to the right end, with one alarm, which keeps `verify` from passing until it is settled.
+fn ended_well_with_an_alarm(leader: Process, data: &Data, kind: &str) {
+    let output = leader.finish();
+    assert!(output.status.success());
+    assert_eq!(stdout(&output), census_json(8, &Data::new(), &[]));
+    let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
+    assert!(alarms.starts_with(&format!("alarm 1, {kind}, order 8")) && alarms.contains("(open)"), "{alarms}");
+    let verified = verify(data);
+    assert_eq!(verified.status.code(), Some(1), "{}", stdout(&verified));
+    assert!(stdout(&verified).contains("alarm 1") && stdout(&verified).contains("WRONG"), "{}", stdout(&verified));
+    let settled = run(&["alarms", "--settle", "1", "--because", "the liar is known", "--data", &data.text()]);
+    assert!(stdout(&settled).contains("settled: the liar is known"), "{}", stdout(&settled));
+    let verified = verify(data);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+}
+
+/// A worker that was given up delivers after all, and something else than the one that took its place.
+#[tokio::test]
+async fn a_late_result_that_differs_is_judged_and_not_believed() {
+    let data = Data::new();
+    let (leader, address, mut client, worker, grant) = beginning(&data, &["--lease", "1"]).await;
+    let honest = honest(&address);
+    while status(&mut client).await["order"]["shards_done"].as_u64() == Some(0) {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    // The right graph, blocks and counts, and another digest.
+    let delivery = edgeless(worker, &grant, &Outcome::default(), 7);
+    let answer = client.complete(parts(delivery)).await.unwrap_err();
+    assert_eq!(answer.code(), Code::InvalidArgument, "{}", answer.message());
+    assert!(answer.message().contains("the first is right"), "{}", answer.message());
+    let no_more = client.lease(wire::LeaseRequest { worker }).await.unwrap_err();
+    assert_eq!(no_more.code(), Code::FailedPrecondition);
+    ended_well_with_an_alarm(leader, &data, "disagreement");
+    assert!(honest.finish().status.success());
+}
+
+#[tokio::test]
+async fn a_lie_about_an_outcome_is_not_let_in_when_records_are_tried() {
+    let data = Data::new();
+    let (leader, address, mut client, worker, grant) = beginning(&data, &["--sample", "1"]).await;
+    let answer = client.complete(parts(edgeless(worker, &grant, &lie(), 7))).await.unwrap_err();
+    assert!(answer.message().contains("does not follow from its predecessors"), "{}", answer.message());
+    assert_eq!(lease(&mut client, worker).await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(client.register(introduction()).await.unwrap_err().code(), Code::FailedPrecondition);
+    let honest = honest(&address);
+    ended_well_with_an_alarm(leader, &data, "trial");
+    assert!(honest.finish().status.success());
+}
+
+/// The lie is let in, and much is computed from it; the second computation of the unit finds it out.
+#[tokio::test]
+async fn a_lie_is_found_out_for_certain_when_everything_is_solved_twice() {
+    let data = Data::new();
+    let (leader, address, mut client, worker, grant) =
+        beginning(&data, &["--sample", "0", "--double-check", "1"]).await;
+    assert!(client.complete(parts(edgeless(worker, &grant, &lie(), 7))).await.unwrap().into_inner().accepted);
+    let workers = [honest(&address), honest(&address)];
+    ended_well_with_an_alarm(leader, &data, "disagreement");
+    for worker in workers {
+        assert!(worker.finish().status.success());
+    }
+    let store = trailtrap::store::Store::open_read_only(&data.path().join("store")).unwrap();
+    assert!(store.units(8).unwrap().iter().all(|(_, record)| record.confirmed.len() == 1));
+}
+
+#[tokio::test]
+async fn a_unit_that_nobody_can_solve_is_set_aside() {
+    let data = Data::new();
+    let (leader, _, mut client, worker, mut grant) = beginning(&data, &[]).await;
+    for attempt in 1..=5 {
+        let failure = format!("out of memory, attempt {attempt}");
+        client.give_back(wire::GiveBackRequest { worker, leases: vec![grant.lease], failure }).await.unwrap();
+        if attempt < 5 {
+            grant = lease(&mut client, worker).await.unwrap();
+            assert_eq!(grant.units.len(), 1);
+        }
+    }
+    let failures = status(&mut client).await["order"]["set_aside"][0]["failures"].clone();
+    assert_eq!(failures.as_array().unwrap().len(), 5);
+    assert_eq!(failures[4], "test, portable: out of memory, attempt 5");
+    // Told, or cut off: there is nothing else to do.
+    assert!(client.lease(wire::LeaseRequest { worker }).await.is_err());
+    let output = leader.finish();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
+    // Perhaps it was the machines: the next start tries again.
+    assert_eq!(census_json(8, &data, &[]), census_json(8, &Data::new(), &[]));
+}
