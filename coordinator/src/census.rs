@@ -20,7 +20,7 @@ use trailtrap_shared::{
     digest::Digest,
     game::TrailTrap,
     graph::pairs,
-    partition::{Block, BlockId, Section},
+    partition::{Block, BlockId, Section, entry_bytes, slot_bytes},
     plan::{Plan, PlanOptions, Unit},
     polya,
     statistics::Statistics,
@@ -55,6 +55,8 @@ pub struct CensusOptions {
     pub plan: PlanOptions,
     /// Leases of workers in other processes last this long.
     pub lease_term: Duration,
+    /// Says what time it is: `Instant::now`, but in a simulation.
+    pub clock: fn() -> Instant,
 }
 
 /// Why a census cannot go on.
@@ -237,7 +239,7 @@ impl Census {
             store,
             parents: Parents::enumerate(),
             parent_plan: Mutex::default(),
-            started: Instant::now(),
+            started: (options.clock)(),
             state: Mutex::new(State {
                 results: Vec::new(),
                 order: None,
@@ -278,7 +280,7 @@ impl Census {
 
     /// Time since it was opened.
     pub fn now(&self) -> Duration {
-        self.started.elapsed()
+        (self.options.clock)().saturating_duration_since(self.started)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -296,7 +298,7 @@ impl Census {
         // Workers that are long gone need not be remembered.
         let (now, term) = (self.now(), self.options.lease_term);
         let State { leases, workers, .. } = &mut *state;
-        workers.retain(|&id, worker| leases.units(Some(id)) > 0 || now.saturating_sub(worker.seen) < 10 * term);
+        workers.retain(|&id, worker| now.saturating_sub(worker.seen) < 10 * term || leases.units(Some(id)) > 0);
         state.next_worker += 1;
         let worker = Worker {
             name: name.to_owned(),
@@ -616,6 +618,20 @@ impl Census {
                 Ok(plan)
             }
         }
+    }
+
+    /// A lower bound, near the truth where it is large, for the bytes of what a worker wants to read.
+    pub fn wanted_bytes(&self, wanted: &Wanted) -> Result<usize, CensusError> {
+        let (plan, entry, buckets) = match wanted {
+            Wanted::Parents(parents) if parents.order() <= ENUMERATED_ORDER => return Ok(0),
+            Wanted::Parents(parents) => (Some(self.parent_plan(parents.order())?), slot_bytes(parents.order()), false),
+            Wanted::Bucket(sequence, _) => (self.leased_plan(), entry_bytes::<TrailTrap>(sequence.order()), true),
+        };
+        let bytes = plan.and_then(|plan| {
+            let shard = &plan.shards[plan.find(wanted.sequence())? as usize];
+            Some(shard.estimate as usize * entry >> if buckets { shard.bucket_bits } else { 0 })
+        });
+        Ok(bytes.unwrap_or(0))
     }
 
     /// What a worker wants to read; `None` if there is no such thing.
