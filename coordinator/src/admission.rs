@@ -14,7 +14,7 @@ use std::{
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream, lookup_host},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::Sleep,
 };
@@ -30,6 +30,9 @@ use trailtrap_worker::access::Token;
 
 /// A connection has this long to encrypt itself and to make a call with a valid token.
 pub const GRACE: Duration = Duration::from_secs(15);
+
+/// So many connections may wait to be accepted. When hundreds of workers come at once, a shorter queue resets some of them.
+const QUEUE: u32 = 4096;
 
 /// The calls that a viewer's token allows.
 const VIEWER_CALLS: [&str; 1] = ["/trailtrap.v1.Census/Status"];
@@ -118,6 +121,25 @@ pub struct Connection {
     admitted: Admitted,
     deadline: Pin<Box<Sleep>>,
     _permit: OwnedSemaphorePermit,
+}
+
+/// Listens at HOST:PORT.
+pub async fn listen(address: &str) -> io::Result<TcpListener> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+    for address in lookup_host(address).await? {
+        let listen = || {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            // So that a coordinator can take the place of one that was stopped a moment ago.
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            socket.listen(QUEUE)
+        };
+        match listen() {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// The connections to a listener. They have to show a token within `grace`, if that is given.

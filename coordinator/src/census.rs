@@ -69,6 +69,8 @@ pub struct CensusOptions {
     pub trial_rate: f64,
     /// The share of all units that two different workers have to solve with the same results, 0 to 1.
     pub compared_share: f64,
+    /// Says what time it is: `Instant::now`, but in a simulation.
+    pub clock: fn() -> Instant,
 }
 
 /// Why a census cannot go on.
@@ -305,7 +307,7 @@ impl Census {
             salt,
             parents: Parents::enumerate(),
             parent_plan: Mutex::default(),
-            started: Instant::now(),
+            started: (options.clock)(),
             state: Mutex::new(State {
                 results: Vec::new(),
                 order: None,
@@ -352,7 +354,7 @@ impl Census {
 
     /// Time since it was opened.
     pub fn now(&self) -> Duration {
-        self.started.elapsed()
+        (self.options.clock)().saturating_duration_since(self.started)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -374,7 +376,7 @@ impl Census {
         let (now, term) = (self.now(), self.options.lease_term);
         let State { leases, workers, .. } = &mut *state;
         workers.retain(|&id, worker| {
-            worker.distrusted || leases.units(Some(id)) > 0 || now.saturating_sub(worker.seen) < 10 * term
+            worker.distrusted || now.saturating_sub(worker.seen) < 10 * term || leases.units(Some(id)) > 0
         });
         state.next_worker += 1;
         let worker = Worker {

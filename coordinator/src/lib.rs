@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod alarm;
+pub mod budget;
 pub mod census;
 pub mod checks;
 pub mod comparison;

@@ -14,7 +14,6 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::net::TcpListener;
 use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel, plan::PlanOptions};
 use trailtrap_worker::{
     engine::Engine,
@@ -22,6 +21,7 @@ use trailtrap_worker::{
 };
 
 use crate::{
+    admission,
     census::{Census, CensusError, CensusOptions, Keep, OrderResult},
     directory::DataDirectory,
     embedded::EmbeddedLink,
@@ -101,6 +101,9 @@ pub struct CoordinatorCommand {
     /// Stay when everything is done, and tell workers so that come late, until stopped by a signal
     #[arg(long)]
     stay: bool,
+    /// Hold back workers that send or fetch results while messages of more bytes than this are in memory
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", hide_short_help = true)]
+    message_memory: Size,
     /// Answer gRPC health checks here, unencrypted and for everybody; nothing else is answered there
     #[arg(long, value_name = "ADDR:PORT")]
     health: Option<String>,
@@ -132,7 +135,7 @@ impl Common {
     fn options(&self, order: usize, lease_term: Duration) -> CensusOptions {
         let plan = PlanOptions { part_graphs: self.part_graphs, bucket_bytes: self.bucket_size.0 };
         let (trial_rate, compared_share) = (self.sample, 0.0);
-        CensusOptions { order, keep: self.keep, plan, lease_term, trial_rate, compared_share }
+        CensusOptions { order, keep: self.keep, plan, lease_term, trial_rate, compared_share, clock: Instant::now }
     }
 
     /// Takes the directory, if there is room for what is to come. A coordinator holds no partitions, and has no budget.
@@ -214,7 +217,7 @@ impl CoordinatorCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let runtime = tokio::runtime::Runtime::new()?;
         let bind = |address: &String| {
-            runtime.block_on(TcpListener::bind(address)).with_context(|| {
+            runtime.block_on(admission::listen(address)).with_context(|| {
                 format!("cannot listen on {address}: is the port in use, or the address not one of this machine's?")
             })
         };
@@ -240,9 +243,10 @@ impl CoordinatorCommand {
             signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
         });
         let (shut, shutdown) = tokio::sync::oneshot::channel::<()>();
-        let server = runtime.spawn(service::serve(census.clone(), listener, door, async move {
-            let _ = shutdown.await;
-        }));
+        let server =
+            runtime.spawn(service::serve(census.clone(), self.message_memory.0 as usize, listener, door, async move {
+                let _ = shutdown.await;
+            }));
         health.map(|listener| runtime.spawn(service::serve_health(listener)));
         watched(&census, &directory, || {
             while !census.has_ended() && !stop.load(Ordering::Relaxed) && !server.is_finished() {

@@ -1,32 +1,45 @@
 //! The gRPC face of the census: checks messages and hands them on.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{io, pin::Pin, sync::Arc, time::Duration};
 
-use tokio::net::TcpListener;
-use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
-use tonic::{Request, Response, Status, Streaming, transport::Server};
+use prost::Message;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    sync::{
+        Mutex,
+        mpsc::{Sender, channel},
+    },
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_stream::{Stream, wrappers::ReceiverStream};
+use tonic::{
+    Request, Response, Status, Streaming,
+    transport::{Server, server::Connected},
+};
 use tower::util::option_layer;
 use trailtrap_shared::{
     codec,
     digest::Digest,
     game::{Game, TrailTrap},
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, Block},
-    plan::Unit,
+    partition::{BLOCK_FORMAT, Block, entry_bytes},
+    plan::{Plan, Unit},
     statistics::Statistics,
     wire::{
-        self, PROTOCOL,
+        self, PIECE_BYTES, PROTOCOL,
         census_server::{Census as CensusService, CensusServer},
         complete_request::Part,
         lease_reply::Answer,
     },
 };
 
-use trailtrap_worker::messages;
+use trailtrap_worker::{cache::Wanted, messages};
 
 use crate::{
     admission::{self, GRACE},
-    census::{Assignment, Census, Refusal, Work, delivery},
+    budget::{Budget, Share},
+    census::{Assignment, Census, CensusError, Refusal, Work, delivery},
     secrets::Door,
     status::Status as CensusStatus,
     store::Delivery,
@@ -34,33 +47,60 @@ use crate::{
 
 /// A request for work is answered after this long even if there is none.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Whoever is first in the line of those who wait for work steps back after this long: what there is may not be for them,
+/// but for one behind.
+const TURN: Duration = Duration::from_millis(200);
 /// Several times the largest block that a plan makes.
 const LARGEST_BLOCK: usize = 1 << 30;
+/// A stream is given up when its client neither sends nor takes anything for this long.
+const STALLED: Duration = Duration::from_secs(60);
+/// A stream that is held back has sent no more bytes than this …
+const STREAM_WINDOW: u32 = 64 << 10;
+/// … and all streams of a worker together do not fill its connection, so that heartbeats and other streams get through.
+const STREAMS: u32 = 1024;
 
 /// Serves `census` on a bound listener until `shutdown`, to everybody if there is no door; gives open connections a moment
-/// to finish then.
+/// to finish then. Messages take up to about `memory` bytes.
 pub async fn serve(
     census: Arc<Census>,
+    memory: usize,
     listener: TcpListener,
     door: Option<Door>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), tonic::transport::Error> {
+    let connections = admission::connections(listener, door.is_some().then_some(GRACE));
+    serve_on(census, memory, connections, door, shutdown).await
+}
+
+/// Like [`serve`], on connections of any kind.
+pub async fn serve_on<C>(
+    census: Arc<Census>,
+    memory: usize,
+    connections: impl Stream<Item = io::Result<C>>,
+    door: Option<Door>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), tonic::transport::Error>
+where
+    C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+{
     let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
     let shutdown = async move {
         shutdown.await;
         let _ = stopping.send(());
     };
-    let connections = admission::connections(listener, door.is_some().then_some(GRACE));
     let (tls, guard) = door.map(|door| (door.tls, door.guard)).unzip();
     let mut builder = Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(20)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(20)));
+        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW * STREAMS)
+        .max_concurrent_streams(STREAMS);
     if let Some(tls) = tls {
         builder = builder.tls_config(tls)?;
     }
     let server = builder
         .layer(option_layer(guard))
-        .add_service(CensusServer::new(Service { census }).max_decoding_message_size(4 << 20))
+        .add_service(CensusServer::new(Service::new(census, memory)).max_decoding_message_size(4 << 20))
         .serve_with_incoming_shutdown(connections, shutdown);
     // tonic waits for idle connections for ever.
     tokio::select! {
@@ -83,9 +123,16 @@ const DISTRUSTED: &str =
 #[derive(Clone)]
 struct Service {
     census: Arc<Census>,
+    budget: Arc<Budget>,
+    /// Those who wait for work stand in line for this: news wakes one of them, not hundreds.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Service {
+    fn new(census: Arc<Census>, memory: usize) -> Self {
+        Service { census, budget: Budget::new(memory), turn: Arc::default() }
+    }
+
     fn known(&self, worker: u64) -> Result<(), Status> {
         match self.census.hear(worker) {
             true => Ok(()),
@@ -93,30 +140,108 @@ impl Service {
         }
     }
 
-    /// The answer to one request for a partition.
-    async fn blocks(&self, request: wire::FetchRequest) -> Result<Vec<Block>, Status> {
+    /// Work for a worker; waits for some until `deadline`.
+    async fn assignment(&self, worker: u64, deadline: Instant) -> Assignment {
+        loop {
+            let Ok(_turn) = timeout_at(deadline, self.turn.lock()).await else { return Assignment::Wait };
+            let end = deadline.min(Instant::now() + TURN);
+            loop {
+                let changed = self.census.wakeup.notified();
+                match self.census.assign(worker, false) {
+                    Assignment::Wait => {}
+                    other => return other,
+                }
+                if timeout_at(end, changed).await.is_err() {
+                    break;
+                }
+            }
+            if end == deadline {
+                return Assignment::Wait;
+            }
+        }
+    }
+
+    /// The answer to one request for a partition, and its share of the memory.
+    async fn blocks(&self, request: wire::FetchRequest) -> Result<(Vec<Block>, Share), Status> {
         self.known(request.worker)?;
         let wanted = messages::wanted(&request).map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let census = self.census.clone();
-        tokio::task::spawn_blocking(move || census.wanted_blocks(&wanted))
-            .await
-            .map_err(|error| Status::internal(error.to_string()))?
-            .map_err(|error| Status::internal(error.to_string()))?
-            .ok_or_else(|| Status::not_found(format!("partition {} is not finished", wanted.sequence())))
+        let sequence = *wanted.sequence();
+        if matches!(wanted, Wanted::Parents(_)) && sequence.order() >= self.census.options().order {
+            return Err(Status::not_found("this census reads no parents of that order"));
+        }
+        let (census, wanted) = (self.census.clone(), Arc::new(wanted));
+        let expect = {
+            let (census, wanted) = (census.clone(), wanted.clone());
+            move || census.wanted_bytes(&wanted)
+        };
+        let internal = |error: CensusError| Status::internal(error.to_string());
+        let share = self.budget.take(blocking(expect).await?.map_err(internal)?).await;
+        let (blocks, mut share) = blocking(move || (census.wanted_blocks(&wanted), share)).await?;
+        let blocks = blocks
+            .map_err(internal)?
+            .ok_or_else(|| Status::not_found(format!("partition {sequence} is not finished")))?;
+        let bytes: usize = blocks.iter().map(|block| block.bytes().len()).sum();
+        // Beside the blocks there are copies of the pieces that are on their way.
+        share.cover(bytes + bytes.min(3 * PIECE_BYTES)).await;
+        Ok((blocks, share))
+    }
+
+    /// Sends the answers to one request after the other; returns early when nobody listens any more.
+    async fn send_partitions(
+        self,
+        mut answer: Result<(Vec<Block>, Share), Status>,
+        mut requests: Streaming<wire::FetchRequest>,
+        sender: Sender<Result<wire::BlockPiece, Status>>,
+    ) {
+        loop {
+            match answer {
+                Ok((blocks, _share)) => {
+                    for piece in pieces(&blocks) {
+                        if !matches!(timeout(STALLED, sender.send(Ok(piece))).await, Ok(Ok(()))) {
+                            return;
+                        }
+                    }
+                }
+                Err(status) => return drop(timeout(STALLED, sender.send(Err(status))).await),
+            }
+            answer = match next(&mut requests).await {
+                Ok(None) => return,
+                Ok(Some(request)) => self.blocks(request).await,
+                Err(status) => Err(status),
+            };
+        }
     }
 }
 
+/// Does something that waits for a disk.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Status::internal(error.to_string()))
+}
+
+/// The next message of a client that does not stall.
+async fn next<T>(stream: &mut Streaming<T>) -> Result<Option<T>, Status> {
+    let stalled = |_| Status::deadline_exceeded(format!("nothing came for {} s", STALLED.as_secs()));
+    timeout(STALLED, stream.message()).await.map_err(stalled)?
+}
+
 /// Blocks in the pieces that they are sent in.
-fn pieces(blocks: Vec<Block>) -> Vec<wire::BlockPiece> {
-    let mut pieces: Vec<wire::BlockPiece> = Vec::new();
-    for block in blocks {
-        pieces.extend(messages::pieces(block.bytes()));
-    }
-    match pieces.last_mut() {
-        Some(last) => last.done = true,
-        None => pieces.push(wire::BlockPiece { data: Vec::new(), last: false, done: true }),
-    }
-    pieces
+fn pieces<'a>(blocks: &'a [Block]) -> impl Iterator<Item = wire::BlockPiece> + Send + 'a {
+    let nothing = blocks.is_empty().then(|| wire::BlockPiece { data: Vec::new(), last: false, done: true });
+    let of_block = |(i, block): (usize, &'a Block)| {
+        let last_block = i + 1 == blocks.len();
+        messages::pieces(block.bytes()).map(move |piece| wire::BlockPiece { done: last_block && piece.last, ..piece })
+    };
+    blocks.iter().enumerate().flat_map(of_block).chain(nothing)
+}
+
+/// A lower bound, near the truth where it is large, for the bytes of a delivery of these units.
+fn delivery_bytes(plan: &Plan, units: &[Unit]) -> usize {
+    let entry = entry_bytes::<TrailTrap>(plan.order) as u64;
+    let of_unit = |unit: &Unit| {
+        let shard = &plan.shards[unit.shard as usize];
+        shard.estimate / u64::from(shard.parts) * entry
+    };
+    units.iter().map(of_unit).sum::<u64>() as usize
 }
 
 type Reply<T> = Result<Response<T>, Status>;
@@ -153,20 +278,13 @@ impl CensusService for Service {
     async fn lease(&self, request: Request<wire::LeaseRequest>) -> Reply<wire::LeaseReply> {
         let worker = request.into_inner().worker;
         self.known(worker)?;
-        let deadline = tokio::time::Instant::now() + LONGEST_WAIT;
-        let answer = loop {
-            let changed = self.census.wakeup.notified();
-            match self.census.assign(worker, false) {
-                Assignment::Finished => break Answer::Finished(true),
-                Assignment::Distrusted => return Err(Status::failed_precondition(DISTRUSTED)),
-                Assignment::Stopping => return Err(Status::unavailable("the coordinator is stopping")),
-                Assignment::Work(Work { lease, plan, units, edition }) => {
-                    break Answer::Grant(messages::grant(lease, &plan, &units, edition));
-                }
-                Assignment::Wait => {}
-            }
-            if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                break Answer::WaitMilliseconds(0);
+        let answer = match self.assignment(worker, Instant::now() + LONGEST_WAIT).await {
+            Assignment::Finished => Answer::Finished(true),
+            Assignment::Stopping => return Err(Status::unavailable("the coordinator is stopping")),
+            Assignment::Wait => Answer::WaitMilliseconds(0),
+            Assignment::Distrusted => return Err(Status::failed_precondition(DISTRUSTED)),
+            Assignment::Work(Work { lease, plan, units, edition }) => {
+                Answer::Grant(messages::grant(lease, &plan, &units, edition))
             }
         };
         Ok(Response::new(wire::LeaseReply { answer: Some(answer) }))
@@ -179,33 +297,11 @@ impl CensusService for Service {
         request: Request<Streaming<wire::FetchRequest>>,
     ) -> Reply<Self::FetchPartitionStream> {
         let mut requests = request.into_inner();
-        let first = requests.next().await.transpose()?.ok_or_else(|| Status::invalid_argument("nothing asked for"))?;
-        let mut answer = self.blocks(first).await;
-        if let Err(status) = answer {
-            return Err(status);
-        }
-        let service = self.clone();
-        let (sender, receiver) = tokio::sync::mpsc::channel(4);
-        tokio::spawn(async move {
-            loop {
-                // Nobody listens any more when sending fails.
-                match answer {
-                    Ok(blocks) => {
-                        for piece in pieces(blocks) {
-                            if sender.send(Ok(piece)).await.is_err() {
-                                return;
-                            }
-                        }
-                    }
-                    Err(status) => return drop(sender.send(Err(status)).await),
-                }
-                answer = match requests.next().await {
-                    None => return,
-                    Some(Ok(request)) => service.blocks(request).await,
-                    Some(Err(status)) => Err(status),
-                };
-            }
-        });
+        let first = next(&mut requests).await?.ok_or_else(|| Status::invalid_argument("nothing asked for"))?;
+        // An error of the first answer is one of the call.
+        let first = self.blocks(first).await?;
+        let (sender, receiver) = channel(1);
+        tokio::spawn(self.clone().send_partitions(Ok(first), requests, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
@@ -218,7 +314,7 @@ impl CensusService for Service {
 
     async fn complete(&self, request: Request<Streaming<wire::CompleteRequest>>) -> Reply<wire::CompleteReply> {
         let mut stream = request.into_inner();
-        let Some(Part::Start(start)) = stream.next().await.transpose()?.and_then(|message| message.part) else {
+        let Some(Part::Start(start)) = next(&mut stream).await?.and_then(|message| message.part) else {
             return Err(Status::invalid_argument("a delivery begins with its start"));
         };
         self.known(start.worker)?;
@@ -228,6 +324,8 @@ impl CensusService for Service {
         };
         let mut blocks_left: usize = units.iter().map(|unit| 3 << plan.shards[unit.shard as usize].bucket_bits).sum();
         let name = self.census.worker_name(start.worker);
+        let mut share = self.budget.take(delivery_bytes(&plan, &units)).await;
+        let mut received = 0;
         let mut deliveries: Vec<Delivery> = Vec::new();
         let mut current: Option<(wire::UnitResult, Vec<Block>)> = None;
         let mut bytes: Vec<u8> = Vec::new();
@@ -243,8 +341,10 @@ impl CensusService for Service {
             let digest = Digest::from_le_bytes(digest);
             Ok(delivery(unit, shard.sequence, blocks, statistics, digest, elapsed, name.clone()))
         };
-        while let Some(message) = stream.next().await {
-            match message?.part {
+        while let Some(message) = next(&mut stream).await? {
+            received += message.encoded_len();
+            share.cover(received).await;
+            match message.part {
                 Some(Part::Unit(_)) if deliveries.len() == units.len() => {
                     return Err(Status::invalid_argument("more units than were leased"));
                 }
@@ -280,10 +380,12 @@ impl CensusService for Service {
             deliveries.push(finish(done)?);
         }
         let census = self.census.clone();
-        let accepted = tokio::task::spawn_blocking(move || census.accept(start.worker, start.lease, deliveries, true))
-            .await
-            .map_err(|error| Status::internal(error.to_string()))?;
-        match accepted {
+        let accept = move || {
+            // In here, because it goes on when the client leaves.
+            let _share = share;
+            census.accept(start.worker, start.lease, deliveries, true)
+        };
+        match blocking(accept).await? {
             Ok(_) => Ok(Response::new(wire::CompleteReply { accepted: true })),
             Err(refusal @ Refusal::Reopened { .. }) => {
                 tracing::error!(worker = start.worker, %refusal, "results refused");

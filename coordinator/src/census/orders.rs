@@ -7,10 +7,11 @@ use trailtrap_shared::{
     digest::Digest,
     game::TrailTrap,
     graph::pairs,
-    partition::{Block, Section},
+    partition::{Block, Section, entry_bytes, slot_bytes},
     plan::{Plan, Shard, Unit},
     statistics::Statistics,
 };
+use trailtrap_worker::cache::Wanted;
 
 use super::{Census, CensusError, Found, Keep, Order, OrderResult, Partial, lock, totals};
 use crate::{
@@ -150,6 +151,20 @@ impl Census {
                 Ok(plan)
             }
         }
+    }
+
+    /// A lower bound, near the truth where it is large, for the bytes of what a worker wants to read.
+    pub fn wanted_bytes(&self, wanted: &Wanted) -> Result<usize, CensusError> {
+        let (plan, entry, buckets) = match wanted {
+            Wanted::Parents(parents) if parents.order() <= ENUMERATED_ORDER => return Ok(0),
+            Wanted::Parents(parents) => (Some(self.parent_plan(parents.order())?), slot_bytes(parents.order()), false),
+            Wanted::Bucket(sequence, _) => (self.leased_plan(), entry_bytes::<TrailTrap>(sequence.order()), true),
+        };
+        let bytes = plan.and_then(|plan| {
+            let shard = &plan.shards[plan.find(wanted.sequence())? as usize];
+            Some(shard.estimate as usize * entry >> if buckets { shard.bucket_bits } else { 0 })
+        });
+        Ok(bytes.unwrap_or(0))
     }
 
     /// Keys and outcomes of a bucket of a finished shard of the order in work; `None` if there is no such thing.
