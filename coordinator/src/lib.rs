@@ -1,6 +1,7 @@
 //! The coordinator of the Trail Trap census: schedule, leases, store, tables, and the command line.
 
 pub mod admission;
+pub mod answers;
 pub mod census;
 pub mod checks;
 pub mod directory;

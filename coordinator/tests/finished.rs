@@ -2,16 +2,9 @@
 
 mod common;
 
-use std::{
-    collections::HashMap,
-    fs,
-    io::Write,
-    path::Path,
-    process::{Output, Stdio},
-    sync::Arc,
-};
+use std::{collections::HashMap, fs, path::Path, process::Output, sync::Arc};
 
-use common::{Data, census_json, run, stderr, stdout, trailtrap};
+use common::{Data, census_json, run, run_with_input, stderr, stdout};
 use serde_json::Value;
 use trailtrap::{
     finished::FinishedOrder,
@@ -27,16 +20,7 @@ use trailtrap_shared::{
 use trailtrap_worker::forward::{ForwardSearch, Solution};
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {
-    let mut child = trailtrap()
-        .args(["lookup", "--data", &data.text()])
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
+    run_with_input(&[&["lookup", "--data", &data.text()], arguments].concat(), input)
 }
 
 #[test]
