@@ -14,6 +14,7 @@ pub mod lease;
 pub mod lookup;
 pub mod parents;
 pub mod preflight;
+pub mod progress;
 pub mod rederive;
 pub mod report;
 pub mod run;

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use clap::ValueEnum;
 use trailtrap_shared::statistics::{Counts, Statistics};
 
-use super::tables::total;
 use crate::census::OrderResult;
 
 /// The sequences there are; each by order, or by order and size.
@@ -78,7 +77,7 @@ pub fn b_file(sequence: Sequence, by_size: bool, offset: i64, results: &[OrderRe
     };
     let terms: Vec<u128> = match by_size {
         true => results.iter().flat_map(|result| result.by_size.iter().map(|(size, _)| sequence.term(size))).collect(),
-        false => results.iter().map(|result| sequence.term(&total(result))).collect(),
+        false => results.iter().map(|result| sequence.term(&result.total().0)).collect(),
     };
     let mut text = format!("# {shape}{} in the game Trail Trap (arXiv:2405.05195).\n", sequence.meaning());
     for (index, term) in (offset..).zip(terms) {

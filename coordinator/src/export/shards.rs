@@ -11,7 +11,11 @@ use parquet::{
 };
 use trailtrap_shared::statistics::{Cell, Counts, Structure, Sums};
 
-use super::{ExportError, archive::ShardSummary, tables::degrees_text};
+use super::{
+    ExportError,
+    archive::{ShardSummary, Status},
+    tables::degrees_text,
+};
 
 /// A column of the file.
 struct Column {
@@ -83,7 +87,8 @@ impl Columns<'_> {
     }
 }
 
-fn columns(shards: &[ShardSummary]) -> Result<Vec<Column>, ExportError> {
+/// With a status, which is that of the order, there are two columns more.
+fn columns(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<Column>, ExportError> {
     let mut table = Columns { shards, columns: Vec::new() };
     table.small("order", "number of vertices", |shard| shard.sequence.order());
     table.small("size", "number of edges", |shard| shard.sequence.size());
@@ -128,18 +133,26 @@ fn columns(shards: &[ShardSummary]) -> Result<Vec<Column>, ExportError> {
     table
         .large("microseconds".to_owned(), "time that the shard took its workers", |shard| shard.microseconds.into())?;
     table.text("workers", "who solved it", |shard| shard.workers.join("; "));
+    if let Some(status) = status {
+        table.small("parts_recorded", "parts that all of this is about", |shard| shard.parts_recorded as usize);
+        table.text(
+            "status",
+            "finished, or unfinished if units of the order are missing and nothing was checked",
+            |_| status.word().to_owned(),
+        );
+    }
     Ok(table.columns)
 }
 
 /// Names and meanings of the columns.
 pub fn describe() -> Vec<(String, &'static str)> {
-    let columns = columns(&[]).expect("no shard has no large numbers");
+    let columns = columns(&[], None).expect("no shard has no large numbers");
     columns.into_iter().map(|column| (column.name, column.meaning)).collect()
 }
 
-/// The bytes of the file, one row for each shard.
-pub fn parquet(shards: &[ShardSummary]) -> Result<Vec<u8>, ExportError> {
-    let columns = columns(shards)?;
+/// The bytes of the file, one row for each shard; with the status of their order, if one is given.
+pub fn parquet(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<u8>, ExportError> {
+    let columns = columns(shards, status)?;
     let fields = columns.iter().map(|column| {
         let (physical, logical) = column.data.parquet_type();
         format!("REQUIRED {physical} {}{logical};", column.name)

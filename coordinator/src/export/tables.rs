@@ -11,7 +11,7 @@ use trailtrap_shared::{
 
 use super::{
     ExportError,
-    archive::Archive,
+    archive::{Archive, Status},
     table::{Column, Table, Value},
 };
 use crate::census::OrderResult;
@@ -67,13 +67,13 @@ pub enum Orders {
     UpTo(Option<usize>),
 }
 
-/// The table of this kind and these orders.
+/// The table of this kind and these orders. Where orders that are not finished can be read, it says which are.
 pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, ExportError> {
     let (results, order) = match orders {
         Orders::One(order) => (vec![archive.order(order)?], Some(order)),
         Orders::UpTo(last) => (archive.orders(last)?, None),
     };
-    Ok(match kind {
+    let mut table = match kind {
         Kind::Orders => by_order(&results),
         Kind::Sizes => by_size(&results, order),
         Kind::Degrees | Kind::MinimumDegree | Kind::MaximumDegree | Kind::Regularity => {
@@ -84,18 +84,36 @@ pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, Exp
             breakdown(kind, order, rows)
         }
         Kind::Girth | Kind::Bipartite | Kind::Connectivity | Kind::Automorphisms => {
-            let rows = results.iter().flat_map(|result| by_structure(kind, result.order, &total(result).structure));
+            let rows = results.iter().flat_map(|result| by_structure(kind, result.order, &result.total().0.structure));
             breakdown(kind, order, rows.collect())
         }
-    })
+    };
+    if archive.admits_unfinished() {
+        let statuses: Result<BTreeMap<usize, Status>, ExportError> =
+            results.iter().map(|result| Ok((result.order, archive.status(result.order)?))).collect();
+        mark(&mut table, &statuses?);
+    }
+    Ok(table)
 }
 
-/// The statistics of all graphs of an order.
-pub fn total(result: &OrderResult) -> Statistics {
-    result.by_size.iter().fold(Statistics::default(), |mut sum, (statistics, _)| {
-        sum += statistics;
-        sum
-    })
+/// Adds a column for programs that says which rows are about unfinished orders, and for people a sentence.
+fn mark(table: &mut Table, statuses: &BTreeMap<usize, Status>) {
+    let meaning =
+        "finished, or unfinished: units of the order are missing, counts are lower bounds, nothing was checked";
+    table.columns.push(column("status", None, meaning));
+    for row in &mut table.rows {
+        let order = match row[0] {
+            Value::Number(order) => order as usize,
+            _ => unreachable!("rows begin with their orders"),
+        };
+        row.push(Value::Text(statuses[&order].word().to_owned()));
+    }
+    if let Some(total) = &mut table.total {
+        total.push(Value::Text(String::new()));
+    }
+    for (order, status) in statuses.iter().filter(|(_, status)| **status != Status::Finished) {
+        table.caption += &format!(" Order {order} {status}; counts are lower bounds.");
+    }
 }
 
 fn column(name: impl Into<String>, heading: Option<&'static str>, meaning: impl Into<String>) -> Column {
@@ -219,10 +237,7 @@ fn assemble<T>(
 }
 
 fn by_order(results: &[OrderResult]) -> Table {
-    let rows = results.iter().map(|result| {
-        let digest = result.by_size.iter().map(|&(_, digest)| digest).sum();
-        (vec![Value::Number(result.order as u64)], (total(result), digest))
-    });
+    let rows = results.iter().map(|result| (vec![Value::Number(result.order as u64)], result.total()));
     let caption =
         "Trail Trap on all graphs with n vertices: how many the first (P1) and the second player (P2) win; labelled \
                    graphs are those of G(n, 1/2)."
@@ -239,7 +254,7 @@ fn by_size(results: &[OrderResult], order: Option<usize>) -> Table {
             .map(|(size, row)| (vec![Value::Number(result.order as u64), Value::Number(size as u64)], row.clone()))
     });
     let caption = format!("Trail Trap on all graphs with {} vertices, by number m of edges.", vertices(order));
-    let sum = order.and(results.first()).map(|result| (total(result), Digest::default()));
+    let sum = order.and(results.first()).map(OrderResult::total);
     let keys = vec![order_column(order.is_none()), size_column()];
     assemble((stem(Kind::Sizes, order), caption), keys, full_fields(false), rows.collect(), sum)
 }

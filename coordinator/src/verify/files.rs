@@ -107,7 +107,7 @@ impl GraphList {
                 }
             }
         }
-        list.sha256 = hex(sha256);
+        list.sha256 = hex::encode(sha256.finalize());
         Ok(list)
     }
 
@@ -327,16 +327,12 @@ fn sha256_of(path: &Path) -> std::io::Result<String> {
     loop {
         let bytes = file.fill_buf()?;
         if bytes.is_empty() {
-            return Ok(hex(sha256));
+            return Ok(hex::encode(sha256.finalize()));
         }
         sha256.update(bytes);
         let count = bytes.len();
         file.consume(count);
     }
-}
-
-fn hex(sha256: Sha256) -> String {
-    sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn files_below(root: &Path, prefix: &str, found: &mut BTreeSet<String>) -> anyhow::Result<()> {

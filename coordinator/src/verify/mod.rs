@@ -4,9 +4,9 @@ mod files;
 mod order;
 mod random;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Instant};
+use std::{path::PathBuf, process::ExitCode, time::Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
@@ -15,10 +15,9 @@ use self::{
     order::{LARGEST_FORWARD_SIZE, Verifier},
 };
 use crate::{
-    finished::{FinishedOrder, open_store},
+    finished::{self, FinishedOrder, open_store},
     run::parse_order,
     status::duration,
-    store::Store,
 };
 
 /// Checks a finished order, an exported list of P1-win graphs, or a bundle.
@@ -146,14 +145,14 @@ impl VerifyCommand {
         let store = open_store(&self.data)?;
         let orders = match order {
             Some(order) => vec![order],
-            None => finished_orders(&store)?,
+            None => finished::results(&store)?.iter().map(|result| result.order).collect(),
         };
         if orders.is_empty() {
             bail!("no order is finished in {}; `trailtrap census N` does one", self.data.display());
         }
         for order in orders {
             let finished = FinishedOrder::open(&store, order)?;
-            Verifier { finished, store: store.clone(), drawing: self.drawing }.run(findings);
+            Verifier::new(finished, self.drawing).run(findings);
         }
         Ok(())
     }
@@ -190,8 +189,7 @@ impl VerifyCommand {
         let Ok(finished) = finished else {
             return Ok("whether some are missing cannot be said without a census of that order (--data)");
         };
-        let result = finished.record.result.as_ref().context("the order has no result")?;
-        for (size, ((statistics, _), found)) in result.iter().zip(&list.by_size).enumerate() {
+        for (size, ((statistics, _), found)) in finished.result.by_size.iter().zip(&list.by_size).enumerate() {
             let expected = (statistics.classes.all.p1_wins, statistics.labelled.all.p1_wins);
             ensure!(
                 *found == expected,
@@ -200,14 +198,4 @@ impl VerifyCommand {
         }
         Ok("none is missing")
     }
-}
-
-fn finished_orders(store: &Arc<Store>) -> anyhow::Result<Vec<usize>> {
-    let mut orders = Vec::new();
-    for n in 1..=trailtrap_shared::labelling::batch::MAX_BATCH_ORDER {
-        if store.order(n)?.is_some_and(|record| record.result.is_some()) {
-            orders.push(n);
-        }
-    }
-    Ok(orders)
 }
