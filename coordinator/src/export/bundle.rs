@@ -181,9 +181,9 @@ pub fn bundle(archive: &Archive, directory: &Path, last: Option<usize>, list_byt
 
     put_tables(&mut filling, archive, last)?;
     for sequence in Sequence::value_variants() {
-        for (by_size, suffix) in [(false, ""), (true, "-by-size")] {
+        for by_size in [false, true] {
             let text = sequences::b_file(*sequence, by_size, 1, &results);
-            filling.put(&format!("bfiles/{}{suffix}.txt", sequence.name()), text)?;
+            filling.put(&format!("bfiles/{}", sequence.file_name(by_size)), text)?;
         }
     }
     put_plots(&mut filling, archive, last)?;

@@ -34,6 +34,11 @@ impl Sequence {
         self.to_possible_value().expect("no sequence is hidden").get_name().to_owned()
     }
 
+    /// The file of the sequence in a bundle.
+    pub fn file_name(self, by_size: bool) -> String {
+        format!("{}{}.txt", self.name(), if by_size { "-by-size" } else { "" })
+    }
+
     fn counts(self, statistics: &Statistics) -> &Counts {
         match self {
             Sequence::P1Wins | Sequence::P2Wins => &statistics.classes.all,

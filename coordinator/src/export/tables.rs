@@ -11,7 +11,7 @@ use trailtrap_shared::{
 
 use super::{
     ExportError,
-    archive::{Archive, Status},
+    archive::{Archive, ShardSummary, Status},
     table::{Column, Table, Value},
 };
 use crate::census::OrderResult;
@@ -79,7 +79,7 @@ pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, Exp
         Kind::Degrees | Kind::MinimumDegree | Kind::MaximumDegree | Kind::Regularity => {
             let mut rows = Vec::new();
             for result in &results {
-                rows.extend(by_degrees(archive, kind, result.order)?);
+                rows.extend(by_degrees(kind, result.order, &archive.shards(result.order)?));
             }
             breakdown(kind, order, rows)
         }
@@ -236,7 +236,8 @@ fn assemble<T>(
     Table { name, caption, columns, rows, total }
 }
 
-fn by_order(results: &[OrderResult]) -> Table {
+/// The table by order.
+pub fn by_order(results: &[OrderResult]) -> Table {
     let rows = results.iter().map(|result| (vec![Value::Number(result.order as u64)], result.total()));
     let caption =
         "Trail Trap on all graphs with n vertices: how many the first (P1) and the second player (P2) win; labelled \
@@ -245,7 +246,8 @@ fn by_order(results: &[OrderResult]) -> Table {
     assemble(("orders".to_owned(), caption), vec![order_column(true)], full_fields(true), rows.collect(), None)
 }
 
-fn by_size(results: &[OrderResult], order: Option<usize>) -> Table {
+/// The table by number of edges.
+pub fn by_size(results: &[OrderResult], order: Option<usize>) -> Table {
     let rows = results.iter().flat_map(|result| {
         result
             .by_size
@@ -271,7 +273,7 @@ fn stem(kind: Kind, order: Option<usize>) -> String {
 }
 
 /// A table of counts by something else than order and size. The keys of the rows begin with their orders.
-fn breakdown(kind: Kind, order: Option<usize>, rows: Vec<(Vec<Value>, Cell)>) -> Table {
+pub fn breakdown(kind: Kind, order: Option<usize>, rows: Vec<(Vec<Value>, Cell)>) -> Table {
     let (keys, by) = match kind {
         Kind::Degrees => (
             vec![
@@ -326,17 +328,17 @@ pub fn cell(statistics: &Statistics) -> Cell {
     Cell { classes: statistics.classes.all, labelled: statistics.labelled.all }
 }
 
-fn by_degrees(archive: &Archive, kind: Kind, order: usize) -> Result<Vec<(Vec<Value>, Cell)>, ExportError> {
+/// The rows of a table by something that the degree sequence tells.
+pub fn by_degrees(kind: Kind, order: usize, shards: &[ShardSummary]) -> Vec<(Vec<Value>, Cell)> {
     let n = Value::Number(order as u64);
-    let shards = archive.shards(order)?;
     if kind == Kind::Degrees {
         let row = |sequence: &DegreeSequence| {
             vec![n.clone(), Value::Number(sequence.size() as u64), Value::Text(degrees_text(sequence))]
         };
-        return Ok(shards.iter().map(|shard| (row(&shard.sequence), cell(&shard.statistics))).collect());
+        return shards.iter().map(|shard| (row(&shard.sequence), cell(&shard.statistics))).collect();
     }
     let mut rows: BTreeMap<i64, Cell> = BTreeMap::new();
-    for shard in &shards {
+    for shard in shards {
         let (least, most) = (shard.sequence.degree(0) as i64, shard.sequence.maximum() as i64);
         let key = match kind {
             Kind::MinimumDegree => least,
@@ -351,7 +353,7 @@ fn by_degrees(archive: &Archive, kind: Kind, order: usize) -> Result<Vec<(Vec<Va
         key if kind == Kind::Regularity => Value::Named(key, format!("{key}-regular").into()),
         key => Value::Number(key as u64),
     };
-    Ok(rows.into_iter().map(|(key, cell)| (vec![n.clone(), named(key)], cell)).collect())
+    rows.into_iter().map(|(key, cell)| (vec![n.clone(), named(key)], cell)).collect()
 }
 
 /// The degrees, highest first, separated by spaces.

@@ -1,6 +1,7 @@
 //! `trailtrap verify`: checks a finished order, a list of graphs, or a bundle again, as thoroughly as asked.
 
-mod files;
+mod bundle;
+mod list;
 mod order;
 mod random;
 
@@ -11,7 +12,8 @@ use clap::Args;
 use serde::Serialize;
 
 use self::{
-    files::{Bundle, GraphList},
+    bundle::Bundle,
+    list::{GraphList, Wins},
     order::{LARGEST_FORWARD_SIZE, Verifier},
 };
 use crate::{
@@ -35,7 +37,8 @@ use crate::{
 ///
 /// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands twice, all are of one order; forward
 /// search finds P1-wins among those drawn at random; and if the order is finished in the data directory, none is missing.
-/// Of a bundle: checksums, tables against Pólya counting and against each other, and its lists.
+/// Of a bundle: checksums; tables, sequences and shard files (CSV, JSON, b-files, Parquet) against Pólya counting, the mass formula,
+/// and each other; and from level 2 on its lists, against the tables.
 ///
 /// Exit code 0: nothing wrong; 1: something is, and standard output says what.
 #[derive(Args)]
@@ -160,9 +163,10 @@ impl VerifyCommand {
     fn check_bundle(&self, bundle: &Bundle, name: &str, findings: &mut Findings) {
         let Drawing { sample, seed, .. } = self.drawing;
         let orders: Vec<String> = bundle.orders().map(|order| order.to_string()).collect();
-        let checks: [Check; 3] = [
+        let checks: [Check; 4] = [
             (1, "checksums", &|| bundle.checksums()),
             (1, "tables", &|| bundle.tables()),
+            (1, "shards", &|| bundle.shards()),
             (2, "lists", &|| bundle.lists(sample as usize, seed, LARGEST_FORWARD_SIZE)),
         ];
         findings.run(&format!("{name} (orders {})", orders.join(", ")), &checks);
@@ -190,11 +194,8 @@ impl VerifyCommand {
             return Ok("whether some are missing cannot be said without a census of that order (--data)");
         };
         for (size, ((statistics, _), found)) in finished.result.by_size.iter().zip(&list.by_size).enumerate() {
-            let expected = (statistics.classes.all.p1_wins, statistics.labelled.all.p1_wins);
-            ensure!(
-                *found == expected,
-                "{found:?} graphs (unlabelled, labelled) of {size} edges, the census has {expected:?}"
-            );
+            let expected = Wins::of(statistics);
+            ensure!(*found == expected, "{found:?} of {size} edges, the census has {expected:?}");
         }
         Ok("none is missing")
     }

@@ -305,6 +305,7 @@ impl Verifier {
                 (shard.expect("masses add up to the total"), random.next())
             })
             .collect();
+        let searched = AtomicU64::new(0);
         self.for_each("forward search", &picks, |(shard, pick)| {
             let bucket = (pick >> 32) as u32 & ((1 << shard.bucket_bits) - 1);
             let table = self.finished.table(shard, bucket)?;
@@ -314,13 +315,14 @@ impl Verifier {
             let i = (pick & 0xffff_ffff) as usize % table.len();
             let graph = stored_graph(shard, &table, i)?;
             let won = matches!(ForwardSearch::new(20_000_000).solve(&graph)?, Solution::P1 { .. });
+            searched.fetch_add(1, Ordering::Relaxed);
             let stored = TrailTrap::p1_wins(plan.order, table.record(i));
             ensure!(won == stored, "{graph:?}: forward search says that {} wins", if won { "P1" } else { "P2" });
             Ok(())
         })?;
         Ok(format!(
             "{} graphs of at most {LARGEST_FORWARD_SIZE} edges drawn with seed {}",
-            picks.len(),
+            searched.into_inner(),
             self.drawing.seed
         ))
     }
