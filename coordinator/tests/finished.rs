@@ -7,11 +7,11 @@ use std::{
     fs,
     io::Read,
     path::{Path, PathBuf},
-    process::Output,
+    process::{Output, Stdio},
     sync::Arc,
 };
 
-use common::{Data, census_json, run, run_with_input, stderr, stdout};
+use common::{Data, census_json, run, run_with_input, stderr, stdout, trailtrap};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -204,6 +204,7 @@ fn verify_reads_lists() {
     let failed = failures_of(&[packed.to_str().unwrap()]);
     assert!(failed.values().any(|why| why.contains("damaged or cut short")), "{failed:?}");
     refused(&sound[..100], "\n", "the census has");
+    refused(&[], "", "the list is empty");
     let with = |change: &dyn Fn(&mut Vec<String>)| {
         let mut lines = sound.clone();
         change(&mut lines);
@@ -218,6 +219,14 @@ fn verify_reads_lists() {
     );
     // The edgeless graph comes first in any list, and P2 wins it.
     refused(&with(&|lines| lines.insert(0, "F????".to_owned())), "\n", "P2 wins");
+    // Checks that nobody reads end as others do; those that cannot be written are an error.
+    let mut unread = trailtrap().args(["verify", "7", "--data", &data.text()]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(unread.stdout.take());
+    assert_eq!(unread.wait().unwrap().code(), Some(0));
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let unwritten = trailtrap().args(["verify", "7", "--data", &data.text()]).stdout(full).output().unwrap();
+    assert_eq!(unwritten.status.code(), Some(1));
+    assert!(stderr(&unwritten).contains("cannot write to standard output: No space"), "{}", stderr(&unwritten));
     let nothing = run(&["verify", "no-such-file"]);
     assert!(stderr(&nothing).contains("no such file"), "{}", stderr(&nothing));
 }

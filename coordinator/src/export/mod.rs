@@ -55,7 +55,7 @@ pub enum ExportError {
     NoGraph { sequence: DegreeSequence, slot: u64 },
     #[error("cannot write {path}; choose another place for it, or make room there")]
     Target { path: PathBuf, source: io::Error },
-    #[error("cannot write")]
+    #[error("cannot write to standard output")]
     Write(#[from] io::Error),
     #[error("{0} exists already; name a new directory for the bundle, or move the old one away")]
     Exists(PathBuf),

@@ -407,7 +407,9 @@ impl Bundle {
             serde_json::Value::Null => text.is_empty(),
             serde_json::Value::String(cell) => cell == text,
             // Shares lose their last zeros.
-            other => other.to_string() == *text || other.is_f64() && other.as_f64() == text.parse().ok(),
+            serde_json::Value::Number(cell) if cell.is_f64() => cell.as_f64() == text.parse().ok(),
+            serde_json::Value::Number(cell) => text.parse().ok().as_ref() == Some(cell),
+            _ => false,
         };
         let same_row = |(cells, texts): (&BTreeMap<String, serde_json::Value>, &BTreeMap<String, String>)| {
             cells.keys().eq(texts.keys()) && cells.values().zip(texts.values()).all(|(cell, text)| same(cell, text))

@@ -55,7 +55,7 @@ impl Verifier {
     }
 
     /// Runs all checks of the level asked for.
-    pub fn run(&self, findings: &mut Findings) {
+    pub fn run(&self, findings: &mut Findings) -> anyhow::Result<()> {
         let order = self.finished.plan.order;
         let thorough = self.drawing.level == 6;
         let checks: [Check; 8] = [
@@ -68,7 +68,7 @@ impl Verifier {
             (4, "forward search", &|| self.forward_search()),
             (5, "shards solved again", &|| self.shards(thorough)),
         ];
-        findings.run(&format!("order {order}"), &checks);
+        findings.run(&format!("order {order}"), &checks)
     }
 
     /// Every unit of the plan has a record, and there are no others.
