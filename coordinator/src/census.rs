@@ -115,6 +115,18 @@ pub struct OrderResult {
     pub by_size: Vec<(Statistics, Digest)>,
 }
 
+impl OrderResult {
+    /// Statistics and digest of all graphs of the order.
+    pub fn total(&self) -> (Statistics, Digest) {
+        let mut total = (Statistics::default(), Digest::default());
+        for (statistics, digest) in &self.by_size {
+            total.0 += statistics;
+            total.1 += *digest;
+        }
+        total
+    }
+}
+
 /// What a worker is told when it asks for work.
 pub enum Assignment {
     Work(Work),

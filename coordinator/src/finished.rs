@@ -8,13 +8,16 @@ use std::{
 use anyhow::bail;
 use trailtrap_shared::{
     degree::DegreeSequence,
+    digest::Digest,
     game::TrailTrap,
+    labelling::batch::MAX_BATCH_ORDER,
     partition::{Section, Table},
     plan::{Plan, Shard},
 };
 use trailtrap_worker::solve::{Source, SourceError};
 
 use crate::{
+    census::OrderResult,
     parents::Parents,
     store::{OrderRecord, Store, StoreError},
 };
@@ -42,27 +45,48 @@ pub fn open_store(data: &Path) -> Result<Arc<Store>, FinishedError> {
     Ok(Arc::new(store?))
 }
 
-/// The record of an order, if it is finished.
-pub fn record(store: &Store, order: usize) -> Result<OrderRecord, FinishedError> {
-    store.order(order)?.filter(|record| record.result.is_some()).ok_or(FinishedError::NotFinished(order))
+/// The result of an order, if its record has one.
+pub fn result(order: usize, record: &OrderRecord) -> Option<OrderResult> {
+    let by_size = record.result.as_ref()?.iter();
+    let by_size = by_size.map(|(statistics, digest)| (statistics.clone(), Digest::from_le_bytes(*digest)));
+    Some(OrderResult { order, by_size: by_size.collect() })
+}
+
+/// The results of all finished orders: those from 1 to the last one. None of them may be missing.
+pub fn results(store: &Store) -> Result<Vec<OrderResult>, FinishedError> {
+    let mut results = Vec::new();
+    for order in 1..=MAX_BATCH_ORDER {
+        match store.order(order)?.and_then(|record| result(order, &record)) {
+            Some(result) if results.len() + 1 == order => results.push(result),
+            Some(_) => return Err(FinishedError::NotFinished(results.len() + 1)),
+            None => {}
+        }
+    }
+    Ok(results)
+}
+
+/// The plan by which an order was split.
+pub fn plan(order: usize, record: &OrderRecord) -> Result<Plan, StoreError> {
+    let plan = Plan::new::<TrailTrap>(order, record.options);
+    if plan.fingerprint == record.plan_fingerprint { Ok(plan) } else { Err(StoreError::Plan(order)) }
 }
 
 /// A finished order.
 pub struct FinishedOrder {
     pub store: Arc<Store>,
-    pub record: OrderRecord,
     pub plan: Plan,
+    pub result: OrderResult,
+    /// Whether the outcomes of all positions are still there.
+    pub outcomes_kept: bool,
 }
 
 impl FinishedOrder {
     /// An order, if it is finished; otherwise says what to do.
     pub fn open(store: &Arc<Store>, order: usize) -> Result<Self, FinishedError> {
-        let record = record(store, order)?;
-        let plan = Plan::new::<TrailTrap>(order, record.options);
-        match plan.fingerprint == record.plan_fingerprint {
-            true => Ok(FinishedOrder { store: store.clone(), record, plan }),
-            false => Err(StoreError::Plan(order).into()),
-        }
+        let record = store.order(order)?.ok_or(FinishedError::NotFinished(order))?;
+        let result = result(order, &record).ok_or(FinishedError::NotFinished(order))?;
+        let plan = plan(order, &record)?;
+        Ok(FinishedOrder { store: store.clone(), plan, result, outcomes_kept: record.outcomes_kept })
     }
 
     /// The shard of a degree sequence of this order.
@@ -72,7 +96,7 @@ impl FinishedOrder {
 
     /// One bucket of a partition, keys and outcomes; an error if the outcomes were not kept.
     pub fn table(&self, shard: &Shard, bucket: u32) -> anyhow::Result<Table> {
-        if !self.record.outcomes_kept {
+        if !self.outcomes_kept {
             bail!(
                 "the outcomes of order {} were not kept (`--keep minimal`); do it again with `--keep all`",
                 self.plan.order
@@ -82,6 +106,12 @@ impl FinishedOrder {
         let outcomes = self.store.blocks(shard, bucket, Section::Outcomes)?;
         let parts: Vec<_> = keys.into_iter().zip(outcomes).collect();
         Ok(Table::from_blocks::<TrailTrap>(&parts)?)
+    }
+
+    /// The slots in one bucket of a partition, of its keys or of its wins.
+    pub fn slots(&self, shard: &Shard, bucket: u32, section: Section) -> Result<Vec<u64>, StoreError> {
+        let blocks = self.store.blocks(shard, bucket, section)?;
+        Ok(blocks.iter().flat_map(|block| block.slots().collect::<Vec<_>>()).collect())
     }
 
     /// All buckets of a partition.
@@ -107,9 +137,7 @@ impl Source for FinishedSource<'_> {
                 let shard = below.shard(sequence).ok_or_else(|| format!("no shard {sequence}"))?;
                 let mut slots = Vec::new();
                 for bucket in 0..1u32 << shard.bucket_bits {
-                    for block in below.store.blocks(shard, bucket, Section::Keys)? {
-                        slots.extend(block.slots());
-                    }
+                    slots.extend(below.slots(shard, bucket, Section::Keys)?);
                 }
                 slots
             }

@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod alarm;
+pub mod answers;
 pub mod budget;
 pub mod census;
 pub mod checks;
@@ -17,6 +18,7 @@ pub mod lease;
 pub mod lookup;
 pub mod parents;
 pub mod preflight;
+pub mod progress;
 pub mod random;
 pub mod rederive;
 pub mod report;

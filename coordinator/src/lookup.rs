@@ -1,15 +1,9 @@
 //! `trailtrap lookup`: what a finished census says about given graphs.
 
-use std::{
-    collections::HashMap,
-    io::{self, BufWriter, Write},
-    path::PathBuf,
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{collections::HashMap, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use lru::LruCache;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -24,8 +18,9 @@ use trailtrap_shared::{
 use trailtrap_worker::machine::Size;
 
 use crate::{
+    answers::{Answer, Questions, Reply},
     finished::{FinishedOrder, open_store},
-    input::{self, Line},
+    input::Line,
     store::Store,
 };
 
@@ -36,15 +31,11 @@ use crate::{
 /// cannot be looked up is named on standard error, the others get their answers, and the exit code is 1.
 #[derive(Args)]
 pub struct LookupCommand {
-    /// Files of graph6 lines, `-` for standard input (the default), or graphs themselves
-    #[arg(value_name = "FILE|-|GRAPH6")]
-    inputs: Vec<String>,
+    #[command(flatten)]
+    questions: Questions,
     /// The data directory, in use or not
     #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
     data: PathBuf,
-    /// How to print the answers
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    format: Format,
     /// Add the outcome of every rooted position, in the labels of the graph as given: for each vertex a of the player to move the
     /// opponent's vertices b for which that player wins, and the vertices v that P2 beats
     #[arg(long)]
@@ -57,16 +48,9 @@ pub struct LookupCommand {
     memory: Size,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Csv,
-    Json,
-}
-
-/// One answer.
+/// What the census says about a graph.
 #[derive(Serialize)]
-struct Answer {
+struct Verdict {
     /// As given.
     graph6: String,
     order: usize,
@@ -104,22 +88,43 @@ impl LookupCommand {
             orders: HashMap::new(),
             tables: LruCache::unbounded(),
             held: 0,
-            out: BufWriter::with_capacity(1 << 20, io::stdout().lock()),
             command: &self,
-            answers: 0,
-            failures: 0,
         };
-        let result = session.begin().and_then(|()| {
-            input::for_each_batch(&self.inputs, self.batch as usize, |lines| session.look_up(&lines))?;
-            session.end()
-        });
-        match result {
-            Err(error) if input::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
-            Err(error) => Err(error.context(format!("data directory {}", self.data.display()))),
-            Ok(()) if session.failures > 0 => Ok(ExitCode::FAILURE),
-            Ok(()) => Ok(ExitCode::SUCCESS),
-        }
+        let positions = if self.positions { ",won_against,refuted" } else { "" };
+        let header = format!("graph6,order,size,winner,automorphisms,won_positions,refuted_ends{positions}");
+        self.questions.answer("lookup", &header, self.batch as usize, |lines| {
+            session.look_up(lines).with_context(|| format!("data directory {}", self.data.display()))
+        })
     }
+}
+
+impl Answer for Verdict {
+    fn text(&self) -> String {
+        let Verdict { graph6, winner, automorphisms, won_positions, refuted_ends, .. } = self;
+        let mut text = format!("{graph6} {winner} |Aut| {automorphisms} Σ|W| {won_positions} |R| {refuted_ends}\n");
+        if let Some(Positions { won_against, refuted }) = &self.positions {
+            for (a, set) in won_against.iter().enumerate() {
+                text += &format!("  the player to move at {a} wins against: {}\n", spaced(set));
+            }
+            text += &format!("  P2 beats P1's token at: {}\n", spaced(refuted));
+        }
+        text
+    }
+
+    fn csv(&self) -> String {
+        let Verdict { graph6, order, size, winner, automorphisms, won_positions, refuted_ends, positions } = self;
+        // No graph6 character needs quoting: they are the bytes 63 to 126.
+        let mut line = format!("{graph6},{order},{size},{winner},{automorphisms},{won_positions},{refuted_ends}");
+        if let Some(Positions { won_against, refuted }) = positions {
+            let sets: Vec<String> = won_against.iter().map(|set| spaced(set)).collect();
+            line += &format!(",{},{}", sets.join(";"), spaced(refuted));
+        }
+        line
+    }
+}
+
+fn spaced(set: &[usize]) -> String {
+    set.iter().map(usize::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// A place in the store: order, shard, bucket.
@@ -127,39 +132,17 @@ type Place = (usize, u32, u32);
 
 struct Session<'a> {
     store: Arc<Store>,
-    /// The orders asked for; `None` for those that are not there, which was said.
+    /// The orders asked for, or why they cannot be read.
     orders: HashMap<usize, Result<FinishedOrder, String>>,
     /// Buckets at hand, least recently used first out.
     tables: LruCache<Place, Arc<Table>>,
     held: usize,
-    out: BufWriter<io::StdoutLock<'a>>,
     command: &'a LookupCommand,
-    answers: usize,
-    failures: usize,
 }
 
 impl Session<'_> {
-    fn begin(&mut self) -> anyhow::Result<()> {
-        match self.command.format {
-            Format::Text => {}
-            Format::Csv => {
-                write!(self.out, "graph6,order,size,winner,automorphisms,won_positions,refuted_ends")?;
-                writeln!(self.out, "{}", if self.command.positions { ",won_against,refuted" } else { "" })?;
-            }
-            Format::Json => write!(self.out, "[")?,
-        }
-        Ok(())
-    }
-
-    fn end(&mut self) -> anyhow::Result<()> {
-        if self.command.format == Format::Json {
-            writeln!(self.out, "{}]", if self.answers > 0 { "\n" } else { "" })?;
-        }
-        Ok(self.out.flush()?)
-    }
-
-    /// Looks up a batch: labels all graphs, visits each bucket once, and prints the answers in the order of the lines.
-    fn look_up(&mut self, lines: &[Line]) -> anyhow::Result<()> {
+    /// Looks up a batch: labels all graphs, and visits each bucket once.
+    fn look_up(&mut self, lines: &[Line]) -> anyhow::Result<Vec<Reply<Verdict>>> {
         let label = |line: &Line| -> Result<Query, String> {
             let graph = graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
             let n = graph.order();
@@ -176,7 +159,7 @@ impl Session<'_> {
             })
         };
         let queries: Vec<Result<Query, String>> = lines.par_iter().with_min_len(64).map(label).collect();
-        let mut answers: Vec<Result<Answer, String>> = Vec::with_capacity(lines.len());
+        let mut answers: Vec<Reply<Verdict>> = Vec::with_capacity(lines.len());
         let mut places: Vec<(Place, usize)> = Vec::with_capacity(lines.len());
         for (i, (line, query)) in lines.iter().zip(&queries).enumerate() {
             // What is not replaced below says what is wrong.
@@ -203,17 +186,7 @@ impl Session<'_> {
                     Ok(self.describe(&lines[i], query, &TrailTrap::decode(query.graph.order(), table.record(entry))));
             }
         }
-        for answer in answers {
-            match answer {
-                Ok(answer) => self.print(&answer)?,
-                Err(message) => {
-                    self.failures += 1;
-                    eprintln!("trailtrap lookup: {message}");
-                }
-            }
-        }
-        // Whoever reads along sees what is done.
-        Ok(self.out.flush()?)
+        Ok(answers)
     }
 
     /// Where the record of a graph is, or why it is nowhere.
@@ -249,10 +222,10 @@ impl Session<'_> {
         Ok(table)
     }
 
-    fn describe(&self, line: &Line, query: &Query, canonical: &Outcome) -> Answer {
+    fn describe(&self, line: &Line, query: &Query, canonical: &Outcome) -> Verdict {
         let n = query.graph.order();
         let tally = TrailTrap::tally(n, canonical);
-        Answer {
+        Verdict {
             graph6: String::from_utf8_lossy(&line.text).into_owned(),
             order: n,
             size: query.graph.size(),
@@ -271,36 +244,5 @@ impl Session<'_> {
                 }
             }),
         }
-    }
-
-    fn print(&mut self, answer: &Answer) -> anyhow::Result<()> {
-        let Answer { graph6, order, size, winner, automorphisms, won_positions, refuted_ends, positions } = answer;
-        let list = |set: &[usize]| set.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
-        match self.command.format {
-            Format::Text => {
-                writeln!(self.out, "{graph6} {winner} |Aut| {automorphisms} Σ|W| {won_positions} |R| {refuted_ends}")?;
-                if let Some(Positions { won_against, refuted }) = positions {
-                    for (a, set) in won_against.iter().enumerate() {
-                        writeln!(self.out, "  the player to move at {a} wins against: {}", list(set))?;
-                    }
-                    writeln!(self.out, "  P2 beats P1's token at: {}", list(refuted))?;
-                }
-            }
-            Format::Csv => {
-                // No graph6 character needs quoting: they are the bytes 63 to 126.
-                write!(self.out, "{graph6},{order},{size},{winner},{automorphisms},{won_positions},{refuted_ends}")?;
-                if let Some(Positions { won_against, refuted }) = positions {
-                    let sets: Vec<String> = won_against.iter().map(|set| list(set)).collect();
-                    write!(self.out, ",{},{}", sets.join(";"), list(refuted))?;
-                }
-                writeln!(self.out)?;
-            }
-            Format::Json => {
-                let comma = if self.answers > 0 { "," } else { "" };
-                write!(self.out, "{comma}\n{}", serde_json::to_string(answer)?)?;
-            }
-        }
-        self.answers += 1;
-        Ok(())
     }
 }

@@ -78,14 +78,11 @@ impl CensusReport {
     /// The report of these orders.
     pub fn new(results: &[OrderResult]) -> Self {
         let orders = results.iter().map(|result| {
-            let sum = result.by_size.iter().fold(Statistics::default(), |mut sum, (statistics, _)| {
-                sum += statistics;
-                sum
-            });
+            let (sum, digest) = result.total();
             OrderReport {
                 order: result.order,
                 counts: CountsReport::new(&sum),
-                digest: result.by_size.iter().map(|&(_, digest)| digest).sum(),
+                digest,
                 by_size: result
                     .by_size
                     .iter()

@@ -51,7 +51,7 @@ fn text(arguments: &[&str]) -> String {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(bytes))
 }
 
 #[test]
@@ -75,6 +75,16 @@ fn formats_are_what_they_always_were() {
             fs::write(&path, &found).unwrap();
         }
         assert_eq!(found, fs::read_to_string(&path).unwrap(), "{file}");
+    }
+}
+
+#[test]
+fn the_published_results_are_what_is_exported() {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+    for table in ["orders", "sizes"] {
+        let published = fs::read_to_string(results.join(table).with_extension("csv")).unwrap();
+        let found = text(&["table", table, "--format", "csv"]);
+        assert!(published.starts_with(&found) && published.lines().last().unwrap().starts_with("11,"), "{table}");
     }
 }
 
@@ -395,6 +405,213 @@ fn latex_compiles_on_its_own() {
         export(&["table", kind, "7", "--format", "latex-document", "-o", path.to_str().unwrap()]);
         compile(directory.path(), &name);
     }
+}
+
+/// What keeps TeX from reading a text: braces or environments that are not closed, rows with another number of cells than
+/// columns, commands that no package it names has.
+fn tex_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let packages: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim_start_matches("% Needs ").strip_prefix("\\usepackage"))
+        .filter_map(|line| line[line.find('{')? + 1..].split('}').next())
+        .flat_map(|names| names.split(','))
+        .collect();
+    let commands = [
+        (
+            "",
+            &["documentclass", "usepackage", "begin", "end", "caption", "label", "centering", "footnotesize", "input"]
+                [..],
+        ),
+        ("", &["setlength", "tabcolsep", "multicolumn", "mathrm", "%", "&", "_", "#", "\\"]),
+        ("booktabs", &["toprule", "midrule", "bottomrule", "cmidrule"]),
+        ("longtable", &["endfirsthead", "endhead", "endfoot"]),
+    ];
+    let environments = [("", "document"), ("", "table"), ("", "tabular"), ("longtable", "longtable")];
+    let mut open: Vec<String> = Vec::new();
+    let mut columns = 0;
+    for line in text.lines().filter(|line| !line.starts_with('%')) {
+        let mut depth = 0;
+        let mut cells = 1;
+        let mut rest = line;
+        while let Some(c) = rest.chars().next() {
+            rest = &rest[c.len_utf8()..];
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                '&' if depth == 0 => cells += 1,
+                '%' | '#' | '_' | '^' => faults.push(format!("a bare {c}: {line}")),
+                '\\' => {
+                    let letters = rest.chars().take_while(char::is_ascii_alphabetic).count();
+                    let name = &rest[..letters.max(1)];
+                    rest = &rest[letters.max(1)..];
+                    let known = |(package, names): &(&str, &[&str])| {
+                        names.contains(&name) && (package.is_empty() || packages.contains(package))
+                    };
+                    if !commands.iter().any(known) {
+                        faults.push(format!("unknown: \\{name}"));
+                    }
+                    let argument = || rest[1..].split('}').next().unwrap().to_owned();
+                    match name {
+                        "begin" => {
+                            let environment = argument();
+                            let known = |(package, one): &(&str, &str)| {
+                                *one == environment && (package.is_empty() || packages.contains(package))
+                            };
+                            if !environments.iter().any(known) {
+                                faults.push(format!("unknown environment: {environment}"));
+                            }
+                            if matches!(environment.as_str(), "tabular" | "longtable") {
+                                let specification = &rest[environment.len() + 2..];
+                                // `S[table-format=3.4]`, which siunitx has, and `l`.
+                                columns = specification.matches("S[").count() + specification.matches('l').count()
+                                    - specification.matches("table").count();
+                                if specification.contains("S[") && !packages.contains(&"siunitx") {
+                                    faults.push("columns of siunitx without it".to_owned());
+                                }
+                            }
+                            open.push(environment);
+                        }
+                        "end" if open.pop() != Some(argument()) => faults.push(format!("not open: {line}")),
+                        "multicolumn" => cells += argument().parse::<usize>().unwrap() - 1,
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        // The braces that set a font apart from what follows stand alone.
+        if depth != 0 && !line.starts_with("{\\footnotesize") && line != "}" {
+            faults.push(format!("braces: {line}"));
+        }
+        if line.ends_with("\\\\") && !line.starts_with("\\caption") && cells != columns {
+            faults.push(format!("{cells} cells in {columns} columns: {line}"));
+        }
+    }
+    if text.matches("\n{\\footnotesize").count() != text.lines().filter(|line| *line == "}").count() {
+        faults.push("a brace alone".to_owned());
+    }
+    if !open.is_empty() {
+        faults.push(format!("still open: {open:?}"));
+    }
+    faults
+}
+
+#[test]
+fn latex_is_well_formed_without_any_tex() {
+    for kind in ["orders", "sizes", "degrees", "regularity", "girth", "bipartite", "connectivity", "automorphisms"] {
+        for order in ["1", "7"] {
+            for format in ["latex", "latex-document"] {
+                let tex = text(&["table", kind, order, "--format", format]);
+                assert_eq!(tex_faults(&tex), [""; 0], "{kind} {order} {format}");
+                assert_eq!(tex.contains("\\documentclass"), format == "latex-document");
+            }
+        }
+    }
+    // The check can fail.
+    let sound = text(&["table", "sizes", "6", "--format", "latex"]);
+    for (part, damaged) in [
+        (" & ", " "),
+        ("\\toprule", "\\toprul"),
+        ("\\end{tabular}", ""),
+        ("{tabular}", "{tabularx}"),
+        ("\\%", "%"),
+        ("{booktabs,", "{"),
+        ("\\caption{", "\\caption"),
+    ] {
+        assert!(!tex_faults(&sound.replacen(part, damaged, 1)).is_empty(), "{part}");
+    }
+}
+
+#[test]
+fn an_order_in_work_is_exported_with_a_mark() {
+    let data = Data::new();
+    let mut running = Process::start(trailtrap().args(["census", "10", "--data", &data.text()]));
+    let shards_done = || {
+        let status = stdout(&run(&["status", "--json", "--data", &data.text()]));
+        // Nothing is there at first.
+        let status: Value = serde_json::from_str(&status).unwrap_or_default();
+        let order = &status["order"];
+        if order["order"] == 10 { order["shards_done"].as_u64().unwrap() } else { 0 }
+    };
+    let start = std::time::Instant::now();
+    while shards_done() < 1000 {
+        assert!(start.elapsed() < std::time::Duration::from_secs(60) && running.0.try_wait().unwrap().is_none());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    running.kill();
+
+    let export = |arguments: &[&str]| run(&[&["export"], arguments, &["--data", &data.text()]].concat());
+    let exported = |arguments: &[&str]| {
+        let output = export(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    // CSV: one more column, at the end.
+    let orders = exported(&["table", "orders", "--unfinished", "--format", "csv"]);
+    let finished = exported(&["table", "orders", "--format", "csv"]);
+    for (with, without) in orders.lines().zip(finished.lines()) {
+        let end = if without.starts_with("order") { "status" } else { "finished" };
+        assert_eq!(with, format!("{without},{end}"));
+    }
+    let orders = rows(&orders);
+    assert_eq!(orders.len(), 10);
+    let ten = &orders[9];
+    assert_eq!(ten["status"], "unfinished");
+    let number = |row: &BTreeMap<String, String>, name: &str| row[name].parse::<u128>().unwrap();
+    assert!((1..12_005_168).contains(&number(ten, "graphs")) && (1..195_728).contains(&number(ten, "p1_wins")));
+    // All tables, the shards, and the list are about the same units.
+    for kind in ["sizes", "degrees", "minimum-degree", "girth"] {
+        let table = rows(&exported(&["table", kind, "10", "--unfinished", "--format", "csv"]));
+        assert!(table.iter().all(|row| row["status"] == "unfinished"), "{kind}");
+        for name in ["graphs", "p1_wins", "labelled_graphs", "labelled_p1_wins"] {
+            assert_eq!(table.iter().map(|row| number(row, name)).sum::<u128>(), number(ten, name), "{kind}, {name}");
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    exported(&["shards", "10", "--unfinished", "-o", &place("shards.parquet")]);
+    let shards = SerializedFileReader::new(fs::File::open(place("shards.parquet")).unwrap()).unwrap();
+    let mut graphs = 0;
+    for row in shards.get_row_iter(None).unwrap() {
+        let row = row.unwrap();
+        let fields: BTreeMap<&str, &Field> =
+            row.get_column_iter().map(|(name, field)| (name.as_str(), field)).collect();
+        assert_eq!(fields["status"], &Field::Str("unfinished".to_owned()));
+        assert_eq!(fields["parts_recorded"], fields["parts"]);
+        graphs += match fields["graphs"] {
+            Field::Long(graphs) => *graphs as u128,
+            ref other => panic!("{other:?}"),
+        };
+    }
+    assert_eq!(graphs, number(ten, "graphs"));
+    // For people, in the caption.
+    let note = "Order 10 is UNFINISHED: ";
+    for format in ["latex", "latex-document", "markdown", "json"] {
+        let text = exported(&["table", "sizes", "10", "--unfinished", "--format", format]);
+        assert!(text.contains(note) && text.contains(" of 16016 units are recorded"), "{format}: {text}");
+    }
+    // A list has room for a note in its name only.
+    let unmarked = export(&["graphs", "10", "--unfinished", "-o", &place("graphs.g6")]);
+    assert_eq!(unmarked.status.code(), Some(1));
+    assert!(stderr(&unmarked).contains("let the name of") && !directory.path().join("graphs.g6").exists());
+    let list = place("graphs.unfinished.g6.gz");
+    let told = export(&["graphs", "10", "--unfinished", "-o", &list]);
+    assert!(told.status.success() && stderr(&told).contains("graphs are missing"), "{}", stderr(&told));
+    let verified = run(&["verify", &list, "--sample", "10"]);
+    assert!(stdout(&verified).contains(&format!("{} graphs of order 10", ten["p1_wins"])), "{}", stdout(&verified));
+    // Nothing else takes it, and nothing takes what was not begun.
+    let refused = |arguments: &[&str], why: &str| {
+        let output = export(arguments);
+        assert!(!output.status.success() && stderr(&output).contains(why), "{arguments:?}: {}", stderr(&output));
+    };
+    refused(&["table", "sizes", "10"], "order 10 is not finished here");
+    refused(&["graphs", "10"], "order 10 is not finished here");
+    refused(&["table", "sizes", "11", "--unfinished"], "order 11 is not begun here");
+    refused(&["bundle", &place("bundle"), "--order", "10"], "order 10 is not finished here");
+    refused(&["bundle", &place("bundle"), "--unfinished"], "unexpected argument '--unfinished'");
+    refused(&["bfile", "p1-wins", "10"], "order 10 is not finished here");
+    assert!(!directory.path().join("bundle").exists());
 }
 
 #[test]

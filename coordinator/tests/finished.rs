@@ -5,19 +5,23 @@ mod common;
 use std::{
     collections::HashMap,
     fs,
-    io::Write,
-    path::Path,
+    io::Read,
+    path::{Path, PathBuf},
     process::{Output, Stdio},
     sync::Arc,
 };
 
-use common::{Data, census_json, run, stderr, stdout, trailtrap};
+use common::{Data, census_json, run, run_with_input, stderr, stdout, trailtrap};
+use flate2::read::GzDecoder;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use trailtrap::{
+    export::shards,
     finished::FinishedOrder,
     store::{Delivery, Store, UnitRecord},
 };
 use trailtrap_shared::{
+    degree::DegreeSequence,
     game::TrailTrap,
     graph::Graph,
     graph6, nauty,
@@ -27,16 +31,7 @@ use trailtrap_shared::{
 use trailtrap_worker::forward::{ForwardSearch, Solution};
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {
-    let mut child = trailtrap()
-        .args(["lookup", "--data", &data.text()])
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
+    run_with_input(&[&["lookup", "--data", &data.text()], arguments].concat(), input)
 }
 
 #[test]
@@ -96,7 +91,12 @@ fn what_cannot_be_looked_up_is_named() {
 
 /// Runs `verify` on order 7 and gives what failed.
 fn failures(data: &Data, arguments: &[&str]) -> HashMap<String, String> {
-    let output = run(&[&["verify", "7", "--json", "--data", &data.text()], arguments].concat());
+    failures_of(&[&["7", "--data", &data.text()], arguments].concat())
+}
+
+/// Runs `verify` and gives what failed: names of checks, and why.
+fn failures_of(arguments: &[&str]) -> HashMap<String, String> {
+    let output = run(&[&["verify", "--json"], arguments].concat());
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)));
     let failed: HashMap<String, String> = report["findings"]
         .as_array()
@@ -139,6 +139,26 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
         entries[0].1 = std::mem::replace(&mut entries[other].1, record);
     };
     assert!(failures(&damaged(&sound, swap), &["--level", "3"]).contains_key(STATISTICS));
+    // Two columns of a record swapped: as many positions are won as before.
+    let swap_columns = |entries: &mut Vec<(u64, Vec<u8>)>| {
+        let bit = |record: &[u8], place: usize| record[place / 8] >> (place % 8) & 1;
+        let differ =
+            |record: &[u8], x: usize, y: usize| (0..7).any(|a| bit(record, 7 * x + a) != bit(record, 7 * y + a));
+        let columns =
+            |record: &[u8]| (0..7).flat_map(|x| (0..x).map(move |y| (x, y))).find(|&(x, y)| differ(record, x, y));
+        let (entry, (x, y)) = (0..entries.len()).find_map(|i| Some((i, columns(&entries[i].1)?))).unwrap();
+        let record = &mut entries[entry].1;
+        for a in 0..7 {
+            if bit(record, 7 * x + a) != bit(record, 7 * y + a) {
+                [7 * x + a, 7 * y + a].into_iter().for_each(|place| record[place / 8] ^= 1 << (place % 8));
+            }
+        }
+    };
+    let failed = failures(&damaged(&sound, swap_columns), &["--level", "6"]);
+    assert!(failed[STATISTICS].contains("digest") && failed.contains_key(STEPS), "{failed:?}");
+    // A graph in the place of its neighbour, so that it stands twice and none seems to be missing.
+    let failed = failures(&damaged(&sound, |entries| entries[4] = entries[3].clone()), &["--level", "3"]);
+    assert!(failed[STATISTICS].contains("slots do not increase"), "{failed:?}");
 
     // A unit's record gone, and counts that add up no more.
     let data = copy(&sound);
@@ -177,7 +197,14 @@ fn verify_reads_lists() {
         assert!(text.contains("WRONG") && text.contains(why), "{text}");
     };
     refused(&sound, "", "cut short");
+    let packed = directory.path().join("list.g6.gz");
+    run(&["export", "graphs", "7", "--data", &data.text(), "-o", packed.to_str().unwrap()]);
+    assert_eq!(failures_of(&[packed.to_str().unwrap()]), HashMap::new());
+    fs::write(&packed, &fs::read(&packed).unwrap()[..300]).unwrap();
+    let failed = failures_of(&[packed.to_str().unwrap()]);
+    assert!(failed.values().any(|why| why.contains("damaged or cut short")), "{failed:?}");
     refused(&sound[..100], "\n", "the census has");
+    refused(&[], "", "the list is empty");
     let with = |change: &dyn Fn(&mut Vec<String>)| {
         let mut lines = sound.clone();
         change(&mut lines);
@@ -192,8 +219,141 @@ fn verify_reads_lists() {
     );
     // The edgeless graph comes first in any list, and P2 wins it.
     refused(&with(&|lines| lines.insert(0, "F????".to_owned())), "\n", "P2 wins");
+    // Checks that nobody reads end as others do; those that cannot be written are an error.
+    let mut unread = trailtrap().args(["verify", "7", "--data", &data.text()]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(unread.stdout.take());
+    assert_eq!(unread.wait().unwrap().code(), Some(0));
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let unwritten = trailtrap().args(["verify", "7", "--data", &data.text()]).stdout(full).output().unwrap();
+    assert_eq!(unwritten.status.code(), Some(1));
+    assert!(stderr(&unwritten).contains("cannot write to standard output: No space"), "{}", stderr(&unwritten));
     let nothing = run(&["verify", "no-such-file"]);
     assert!(stderr(&nothing).contains("no such file"), "{}", stderr(&nothing));
+}
+
+/// A copy of a bundle, changed, with checksums that fit again.
+fn resealed(sound: &Path, change: impl Fn(&Path)) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    copy_directory(sound, copy.path());
+    change(copy.path());
+    let sums = fs::read_to_string(copy.path().join("SHA256SUMS")).unwrap();
+    let sealed: String = sums
+        .lines()
+        .map(|line| line.split_once("  ").unwrap().1)
+        .map(|name| format!("{}  {name}\n", hex::encode(Sha256::digest(fs::read(copy.path().join(name)).unwrap()))))
+        .collect();
+    fs::write(copy.path().join("SHA256SUMS"), sealed).unwrap();
+    copy
+}
+
+#[test]
+fn verify_reads_bundles() {
+    let data = Data::new();
+    census_json(6, &data, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let sound = directory.path().join("bundle");
+    let made = run(&["export", "bundle", sound.to_str().unwrap(), "--data", &data.text()]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let verify = |bundle: &Path, level: &str| failures_of(&[bundle.to_str().unwrap(), "--level", level]);
+    assert_eq!(verify(&sound, "2"), HashMap::new());
+    assert_eq!(verify(resealed(&sound, |_| ()).path(), "2"), HashMap::new());
+
+    let failed = |change: &dyn Fn(&Path), level: &str| verify(resealed(&sound, change).path(), level);
+    let rewrite = |path: PathBuf, change: &dyn Fn(&str) -> String| {
+        let old = fs::read_to_string(&path).unwrap();
+        let new = change(&old);
+        assert_ne!(old, new, "{} is changed", path.display());
+        fs::write(path, new).unwrap();
+    };
+    // One byte, without new checksums.
+    let altered = tempfile::tempdir().unwrap();
+    copy_directory(&sound, altered.path());
+    rewrite(altered.path().join("README.md"), &|text| text.replacen("graph", "grapH", 1));
+    assert!(verify(altered.path(), "1")["checksums"].contains("README.md was altered"));
+    fs::write(altered.path().join("more.txt"), "more").unwrap();
+    fs::copy(sound.join("README.md"), altered.path().join("README.md")).unwrap();
+    assert!(verify(altered.path(), "1")["checksums"].contains("more.txt is not listed"));
+
+    // Any two neighbouring columns of any table swapped.
+    let mut swaps = 0;
+    for table in fs::read_dir(sound.join("tables")).unwrap().map(|entry| entry.unwrap().file_name()) {
+        let table = table.into_string().unwrap();
+        let Some(stem) = table.strip_suffix(".csv") else { continue };
+        let text = fs::read_to_string(sound.join("tables").join(&table)).unwrap();
+        for column in 1..text.lines().next().unwrap().split(',').count() {
+            let swapped: String = text
+                .lines()
+                .enumerate()
+                .map(|(number, line)| {
+                    let mut cells: Vec<&str> = line.split(',').collect();
+                    if number > 0 {
+                        cells.swap(column - 1, column);
+                    }
+                    cells.join(",") + "\n"
+                })
+                .collect();
+            if swapped == text {
+                continue;
+            }
+            swaps += 1;
+            let found = failed(&|root| fs::write(root.join("tables").join(&table), &swapped).unwrap(), "1");
+            assert!(found.contains_key("tables"), "{stem}, column {column}: {found:?}");
+        }
+    }
+    assert!(swaps > 100, "{swaps} swaps");
+
+    // The same in JSON, in a b-file, and in a shard file.
+    let json = |root: &Path| {
+        let swap = |text: &str| {
+            let parked = text.replace("\"p1_wins\":", "\"parked\":").replace("\"p2_wins\":", "\"p1_wins\":");
+            parked.replace("\"parked\":", "\"p2_wins\":")
+        };
+        rewrite(root.join("tables/girth.json"), &swap);
+    };
+    assert!(failed(&json, "1")["tables"].contains("tables/girth.json and tables/girth.csv differ"));
+    let b_file = |root: &Path| {
+        fs::copy(root.join("bfiles/connected-p2-wins.txt"), root.join("bfiles/connected-p1-wins.txt")).unwrap();
+    };
+    assert!(failed(&b_file, "1")["tables"].contains("bfiles/connected-p1-wins.txt and"));
+    let sequences = DegreeSequence::all(6);
+    let shard_file = |root: &Path| {
+        let path = root.join("shards/n06.parquet");
+        let mut shards = shards::read(fs::File::open(&path).unwrap(), &sequences).unwrap();
+        for shard in &mut shards {
+            let sums = &mut shard.statistics.classes.sums;
+            std::mem::swap(&mut sums.won_positions, &mut sums.refuted_ends);
+        }
+        fs::write(path, shards::parquet(&shards, None).unwrap()).unwrap();
+    };
+    assert!(failed(&shard_file, "1")["shards"].contains("do not add up to tables/sizes.csv"));
+
+    // A digest, and a verdict, in the manifest only.
+    let digest = |root: &Path| rewrite(root.join("manifest.json"), &|text| text.replacen("d885ff62", "d885ff63", 1));
+    assert!(failed(&digest, "1")["tables"].contains("order 6: manifest.json and tables/sizes.csv differ"));
+
+    // A list that lacks its last graph, and one that has another graph in its place, both with a manifest that fits.
+    let list = |change: &'static dyn Fn(&mut Vec<String>)| {
+        move |root: &Path| {
+            let path = root.join("graphs/trailtrap.n06.p1.g6.gz");
+            let mut text = String::new();
+            GzDecoder::new(fs::File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            change(&mut lines);
+            let new = lines.join("\n") + "\n";
+            fs::write(&path, &new).unwrap();
+            let manifest = fs::read_to_string(root.join("manifest.json")).unwrap();
+            let mut manifest: Value = serde_json::from_str(&manifest).unwrap();
+            let entry = &mut manifest["orders"][5]["p1_win_list"];
+            entry["sha256"] = hex::encode(Sha256::digest(&new)).into();
+            entry["bytes"] = new.len().into();
+            fs::write(root.join("manifest.json"), manifest.to_string()).unwrap();
+        }
+    };
+    let dropped = list(&|lines| drop(lines.pop()));
+    assert!(failed(&dropped, "2")["lists"].contains("the manifest says otherwise"));
+    // The edgeless graph instead of the one with an edge.
+    let exchanged = list(&|lines| lines[0] = "E???".to_owned());
+    assert!(failed(&exchanged, "2")["lists"].contains("tables/sizes.csv has"));
 }
 
 fn copy(data: &Data) -> Data {

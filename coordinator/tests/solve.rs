@@ -7,20 +7,11 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{run, stderr, stdout, trailtrap};
+use common::{run, run_with_input, stderr, stdout, trailtrap};
 use serde_json::{Value, json};
 
 fn solve(input: &str, arguments: &[&str]) -> Output {
-    let mut child = trailtrap()
-        .arg("solve")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
+    run_with_input(&[&["solve"], arguments].concat(), input)
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
     labelling::{
         Colours,
         batch::{Batch, Kernel, LANES, MAX_BATCH_ORDER},
-        forest::{Forest, Leaf, Undecided},
+        forest::{Forest, Leaf},
         reference,
     },
 };
@@ -90,11 +90,8 @@ pub struct Digester<G: Game> {
     colours: Colours,
     batch: Box<Batch>,
     waiting: Vec<G::Outcome>,
-    /// Graphs whose colours did not decide their labels are searched together.
-    forest: Forest,
-    undecided: Vec<Undecided>,
-    outcomes_of_undecided: Vec<G::Outcome>,
-    leaves: Vec<Leaf>,
+    /// Graphs whose colours did not decide their labels, with their outcomes.
+    forest: Forest<G::Outcome>,
     message: Vec<u8>,
     digest: Digest,
 }
@@ -109,9 +106,6 @@ impl<G: Game> Digester<G> {
             batch: Batch::exact(order, kernel),
             waiting: Vec::with_capacity(LANES),
             forest: Forest::new(Batch::exact(order, kernel)),
-            undecided: Vec::new(),
-            outcomes_of_undecided: Vec::new(),
-            leaves: Vec::new(),
             message: Vec::new(),
             digest: Digest::default(),
         }
@@ -143,24 +137,19 @@ impl<G: Game> Digester<G> {
                 let label: [u8; MAX_BATCH_ORDER] = self.batch.labels_of(lane);
                 self.digest.add_labelled::<G>(self.order, code, automorphisms, outcome, &label, &mut self.message);
             } else {
-                self.undecided.push(self.batch.undecided(lane));
-                self.outcomes_of_undecided.push(*outcome);
+                self.forest.push(self.batch.undecided(lane), *outcome);
             }
         }
         self.waiting.clear();
-        if self.undecided.len() >= LANES {
+        if self.forest.is_full() {
             self.search();
         }
     }
 
     fn search(&mut self) {
-        self.forest.label(&self.undecided, &mut self.leaves);
-        for (leaf, outcome) in self.leaves.iter().zip(&self.outcomes_of_undecided) {
-            let Leaf { code, automorphisms, label, .. } = leaf;
+        for (outcome, Leaf { code, automorphisms, label, .. }) in self.forest.search() {
             self.digest.add_labelled::<G>(self.order, *code, *automorphisms, outcome, label, &mut self.message);
         }
-        self.undecided.clear();
-        self.outcomes_of_undecided.clear();
     }
 }
 

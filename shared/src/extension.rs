@@ -11,7 +11,7 @@ use crate::{
     graph::{Graph, VertexSet},
     labelling::{
         batch::{Batch, Kernel, LANES},
-        forest::{Forest, Leaf, Undecided},
+        forest::Forest,
     },
     partition::slot_of_key,
 };
@@ -40,11 +40,8 @@ pub struct Extender {
     /// The parents of the extensions in the batch.
     waiting: [u32; LANES],
     count: usize,
-    /// Extensions whose colours did not decide their labels, and their parents, are searched together.
-    forest: Forest,
-    undecided: Vec<Undecided>,
-    parents_of_undecided: Vec<u32>,
-    leaves: Vec<Leaf>,
+    /// Extensions whose colours did not decide their labels, with their parents.
+    forest: Forest<u32>,
 }
 
 impl Extender {
@@ -60,9 +57,6 @@ impl Extender {
             waiting: [0; LANES],
             count: 0,
             forest: Forest::new(Batch::new(target.order(), kernel)),
-            undecided: Vec::new(),
-            parents_of_undecided: Vec::new(),
-            leaves: Vec::new(),
         }
     }
 
@@ -129,8 +123,7 @@ impl Extender {
                 let undecided = self.batch.undecided(lane);
                 // No vertex of the orbit of v* has a smaller colour than another.
                 if undecided.colours[..n].iter().all(|&colour| colour <= undecided.colours[new]) {
-                    self.undecided.push(undecided);
-                    self.parents_of_undecided.push(self.waiting[lane]);
+                    self.forest.push(undecided, self.waiting[lane]);
                 }
             } else if self.unique_maximum || self.batch.last_orbit(lane) >> new & 1 == 1 {
                 children.push(Child {
@@ -141,22 +134,19 @@ impl Extender {
             }
         }
         self.count = 0;
-        if self.undecided.len() >= LANES {
+        if self.forest.is_full() {
             self.search(children);
         }
     }
 
     fn search(&mut self, children: &mut Vec<Child>) {
         let n = self.target.order();
-        self.forest.label(&self.undecided, &mut self.leaves);
-        for (leaf, &parent) in self.leaves.iter().zip(&self.parents_of_undecided) {
+        for &(parent, ref leaf) in self.forest.search() {
             if leaf.last_orbit >> (n - 1) & 1 == 1 {
                 let slot = slot_of_key(n, leaf.key(n));
                 children.push(Child { slot, parent, automorphisms: leaf.automorphisms as u32 });
             }
         }
-        self.undecided.clear();
-        self.parents_of_undecided.clear();
     }
 }
 

@@ -63,18 +63,19 @@ fn bench_batches(bencher: Bencher, kernel: Kernel, n: usize, symmetric: bool) {
     let graphs = graphs(n, symmetric);
     let colours: Vec<Vec<u16>> = graphs.iter().map(|g| (0..n).map(|v| degree_colour(g, v)).collect()).collect();
     let mut batch = Batch::new(n, kernel);
-    let (mut forest, mut undecided, mut leaves) = (Forest::new(Batch::new(n, kernel)), Vec::new(), Vec::new());
+    let mut forest = Forest::new(Batch::new(n, kernel));
     bencher.counter(ItemsCount::new(graphs.len())).bench_local(|| {
         for (graphs, colours) in graphs.chunks(LANES).zip(colours.chunks(LANES)) {
             for (lane, (graph, colours)) in graphs.iter().zip(colours).enumerate() {
                 (0..n).for_each(|v| batch.set(lane, v, graph.neighbours(v), colours[v]));
             }
             let decided = batch.label(graphs.len());
-            undecided.extend(lanes_of(first_lanes(graphs.len()) & !decided).map(|lane| batch.undecided(lane)));
+            for lane in lanes_of(first_lanes(graphs.len()) & !decided) {
+                forest.push(batch.undecided(lane), ());
+            }
             black_box(batch.key(0));
-            if undecided.len() >= LANES {
-                forest.label(&undecided, &mut leaves);
-                undecided.clear();
+            if forest.is_full() {
+                forest.search();
             }
         }
     });

@@ -21,7 +21,7 @@ use trailtrap_shared::{
     graph::{Graph, pairs},
     labelling::{
         batch::{Batch, Kernel, LANES, Lane, first_lanes, lanes_of},
-        forest::{Forest, Leaf, Undecided},
+        forest::Forest,
     },
     partition::{Table, bucket_of_slot, graph_of_slot, slot_of_key},
     plan::{Plan, Shard, Unit, parent_range},
@@ -339,10 +339,7 @@ struct Folder<'a, G: Game> {
     located: Stage,
     /// Deletions whose colours did not decide their labels, with their predecessors, wait for each other to be searched
     /// together, …
-    undecided: Vec<(usize, Deletion)>,
-    graphs_of_undecided: Vec<Undecided>,
-    forest: Forest,
-    leaves: Vec<Leaf>,
+    forest: Forest<(usize, Deletion)>,
     /// … and are then folded on a way of their own.
     searched: Stage,
 }
@@ -366,10 +363,7 @@ impl<'a, G: Game> Folder<'a, G> {
             laid_out: None,
             labelled: stage(),
             located: stage(),
-            undecided: Vec::new(),
-            graphs_of_undecided: Vec::new(),
             forest: Forest::new(Batch::new(order, kernel)),
-            leaves: Vec::new(),
             searched: stage(),
         }
     }
@@ -440,7 +434,7 @@ impl<'a, G: Game> Folder<'a, G> {
         self.gathering.predecessor = predecessor;
         self.gathering.count = 0;
         self.laid_out = None;
-        if self.undecided.len() >= LANES { self.search() } else { Ok(()) }
+        if self.forest.is_full() { self.search() } else { Ok(()) }
     }
 
     /// Labels what was gathered, and asks for the directory entries. Undecided lanes are taken out.
@@ -448,8 +442,7 @@ impl<'a, G: Game> Folder<'a, G> {
         let stage = &mut self.gathering;
         stage.labelled = if stage.count == 0 { 0 } else { stage.batch.label(stage.count) };
         for lane in lanes_of(first_lanes(stage.count) & !stage.labelled) {
-            self.undecided.push((stage.predecessor, stage.deletions[lane]));
-            self.graphs_of_undecided.push(stage.batch.undecided(lane));
+            self.forest.push(stage.batch.undecided(lane), (stage.predecessor, stage.deletions[lane]));
         }
         let predecessor = &self.group[stage.predecessor];
         for lane in lanes_of(stage.labelled) {
@@ -462,13 +455,12 @@ impl<'a, G: Game> Folder<'a, G> {
 
     /// Labels the undecided deletions by search, and folds them.
     fn search(&mut self) -> Result<(), SolveError> {
-        self.forest.label(&self.graphs_of_undecided, &mut self.leaves);
-        let mut leaves = self.leaves.iter();
-        for same in self.undecided.chunk_by(|a, b| a.0 == b.0).flat_map(|same| same.chunks(LANES)) {
+        let found = self.forest.search();
+        for same in found.chunk_by(|((a, _), _), ((b, _), _)| a == b).flat_map(|same| same.chunks(LANES)) {
             let stage = &mut self.searched;
-            stage.predecessor = same[0].0;
+            stage.predecessor = same[0].0.0;
             stage.labelled = first_lanes(same.len());
-            for (lane, ((_, deletion), leaf)) in same.iter().zip(leaves.by_ref()).enumerate() {
+            for (lane, ((_, deletion), leaf)) in same.iter().enumerate() {
                 stage.batch.put_labels(lane, leaf);
                 stage.deletions[lane] = *deletion;
                 stage.slots[lane] = slot_of_key(self.order, leaf.key(self.order));
@@ -476,8 +468,6 @@ impl<'a, G: Game> Folder<'a, G> {
             stage.locate(self.group, self.order);
             stage.look_up_and_fold::<G>(self.group, self.order, self.outcomes)?;
         }
-        self.undecided.clear();
-        self.graphs_of_undecided.clear();
         Ok(())
     }
 }

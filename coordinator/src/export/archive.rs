@@ -1,26 +1,59 @@
-//! The finished orders of a data directory, to read only.
+//! The orders of a data directory, to read only: the finished ones, and if asked for the one in work.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use trailtrap_shared::{
     degree::DegreeSequence,
     digest::Digest,
-    graph::Graph,
+    graph::{Graph, pairs},
     partition::{Section, graph_of_slot},
-    plan::{Plan, Shard},
+    plan::{Plan, Shard, Unit},
     statistics::Statistics,
 };
 
 use super::ExportError;
 use crate::{
     census::OrderResult,
-    finished::{self, FinishedError, FinishedOrder},
-    store::{Store, StoreError},
+    finished::{self, FinishedError},
+    store::{OrderRecord, Store, StoreError, UnitRecord},
 };
 
-/// The finished orders of a data directory, in use or not.
+/// The orders of a data directory, in use or not.
 pub struct Archive {
     store: Arc<Store>,
+    /// Whether orders that are not finished may be read.
+    unfinished: bool,
+}
+
+/// Whether an order is all there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is, and has passed the checks.
+    Finished,
+    /// So many units of the planned ones are recorded, and nothing was checked.
+    Unfinished { recorded: usize, planned: usize },
+}
+
+impl Status {
+    /// One word, for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Finished => "finished",
+            Status::Unfinished { .. } => "unfinished",
+        }
+    }
+}
+
+/// For people, after the name of an order.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Status::Finished => write!(f, "is finished"),
+            Status::Unfinished { recorded, planned } => {
+                write!(f, "is UNFINISHED: {recorded} of {planned} units are recorded, and nothing was checked")
+            }
+        }
+    }
 }
 
 /// What is known of a shard without looking at its graphs.
@@ -28,7 +61,9 @@ pub struct ShardSummary {
     pub sequence: DegreeSequence,
     pub statistics: Statistics,
     pub digest: Digest,
+    /// Parts of the plan, and those of them that the rest is about.
     pub parts: u32,
+    pub parts_recorded: u32,
     /// Bytes of its blocks.
     pub bytes: u64,
     /// Time it took its workers.
@@ -38,77 +73,129 @@ pub struct ShardSummary {
 }
 
 impl Archive {
-    /// Opens the store of a data directory.
-    pub fn open(data: &Path) -> Result<Self, ExportError> {
-        Ok(Archive { store: finished::open_store(data)? })
+    /// Opens the store of a data directory. Orders that are not finished can be read if `unfinished` is set.
+    pub fn open(data: &Path, unfinished: bool) -> Result<Self, ExportError> {
+        Ok(Archive { store: finished::open_store(data)?, unfinished })
     }
 
-    /// The results of a finished order.
+    /// Whether orders that are not finished can be read.
+    pub fn admits_unfinished(&self) -> bool {
+        self.unfinished
+    }
+
+    /// The record of an order that may be read.
+    fn record(&self, order: usize) -> Result<OrderRecord, ExportError> {
+        match self.store.order(order)? {
+            Some(record) if self.unfinished || record.result.is_some() => Ok(record),
+            None if self.unfinished => Err(ExportError::NotBegun(order)),
+            _ => Err(FinishedError::NotFinished(order).into()),
+        }
+    }
+
+    /// The result of an order; of one that is not finished, what its units add up to.
     pub fn order(&self, order: usize) -> Result<OrderResult, ExportError> {
-        let by_size = finished::record(&self.store, order)?.result.expect("finished orders have results");
-        let by_size =
-            by_size.into_iter().map(|(statistics, digest)| (statistics, Digest::from_le_bytes(digest))).collect();
+        let record = self.record(order)?;
+        if let Some(result) = finished::result(order, &record) {
+            return Ok(result);
+        }
+        let plan = finished::plan(order, &record)?;
+        let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(order) + 1];
+        for (unit, record) in self.unit_records(&plan)? {
+            let (statistics, digest) = &mut by_size[plan.shards[unit.shard as usize].size];
+            *statistics += &record.statistics;
+            *digest += record.digest();
+        }
         Ok(OrderResult { order, by_size })
     }
 
-    /// The results of all orders up to `last`, or of all that are finished: at least of order 1.
+    /// The results of all orders up to `last`, or of all that there are: at least of order 1.
     pub fn orders(&self, last: Option<usize>) -> Result<Vec<OrderResult>, ExportError> {
-        let mut results = Vec::new();
-        for order in 1..=last.unwrap_or(usize::MAX) {
-            match self.order(order) {
-                Err(ExportError::Finished(FinishedError::NotFinished(_))) if last.is_none() && order > 1 => break,
-                other => results.push(other?),
-            }
+        if let Some(last) = last {
+            return (1..=last).map(|order| self.order(order)).collect();
+        }
+        let mut results = finished::results(&self.store)?;
+        // The one in work comes after them.
+        if results.is_empty() || self.unfinished && self.store.order(results.len() + 1)?.is_some() {
+            results.push(self.order(results.len() + 1)?);
         }
         Ok(results)
     }
 
-    /// The plan by which a finished order was split.
-    pub fn plan(&self, order: usize) -> Result<Plan, ExportError> {
-        Ok(FinishedOrder::open(&self.store, order)?.plan)
+    /// Whether an order is all there.
+    pub fn status(&self, order: usize) -> Result<Status, ExportError> {
+        let record = self.record(order)?;
+        if record.result.is_some() {
+            return Ok(Status::Finished);
+        }
+        let plan = finished::plan(order, &record)?;
+        let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();
+        Ok(Status::Unfinished { recorded: self.unit_records(&plan)?.len(), planned })
     }
 
-    /// The shards of a finished order, in the order of the plan.
+    /// The plan by which an order was split.
+    pub fn plan(&self, order: usize) -> Result<Plan, ExportError> {
+        Ok(finished::plan(order, &self.record(order)?)?)
+    }
+
+    /// The units of a plan that are recorded, in order.
+    fn unit_records(&self, plan: &Plan) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
+        let units = self.store.units(plan.order)?;
+        let planned = |unit: &Unit| plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts);
+        if units.iter().all(|(unit, _)| planned(unit)) { Ok(units) } else { Err(StoreError::Plan(plan.order)) }
+    }
+
+    /// The shards of an order, in the order of the plan; of one that is not finished, those of which something is recorded.
     pub fn shards(&self, order: usize) -> Result<Vec<ShardSummary>, ExportError> {
-        let plan = self.plan(order)?;
+        let record = self.record(order)?;
+        let plan = finished::plan(order, &record)?;
         let mut summaries: BTreeMap<u32, ShardSummary> = BTreeMap::new();
-        for (unit, record) in self.store.units(order)? {
-            let shard = plan.shards.get(unit.shard as usize).ok_or(StoreError::Plan(order))?;
+        for (unit, record) in self.unit_records(&plan)? {
+            let shard = &plan.shards[unit.shard as usize];
             let summary = summaries.entry(unit.shard).or_insert_with(|| ShardSummary {
                 sequence: shard.sequence,
                 statistics: Statistics::default(),
                 digest: Digest::default(),
-                parts: 0,
+                parts: shard.parts,
+                parts_recorded: 0,
                 bytes: 0,
                 microseconds: 0,
                 workers: Vec::new(),
             });
             summary.digest += record.digest();
             summary.statistics += &record.statistics;
-            summary.parts += 1;
+            summary.parts_recorded += 1;
             summary.bytes += record.bytes;
             summary.microseconds += record.microseconds;
             if !summary.workers.contains(&record.worker) {
                 summary.workers.push(record.worker);
             }
         }
-        for (index, shard) in plan.shards.iter().enumerate() {
-            if summaries.get(&(index as u32)).is_none_or(|summary| summary.parts != shard.parts) {
-                return Err(ExportError::MissingUnits { order, sequence: shard.sequence });
+        if record.result.is_some() {
+            for (index, shard) in plan.shards.iter().enumerate() {
+                if summaries.get(&(index as u32)).is_none_or(|summary| summary.parts_recorded != shard.parts) {
+                    return Err(ExportError::MissingUnits { order, sequence: shard.sequence });
+                }
             }
         }
         Ok(summaries.into_values().collect())
     }
 
-    /// The P1-win graphs of a shard of a finished order, in the labels of the census.
-    pub fn p1_wins(&self, shard: &Shard) -> Result<Vec<Graph>, ExportError> {
+    /// Shards of an order with those of their parts whose graphs are there: all of them if it is finished.
+    pub fn parts<'a>(&self, plan: &'a Plan) -> Result<Vec<(&'a Shard, u32)>, ExportError> {
+        if self.record(plan.order)?.result.is_some() {
+            return Ok(plan.shards.iter().flat_map(|shard| (0..shard.parts).map(move |part| (shard, part))).collect());
+        }
+        let units = self.unit_records(plan)?;
+        Ok(units.iter().map(|(unit, _)| (&plan.shards[unit.shard as usize], unit.part)).collect())
+    }
+
+    /// The P1-win graphs of a part of a shard, in the labels of the census.
+    pub fn p1_wins(&self, shard: &Shard, part: u32) -> Result<Vec<Graph>, ExportError> {
         let mut graphs = Vec::new();
         for bucket in 0..1u32 << shard.bucket_bits {
-            for block in self.store.blocks(shard, bucket, Section::Wins)? {
-                for slot in block.slots() {
-                    let graph = graph_of_slot(&shard.sequence, slot);
-                    graphs.push(graph.ok_or(ExportError::NoGraph { sequence: shard.sequence, slot })?);
-                }
+            for slot in self.store.block(shard, part, bucket, Section::Wins)?.slots() {
+                let graph = graph_of_slot(&shard.sequence, slot);
+                graphs.push(graph.ok_or(ExportError::NoGraph { sequence: shard.sequence, slot })?);
             }
         }
         Ok(graphs)

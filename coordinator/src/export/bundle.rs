@@ -28,7 +28,7 @@ use super::{
     plots, render,
     sequences::{self, Sequence},
     shards, sheet,
-    tables::{self, Orders, total},
+    tables::{self, Orders},
 };
 use crate::census::OrderResult;
 
@@ -138,10 +138,6 @@ impl Write for Hashing<'_> {
     }
 }
 
-fn hex(bytes: impl AsRef<[u8]>) -> String {
-    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 impl Filling {
     fn put(&mut self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), ExportError> {
         self.fill(name, |out| Ok(out.write_all(bytes.as_ref())?))
@@ -160,7 +156,7 @@ impl Filling {
         output::write_file(&path, |out| {
             let mut hashing = Hashing { out, sha256: Sha256::new() };
             write(&mut hashing)?;
-            sum = Some(hex(hashing.sha256.finalize()));
+            sum = Some(hex::encode(hashing.sha256.finalize()));
             Ok(())
         })?;
         self.sums.insert(name.to_owned(), sum.unwrap_or_default());
@@ -185,9 +181,9 @@ pub fn bundle(archive: &Archive, directory: &Path, last: Option<usize>, list_byt
 
     put_tables(&mut filling, archive, last)?;
     for sequence in Sequence::value_variants() {
-        for (by_size, suffix) in [(false, ""), (true, "-by-size")] {
+        for by_size in [false, true] {
             let text = sequences::b_file(*sequence, by_size, 1, &results);
-            filling.put(&format!("bfiles/{}{suffix}.txt", sequence.name()), text)?;
+            filling.put(&format!("bfiles/{}", sequence.file_name(by_size)), text)?;
         }
     }
     put_plots(&mut filling, archive, last)?;
@@ -265,7 +261,7 @@ fn put_order(
     let order = result.order;
     let shards = archive.shards(order)?;
     let shard_file = format!("shards/n{order:02}.parquet");
-    filling.put(&shard_file, shards::parquet(&shards)?)?;
+    filling.put(&shard_file, shards::parquet(&shards, None)?)?;
     let list = GraphList::read(archive, order, &Filter::default())?;
     if drawn {
         let sheet = sheet::sheet(&list, order, DRAWINGS);
@@ -274,12 +270,12 @@ fn put_order(
         }
     }
     let options = archive.plan(order)?.options;
-    let sum = total(result).classes.all;
+    let (sum, digest) = result.total();
     Ok(OrderEntry {
         order,
-        graphs: sum.graphs as u64,
-        p1_wins: sum.p1_wins as u64,
-        digest: result.by_size.iter().map(|&(_, digest)| digest).sum(),
+        graphs: sum.classes.all.graphs as u64,
+        p1_wins: sum.classes.all.p1_wins as u64,
+        digest,
         checks: CHECKS,
         replication: 1,
         shards: shards.len(),
@@ -301,7 +297,7 @@ fn put_list(filling: &mut Filling, list: &GraphList, order: usize, list_bytes: u
     if let Some(file) = &file {
         filling.fill(file, |out| list.write_gzip(out))?;
     }
-    Ok(ListEntry { graphs: list.len(), bytes: list.bytes(), sha256: hex(hashing.sha256.finalize()), file })
+    Ok(ListEntry { graphs: list.len(), bytes: list.bytes(), sha256: hex::encode(hashing.sha256.finalize()), file })
 }
 
 fn workers(shards: &[ShardSummary]) -> Vec<WorkerEntry> {

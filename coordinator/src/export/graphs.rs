@@ -16,7 +16,8 @@ use trailtrap_shared::{
     plan::Shard,
 };
 
-use super::{ExportError, archive::Archive, progress};
+use super::{ExportError, archive::Archive};
+use crate::progress;
 
 /// Bytes that the edges of a graph of order 12, the largest of a census, take.
 const KEY_BYTES: usize = 9;
@@ -165,20 +166,22 @@ impl GraphList {
     /// Reads them from an archive.
     pub fn read(archive: &Archive, order: usize, filter: &Filter) -> Result<Self, ExportError> {
         let plan = archive.plan(order)?;
-        let shards: Vec<&Shard> = plan.shards.iter().filter(|shard| filter.admits_shard(shard)).collect();
+        let mut parts = archive.parts(&plan)?;
+        parts.retain(|(shard, _)| filter.admits_shard(shard));
+        let graphs_in = |shard: &Shard| shard.estimate.div_ceil(shard.parts.into());
         let done = AtomicU64::new(0);
-        let total = shards.iter().map(|shard| shard.estimate).sum();
+        let total = parts.iter().map(|(shard, _)| graphs_in(shard)).sum();
         let mut keys: Vec<Key> = progress::watched("graphs", total, &done, || {
-            let found: Result<Vec<Vec<Key>>, ExportError> = shards
+            let found: Result<Vec<Vec<Key>>, ExportError> = parts
                 .par_iter()
-                .map(|shard| {
+                .map(|&(shard, part)| {
                     let label = |graph: &Graph| {
                         let found = nauty::label(graph);
                         filter.admits_group(found.automorphisms).then(|| Key::of(&found.canonical))
                     };
-                    let graphs = archive.p1_wins(shard)?;
+                    let graphs = archive.p1_wins(shard, part)?;
                     let keys = graphs.par_iter().filter(|graph| filter.admits_graph(graph)).filter_map(label).collect();
-                    done.fetch_add(shard.estimate, Ordering::Relaxed);
+                    done.fetch_add(graphs_in(shard), Ordering::Relaxed);
                     Ok(keys)
                 })
                 .collect();

@@ -12,7 +12,6 @@ pub mod latex;
 pub mod output;
 pub mod picture;
 pub mod plots;
-pub mod progress;
 pub mod sequences;
 pub mod shards;
 pub mod sheet;
@@ -31,7 +30,7 @@ use trailtrap_shared::degree::DegreeSequence;
 use trailtrap_worker::machine::Size;
 
 use self::{
-    archive::Archive,
+    archive::{Archive, Status},
     graphs::{Filter, GraphList},
     output::Output,
     picture::{Picture, PictureFormat},
@@ -48,18 +47,24 @@ pub enum ExportError {
     Finished(#[from] FinishedError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("order {0} is not begun here; `trailtrap census {0}` does it")]
+    NotBegun(usize),
     #[error("order {order} is marked as done, but units of the shard {sequence} are missing: the store is damaged")]
     MissingUnits { order: usize, sequence: DegreeSequence },
     #[error("the shard {sequence} lists slot {slot:#x}, which is no graph: the store is damaged")]
     NoGraph { sequence: DegreeSequence, slot: u64 },
     #[error("cannot write {path}; choose another place for it, or make room there")]
     Target { path: PathBuf, source: io::Error },
-    #[error("cannot write")]
+    #[error("cannot write to standard output")]
     Write(#[from] io::Error),
     #[error("{0} exists already; name a new directory for the bundle, or move the old one away")]
     Exists(PathBuf),
     #[error("the format of {0} is not told by its name: end it in .svg, .pdf or .png, or say --format")]
     PictureFormat(PathBuf),
+    #[error(
+        "order {order} {status}, and a list in graph6 has no room for such a note: let the name of {path} say `unfinished`"
+    )]
+    Unmarked { order: usize, status: Status, path: PathBuf },
     #[error("a number of column {column} takes more than 64 bits")]
     TooLarge { column: String },
     #[error("cannot make a Parquet file")]
@@ -69,7 +74,9 @@ pub enum ExportError {
 /// Writes results of finished orders for others to read: tables, sequences, lists, plots, bundles.
 ///
 /// Everything is exact and reproducible byte for byte from the data directory, which is only read and may be in use.
-/// Orders that are not finished, and so have not passed their checks, are refused.
+/// Orders that are not finished are refused. A finished order has passed its checks (numbers of graphs against Pólya counting,
+/// the mass formula): no result is recorded before. Tables, shards and lists can be had of an order in work with --unfinished, and
+/// say that they are; a bundle never.
 #[derive(Args)]
 #[command(after_help = "Examples:
   trailtrap export table orders --format latex -o orders.tex
@@ -113,6 +120,10 @@ struct TableCommand {
     order: Option<usize>,
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value = "markdown")]
     format: Format,
+    /// Also take an order in work, as far as its units are recorded: captions say so, and CSV and JSON have one more column,
+    /// `status`, which is `finished` or `unfinished`
+    #[arg(long)]
+    unfinished: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -137,6 +148,10 @@ struct ShardsCommand {
     /// The order
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
+    /// Take an order in work as well, as far as its units are recorded; there are two more columns, `status`, which is `finished` or
+    /// `unfinished`, and `parts_recorded`
+    #[arg(long)]
+    unfinished: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -168,6 +183,10 @@ struct GraphsCommand {
     /// The order
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
+    /// Take an order in work as well, as far as its units are recorded; the name of the file has to say `unfinished`, as graph6
+    /// has no room for a note
+    #[arg(long)]
+    unfinished: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -235,7 +254,7 @@ struct BundleCommand {
 impl ExportCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let archive = Archive::open(&self.data)?;
+        let archive = Archive::open(&self.data, self.what.admits_unfinished())?;
         let done = match &self.what {
             What::Table(command) => command.run(&archive),
             What::Shards(command) => command.run(&archive),
@@ -250,10 +269,22 @@ impl ExportCommand {
             Err(
                 error @ (ExportError::Finished(_)
                 | ExportError::Store(_)
+                | ExportError::NotBegun(_)
                 | ExportError::MissingUnits { .. }
                 | ExportError::NoGraph { .. }),
             ) => Err(error).with_context(|| format!("data directory {}", self.data.display())),
             other => Ok(other.map(|()| ExitCode::SUCCESS)?),
+        }
+    }
+}
+
+impl What {
+    fn admits_unfinished(&self) -> bool {
+        match self {
+            What::Table(TableCommand { unfinished, .. })
+            | What::Shards(ShardsCommand { unfinished, .. })
+            | What::Graphs(GraphsCommand { unfinished, .. }) => *unfinished,
+            What::Bfile(_) | What::Plot(_) | What::Drawing(_) | What::Bundle(_) => false,
         }
     }
 }
@@ -282,7 +313,8 @@ fn render(table: &Table, format: Format) -> String {
 
 impl ShardsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
-        let bytes = shards::parquet(&archive.shards(self.order)?)?;
+        let status = self.unfinished.then(|| archive.status(self.order)).transpose()?;
+        let bytes = shards::parquet(&archive.shards(self.order)?, status)?;
         self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
 }
@@ -297,7 +329,16 @@ impl BfileCommand {
 
 impl GraphsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
-        let list = GraphList::read(archive, self.order, &self.filter)?;
+        let (order, status) = (self.order, archive.status(self.order)?);
+        if status != Status::Finished {
+            let says_so =
+                |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().contains("unfinished"));
+            if let Some(path) = self.output.path().filter(|path| !says_so(path)) {
+                return Err(ExportError::Unmarked { order, status, path: path.to_owned() });
+            }
+            eprintln!("trailtrap: order {order} {status}; graphs are missing from this list");
+        }
+        let list = GraphList::read(archive, order, &self.filter)?;
         self.output.write(|out| match self.output.path().is_some_and(is_gzip) {
             true => list.write_gzip(out),
             false => list.write(out),

@@ -12,7 +12,7 @@ use super::{
     archive::Archive,
     chart::{Axis, Marker, Scale, Series, TEXT, WIDTH, chart},
     picture::{Anchor, BLACK, BLUE, Colour, GREEN, PALE, Picture, VERMILLION},
-    tables::{cell, total},
+    tables::cell,
 };
 use crate::census::OrderResult;
 
@@ -94,7 +94,7 @@ fn orders(results: &[OrderResult]) -> Picture {
         .into_iter()
         .map(|(name, colour, marker, dash, pick)| {
             let points = results.iter().filter(|result| result.order >= 2).filter_map(|result| {
-                share(pick(&total(result))).filter(|&share| share > 0.0).map(|share| (result.order as f64, share))
+                share(pick(&result.total().0)).filter(|&share| share > 0.0).map(|share| (result.order as f64, share))
             });
             Series { name: name.to_owned(), points: points.collect(), colour, marker, line: Some(dash) }
         })

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use clap::ValueEnum;
 use trailtrap_shared::statistics::{Counts, Statistics};
 
-use super::tables::total;
 use crate::census::OrderResult;
 
 /// The sequences there are; each by order, or by order and size.
@@ -33,6 +32,11 @@ impl Sequence {
     /// The name on the command line, and the stem of files.
     pub fn name(self) -> String {
         self.to_possible_value().expect("no sequence is hidden").get_name().to_owned()
+    }
+
+    /// The file of the sequence in a bundle.
+    pub fn file_name(self, by_size: bool) -> String {
+        format!("{}{}.txt", self.name(), if by_size { "-by-size" } else { "" })
     }
 
     fn counts(self, statistics: &Statistics) -> &Counts {
@@ -78,7 +82,7 @@ pub fn b_file(sequence: Sequence, by_size: bool, offset: i64, results: &[OrderRe
     };
     let terms: Vec<u128> = match by_size {
         true => results.iter().flat_map(|result| result.by_size.iter().map(|(size, _)| sequence.term(size))).collect(),
-        false => results.iter().map(|result| sequence.term(&total(result))).collect(),
+        false => results.iter().map(|result| sequence.term(&result.total().0)).collect(),
     };
     let mut text = format!("# {shape}{} in the game Trail Trap (arXiv:2405.05195).\n", sequence.meaning());
     for (index, term) in (offset..).zip(terms) {

@@ -1,17 +1,29 @@
-//! The statistics of every shard, that is degree sequence, of an order, as Parquet.
+//! The statistics of every shard, that is degree sequence, of an order, as Parquet: written, and read back.
 
-use std::sync::Arc;
+use std::{collections::HashMap, fmt, fs::File, sync::Arc};
 
 use parquet::{
     basic::{Compression, GzipLevel},
     data_type::{BoolType, ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type, Int64Type},
     errors::ParquetError,
-    file::{properties::WriterProperties, writer::SerializedFileWriter},
+    file::{
+        properties::WriterProperties,
+        reader::{FileReader, SerializedFileReader},
+        writer::SerializedFileWriter,
+    },
+    record::{Field, Row},
     schema::parser::parse_message_type,
 };
-use trailtrap_shared::statistics::{Cell, Counts, Structure, Sums};
+use trailtrap_shared::{
+    degree::DegreeSequence,
+    statistics::{Cell, Counts, Statistics, Structure, Sums, Weighing},
+};
 
-use super::{ExportError, archive::ShardSummary, tables::degrees_text};
+use super::{
+    ExportError,
+    archive::{ShardSummary, Status},
+    tables::degrees_text,
+};
 
 /// A column of the file.
 struct Column {
@@ -83,7 +95,8 @@ impl Columns<'_> {
     }
 }
 
-fn columns(shards: &[ShardSummary]) -> Result<Vec<Column>, ExportError> {
+/// With a status, which is that of the order, there are two columns more.
+fn columns(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<Column>, ExportError> {
     let mut table = Columns { shards, columns: Vec::new() };
     table.small("order", "number of vertices", |shard| shard.sequence.order());
     table.small("size", "number of edges", |shard| shard.sequence.size());
@@ -128,24 +141,122 @@ fn columns(shards: &[ShardSummary]) -> Result<Vec<Column>, ExportError> {
     table
         .large("microseconds".to_owned(), "time that the shard took its workers", |shard| shard.microseconds.into())?;
     table.text("workers", "who solved it", |shard| shard.workers.join("; "));
+    if let Some(status) = status {
+        table.small("parts_recorded", "parts that all of this is about", |shard| shard.parts_recorded as usize);
+        table.text(
+            "status",
+            "finished, or unfinished if units of the order are missing and nothing was checked",
+            |_| status.word().to_owned(),
+        );
+    }
     Ok(table.columns)
 }
 
 /// Names and meanings of the columns.
 pub fn describe() -> Vec<(String, &'static str)> {
-    let columns = columns(&[]).expect("no shard has no large numbers");
+    let columns = columns(&[], None).expect("no shard has no large numbers");
     columns.into_iter().map(|column| (column.name, column.meaning)).collect()
 }
 
-/// The bytes of the file, one row for each shard.
-pub fn parquet(shards: &[ShardSummary]) -> Result<Vec<u8>, ExportError> {
-    let columns = columns(shards)?;
+/// The bytes of the file, one row for each shard; with the status of their order, if one is given.
+pub fn parquet(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<u8>, ExportError> {
+    let columns = columns(shards, status)?;
     let fields = columns.iter().map(|column| {
         let (physical, logical) = column.data.parquet_type();
         format!("REQUIRED {physical} {}{logical};", column.name)
     });
     let schema = format!("message shards {{ {} }}", fields.collect::<Vec<_>>().join(" "));
     Ok(write(&schema, &columns)?)
+}
+
+/// Reads such a file back; it has to have one row for each of these degree sequences, in this order.
+pub fn read(file: File, sequences: &[DegreeSequence]) -> Result<Vec<ShardSummary>, ParquetError> {
+    let rows: Vec<Row> = SerializedFileReader::new(file)?.get_row_iter(None)?.collect::<Result<_, _>>()?;
+    if rows.len() != sequences.len() {
+        let message = format!("{} rows for {} degree sequences", rows.len(), sequences.len());
+        return Err(ParquetError::General(message));
+    }
+    rows.iter().zip(sequences).map(|(row, sequence)| Fields::of(row).summary(*sequence)).collect()
+}
+
+/// A row that is read.
+struct Fields<'a>(HashMap<&'a str, &'a Field>);
+
+impl<'a> Fields<'a> {
+    fn of(row: &'a Row) -> Self {
+        Fields(row.get_column_iter().map(|(name, field)| (name.as_str(), field)).collect())
+    }
+
+    fn wrong(name: &str, found: impl fmt::Display) -> ParquetError {
+        ParquetError::General(format!("column {name} is {found}"))
+    }
+
+    fn number(&self, name: &str) -> Result<u128, ParquetError> {
+        let number = match self.0.get(name) {
+            Some(Field::Int(number)) => u128::try_from(*number).ok(),
+            Some(Field::Long(number)) => u128::try_from(*number).ok(),
+            Some(Field::Decimal(decimal)) => decimal.data().try_into().ok().map(u128::from_be_bytes),
+            _ => None,
+        };
+        // Sums of hostile numbers may not overflow: there are 2^66 graphs of order 12, with up to 12² positions.
+        number.filter(|&number| number < 1 << 80).ok_or_else(|| Self::wrong(name, "missing, or no number that can be"))
+    }
+
+    fn text(&self, name: &str) -> Result<&'a str, ParquetError> {
+        match self.0.get(name) {
+            Some(Field::Str(text)) => Ok(text),
+            _ => Err(Self::wrong(name, "missing, or no text")),
+        }
+    }
+
+    fn counts(&self, prefix: &str) -> Result<Counts, ParquetError> {
+        let number = |name: &str| self.number(&format!("{prefix}{name}"));
+        Ok(Counts { graphs: number("graphs")?, p1_wins: number("p1_wins")? })
+    }
+
+    fn weighing(&self, prefix: &str) -> Result<Weighing, ParquetError> {
+        let number = |name: &str| self.number(&format!("{prefix}{name}"));
+        Ok(Weighing {
+            all: self.counts(prefix)?,
+            connected: self.counts(&format!("{prefix}connected_"))?,
+            sums: Sums {
+                won_positions: number("won_positions")?,
+                refuted_ends: number("refuted_ends")?,
+                winning_first_moves: number("winning_first_moves")?,
+            },
+        })
+    }
+
+    fn cell(&self, name: &str) -> Result<Cell, ParquetError> {
+        Ok(Cell { classes: self.counts(name)?, labelled: self.counts(&format!("labelled_{name}"))? })
+    }
+
+    fn summary(&self, sequence: DegreeSequence) -> Result<ShardSummary, ParquetError> {
+        let degrees = self.text("degrees")?;
+        if degrees != degrees_text(&sequence) {
+            return Err(Self::wrong("degrees", format!("{degrees} where {sequence} is expected")));
+        }
+        let parts = self.number("parts")? as u32;
+        let digest = self.text("digest")?;
+        Ok(ShardSummary {
+            sequence,
+            statistics: Statistics {
+                classes: self.weighing("")?,
+                labelled: self.weighing("labelled_")?,
+                structure: Structure {
+                    connectivity: [(2, self.cell("biconnected_")?)].into(),
+                    bipartite: [(1, self.cell("bipartite_")?)].into(),
+                    ..Structure::default()
+                },
+            },
+            digest: digest.parse().map_err(|why| Self::wrong("digest", why))?,
+            parts,
+            parts_recorded: parts,
+            bytes: self.number("bytes")? as u64,
+            microseconds: self.number("microseconds")? as u64,
+            workers: self.text("workers")?.split("; ").map(str::to_owned).collect(),
+        })
+    }
 }
 
 fn write(schema: &str, columns: &[Column]) -> Result<Vec<u8>, ParquetError> {

@@ -11,7 +11,7 @@ use trailtrap_shared::{
 
 use super::{
     ExportError,
-    archive::Archive,
+    archive::{Archive, ShardSummary, Status},
     table::{Column, Table, Value},
 };
 use crate::census::OrderResult;
@@ -67,35 +67,53 @@ pub enum Orders {
     UpTo(Option<usize>),
 }
 
-/// The table of this kind and these orders.
+/// The table of this kind and these orders. Where orders that are not finished can be read, it says which are.
 pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, ExportError> {
     let (results, order) = match orders {
         Orders::One(order) => (vec![archive.order(order)?], Some(order)),
         Orders::UpTo(last) => (archive.orders(last)?, None),
     };
-    Ok(match kind {
+    let mut table = match kind {
         Kind::Orders => by_order(&results),
         Kind::Sizes => by_size(&results, order),
         Kind::Degrees | Kind::MinimumDegree | Kind::MaximumDegree | Kind::Regularity => {
             let mut rows = Vec::new();
             for result in &results {
-                rows.extend(by_degrees(archive, kind, result.order)?);
+                rows.extend(by_degrees(kind, result.order, &archive.shards(result.order)?));
             }
             breakdown(kind, order, rows)
         }
         Kind::Girth | Kind::Bipartite | Kind::Connectivity | Kind::Automorphisms => {
-            let rows = results.iter().flat_map(|result| by_structure(kind, result.order, &total(result).structure));
+            let rows = results.iter().flat_map(|result| by_structure(kind, result.order, &result.total().0.structure));
             breakdown(kind, order, rows.collect())
         }
-    })
+    };
+    if archive.admits_unfinished() {
+        let statuses: Result<BTreeMap<usize, Status>, ExportError> =
+            results.iter().map(|result| Ok((result.order, archive.status(result.order)?))).collect();
+        mark(&mut table, &statuses?);
+    }
+    Ok(table)
 }
 
-/// The statistics of all graphs of an order.
-pub fn total(result: &OrderResult) -> Statistics {
-    result.by_size.iter().fold(Statistics::default(), |mut sum, (statistics, _)| {
-        sum += statistics;
-        sum
-    })
+/// Adds a column for programs that says which rows are about unfinished orders, and for people a sentence.
+fn mark(table: &mut Table, statuses: &BTreeMap<usize, Status>) {
+    let meaning =
+        "finished, or unfinished: units of the order are missing, counts are lower bounds, nothing was checked";
+    table.columns.push(column("status", None, meaning));
+    for row in &mut table.rows {
+        let order = match row[0] {
+            Value::Number(order) => order as usize,
+            _ => unreachable!("rows begin with their orders"),
+        };
+        row.push(Value::Text(statuses[&order].word().to_owned()));
+    }
+    if let Some(total) = &mut table.total {
+        total.push(Value::Text(String::new()));
+    }
+    for (order, status) in statuses.iter().filter(|(_, status)| **status != Status::Finished) {
+        table.caption += &format!(" Order {order} {status}; counts are lower bounds.");
+    }
 }
 
 fn column(name: impl Into<String>, heading: Option<&'static str>, meaning: impl Into<String>) -> Column {
@@ -218,11 +236,9 @@ fn assemble<T>(
     Table { name, caption, columns, rows, total }
 }
 
-fn by_order(results: &[OrderResult]) -> Table {
-    let rows = results.iter().map(|result| {
-        let digest = result.by_size.iter().map(|&(_, digest)| digest).sum();
-        (vec![Value::Number(result.order as u64)], (total(result), digest))
-    });
+/// The table by order.
+pub fn by_order(results: &[OrderResult]) -> Table {
+    let rows = results.iter().map(|result| (vec![Value::Number(result.order as u64)], result.total()));
     let caption =
         "Trail Trap on all graphs with n vertices: how many the first (P1) and the second player (P2) win; labelled \
                    graphs are those of G(n, 1/2)."
@@ -230,7 +246,8 @@ fn by_order(results: &[OrderResult]) -> Table {
     assemble(("orders".to_owned(), caption), vec![order_column(true)], full_fields(true), rows.collect(), None)
 }
 
-fn by_size(results: &[OrderResult], order: Option<usize>) -> Table {
+/// The table by number of edges.
+pub fn by_size(results: &[OrderResult], order: Option<usize>) -> Table {
     let rows = results.iter().flat_map(|result| {
         result
             .by_size
@@ -239,7 +256,7 @@ fn by_size(results: &[OrderResult], order: Option<usize>) -> Table {
             .map(|(size, row)| (vec![Value::Number(result.order as u64), Value::Number(size as u64)], row.clone()))
     });
     let caption = format!("Trail Trap on all graphs with {} vertices, by number m of edges.", vertices(order));
-    let sum = order.and(results.first()).map(|result| (total(result), Digest::default()));
+    let sum = order.and(results.first()).map(OrderResult::total);
     let keys = vec![order_column(order.is_none()), size_column()];
     assemble((stem(Kind::Sizes, order), caption), keys, full_fields(false), rows.collect(), sum)
 }
@@ -256,7 +273,7 @@ fn stem(kind: Kind, order: Option<usize>) -> String {
 }
 
 /// A table of counts by something else than order and size. The keys of the rows begin with their orders.
-fn breakdown(kind: Kind, order: Option<usize>, rows: Vec<(Vec<Value>, Cell)>) -> Table {
+pub fn breakdown(kind: Kind, order: Option<usize>, rows: Vec<(Vec<Value>, Cell)>) -> Table {
     let (keys, by) = match kind {
         Kind::Degrees => (
             vec![
@@ -311,17 +328,17 @@ pub fn cell(statistics: &Statistics) -> Cell {
     Cell { classes: statistics.classes.all, labelled: statistics.labelled.all }
 }
 
-fn by_degrees(archive: &Archive, kind: Kind, order: usize) -> Result<Vec<(Vec<Value>, Cell)>, ExportError> {
+/// The rows of a table by something that the degree sequence tells.
+pub fn by_degrees(kind: Kind, order: usize, shards: &[ShardSummary]) -> Vec<(Vec<Value>, Cell)> {
     let n = Value::Number(order as u64);
-    let shards = archive.shards(order)?;
     if kind == Kind::Degrees {
         let row = |sequence: &DegreeSequence| {
             vec![n.clone(), Value::Number(sequence.size() as u64), Value::Text(degrees_text(sequence))]
         };
-        return Ok(shards.iter().map(|shard| (row(&shard.sequence), cell(&shard.statistics))).collect());
+        return shards.iter().map(|shard| (row(&shard.sequence), cell(&shard.statistics))).collect();
     }
     let mut rows: BTreeMap<i64, Cell> = BTreeMap::new();
-    for shard in &shards {
+    for shard in shards {
         let (least, most) = (shard.sequence.degree(0) as i64, shard.sequence.maximum() as i64);
         let key = match kind {
             Kind::MinimumDegree => least,
@@ -336,7 +353,7 @@ fn by_degrees(archive: &Archive, kind: Kind, order: usize) -> Result<Vec<(Vec<Va
         key if kind == Kind::Regularity => Value::Named(key, format!("{key}-regular").into()),
         key => Value::Number(key as u64),
     };
-    Ok(rows.into_iter().map(|(key, cell)| (vec![n.clone(), named(key)], cell)).collect())
+    rows.into_iter().map(|(key, cell)| (vec![n.clone(), named(key)], cell)).collect()
 }
 
 /// The degrees, highest first, separated by spaces.

@@ -1,23 +1,29 @@
 //! `trailtrap verify`: checks a finished order, a list of graphs, or a bundle again, as thoroughly as asked.
 
-mod files;
+mod bundle;
+mod list;
 mod order;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Instant};
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
 use self::{
-    files::{Bundle, GraphList},
+    bundle::Bundle,
+    list::{GraphList, Wins},
     order::{LARGEST_FORWARD_SIZE, Verifier},
 };
 use crate::{
-    finished::{FinishedOrder, open_store},
+    finished::{self, FinishedOrder, open_store},
     run::parse_order,
     status::duration,
-    store::Store,
 };
 
 /// Checks a finished order, an exported list of P1-win graphs, or a bundle.
@@ -35,7 +41,8 @@ use crate::{
 ///
 /// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands twice, all are of one order; forward
 /// search finds P1-wins among those drawn at random; and if the order is finished in the data directory, none is missing.
-/// Of a bundle: checksums, tables against Pólya counting and against each other, and its lists.
+/// Of a bundle: checksums; tables, sequences and shard files (CSV, JSON, b-files, Parquet) against Pólya counting, the mass
+/// formula, and each other; and from level 2 on its lists, against the tables.
 ///
 /// Exit code 0: nothing wrong; 1: something is, and standard output says what.
 #[derive(Args)]
@@ -93,8 +100,8 @@ struct Findings {
 }
 
 impl Findings {
-    /// Runs the checks that belong to the level asked for.
-    fn run(&mut self, subject: &str, checks: &[Check]) {
+    /// Runs the checks that belong to the level asked for. An error is one of standard output.
+    fn run(&mut self, subject: &str, checks: &[Check]) -> anyhow::Result<()> {
         for (_, check, run) in checks.iter().filter(|(level, ..)| *level <= self.level) {
             let start = Instant::now();
             let (scope, failure) = match run() {
@@ -104,12 +111,23 @@ impl Findings {
             let seconds = start.elapsed().as_secs_f64();
             if self.aloud {
                 match &failure {
-                    None => println!("{subject}: right   {check}: {scope} ({})", duration(seconds)),
-                    Some(failure) => println!("{subject}: WRONG   {check}: {failure}"),
+                    None => tell(&format!("{subject}: right   {check}: {scope} ({})", duration(seconds)))?,
+                    Some(failure) => tell(&format!("{subject}: WRONG   {check}: {failure}"))?,
                 }
             }
             self.list.push(Finding { subject: subject.to_owned(), check, scope, seconds, failure });
         }
+        Ok(())
+    }
+}
+
+/// Prints a line. When nobody reads any more, the exit code still tells what was found.
+fn tell(line: &str) -> anyhow::Result<()> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
     }
 }
 
@@ -123,9 +141,9 @@ impl VerifyCommand {
             Some((what, Err(why))) => {
                 let path = PathBuf::from(what);
                 if path.is_dir() {
-                    self.check_bundle(&Bundle::open(&path)?, what, &mut findings);
+                    self.check_bundle(&Bundle::open(&path)?, what, &mut findings)?;
                 } else if path.exists() {
-                    self.check_list(&path, what, &mut findings);
+                    self.check_list(&path, what, &mut findings)?;
                 } else {
                     bail!("'{what}' is no order ({why}) and there is no such file");
                 }
@@ -133,11 +151,11 @@ impl VerifyCommand {
         }
         let failures = findings.list.iter().filter(|finding| finding.failure.is_some()).count();
         let report = serde_json::json!({ "findings": findings.list, "failures": failures });
-        match (self.json, failures) {
-            (true, _) => println!("{report}"),
-            (false, 0) => println!("nothing wrong"),
-            (false, _) => println!("{failures} of {} checks failed: do not trust these results", findings.list.len()),
-        }
+        tell(&match (self.json, failures) {
+            (true, _) => report.to_string(),
+            (false, 0) => "nothing wrong".to_owned(),
+            (false, _) => format!("{failures} of {} checks failed: do not trust these results", findings.list.len()),
+        })?;
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -145,33 +163,35 @@ impl VerifyCommand {
         let store = open_store(&self.data)?;
         let orders = match order {
             Some(order) => vec![order],
-            None => finished_orders(&store)?,
+            None => finished::results(&store)?.iter().map(|result| result.order).collect(),
         };
         if orders.is_empty() {
             bail!("no order is finished in {}; `trailtrap census N` does one", self.data.display());
         }
         for order in orders {
             let finished = FinishedOrder::open(&store, order)?;
-            Verifier { finished, store: store.clone(), drawing: self.drawing }.run(findings);
+            Verifier::new(finished, self.drawing).run(findings)?;
         }
         Ok(())
     }
 
-    fn check_bundle(&self, bundle: &Bundle, name: &str, findings: &mut Findings) {
+    fn check_bundle(&self, bundle: &Bundle, name: &str, findings: &mut Findings) -> anyhow::Result<()> {
         let Drawing { sample, seed, .. } = self.drawing;
         let orders: Vec<String> = bundle.orders().map(|order| order.to_string()).collect();
-        let checks: [Check; 3] = [
+        let checks: [Check; 4] = [
             (1, "checksums", &|| bundle.checksums()),
             (1, "tables", &|| bundle.tables()),
+            (1, "shards", &|| bundle.shards()),
             (2, "lists", &|| bundle.lists(sample as usize, seed, LARGEST_FORWARD_SIZE)),
         ];
-        findings.run(&format!("{name} (orders {})", orders.join(", ")), &checks);
+        findings.run(&format!("{name} (orders {})", orders.join(", ")), &checks)
     }
 
-    fn check_list(&self, path: &std::path::Path, name: &str, findings: &mut Findings) {
+    fn check_list(&self, path: &Path, name: &str, findings: &mut Findings) -> anyhow::Result<()> {
         let Drawing { sample, seed, .. } = self.drawing;
         let check = || {
             let list = GraphList::read(path, sample as usize, seed, LARGEST_FORWARD_SIZE)?;
+            ensure!(list.graphs() > 0, "the list is empty: there is nothing to check");
             let searched = list.search()?;
             let complete = self.is_complete(&list)?;
             Ok(format!(
@@ -180,7 +200,7 @@ impl VerifyCommand {
                 list.order
             ))
         };
-        findings.run(name, &[(1, "canonical, distinct, P1-wins", &check)]);
+        findings.run(name, &[(1, "canonical, distinct, P1-wins", &check)])
     }
 
     /// Compares a list with the census, if there is one of its order.
@@ -189,24 +209,10 @@ impl VerifyCommand {
         let Ok(finished) = finished else {
             return Ok("whether some are missing cannot be said without a census of that order (--data)");
         };
-        let result = finished.record.result.as_ref().context("the order has no result")?;
-        for (size, ((statistics, _), found)) in result.iter().zip(&list.by_size).enumerate() {
-            let expected = (statistics.classes.all.p1_wins, statistics.labelled.all.p1_wins);
-            ensure!(
-                *found == expected,
-                "{found:?} graphs (unlabelled, labelled) of {size} edges, the census has {expected:?}"
-            );
+        for (size, ((statistics, _), found)) in finished.result.by_size.iter().zip(&list.by_size).enumerate() {
+            let expected = Wins::of(statistics);
+            ensure!(*found == expected, "{found:?} of {size} edges, the census has {expected:?}");
         }
         Ok("none is missing")
     }
-}
-
-fn finished_orders(store: &Arc<Store>) -> anyhow::Result<Vec<usize>> {
-    let mut orders = Vec::new();
-    for n in 1..=trailtrap_shared::labelling::batch::MAX_BATCH_ORDER {
-        if store.order(n)?.is_some_and(|record| record.result.is_some()) {
-            orders.push(n);
-        }
-    }
-    Ok(orders)
 }

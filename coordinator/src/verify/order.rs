@@ -2,16 +2,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    io::IsTerminal,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use trailtrap_shared::{
     digest::{Digest, Digester},
@@ -33,10 +30,11 @@ use crate::{
     checks,
     finished::{FinishedOrder, FinishedSource},
     parents::{ENUMERATED_ORDER, Parents},
+    progress,
     random::Random,
     rederive::{self, Known},
     schedule::{Recalled, Schedule},
-    store::{Store, UnitRecord},
+    store::UnitRecord,
 };
 
 /// Forward search takes 0.4 · 2^m positions.
@@ -46,14 +44,21 @@ const DRAWN_TOGETHER: usize = 10;
 
 /// A finished order that is being checked.
 pub struct Verifier {
-    pub finished: FinishedOrder,
-    pub store: Arc<Store>,
-    pub drawing: Drawing,
+    finished: FinishedOrder,
+    /// What is recorded of its units, if it can be read.
+    records: anyhow::Result<Vec<(Unit, UnitRecord)>>,
+    drawing: Drawing,
 }
 
 impl Verifier {
+    /// Checks of this order, as many as `drawing` says.
+    pub fn new(finished: FinishedOrder, drawing: Drawing) -> Self {
+        let records = finished.store.units(finished.plan.order).map_err(Into::into);
+        Verifier { finished, records, drawing }
+    }
+
     /// Runs all checks of the level asked for.
-    pub fn run(&self, findings: &mut Findings) {
+    pub fn run(&self, findings: &mut Findings) -> anyhow::Result<()> {
         let order = self.finished.plan.order;
         let thorough = self.drawing.level == 6;
         let checks: [Check; 10] = [
@@ -68,12 +73,12 @@ impl Verifier {
             (4, "forward search", &|| self.forward_search()),
             (5, "shards solved again", &|| self.shards(thorough)),
         ];
-        findings.run(&format!("order {order}"), &checks);
+        findings.run(&format!("order {order}"), &checks)
     }
 
     /// Nothing was found wrong that nobody has looked into.
     fn alarms(&self) -> anyhow::Result<String> {
-        let alarms = self.store.alarms()?;
+        let alarms = self.finished.store.alarms()?;
         let mine = alarms.iter().filter(|(_, alarm)| usize::from(alarm.unit.order) == self.finished.plan.order);
         if let Some((number, alarm)) = mine.clone().find(|(_, alarm)| alarm.settled.is_none()) {
             bail!("{}; when it is of no concern any more, `trailtrap alarms --settle {number}`", alarm.line(*number));
@@ -85,12 +90,12 @@ impl Verifier {
     fn inputs(&self) -> anyhow::Result<String> {
         let recalled: HashMap<Unit, Recalled> = self
             .records()?
-            .into_iter()
-            .map(|(unit, record)| (unit, Recalled { inputs: record.inputs, content: record.content }))
+            .iter()
+            .map(|(unit, record)| (*unit, Recalled { inputs: record.inputs, content: record.content }))
             .collect();
         let count = recalled.len();
         let plan = Arc::new(self.finished.plan.clone());
-        let parents = contents_of_parents(&self.store, &plan)?;
+        let parents = contents_of_parents(&self.finished.store, &plan)?;
         let mut schedule = Schedule::new(plan.clone(), parents, recalled);
         if let Some(unit) = schedule.settled().stale.first() {
             let sequence = plan.shards[unit.shard as usize].sequence;
@@ -104,7 +109,7 @@ impl Verifier {
     fn units(&self) -> anyhow::Result<String> {
         let records = self.records()?;
         let mut expected = self.all_units();
-        for (unit, _) in &records {
+        for (unit, _) in records {
             ensure!(expected.remove(unit), "unit {unit:?} is recorded but not in the plan");
         }
         if let Some(unit) = expected.iter().min() {
@@ -130,12 +135,8 @@ impl Verifier {
             ensure!(mass == shard.mass, "shard {} has mass {mass}, not {}", shard.sequence, shard.mass);
         }
         checks::check_order(plan.order, by_size.iter().map(|(statistics, _)| statistics))?;
-        let result = self.finished.record.result.as_ref().context("the order has no result")?;
-        for (size, ((statistics, digest), (reported, digest_reported))) in by_size.iter().zip(result).enumerate() {
-            ensure!(
-                statistics == reported && digest.to_le_bytes() == *digest_reported,
-                "the result for {size} edges is not the sum of its units"
-            );
+        for (size, (found, reported)) in by_size.iter().zip(&self.finished.result.by_size).enumerate() {
+            ensure!(found == reported, "the result for {size} edges is not the sum of its units");
         }
         Ok(format!("{} sizes, {} shards", by_size.len(), plan.shards.len()))
     }
@@ -149,10 +150,7 @@ impl Verifier {
         /// Connected graphs that P2 wins, n = 3, …, 7.
         const TABLE_1: [u128; 5] = [2, 4, 17, 88, 734];
         let n = self.finished.plan.order;
-        let mut sum = Statistics::default();
-        for (statistics, _) in self.finished.record.result.iter().flatten() {
-            sum += statistics;
-        }
+        let (sum, _) = self.finished.result.total();
         let cell = |breakdown: &trailtrap_shared::statistics::Breakdown, value: u64| {
             breakdown.get(&value).map_or(0, |cell| cell.classes.graphs)
         };
@@ -178,13 +176,13 @@ impl Verifier {
             let mut counts = [0u128; 3];
             for bucket in 0..1u32 << shard.bucket_bits {
                 for (section, count) in self.sections().zip(&mut counts) {
-                    let block = self.store.block(shard, unit.part, bucket, section)?;
+                    let block = self.finished.store.block(shard, unit.part, bucket, section)?;
                     *count += block.count as u128;
                     bytes.fetch_add(block.bytes().len() as u64, Ordering::Relaxed);
                 }
             }
             let all = record.statistics.classes.all;
-            let expected = if self.finished.record.outcomes_kept {
+            let expected = if self.finished.outcomes_kept {
                 [all.graphs, all.graphs, all.p1_wins]
             } else {
                 [all.graphs, all.p1_wins, 0]
@@ -196,12 +194,12 @@ impl Verifier {
     }
 
     fn sections(&self) -> impl Iterator<Item = Section> {
-        let kept = self.finished.record.outcomes_kept;
+        let kept = self.finished.outcomes_kept;
         Section::ALL.into_iter().filter(move |&section| kept || section != Section::Outcomes)
     }
 
-    /// Statistics and digests, taken again from the stored keys and outcomes. |Aut| and the reference labelling are found
-    /// again on the way; a graph that is not canonical, or stands in two parts, is noticed.
+    /// Statistics and digests, taken again from the stored keys and outcomes, and the list of P1-wins. |Aut| and the reference
+    /// labelling are found again on the way; a graph that is not canonical, or stands in two parts, is noticed.
     fn digests(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
         let graphs = AtomicU64::new(0);
@@ -215,8 +213,9 @@ impl Verifier {
             let n = plan.order;
             let mut digester = Digester::<TrailTrap>::new(&shard.sequence, Kernel::best());
             let mut statistics = Statistics::default();
-            for table in self.finished.tables(shard) {
+            for (bucket, table) in self.finished.tables(shard).enumerate() {
                 let table = table?;
+                let mut won = Vec::new();
                 for i in 0..table.len() {
                     let graph = stored_graph(shard, &table, i)?;
                     let labelling = trailtrap_shared::labelling::hashed::label(&graph);
@@ -229,9 +228,14 @@ impl Verifier {
                     );
                     let outcome = TrailTrap::decode(n, table.record(i));
                     // Records do not tell how many first moves win.
-                    statistics.add(&graph, labelling.automorphisms, &TrailTrap::tally(n, &outcome));
+                    let tally = TrailTrap::tally(n, &outcome);
+                    statistics.add(&graph, labelling.automorphisms, &tally);
                     digester.add(&graph, &outcome);
+                    won.extend(tally.p1_wins.then_some(slot));
                 }
+                let mut listed = self.finished.slots(shard, bucket as u32, Section::Wins)?;
+                listed.sort_unstable();
+                ensure!(listed == won, "{}: its list of P1-wins is not what its outcomes say", shard.sequence);
                 graphs.fetch_add(table.len() as u64, Ordering::Relaxed);
             }
             let (recorded, digest) = of_shards.get(&(index as u32)).context("a shard without records")?;
@@ -240,30 +244,9 @@ impl Verifier {
             ensure!(statistics == *recorded, "{}: its graphs do not have the recorded statistics", shard.sequence);
             let found = digester.finish();
             ensure!(found == *digest, "{}: its records have digest {found}, recorded is {digest}", shard.sequence);
-            self.wins_block_agrees(shard)
+            Ok(())
         })?;
         Ok(format!("{} graphs", graphs.into_inner()))
-    }
-
-    /// The list of P1-wins is what the outcomes say.
-    fn wins_block_agrees(&self, shard: &Shard) -> anyhow::Result<()> {
-        for bucket in 0..1u32 << shard.bucket_bits {
-            let table = self.finished.table(shard, bucket)?;
-            let mut listed: Vec<u64> = self
-                .store
-                .blocks(shard, bucket, Section::Wins)?
-                .iter()
-                .flat_map(|block| block.slots().collect::<Vec<_>>())
-                .collect();
-            listed.sort_unstable();
-            let won = (0..table.len()).filter(|&i| TrailTrap::p1_wins(self.finished.plan.order, table.record(i)));
-            ensure!(
-                won.map(|i| table.slot(i)).eq(listed),
-                "{}: its list of P1-wins is not what its outcomes say",
-                shard.sequence
-            );
-        }
-        Ok(())
     }
 
     /// Graphs drawn at random, in groups from one shard each, derived again from their predecessors.
@@ -280,11 +263,10 @@ impl Verifier {
         }
         let mut drawn: Vec<(usize, Vec<u64>)> = drawn.into_iter().collect();
         drawn.sort_unstable();
-        let progress = self.progress("steps", drawn.len());
         let cache = KnownShards::default();
-        let mut checked = 0;
-        for (index, picks) in drawn {
-            let shard = &plan.shards[index];
+        let checked: usize = drawn.iter().map(|(_, picks)| picks.len()).sum();
+        self.for_each_in_turn("steps", &drawn, |(index, picks)| {
+            let shard = &plan.shards[*index];
             let known = cache.of_predecessors(&self.finished, shard)?;
             let known: Vec<&Known> = known.iter().map(Arc::as_ref).collect();
             let tables: Vec<Table> = self.finished.tables(shard).collect::<anyhow::Result<_>>()?;
@@ -298,12 +280,10 @@ impl Verifier {
                 });
                 table.map_or(Ok(()), |table| self.step(shard, table, i, &known))
             })?;
-            checked += picks.len();
             // Shards drawn at random seldom have predecessors in common, and these are large.
             cache.forget();
-            progress.inc(1);
-        }
-        progress.finish_and_clear();
+            Ok(())
+        })?;
         Ok(format!("{checked} graphs drawn with seed {}", self.drawing.seed))
     }
 
@@ -361,8 +341,8 @@ impl Verifier {
                 (shard.expect("masses add up to the total"), random.draw())
             })
             .collect();
-        let progress = self.progress("forward search", picks.len());
-        picks.par_iter().with_max_len(1).try_for_each(|(shard, pick)| {
+        let searched = AtomicU64::new(0);
+        self.for_each("forward search", &picks, |(shard, pick)| {
             let bucket = (pick >> 32) as u32 & ((1 << shard.bucket_bits) - 1);
             let table = self.finished.table(shard, bucket)?;
             if table.is_empty() {
@@ -371,15 +351,14 @@ impl Verifier {
             let i = (pick & 0xffff_ffff) as usize % table.len();
             let graph = stored_graph(shard, &table, i)?;
             let won = matches!(ForwardSearch::new(20_000_000).solve(&graph)?, Solution::P1 { .. });
-            progress.inc(1);
+            searched.fetch_add(1, Ordering::Relaxed);
             let stored = TrailTrap::p1_wins(plan.order, table.record(i));
             ensure!(won == stored, "{graph:?}: forward search says that {} wins", if won { "P1" } else { "P2" });
             Ok(())
         })?;
-        progress.finish_and_clear();
         Ok(format!(
             "{} graphs of at most {LARGEST_FORWARD_SIZE} edges drawn with seed {}",
-            picks.len(),
+            searched.into_inner(),
             self.drawing.seed
         ))
     }
@@ -389,7 +368,7 @@ impl Verifier {
         let plan = &self.finished.plan;
         let below = if plan.order > ENUMERATED_ORDER + 1 {
             Some(
-                FinishedOrder::open(&self.store, plan.order - 1)
+                FinishedOrder::open(&self.finished.store, plan.order - 1)
                     .context("shards are generated from the order below")?,
             )
         } else {
@@ -403,11 +382,11 @@ impl Verifier {
         };
         drawn.sort_unstable();
         drawn.dedup();
-        let records: HashMap<Unit, UnitRecord> = self.records()?.into_iter().collect();
+        let records: HashMap<Unit, &UnitRecord> =
+            self.records()?.iter().map(|(unit, record)| (*unit, record)).collect();
         let stop = AtomicBool::new(false);
         let solver = Solver { kernel: Kernel::best(), allowance: 1 << 30, stop: &stop };
-        let progress = self.progress("shards", drawn.len());
-        for &index in &drawn {
+        self.for_each_in_turn("shards", &drawn, |&index| {
             for part in 0..plan.shards[index].parts {
                 let unit = Unit { order: plan.order as u8, shard: index as u32, part };
                 let solved = solver.solve::<TrailTrap>(plan, unit, &source)?;
@@ -420,9 +399,8 @@ impl Verifier {
                     record.digest()
                 );
             }
-            progress.inc(1);
-        }
-        progress.finish_and_clear();
+            Ok(())
+        })?;
         Ok(format!("{} of {} shards", drawn.len(), plan.shards.len()))
     }
 
@@ -442,8 +420,8 @@ impl Verifier {
             .expect("masses add up to the total")
     }
 
-    fn records(&self) -> anyhow::Result<Vec<(Unit, UnitRecord)>> {
-        Ok(self.store.units(self.finished.plan.order)?)
+    fn records(&self) -> anyhow::Result<&[(Unit, UnitRecord)]> {
+        self.records.as_deref().map_err(|error| anyhow!("{error:#}"))
     }
 
     fn all_units(&self) -> HashSet<Unit> {
@@ -459,15 +437,10 @@ impl Verifier {
         what: &str,
         check: impl Fn(Unit, &UnitRecord, &Shard) -> anyhow::Result<()> + Sync,
     ) -> anyhow::Result<()> {
-        let records = self.records()?;
-        let progress = self.progress(what, records.len());
-        records.par_iter().try_for_each(|(unit, record)| {
+        self.for_each(what, self.records()?, |(unit, record)| {
             let shard = self.finished.plan.shards.get(unit.shard as usize).context("a record of no shard")?;
-            progress.inc(1);
             check(*unit, record, shard)
-        })?;
-        progress.finish_and_clear();
-        Ok(())
+        })
     }
 
     fn for_each_shard<'s>(
@@ -477,27 +450,48 @@ impl Verifier {
         check: impl Fn(usize, &Shard) -> anyhow::Result<()> + Sync,
     ) -> anyhow::Result<()> {
         let shards: Vec<(usize, &Shard)> = shards.collect();
-        let progress = self.progress(what, shards.len());
-        shards.par_iter().with_max_len(1).try_for_each(|(index, shard)| {
-            progress.inc(1);
-            check(*index, shard)
-        })?;
-        progress.finish_and_clear();
-        Ok(())
+        self.for_each(what, &shards, |(index, shard)| check(*index, shard))
     }
 
-    /// Progress and remaining time on a terminal.
-    fn progress(&self, what: &str, length: usize) -> ProgressBar {
-        let target = match std::io::stderr().is_terminal() {
-            true => ProgressDrawTarget::stderr_with_hz(2),
-            false => ProgressDrawTarget::hidden(),
-        };
-        let style = ProgressStyle::with_template("order {prefix}, {msg}: {percent} %, {eta} left").expect("a template");
-        let bar = ProgressBar::with_draw_target(Some(length as u64), target).with_style(style);
-        bar.set_prefix(self.finished.plan.order.to_string());
-        bar.set_message(what.to_owned());
-        bar.enable_steady_tick(Duration::from_millis(500));
-        bar
+    /// In parallel, with progress.
+    fn for_each<T: Sync>(
+        &self,
+        what: &str,
+        list: &[T],
+        check: impl Fn(&T) -> anyhow::Result<()> + Sync,
+    ) -> anyhow::Result<()> {
+        self.watched(what, list.len(), |done| {
+            list.par_iter().with_max_len(1).try_for_each(|one| {
+                done.fetch_add(1, Ordering::Relaxed);
+                check(one)
+            })
+        })
+    }
+
+    /// One after the other, as each check is parallel in itself; with progress.
+    fn for_each_in_turn<T: Sync>(
+        &self,
+        what: &str,
+        list: &[T],
+        check: impl Fn(&T) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.watched(what, list.len(), |done| {
+            list.iter().try_for_each(|one| {
+                done.fetch_add(1, Ordering::Relaxed);
+                check(one)
+            })
+        })
+    }
+
+    fn watched(
+        &self,
+        what: &str,
+        length: usize,
+        work: impl FnOnce(&AtomicU64) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let done = AtomicU64::new(0);
+        let what = format!("order {}, {what}", self.finished.plan.order);
+        progress::watched(&what, length as u64, &done, || work(&done))
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -48,6 +48,15 @@ pub fn worker() -> Command {
 
 pub fn run(arguments: &[&str]) -> Output {
     trailtrap().args(arguments).output().unwrap()
+}
+
+/// Runs the program with this on its standard input.
+pub fn run_with_input(arguments: &[&str], input: &str) -> Output {
+    let mut command = trailtrap();
+    let piped = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
 }
 
 pub fn stdout(output: &Output) -> String {

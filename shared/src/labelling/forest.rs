@@ -46,43 +46,59 @@ struct Node {
     multiplicity: u64,
 }
 
-/// Labels groups of graphs of one order. Reused from group to group.
-pub struct Forest {
+/// Labels groups of graphs of one order. Graphs wait until there are enough of them to be searched together, each with what
+/// its leaf is wanted for.
+pub struct Forest<T> {
     batch: Box<Batch>,
+    graphs: Vec<Undecided>,
+    wanted_for: Vec<T>,
     nodes: Vec<Node>,
+    found: Vec<(T, Leaf)>,
 }
 
-impl Forest {
+impl<T> Forest<T> {
     /// A forest that labels what batches like `batch` leave over.
     pub fn new(batch: Box<Batch>) -> Self {
-        Forest { batch, nodes: Vec::new() }
+        Forest { batch, graphs: Vec::new(), wanted_for: Vec::new(), nodes: Vec::new(), found: Vec::new() }
     }
 
-    /// Labels these graphs; `leaves` gets one leaf for each.
-    pub fn label(&mut self, graphs: &[Undecided], leaves: &mut Vec<Leaf>) {
+    /// Adds a graph.
+    pub fn push(&mut self, graph: Undecided, wanted_for: T) {
+        self.graphs.push(graph);
+        self.wanted_for.push(wanted_for);
+    }
+
+    /// Whether there are enough graphs for a search.
+    pub fn is_full(&self) -> bool {
+        self.graphs.len() >= LANES
+    }
+
+    /// Labels all graphs that were added, in this order, and takes them out.
+    pub fn search(&mut self) -> &[(T, Leaf)] {
         let n = self.batch.order();
-        leaves.clear();
-        leaves.resize(graphs.len(), Leaf::default());
-        for (number, graph) in graphs.iter().enumerate() {
-            self.grow(number, graph, &graph.colours, graph.stable, 1);
+        self.found.clear();
+        self.found.extend(self.wanted_for.drain(..).map(|wanted_for| (wanted_for, Leaf::default())));
+        for (number, graph) in self.graphs.iter().enumerate() {
+            grow(&mut self.nodes, n, number, graph, &graph.colours, graph.stable, 1);
         }
         while !self.nodes.is_empty() {
             let first = self.nodes.len().saturating_sub(LANES);
             let nodes: Vec<Node> = self.nodes.drain(first..).collect();
             for (lane, node) in nodes.iter().enumerate() {
                 for v in 0..n {
-                    self.batch.set(lane, v, graphs[node.graph].rows[v], node.colours[v]);
+                    self.batch.set(lane, v, self.graphs[node.graph].rows[v], node.colours[v]);
                 }
             }
             let decided = self.batch.label(nodes.len());
             for (lane, node) in nodes.iter().enumerate() {
                 if decided >> lane & 1 == 0 {
                     let undecided = self.batch.undecided(lane);
-                    let graph = &graphs[node.graph];
-                    self.grow(node.graph, graph, &undecided.colours, undecided.stable, node.multiplicity);
+                    let graph = &self.graphs[node.graph];
+                    let Undecided { colours, stable, .. } = &undecided;
+                    grow(&mut self.nodes, n, node.graph, graph, colours, *stable, node.multiplicity);
                     continue;
                 }
-                let best = &mut leaves[node.graph];
+                let best = &mut self.found[node.graph].1;
                 // As long as there are no automorphisms there has been no leaf.
                 if best.automorphisms > 0 && self.batch.key(lane) < best.key(n) {
                     continue;
@@ -98,31 +114,41 @@ impl Forest {
             }
         }
         // Leaves under the twins of an individualized vertex were not visited; they end in its twins.
-        for (leaf, graph) in leaves.iter_mut().zip(graphs) {
+        for ((_, leaf), graph) in self.found.iter_mut().zip(&self.graphs) {
             for v in vertices(leaf.last_orbit) {
                 leaf.last_orbit |= search::twins_in(&graph.rows, v, all_vertices(n));
             }
         }
+        self.graphs.clear();
+        &self.found
     }
+}
 
-    /// Adds the children of a node, or the node itself if its colours are still changing.
-    fn grow(&mut self, number: usize, graph: &Undecided, colours: &Colours, stable: bool, multiplicity: u64) {
-        let target = if stable { search::target(self.batch.order(), &graph.rows, colours) } else { None };
-        let Some(target) = target else {
-            self.nodes.push(Node { graph: number, colours: *colours, multiplicity });
-            return;
-        };
-        let mut left = target;
-        while left != 0 {
-            let v = left.trailing_zeros() as usize;
-            let twins = search::twins_in(&graph.rows, v, left);
-            left &= !twins;
-            let mut child = *colours;
-            for w in vertices(target & !(1 << v)) {
-                child[w] += 1;
-            }
-            let multiplicity = multiplicity * u64::from(twins.count_ones());
-            self.nodes.push(Node { graph: number, colours: child, multiplicity });
+/// Adds the children of a node of graph `number`, of order `n`, or the node itself if its colours are still changing.
+fn grow(
+    nodes: &mut Vec<Node>,
+    n: usize,
+    number: usize,
+    graph: &Undecided,
+    colours: &Colours,
+    stable: bool,
+    multiplicity: u64,
+) {
+    let target = if stable { search::target(n, &graph.rows, colours) } else { None };
+    let Some(target) = target else {
+        nodes.push(Node { graph: number, colours: *colours, multiplicity });
+        return;
+    };
+    let mut left = target;
+    while left != 0 {
+        let v = left.trailing_zeros() as usize;
+        let twins = search::twins_in(&graph.rows, v, left);
+        left &= !twins;
+        let mut child = *colours;
+        for w in vertices(target & !(1 << v)) {
+            child[w] += 1;
         }
+        let multiplicity = multiplicity * u64::from(twins.count_ones());
+        nodes.push(Node { graph: number, colours: child, multiplicity });
     }
 }

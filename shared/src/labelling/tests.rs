@@ -193,8 +193,7 @@ fn check_batches(kernel: batch::Kernel, graphs: &[Graph]) {
 
 fn check_batch(new: impl Fn() -> Box<batch::Batch>, label_one: fn(&Graph) -> Labelling, name: &str, graphs: &[Graph]) {
     let n = graphs[0].order();
-    let mut batch = new();
-    let (mut undecided, mut left_over, mut leaves) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut batch, mut forest) = (new(), forest::Forest::new(new()));
     for (number, chunk) in graphs.chunks(batch::LANES).enumerate() {
         for (lane, graph) in chunk.iter().enumerate() {
             let colours = degree_colours(n, graph.rows());
@@ -210,8 +209,7 @@ fn check_batch(new: impl Fn() -> Box<batch::Batch>, label_one: fn(&Graph) -> Lab
         let pulled = batch.pull_back(&some_set);
         for (lane, graph) in chunk.iter().enumerate() {
             if decided >> lane & 1 == 0 {
-                undecided.push(batch.undecided(lane));
-                left_over.push(graph);
+                forest.push(batch.undecided(lane), graph);
                 continue;
             }
             assert_eq!(u128::from(batch.key(lane)), label_one(graph).key, "{name}: key of {graph:?}");
@@ -219,8 +217,7 @@ fn check_batch(new: impl Fn() -> Box<batch::Batch>, label_one: fn(&Graph) -> Lab
             check_leaf(&batch.leaf(lane), graph, label_one, name);
         }
     }
-    forest::Forest::new(batch).label(&undecided, &mut leaves);
-    for (leaf, graph) in leaves.iter().zip(left_over) {
+    for (graph, leaf) in forest.search() {
         check_leaf(leaf, graph, label_one, name);
     }
 }

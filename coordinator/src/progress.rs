@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Does `work`, which counts in `done` up to `total`, and shows how far it is: a bar on a terminal, a line every ten
 /// seconds elsewhere.
-pub fn watched<T>(what: &'static str, total: u64, done: &AtomicU64, work: impl FnOnce() -> T) -> T {
+pub fn watched<T>(what: &str, total: u64, done: &AtomicU64, work: impl FnOnce() -> T) -> T {
     let finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(what, total, done, &finished));
@@ -24,12 +24,12 @@ pub fn watched<T>(what: &'static str, total: u64, done: &AtomicU64, work: impl F
     })
 }
 
-fn watch(what: &'static str, total: u64, done: &AtomicU64, finished: &AtomicBool) {
+fn watch(what: &str, total: u64, done: &AtomicU64, finished: &AtomicBool) {
     let terminal = std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(5));
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent} %, {eta} left").expect("a valid template");
     bar.set_style(style);
-    bar.set_prefix(what);
+    bar.set_prefix(what.to_owned());
     let (start, mut printed) = (Instant::now(), Instant::now());
     while !finished.load(Ordering::Relaxed) {
         std::thread::park_timeout(Duration::from_millis(100));

@@ -1,0 +1,459 @@
+//! Checks a bundle: that nothing was altered, and that its files say the same as theory and as each other.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fs::File,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use trailtrap_shared::{
+    digest::Digest,
+    game::TrailTrap,
+    graph::pairs,
+    labelling::batch::MAX_BATCH_ORDER,
+    plan::{Plan, PlanOptions},
+    statistics::{Cell, Counts, Statistics, Sums, Weighing},
+};
+
+use super::list::{GraphList, Wins};
+use crate::{
+    census::OrderResult,
+    checks,
+    export::{
+        archive::ShardSummary,
+        sequences::{self, Sequence},
+        shards,
+        table::{SHARE_DIGITS, Table, decimal},
+        tables::{self, Kind},
+    },
+};
+
+/// A bundle, as `trailtrap export bundle` makes it.
+pub struct Bundle {
+    root: PathBuf,
+    manifest: Manifest,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    bundle_format: u32,
+    orders: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    order: usize,
+    graphs: u128,
+    p1_wins: u128,
+    digest: Digest,
+    shard_file: String,
+    p1_win_list: ListEntry,
+}
+
+#[derive(Deserialize)]
+struct ListEntry {
+    graphs: u128,
+    bytes: u64,
+    sha256: String,
+    file: Option<String>,
+}
+
+/// One row of `tables/sizes.csv`, from which the other tables by order and size follow.
+#[derive(Deserialize)]
+struct Row {
+    order: usize,
+    size: usize,
+    graphs: u128,
+    p1_wins: u128,
+    connected_graphs: u128,
+    connected_p1_wins: u128,
+    labelled_graphs: u128,
+    labelled_p1_wins: u128,
+    labelled_connected_graphs: u128,
+    labelled_connected_p1_wins: u128,
+    won_positions: u128,
+    refuted_ends: u128,
+    winning_first_moves: u128,
+    labelled_won_positions: u128,
+    labelled_refuted_ends: u128,
+    labelled_winning_first_moves: u128,
+    digest: Digest,
+}
+
+impl Row {
+    /// What is not about properties of graphs; an error if these counts are impossible.
+    fn statistics(&self) -> anyhow::Result<Statistics> {
+        let classes = Weighing {
+            all: Counts { graphs: self.graphs, p1_wins: self.p1_wins },
+            connected: Counts { graphs: self.connected_graphs, p1_wins: self.connected_p1_wins },
+            sums: Sums {
+                won_positions: self.won_positions,
+                refuted_ends: self.refuted_ends,
+                winning_first_moves: self.winning_first_moves,
+            },
+        };
+        let labelled = Weighing {
+            all: Counts { graphs: self.labelled_graphs, p1_wins: self.labelled_p1_wins },
+            connected: Counts { graphs: self.labelled_connected_graphs, p1_wins: self.labelled_connected_p1_wins },
+            sums: Sums {
+                won_positions: self.labelled_won_positions,
+                refuted_ends: self.labelled_refuted_ends,
+                winning_first_moves: self.labelled_winning_first_moves,
+            },
+        };
+        let n = self.order as u128;
+        for Weighing { all, connected, sums } in [&classes, &labelled] {
+            let possible = all.graphs <= 1 << 66
+                && all.p1_wins <= all.graphs
+                && connected.graphs <= all.graphs
+                && connected.p1_wins <= connected.graphs.min(all.p1_wins)
+                && sums.won_positions <= n * n * all.graphs
+                && sums.refuted_ends <= n * all.graphs
+                && sums.winning_first_moves <= 2 * self.size as u128 * all.graphs
+                && (sums.winning_first_moves >= all.p1_wins);
+            ensure!(possible, "order {}, {} edges: counts that are impossible together", self.order, self.size);
+        }
+        Ok(Statistics { classes, labelled, ..Statistics::default() })
+    }
+}
+
+/// A table of a bundle as text: rows of cells by column name.
+type Rows = Vec<BTreeMap<String, String>>;
+
+impl Bundle {
+    /// Opens a bundle.
+    pub fn open(root: &Path) -> anyhow::Result<Self> {
+        let path = root.join("manifest.json");
+        let text = std::fs::read(&path)
+            .with_context(|| format!("{} has no manifest.json: it is no bundle", root.display()))?;
+        let manifest: Manifest = serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))?;
+        ensure!(manifest.bundle_format == 1, "bundle format {}; this program reads 1", manifest.bundle_format);
+        let orders = manifest.orders.iter().map(|entry| entry.order);
+        let expected = 1..=manifest.orders.len().clamp(1, MAX_BATCH_ORDER);
+        ensure!(orders.eq(expected), "{}: its orders are not 1, 2, …, at most {MAX_BATCH_ORDER}", path.display());
+        Ok(Bundle { root: root.to_owned(), manifest })
+    }
+
+    /// The orders of the bundle.
+    pub fn orders(&self) -> impl Iterator<Item = usize> {
+        self.manifest.orders.iter().map(|entry| entry.order)
+    }
+
+    /// Every file listed in `SHA256SUMS` is there, unaltered, and there is no other.
+    pub fn checksums(&self) -> anyhow::Result<String> {
+        let sums = std::fs::read_to_string(self.root.join("SHA256SUMS")).context("SHA256SUMS")?;
+        let mut listed = BTreeSet::from(["SHA256SUMS".to_owned()]);
+        for line in sums.lines() {
+            let (sum, name) = line.split_once("  ").with_context(|| format!("SHA256SUMS: '{line}' is no checksum"))?;
+            let inside = Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+            ensure!(inside, "SHA256SUMS: '{name}' is not a file of the bundle");
+            let found = sha256_of(&self.root.join(name)).with_context(|| format!("{name}, listed in SHA256SUMS"))?;
+            ensure!(found == sum, "{name} was altered: its SHA-256 is {found}");
+            ensure!(listed.insert(name.to_owned()), "SHA256SUMS lists {name} twice");
+        }
+        let mut present = BTreeSet::new();
+        files_below(&self.root, "", &mut present)?;
+        if let Some(extra) = present.difference(&listed).next() {
+            bail!("{extra} is not listed in SHA256SUMS");
+        }
+        Ok(format!("{} files", listed.len()))
+    }
+
+    /// The results by order and size, from `tables/sizes.csv`. Theory knows how many graphs there are.
+    fn results(&self) -> anyhow::Result<Vec<OrderResult>> {
+        let name = "tables/sizes.csv";
+        let mut reader = csv::Reader::from_path(self.root.join(name)).context(name)?;
+        let rows: Vec<Row> = reader.deserialize().collect::<Result<_, _>>().context(name)?;
+        let expected = self.orders().flat_map(|order| (0..=pairs(order)).map(move |size| (order, size)));
+        ensure!(rows.iter().map(|row| (row.order, row.size)).eq(expected), "{name}: rows are missing, or out of order");
+        let mut results: Vec<OrderResult> =
+            self.orders().map(|order| OrderResult { order, by_size: Vec::new() }).collect();
+        for row in rows {
+            results[row.order - 1].by_size.push((row.statistics().context(name)?, row.digest));
+        }
+        for result in &results {
+            checks::check_order(result.order, result.by_size.iter().map(|(statistics, _)| statistics)).context(name)?;
+        }
+        Ok(results)
+    }
+
+    /// The table by size agrees with Pólya counting and the mass formula; the one by order, the manifest, and the b-files follow
+    /// from it; the others add up to it; and JSON says what CSV says.
+    pub fn tables(&self) -> anyhow::Result<String> {
+        let results = self.results()?;
+        for (entry, result) in self.manifest.orders.iter().zip(&results) {
+            let (sum, digest) = result.total();
+            ensure!(
+                (entry.graphs, entry.p1_wins, entry.digest)
+                    == (sum.classes.all.graphs, sum.classes.all.p1_wins, digest),
+                "order {}: manifest.json and tables/sizes.csv differ",
+                entry.order
+            );
+        }
+        self.holds(&tables::by_order(&results))?;
+        self.holds(&tables::by_size(&results, None))?;
+        let mut count = 0;
+        for kind in Kind::value_variants().iter().filter(|&&kind| kind != Kind::Degrees) {
+            let rows = self.rows(kind.name())?;
+            self.adds_up(kind.name(), &rows, &results)?;
+            self.json_agrees(kind.name(), &rows)?;
+            count += 1;
+        }
+        for sequence in Sequence::value_variants() {
+            for by_size in [false, true] {
+                let name = format!("bfiles/{}", sequence.file_name(by_size));
+                let text = std::fs::read_to_string(self.root.join(&name)).with_context(|| name.clone())?;
+                let expected = sequences::b_file(*sequence, by_size, 1, &results);
+                let terms =
+                    |text: &str| text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+                let [found, expected]: [Vec<String>; 2] = [terms(&text), terms(&expected)];
+                ensure!(found == expected, "{name} and tables/sizes.csv differ");
+                count += 1;
+            }
+        }
+        Ok(format!("{} orders; {count} tables and sequences", results.len()))
+    }
+
+    /// The shard files: every degree sequence with its mass, adding up to the tables by size, by degrees, and, as far as they
+    /// tell, by structure.
+    pub fn shards(&self) -> anyhow::Result<String> {
+        let results = self.results()?;
+        let mut count = 0;
+        let mut by_degrees: BTreeMap<&str, (Kind, Vec<_>)> =
+            [Kind::MinimumDegree, Kind::MaximumDegree, Kind::Regularity]
+                .into_iter()
+                .map(|kind| (kind.name(), (kind, Vec::new())))
+                .collect();
+        let mut structure = Vec::new();
+        for (entry, result) in self.manifest.orders.iter().zip(&results) {
+            let (n, name) = (entry.order, &entry.shard_file);
+            let plan = Plan::new::<TrailTrap>(n, PlanOptions::default());
+            let file = File::open(self.root.join(name)).with_context(|| name.clone())?;
+            let sequences: Vec<_> = plan.shards.iter().map(|shard| shard.sequence).collect();
+            let shards: Vec<ShardSummary> = shards::read(file, &sequences).with_context(|| name.clone())?;
+            let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(n) + 1];
+            for (shard, planned) in shards.iter().zip(&plan.shards) {
+                let mass = shard.statistics.labelled.all.graphs;
+                ensure!(mass == planned.mass, "{name}: {} has mass {mass}, not {}", planned.sequence, planned.mass);
+                let (statistics, digest) = &mut by_size[planned.size];
+                *statistics += &shard.statistics;
+                *digest += shard.digest;
+            }
+            for (size, ((found, digest), (expected, expected_digest))) in
+                by_size.iter().zip(&result.by_size).enumerate()
+            {
+                let same =
+                    (found.classes, found.labelled, digest) == (expected.classes, expected.labelled, expected_digest);
+                ensure!(same, "{name}: shards with {size} edges do not add up to tables/sizes.csv");
+            }
+            for (kind, rows) in by_degrees.values_mut() {
+                rows.extend(tables::by_degrees(*kind, n, &shards));
+            }
+            let sum = OrderResult { order: n, by_size }.total().0.structure;
+            let of = |cells: &BTreeMap<u64, Cell>, key: u64| cells.get(&key).copied().unwrap_or_default();
+            structure.push((n, Kind::Bipartite, 1, of(&sum.bipartite, 1)));
+            structure.push((n, Kind::Connectivity, 2, of(&sum.connectivity, 2)));
+            count += shards.len();
+        }
+        for (kind, rows) in by_degrees.into_values() {
+            self.holds(&tables::breakdown(kind, None, rows))?;
+        }
+        for (n, kind, key, cell) in structure {
+            let rows = self.rows(kind.name())?;
+            let key_column = kind.name();
+            let found = rows.iter().find(|row| row["order"] == n.to_string() && row[key_column] == key.to_string());
+            let found = found.map_or(Ok([0; 4]), counts)?;
+            let Cell { classes, labelled } = cell;
+            ensure!(
+                found == [classes.graphs, classes.p1_wins, labelled.graphs, labelled.p1_wins],
+                "tables/{}.csv and {} differ",
+                kind.name(),
+                self.manifest.orders[n - 1].shard_file
+            );
+        }
+        Ok(format!("{count} degree sequences"))
+    }
+
+    /// The lists of P1-win graphs: each graph canonical and distinct, as many of each size as the tables say, all and connected,
+    /// unlabelled and labelled; some searched forward.
+    pub fn lists(&self, sample: usize, seed: u64, largest_size: usize) -> anyhow::Result<String> {
+        let results = self.results()?;
+        let (mut graphs, mut searched, mut described) = (0, 0, 0);
+        let mut named = HashSet::new();
+        for entry in &self.manifest.orders {
+            let n = entry.order;
+            ensure!(
+                entry.p1_win_list.graphs == entry.p1_wins,
+                "order {n}: the list has {} graphs, P1 wins {}",
+                entry.p1_win_list.graphs,
+                entry.p1_wins
+            );
+            let Some(name) = &entry.p1_win_list.file else {
+                described += 1;
+                continue;
+            };
+            ensure!(named.insert(name), "two orders name the list {name}");
+            let list = GraphList::read(&self.root.join(name), sample, seed, largest_size)?;
+            ensure!(list.graphs() == 0 || list.order == n, "{name} has graphs of order {}", list.order);
+            ensure!(
+                (list.graphs(), list.bytes, &list.sha256)
+                    == (entry.p1_wins, entry.p1_win_list.bytes, &entry.p1_win_list.sha256),
+                "{name} has {} graphs, {} bytes, SHA-256 {}; the manifest says otherwise",
+                list.graphs(),
+                list.bytes,
+                list.sha256
+            );
+            for (size, (found, (statistics, _))) in list.by_size.iter().zip(&results[n - 1].by_size).enumerate() {
+                let expected = Wins::of(statistics);
+                ensure!(*found == expected, "{name}: {found:?} of {size} edges, tables/sizes.csv has {expected:?}");
+            }
+            searched += list.search()?;
+            graphs += list.graphs();
+        }
+        Ok(format!("{graphs} graphs, {searched} of them searched forward; {described} lists are only described"))
+    }
+
+    fn rows(&self, table: &str) -> anyhow::Result<Rows> {
+        let name = format!("tables/{table}.csv");
+        let read = || csv::Reader::from_path(self.root.join(&name))?.deserialize().collect::<Result<Rows, _>>();
+        let rows = read().with_context(|| name.clone())?;
+        let complete =
+            |row: &BTreeMap<String, String>| COUNTS.iter().chain(&["order"]).all(|name| row.contains_key(*name));
+        ensure!(rows.iter().all(complete), "{name}: columns are missing");
+        Ok(rows)
+    }
+
+    /// The CSV file of a table has these rows, in the columns that the table has.
+    fn holds(&self, table: &Table) -> anyhow::Result<()> {
+        let rows = self.rows(&table.name)?;
+        ensure!(
+            rows.len() == table.rows.len(),
+            "tables/{}.csv: {} rows, not {}",
+            table.name,
+            rows.len(),
+            table.rows.len()
+        );
+        for (number, (found, expected)) in rows.iter().zip(&table.rows).enumerate() {
+            for (column, value) in table.columns.iter().zip(expected) {
+                let (found, expected) = (found.get(&column.name), value.plain());
+                ensure!(
+                    found == Some(&expected),
+                    "tables/{}.csv: {} in row {} is {}, which should be {expected}",
+                    table.name,
+                    column.name,
+                    number + 1,
+                    found.map_or("missing", |text| text)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Wins add up to graphs and to shares in each row, and rows to orders.
+    fn adds_up(&self, table: &str, rows: &Rows, results: &[OrderResult]) -> anyhow::Result<()> {
+        let mut sums = vec![[0u128; 4]; results.len()];
+        for (number, row) in rows.iter().enumerate() {
+            let context = || format!("tables/{table}.csv, row {}", number + 1);
+            let counts = counts(row).with_context(context)?;
+            for (prefix, [graphs, p1_wins]) in [("", [counts[0], counts[1]]), ("labelled_", [counts[2], counts[3]])] {
+                let p2_wins = graphs.checked_sub(p1_wins).with_context(context)?;
+                let expected = [
+                    ("p2_wins", p2_wins.to_string()),
+                    ("p1_share", decimal(p1_wins, graphs, SHARE_DIGITS).unwrap_or_default()),
+                    ("p2_share", decimal(p2_wins, graphs, SHARE_DIGITS).unwrap_or_default()),
+                ];
+                for (name, expected) in expected {
+                    let right = row.get(&format!("{prefix}{name}")) == Some(&expected);
+                    ensure!(
+                        right,
+                        "{}: {prefix}{name} is not what follows from {prefix}graphs and {prefix}p1_wins",
+                        context()
+                    );
+                }
+            }
+            let order = row["order"].parse::<usize>().ok().and_then(|order| sums.get_mut(order.checked_sub(1)?));
+            let sum = order.with_context(|| format!("{}: order {}", context(), row["order"]))?;
+            for (sum, count) in sum.iter_mut().zip(counts) {
+                *sum = sum.checked_add(count).with_context(context)?;
+            }
+        }
+        for (result, found) in results.iter().zip(sums) {
+            let Statistics { classes, labelled, .. } = result.total().0;
+            let expected = [classes.all.graphs, classes.all.p1_wins, labelled.all.graphs, labelled.all.p1_wins];
+            ensure!(
+                found == expected,
+                "tables/{table}.csv: order {} adds up to {found:?} graphs and P1-wins, unlabelled and labelled, not {expected:?}",
+                result.order
+            );
+        }
+        Ok(())
+    }
+
+    /// The JSON file of a table says what its CSV file says.
+    fn json_agrees(&self, table: &str, rows: &Rows) -> anyhow::Result<()> {
+        #[derive(Deserialize)]
+        struct Json {
+            rows: Vec<BTreeMap<String, serde_json::Value>>,
+        }
+        let name = format!("tables/{table}.json");
+        let text = std::fs::read(self.root.join(&name)).with_context(|| name.clone())?;
+        let json: Json = serde_json::from_slice(&text).with_context(|| name.clone())?;
+        let same = |cell: &serde_json::Value, text: &String| match cell {
+            serde_json::Value::Null => text.is_empty(),
+            serde_json::Value::String(cell) => cell == text,
+            // Shares lose their last zeros.
+            serde_json::Value::Number(cell) if cell.is_f64() => cell.as_f64() == text.parse().ok(),
+            serde_json::Value::Number(cell) => text.parse().ok().as_ref() == Some(cell),
+            _ => false,
+        };
+        let same_row = |(cells, texts): (&BTreeMap<String, serde_json::Value>, &BTreeMap<String, String>)| {
+            cells.keys().eq(texts.keys()) && cells.values().zip(texts.values()).all(|(cell, text)| same(cell, text))
+        };
+        let agrees = json.rows.len() == rows.len() && json.rows.iter().zip(rows).all(same_row);
+        ensure!(agrees, "{name} and tables/{table}.csv differ");
+        Ok(())
+    }
+}
+
+/// The columns of counts that all tables have.
+const COUNTS: [&str; 4] = ["graphs", "p1_wins", "labelled_graphs", "labelled_p1_wins"];
+
+fn counts(row: &BTreeMap<String, String>) -> anyhow::Result<[u128; 4]> {
+    let mut counts = [0; 4];
+    for (count, name) in counts.iter_mut().zip(COUNTS) {
+        *count = row[name].parse().with_context(|| format!("{name} is '{}'", row[name]))?;
+        ensure!(*count <= 1 << 66, "{name} is {count}, which is too many");
+    }
+    Ok(counts)
+}
+
+fn sha256_of(path: &Path) -> std::io::Result<String> {
+    let (mut sha256, mut file) = (Sha256::new(), BufReader::with_capacity(1 << 20, File::open(path)?));
+    loop {
+        let bytes = file.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(hex::encode(sha256.finalize()));
+        }
+        sha256.update(bytes);
+        let count = bytes.len();
+        file.consume(count);
+    }
+}
+
+fn files_below(root: &Path, prefix: &str, found: &mut BTreeSet<String>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(root.join(prefix)).with_context(|| format!("cannot read {}", root.display()))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+        match entry.file_type()?.is_dir() {
+            true => files_below(root, &path, found)?,
+            false => drop(found.insert(path)),
+        }
+    }
+    Ok(())
+}

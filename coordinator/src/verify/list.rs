@@ -1,0 +1,156 @@
+//! Checks a list of P1-win graphs.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+};
+
+use anyhow::{Context, ensure};
+use flate2::read::GzDecoder;
+use rayon::prelude::*;
+use sha2::{Digest as _, Sha256};
+use trailtrap_shared::{
+    graph::{Graph, factorial, pairs},
+    graph6, nauty,
+    statistics::Statistics,
+};
+use trailtrap_worker::forward::{ForwardSearch, Solution};
+
+use crate::random::Random;
+
+/// P1-win graphs of one size, counted in each way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wins {
+    pub graphs: u128,
+    pub connected: u128,
+    pub labelled: u128,
+    pub labelled_connected: u128,
+}
+
+impl Wins {
+    /// As a census counts them.
+    pub fn of(statistics: &Statistics) -> Self {
+        Wins {
+            graphs: statistics.classes.all.p1_wins,
+            connected: statistics.classes.connected.p1_wins,
+            labelled: statistics.labelled.all.p1_wins,
+            labelled_connected: statistics.labelled.connected.p1_wins,
+        }
+    }
+
+    fn add(&mut self, graph: &Graph, automorphisms: u64) {
+        let weight = u128::from(factorial(graph.order()) / automorphisms);
+        self.graphs += 1;
+        self.labelled += weight;
+        if graph.is_connected() {
+            self.connected += 1;
+            self.labelled_connected += weight;
+        }
+    }
+}
+
+/// Lines are checked in parallel, this many at a time.
+const LINES: usize = 1 << 16;
+
+/// What a list of P1-win graphs holds.
+pub struct GraphList {
+    pub order: usize,
+    /// By number of edges.
+    pub by_size: Vec<Wins>,
+    /// Of the text, not compressed.
+    pub bytes: u64,
+    pub sha256: String,
+    /// Graphs drawn at random, to be searched forward.
+    drawn: Vec<Graph>,
+}
+
+impl GraphList {
+    /// Reads a list, gzip or plain: each graph canonical (in nauty's labels), the lines strictly increasing and so distinct.
+    pub fn read(path: &Path, sample: usize, seed: u64, largest_size: usize) -> anyhow::Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let mut reader = BufReader::new(file);
+        let gzip = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+        let text: Box<dyn Read> = if gzip { Box::new(GzDecoder::new(reader)) } else { Box::new(reader) };
+        Self::parse(BufReader::with_capacity(1 << 20, text), sample, seed, largest_size)
+            .with_context(|| format!("{}", path.display()))
+    }
+
+    fn parse(mut text: impl BufRead, sample: usize, seed: u64, largest_size: usize) -> anyhow::Result<Self> {
+        let mut list = GraphList { order: 0, by_size: Vec::new(), bytes: 0, sha256: String::new(), drawn: Vec::new() };
+        let mut sha256 = Sha256::new();
+        let mut random = Random(seed);
+        let (mut number, mut candidates) = (0, 0);
+        let mut last: Vec<u8> = Vec::new();
+        loop {
+            let mut lines: Vec<Vec<u8>> = Vec::new();
+            while lines.len() < LINES {
+                let mut line = Vec::new();
+                if text.read_until(b'\n', &mut line).context("cannot read on: the list is damaged or cut short")? == 0 {
+                    break;
+                }
+                sha256.update(&line);
+                list.bytes += line.len() as u64;
+                ensure!(
+                    line.pop() == Some(b'\n'),
+                    "line {}: no line break: the list is cut short",
+                    number + lines.len() + 1
+                );
+                lines.push(line);
+            }
+            if lines.is_empty() {
+                break;
+            }
+            let check = |line: &Vec<u8>| -> Result<(Graph, u64), String> {
+                let graph = graph6::decode(line).map_err(|error| error.to_string())?;
+                let labelling = nauty::label(&graph);
+                if labelling.canonical != graph {
+                    return Err("not in nauty's canonical labels".to_owned());
+                }
+                Ok((graph, labelling.automorphisms))
+            };
+            let checked: Vec<Result<(Graph, u64), String>> = lines.par_iter().map(check).collect();
+            for (line, checked) in lines.into_iter().zip(checked) {
+                number += 1;
+                let (graph, automorphisms) = checked.map_err(|why| anyhow::anyhow!("line {number}: {why}"))?;
+                ensure!(
+                    number == 1 || last < line,
+                    "line {number}: not greater than the line before: not sorted, or a graph stands twice"
+                );
+                last = line;
+                if number == 1 {
+                    list.order = graph.order();
+                    list.by_size = vec![Wins::default(); pairs(list.order) + 1];
+                }
+                ensure!(graph.order() == list.order, "line {number}: order {}, not {}", graph.order(), list.order);
+                list.by_size[graph.size()].add(&graph, automorphisms);
+                if graph.size() <= largest_size {
+                    // Reservoir sampling (Vitter 1985): each candidate stays with equal probability.
+                    candidates += 1;
+                    if list.drawn.len() < sample {
+                        list.drawn.push(graph);
+                    } else if let Some(place) = list.drawn.get_mut((random.draw() % candidates) as usize) {
+                        *place = graph;
+                    }
+                }
+            }
+        }
+        list.sha256 = hex::encode(sha256.finalize());
+        Ok(list)
+    }
+
+    /// Number of graphs.
+    pub fn graphs(&self) -> u128 {
+        self.by_size.iter().map(|wins| wins.graphs).sum()
+    }
+
+    /// Searches the graphs drawn forward: P1 has to win them all. Gives their number.
+    pub fn search(&self) -> anyhow::Result<usize> {
+        self.drawn.par_iter().with_max_len(1).try_for_each(|graph| {
+            let won = matches!(ForwardSearch::new(20_000_000).solve(graph)?, Solution::P1 { .. });
+            ensure!(won, "{graph:?} is listed, but forward search says that P2 wins");
+            Ok(())
+        })?;
+        Ok(self.drawn.len())
+    }
+}
