@@ -523,7 +523,10 @@ impl Census {
     /// Ends the census if there is nothing left to do but what was set aside.
     fn end_if_stuck(&self, state: &mut State) {
         let Some(order) = &state.order else { return };
-        let idle = order.schedule.ready() == 0 && order.comparisons.open() == 0 && state.leases.units(None) == 0;
+        let idle = state.pending.is_empty()
+            && order.schedule.ready() == 0
+            && order.comparisons.open() == 0
+            && state.leases.units(None) == 0;
         let Some((unit, failures)) = order.schedule.set_aside().next().filter(|_| idle) else { return };
         let (count, sequence) =
             (order.schedule.set_aside().count(), order.schedule.plan().shards[unit.shard as usize].sequence);

@@ -23,6 +23,7 @@ pub mod random;
 pub mod rederive;
 pub mod report;
 pub mod run;
+pub mod salvage;
 pub mod schedule;
 pub mod secrets;
 pub mod service;

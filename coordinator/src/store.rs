@@ -36,7 +36,13 @@ const LOGGED_BYTES: u64 = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error(transparent)]
-    Database(#[from] rocksdb::Error),
+    Database(rocksdb::Error),
+    #[error(
+        "the database is damaged ({0}); `trailtrap salvage` with the same --data keeps what is undamaged, and a census solves the rest again"
+    )]
+    Damaged(rocksdb::Error),
+    #[error("its blocks are not those that were recorded")]
+    Content,
     #[error("cannot make the store")]
     Make(#[from] std::io::Error),
     #[error(
@@ -53,6 +59,18 @@ pub enum StoreError {
     UnreadableBlock { id: BlockId, source: rocksdb::Error },
     #[error("order {0} was split by another version of this program: use that version, or another directory")]
     Plan(usize),
+}
+
+impl From<rocksdb::Error> for StoreError {
+    fn from(error: rocksdb::Error) -> Self {
+        // A file that is missing comes as an error of the system, under its name.
+        let missing = error.to_string().contains("No such file");
+        match error.kind() {
+            rocksdb::ErrorKind::Corruption => StoreError::Damaged(error),
+            _ if missing => StoreError::Damaged(error),
+            _ => StoreError::Database(error),
+        }
+    }
 }
 
 impl StoreError {
@@ -191,6 +209,37 @@ impl Store {
         Ok(store)
     }
 
+    /// Opens a store to read what can be read of it.
+    pub fn open_damaged(path: &Path) -> Result<Self, StoreError> {
+        let mut options = Options::default();
+        options.set_paranoid_checks(false);
+        // Files are opened when they are read.
+        options.set_max_open_files(400);
+        Ok(Store { db: DB::open_cf_descriptors_read_only(&options, path, families(), false)? })
+    }
+
+    /// Takes over what concerns the whole census from another store, as far as it can be read, and begins a new edition.
+    pub fn take_over(&self, other: &Store) -> Result<(), StoreError> {
+        match other.get::<Format>(b"format") {
+            Ok(Some(format)) => check_format(&format)?,
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "the format of the store is lost"),
+        }
+        let kept = |number: Result<Option<u32>, StoreError>| number.ok().flatten().unwrap_or(0);
+        self.put(b"epoch", &(kept(other.get(b"epoch")) + 1))?;
+        self.put_edition(kept(other.get(b"edition")) + 1)?;
+        if let Ok(Some(salt)) = other.get::<u64>(b"salt") {
+            self.put(b"salt", &salt)?;
+        }
+        match other.alarms() {
+            Ok(alarms) => alarms.iter().try_for_each(|(number, alarm)| self.put_alarm(*number, alarm)),
+            Err(error) => {
+                tracing::warn!(%error, "the alarms of the store are lost");
+                Ok(())
+            }
+        }
+    }
+
     /// A number that grows with every call, over restarts too.
     pub fn next_epoch(&self) -> Result<u32, StoreError> {
         let epoch = self.get::<u32>(b"epoch")?.unwrap_or(0) + 1;
@@ -321,7 +370,7 @@ impl Store {
         let read = self.db.get_cf(self.section(section), block_key(&id));
         let read = read.map_err(|source| match source.kind() {
             rocksdb::ErrorKind::Corruption => StoreError::UnreadableBlock { id, source },
-            _ => StoreError::Database(source),
+            _ => StoreError::from(source),
         });
         let bytes = read?.ok_or(StoreError::MissingBlock(id))?;
         let block = Block::parse::<TrailTrap>(bytes).map_err(|source| StoreError::Block { id, source })?;

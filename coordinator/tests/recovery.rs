@@ -324,3 +324,47 @@ fn a_damaged_block_of_a_minimal_census_costs_its_order() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(9));
 }
+
+/// The largest file of the store with this extension.
+fn largest(data: &Data, extension: &str) -> std::path::PathBuf {
+    let files = std::fs::read_dir(data.path().join("store")).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|e| e == extension));
+    files.max_by_key(|path| path.metadata().unwrap().len()).unwrap()
+}
+
+/// Whatever file of the database is cut short or changed: what is undamaged is kept, and the same table comes out.
+#[test]
+fn a_damaged_database_is_salvaged_and_what_is_missing_solved_again() {
+    let expected = expected(9);
+    let cut = |path: &std::path::Path| {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    };
+    let flip = |path: &std::path::Path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 4;
+        std::fs::write(path, bytes).unwrap();
+    };
+    // Of a table that is cut short nothing is left; here it is the one with the records.
+    let damages: [(&str, &dyn Fn(&std::path::Path), bool); 4] =
+        [("sst", &cut, false), ("sst", &flip, true), ("blob", &cut, true), ("blob", &flip, true)];
+    for (extension, damage, some_are_kept) in damages {
+        let data = Data::new();
+        census_json(9, &data, &[]);
+        let before = instances(&data, 9);
+        damage(&largest(&data, extension));
+        let verified = run(&["verify", "--level", "2", "--data", &data.text()]);
+        assert_eq!(verified.status.code(), Some(1), "{}", stdout(&verified));
+        let salvaged = run(&["salvage", "--data", &data.text()]);
+        assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+        assert!(stderr(&salvaged).contains("order "), "what is damaged is named: {}", stderr(&salvaged));
+        assert_eq!(census_json(9, &data, &[]), expected);
+        let verified = run(&["verify", "--level", "3", "--data", &data.text()]);
+        assert!(verified.status.success(), "{}", stdout(&verified));
+        let kept = instances(&data, 9).iter().filter(|instance| before.contains(instance)).count();
+        assert_eq!(kept > 0, some_are_kept, "{extension}: {kept} units of order 9 were undamaged");
+    }
+    let nothing = run(&["salvage", "--data", &Data::new().text()]);
+    assert!(stderr(&nothing).contains("there is no census in"), "{}", stderr(&nothing));
+}

@@ -185,6 +185,14 @@ impl Census {
             Err(TrialError::Flaw(flaw)) => {
                 (vec![first], vec![accepted.clone()], format!("by nauty, the first is wrong ({flaw})"))
             }
+            // The unit, or one that it was computed from, is solved again.
+            Err(TrialError::Read(CensusError::Store(error))) if error.bad_block().is_some() => {
+                let mended = error.bad_block().map_or(Ok(()), |id| self.mend(id, &error, edition));
+                return mended.err().map_or(Refusal::Void, |error| {
+                    self.end(Err(error));
+                    Refusal::Ended
+                });
+            }
             Err(error) => (
                 vec![first, second],
                 vec![accepted.clone(), other.record.clone()],
