@@ -8,7 +8,6 @@ use tonic::{Request, Response, Status, Streaming, transport::Server};
 use tower::util::option_layer;
 use trailtrap_shared::{
     codec,
-    degree::DegreeSequence,
     digest::Digest,
     game::{Game, TrailTrap},
     labelling::LABELLING,
@@ -16,15 +15,14 @@ use trailtrap_shared::{
     plan::Unit,
     statistics::Statistics,
     wire::{
-        self, PIECE_BYTES, PROTOCOL,
+        self, PROTOCOL,
         census_server::{Census as CensusService, CensusServer},
         complete_request::Part,
-        fetch_request::What,
         lease_reply::Answer,
     },
 };
 
-use trailtrap_worker::cache::Wanted;
+use trailtrap_worker::messages;
 
 use crate::{
     admission::{self, GRACE},
@@ -95,19 +93,13 @@ impl Service {
     /// The answer to one request for a partition.
     async fn blocks(&self, request: wire::FetchRequest) -> Result<Vec<Block>, Status> {
         self.known(request.worker)?;
-        let sequence = DegreeSequence::from_bytes(&request.degrees)
-            .ok_or_else(|| Status::invalid_argument("not a degree sequence"))?;
-        let wanted = match request.what {
-            Some(What::Parents(_)) => Wanted::Parents(sequence),
-            Some(What::Bucket(bucket)) => Wanted::Bucket(sequence, bucket),
-            None => return Err(Status::invalid_argument("neither parents nor a bucket")),
-        };
+        let wanted = messages::wanted(&request).map_err(|error| Status::invalid_argument(error.to_string()))?;
         let census = self.census.clone();
         tokio::task::spawn_blocking(move || census.wanted_blocks(&wanted))
             .await
             .map_err(|error| Status::internal(error.to_string()))?
             .map_err(|error| Status::internal(error.to_string()))?
-            .ok_or_else(|| Status::not_found(format!("partition {sequence} is not finished")))
+            .ok_or_else(|| Status::not_found(format!("partition {} is not finished", wanted.sequence())))
     }
 }
 
@@ -115,11 +107,7 @@ impl Service {
 fn pieces(blocks: Vec<Block>) -> Vec<wire::BlockPiece> {
     let mut pieces: Vec<wire::BlockPiece> = Vec::new();
     for block in blocks {
-        let bytes = block.into_bytes();
-        let count = bytes.len().div_ceil(PIECE_BYTES);
-        let piece =
-            |(i, data): (usize, &[u8])| wire::BlockPiece { data: data.to_vec(), last: i + 1 == count, done: false };
-        pieces.extend(bytes.chunks(PIECE_BYTES).enumerate().map(piece));
+        pieces.extend(messages::pieces(block.bytes()));
     }
     match pieces.last_mut() {
         Some(last) => last.done = true,
@@ -166,14 +154,7 @@ impl CensusService for Service {
                 Assignment::Finished => break Answer::Finished(true),
                 Assignment::Stopping => return Err(Status::unavailable("the coordinator is stopping")),
                 Assignment::Work { lease, plan, units } => {
-                    break Answer::Grant(wire::Grant {
-                        lease,
-                        order: plan.order as u32,
-                        part_graphs: plan.options.part_graphs,
-                        bucket_bytes: plan.options.bucket_bytes,
-                        plan_fingerprint: plan.fingerprint,
-                        units: units.iter().map(|unit| wire::UnitId { shard: unit.shard, part: unit.part }).collect(),
-                    });
+                    break Answer::Grant(messages::grant(lease, &plan, &units));
                 }
                 Assignment::Wait => {}
             }

@@ -10,7 +10,7 @@ use lru::LruCache;
 use trailtrap_shared::{
     degree::DegreeSequence,
     game::Game,
-    partition::{Block, Table},
+    partition::{Block, Section, Table},
     plan::Shard,
 };
 
@@ -31,6 +31,17 @@ impl Wanted {
         match self {
             Wanted::Parents(sequence) | Wanted::Bucket(sequence, _) => sequence,
         }
+    }
+
+    /// Whether blocks can be what is wanted.
+    fn admits(&self, blocks: &[Block]) -> bool {
+        blocks.iter().all(|block| {
+            block.id.sequence == *self.sequence()
+                && match self {
+                    Wanted::Parents(_) => block.id.section == Section::Keys,
+                    Wanted::Bucket(_, bucket) => block.id.section != Section::Wins && block.id.bucket == *bucket,
+                }
+        })
     }
 }
 
@@ -233,9 +244,18 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
         self.tables.load_missing(keys.iter().copied(), |missing| self.load_tables(missing))
     }
 
+    /// The blocks of each of the things wanted, which are what they should be.
+    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+        let fetched = self.fetch.fetch(wanted)?;
+        match wanted.iter().zip(&fetched).find(|(wanted, blocks)| !wanted.admits(blocks)) {
+            Some((wanted, _)) => Err(format!("other blocks came than those of {}", wanted.sequence()).into()),
+            None => Ok(fetched),
+        }
+    }
+
     fn load_parents(&self, sequences: &[DegreeSequence]) -> Result<Vec<(Vec<u64>, usize)>, SourceError> {
         let wanted: Vec<Wanted> = sequences.iter().map(|&sequence| Wanted::Parents(sequence)).collect();
-        let lists = self.fetch.fetch(&wanted)?.into_iter().map(|blocks| {
+        let lists = self.fetch(&wanted)?.into_iter().map(|blocks| {
             let mut slots: Vec<u64> = Vec::with_capacity(blocks.iter().map(|block| block.count).sum());
             blocks.iter().for_each(|block| slots.extend(block.slots()));
             slots.sort_unstable();
@@ -247,11 +267,11 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
 
     fn load_tables(&self, keys: &[BucketKey]) -> Result<Vec<(Table, usize)>, SourceError> {
         let wanted: Vec<Wanted> = keys.iter().map(|&(sequence, _, bucket)| Wanted::Bucket(sequence, bucket)).collect();
-        let fetched = self.fetch.fetch(&wanted)?;
+        let fetched = self.fetch(&wanted)?;
         keys.iter()
             .zip(fetched)
-            .map(|(&(sequence, bucket_bits, bucket), blocks)| {
-                let pairs = in_pairs(blocks, bucket)?;
+            .map(|(&(sequence, bucket_bits, _), blocks)| {
+                let pairs = in_pairs(blocks)?;
                 if pairs.first().is_none_or(|(keys, _)| keys.id.bucket_bits != bucket_bits) {
                     return Err(format!("partition {sequence} did not come in 2^{bucket_bits} buckets").into());
                 }
@@ -264,14 +284,11 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
 }
 
 /// Keys and outcomes of each part of a bucket.
-fn in_pairs(blocks: Vec<Block>, bucket: u32) -> Result<Vec<(Block, Block)>, SourceError> {
+fn in_pairs(blocks: Vec<Block>) -> Result<Vec<(Block, Block)>, SourceError> {
     let mut blocks = blocks.into_iter();
     let mut pairs = Vec::new();
     while let Some(keys) = blocks.next() {
         let outcomes = blocks.next().ok_or("keys came without outcomes")?;
-        if keys.id.bucket != bucket {
-            return Err("another bucket came than was asked for".into());
-        }
         pairs.push((keys, outcomes));
     }
     Ok(pairs)

@@ -11,21 +11,21 @@ use std::{
 use tokio::runtime::Handle;
 use tonic::{Code, Request, Status};
 use trailtrap_shared::{
-    codec,
     game::{Game, TrailTrap},
     labelling::{
         LABELLING,
         batch::{Kernel, MAX_BATCH_ORDER},
     },
-    partition::{BLOCK_FORMAT, Block, Section},
-    plan::{Plan, PlanOptions, Unit},
-    wire::{self, PIECE_BYTES, PROTOCOL, fetch_request::What},
+    partition::{BLOCK_FORMAT, Block},
+    plan::{Plan, PlanOptions},
+    wire::{self, PROTOCOL},
 };
 
 use crate::{
     access::{Access, AccessError, Client, Reach},
     cache::{Fetch, Wanted},
     engine::{Delivered, Grant, Lease, Link, LinkError},
+    messages,
     solve::{Solved, SourceError},
 };
 
@@ -304,20 +304,15 @@ impl Link for GrpcLink {
                 Ok(Grant::Wait)
             }
             Some(wire::lease_reply::Answer::Grant(grant)) => {
-                let units: Vec<Unit> = grant
-                    .units
-                    .iter()
-                    .map(|unit| Unit { order: grant.order as u8, shard: unit.shard, part: unit.part })
-                    .collect();
                 let plan = self.plans.agree(&grant)?;
                 lock(&self.held).push(grant.lease);
-                Ok(Grant::Work(Lease { number: grant.lease, worker, plan, units }))
+                Ok(Grant::Work(Lease { number: grant.lease, worker, plan, units: messages::units(&grant) }))
             }
         }
     }
 
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
-        self.deliver(lease, delivery(lease, results))
+        self.deliver(lease, messages::delivery(lease, results))
     }
 
     fn is_alone(&self) -> bool {
@@ -371,15 +366,7 @@ impl GrpcLink {
 impl Fetch for GrpcLink {
     fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
         let worker = self.worker();
-        let request = |wanted: &Wanted| wire::FetchRequest {
-            worker,
-            degrees: wanted.sequence().bytes().to_vec(),
-            what: Some(match wanted {
-                Wanted::Parents(_) => What::Parents(true),
-                Wanted::Bucket(_, bucket) => What::Bucket(*bucket),
-            }),
-        };
-        let requests: Vec<wire::FetchRequest> = wanted.iter().map(request).collect();
+        let requests: Vec<wire::FetchRequest> = wanted.iter().map(|wanted| messages::request(worker, wanted)).collect();
         let answers = self.persist("fetch", || {
             let (mut client, requests) = (self.client(), requests.clone());
             async move {
@@ -401,44 +388,10 @@ impl Fetch for GrpcLink {
                 }
             }
         })?;
-        let parse = |(wanted, blocks): (&Wanted, Vec<Vec<u8>>)| {
-            let blocks = blocks.into_iter().map(Block::parse::<TrailTrap>).collect::<Result<Vec<_>, _>>()?;
-            let asked_for = |block: &Block| match wanted {
-                Wanted::Parents(sequence) => block.id.sequence == *sequence && block.id.section == Section::Keys,
-                Wanted::Bucket(sequence, _) => block.id.sequence == *sequence,
-            };
-            match blocks.iter().all(asked_for) {
-                true => Ok(blocks),
-                false => Err("the coordinator sent something else than asked for".into()),
-            }
-        };
-        wanted.iter().zip(answers).map(parse).collect()
+        let parse =
+            |blocks: Vec<Vec<u8>>| blocks.into_iter().map(|bytes| Ok(Block::parse::<TrailTrap>(bytes)?)).collect();
+        answers.into_iter().map(parse).collect()
     }
-}
-
-/// The messages of a delivery. Blocks are cut into pieces that fit a message.
-pub(crate) fn delivery(lease: &Lease, results: &[Solved]) -> Vec<wire::CompleteRequest> {
-    use wire::complete_request::Part;
-    let mut parts = vec![Part::Start(wire::CompleteStart { worker: lease.worker, lease: lease.number })];
-    for solved in results {
-        parts.push(Part::Unit(wire::UnitResult {
-            unit: Some(wire::UnitId { shard: solved.unit.shard, part: solved.unit.part }),
-            statistics: codec::encode(&solved.statistics),
-            digest: solved.digest.to_le_bytes().to_vec(),
-            elapsed_microseconds: solved.elapsed.as_micros() as u64,
-        }));
-        for block in solved.tables.iter().flat_map(|table| table.to_blocks::<TrailTrap>(solved.unit.part)) {
-            let mut pieces = block.bytes().chunks(PIECE_BYTES).peekable();
-            while let Some(piece) = pieces.next() {
-                parts.push(Part::Piece(wire::BlockPiece {
-                    data: piece.to_vec(),
-                    last: pieces.peek().is_none(),
-                    done: false,
-                }));
-            }
-        }
-    }
-    parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }).collect()
 }
 
 /// Whether trying again may help.

@@ -8,6 +8,7 @@ pub mod engine;
 pub mod forward;
 pub mod machine;
 pub mod memory;
+pub mod messages;
 pub mod offline;
 pub mod solve;
 

@@ -6,7 +6,7 @@
 //! each after its length, and they are checked like messages.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
@@ -18,18 +18,13 @@ use std::{
 };
 
 use prost::Message;
-use trailtrap_shared::{
-    degree::DegreeSequence,
-    game::TrailTrap,
-    partition::Block,
-    plan::{Plan, Unit},
-    wire::{self, fetch_request::What},
-};
+use trailtrap_shared::{game::TrailTrap, partition::Block, plan::Plan, wire};
 
 use crate::{
     cache::{Fetch, Wanted},
-    client::{GrpcLink, PlanKeeper, delivery},
+    client::{GrpcLink, PlanKeeper},
     engine::{Delivered, Ended, Grant, Lease, Link, LinkError},
+    messages,
     solve::{Solved, SourceError},
 };
 
@@ -168,36 +163,23 @@ fn carry_lease(link: &GrpcLink, directory: &Path, lease: &Lease, stop: &AtomicBo
 /// The lease, and all that its units read.
 fn pack(link: &GrpcLink, lease: &Lease) -> Result<Vec<u8>, SourceError> {
     let plan = &lease.plan;
-    let grant = wire::Grant {
-        lease: lease.number,
-        order: plan.order as u32,
-        part_graphs: plan.options.part_graphs,
-        bucket_bytes: plan.options.bucket_bytes,
-        plan_fingerprint: plan.fingerprint,
-        units: lease.units.iter().map(|unit| wire::UnitId { shard: unit.shard, part: unit.part }).collect(),
-    };
-    let mut bytes = grant.encode_length_delimited_to_vec();
-    let mut seen = std::collections::HashSet::new();
-    let mut add = |sequence: &DegreeSequence, what: What, blocks: Vec<Block>| {
-        let request = wire::FetchRequest { worker: 0, degrees: sequence.bytes().to_vec(), what: Some(what) };
-        let blocks = blocks.into_iter().map(Block::into_bytes).collect();
-        bytes.extend(wire::Input { request: Some(request), blocks }.encode_length_delimited_to_vec());
+    let mut bytes = messages::grant(lease.number, plan, &lease.units).encode_length_delimited_to_vec();
+    let mut seen = HashSet::new();
+    let mut add = |wanted: Wanted| -> Result<(), SourceError> {
+        if seen.insert(wanted) {
+            let blocks = link.fetch(&[wanted])?.concat().into_iter().map(Block::into_bytes).collect();
+            let input = wire::Input { request: Some(messages::request(0, &wanted)), blocks };
+            bytes.extend(input.encode_length_delimited_to_vec());
+        }
+        Ok(())
     };
     for unit in &lease.units {
         let shard = &plan.shards[unit.shard as usize];
-        for parent in shard.sequence.parents() {
-            if seen.insert((parent.sequence, None)) {
-                add(&parent.sequence, What::Parents(true), link.fetch(&[Wanted::Parents(parent.sequence)])?.concat());
-            }
-        }
+        shard.sequence.parents().iter().try_for_each(|parent| add(Wanted::Parents(parent.sequence)))?;
         for &predecessor in &shard.predecessors {
             let predecessor = &plan.shards[predecessor as usize];
-            for bucket in 0..1u32 << predecessor.bucket_bits {
-                if seen.insert((predecessor.sequence, Some(bucket))) {
-                    let blocks = link.fetch(&[Wanted::Bucket(predecessor.sequence, bucket)])?.concat();
-                    add(&predecessor.sequence, What::Bucket(bucket), blocks);
-                }
-            }
+            let mut buckets = 0..1u32 << predecessor.bucket_bits;
+            buckets.try_for_each(|bucket| add(Wanted::Bucket(predecessor.sequence, bucket)))?;
         }
     }
     Ok(bytes)
@@ -220,8 +202,8 @@ fn unpack_result(path: &Path, mut bytes: &[u8], lease: &Lease) -> Result<Vec<wir
     Ok(messages)
 }
 
-/// What a task reads: the parents of a degree sequence, or one bucket of it.
-type Inputs = HashMap<(DegreeSequence, Option<u32>), Vec<Block>>;
+/// What a task reads.
+type Inputs = HashMap<Wanted, Vec<Block>>;
 
 /// The link of a worker without network.
 pub struct FileLink {
@@ -256,23 +238,12 @@ impl FileLink {
         let plan: Arc<Plan> = self.plans.agree(&grant)?;
         let mut inputs = Inputs::new();
         while let Some(input) = next::<wire::Input>(path, &mut rest)? {
-            let request = input.request.unwrap_or_default();
-            let sequence = DegreeSequence::from_bytes(&request.degrees);
-            let sequence = sequence.ok_or_else(|| damaged("not a degree sequence".to_owned()))?;
-            let bucket = match request.what {
-                Some(What::Bucket(bucket)) => Some(bucket),
-                _ => None,
-            };
+            let wanted = messages::wanted(&input.request.unwrap_or_default());
+            let wanted = wanted.map_err(|error| damaged(error.to_string()))?;
             let blocks: Result<Vec<Block>, _> = input.blocks.into_iter().map(Block::parse::<TrailTrap>).collect();
-            let blocks = blocks.map_err(|error| damaged(error.to_string()))?;
-            if blocks.iter().any(|block| block.id.sequence != sequence) {
-                return Err(damaged("blocks of another partition".to_owned()).into());
-            }
-            inputs.insert((sequence, bucket), blocks);
+            inputs.insert(wanted, blocks.map_err(|error| damaged(error.to_string()))?);
         }
-        let unit = |unit: &wire::UnitId| Unit { order: grant.order as u8, shard: unit.shard, part: unit.part };
-        let units = grant.units.iter().map(unit).collect();
-        Ok((Lease { number: grant.lease, worker: 0, plan, units }, inputs))
+        Ok((Lease { number: grant.lease, worker: 0, plan, units: messages::units(&grant) }, inputs))
     }
 
     /// Shows that the tasks in work are in work, for as long as the link exists; to be spawned on a runtime.
@@ -291,11 +262,10 @@ impl FileLink {
         }
     }
 
-    fn blocks(&self, sequence: &DegreeSequence, bucket: Option<u32>) -> Result<Vec<Block>, SourceError> {
-        let key = (*sequence, bucket);
+    fn blocks(&self, wanted: &Wanted) -> Result<Vec<Block>, SourceError> {
         let tasks: Vec<Arc<Inputs>> = self.tasks().values().cloned().collect();
-        let found = tasks.iter().find_map(|inputs| inputs.get(&key));
-        Ok(found.ok_or_else(|| format!("no task in work holds partition {sequence}"))?.clone())
+        let found = tasks.iter().find_map(|inputs| inputs.get(wanted));
+        Ok(found.ok_or_else(|| format!("no task in work holds partition {}", wanted.sequence()))?.clone())
     }
 }
 
@@ -319,7 +289,7 @@ impl Link for FileLink {
 
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         let mut bytes = Vec::new();
-        for message in delivery(lease, results) {
+        for message in messages::delivery(lease, results) {
             bytes.extend(message.encode_length_delimited_to_vec());
         }
         self.tasks().remove(&lease.number);
@@ -348,10 +318,6 @@ impl Link for FileLink {
 
 impl Fetch for FileLink {
     fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
-        let blocks = |wanted: &Wanted| match wanted {
-            Wanted::Parents(sequence) => self.blocks(sequence, None),
-            Wanted::Bucket(sequence, bucket) => self.blocks(sequence, Some(*bucket)),
-        };
-        wanted.iter().map(blocks).collect()
+        wanted.iter().map(|wanted| self.blocks(wanted)).collect()
     }
 }
