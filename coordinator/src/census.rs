@@ -26,14 +26,18 @@ use trailtrap_shared::{
     statistics::Statistics,
 };
 
-use trailtrap_worker::cache::Wanted;
+use trailtrap_worker::{
+    cache::Wanted,
+    supply::{Described, is_shared},
+};
 
 use crate::{
     checks::{self, Contradiction},
     lease::{LeaseTable, WorkerId},
+    names::Names,
     parents::{ENUMERATED_ORDER, Parents},
     schedule::Schedule,
-    store::{Delivery, OrderRecord, Store, StoreError, UnitRecord},
+    store::{Delivery, OrderRecord, Store, StoreError, UnitRecord, block_id},
 };
 
 /// What to keep of a finished order.
@@ -205,6 +209,7 @@ pub struct Census {
     options: CensusOptions,
     store: Store,
     parents: Parents,
+    names: Names,
     /// The plan of the order below the one in work.
     parent_plan: Mutex<Option<Arc<Plan>>>,
     started: Instant,
@@ -216,6 +221,10 @@ pub struct Census {
     committer: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Names of blocks that are remembered: more than those of the partitions that are read at a time.
+const NAMES: usize = 1 << 17;
+/// A description holds so many bytes of blocks at most.
+const DESCRIPTION_BYTES: u64 = 1 << 20;
 /// Deliveries are held back while more bytes than this wait for the disk.
 const PENDING_BYTES: usize = 256 << 20;
 /// The committer gathers deliveries for this part of the time that a run has lasted, and no longer than a second, when
@@ -236,6 +245,7 @@ impl Census {
             options,
             store,
             parents: Parents::enumerate(),
+            names: Names::new(NAMES),
             parent_plan: Mutex::default(),
             started: Instant::now(),
             state: Mutex::new(State {
@@ -459,6 +469,7 @@ impl Census {
                     worker.units += 1;
                     worker.pairs += pairs;
                 }
+                self.note_names(delivery);
                 state.pending.insert((delivery.sequence, delivery.unit.part), delivery.clone());
                 state.pending_bytes += delivery.record.bytes as usize;
             }
@@ -499,6 +510,11 @@ impl Census {
                 self.end(Err(CensusError::Disagreement { sequence: delivery.sequence, first, second }));
             }
         }
+    }
+
+    /// Remembers what blocks will be asked for by name. Those of a unit that is solved again take the place of the former.
+    fn note_names(&self, delivery: &Delivery) {
+        delivery.blocks.iter().filter(|block| is_shared(block)).for_each(|block| self.names.note(block));
     }
 
     fn enqueue(&self, queued: Queued) {
@@ -557,15 +573,8 @@ impl Census {
             .get(delivery.unit.shard as usize)
             .filter(|shard| delivery.unit.part < shard.parts && plan.order == delivery.unit.order as usize)
             .ok_or_else(|| wrong("there is no such unit"))?;
-        let expected = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
-            Section::ALL.map(|section| BlockId {
-                sequence: shard.sequence,
-                part: delivery.unit.part,
-                bucket_bits: shard.bucket_bits,
-                bucket,
-                section,
-            })
-        });
+        let expected = (0..1u32 << shard.bucket_bits)
+            .flat_map(|bucket| Section::ALL.map(|section| block_id(shard, delivery.unit.part, bucket, section)));
         if !delivery.blocks.iter().map(|block| block.id).eq(expected) {
             return Err(wrong("its blocks are not those of the unit"));
         }
@@ -589,21 +598,6 @@ impl Census {
         Ok(())
     }
 
-    /// The keys of a degree sequence, for extension.
-    pub fn parent_blocks(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, CensusError> {
-        if let Some(block) = self.parents.block(sequence) {
-            return Ok(vec![block]);
-        }
-        let plan = self.parent_plan(sequence.order())?;
-        let Some(index) = plan.find(sequence) else { return Ok(Vec::new()) };
-        let shard = &plan.shards[index as usize];
-        let mut blocks = Vec::new();
-        for bucket in 0..1u32 << shard.bucket_bits {
-            blocks.extend(self.store.blocks(shard, bucket, Section::Keys)?);
-        }
-        Ok(blocks)
-    }
-
     /// The plan by which an earlier order was split.
     fn parent_plan(&self, order: usize) -> Result<Arc<Plan>, CensusError> {
         let mut cached = lock(&self.parent_plan);
@@ -620,33 +614,73 @@ impl Census {
 
     /// What a worker wants to read; `None` if there is no such thing.
     pub fn wanted_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Block>>, CensusError> {
-        match wanted {
-            Wanted::Parents(sequence) => self.parent_blocks(sequence).map(Some),
-            Wanted::Bucket(sequence, bucket) => self.bucket_blocks(sequence, *bucket),
-        }
+        self.each_wanted(wanted, |id, at_hand| at_hand.map_or_else(|| self.store.read(id), |block| Ok(block.clone())))
     }
 
-    /// Keys and outcomes of a bucket of a finished shard of the order in work; `None` if there is no such thing.
-    pub fn bucket_blocks(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Option<Vec<Block>>, CensusError> {
-        let Some(plan) = self.leased_plan() else { return Ok(None) };
-        let Some(shard) = plan.find(sequence).map(|index| &plan.shards[index as usize]) else { return Ok(None) };
-        if bucket >> shard.bucket_bits != 0 {
-            return Ok(None);
-        }
-        let mut blocks = Vec::new();
-        for part in 0..shard.parts {
-            let pending = self.state().pending.get(&(*sequence, part)).cloned();
-            let block = |section: Section| match &pending {
-                Some(delivery) => Ok(delivery.blocks[3 * bucket as usize + section as usize - 1].clone()),
-                None => self.store.block(shard, part, bucket, section),
-            };
-            match (block(Section::Keys), block(Section::Outcomes)) {
-                (Ok(keys), Ok(outcomes)) => blocks.extend([keys, outcomes]),
-                (Err(StoreError::MissingBlock(_)), _) | (_, Err(StoreError::MissingBlock(_))) => return Ok(None),
-                (Err(error), _) | (_, Err(error)) => return Err(error.into()),
+    /// What a worker wants to read, described; `None` if there is no such thing.
+    pub fn described_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Described>>, CensusError> {
+        let mut room = DESCRIPTION_BYTES;
+        let mut describe = |block: &Block| {
+            let name = block.name();
+            if is_shared(block) || name.length > room {
+                self.names.note(block);
+                return Described::Named(name);
+            }
+            room -= name.length;
+            Described::Here(block.clone())
+        };
+        self.each_wanted(wanted, |id, at_hand| match (at_hand, self.names.get(id)) {
+            (Some(block), _) => Ok(describe(block)),
+            (None, Some(name)) => Ok(Described::Named(name)),
+            (None, None) => Ok(describe(&self.store.read(id)?)),
+        })
+    }
+
+    /// Calls `take` for each block that a worker wants to read: keys and outcomes of a bucket of a finished shard of the
+    /// order in work, or the keys of a finished order. The block comes along if it is not to be read from the store. `None` if
+    /// there is no such thing.
+    fn each_wanted<T>(
+        &self,
+        wanted: &Wanted,
+        mut take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
+    ) -> Result<Option<Vec<T>>, CensusError> {
+        let mut taken = Vec::new();
+        match wanted {
+            Wanted::Parents(sequence) => {
+                if let Some(block) = self.parents.block(sequence) {
+                    return Ok(Some(vec![take(&block.id, Some(&block))?]));
+                }
+                let plan = self.parent_plan(sequence.order())?;
+                let Some(index) = plan.find(sequence) else { return Ok(Some(taken)) };
+                let shard = &plan.shards[index as usize];
+                for bucket in 0..1u32 << shard.bucket_bits {
+                    for part in 0..shard.parts {
+                        taken.push(take(&block_id(shard, part, bucket, Section::Keys), None)?);
+                    }
+                }
+            }
+            &Wanted::Bucket(sequence, bucket) => {
+                let Some(plan) = self.leased_plan() else { return Ok(None) };
+                let Some(shard) = plan.find(&sequence).map(|index| &plan.shards[index as usize]) else {
+                    return Ok(None);
+                };
+                if bucket >> shard.bucket_bits != 0 {
+                    return Ok(None);
+                }
+                for part in 0..shard.parts {
+                    let pending = self.state().pending.get(&(sequence, part)).cloned();
+                    for section in [Section::Keys, Section::Outcomes] {
+                        let at_hand =
+                            pending.as_ref().map(|unit| &unit.blocks[3 * bucket as usize + section as usize - 1]);
+                        match take(&block_id(shard, part, bucket, section), at_hand) {
+                            Err(StoreError::MissingBlock(_)) => return Ok(None),
+                            block => taken.push(block?),
+                        }
+                    }
+                }
             }
         }
-        Ok(Some(blocks))
+        Ok(Some(taken))
     }
 
     /// Makes a group of deliveries durable.

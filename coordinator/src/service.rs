@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 use tower::util::option_layer;
@@ -22,11 +22,11 @@ use trailtrap_shared::{
     },
 };
 
-use trailtrap_worker::messages;
+use trailtrap_worker::{cache::Wanted, messages};
 
 use crate::{
     admission::{self, GRACE},
-    census::{Assignment, Census, Refusal, delivery},
+    census::{Assignment, Census, CensusError, Refusal, delivery},
     secrets::Door,
     status::Status as CensusStatus,
     store::Delivery,
@@ -34,6 +34,7 @@ use crate::{
 
 /// A request for work is answered after this long even if there is none.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const DESCRIBING: usize = 8;
 /// Several times the largest block that a plan makes.
 const LARGEST_BLOCK: usize = 1 << 30;
 
@@ -60,7 +61,10 @@ pub async fn serve(
     }
     let server = builder
         .layer(option_layer(guard))
-        .add_service(CensusServer::new(Service { census }).max_decoding_message_size(4 << 20))
+        .add_service(
+            CensusServer::new(Service { census, describing: Arc::new(Semaphore::new(DESCRIBING)) })
+                .max_decoding_message_size(4 << 20),
+        )
         .serve_with_incoming_shutdown(connections, shutdown);
     // tonic waits for idle connections for ever.
     tokio::select! {
@@ -80,6 +84,8 @@ pub async fn serve_health(listener: TcpListener) -> Result<(), tonic::transport:
 #[derive(Clone)]
 struct Service {
     census: Arc<Census>,
+    /// Descriptions that are made at a time: after a restart each may have to read what it names.
+    describing: Arc<Semaphore>,
 }
 
 impl Service {
@@ -92,10 +98,20 @@ impl Service {
 
     /// The answer to one request for a partition.
     async fn blocks(&self, request: wire::FetchRequest) -> Result<Vec<Block>, Status> {
+        let blocks = self.look_up(&request, Census::wanted_blocks).await?;
+        Ok(messages::select(&request, blocks))
+    }
+
+    /// What `read` finds of what a request is for.
+    async fn look_up<T: Send + 'static>(
+        &self,
+        request: &wire::FetchRequest,
+        read: impl FnOnce(&Census, &Wanted) -> Result<Option<T>, CensusError> + Send + 'static,
+    ) -> Result<T, Status> {
         self.known(request.worker)?;
-        let wanted = messages::wanted(&request).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let wanted = messages::wanted(request).map_err(|error| Status::invalid_argument(error.to_string()))?;
         let census = self.census.clone();
-        tokio::task::spawn_blocking(move || census.wanted_blocks(&wanted))
+        tokio::task::spawn_blocking(move || read(&census, &wanted))
             .await
             .map_err(|error| Status::internal(error.to_string()))?
             .map_err(|error| Status::internal(error.to_string()))?
@@ -200,6 +216,20 @@ impl CensusService for Service {
             }
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    type DescribeStream = Pin<Box<dyn Stream<Item = Result<wire::Description, Status>> + Send>>;
+
+    async fn describe(&self, request: Request<Streaming<wire::FetchRequest>>) -> Reply<Self::DescribeStream> {
+        let service = self.clone();
+        let answers = request.into_inner().then(move |request| {
+            let service = service.clone();
+            async move {
+                let _permit = service.describing.acquire().await;
+                service.look_up(&request?, Census::described_blocks).await.map(messages::description)
+            }
+        });
+        Ok(Response::new(Box::pin(answers)))
     }
 
     async fn heartbeat(&self, request: Request<wire::HeartbeatRequest>) -> Reply<wire::HeartbeatReply> {
