@@ -30,6 +30,7 @@ use trailtrap_shared::{
     polya,
     statistics::Statistics,
 };
+use trailtrap_worker::supply::is_shared;
 
 pub use self::orders::contents_of_parents;
 
@@ -40,6 +41,7 @@ use crate::{
     comparison::Comparisons,
     content::Content,
     lease::{Ended, LeaseTable, Purpose, WorkerId},
+    names::Names,
     parents::Parents,
     random::Random,
     schedule::Schedule,
@@ -292,6 +294,7 @@ pub struct Census {
     /// Decides which units are compared.
     salt: u64,
     parents: Parents,
+    names: Names,
     /// The plan of the order below the one in work.
     parent_plan: Mutex<Option<Arc<Plan>>>,
     started: Instant,
@@ -305,6 +308,9 @@ pub struct Census {
 
 /// Deliveries are held back while more bytes than this wait for the disk.
 const PENDING_BYTES: usize = 256 << 20;
+/// Names of blocks that are remembered: more than those of the partitions that are read at a time.
+const NAMES: usize = 1 << 17;
+
 impl Census {
     /// Opens the store in `directory` and takes up the census where it was left.
     pub fn open(directory: &Path, options: CensusOptions) -> Result<Arc<Self>, CensusError> {
@@ -318,6 +324,7 @@ impl Census {
             store,
             salt,
             parents: Parents::enumerate(),
+            names: Names::new(NAMES),
             parent_plan: Mutex::default(),
             started: (options.clock)(),
             state: Mutex::new(State {
@@ -605,6 +612,7 @@ impl Census {
                     worker.units += 1;
                     worker.pairs += pairs;
                 }
+                self.note_names(delivery);
                 state.pending.insert((delivery.sequence, unit.part), delivery.clone());
                 state.pending_bytes += record.bytes as usize;
             }
@@ -635,6 +643,11 @@ impl Census {
             }
         }
         Ok(retired)
+    }
+
+    /// Remembers what blocks will be asked for by name. Those of a unit that is solved again take the place of the former.
+    fn note_names(&self, delivery: &Delivery) {
+        delivery.blocks.iter().filter(|block| is_shared(block)).for_each(|block| self.names.note(block));
     }
 
     /// Counts what recalled units have become; those that have to be forgotten.

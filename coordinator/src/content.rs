@@ -11,7 +11,7 @@ pub struct Content([u8; 16]);
 impl Content {
     /// The content of a unit, from the checksums of its blocks.
     pub fn of_unit(blocks: &[Block]) -> Self {
-        Self::hash(blocks.iter().map(Block::checksum))
+        Self::hash(blocks.iter().map(|block| block.name().checksum.0))
     }
 
     /// The content of several things in a fixed order.

@@ -47,8 +47,7 @@ impl Link for EmbeddedLink {
 
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         let deliver = |solved: &Solved| {
-            let blocks =
-                solved.tables.iter().flat_map(|table| table.to_blocks::<TrailTrap>(solved.unit.part)).collect();
+            let blocks = solved.blocks::<TrailTrap>();
             let Solved { unit, sequence, statistics, digest, elapsed, .. } = solved;
             delivery(*unit, *sequence, blocks, statistics.clone(), *digest, *elapsed, self.name.clone())
         };

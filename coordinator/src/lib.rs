@@ -16,6 +16,7 @@ pub mod forecast;
 pub mod input;
 pub mod lease;
 pub mod lookup;
+pub mod names;
 pub mod parents;
 pub mod preflight;
 pub mod progress;

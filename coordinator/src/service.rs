@@ -7,12 +7,12 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
     sync::{
-        Mutex,
+        Mutex, Semaphore,
         mpsc::{Sender, channel},
     },
     time::{Instant, timeout, timeout_at},
 };
-use tokio_stream::{Stream, wrappers::ReceiverStream};
+use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{
     Request, Response, Status, Streaming,
     transport::{Server, server::Connected},
@@ -50,6 +50,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Whoever is first in the line of those who wait for work steps back after this long: what there is may not be for them,
 /// but for one behind.
 const TURN: Duration = Duration::from_millis(200);
+const DESCRIBING: usize = 8;
 /// Several times the largest block that a plan makes.
 const LARGEST_BLOCK: usize = 1 << 30;
 /// A stream is given up when its client neither sends nor takes anything for this long.
@@ -126,11 +127,14 @@ struct Service {
     budget: Arc<Budget>,
     /// Those who wait for work stand in line for this: news wakes one of them, not hundreds.
     turn: Arc<Mutex<()>>,
+    /// Descriptions that are made at a time: after a restart each may have to read what it names.
+    describing: Arc<Semaphore>,
 }
 
 impl Service {
     fn new(census: Arc<Census>, memory: usize) -> Self {
-        Service { census, budget: Budget::new(memory), turn: Arc::default() }
+        let describing = Arc::new(Semaphore::new(DESCRIBING));
+        Service { census, budget: Budget::new(memory), turn: Arc::default(), describing }
     }
 
     fn known(&self, worker: u64) -> Result<(), Status> {
@@ -161,25 +165,39 @@ impl Service {
         }
     }
 
+    /// What a worker asks for.
+    fn wanted(&self, request: &wire::FetchRequest) -> Result<Wanted, Status> {
+        self.known(request.worker)?;
+        let wanted = messages::wanted(request).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        match wanted {
+            Wanted::Parents(sequence) if sequence.order() >= self.census.options().order => {
+                Err(Status::not_found("this census reads no parents of that order"))
+            }
+            _ => Ok(wanted),
+        }
+    }
+
+    /// What `read` finds of it.
+    async fn look_up<T: Send + 'static>(
+        &self,
+        wanted: Wanted,
+        read: impl FnOnce(&Census, &Wanted) -> Result<Option<T>, CensusError> + Send + 'static,
+    ) -> Result<T, Status> {
+        let census = self.census.clone();
+        blocking(move || read(&census, &wanted))
+            .await?
+            .map_err(|error| Status::internal(error.to_string()))?
+            .ok_or_else(|| Status::not_found(format!("partition {} is not finished", wanted.sequence())))
+    }
+
     /// The answer to one request for a partition, and its share of the memory.
     async fn blocks(&self, request: wire::FetchRequest) -> Result<(Vec<Block>, Share), Status> {
-        self.known(request.worker)?;
-        let wanted = messages::wanted(&request).map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let sequence = *wanted.sequence();
-        if matches!(wanted, Wanted::Parents(_)) && sequence.order() >= self.census.options().order {
-            return Err(Status::not_found("this census reads no parents of that order"));
-        }
-        let (census, wanted) = (self.census.clone(), Arc::new(wanted));
-        let expect = {
-            let (census, wanted) = (census.clone(), wanted.clone());
-            move || census.wanted_bytes(&wanted)
-        };
-        let internal = |error: CensusError| Status::internal(error.to_string());
-        let share = self.budget.take(blocking(expect).await?.map_err(internal)?).await;
-        let (blocks, mut share) = blocking(move || (census.wanted_blocks(&wanted), share)).await?;
-        let blocks = blocks
-            .map_err(internal)?
-            .ok_or_else(|| Status::not_found(format!("partition {sequence} is not finished")))?;
+        let wanted = self.wanted(&request)?;
+        let expected = self.look_up(wanted, |census, wanted| census.wanted_bytes(wanted).map(Some)).await?;
+        let share = self.budget.take(expected).await;
+        let read = |census: &Census, wanted: &Wanted| Ok(census.wanted_blocks(wanted)?.map(|blocks| (blocks, share)));
+        let (blocks, mut share) = self.look_up(wanted, read).await?;
+        let blocks = messages::select(&request, blocks);
         let bytes: usize = blocks.iter().map(|block| block.bytes().len()).sum();
         // Beside the blocks there are copies of the pieces that are on their way.
         share.cover(bytes + bytes.min(3 * PIECE_BYTES)).await;
@@ -220,8 +238,11 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 
 /// The next message of a client that does not stall.
 async fn next<T>(stream: &mut Streaming<T>) -> Result<Option<T>, Status> {
-    let stalled = |_| Status::deadline_exceeded(format!("nothing came for {} s", STALLED.as_secs()));
     timeout(STALLED, stream.message()).await.map_err(stalled)?
+}
+
+fn stalled<T>(_elapsed: T) -> Status {
+    Status::deadline_exceeded(format!("nothing came for {} s", STALLED.as_secs()))
 }
 
 /// Blocks in the pieces that they are sent in.
@@ -303,6 +324,21 @@ impl CensusService for Service {
         let (sender, receiver) = channel(1);
         tokio::spawn(self.clone().send_partitions(Ok(first), requests, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    type DescribeStream = Pin<Box<dyn Stream<Item = Result<wire::Description, Status>> + Send>>;
+
+    async fn describe(&self, request: Request<Streaming<wire::FetchRequest>>) -> Reply<Self::DescribeStream> {
+        let service = self.clone();
+        let answers = request.into_inner().timeout(STALLED).then(move |request| {
+            let service = service.clone();
+            async move {
+                let wanted = service.wanted(&request.map_err(stalled)??)?;
+                let _permit = service.describing.acquire().await;
+                service.look_up(wanted, Census::described_blocks).await.map(messages::description)
+            }
+        });
+        Ok(Response::new(Box::pin(answers)))
     }
 
     async fn heartbeat(&self, request: Request<wire::HeartbeatRequest>) -> Reply<wire::HeartbeatReply> {

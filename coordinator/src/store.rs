@@ -366,9 +366,13 @@ impl Store {
 
     /// One block of a finished unit.
     pub fn block(&self, shard: &Shard, part: u32, bucket: u32, section: Section) -> Result<Block, StoreError> {
-        let id = BlockId { sequence: shard.sequence, part, bucket_bits: shard.bucket_bits, bucket, section };
-        let read = self.db.get_cf(self.section(section), block_key(&id));
-        let read = read.map_err(|source| match source.kind() {
+        self.read(&block_id(shard, part, bucket, section))
+    }
+
+    /// One block of a finished unit.
+    pub fn read(&self, id: &BlockId) -> Result<Block, StoreError> {
+        let id = *id;
+        let read = self.db.get_cf(self.section(id.section), block_key(&id)).map_err(|source| match source.kind() {
             rocksdb::ErrorKind::Corruption => StoreError::UnreadableBlock { id, source },
             _ => StoreError::from(source),
         });
@@ -413,6 +417,11 @@ impl Store {
     fn section(&self, section: Section) -> &ColumnFamily {
         self.family(section_name(section))
     }
+}
+
+/// The place of a block of a shard.
+pub fn block_id(shard: &Shard, part: u32, bucket: u32, section: Section) -> BlockId {
+    BlockId { sequence: shard.sequence, part, bucket_bits: shard.bucket_bits, bucket, section }
 }
 
 fn section_name(section: Section) -> &'static str {

@@ -112,7 +112,8 @@ async fn codes(mut client: Client) -> Vec<Code> {
     let mut answers = Vec::new();
     answers.push(client.register(introduction("x".to_owned())).await.err());
     answers.push(client.lease(wire::LeaseRequest { worker: 1 }).await.err());
-    let fetch = wire::FetchRequest { worker: 1, degrees: vec![0], what: Some(What::Parents(true)) };
+    let fetch = wire::FetchRequest { worker: 1, degrees: vec![0], what: Some(What::Parents(true)), only: Vec::new() };
+    answers.push(client.describe(tokio_stream::iter([fetch.clone()])).await.err());
     answers.push(client.fetch_partition(tokio_stream::iter([fetch])).await.err());
     answers.push(client.heartbeat(wire::HeartbeatRequest { worker: 1, leases: vec![] }).await.err());
     let start = wire::complete_request::Part::Start(wire::CompleteStart { worker: 1, lease: 1 });
@@ -138,14 +139,14 @@ async fn without_a_valid_token_nothing_can_be_done() {
     let client = |access: &Access| access.client(None).unwrap();
     // The right one: whether the calls make sense is another question.
     let right = codes(client(&access)).await;
-    assert!(!right.contains(&Code::Unauthenticated) && right[0] == Code::Ok && right[6] == Code::Ok, "{right:?}");
+    assert!(!right.contains(&Code::Unauthenticated) && right[0] == Code::Ok && right[7] == Code::Ok, "{right:?}");
     // Another token.
     let stranger = with(&|access| access.pass.as_mut().unwrap().token = Token::new([7; 32]));
-    assert_eq!(codes(client(&stranger)).await, [Code::Unauthenticated; 7]);
+    assert_eq!(codes(client(&stranger)).await, [Code::Unauthenticated; 8]);
     // Those who look on.
     let looking = codes(client(&Access::read(&viewer).unwrap())).await;
-    assert_eq!(looking[..6], [Code::PermissionDenied; 6]);
-    assert_eq!(looking[6], Code::Ok);
+    assert_eq!(looking[..7], [Code::PermissionDenied; 7]);
+    assert_eq!(looking[7], Code::Ok);
     // Plain text: no connection.
     let plain = with(&|access| access.pass = None);
     let broken = [Code::Unavailable, Code::Unknown, Code::Internal, Code::Cancelled];

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Data, coordinator, introduction, parts};
-use tonic::{Code, Status};
+use tonic::{Code, Status, transport::Channel};
 use trailtrap_shared::wire::{
     self, census_client::CensusClient, complete_request::Part, fetch_request::What, lease_reply::Answer,
 };
@@ -15,6 +15,14 @@ fn unit(shard: u32) -> Part {
         digest: vec![0; 32],
         elapsed_microseconds: 1,
     })
+}
+
+/// The first answer to a request to describe, which comes in the stream.
+async fn describe(
+    client: &mut CensusClient<Channel>,
+    requests: impl tonic::IntoStreamingRequest<Message = wire::FetchRequest>,
+) -> Result<Option<wire::Description>, Status> {
+    client.describe(requests).await?.into_inner().message().await
 }
 
 #[tokio::test]
@@ -47,15 +55,20 @@ async fn nonsense_is_refused_and_the_census_goes_on() {
     assert_eq!(client.lease(wire::LeaseRequest { worker: 5 }).await.map_err(code).unwrap_err(), Code::NotFound);
     let fetch = |worker, degrees: &[u8], bucket| {
         let what = Some(What::Bucket(bucket));
-        tokio_stream::iter([wire::FetchRequest { worker, degrees: degrees.to_vec(), what }])
+        tokio_stream::iter([wire::FetchRequest { worker, degrees: degrees.to_vec(), what, only: Vec::new() }])
     };
     assert_eq!(client.fetch_partition(fetch(5, &[0], 0)).await.map_err(code).unwrap_err(), Code::NotFound);
+    assert_eq!(describe(&mut client, fetch(5, &[0], 0)).await.map_err(code).unwrap_err(), Code::NotFound);
     // A registered worker that asks for what there is not.
     let worker = client.register(introduction()).await.unwrap().into_inner().worker;
     for degrees in [&[][..], &[1], &[3, 2, 1], &[9; 40]] {
         let answer = client.fetch_partition(fetch(worker, degrees, 0)).await.map_err(code);
         assert_eq!(answer.unwrap_err(), Code::InvalidArgument, "{degrees:?}");
+        let answer = describe(&mut client, fetch(worker, degrees, 0)).await.map_err(code);
+        assert_eq!(answer.unwrap_err(), Code::InvalidArgument, "{degrees:?}");
     }
+    let answer = describe(&mut client, fetch(worker, &[0], 999)).await.map_err(code);
+    assert_eq!(answer.unwrap_err(), Code::NotFound);
     assert_eq!(client.fetch_partition(fetch(worker, &[0; 12], 0)).await.map_err(code).unwrap_err(), Code::NotFound);
     assert_eq!(client.fetch_partition(fetch(worker, &[0], 999)).await.map_err(code).unwrap_err(), Code::NotFound);
     // Deliveries without a lease are dropped, those that are no deliveries refused.

@@ -75,6 +75,7 @@ pub fn message(data: &[u8]) {
                 assert_eq!(codec::encode(&statistics), bytes, "statistics have one encoding");
             }
         }
+        13 => read::<wire::Description>(bytes),
         _ => {
             if let Some(sequence) = DegreeSequence::from_bytes(bytes) {
                 assert_eq!(sequence.bytes(), bytes);

@@ -18,6 +18,8 @@
 //! | entries × width | slots of ⌈C(n − 1, 2)/8⌉ bytes, strictly increasing, or records in the order of the slots |
 //! | 16 | the first half of the BLAKE3 hash of everything before |
 
+use std::fmt;
+
 use crate::{
     degree::DegreeSequence,
     game::{Game, record_bytes},
@@ -116,6 +118,25 @@ pub struct BlockId {
     pub section: Section,
 }
 
+/// The checksum at the end of a block, by which it is known wherever blocks are kept: there is no other block with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Checksum(pub [u8; CHECKSUM_BYTES]);
+
+/// 32 hexadecimal digits.
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What there is to know of a block before one has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockName {
+    pub checksum: Checksum,
+    /// Bytes of the block.
+    pub length: u64,
+}
+
 /// A checked block: the bytes are well-formed, carry the right checksum and, if slots, increase strictly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -141,6 +162,8 @@ pub enum BlockError {
     Checksum,
     #[error("malformed block: {0}")]
     Malformed(&'static str),
+    #[error("it is another block than its name says")]
+    Name,
 }
 
 impl Block {
@@ -229,6 +252,18 @@ impl Block {
         Ok(block)
     }
 
+    /// Takes in bytes that should be the block of this name.
+    pub fn parse_named<G: Game>(bytes: Vec<u8>, name: &BlockName) -> Result<Self, BlockError> {
+        let block = Self::parse::<G>(bytes)?;
+        if block.name() == *name { Ok(block) } else { Err(BlockError::Name) }
+    }
+
+    /// The name of the block.
+    pub fn name(&self) -> BlockName {
+        let checksum = self.bytes.last_chunk().expect("a block ends with its checksum");
+        BlockName { checksum: Checksum(*checksum), length: self.bytes.len() as u64 }
+    }
+
     /// The bytes that [`Block::parse`] reads.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -237,11 +272,6 @@ impl Block {
     /// The bytes themselves.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
-    }
-
-    /// The checksum that the bytes end with.
-    pub fn checksum(&self) -> [u8; CHECKSUM_BYTES] {
-        self.bytes[self.bytes.len() - CHECKSUM_BYTES..].try_into().expect("a block ends with its checksum")
     }
 
     fn payload(&self) -> &[u8] {
@@ -558,7 +588,15 @@ mod tests {
             let (table, blocks) = regular_partition(&slots, 0, 0, 3);
             for block in &blocks {
                 prop_assert_eq!(&Block::parse::<TrailTrap>(block.bytes().to_vec()).unwrap(), block);
+                let named = |name: &BlockName| Block::parse_named::<TrailTrap>(block.bytes().to_vec(), name);
+                prop_assert_eq!(&named(&block.name()).unwrap(), block);
+                let length = block.name().length + 1;
+                prop_assert_eq!(named(&BlockName { length, ..block.name() }), Err(BlockError::Name));
             }
+            prop_assert_eq!(
+                Block::parse_named::<TrailTrap>(blocks[0].bytes().to_vec(), &blocks[1].name()),
+                Err(BlockError::Name)
+            );
             prop_assert_eq!(blocks[2].slots().collect::<Vec<_>>(), slots.iter().copied().filter(|s| s & 1 == 1).collect::<Vec<_>>());
             let [keys, outcomes, _] = blocks;
             let again = Table::from_blocks::<TrailTrap>(&[(keys, outcomes)]).unwrap();

@@ -16,7 +16,7 @@ use trailtrap_shared::{
         LABELLING,
         batch::{Kernel, MAX_BATCH_ORDER},
     },
-    partition::{BLOCK_FORMAT, Block},
+    partition::{BLOCK_FORMAT, Block, Checksum},
     plan::{Plan, PlanOptions},
     wire::{self, PROTOCOL},
 };
@@ -27,6 +27,7 @@ use crate::{
     engine::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
     messages,
     solve::{Solved, SourceError},
+    supply::{Described, Origin, Supply},
 };
 
 /// How this worker introduces itself.
@@ -53,6 +54,7 @@ pub struct GrpcLink {
     heartbeat: Mutex<Duration>,
     held: Mutex<Vec<u64>>,
     plans: PlanKeeper,
+    supply: Supply,
 }
 
 /// The plan of the last lease, which many leases share.
@@ -108,6 +110,7 @@ impl GrpcLink {
         runtime: Handle,
         reach: Reach,
         identity: Identity,
+        supply: Supply,
         patience: Duration,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, LinkError> {
@@ -138,9 +141,15 @@ impl GrpcLink {
             heartbeat: Mutex::new(Duration::from_secs(5)),
             held: Mutex::default(),
             plans: PlanKeeper::default(),
+            supply,
         };
         link.register(0)?;
         Ok(link)
+    }
+
+    /// Where its blocks come from.
+    pub fn supply(&self) -> &Supply {
+        &self.supply
     }
 
     fn client(&self) -> Client {
@@ -306,14 +315,21 @@ impl Link for GrpcLink {
             Some(wire::lease_reply::Answer::Grant(grant)) => {
                 let plan = self.plans.agree(&grant)?;
                 lock(&self.held).push(grant.lease);
-                let units = messages::units(&grant);
-                Ok(Grant::Work(Lease { number: grant.lease, worker, plan, units, edition: grant.edition }))
+                Ok(Grant::Work(Lease {
+                    number: grant.lease,
+                    worker,
+                    plan,
+                    units: messages::units(&grant),
+                    edition: grant.edition,
+                }))
             }
         }
     }
 
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
-        self.deliver(lease, messages::delivery(lease, results))
+        let blocks: Vec<Vec<Block>> = results.iter().map(Solved::blocks::<TrailTrap>).collect();
+        self.supply.offer(blocks.iter().flatten());
+        self.deliver(lease, messages::delivery(lease, results, blocks))
     }
 
     fn is_alone(&self) -> bool {
@@ -370,8 +386,37 @@ impl GrpcLink {
 
 impl Fetch for GrpcLink {
     fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+        self.supply.fetch(wanted, self)
+    }
+}
+
+impl Origin for GrpcLink {
+    fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError> {
         let worker = self.worker();
-        let requests: Vec<wire::FetchRequest> = wanted.iter().map(|wanted| messages::request(worker, wanted)).collect();
+        let requests: Vec<wire::FetchRequest> =
+            wanted.iter().map(|wanted| messages::request(worker, wanted, &[])).collect();
+        let answers = self.persist("describe", || {
+            let (mut client, requests) = (self.client(), requests.clone());
+            async move {
+                let count = requests.len();
+                let mut stream = client.describe(tokio_stream::iter(requests)).await?.into_inner();
+                let mut answers = Vec::with_capacity(count);
+                while let Some(description) = stream.message().await? {
+                    answers.push(description);
+                }
+                match answers.len() == count {
+                    true => Ok(tonic::Response::new(answers)),
+                    false => Err(Status::unavailable("stream cut short")),
+                }
+            }
+        })?;
+        answers.into_iter().map(|description| Ok(messages::described(description)?)).collect()
+    }
+
+    fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError> {
+        let worker = self.worker();
+        let requests: Vec<wire::FetchRequest> =
+            wanted.iter().map(|(wanted, only)| messages::request(worker, wanted, only)).collect();
         let answers = self.persist("fetch", || {
             let (mut client, requests) = (self.client(), requests.clone());
             async move {

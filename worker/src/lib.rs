@@ -4,6 +4,8 @@
 pub mod access;
 pub mod cache;
 pub mod client;
+pub mod depot;
+pub mod disk;
 pub mod engine;
 pub mod forward;
 pub mod machine;
@@ -11,6 +13,7 @@ pub mod memory;
 pub mod messages;
 pub mod offline;
 pub mod solve;
+pub mod supply;
 
 #[cfg(test)]
 mod tests;

@@ -15,9 +15,11 @@ use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel};
 use trailtrap_worker::{
     access::Reach,
     client::{GrpcLink, Identity},
+    depot::DepotError,
     engine::{Ended, Engine, LinkError},
     machine::{self, Signals, Size},
     offline::{self, FileLink},
+    supply::{Supply, SupplyError, SupplyOptions},
 };
 
 /// Solves units of a Trail Trap census for a coordinator.
@@ -35,8 +37,10 @@ use trailtrap_worker::{
 struct Arguments {
     #[command(flatten)]
     reach: Reach,
+    #[command(flatten)]
+    supply: SupplyOptions,
     /// Work from the task files that a courier leaves in this directory, without a network
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["access", "coordinator"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["access", "coordinator", "disk_cache", "depot"])]
     offline: Option<PathBuf>,
     /// Solve nothing, but be a courier for workers without network: carry tasks into this directory, and results back
     #[arg(long, value_name = "DIR", conflicts_with = "offline")]
@@ -98,6 +102,14 @@ fn deadline(until: Option<u64>) -> Option<Instant> {
     Instant::now().checked_add(left - MARGIN.min(left / 10))
 }
 
+/// What bad or passing trouble with a supply means for a worker.
+fn link_error(error: SupplyError) -> LinkError {
+    match error {
+        SupplyError::Depot(DepotError::Away { .. }) => LinkError::Lost(error.to_string()),
+        _ => LinkError::Refused(error.to_string()),
+    }
+}
+
 fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<Ended> {
     let runtime = tokio::runtime::Runtime::new()?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -134,13 +146,16 @@ fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<E
         Engine::<TrailTrap, _>::new(link, threads, kernel, memory, stop)?.until(deadline).run()?
     } else {
         let handle = runtime.handle().clone();
-        let link = Arc::new(GrpcLink::connect(handle, arguments.reach, identity, patience, stop.clone())?);
+        let supply = Supply::open(&arguments.supply, handle.clone()).map_err(link_error)?;
+        let link = Arc::new(GrpcLink::connect(handle, arguments.reach, identity, supply, patience, stop.clone())?);
         runtime.spawn(link.heartbeats());
-        match arguments.courier {
+        let ended = match arguments.courier {
             // Enough that those who take tasks need not wait for the next.
             Some(directory) => offline::carry(&link, &directory, 2 * threads + 2, &stop)?,
-            None => Engine::<TrailTrap, _>::new(link, threads, kernel, memory, stop)?.until(deadline).run()?,
-        }
+            None => Engine::<TrailTrap, _>::new(link.clone(), threads, kernel, memory, stop)?.until(deadline).run()?,
+        };
+        tracing::info!("blocks read: {}", link.supply().traffic());
+        ended
     };
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(ended)

@@ -1,32 +1,42 @@
 //! Between what workers and coordinators mean and the messages that say it. Each conversion stands here once, for gRPC and for
 //! files.
 
+use std::collections::HashSet;
+
 use trailtrap_shared::{
     codec,
     degree::DegreeSequence,
     game::TrailTrap,
+    partition::{Block, BlockError, BlockName, Checksum},
     plan::{Plan, Unit},
-    wire::{self, PIECE_BYTES, fetch_request::What},
+    wire::{self, PIECE_BYTES, described_block, fetch_request::What},
 };
 
-use crate::{cache::Wanted, engine::Lease, solve::Solved};
+use crate::{cache::Wanted, engine::Lease, solve::Solved, supply::Described};
 
-/// A message that says nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// A message that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     #[error("not a degree sequence")]
     Degrees,
     #[error("neither parents nor a bucket")]
     What,
+    #[error("a checksum has 16 bytes")]
+    Checksum,
+    #[error("neither a block nor its name")]
+    NoBlock,
+    #[error(transparent)]
+    Block(#[from] BlockError),
 }
 
-/// The request of a worker for something it wants.
-pub fn request(worker: u64, wanted: &Wanted) -> wire::FetchRequest {
+/// The request of a worker for something it wants; only for the blocks with these checksums, if there are any.
+pub fn request(worker: u64, wanted: &Wanted, only: &[Checksum]) -> wire::FetchRequest {
     let what = match wanted {
         Wanted::Parents(_) => What::Parents(true),
         Wanted::Bucket(_, bucket) => What::Bucket(*bucket),
     };
-    wire::FetchRequest { worker, degrees: wanted.sequence().bytes().to_vec(), what: Some(what) }
+    let only = only.iter().map(|checksum| checksum.0.to_vec()).collect();
+    wire::FetchRequest { worker, degrees: wanted.sequence().bytes().to_vec(), what: Some(what), only }
 }
 
 /// What a request is for.
@@ -37,6 +47,42 @@ pub fn wanted(request: &wire::FetchRequest) -> Result<Wanted, MessageError> {
         Some(What::Bucket(bucket)) => Ok(Wanted::Bucket(sequence, bucket)),
         None => Err(MessageError::What),
     }
+}
+
+/// Of the blocks that a request is for, those that are to be sent.
+pub fn select(request: &wire::FetchRequest, mut blocks: Vec<Block>) -> Vec<Block> {
+    if !request.only.is_empty() {
+        let only: HashSet<&[u8]> = request.only.iter().map(Vec::as_slice).collect();
+        blocks.retain(|block| only.contains(&block.name().checksum.0[..]));
+    }
+    blocks
+}
+
+/// The description of blocks.
+pub fn description(blocks: Vec<Described>) -> wire::Description {
+    let describe = |block| {
+        let what = match block {
+            Described::Here(block) => described_block::What::Block(block.into_bytes()),
+            Described::Named(BlockName { checksum, length }) => {
+                described_block::What::Name(wire::BlockName { checksum: checksum.0.to_vec(), length })
+            }
+        };
+        wire::DescribedBlock { what: Some(what) }
+    };
+    wire::Description { blocks: blocks.into_iter().map(describe).collect() }
+}
+
+/// What a description says.
+pub fn described(description: wire::Description) -> Result<Vec<Described>, MessageError> {
+    let described = |block: wire::DescribedBlock| match block.what {
+        Some(described_block::What::Block(bytes)) => Ok(Described::Here(Block::parse::<TrailTrap>(bytes)?)),
+        Some(described_block::What::Name(wire::BlockName { checksum, length })) => {
+            let checksum = Checksum(checksum.try_into().map_err(|_| MessageError::Checksum)?);
+            Ok(Described::Named(BlockName { checksum, length }))
+        }
+        None => Err(MessageError::NoBlock),
+    };
+    description.blocks.into_iter().map(described).collect()
 }
 
 /// A lease of units of a plan.
@@ -71,18 +117,18 @@ pub fn pieces(block: &[u8]) -> impl Iterator<Item = wire::BlockPiece> {
     })
 }
 
-/// The messages that deliver the results of a lease.
-pub fn delivery(lease: &Lease, results: &[Solved]) -> Vec<wire::CompleteRequest> {
+/// The messages that deliver the results of a lease, and their blocks.
+pub fn delivery(lease: &Lease, results: &[Solved], blocks: Vec<Vec<Block>>) -> Vec<wire::CompleteRequest> {
     use wire::complete_request::Part;
     let mut parts = vec![Part::Start(wire::CompleteStart { worker: lease.worker, lease: lease.number })];
-    for solved in results {
+    for (solved, blocks) in results.iter().zip(blocks) {
         parts.push(Part::Unit(wire::UnitResult {
             unit: Some(unit_id(&solved.unit)),
             statistics: codec::encode(&solved.statistics),
             digest: solved.digest.to_le_bytes().to_vec(),
             elapsed_microseconds: solved.elapsed.as_micros() as u64,
         }));
-        for block in solved.tables.iter().flat_map(|table| table.to_blocks::<TrailTrap>(solved.unit.part)) {
+        for block in blocks {
             parts.extend(pieces(block.bytes()).map(Part::Piece));
         }
     }
@@ -91,17 +137,49 @@ pub fn delivery(lease: &Lease, results: &[Solved]) -> Vec<wire::CompleteRequest>
 
 #[cfg(test)]
 mod tests {
+    use trailtrap_shared::partition::Table;
+
     use super::*;
 
     #[test]
     fn requests_are_understood() {
         let sequence = DegreeSequence::new([1, 2, 2, 1]);
         for wish in [Wanted::Parents(sequence), Wanted::Bucket(sequence, 0), Wanted::Bucket(sequence, 7)] {
-            assert_eq!(wanted(&request(3, &wish)), Ok(wish));
+            assert_eq!(wanted(&request(3, &wish, &[])), Ok(wish));
         }
-        let good = request(3, &Wanted::Parents(sequence));
+        let good = request(3, &Wanted::Parents(sequence), &[]);
         assert_eq!(wanted(&wire::FetchRequest { degrees: vec![2, 1], ..good.clone() }), Err(MessageError::Degrees));
         assert_eq!(wanted(&wire::FetchRequest { what: None, ..good }), Err(MessageError::What));
+    }
+
+    #[test]
+    fn blocks_are_described_and_selected() {
+        let sequence = DegreeSequence::new([4; 11]);
+        let table = Table::new::<TrailTrap>(sequence, 0, 0, [3, 4].into_iter(), |_, record| record.fill(0));
+        let blocks = table.to_blocks::<TrailTrap>(0);
+        let [keys, outcomes, _] = &blocks;
+        let both = vec![Described::Here(keys.clone()), Described::Named(outcomes.name())];
+        assert_eq!(described(description(both.clone())), Ok(both.clone()));
+        let changed = |change: &dyn Fn(&mut Option<described_block::What>)| {
+            let mut description = description(both.clone());
+            description.blocks.iter_mut().for_each(|block| change(&mut block.what));
+            described(description)
+        };
+        assert_eq!(changed(&|what| *what = None), Err(MessageError::NoBlock));
+        assert_eq!(
+            changed(&|what| *what = Some(described_block::What::Name(wire::BlockName::default()))),
+            Err(MessageError::Checksum)
+        );
+        assert_eq!(
+            changed(&|what| *what = Some(described_block::What::Block(vec![1; 99]))),
+            Err(MessageError::Block(BlockError::Magic))
+        );
+        let wish = Wanted::Bucket(sequence, 0);
+        for (only, expected) in
+            [(&[][..], &blocks[..]), (&[outcomes.name().checksum], &blocks[1..2]), (&[Checksum([7; 16])], &[])]
+        {
+            assert_eq!(select(&request(3, &wish, only), blocks.to_vec()), expected);
+        }
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn pack(link: &GrpcLink, lease: &Lease) -> Result<Vec<u8>, SourceError> {
     let mut add = |wanted: Wanted| -> Result<(), SourceError> {
         if seen.insert(wanted) {
             let blocks = link.fetch(&[wanted])?.concat().into_iter().map(Block::into_bytes).collect();
-            let input = wire::Input { request: Some(messages::request(0, &wanted)), blocks };
+            let input = wire::Input { request: Some(messages::request(0, &wanted, &[])), blocks };
             bytes.extend(input.encode_length_delimited_to_vec());
         }
         Ok(())
@@ -243,8 +243,10 @@ impl FileLink {
             let blocks: Result<Vec<Block>, _> = input.blocks.into_iter().map(Block::parse::<TrailTrap>).collect();
             inputs.insert(wanted, blocks.map_err(|error| damaged(error.to_string()))?);
         }
-        let units = messages::units(&grant);
-        Ok((Lease { number: grant.lease, worker: 0, plan, units, edition: grant.edition }, inputs))
+        Ok((
+            Lease { number: grant.lease, worker: 0, plan, units: messages::units(&grant), edition: grant.edition },
+            inputs,
+        ))
     }
 
     /// Shows that the tasks in work are in work, for as long as the link exists; to be spawned on a runtime.
@@ -290,7 +292,8 @@ impl Link for FileLink {
 
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         let mut bytes = Vec::new();
-        for message in messages::delivery(lease, results) {
+        let blocks = results.iter().map(Solved::blocks::<TrailTrap>).collect();
+        for message in messages::delivery(lease, results, blocks) {
             bytes.extend(message.encode_length_delimited_to_vec());
         }
         self.tasks().remove(&lease.number);

@@ -23,7 +23,7 @@ use trailtrap_shared::{
         batch::{Batch, Kernel, LANES, Lane, first_lanes, lanes_of},
         forest::Forest,
     },
-    partition::{Table, bucket_of_slot, graph_of_slot, slot_of_key},
+    partition::{Block, Table, bucket_of_slot, graph_of_slot, slot_of_key},
     plan::{Plan, Shard, Unit, parent_range},
     statistics::Statistics,
 };
@@ -65,6 +65,13 @@ pub struct Solved {
     pub digest: Digest,
     /// How long it took, waiting for input included.
     pub elapsed: Duration,
+}
+
+impl Solved {
+    /// Keys, outcomes and wins of each bucket.
+    pub fn blocks<G: Game>(&self) -> Vec<Block> {
+        self.tables.iter().flat_map(|table| table.to_blocks::<G>(self.unit.part)).collect()
+    }
 }
 
 /// Graphs are decoded and worked off in chunks of this many: enough to hide the start of a chunk, few enough to stay in

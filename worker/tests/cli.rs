@@ -54,3 +54,36 @@ fn an_address_that_is_none_is_refused_at_once() {
     assert_eq!(output.status.code(), Some(78));
     assert!(stderr(&output).contains("HOST:PORT"));
 }
+
+#[test]
+fn places_for_blocks_that_are_none_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("file"), "in the way").unwrap();
+    for (flag, place) in [("--depot", at("missing")), ("--depot", "gs://b/x".to_owned()), ("--disk-cache", at("file"))]
+    {
+        let output = worker(&["--coordinator", "127.0.0.1:1", "--patience", "60", flag, &place]);
+        assert_eq!(output.status.code(), Some(78), "{place}");
+        assert!(stderr(&output).contains(&place), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_depot_out_of_reach_may_be_there_another_time_and_nothing_shows_credentials() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let output = Command::new(env!("CARGO_BIN_EXE_trailtrap-worker"))
+        .args(["--coordinator", "127.0.0.1:1", "--depot", "s3://bucket/prefix"])
+        .envs([
+            ("AWS_ACCESS_KEY_ID", "someone"),
+            ("AWS_SECRET_ACCESS_KEY", "hunter2"),
+            ("AWS_SESSION_TOKEN", "hunter3"),
+        ])
+        .envs([("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}").as_str()), ("AWS_ALLOW_HTTP", "true")])
+        .env("TRAILTRAP_LOG", "trace")
+        .output()
+        .unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(75), "{text}");
+    assert!(text.contains("the depot s3://bucket/prefix cannot be reached"), "{text}");
+    assert!(!text.contains("hunter"), "{text}");
+}

@@ -7,7 +7,7 @@ use trailtrap_shared::{
     digest::Digest,
     game::TrailTrap,
     graph::pairs,
-    partition::{Block, Section, entry_bytes, slot_bytes},
+    partition::{Block, BlockId, Section, entry_bytes, slot_bytes},
     plan::{Plan, Shard, Unit},
     statistics::Statistics,
 };
@@ -20,7 +20,7 @@ use crate::{
     content::Content,
     parents::ENUMERATED_ORDER,
     schedule::{Recalled, Schedule},
-    store::{OrderRecord, Store, StoreError, UnitRecord},
+    store::{OrderRecord, Store, StoreError, UnitRecord, block_id},
 };
 
 impl Census {
@@ -124,21 +124,6 @@ impl Census {
         Ok(())
     }
 
-    /// The keys of a degree sequence, for extension.
-    pub fn parent_blocks(&self, sequence: &DegreeSequence) -> Result<Vec<Block>, CensusError> {
-        if let Some(block) = self.parents.block(sequence) {
-            return Ok(vec![block]);
-        }
-        let plan = self.parent_plan(sequence.order())?;
-        let Some(index) = plan.find(sequence) else { return Ok(Vec::new()) };
-        let shard = &plan.shards[index as usize];
-        let mut blocks = Vec::new();
-        for bucket in 0..1u32 << shard.bucket_bits {
-            blocks.extend(self.store.blocks(shard, bucket, Section::Keys)?);
-        }
-        Ok(blocks)
-    }
-
     /// The plan by which an earlier order was split.
     pub(super) fn parent_plan(&self, order: usize) -> Result<Arc<Plan>, CensusError> {
         let mut cached = lock(&self.parent_plan);
@@ -162,13 +147,42 @@ impl Census {
         };
         let bytes = plan.and_then(|plan| {
             let shard = &plan.shards[plan.find(wanted.sequence())? as usize];
-            Some(shard.estimate as usize * entry >> if buckets { shard.bucket_bits } else { 0 })
+            Some((shard.estimate as usize * entry) >> if buckets { shard.bucket_bits } else { 0 })
         });
         Ok(bytes.unwrap_or(0))
     }
 
-    /// Keys and outcomes of a bucket of a finished shard of the order in work; `None` if there is no such thing.
-    pub fn bucket_blocks(&self, sequence: &DegreeSequence, bucket: u32) -> Result<Option<Vec<Block>>, CensusError> {
+    /// Calls `take` for each block that a worker wants to read: keys and outcomes of a bucket of a finished shard of the order in work,
+    /// or the keys of a finished order. The block comes along if it is not to be read from the store. `None` if there is no such
+    /// thing.
+    pub(super) fn each_wanted<T>(
+        &self,
+        wanted: &Wanted,
+        mut take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
+    ) -> Result<Option<Vec<T>>, CensusError> {
+        match wanted {
+            Wanted::Parents(sequence) => {
+                if let Some(block) = self.parents.block(sequence) {
+                    return Ok(Some(vec![take(&block.id, Some(&block))?]));
+                }
+                let plan = self.parent_plan(sequence.order())?;
+                let Some(index) = plan.find(sequence) else { return Ok(Some(Vec::new())) };
+                let shard = &plan.shards[index as usize];
+                let places = (0..1u32 << shard.bucket_bits)
+                    .flat_map(|bucket| (0..shard.parts).map(move |part| block_id(shard, part, bucket, Section::Keys)));
+                Ok(Some(places.map(|id| take(&id, None)).collect::<Result<_, _>>()?))
+            }
+            Wanted::Bucket(sequence, bucket) => self.each_of_bucket(sequence, *bucket, take),
+        }
+    }
+
+    /// Calls `take` for keys and outcomes of each part of a bucket.
+    fn each_of_bucket<T>(
+        &self,
+        sequence: &DegreeSequence,
+        bucket: u32,
+        mut take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
+    ) -> Result<Option<Vec<T>>, CensusError> {
         let finished = |state: &super::State| {
             let order = state.order.as_ref()?;
             let index = order.schedule.plan().find(sequence)?;
@@ -180,21 +194,21 @@ impl Census {
         if bucket >> shard.bucket_bits != 0 {
             return Ok(None);
         }
-        let mut blocks = Vec::new();
+        let mut taken = Vec::new();
         for part in 0..shard.parts {
             let pending = self.state().pending.get(&(*sequence, part)).cloned();
-            let block = |section: Section| match &pending {
-                Some(delivery) => Ok(delivery.blocks[3 * bucket as usize + section as usize - 1].clone()),
-                None => self.store.block(shard, part, bucket, section),
-            };
-            match (block(Section::Keys), block(Section::Outcomes)) {
-                (Ok(keys), Ok(outcomes)) => blocks.extend([keys, outcomes]),
-                // No unit that is open reads it.
-                (_, Err(StoreError::MissingBlock(_))) if !outcomes_kept => return Ok(None),
-                (Err(error), _) | (_, Err(error)) => return Err(error.into()),
+            for section in [Section::Keys, Section::Outcomes] {
+                let at_hand = pending.as_ref().map(|unit| &unit.blocks[3 * bucket as usize + section as usize - 1]);
+                match take(&block_id(shard, part, bucket, section), at_hand) {
+                    // No unit that is open reads it.
+                    Err(StoreError::MissingBlock(id)) if id.section == Section::Outcomes && !outcomes_kept => {
+                        return Ok(None);
+                    }
+                    block => taken.push(block?),
+                }
             }
         }
-        Ok(Some(blocks))
+        Ok(Some(taken))
     }
 
     /// All blocks of a finished unit of the order in work.

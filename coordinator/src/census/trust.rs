@@ -7,7 +7,10 @@ use trailtrap_shared::{
     partition::{Block, BlockId, Section},
     plan::{Plan, Unit},
 };
-use trailtrap_worker::cache::Wanted;
+use trailtrap_worker::{
+    cache::Wanted,
+    supply::{Described, is_shared},
+};
 
 use super::{Census, CensusError, Delivery, Order, Partial, Refusal, commit::Queued};
 use crate::{
@@ -16,9 +19,12 @@ use crate::{
     lease::WorkerId,
     parents::ENUMERATED_ORDER,
     random::Random,
-    store::{Store, StoreError, UnitRecord},
+    store::{Store, StoreError, UnitRecord, block_id},
     trial::{self, Trial, TrialError},
 };
+
+/// A description holds so many bytes of blocks at most: hundreds may be on their way.
+const DESCRIPTION_BYTES: u64 = 64 << 10;
 
 /// The units that alarms doubt and that have not been solved again since.
 pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
@@ -43,15 +49,8 @@ impl Census {
             .get(delivery.unit.shard as usize)
             .filter(|shard| delivery.unit.part < shard.parts && plan.order == delivery.unit.order as usize)
             .ok_or_else(|| wrong("there is no such unit"))?;
-        let expected = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
-            Section::ALL.map(|section| BlockId {
-                sequence: shard.sequence,
-                part: delivery.unit.part,
-                bucket_bits: shard.bucket_bits,
-                bucket,
-                section,
-            })
-        });
+        let expected = (0..1u32 << shard.bucket_bits)
+            .flat_map(|bucket| Section::ALL.map(|section| block_id(shard, delivery.unit.part, bucket, section)));
         if !delivery.blocks.iter().map(|block| block.id).eq(expected) {
             return Err(wrong("its blocks are not those of the unit"));
         }
@@ -279,13 +278,38 @@ impl Census {
         self.store.put_alarm(number, alarm)
     }
 
-    /// What a worker wants to read; `None` if there is no such thing. A unit of which something is damaged is solved again.
+    /// What a worker wants to read; `None` if there is no such thing.
     pub fn wanted_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Block>>, CensusError> {
-        let edition = self.state().edition;
-        let read = match wanted {
-            Wanted::Parents(sequence) => self.parent_blocks(sequence).map(Some),
-            Wanted::Bucket(sequence, bucket) => self.bucket_blocks(sequence, *bucket),
+        self.read_wanted(wanted, |id, at_hand| at_hand.map_or_else(|| self.store.read(id), |block| Ok(block.clone())))
+    }
+
+    /// What a worker wants to read, described; `None` if there is no such thing.
+    pub fn described_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Described>>, CensusError> {
+        let mut room = DESCRIPTION_BYTES;
+        let mut describe = |block: &Block| {
+            let name = block.name();
+            if is_shared(block) || name.length > room {
+                self.names.note(block);
+                return Described::Named(name);
+            }
+            room -= name.length;
+            Described::Here(block.clone())
         };
+        self.read_wanted(wanted, |id, at_hand| match (at_hand, self.names.get(id)) {
+            (Some(block), _) => Ok(describe(block)),
+            (None, Some(name)) => Ok(Described::Named(name)),
+            (None, None) => Ok(describe(&self.store.read(id)?)),
+        })
+    }
+
+    /// Reads what a worker wants. A unit of which something is damaged is solved again.
+    fn read_wanted<T>(
+        &self,
+        wanted: &Wanted,
+        take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
+    ) -> Result<Option<Vec<T>>, CensusError> {
+        let edition = self.state().edition;
+        let read = self.each_wanted(wanted, take);
         if let Err(CensusError::Store(error)) = &read
             && let Some(id) = error.bad_block()
         {

@@ -1,0 +1,67 @@
+//! The names of blocks that came or were read lately, so that a block need not be read only to be named.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+use trailtrap_shared::partition::{Block, BlockId, BlockName};
+
+/// Names by place, the last so many of them.
+pub struct Names {
+    known: Mutex<LruCache<BlockId, BlockName>>,
+    most: usize,
+}
+
+impl Names {
+    /// Remembers up to `most` names, of some hundred bytes each.
+    pub fn new(most: usize) -> Self {
+        Names { known: Mutex::new(LruCache::unbounded()), most }
+    }
+
+    fn known(&self) -> MutexGuard<'_, LruCache<BlockId, BlockName>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name of the block at this place, if it is remembered.
+    pub fn get(&self, id: &BlockId) -> Option<BlockName> {
+        self.known().get(id).copied()
+    }
+
+    /// Remembers the name of a block, which takes the place of any other.
+    pub fn note(&self, block: &Block) {
+        let mut known = self.known();
+        known.put(block.id, block.name());
+        while known.len() > self.most {
+            known.pop_lru();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trailtrap_shared::{degree::DegreeSequence, game::TrailTrap, partition::Table};
+
+    use super::*;
+
+    fn keys(part: u32, slots: &[u64]) -> Block {
+        let sequence = DegreeSequence::new([4; 11]);
+        let table = Table::new::<TrailTrap>(sequence, 0, 0, slots.iter().copied(), |_, record| record.fill(0));
+        let [keys, ..] = table.to_blocks::<TrailTrap>(part);
+        keys
+    }
+
+    #[test]
+    fn the_last_names_are_remembered() {
+        let names = Names::new(2);
+        let [a, b, c] = [0, 1, 2].map(|part| keys(part, &[7]));
+        names.note(&a);
+        names.note(&b);
+        assert_eq!(names.get(&a.id), Some(a.name()));
+        names.note(&c);
+        assert_eq!(names.get(&b.id), None, "the one not used for longest");
+        assert_eq!((names.get(&a.id), names.get(&c.id)), (Some(a.name()), Some(c.name())));
+        let again = keys(0, &[8]);
+        names.note(&again);
+        assert_eq!(names.get(&a.id), Some(again.name()), "what was solved again");
+        assert_ne!(a.name(), again.name());
+    }
+}

@@ -1,0 +1,281 @@
+//! Blocks on the disk of this machine, within a budget: the least recently used go first.
+//!
+//! A block is a file with its checksum as its name. When it was last used is when it was last modified, so that processes
+//! which share a directory, one after the other or at the same time, agree on what is old. Nothing here is precious: a file
+//! that is damaged, gone or cannot be written is a block that has to be fetched.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::SystemTime,
+};
+
+use trailtrap_shared::{
+    game::TrailTrap,
+    partition::{Block, BlockError, BlockName, Checksum},
+};
+
+use crate::supply::Rest;
+
+/// Why a directory cannot be a cache.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot keep blocks in {path}: {source}")]
+pub struct DiskError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// A cache in a directory, which other processes may use too.
+pub struct DiskCache {
+    directory: PathBuf,
+    /// Bytes.
+    budget: u64,
+    ledger: Mutex<Ledger>,
+    /// After a failure to write: a disk that is full will be for a while.
+    rest: Rest,
+    /// Files written, for names that nobody else uses.
+    written: AtomicU64,
+}
+
+/// What is in the directory, as far as this process knows.
+#[derive(Default)]
+struct Ledger {
+    /// At the last look, and written since then.
+    bytes: u64,
+    /// Written since the last look.
+    since: u64,
+}
+
+/// When this part of the budget was written, others may have written as much: time to look.
+const LOOK: u64 = 16;
+
+impl DiskCache {
+    /// The cache in `directory`, which is made if need be, of about `budget` bytes.
+    pub fn open(directory: &Path, budget: u64) -> Result<Self, DiskError> {
+        let error = |source| DiskError { path: directory.to_owned(), source };
+        fs::create_dir_all(directory).map_err(error)?;
+        let cache = DiskCache {
+            directory: directory.to_owned(),
+            budget,
+            ledger: Mutex::default(),
+            rest: Rest::default(),
+            written: AtomicU64::new(0),
+        };
+        let bytes = cache.trim(budget).map_err(error)?;
+        *cache.ledger.lock().unwrap_or_else(PoisonError::into_inner) = Ledger { bytes, since: 0 };
+        Ok(cache)
+    }
+
+    fn path(&self, checksum: &Checksum) -> PathBuf {
+        let name = checksum.to_string();
+        self.directory.join(&name[..2]).join(name)
+    }
+
+    /// The block of this name, if it is here and sound.
+    pub fn get(&self, name: &BlockName) -> Option<Block> {
+        let path = self.path(&name.checksum);
+        let file = File::open(&path).ok()?;
+        match read(&file, name) {
+            Ok(block) => {
+                // For whoever looks for what is old.
+                let _ = file.set_modified(SystemTime::now());
+                Some(block)
+            }
+            Err(error) => {
+                tracing::warn!(file = %path.display(), error, "a block on disk is damaged; it is removed and fetched again");
+                let _ = fs::remove_file(&path);
+                None
+            }
+        }
+    }
+
+    /// Keeps a block, if that is possible.
+    pub fn put(&self, block: &Block) {
+        let BlockName { checksum, length } = block.name();
+        let path = self.path(&checksum);
+        if self.rest.lasts() || path.exists() || !self.make_room(length) {
+            return;
+        }
+        let serial = self.written.fetch_add(1, Ordering::Relaxed);
+        let new = path.with_extension(format!("{}-{serial}", std::process::id()));
+        let written = path
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&new, block.bytes()))
+            .and_then(|()| fs::rename(&new, &path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&new);
+            if self.rest.begin() {
+                tracing::warn!(directory = %self.directory.display(), %error, "cannot keep blocks on disk for now");
+            }
+        }
+    }
+
+    /// Whether there is room for so many bytes, after dropping what is old.
+    fn make_room(&self, length: u64) -> bool {
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(limit) = self.budget.checked_sub(length) else { return false };
+        if ledger.bytes > limit || ledger.since > self.budget / LOOK {
+            let Ok(bytes) = self.trim(limit) else { return false };
+            *ledger = Ledger { bytes, since: 0 };
+        }
+        if ledger.bytes > limit {
+            return false;
+        }
+        ledger.bytes += length;
+        ledger.since += length;
+        true
+    }
+
+    /// If the files here have more than `limit` bytes, removes the oldest until they are well below. The bytes that remain.
+    fn trim(&self, limit: u64) -> io::Result<u64> {
+        let mut files = self.files()?;
+        let mut bytes = files.iter().map(|file| file.length).sum();
+        if bytes > limit {
+            files.sort_unstable_by_key(|file| file.used);
+            for file in files {
+                if bytes <= limit / 8 * 7 {
+                    break;
+                }
+                match fs::remove_file(&file.path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+                    _ => bytes -= file.length,
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The files that caches have made here, and no others.
+    fn files(&self) -> io::Result<Vec<Kept>> {
+        let is_hex = |text: &str, digits| text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let mut files = Vec::new();
+        for directory in fs::read_dir(&self.directory)?.flatten() {
+            if !directory.file_name().to_str().is_some_and(|name| is_hex(name, 2)) {
+                continue;
+            }
+            // Others may remove what is listed.
+            for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
+                let path = entry.path();
+                // One that was being written when its process was killed has an extension.
+                let ours = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| is_hex(stem, 32));
+                let Some(metadata) = entry.metadata().ok().filter(|metadata| ours && metadata.is_file()) else {
+                    continue;
+                };
+                let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                files.push(Kept { path, length: metadata.len(), used });
+            }
+        }
+        Ok(files)
+    }
+}
+
+struct Kept {
+    path: PathBuf,
+    length: u64,
+    used: SystemTime,
+}
+
+/// The block in a file; what is wrong with it otherwise.
+fn read(mut file: &File, name: &BlockName) -> Result<Block, String> {
+    let length = file.metadata().map_err(|error| error.to_string())?.len();
+    if length != name.length {
+        return Err(BlockError::Name.to_string());
+    }
+    let mut bytes = Vec::with_capacity(length as usize);
+    file.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Block::parse_named::<TrailTrap>(bytes, name).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use trailtrap_shared::{
+        degree::DegreeSequence,
+        partition::{Section, Table},
+    };
+
+    use super::*;
+
+    /// A block of 8 KiB and a bit.
+    fn block(part: u32) -> Block {
+        let sequence = DegreeSequence::new([4; 11]);
+        let table = Table::new::<TrailTrap>(sequence, 0, 0, (0..1366u32).map(u64::from), |_, record| record.fill(0));
+        let [keys, ..] = table.to_blocks::<TrailTrap>(part);
+        assert_eq!(keys.id.section, Section::Keys);
+        keys
+    }
+
+    fn bytes(directory: &Path) -> u64 {
+        let size = |entry: fs::DirEntry| match entry.path().is_dir() {
+            true => bytes(&entry.path()),
+            false => entry.metadata().unwrap().len(),
+        };
+        fs::read_dir(directory).unwrap().map(|entry| size(entry.unwrap())).sum()
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_the_oldest_go_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let length = block(0).name().length;
+        let budget = 8 * length;
+        // Two processes, as it were.
+        let caches = [0, 1].map(|_| DiskCache::open(directory.path(), budget).unwrap());
+        let first = block(0);
+        caches[0].put(&first);
+        for part in 1..60 {
+            let block = block(part);
+            caches[part as usize % 2].put(&block);
+            assert_eq!(caches[0].get(&block.name()), Some(block));
+            assert!(bytes(directory.path()) <= budget, "after {part}");
+            // Used again and again.
+            assert!(caches[1].get(&first.name()).is_some(), "after {part}");
+        }
+        assert!(caches[0].get(&block(40).name()).is_none());
+        assert!(caches[0].get(&block(59).name()).is_some());
+        // A smaller budget is met at once.
+        DiskCache::open(directory.path(), 3 * length).unwrap();
+        assert!(bytes(directory.path()) <= 3 * length);
+        // What is too large is not kept.
+        let tiny = DiskCache::open(&directory.path().join("tiny"), length - 1).unwrap();
+        tiny.put(&first);
+        assert!(tiny.get(&first.name()).is_none());
+    }
+
+    #[test]
+    fn other_files_are_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        cache.put(&block(0));
+        let place = cache.path(&block(0).name().checksum);
+        let theirs = [directory.path().join("thesis.tex"), place.with_file_name("letter")];
+        theirs.iter().for_each(|path| fs::write(path, "precious").unwrap());
+        // Left by a process that was killed.
+        let cut_short = place.with_extension("123-4");
+        fs::write(&cut_short, "half of").unwrap();
+        File::open(&cut_short).unwrap().set_modified(SystemTime::now() - Duration::from_secs(9)).unwrap();
+        DiskCache::open(directory.path(), 0).unwrap();
+        assert!(theirs.iter().all(|path| path.exists()));
+        assert!(!place.exists() && !cut_short.exists());
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_written_is_no_cache() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        // Even root cannot make a directory where a file is.
+        let place = cache.path(&block(0).name().checksum);
+        fs::write(place.parent().unwrap(), "in the way").unwrap();
+        cache.put(&block(0));
+        assert!(cache.get(&block(0).name()).is_none());
+        assert!(cache.rest.lasts(), "it is not tried again and again");
+        let error = DiskCache::open(place.parent().unwrap(), 1 << 20).err().unwrap().to_string();
+        assert!(error.contains("cannot keep blocks in"), "{error}");
+    }
+}

@@ -1,0 +1,418 @@
+//! Where a worker process gets blocks from: a cache on its disk, a depot that all workers share, and the coordinator. With a
+//! cache or a depot the coordinator only names the blocks, and sends those that are nowhere else.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    path::PathBuf,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use tokio::runtime::Handle;
+use trailtrap_shared::partition::{Block, BlockName, Checksum, Section};
+
+use crate::{
+    cache::Wanted,
+    depot::{Depot, DepotError},
+    disk::{DiskCache, DiskError},
+    machine::Size,
+    solve::SourceError,
+};
+
+/// The flags that say where blocks are kept.
+#[derive(Args, Clone, Debug)]
+pub struct SupplyOptions {
+    /// Keep the blocks that were read in this directory, for later and for other workers on this machine
+    #[arg(long, value_name = "DIR", env = "TRAILTRAP_DISK_CACHE")]
+    pub disk_cache: Option<PathBuf>,
+    /// Bytes that the directory may hold
+    #[arg(long, value_name = "SIZE", env = "TRAILTRAP_DISK_BUDGET", default_value = "20GiB")]
+    pub disk_budget: Size,
+    /// Share blocks with all workers that name the same depot: a directory on a file system that all see, or s3://BUCKET/PREFIX with
+    /// credentials, region and endpoint in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL and the like
+    #[arg(long, value_name = "DIR|URL", env = "TRAILTRAP_DEPOT")]
+    pub depot: Option<String>,
+}
+
+/// Why blocks cannot be kept where they should.
+#[derive(Debug, thiserror::Error)]
+pub enum SupplyError {
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error(transparent)]
+    Depot(#[from] DepotError),
+}
+
+/// A block as the coordinator describes it. Small ones it tells at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Described {
+    Here(Block),
+    Named(BlockName),
+}
+
+/// Shorter blocks are not worth a file.
+const SMALL_BLOCK: u64 = 4 << 10;
+
+/// Whether a block may be found in caches and depots. Others come from the coordinator, and the wins are read by nobody.
+pub fn is_shared(block: &Block) -> bool {
+    block.id.section != Section::Wins && block.name().length >= SMALL_BLOCK
+}
+
+/// Where blocks come from that are nowhere else: the coordinator.
+pub trait Origin {
+    /// The blocks of each of the things wanted, as descriptions.
+    fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError>;
+
+    /// The blocks of each of the things wanted: those with the checksums, or all if there are none.
+    fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError>;
+}
+
+/// Disk cache and depot of a worker process, each if there is one.
+#[derive(Default)]
+pub struct Supply {
+    disk: Option<DiskCache>,
+    depot: Option<Depot>,
+    traffic: Traffic,
+}
+
+/// Bytes of blocks, by where they came from, and those that were put into the depot.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    coordinator: AtomicU64,
+    disk: AtomicU64,
+    depot: AtomicU64,
+    put: AtomicU64,
+}
+
+impl Supply {
+    /// What the flags say.
+    pub fn open(options: &SupplyOptions, runtime: Handle) -> Result<Self, SupplyError> {
+        let disk = options.disk_cache.as_deref().map(|path| DiskCache::open(path, options.disk_budget.0));
+        let depot = options.depot.as_deref().map(|place| Depot::open(runtime, place));
+        Ok(Supply { disk: disk.transpose()?, depot: depot.transpose()?, traffic: Traffic::default() })
+    }
+
+    /// How many bytes came from where.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// The blocks of each of the things wanted, from the nearest place that has them; they are kept in all that are nearer.
+    pub fn fetch(&self, wanted: &[Wanted], origin: &impl Origin) -> Result<Vec<Vec<Block>>, SourceError> {
+        if self.disk.is_none() && self.depot.is_none() {
+            let all: Vec<(Wanted, Vec<Checksum>)> = wanted.iter().map(|&wanted| (wanted, Vec::new())).collect();
+            let blocks = origin.send(&all)?;
+            count(&self.traffic.coordinator, blocks.iter().flatten());
+            return Ok(blocks);
+        }
+        let described = origin.describe(wanted)?;
+        let mut found: HashMap<BlockName, Block> = HashMap::new();
+        if let Some(disk) = &self.disk {
+            let blocks: Vec<Block> = missing(&described, &found).filter_map(|name| disk.get(name)).collect();
+            count(&self.traffic.disk, &blocks);
+            found.extend(blocks.into_iter().map(|block| (block.name(), block)));
+        }
+        if let Some(depot) = &self.depot {
+            let names: Vec<BlockName> = missing(&described, &found).copied().collect();
+            let blocks = depot.get(&names);
+            count(&self.traffic.depot, &blocks);
+            self.keep(&blocks);
+            found.extend(blocks.into_iter().map(|block| (block.name(), block)));
+        }
+        let lacking: Vec<(Wanted, Vec<Checksum>)> = wanted
+            .iter()
+            .zip(&described)
+            .map(|(&wanted, blocks)| {
+                (wanted, missing(std::slice::from_ref(blocks), &found).map(|name| name.checksum).collect())
+            })
+            .filter(|(_, checksums): &(_, Vec<_>)| !checksums.is_empty())
+            .collect();
+        if !lacking.is_empty() {
+            let blocks = origin.send(&lacking)?.concat();
+            count(&self.traffic.coordinator, &blocks);
+            self.keep(&blocks);
+            // Nobody has put them there, or they were damaged.
+            self.put(blocks.iter());
+            found.extend(blocks.into_iter().map(|block| (block.name(), block)));
+        }
+        let mut take = |described| match described {
+            Described::Here(block) => {
+                count(&self.traffic.coordinator, [&block]);
+                Ok(block)
+            }
+            Described::Named(name) => found
+                .remove(&name)
+                .ok_or_else(|| format!("the coordinator names block {}, but does not send it", name.checksum)),
+        };
+        let mut take_all = |blocks: Vec<Described>| blocks.into_iter().map(&mut take).collect::<Result<Vec<_>, _>>();
+        Ok(described.into_iter().map(&mut take_all).collect::<Result<_, _>>()?)
+    }
+
+    /// Offers what was solved here to other workers, and to this one later. To be called before the results are delivered, so that whoever
+    /// hears of them finds them.
+    pub fn offer<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) {
+        let shared = blocks.filter(|block| is_shared(block));
+        self.keep(shared.clone());
+        self.put(shared);
+    }
+
+    fn keep<'a>(&self, blocks: impl IntoIterator<Item = &'a Block>) {
+        if let Some(disk) = &self.disk {
+            blocks.into_iter().for_each(|block| disk.put(block));
+        }
+    }
+
+    fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
+        if let Some(depot) = &self.depot {
+            self.traffic.put.fetch_add(depot.put(blocks), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The names of blocks that are not found yet.
+fn missing<'a>(
+    described: &'a [Vec<Described>],
+    found: &'a HashMap<BlockName, Block>,
+) -> impl Iterator<Item = &'a BlockName> {
+    described.iter().flatten().filter_map(move |described| match described {
+        Described::Named(name) if !found.contains_key(name) => Some(name),
+        _ => None,
+    })
+}
+
+fn count<'a>(counter: &AtomicU64, blocks: impl IntoIterator<Item = &'a Block>) {
+    let bytes = blocks.into_iter().map(|block| block.bytes().len() as u64).sum();
+    counter.fetch_add(bytes, Ordering::Relaxed);
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [coordinator, disk, depot, put] = [&self.coordinator, &self.disk, &self.depot, &self.put]
+            .map(|counter| Size(counter.load(Ordering::Relaxed)));
+        write!(
+            f,
+            "{coordinator} from the coordinator, {disk} from disk, {depot} from the depot; {put} put into the depot"
+        )
+    }
+}
+
+/// A pause after a failure, in which what failed is left alone.
+#[derive(Default)]
+pub(crate) struct Rest(Mutex<Option<Instant>>);
+
+impl Rest {
+    const DURATION: Duration = Duration::from_secs(60);
+
+    /// Whether there still is a pause.
+    pub(crate) fn lasts(&self) -> bool {
+        self.until().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Begins a pause; false if there is one.
+    pub(crate) fn begin(&self) -> bool {
+        let mut until = self.until();
+        let begins = until.is_none_or(|until| Instant::now() >= until);
+        if begins {
+            *until = Some(Instant::now() + Self::DURATION);
+        }
+        begins
+    }
+
+    fn until(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, fs};
+
+    use trailtrap_shared::{degree::DegreeSequence, game::TrailTrap, partition::Table};
+
+    use super::*;
+
+    /// Keys and outcomes of one bucket of so many graphs.
+    fn blocks(bucket: u32, graphs: u64) -> Vec<Block> {
+        let slots: Vec<u64> = (0..graphs).map(|slot| slot | u64::from(bucket) << 43).collect();
+        let sequence = DegreeSequence::new([4; 11]);
+        let table = Table::new::<TrailTrap>(sequence, 2, bucket, slots.into_iter(), |i, record| record.fill(i as u8));
+        let [keys, outcomes, _] = table.to_blocks::<TrailTrap>(0);
+        vec![keys, outcomes]
+    }
+
+    fn bucket(bucket: u32) -> Wanted {
+        Wanted::Bucket(DegreeSequence::new([4; 11]), bucket)
+    }
+
+    /// A coordinator that has four buckets, the last a small one, and notes what it sends.
+    struct Coordinator {
+        buckets: Vec<Vec<Block>>,
+        sent: RefCell<Vec<Block>>,
+    }
+
+    impl Coordinator {
+        fn new() -> Self {
+            let buckets = [1000, 2000, 3000, 5].into_iter().zip(0..).map(|(graphs, bucket)| blocks(bucket, graphs));
+            Coordinator { buckets: buckets.collect(), sent: RefCell::default() }
+        }
+
+        fn all(&self) -> Vec<Wanted> {
+            (0..4).map(bucket).collect()
+        }
+
+        fn of(&self, wanted: &Wanted) -> &[Block] {
+            let Wanted::Bucket(_, bucket) = wanted else { panic!("buckets are wanted") };
+            &self.buckets[*bucket as usize]
+        }
+
+        fn take_sent(&self) -> Vec<Block> {
+            self.sent.take()
+        }
+    }
+
+    impl Origin for Coordinator {
+        fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError> {
+            let describe = |block: &Block| match is_shared(block) {
+                true => Described::Named(block.name()),
+                false => Described::Here(block.clone()),
+            };
+            Ok(wanted.iter().map(|wanted| self.of(wanted).iter().map(describe).collect()).collect())
+        }
+
+        fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError> {
+            let asked_for = |checksums: &[Checksum], block: &Block| {
+                checksums.is_empty() || checksums.contains(&block.name().checksum)
+            };
+            let answer = |(wanted, checksums): &(Wanted, Vec<Checksum>)| -> Vec<Block> {
+                self.of(wanted).iter().filter(|block| asked_for(checksums, block)).cloned().collect()
+            };
+            let blocks: Vec<Vec<Block>> = wanted.iter().map(answer).collect();
+            self.sent.borrow_mut().extend(blocks.iter().flatten().cloned());
+            Ok(blocks)
+        }
+    }
+
+    struct Place {
+        runtime: tokio::runtime::Runtime,
+        directory: tempfile::TempDir,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            fs::create_dir(directory.path().join("depot")).unwrap();
+            Place { runtime: tokio::runtime::Runtime::new().unwrap(), directory }
+        }
+
+        fn supply(&self, disk: bool, depot: bool) -> Supply {
+            let options = SupplyOptions {
+                disk_cache: disk.then(|| self.directory.path().join("disk")),
+                disk_budget: Size(1 << 20),
+                depot: depot.then(|| self.directory.path().join("depot").to_str().unwrap().to_owned()),
+            };
+            Supply::open(&options, self.runtime.handle().clone()).unwrap()
+        }
+
+        /// Where a block lies.
+        fn file(&self, what: &str, block: &Block) -> PathBuf {
+            let name = block.name().checksum.to_string();
+            self.directory.path().join(what).join(&name[..2]).join(name)
+        }
+    }
+
+    fn flip(path: &std::path::Path) {
+        let mut bytes = fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn blocks_come_from_the_nearest_place_that_has_them() {
+        let coordinator = Coordinator::new();
+        for (disk, depot) in [(false, false), (true, false), (false, true), (true, true)] {
+            let place = Place::new();
+            let fetch = |supply: &Supply| {
+                assert_eq!(supply.fetch(&coordinator.all(), &coordinator).unwrap(), coordinator.buckets);
+            };
+            fetch(&place.supply(disk, depot));
+            let large: Vec<Block> = coordinator.buckets[..3].concat();
+            let expected = if disk || depot { large } else { coordinator.buckets.concat() };
+            assert_eq!(coordinator.take_sent(), expected, "at first all come from the coordinator");
+            let again = place.supply(disk, depot);
+            fetch(&again);
+            assert_eq!(coordinator.take_sent().is_empty(), disk || depot);
+            let large = coordinator.buckets[..3].iter().flatten().map(|block| block.name().length).sum::<u64>();
+            let [from_disk, from_depot] =
+                [&again.traffic.disk, &again.traffic.depot].map(|n| n.load(Ordering::Relaxed));
+            assert_eq!((from_disk, from_depot), (if disk { large } else { 0 }, if depot && !disk { large } else { 0 }));
+        }
+    }
+
+    #[test]
+    fn what_was_solved_is_offered() {
+        let coordinator = Coordinator::new();
+        let place = Place::new();
+        place.supply(false, true).offer(coordinator.buckets[1].iter());
+        place.supply(true, false).offer(coordinator.buckets[3].iter());
+        assert!(!place.file("disk", &coordinator.buckets[3][0]).exists(), "it is small");
+        let supply = place.supply(true, true);
+        assert_eq!(supply.fetch(&[bucket(1), bucket(2)], &coordinator).unwrap(), coordinator.buckets[1..3]);
+        assert_eq!(coordinator.take_sent(), coordinator.buckets[2]);
+        // What came from the depot is on disk now, and what came from the coordinator in both.
+        for block in coordinator.buckets[1..3].iter().flatten() {
+            assert!(place.file("disk", block).exists() && place.file("depot", block).exists());
+        }
+    }
+
+    #[test]
+    fn damage_is_noticed_and_mended() {
+        let coordinator = Coordinator::new();
+        let [keys, outcomes] = [&coordinator.buckets[2][0], &coordinator.buckets[2][1]];
+        let place = Place::new();
+        let fetch = || {
+            let supply = place.supply(true, true);
+            assert_eq!(supply.fetch(&[bucket(2)], &coordinator).unwrap(), coordinator.buckets[2..3]);
+        };
+        fetch();
+        coordinator.take_sent();
+        // On disk alone: the depot helps.
+        flip(&place.file("disk", keys));
+        fetch();
+        assert_eq!(coordinator.take_sent(), []);
+        assert_eq!(fs::read(place.file("disk", keys)).unwrap(), keys.bytes());
+        // In both, in other ways: a flipped bit, another block, nothing.
+        flip(&place.file("disk", keys));
+        fs::write(place.file("depot", keys), outcomes.bytes()).unwrap();
+        fs::write(place.file("disk", outcomes), b"").unwrap();
+        flip(&place.file("depot", outcomes));
+        fetch();
+        assert_eq!(coordinator.take_sent(), coordinator.buckets[2]);
+        for block in [keys, outcomes] {
+            for what in ["disk", "depot"] {
+                assert_eq!(fs::read(place.file(what, block)).unwrap(), block.bytes(), "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_coordinator_that_does_not_keep_its_word_is_an_error() {
+        struct Liar(Coordinator);
+        impl Origin for Liar {
+            fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError> {
+                self.0.describe(wanted)
+            }
+
+            fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError> {
+                Ok(vec![self.0.buckets[0].clone(); wanted.len()])
+            }
+        }
+        let error = Place::new().supply(true, false).fetch(&[bucket(1)], &Liar(Coordinator::new())).unwrap_err();
+        assert!(error.to_string().contains("does not send it"), "{error}");
+    }
+}
