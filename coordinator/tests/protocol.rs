@@ -2,32 +2,17 @@
 
 mod common;
 
-use common::{Data, coordinator};
+use common::{Data, coordinator, introduction};
 use tonic::{Code, Status};
 use trailtrap_shared::{
     codec,
     degree::DegreeSequence,
-    game::{Game, Tally, TrailTrap},
+    game::{Tally, TrailTrap},
     graph::Graph,
-    labelling::LABELLING,
-    partition::{self, BLOCK_FORMAT, Table},
+    partition::{self, Table},
     statistics::Statistics,
-    wire::{
-        self, PROTOCOL, census_client::CensusClient, complete_request::Part, fetch_request::What, lease_reply::Answer,
-    },
+    wire::{self, census_client::CensusClient, complete_request::Part, fetch_request::What, lease_reply::Answer},
 };
-
-fn introduction() -> wire::RegisterRequest {
-    wire::RegisterRequest {
-        protocol: PROTOCOL,
-        labelling: LABELLING.into(),
-        game: TrailTrap::ID.into(),
-        block_format: BLOCK_FORMAT.into(),
-        name: "test".to_owned(),
-        threads: 1,
-        kernel: "portable".to_owned(),
-    }
-}
 
 fn parts(parts: Vec<Part>) -> impl tonic::IntoStreamingRequest<Message = wire::CompleteRequest> {
     tokio_stream::iter(parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }))
@@ -47,7 +32,7 @@ async fn other_versions_are_refused_by_name() {
     let data = Data::new();
     let (_leader, address) = coordinator(7, &data, "127.0.0.1:0", &[]);
     let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
-    let request = introduction();
+    let request = introduction("test");
     let others = [
         ("protocol 1", wire::RegisterRequest { protocol: 1, ..request.clone() }),
         ("labelling 77", wire::RegisterRequest { labelling: 77, ..request.clone() }),
@@ -76,7 +61,7 @@ async fn nonsense_is_refused_and_the_census_goes_on() {
     };
     assert_eq!(client.fetch_partition(fetch(5, &[0], 0)).await.map_err(code).unwrap_err(), Code::NotFound);
     // A registered worker that asks for what there is not.
-    let worker = client.register(introduction()).await.unwrap().into_inner().worker;
+    let worker = client.register(introduction("test")).await.unwrap().into_inner().worker;
     for degrees in [&[][..], &[1], &[3, 2, 1], &[9; 40]] {
         let answer = client.fetch_partition(fetch(worker, degrees, 0)).await.map_err(code);
         assert_eq!(answer.unwrap_err(), Code::InvalidArgument, "{degrees:?}");
@@ -117,7 +102,7 @@ async fn two_computations_that_differ_end_the_census() {
     common::census_json(8, &data, &[]);
     let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "1"]);
     let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
-    let worker = client.register(introduction()).await.unwrap().into_inner().worker;
+    let worker = client.register(introduction("test")).await.unwrap().into_inner().worker;
     let Some(Answer::Grant(grant)) = client.lease(wire::LeaseRequest { worker }).await.unwrap().into_inner().answer
     else {
         panic!("work is there");
