@@ -422,7 +422,10 @@ impl CensusService for Service {
             census.accept(start.worker, start.lease, deliveries, true)
         };
         match blocking(accept).await? {
-            Ok(_) => Ok(Response::new(wire::CompleteReply { accepted: true })),
+            Ok(_) => {
+                tracing::debug!(worker = start.worker, lease = start.lease, ?units, "durable");
+                Ok(Response::new(wire::CompleteReply { accepted: true }))
+            }
             Err(refusal @ Refusal::Reopened { .. }) => {
                 tracing::error!(worker = start.worker, %refusal, "results refused");
                 Ok(Response::new(wire::CompleteReply { accepted: false }))

@@ -28,6 +28,7 @@ fn threads_kernels_and_cuts_change_no_byte() {
         &["--threads", "3", "--part-graphs", "20", "--bucket-size", "300"],
         &["--keep", "minimal", "--memory", "40MiB"],
         &["--keep", "minimal", "--part-graphs", "50"],
+        &["--part-graphs", "1"],
     ] {
         assert_eq!(census_json(8, &Data::new(), more), GOLDEN, "{more:?}");
     }

@@ -30,7 +30,7 @@ async fn other_versions_are_refused_by_name() {
     let data = Data::new();
     let (_leader, address) = coordinator(7, &data, "127.0.0.1:0", &[]);
     let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
-    let request = introduction();
+    let request = introduction("test");
     let others = [
         ("protocol 1", wire::RegisterRequest { protocol: 1, ..request.clone() }),
         ("labelling 77", wire::RegisterRequest { labelling: 77, ..request.clone() }),
@@ -60,7 +60,7 @@ async fn nonsense_is_refused_and_the_census_goes_on() {
     assert_eq!(client.fetch_partition(fetch(5, &[0], 0)).await.map_err(code).unwrap_err(), Code::NotFound);
     assert_eq!(describe(&mut client, fetch(5, &[0], 0)).await.map_err(code).unwrap_err(), Code::NotFound);
     // A registered worker that asks for what there is not.
-    let worker = client.register(introduction()).await.unwrap().into_inner().worker;
+    let worker = client.register(introduction("test")).await.unwrap().into_inner().worker;
     for degrees in [&[][..], &[1], &[3, 2, 1], &[9; 40]] {
         let answer = client.fetch_partition(fetch(worker, degrees, 0)).await.map_err(code);
         assert_eq!(answer.unwrap_err(), Code::InvalidArgument, "{degrees:?}");

@@ -3,25 +3,14 @@
 mod common;
 
 use std::{
+    path::Path,
     process::Command,
     time::{Duration, Instant, SystemTime},
 };
 
-use common::{Data, Process, census_json, coordinator, run, stderr, stdout, trailtrap, worker};
+use common::{Data, Process, Random, census_json, coordinator, run, stderr, stdout, trailtrap, worker};
 use serde_json::Value;
 use trailtrap::store::Store;
-
-/// A small generator of numbers, for reproducible "random" moments.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
 
 fn expected(order: usize) -> String {
     census_json(order, &Data::new(), &[])
@@ -133,6 +122,17 @@ fn workers_and_coordinators_that_are_killed_change_nothing() {
     }
     // The directory is the one that an embedded census would leave.
     assert_eq!(census_json(9, &data, &[]), expected);
+}
+
+/// The beginning of what `scripts/chaos` does with real processes.
+#[test]
+fn a_little_chaos_changes_nothing() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/chaos");
+    let programs = Path::new(env!("CARGO_BIN_EXE_trailtrap")).parent().unwrap();
+    let output =
+        Command::new(script).args(["7", "10"]).env("CARGO_TARGET_DIR", programs.parent().unwrap()).output().unwrap();
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).contains("10 faults survived"), "{}", stdout(&output));
 }
 
 /// Units that the coordinator believes to be in work.

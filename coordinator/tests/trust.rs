@@ -74,7 +74,7 @@ async fn beginning(data: &Data, more: &[&str]) -> (Process, String, Client, u64,
     census_json(7, data, &[]);
     let (leader, address) = coordinator(8, data, "127.0.0.1:0", more);
     let mut client = connect(&address).await;
-    let worker = client.register(introduction()).await.unwrap().into_inner().worker;
+    let worker = client.register(introduction("test")).await.unwrap().into_inner().worker;
     let grant = lease(&mut client, worker).await.unwrap();
     (leader, address, client, worker, grant)
 }
@@ -126,7 +126,7 @@ async fn a_lie_about_an_outcome_is_not_let_in_when_records_are_tried() {
     let answer = client.complete(parts(edgeless(worker, &grant, &lie(), 7))).await.unwrap_err();
     assert!(answer.message().contains("does not follow from its predecessors"), "{}", answer.message());
     assert_eq!(lease(&mut client, worker).await.unwrap_err().code(), Code::FailedPrecondition);
-    assert_eq!(client.register(introduction()).await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(client.register(introduction("test")).await.unwrap_err().code(), Code::FailedPrecondition);
     let honest = honest(&address);
     ended_well_with_an_alarm(leader, &data, "trial");
     assert!(honest.finish().status.success());

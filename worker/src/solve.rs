@@ -109,7 +109,9 @@ impl Solver<'_> {
     fn generate(&self, shard: &Shard, part: u32, source: &dyn Source) -> Result<Vec<Child>, SolveError> {
         let target = shard.sequence;
         if target.order() == 1 {
-            return Ok(vec![Child { slot: slot_of_key(1, 0), parent: 0, automorphisms: 1 }]);
+            // It has no parent that would say to which part it belongs.
+            let all = vec![Child { slot: slot_of_key(1, 0), parent: 0, automorphisms: 1 }];
+            return Ok(if part == 0 { all } else { Vec::new() });
         }
         let kinds = target.parents();
         let mut lists = Vec::with_capacity(kinds.len());

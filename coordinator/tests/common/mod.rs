@@ -1,6 +1,8 @@
 //! Real processes, for the tests.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod answers;
+
 use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
@@ -14,19 +16,6 @@ use trailtrap_shared::{
     partition::BLOCK_FORMAT,
     wire::{self, PROTOCOL},
 };
-
-/// How a client of this version introduces itself.
-pub fn introduction() -> wire::RegisterRequest {
-    wire::RegisterRequest {
-        protocol: PROTOCOL,
-        labelling: LABELLING.into(),
-        game: TrailTrap::ID.into(),
-        block_format: BLOCK_FORMAT.into(),
-        name: "test".to_owned(),
-        threads: 1,
-        kernel: "portable".to_owned(),
-    }
-}
 
 /// The messages of a delivery.
 pub fn parts(
@@ -92,6 +81,38 @@ pub fn census_json(order: usize, data: &Data, more: &[&str]) -> String {
         trailtrap().args(["census", &order.to_string(), "--json", "--data", &data.text()]).args(more).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     stdout(&output)
+}
+
+/// How a worker of this version introduces itself.
+pub fn introduction(name: impl Into<String>) -> wire::RegisterRequest {
+    wire::RegisterRequest {
+        protocol: PROTOCOL,
+        labelling: LABELLING.into(),
+        game: TrailTrap::ID.into(),
+        block_format: BLOCK_FORMAT.into(),
+        name: name.into(),
+        threads: 1,
+        kernel: "portable".to_owned(),
+    }
+}
+
+/// A small generator of numbers, for reproducible "random" moments.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// Bytes that a process has had in memory at most; `None` where that cannot be told.
+pub fn peak_memory(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    kilobytes.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
 /// Kills its process when it goes.

@@ -1,0 +1,109 @@
+//! What workers answer, solved beforehand by the real solver: for workers of whom there are many, or in a simulation.
+
+use std::collections::HashMap;
+
+use tonic::{Status, transport::Channel};
+use trailtrap::census::OrderResult;
+use trailtrap_shared::{
+    codec,
+    degree::DegreeSequence,
+    digest::Digest,
+    game::TrailTrap,
+    graph::pairs,
+    labelling::batch::Kernel,
+    partition::Block,
+    plan::{Plan, PlanOptions, Unit},
+    statistics::Statistics,
+    wire::{self, census_client::CensusClient, complete_request::Part},
+};
+use trailtrap_worker::{cache::Wanted, memory, messages};
+
+/// A census that is known already.
+pub struct Answers {
+    pub options: PlanOptions,
+    plans: HashMap<usize, Plan>,
+    results: HashMap<Unit, wire::UnitResult>,
+    /// Keys, outcomes, wins of each bucket.
+    blocks: HashMap<(DegreeSequence, u32), Vec<Block>>,
+    by_size: Vec<Vec<(Statistics, Digest)>>,
+}
+
+impl Answers {
+    /// Solves all orders up to `order`.
+    pub fn solve(order: usize, options: PlanOptions) -> Self {
+        let by_size = (1..=order).map(|n| vec![Default::default(); pairs(n) + 1]).collect();
+        let mut answers = Answers {
+            options,
+            plans: (1..=order).map(|n| (n, Plan::new::<TrailTrap>(n, options))).collect(),
+            results: HashMap::new(),
+            blocks: HashMap::new(),
+            by_size,
+        };
+        memory::census_with::<TrailTrap>(order, options, Kernel::best(), usize::MAX, |plan, solved| {
+            let result = wire::UnitResult {
+                unit: Some(wire::UnitId { shard: solved.unit.shard, part: solved.unit.part }),
+                statistics: codec::encode(&solved.statistics),
+                digest: solved.digest.to_le_bytes().to_vec(),
+                elapsed_microseconds: 1,
+            };
+            answers.blocks.insert((solved.sequence, solved.unit.part), solved.blocks::<TrailTrap>());
+            answers.results.insert(solved.unit, result);
+            let size = plan.shards[solved.unit.shard as usize].size;
+            let (statistics, digest) = &mut answers.by_size[plan.order - 1][size];
+            *statistics += &solved.statistics;
+            *digest += solved.digest;
+        })
+        .unwrap();
+        answers
+    }
+
+    /// The results of the orders up to `order`.
+    pub fn order_results(&self, order: usize) -> Vec<OrderResult> {
+        let by_size = self.by_size[..order].iter().cloned();
+        by_size.enumerate().map(|(i, by_size)| OrderResult { order: i + 1, by_size }).collect()
+    }
+
+    fn sequence(&self, unit: Unit) -> DegreeSequence {
+        self.plans[&(unit.order as usize)].shards[unit.shard as usize].sequence
+    }
+
+    /// The messages that deliver a lease.
+    pub fn delivery(&self, worker: u64, lease: u64, units: &[Unit]) -> Vec<wire::CompleteRequest> {
+        let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease })];
+        for unit in units {
+            parts.push(Part::Unit(self.results[unit].clone()));
+            for block in &self.blocks[&(self.sequence(*unit), unit.part)] {
+                parts.push(Part::Piece(wire::BlockPiece { data: block.bytes().to_vec(), last: true, done: false }));
+            }
+        }
+        parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }).collect()
+    }
+
+    /// Fetches a bucket that a unit reads. It has to be what was delivered.
+    pub async fn check_input(&self, client: &mut CensusClient<Channel>, worker: u64, unit: Unit) -> Result<(), Status> {
+        let plan = &self.plans[&(unit.order as usize)];
+        let Some(&predecessor) = plan.shards[unit.shard as usize].predecessors.first() else { return Ok(()) };
+        let shard = &plan.shards[predecessor as usize];
+        let bucket = (1 << shard.bucket_bits) - 1;
+        let request = messages::request(worker, &Wanted::Bucket(shard.sequence, bucket), &[]);
+        let mut stream = client.fetch_partition(tokio_stream::iter([request])).await?.into_inner();
+        let (mut blocks, mut bytes, mut done) = (Vec::new(), Vec::new(), false);
+        while let Some(piece) = stream.message().await? {
+            bytes.extend_from_slice(&piece.data);
+            if piece.last {
+                blocks.push(std::mem::take(&mut bytes));
+            }
+            done = piece.done;
+        }
+        assert!(done, "the answer has no end");
+        let of_part = |part: u32| {
+            let first = 3 * bucket as usize;
+            self.blocks[&(shard.sequence, part)][first..first + 2].iter().map(|block| block.bytes())
+        };
+        assert!(
+            blocks.iter().map(Vec::as_slice).eq((0..shard.parts).flat_map(of_part)),
+            "{unit:?} reads something else"
+        );
+        Ok(())
+    }
+}
