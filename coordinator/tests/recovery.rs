@@ -3,7 +3,7 @@
 mod common;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant, SystemTime},
 };
@@ -326,7 +326,7 @@ fn a_damaged_block_of_a_minimal_census_costs_its_order() {
 }
 
 /// The largest file of the store with this extension.
-fn largest(data: &Data, extension: &str) -> std::path::PathBuf {
+fn largest(data: &Data, extension: &str) -> PathBuf {
     let files = std::fs::read_dir(data.path().join("store")).unwrap().map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|e| e == extension));
     files.max_by_key(|path| path.metadata().unwrap().len()).unwrap()
@@ -336,20 +336,20 @@ fn largest(data: &Data, extension: &str) -> std::path::PathBuf {
 #[test]
 fn a_damaged_database_is_salvaged_and_what_is_missing_solved_again() {
     let expected = expected(9);
-    let cut = |path: &std::path::Path| {
+    let cut: &dyn Fn(&Path) = &|path| {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_len(file.metadata().unwrap().len() / 2).unwrap();
     };
-    let flip = |path: &std::path::Path| {
+    let flip: &dyn Fn(&Path) = &|path| {
         let mut bytes = std::fs::read(path).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 4;
         std::fs::write(path, bytes).unwrap();
     };
     // Of a table that is cut short nothing is left; here it is the one with the records.
-    let damages: [(&str, &dyn Fn(&std::path::Path), bool); 4] =
-        [("sst", &cut, false), ("sst", &flip, true), ("blob", &cut, true), ("blob", &flip, true)];
-    for (extension, damage, some_are_kept) in damages {
+    for (extension, damage, some_are_kept) in
+        [("sst", cut, false), ("sst", flip, true), ("blob", cut, true), ("blob", flip, true)]
+    {
         let data = Data::new();
         census_json(9, &data, &[]);
         let before = instances(&data, 9);
