@@ -71,6 +71,8 @@ pub struct CensusOptions {
     pub trial_rate: f64,
     /// The share of all units that two different workers have to solve with the same results, 0 to 1.
     pub compared_share: f64,
+    /// Results are made durable together that come within this time, in a run that has lasted for a while.
+    pub gather: Duration,
     /// Says what time it is: `Instant::now`, but in a simulation.
     pub clock: fn() -> Instant,
 }
@@ -356,7 +358,7 @@ impl Census {
             .name("committer".to_owned())
             .spawn(move || {
                 let started = Instant::now();
-                while let Some(group) = gather(&receiver, (started.elapsed() / GATHER.0).min(GATHER.1)) {
+                while let Some(group) = gather(&receiver, (started.elapsed() / GATHER).min(options.gather)) {
                     let Some(census) = weak.upgrade() else { return };
                     census.commit(group);
                 }

@@ -134,8 +134,16 @@ const EXIT_STOPPED: u8 = 130;
 impl Common {
     fn options(&self, order: usize, lease_term: Duration) -> CensusOptions {
         let plan = PlanOptions { part_graphs: self.part_graphs, bucket_bytes: self.bucket_size.0 };
-        let (trial_rate, compared_share) = (self.sample, 0.0);
-        CensusOptions { order, keep: self.keep, plan, lease_term, trial_rate, compared_share, clock: Instant::now }
+        CensusOptions {
+            order,
+            keep: self.keep,
+            plan,
+            lease_term,
+            trial_rate: self.sample,
+            compared_share: 0.0,
+            gather: Duration::from_secs(1),
+            clock: Instant::now,
+        }
     }
 
     /// Takes the directory, if there is room for what is to come. A coordinator holds no partitions, and has no budget.

@@ -146,6 +146,7 @@ fn a_disk_cache_stays_within_its_budget() {
     }
     assert!(leader.finish().status.success());
     let [coordinator, from_disk, ..] = traffic(&stderr(&worker.finish()));
-    assert!(most > 200 << 10 && most <= 300 << 10, "{most}");
+    // Files that come while others are counted are counted too; without a budget there are megabytes.
+    assert!(most > 200 << 10 && most < 400 << 10, "{most}");
     assert!(coordinator > 0 && from_disk > 0, "{coordinator}, {from_disk}");
 }

@@ -98,8 +98,17 @@ impl Log {
 
 fn options(order: usize) -> CensusOptions {
     let clock = || Instant::now().into_std();
-    let (trial_rate, compared_share) = (0.01, 0.0);
-    CensusOptions { order, keep: Keep::All, plan: SPLIT, lease_term: LEASE, trial_rate, compared_share, clock }
+    CensusOptions {
+        order,
+        keep: Keep::All,
+        plan: SPLIT,
+        lease_term: LEASE,
+        trial_rate: 0.01,
+        compared_share: 0.0,
+        // The simulated clock stands still meanwhile.
+        gather: Duration::ZERO,
+        clock,
+    }
 }
 
 /// Opens a census when the one before, which crashed, has let go of the directory.

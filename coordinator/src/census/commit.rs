@@ -55,9 +55,9 @@ impl Queued {
     }
 }
 
-/// The committer gathers deliveries for this part of the time that a run has lasted, and no longer than a second, when
-/// nobody waits for them: a crash costs little of what was done, and long runs write few files …
-pub(super) const GATHER: (u32, Duration) = (20, Duration::from_secs(1));
+/// The committer gathers deliveries for this part of the time that a run has lasted, and no longer than the options say,
+/// when nobody waits for them: a crash costs little of what was done, and long runs write few files …
+pub(super) const GATHER: u32 = 20;
 /// … half as long as a lease of much work takes when a worker waits, …
 const GATHER_AWAITED: Duration = Duration::from_millis(100);
 /// … and no more than this many bytes.
