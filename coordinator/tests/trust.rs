@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Data, Process, census_json, coordinator, introduction, parts, run, stdout, worker};
-use serde_json::Value;
+use common::{Data, Process, census_json, coordinator, introduction, parts, run, stderr, stdout, worker};
+use serde_json::{Value, json};
 use tonic::{Code, Status, transport::Channel};
 use trailtrap_shared::{
     codec,
@@ -93,10 +93,26 @@ fn ended_well_with_an_alarm(leader: Process, data: &Data, kind: &str) {
     let verified = verify(data);
     assert_eq!(verified.status.code(), Some(1), "{}", stdout(&verified));
     assert!(stdout(&verified).contains("alarm 1") && stdout(&verified).contains("WRONG"), "{}", stdout(&verified));
+    // What is disputed is not exported unmarked.
+    let table = |more: &[&str]| run(&[&["export", "table", "orders", "--data", &data.text()], more].concat());
+    let refused = table(&[]);
+    assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
+    assert!(stderr(&refused).contains("alarms --settle 1"), "{}", stderr(&refused));
+    assert!(stdout(&table(&["--unfinished"])).contains("Order 8 is DISPUTED"));
     let settled = run(&["alarms", "--settle", "1", "--because", "the liar is known", "--data", &data.text()]);
     assert!(stdout(&settled).contains("settled: the liar is known"), "{}", stdout(&settled));
     let verified = verify(data);
     assert!(verified.status.success(), "{}", stdout(&verified));
+    assert!(table(&[]).status.success());
+}
+
+/// What a bundle says about the trust that an order deserves.
+fn exported_trust(data: &Data, order: usize) -> Value {
+    let bundle = data.path().with_file_name("bundle");
+    let made = run(&["export", "bundle", bundle.to_str().unwrap(), "--data", &data.text()]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let manifest: Value = serde_json::from_slice(&std::fs::read(bundle.join("manifest.json")).unwrap()).unwrap();
+    manifest["orders"][order - 1]["trust"].clone()
 }
 
 /// A worker that was given up delivers after all, and something else than the one that took its place.
@@ -130,6 +146,8 @@ async fn a_lie_about_an_outcome_is_not_let_in_when_records_are_tried() {
     let honest = honest(&address);
     ended_well_with_an_alarm(leader, &data, "trial");
     assert!(honest.finish().status.success());
+    let trust = exported_trust(&data, 8);
+    assert_eq!((&trust["replication"], &trust["records_tried"]), (&json!(1), &json!(12_346)), "every graph of order 8");
 }
 
 /// The lie is let in, and much is computed from it; the second computation of the unit finds it out.
@@ -146,6 +164,10 @@ async fn a_lie_is_found_out_for_certain_when_everything_is_solved_twice() {
     }
     let store = trailtrap::store::Store::open_read_only(&data.path().join("store")).unwrap();
     assert!(store.units(8).unwrap().iter().all(|(_, record)| record.confirmed.len() == 1));
+    let units = store.units(8).unwrap().len();
+    drop(store);
+    let expected = json!({"replication": 2, "units_confirmed": units, "records_tried": 0, "alarms_settled": 1});
+    assert_eq!(exported_trust(&data, 8), expected);
 }
 
 #[tokio::test]

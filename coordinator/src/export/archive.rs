@@ -13,6 +13,7 @@ use trailtrap_shared::{
 
 use super::ExportError;
 use crate::{
+    alarm::Alarm,
     census::OrderResult,
     finished::{self, FinishedError},
     store::{OrderRecord, Store, StoreError, UnitRecord},
@@ -21,6 +22,7 @@ use crate::{
 /// The orders of a data directory, in use or not.
 pub struct Archive {
     store: Arc<Store>,
+    alarms: Vec<(u32, Alarm)>,
     /// Whether orders that are not finished may be read.
     unfinished: bool,
 }
@@ -32,6 +34,8 @@ pub enum Status {
     Finished,
     /// So many units of the planned ones are recorded, and nothing was checked.
     Unfinished { recorded: usize, planned: usize },
+    /// It is, but an alarm about it, or about an order that it was computed from, is open.
+    Disputed,
 }
 
 impl Status {
@@ -40,6 +44,7 @@ impl Status {
         match self {
             Status::Finished => "finished",
             Status::Unfinished { .. } => "unfinished",
+            Status::Disputed => "disputed",
         }
     }
 }
@@ -50,8 +55,12 @@ impl fmt::Display for Status {
         match self {
             Status::Finished => write!(f, "is finished"),
             Status::Unfinished { recorded, planned } => {
-                write!(f, "is UNFINISHED: {recorded} of {planned} units are recorded, and nothing was checked")
+                write!(
+                    f,
+                    "is UNFINISHED: {recorded} of {planned} units are recorded, counts are lower bounds, and nothing was checked"
+                )
             }
+            Status::Disputed => write!(f, "is DISPUTED: an alarm is open, see `trailtrap alarms`"),
         }
     }
 }
@@ -70,12 +79,18 @@ pub struct ShardSummary {
     pub microseconds: u64,
     /// Who solved its parts, each named once.
     pub workers: Vec<String>,
+    /// Parts that another worker solved again, with the same results.
+    pub parts_confirmed: u32,
+    /// Records that nauty derived again from their predecessors before they were let in.
+    pub records_tried: u64,
 }
 
 impl Archive {
     /// Opens the store of a data directory. Orders that are not finished can be read if `unfinished` is set.
     pub fn open(data: &Path, unfinished: bool) -> Result<Self, ExportError> {
-        Ok(Archive { store: finished::open_store(data)?, unfinished })
+        let store = finished::open_store(data)?;
+        let alarms = store.alarms()?;
+        Ok(Archive { store, alarms, unfinished })
     }
 
     /// Whether orders that are not finished can be read.
@@ -83,8 +98,21 @@ impl Archive {
         self.unfinished
     }
 
+    /// Alarms about an order, settled or not.
+    pub fn alarms(&self, order: usize) -> impl Iterator<Item = &Alarm> {
+        self.alarms.iter().map(|(_, alarm)| alarm).filter(move |alarm| alarm.unit.order as usize == order)
+    }
+
+    /// The first open alarm about an order, or about one that it was computed from.
+    fn open_alarm(&self, order: usize) -> Option<&(u32, Alarm)> {
+        self.alarms.iter().find(|(_, alarm)| alarm.settled.is_none() && alarm.unit.order as usize <= order)
+    }
+
     /// The record of an order that may be read.
     fn record(&self, order: usize) -> Result<OrderRecord, ExportError> {
+        if let Some((number, alarm)) = self.open_alarm(order).filter(|_| !self.unfinished) {
+            return Err(ExportError::OpenAlarm { order, number: *number, alarm: alarm.line(*number) });
+        }
         match self.store.order(order)? {
             Some(record) if self.unfinished || record.result.is_some() => Ok(record),
             None if self.unfinished => Err(ExportError::NotBegun(order)),
@@ -114,6 +142,9 @@ impl Archive {
             return (1..=last).map(|order| self.order(order)).collect();
         }
         let mut results = finished::results(&self.store)?;
+        if let Some(last) = results.last() {
+            self.record(last.order)?;
+        }
         // The one in work comes after them.
         if results.is_empty() || self.unfinished && self.store.order(results.len() + 1)?.is_some() {
             results.push(self.order(results.len() + 1)?);
@@ -125,7 +156,7 @@ impl Archive {
     pub fn status(&self, order: usize) -> Result<Status, ExportError> {
         let record = self.record(order)?;
         if record.result.is_some() {
-            return Ok(Status::Finished);
+            return Ok(if self.open_alarm(order).is_some() { Status::Disputed } else { Status::Finished });
         }
         let plan = finished::plan(order, &record)?;
         let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();
@@ -160,12 +191,16 @@ impl Archive {
                 bytes: 0,
                 microseconds: 0,
                 workers: Vec::new(),
+                parts_confirmed: 0,
+                records_tried: 0,
             });
             summary.digest += record.digest();
             summary.statistics += &record.statistics;
             summary.parts_recorded += 1;
             summary.bytes += record.bytes;
             summary.microseconds += record.microseconds;
+            summary.parts_confirmed += u32::from(!record.confirmed.is_empty());
+            summary.records_tried += record.tried;
             if !summary.workers.contains(&record.worker) {
                 summary.workers.push(record.worker);
             }

@@ -80,10 +80,9 @@ pub struct OrderEntry {
     /// Public digest of all records.
     digest: Digest,
     checks: &'static str,
-    /// How often each graph was solved.
-    replication: u32,
     shards: usize,
-    units: u32,
+    pub units: u32,
+    pub trust: Trust,
     part_graphs: u64,
     bucket_bytes: u64,
     /// Bytes of blocks that were stored.
@@ -94,6 +93,19 @@ pub struct OrderEntry {
     /// The table of shards, with the digest of each.
     shard_file: String,
     pub p1_win_list: ListEntry,
+}
+
+/// What was done, beside the checks, to find wrong results.
+#[derive(Serialize)]
+pub struct Trust {
+    /// How often each graph was solved, by different workers with the same results: 2 if all units were solved again.
+    pub replication: u32,
+    /// Units that another worker solved again.
+    pub units_confirmed: u32,
+    /// Records that nauty derived again from their predecessors before they were let in, drawn at random.
+    pub records_tried: u64,
+    /// What was found wrong and put right; a bundle is made of orders without open alarms only.
+    pub alarms_settled: usize,
 }
 
 /// Who solved how much: host and process, and the instructions they used.
@@ -271,15 +283,22 @@ fn put_order(
     }
     let options = archive.plan(order)?.options;
     let (sum, digest) = result.total();
+    let units = shards.iter().map(|shard| shard.parts).sum();
+    let units_confirmed = shards.iter().map(|shard| shard.parts_confirmed).sum();
     Ok(OrderEntry {
         order,
         graphs: sum.classes.all.graphs as u64,
         p1_wins: sum.classes.all.p1_wins as u64,
         digest,
         checks: CHECKS,
-        replication: 1,
         shards: shards.len(),
-        units: shards.iter().map(|shard| shard.parts).sum(),
+        units,
+        trust: Trust {
+            replication: if units_confirmed == units { 2 } else { 1 },
+            units_confirmed,
+            records_tried: shards.iter().map(|shard| shard.records_tried).sum(),
+            alarms_settled: archive.alarms(order).count(),
+        },
         part_graphs: options.part_graphs,
         bucket_bytes: options.bucket_bytes,
         stored_bytes: shards.iter().map(|shard| shard.bytes).sum(),

@@ -1,7 +1,7 @@
 //! What a bundle says of itself: README, citation, metadata for Zenodo.
 
 use super::{
-    bundle::{ListEntry, OrderEntry},
+    bundle::{ListEntry, OrderEntry, Trust},
     shards,
     table::{PERCENT_ROUNDING, SHARE_ROUNDING},
 };
@@ -70,6 +70,10 @@ pub fn readme(orders: &[OrderEntry], table: &str) -> String {
         let file = file.as_deref().map_or_else(|| "not included".to_owned(), |file| format!("`{file}`"));
         format!("| {} | {graphs} | {bytes} | `{sha256}` | {file} |\n", entry.order)
     });
+    let trust = orders.iter().map(|OrderEntry { order, units, trust, .. }| {
+        let Trust { replication, units_confirmed, records_tried, alarms_settled } = trust;
+        format!("| {order} | {replication} | {units_confirmed} of {units} | {records_tried} | {alarms_settled} |\n")
+    });
     let columns = shards::describe().into_iter().map(|(name, meaning)| format!("| `{name}` | {meaning} |\n"));
     let last = orders.len();
     [
@@ -79,6 +83,7 @@ pub fn readme(orders: &[OrderEntry], table: &str) -> String {
         ("{share_rounding}", SHARE_ROUNDING.to_owned()),
         ("{percent_rounding}", PERCENT_ROUNDING.to_owned()),
         ("{lists}", lists.collect()),
+        ("{trust}", trust.collect()),
         ("{sample}", format!("{:02}", last.min(SEARCHED_ORDER))),
         ("{columns}", columns.collect()),
     ]

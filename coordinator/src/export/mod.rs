@@ -49,6 +49,10 @@ pub enum ExportError {
     Store(#[from] StoreError),
     #[error("order {0} is not begun here; `trailtrap census {0}` does it")]
     NotBegun(usize),
+    #[error(
+        "order {order} is not exported, as this is open:\n{alarm}\nLook into it, then `trailtrap alarms --settle {number} --because REASON`"
+    )]
+    OpenAlarm { order: usize, number: u32, alarm: String },
     #[error("order {order} is marked as done, but units of the shard {sequence} are missing: the store is damaged")]
     MissingUnits { order: usize, sequence: DegreeSequence },
     #[error("the shard {sequence} lists slot {slot:#x}, which is no graph: the store is damaged")]
@@ -74,8 +78,8 @@ pub enum ExportError {
 /// Writes results of finished orders for others to read: tables, sequences, lists, plots, bundles.
 ///
 /// Everything is exact and reproducible byte for byte from the data directory, which is only read and may be in use.
-/// Orders that are not finished are refused. A finished order has passed its checks (numbers of graphs against Pólya counting,
-/// the mass formula): no result is recorded before. Tables, shards and lists can be had of an order in work with --unfinished, and
+/// Orders that are not finished are refused, and so are those about which an alarm is open. A finished order has passed its checks (numbers of graphs against Pólya counting,
+/// the mass formula): no result is recorded before. Tables, shards and lists can be had of such an order with --unfinished, and
 /// say that they are; a bundle never.
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -120,8 +124,8 @@ struct TableCommand {
     order: Option<usize>,
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value = "markdown")]
     format: Format,
-    /// Also take an order in work, as far as its units are recorded: captions say so, and CSV and JSON have one more column,
-    /// `status`, which is `finished` or `unfinished`
+    /// Also take an order in work, as far as its units are recorded, or one about which an alarm is open: captions say so, and CSV
+    /// and JSON have one more column, `status`, which is `finished`, `unfinished` or `disputed`
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
@@ -270,6 +274,7 @@ impl ExportCommand {
                 error @ (ExportError::Finished(_)
                 | ExportError::Store(_)
                 | ExportError::NotBegun(_)
+                | ExportError::OpenAlarm { .. }
                 | ExportError::MissingUnits { .. }
                 | ExportError::NoGraph { .. }),
             ) => Err(error).with_context(|| format!("data directory {}", self.data.display())),
@@ -336,7 +341,7 @@ impl GraphsCommand {
             if let Some(path) = self.output.path().filter(|path| !says_so(path)) {
                 return Err(ExportError::Unmarked { order, status, path: path.to_owned() });
             }
-            eprintln!("trailtrap: order {order} {status}; graphs are missing from this list");
+            eprintln!("trailtrap: order {order} {status}; graphs may be missing from this list");
         }
         let list = GraphList::read(archive, order, &self.filter)?;
         self.output.write(|out| match self.output.path().is_some_and(is_gzip) {

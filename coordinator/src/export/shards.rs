@@ -141,11 +141,16 @@ fn columns(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<Column
     table
         .large("microseconds".to_owned(), "time that the shard took its workers", |shard| shard.microseconds.into())?;
     table.text("workers", "who solved it", |shard| shard.workers.join("; "));
+    table.small("parts_confirmed", "parts that another worker solved again, with the same results", |shard| {
+        shard.parts_confirmed as usize
+    });
+    let tried = "records that nauty derived again from their predecessors before they were let in";
+    table.large("records_tried".to_owned(), tried, |shard| shard.records_tried.into())?;
     if let Some(status) = status {
         table.small("parts_recorded", "parts that all of this is about", |shard| shard.parts_recorded as usize);
         table.text(
             "status",
-            "finished, or unfinished if units of the order are missing and nothing was checked",
+            "finished; unfinished if units of the order are missing and nothing was checked; disputed if an alarm is open",
             |_| status.word().to_owned(),
         );
     }
@@ -255,6 +260,8 @@ impl<'a> Fields<'a> {
             bytes: self.number("bytes")? as u64,
             microseconds: self.number("microseconds")? as u64,
             workers: self.text("workers")?.split("; ").map(str::to_owned).collect(),
+            parts_confirmed: self.number("parts_confirmed")? as u32,
+            records_tried: self.number("records_tried")? as u64,
         })
     }
 }

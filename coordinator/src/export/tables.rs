@@ -98,8 +98,7 @@ pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, Exp
 
 /// Adds a column for programs that says which rows are about unfinished orders, and for people a sentence.
 fn mark(table: &mut Table, statuses: &BTreeMap<usize, Status>) {
-    let meaning =
-        "finished, or unfinished: units of the order are missing, counts are lower bounds, nothing was checked";
+    let meaning = "finished; unfinished: units of the order are missing, counts are lower bounds, nothing was checked; or disputed: an alarm is open";
     table.columns.push(column("status", None, meaning));
     for row in &mut table.rows {
         let order = match row[0] {
@@ -112,7 +111,7 @@ fn mark(table: &mut Table, statuses: &BTreeMap<usize, Status>) {
         total.push(Value::Text(String::new()));
     }
     for (order, status) in statuses.iter().filter(|(_, status)| **status != Status::Finished) {
-        table.caption += &format!(" Order {order} {status}; counts are lower bounds.");
+        table.caption += &format!(" Order {order} {status}.");
     }
 }
 
