@@ -14,6 +14,7 @@ use trailtrap_shared::{degree::DegreeSequence, plan::Unit};
 use crate::{
     directory::{self, DataDirectory},
     finished::open_store,
+    report,
     store::{Store, UnitRecord},
 };
 
@@ -123,15 +124,16 @@ impl AlarmsCommand {
         // A census in progress has not written all it knows where a reader sees it.
         open_store(&self.data)?;
         let alarms = directory::look(&self.data)?.alarms;
-        if self.json {
+        let text = if self.json {
             let alarms: Vec<_> =
                 alarms.iter().map(|(number, alarm)| serde_json::json!({ "number": number, "alarm": alarm })).collect();
-            println!("{}", serde_json::json!({ "alarms": alarms }));
+            serde_json::json!({ "alarms": alarms }).to_string()
         } else if alarms.is_empty() {
-            println!("no alarms");
+            "no alarms".to_owned()
         } else {
-            alarms.iter().for_each(|(number, alarm)| println!("{}", alarm.line(*number)));
-        }
+            alarms.iter().map(|(number, alarm)| alarm.line(*number)).collect::<Vec<_>>().join("\n")
+        };
+        report::print(&(text + "\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -29,7 +29,7 @@ pub enum FinishedError {
     NoCensus(PathBuf),
     #[error("data directory {data}")]
     Open { data: PathBuf, source: StoreError },
-    #[error("order {0} is not finished here; `trailtrap census {0}` does it or goes on with it")]
+    #[error("order {0} is not finished here; `trailtrap census {0}` does it, goes on with it, or says why it cannot")]
     NotFinished(usize),
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -18,7 +18,7 @@ use trailtrap_worker::{
 
 use crate::{
     census::{graphs_by_size, totals},
-    preflight,
+    preflight, report,
     run::parse_order,
     status::duration,
 };
@@ -83,10 +83,7 @@ impl PlanCommand {
         eprintln!("calibrating …");
         let threads = self.threads.map_or_else(machine::threads, usize::from);
         let forecast = forecast(self.order, &calibrate(self.kernel)?);
-        match self.json {
-            true => println!("{}", serde_json::to_string(&forecast)?),
-            false => print!("{}", forecast.to_text(threads)),
-        }
+        report::print(&if self.json { serde_json::to_string(&forecast)? + "\n" } else { forecast.to_text(threads) })?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -11,6 +11,7 @@ use trailtrap::{
     export::ExportCommand,
     forecast::PlanCommand,
     lookup::LookupCommand,
+    report,
     run::{CensusCommand, CoordinatorCommand},
     salvage::SalvageCommand,
     secrets::SecretsCommand,
@@ -106,10 +107,7 @@ impl StatusCommand {
                 Arguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
             }
         };
-        match self.json {
-            true => println!("{}", status.to_json()),
-            false => print!("{}", status.to_text()),
-        }
+        report::print(&if self.json { status.to_json() + "\n" } else { status.to_text() })?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,5 +1,8 @@
 //! Results as people and scripts read them. Equal results give the same bytes.
 
+use std::io::{self, Write};
+
+use anyhow::Context;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 use trailtrap_shared::{
@@ -8,6 +11,17 @@ use trailtrap_shared::{
 };
 
 use crate::census::OrderResult;
+
+/// Writes text to standard output. A reader who wants no more is no error.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
 
 /// What `trailtrap census --json` prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

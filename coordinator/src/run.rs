@@ -1,7 +1,7 @@
 //! `trailtrap census` and `trailtrap coordinator`: a census from start to table, with workers in this process or in others.
 
 use std::{
-    io::{IsTerminal, Write},
+    io::IsTerminal,
     path::PathBuf,
     process::ExitCode,
     sync::{
@@ -26,7 +26,7 @@ use crate::{
     directory::DataDirectory,
     embedded::EmbeddedLink,
     preflight,
-    report::CensusReport,
+    report::{self, CensusReport},
     secrets::{self, Security},
     service,
     status::{Status, duration},
@@ -161,12 +161,7 @@ impl Common {
     fn print(&self, results: &[OrderResult]) -> anyhow::Result<()> {
         let report = CensusReport::new(results);
         let text = if self.json { report.to_json() } else { report.to_table() };
-        let mut out = std::io::stdout().lock();
-        match writeln!(out, "{text}").and_then(|()| out.flush()) {
-            // Somebody reads only the beginning.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            other => other.context("cannot write the results to standard output"),
-        }
+        report::print(&(text + "\n"))
     }
 
     /// Closes the census, prints its results, or says why there are none.

@@ -21,7 +21,7 @@ use crate::{
     content::Content,
     directory::DataDirectory,
     finished::FinishedError,
-    progress,
+    progress, report,
     store::{Delivery, OrderRecord, Store, StoreError, UnitRecord},
 };
 
@@ -66,11 +66,12 @@ impl SalvageCommand {
         let Some(aside) = aside else { bail!("no name is left for the damaged store") };
         std::fs::rename(&path, &aside)?;
         std::fs::rename(&new, &path)?;
-        println!(
-            "kept {kept} units; {lost} are damaged or were not done. The damaged store is now {}",
-            aside.display()
-        );
-        println!("`trailtrap census N --data {}` solves what is missing", self.data.display());
+        report::print(&format!(
+            "kept {kept} units; {lost} are damaged or were not done. The damaged store is now {}\n\
+             `trailtrap census N --data {}` solves what is missing\n",
+            aside.display(),
+            self.data.display()
+        ))?;
         Ok(ExitCode::SUCCESS)
     }
 }

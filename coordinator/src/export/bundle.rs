@@ -187,7 +187,9 @@ pub fn bundle(archive: &Archive, directory: &Path, last: Option<usize>, list_byt
     let results = archive.orders(last)?;
     let last = results.len();
     // Goes with everything in it, unless it is moved to its place.
-    let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent).map_err(target)?;
+    let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent);
+    // Its own words name a directory of which nobody has heard.
+    let beside = beside.map_err(|error| target(error.kind().into()))?;
     let mut filling = Filling { root: beside.path().join("bundle"), sums: BTreeMap::new() };
     fs::create_dir(&filling.root).map_err(target)?;
 

@@ -47,7 +47,7 @@ pub enum ExportError {
     Finished(#[from] FinishedError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("order {0} is not begun here; `trailtrap census {0}` does it")]
+    #[error("order {0} is not begun here; `trailtrap census {0}` does it, or says why it cannot")]
     NotBegun(usize),
     #[error(
         "order {order} is not exported, as this is open:\n{alarm}\nLook into it, then `trailtrap alarms --settle {number} --because REASON`"

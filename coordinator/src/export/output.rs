@@ -60,7 +60,8 @@ pub fn write_file(
         // What the umask leaves of this, as for any new file.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory)
-        .map_err(target)?;
+        // Its own words name a file of which nobody has heard.
+        .map_err(|error| target(error.kind().into()))?;
     let mut out = BufWriter::new(file);
     fill(&mut out).map_err(placed)?;
     let file = out.into_inner().map_err(|error| target(error.into_error()))?;

@@ -5,13 +5,12 @@ mod list;
 mod order;
 
 use std::{
-    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     time::Instant,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
@@ -22,6 +21,7 @@ use self::{
 };
 use crate::{
     finished::{self, FinishedOrder, open_store},
+    report,
     run::parse_order,
     status::duration,
 };
@@ -111,23 +111,13 @@ impl Findings {
             let seconds = start.elapsed().as_secs_f64();
             if self.aloud {
                 match &failure {
-                    None => tell(&format!("{subject}: right   {check}: {scope} ({})", duration(seconds)))?,
-                    Some(failure) => tell(&format!("{subject}: WRONG   {check}: {failure}"))?,
+                    None => report::print(&format!("{subject}: right   {check}: {scope} ({})\n", duration(seconds)))?,
+                    Some(failure) => report::print(&format!("{subject}: WRONG   {check}: {failure}\n"))?,
                 }
             }
             self.list.push(Finding { subject: subject.to_owned(), check, scope, seconds, failure });
         }
         Ok(())
-    }
-}
-
-/// Prints a line. When nobody reads any more, the exit code still tells what was found.
-fn tell(line: &str) -> anyhow::Result<()> {
-    match writeln!(io::stdout(), "{line}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(()),
     }
 }
 
@@ -150,12 +140,12 @@ impl VerifyCommand {
             }
         }
         let failures = findings.list.iter().filter(|finding| finding.failure.is_some()).count();
-        let report = serde_json::json!({ "findings": findings.list, "failures": failures });
-        tell(&match (self.json, failures) {
-            (true, _) => report.to_string(),
+        let text = match (self.json, failures) {
+            (true, _) => serde_json::json!({ "findings": findings.list, "failures": failures }).to_string(),
             (false, 0) => "nothing wrong".to_owned(),
             (false, _) => format!("{failures} of {} checks failed: do not trust these results", findings.list.len()),
-        })?;
+        };
+        report::print(&(text + "\n"))?;
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
