@@ -27,6 +27,8 @@ pub enum AlarmKind {
     Trial,
     /// A block in the store is damaged or missing.
     Damage,
+    /// Counts do not add up to what they have to.
+    Sum,
 }
 
 impl AlarmKind {
@@ -36,6 +38,7 @@ impl AlarmKind {
             AlarmKind::Disagreement => "disagreement",
             AlarmKind::Trial => "trial",
             AlarmKind::Damage => "damage",
+            AlarmKind::Sum => "sum",
         }
     }
 }

@@ -13,6 +13,7 @@ mod trust;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    num::NonZeroUsize,
     path::Path,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -172,8 +173,12 @@ pub struct Worker {
 impl Worker {
     /// As records name it.
     pub fn title(&self) -> String {
-        format!("{}, {}", self.name, self.kernel)
+        title(&self.name, &self.kernel)
     }
+}
+
+fn title(name: &str, kernel: &str) -> String {
+    format!("{name}, {kernel}")
 }
 
 /// How far the census is.
@@ -204,8 +209,8 @@ pub struct Progress {
 struct Order {
     schedule: Schedule,
     comparisons: Comparisons,
-    /// Units without a durable record that counts.
-    units_to_commit: usize,
+    /// Units without a durable record that counts, and confirmations on their way there.
+    to_commit: usize,
     /// What the store held of it when it was taken up.
     found: HashMap<Unit, Found>,
     /// Shards of which some part is done and some is not.
@@ -234,8 +239,9 @@ impl Partial {
     }
 
     fn add(&mut self, other: Partial) {
-        self.mass += other.mass;
-        self.graphs += other.graphs;
+        // What a worker says may be anything.
+        self.mass = self.mass.saturating_add(other.mass);
+        self.graphs = self.graphs.saturating_add(other.graphs);
     }
 }
 
@@ -247,6 +253,11 @@ struct Found {
 }
 
 impl Order {
+    /// Units that failed again and again, in solving or in comparing, and why.
+    fn set_aside(&self) -> impl Iterator<Item = (Unit, &[String])> {
+        self.schedule.set_aside().chain(self.comparisons.set_aside())
+    }
+
     /// Whether nothing is left to do but to make it durable.
     fn is_solved(&self) -> bool {
         self.schedule.is_done() && self.comparisons.open() == 0
@@ -261,6 +272,11 @@ impl Order {
             }
             None => Some(retired),
         }
+    }
+
+    /// That it is durable to this extent, with the order.
+    fn retired(&self) -> Option<(usize, usize)> {
+        Some((self.schedule.plan().order, self.retired_size()?))
     }
 
     fn count(&mut self, unit: Unit, sums: Partial) -> u64 {
@@ -281,12 +297,36 @@ struct State {
     pending: HashMap<(DegreeSequence, u32), Arc<Delivery>>,
     pending_bytes: usize,
     pairs_this_run: u64,
-    /// Changes whenever finished units are taken back.
+    /// Changes with every start, and whenever finished units are taken back.
     edition: u32,
+    /// Results that are being examined. What they bring to light has to be known before an order is done.
+    scrutinies: usize,
     alarms: Vec<(u32, Alarm)>,
     /// Set at the end, good or bad; taken by the one who waits for it.
     ended: Option<Result<(), CensusError>>,
     closing: bool,
+}
+
+impl State {
+    /// Whether the order in work is done and durable, and nothing is being found out about it.
+    fn is_order_done(&self) -> bool {
+        let is_done = |order: &Order| order.to_commit == 0 && order.is_solved();
+        self.scrutinies == 0 && self.order.as_ref().is_some_and(is_done)
+    }
+}
+
+/// Results are being examined for as long as this exists.
+struct Scrutiny<'a>(&'a Census);
+
+impl Drop for Scrutiny<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.scrutinies -= 1;
+        if state.is_order_done() {
+            // The committer has waited for this.
+            self.0.enqueue(Queued { urgent: true, ..Queued::of(state.edition) });
+        }
+    }
 }
 
 /// A census in progress. Shared by everything that works on it.
@@ -299,6 +339,8 @@ pub struct Census {
     names: Names,
     /// The plan of the order below the one in work.
     parent_plan: Mutex<Option<Arc<Plan>>>,
+    /// Trials read much, and take their turns.
+    trials: Mutex<()>,
     started: Instant,
     state: Mutex<State>,
     changed: Condvar,
@@ -311,7 +353,7 @@ pub struct Census {
 /// Deliveries are held back while more bytes than this wait for the disk.
 const PENDING_BYTES: usize = 256 << 20;
 /// Names of blocks that are remembered: more than those of the partitions that are read at a time.
-const NAMES: usize = 1 << 17;
+const NAMES: NonZeroUsize = NonZeroUsize::new(1 << 17).expect("not zero");
 
 impl Census {
     /// Opens the store in `directory` and takes up the census where it was left.
@@ -319,7 +361,10 @@ impl Census {
         let store = Store::open(directory)?;
         let epoch = store.next_epoch()?;
         let salt = store.salt(Random::unforeseeable()?.0)?;
-        let (edition, alarms) = (store.edition()?, store.alarms()?);
+        let alarms = store.alarms()?;
+        // What was accepted and not durable when the run before ended is not to be used by those who have read it.
+        let edition = store.edition()? + 1;
+        store.put_edition(edition)?;
         let (sender, receiver) = channel();
         let census = Arc::new(Census {
             options,
@@ -328,6 +373,7 @@ impl Census {
             parents: Parents::enumerate(),
             names: Names::new(NAMES),
             parent_plan: Mutex::default(),
+            trials: Mutex::default(),
             started: (options.clock)(),
             state: Mutex::new(State {
                 results: Vec::new(),
@@ -339,6 +385,7 @@ impl Census {
                 pending_bytes: 0,
                 pairs_this_run: 0,
                 edition,
+                scrutinies: 0,
                 alarms,
                 ended: None,
                 closing: false,
@@ -390,8 +437,9 @@ impl Census {
     /// Adds a worker, unless results of it were wrong before.
     pub fn register(&self, name: &str, threads: usize, kernel: &str) -> Result<WorkerId, Refusal> {
         let mut state = self.state();
-        if state.workers.values().any(|worker| worker.distrusted && worker.name == name) {
-            return Err(Refusal::Distrusted(name.to_owned()));
+        let title = title(name, kernel);
+        if state.alarms.iter().any(|(_, alarm)| alarm.settled.is_none() && alarm.blamed.contains(&title)) {
+            return Err(Refusal::Distrusted(title));
         }
         // Workers that are long gone need not be remembered.
         let (now, term) = (self.now(), self.options.lease_term);
@@ -520,11 +568,13 @@ impl Census {
     /// Makes the units of a lease that has ended available again.
     fn release(&self, state: &mut State, ended: Ended, failure: Option<&str>) {
         let Some(order) = &mut state.order else { return };
-        if ended.purpose == Purpose::Compare {
-            return order.comparisons.put_back(&ended.units);
-        }
-        let Some(failure) = failure else { return order.schedule.put_back(ended.units) };
-        for unit in order.schedule.fail(ended.units, failure) {
+        let set_aside = match (ended.purpose, failure) {
+            (Purpose::Solve, None) => return order.schedule.put_back(ended.units),
+            (Purpose::Compare, None) => return order.comparisons.put_back(&ended.units),
+            (Purpose::Solve, Some(failure)) => order.schedule.fail(ended.units, failure),
+            (Purpose::Compare, Some(failure)) => order.comparisons.fail(&ended.units, failure),
+        };
+        for unit in set_aside {
             tracing::error!(?unit, failure, "a unit failed again and again and is set aside");
         }
     }
@@ -534,11 +584,10 @@ impl Census {
         let Some(order) = &state.order else { return };
         let idle = state.pending.is_empty()
             && order.schedule.ready() == 0
-            && order.comparisons.open() == 0
+            && order.comparisons.waiting() == 0
             && state.leases.units(None) == 0;
-        let Some((unit, failures)) = order.schedule.set_aside().next().filter(|_| idle) else { return };
-        let (count, sequence) =
-            (order.schedule.set_aside().count(), order.schedule.plan().shards[unit.shard as usize].sequence);
+        let Some((unit, failures)) = order.set_aside().next().filter(|_| idle) else { return };
+        let (count, sequence) = (order.set_aside().count(), order.schedule.plan().shards[unit.shard as usize].sequence);
         let failures = failures.join("; ");
         state.ended.get_or_insert(Err(CensusError::SetAside { count, sequence, part: unit.part, failures }));
     }
@@ -557,7 +606,12 @@ impl Census {
         mut deliveries: Vec<Delivery>,
         durable: bool,
     ) -> Result<Vec<u32>, Refusal> {
-        let edition = self.state().edition;
+        let edition = {
+            let mut state = self.state();
+            state.scrutinies += 1;
+            state.edition
+        };
+        let scrutiny = Scrutiny(self);
         let Some((plan, units)) = self.leased(worker, lease) else {
             let ended = self.state().ended.is_some();
             return Err(if ended { Refusal::Ended } else { Refusal::Void });
@@ -576,10 +630,15 @@ impl Census {
             let ended = state.leases.end(worker, lease);
             if let Some(Purpose::Compare) | None = ended.as_ref().map(|ended| ended.purpose) {
                 drop(guard);
-                let compared = verdict.and_then(|()| self.compare(worker, &deliveries, edition));
+                let compared = verdict.and_then(|()| self.compare(&plan, worker, &deliveries, edition));
                 if let Some(ended) = ended {
                     // Those that were compared are not there any more.
-                    self.release(&mut self.state(), ended, None);
+                    let failure = compared.as_ref().err().map(ToString::to_string);
+                    let mut state = self.state();
+                    if state.edition == edition {
+                        self.release(&mut state, ended, failure.as_deref());
+                    }
+                    drop(state);
                     self.announce();
                     return compared.map(|()| Vec::new());
                 }
@@ -587,12 +646,17 @@ impl Census {
             }
             let order = state.order.as_mut().ok_or(Refusal::Void)?;
             if let Err(refusal) = verdict.and_then(|()| self.weigh(order, &deliveries)) {
-                match (&refusal, ended) {
-                    (Refusal::Reopened { sequence, .. }, _) => self.take_back(state, self.parts_of(&plan, sequence)),
-                    (_, Some(ended)) => self.release(state, ended, Some(&refusal.to_string())),
-                    (_, None) => {}
+                if let Refusal::Reopened { sequence, why } = &refusal {
+                    let pending = state.pending.values().filter(|delivery| delivery.sequence == *sequence);
+                    let mut records: Vec<UnitRecord> = pending.map(|delivery| delivery.record.clone()).collect();
+                    records.extend(deliveries.into_iter().map(|delivery| delivery.record));
+                    self.void(state);
+                    drop(guard);
+                    self.reopen(&plan, sequence, why, records);
+                } else {
+                    ended.into_iter().for_each(|ended| self.release(state, ended, Some(&refusal.to_string())));
+                    drop(guard);
                 }
-                drop(guard);
                 self.announce();
                 return Err(refusal);
             }
@@ -620,19 +684,12 @@ impl Census {
             }
             let stale = self.settle(order);
             let (waiter, receipt) = if durable { Some(sync_channel(1)).unzip() } else { (None, None) };
-            let retired_size = order.retired_size();
-            let urgent = order.is_solved();
+            let (retired_size, urgent) = (order.retired(), order.is_solved());
             // Within the lock, so that the queue is in the order of acceptance.
-            self.enqueue(Queued {
-                deliveries,
-                forget: stale,
-                retired_size,
-                urgent,
-                waiter,
-                ..Queued::of(state.edition)
-            });
+            self.enqueue(Queued { deliveries, stale, retired_size, urgent, waiter, ..Queued::of(state.edition) });
             receipt
         };
+        drop(scrutiny);
         self.announce();
         match receipt {
             // The committer hangs up without a word when it fails.
@@ -658,7 +715,7 @@ impl Census {
         for unit in settled.affirmed {
             let Some(found) = order.found.remove(&unit) else { continue };
             order.count(unit, found.sums);
-            order.units_to_commit -= 1;
+            order.to_commit -= 1;
             if order.schedule.unfinished_parts(unit.shard) > 0 {
                 order.partial.entry(unit.shard).or_default().add(found.sums);
             } else {
@@ -724,7 +781,6 @@ impl Census {
             progress.order = plan.order;
             progress.units_to_compare = order.comparisons.open();
             progress.set_aside = order
-                .schedule
                 .set_aside()
                 .map(|(unit, failures)| (unit, plan.shards[unit.shard as usize].sequence, failures.to_vec()))
                 .collect();

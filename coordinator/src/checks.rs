@@ -3,7 +3,7 @@
 
 use num_bigint::BigUint;
 use trailtrap_shared::{
-    game::{Game, TrailTrap},
+    game::{Game, TrailTrap, record_bytes},
     partition::Block,
     polya,
     statistics::{Counts, Statistics, Sums, Weighing},
@@ -14,7 +14,8 @@ use trailtrap_shared::{
 #[error("order {order}, {size} edges: found {found} {what}, but there are {expected}")]
 pub struct Contradiction {
     order: usize,
-    size: usize,
+    /// Edges of the graphs that it is about.
+    pub size: usize,
     what: &'static str,
     found: u128,
     expected: BigUint,
@@ -54,10 +55,18 @@ pub fn check_unit(blocks: &[Block], statistics: &Statistics) -> Result<(), &'sta
         if keys.count != outcomes.count {
             return Err("it does not have a record for each graph");
         }
+        if wins.graphs != keys.count {
+            return Err("its list of P1-wins says that it is of another number of graphs");
+        }
         let n = keys.id.sequence.order();
+        let left_over = (record_bytes::<TrailTrap>(n) * 8 - TrailTrap::record_bits(n)) as u32;
         let mut listed = wins.slots();
         for i in 0..keys.count {
             let record = outcomes.record::<TrailTrap>(i);
+            // Equal outcomes have equal bytes.
+            if record.last().is_some_and(|byte| byte.leading_zeros() < left_over) {
+                return Err("a record has bits set that mean nothing");
+            }
             if TrailTrap::p1_wins(n, record) {
                 counted.p1_wins += 1;
                 if listed.next() != Some(keys.slot(i)) {

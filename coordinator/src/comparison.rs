@@ -6,6 +6,8 @@ use trailtrap_shared::plan::Unit;
 
 use crate::random::Random;
 
+/// A comparison that has failed so often is set aside.
+const ATTEMPTS: usize = 5;
 /// Comparisons are leased in bundles of at most about this many (graph, edge) pairs.
 const MOST_WORK: u64 = 2_000_000;
 
@@ -21,6 +23,14 @@ struct Open {
     /// Who solved it first.
     by: String,
     leased: bool,
+    /// Why attempts at the second computation failed.
+    failures: Vec<String>,
+}
+
+impl Open {
+    fn is_set_aside(&self) -> bool {
+        self.failures.len() >= ATTEMPTS
+    }
 }
 
 impl Comparisons {
@@ -38,13 +48,14 @@ impl Comparisons {
 
     /// A unit was solved by this worker.
     pub fn add(&mut self, unit: Unit, by: &str) {
-        self.open.insert(unit, Open { by: by.to_owned(), leased: false });
+        self.open.insert(unit, Open { by: by.to_owned(), leased: false, failures: Vec::new() });
     }
 
     /// Units for this worker, none of which it has solved itself; `work` tells their (graph, edge) pairs.
     pub fn take(&mut self, worker: &str, work: impl Fn(Unit) -> u64) -> Vec<Unit> {
         let (mut units, mut sum) = (Vec::new(), 0);
-        for (&unit, open) in self.open.iter_mut().filter(|(_, open)| !open.leased && open.by != worker) {
+        let available = |open: &Open| !open.leased && !open.is_set_aside() && open.by != worker;
+        for (&unit, open) in self.open.iter_mut().filter(|(_, open)| available(open)) {
             let more = work(unit);
             if !units.is_empty() && sum + more > MOST_WORK {
                 break;
@@ -65,12 +76,36 @@ impl Comparisons {
         }
     }
 
+    /// Takes units back whose second computation failed; those for which it has failed too often are set aside and returned.
+    pub fn fail(&mut self, units: &[Unit], why: &str) -> Vec<Unit> {
+        self.put_back(units);
+        let mut set_aside = Vec::new();
+        for &unit in units {
+            let Some(open) = self.open.get_mut(&unit) else { continue };
+            open.failures.push(why.to_owned());
+            if open.is_set_aside() {
+                set_aside.push(unit);
+            }
+        }
+        set_aside
+    }
+
+    /// The units that are set aside, and why each attempt failed.
+    pub fn set_aside(&self) -> impl Iterator<Item = (Unit, &[String])> {
+        self.open.iter().filter(|(_, open)| open.is_set_aside()).map(|(&unit, open)| (unit, &open.failures[..]))
+    }
+
     /// A unit has been compared.
     pub fn finish(&mut self, unit: Unit) {
         self.open.remove(&unit);
     }
 
-    /// Units that wait or are being solved.
+    /// Units that wait or are being solved, without those that are set aside.
+    pub fn waiting(&self) -> usize {
+        self.open.values().filter(|open| !open.is_set_aside()).count()
+    }
+
+    /// Units that have not been compared.
     pub fn open(&self) -> usize {
         self.open.len()
     }
@@ -101,6 +136,21 @@ mod tests {
         assert_eq!(comparisons.first(), Some(unit(1)));
         comparisons.finish(unit(1));
         assert_eq!((comparisons.first(), comparisons.open()), (Some(unit(2)), 1));
+    }
+
+    #[test]
+    fn what_fails_again_and_again_is_set_aside_and_stays_open() {
+        let mut comparisons = Comparisons::new(1.0, 7);
+        comparisons.add(unit(1), "a");
+        comparisons.add(unit(2), "a");
+        for attempt in 1..=ATTEMPTS {
+            assert_eq!(comparisons.take("b", |_| MOST_WORK), [unit(1)]);
+            let set_aside = comparisons.fail(&[unit(1)], "why");
+            assert_eq!(set_aside.len(), usize::from(attempt == ATTEMPTS));
+        }
+        assert_eq!(comparisons.take("b", |_| MOST_WORK), [unit(2)]);
+        assert_eq!((comparisons.waiting(), comparisons.open()), (1, 2));
+        assert_eq!(comparisons.set_aside().map(|(unit, why)| (unit, why.len())).collect::<Vec<_>>(), [(unit(1), 5)]);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The names of blocks that came or were read lately, so that a block need not be read only to be named.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    num::NonZeroUsize,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use lru::LruCache;
 use trailtrap_shared::partition::{Block, BlockId, BlockName};
@@ -8,13 +11,12 @@ use trailtrap_shared::partition::{Block, BlockId, BlockName};
 /// Names by place, the last so many of them.
 pub struct Names {
     known: Mutex<LruCache<BlockId, BlockName>>,
-    most: usize,
 }
 
 impl Names {
     /// Remembers up to `most` names, of some hundred bytes each.
-    pub fn new(most: usize) -> Self {
-        Names { known: Mutex::new(LruCache::unbounded()), most }
+    pub fn new(most: NonZeroUsize) -> Self {
+        Names { known: Mutex::new(LruCache::new(most)) }
     }
 
     fn known(&self) -> MutexGuard<'_, LruCache<BlockId, BlockName>> {
@@ -28,11 +30,12 @@ impl Names {
 
     /// Remembers the name of a block, which takes the place of any other.
     pub fn note(&self, block: &Block) {
-        let mut known = self.known();
-        known.put(block.id, block.name());
-        while known.len() > self.most {
-            known.pop_lru();
-        }
+        self.known().put(block.id, block.name());
+    }
+
+    /// Forgets all: units may be solved again.
+    pub fn clear(&self) {
+        self.known().clear();
     }
 }
 
@@ -51,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_last_names_are_remembered() {
-        let names = Names::new(2);
+        let names = Names::new(NonZeroUsize::new(2).unwrap());
         let [a, b, c] = [0, 1, 2].map(|part| keys(part, &[7]));
         names.note(&a);
         names.note(&b);
@@ -63,5 +66,7 @@ mod tests {
         names.note(&again);
         assert_eq!(names.get(&a.id), Some(again.name()), "what was solved again");
         assert_ne!(a.name(), again.name());
+        names.clear();
+        assert_eq!(names.get(&a.id), None);
     }
 }

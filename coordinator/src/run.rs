@@ -95,7 +95,8 @@ pub struct CoordinatorCommand {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86400))]
     lease: u64,
     /// Have this share of all units, drawn at random, solved a second time by another worker, and compare; 1 for all. If two
-    /// computations differ, every record of the first is derived again with nauty, which tells who was wrong
+    /// computations differ, every record of the first is derived again with nauty, which tells who was wrong. Another worker is
+    /// another process; to find out machines that are faulty, run workers on several
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     double_check: f64,
     /// Stay when everything is done, and tell workers so that come late, until stopped by a signal
@@ -323,13 +324,16 @@ fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
         let Some(order) = &status.order else { continue };
         let share = order.pairs_done as f64 / order.pairs.max(1) as f64;
         let left = status.seconds_left.map_or_else(|| "?".to_owned(), duration);
-        let message = format!(
+        let mut message = format!(
             "{:.1} %, {} of {} graphs, {:.2} M pairs/s, {left} left",
             100.0 * share,
             order.graphs_done,
             order.graphs,
             status.pairs_per_second / 1e6
         );
+        if order.units_to_compare > 0 && order.units_ready == 0 && order.units_leased == 0 {
+            message = format!("{} units wait for another worker to solve them a second time", order.units_to_compare);
+        }
         if terminal && start.elapsed() > Duration::from_secs(1) {
             bar.set_prefix(format!("order {}", order.order));
             bar.set_position((1000.0 * share) as u64);

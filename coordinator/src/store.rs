@@ -305,14 +305,30 @@ impl Store {
     }
 
     /// Takes units back, so that they count as not done.
-    pub fn forget(&self, units: impl Iterator<Item = Unit>) -> Result<(), StoreError> {
+    pub fn forget(&self, units: &[Unit]) -> Result<(), StoreError> {
+        if units.is_empty() {
+            return Ok(());
+        }
         let mut batch = WriteBatch::default();
-        units.for_each(|unit| batch.delete_cf(self.family(RECORDS), unit_key(unit)));
+        units.iter().for_each(|&unit| batch.delete_cf(self.family(RECORDS), unit_key(unit)));
+        Ok(self.db.write_opt(batch, &synced())?)
+    }
+
+    /// Takes units back, changes the records of orders accordingly, and begins an edition: all of it or nothing.
+    pub fn reopen(&self, edition: u32, units: &[Unit], orders: &[(usize, OrderRecord)]) -> Result<(), StoreError> {
+        let records = self.family(RECORDS);
+        let mut batch = WriteBatch::default();
+        units.iter().for_each(|&unit| batch.delete_cf(records, unit_key(unit)));
+        orders.iter().for_each(|(order, record)| batch.put_cf(records, order_key(*order), codec::encode(record)));
+        batch.put_cf(records, b"edition", codec::encode(&edition));
         Ok(self.db.write_opt(batch, &synced())?)
     }
 
     /// Notes that other workers solved units again and came to the same.
     pub fn confirm(&self, units: &[(Unit, String)]) -> Result<(), StoreError> {
+        if units.is_empty() {
+            return Ok(());
+        }
         let mut batch = WriteBatch::default();
         for (unit, worker) in units {
             if let Some(mut record) = self.unit(*unit)? {
@@ -323,7 +339,7 @@ impl Store {
         Ok(self.db.write_opt(batch, &synced())?)
     }
 
-    /// A number that grows whenever finished units are taken back; 0 at first.
+    /// A number that grows with every start, and whenever finished units are taken back; 0 at first.
     pub fn edition(&self) -> Result<u32, StoreError> {
         Ok(self.get(b"edition")?.unwrap_or(0))
     }

@@ -3,7 +3,7 @@
 //! is the layout of the data. The labelling of the census serves as an index: it leads to an entry, and nauty decides whether that entry is
 //! the graph that was looked for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use trailtrap_shared::{
     degree::DegreeSequence,
@@ -57,26 +57,32 @@ pub enum TrialError {
 /// Reads keys and outcomes of one bucket of a finished partition; `None` if there is no such thing.
 pub type Read<'a> = &'a dyn Fn(&DegreeSequence, u32) -> Result<Option<Vec<Block>>, CensusError>;
 
+/// So many records are tried at a time: what they lead to is gathered before, from one bucket after the other.
+const BATCH: usize = 1 << 13;
+
 /// A trial of the results of one unit.
 pub struct Trial<'a> {
     plan: &'a Plan,
     read: Read<'a>,
-    buckets: HashMap<(DegreeSequence, u32), Vec<Block>>,
+    /// What the records in work lead to: outcomes of the graphs in these slots, in the labels that the slots give them.
+    known: HashMap<(DegreeSequence, u64), Outcome>,
 }
 
 impl<'a> Trial<'a> {
     /// A trial against what `read` reads.
     pub fn new(plan: &'a Plan, read: Read<'a>) -> Self {
-        Trial { plan, read, buckets: HashMap::new() }
+        Trial { plan, read, known: HashMap::new() }
     }
 
     /// Tries records of a unit, by their places among all its graphs, in increasing order. `blocks` are keys, outcomes and wins of
-    /// each bucket.
-    pub fn run(&mut self, blocks: &[Block], places: impl IntoIterator<Item = u64>) -> Result<(), TrialError> {
+    /// each bucket. Reads each bucket that they lead to once for every 8192 of them, and holds one of them at a time.
+    pub fn run(&mut self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError> {
+        let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         let mut buckets = blocks.chunks_exact(3);
         let mut bucket = buckets.next();
         let mut before = 0;
-        for place in places {
+        let mut records: Vec<(u64, &[u8])> = Vec::new();
+        for &place in places {
             while let Some([keys, ..]) = bucket
                 && place >= before + keys.count as u64
             {
@@ -87,9 +93,9 @@ impl<'a> Trial<'a> {
                 return Err(TrialError::Flaw("it has fewer graphs than it says".to_owned()));
             };
             let i = (place - before) as usize;
-            self.try_record(&keys.id.sequence, keys.slot(i), outcomes.record::<TrailTrap>(i))?;
+            records.push((keys.slot(i), outcomes.record::<TrailTrap>(i)));
         }
-        Ok(())
+        self.try_records(&sequence, records.into_iter(), |_, _| {})
     }
 
     /// Tries all records of a unit, and whether its counts and its digest are theirs. Takes a tenth of a millisecond for each graph.
@@ -97,19 +103,66 @@ impl<'a> Trial<'a> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         let mut statistics = Statistics::default();
         let mut digester = Digester::<TrailTrap>::new(&sequence, Kernel::best());
-        for bucket in blocks.chunks_exact(3) {
-            for i in 0..bucket[0].count {
-                let outcomes = bucket[1].record::<TrailTrap>(i);
-                let (graph, outcome) = self.try_record(&sequence, bucket[0].slot(i), outcomes)?;
-                let automorphisms = nauty::label(&graph).automorphisms;
-                statistics.add(&graph, automorphisms, &TrailTrap::tally(graph.order(), &outcome));
-                digester.add(&graph, &outcome);
-            }
-        }
+        let records = blocks.chunks_exact(3).flat_map(|bucket| {
+            let [keys, outcomes, _] = bucket else { unreachable!("chunks of three") };
+            (0..keys.count).map(|i| (keys.slot(i), outcomes.record::<TrailTrap>(i)))
+        });
+        self.try_records(&sequence, records, |graph, outcome| {
+            let automorphisms = nauty::label(graph).automorphisms;
+            statistics.add(graph, automorphisms, &TrailTrap::tally(graph.order(), outcome));
+            digester.add(graph, outcome);
+        })?;
         match statistics == record.statistics && digester.finish() == record.digest() {
             true => Ok(()),
             false => Err(TrialError::Flaw("its counts or its digest are not those of its graphs".to_owned())),
         }
+    }
+
+    fn try_records<'b>(
+        &mut self,
+        sequence: &DegreeSequence,
+        mut records: impl Iterator<Item = (u64, &'b [u8])>,
+        mut then: impl FnMut(&Graph, &Outcome),
+    ) -> Result<(), TrialError> {
+        loop {
+            let batch: Vec<(u64, &[u8])> = records.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.gather(sequence, batch.iter().map(|(slot, _)| *slot))?;
+            for (slot, record) in batch {
+                let (graph, outcome) = self.try_record(sequence, slot, record)?;
+                then(&graph, &outcome);
+            }
+        }
+    }
+
+    /// Reads the outcomes of all graphs that these graphs lead to. What is not there is found missing later.
+    fn gather(&mut self, sequence: &DegreeSequence, slots: impl Iterator<Item = u64>) -> Result<(), TrialError> {
+        let mut wanted: BTreeMap<(DegreeSequence, u32), BTreeSet<u64>> = BTreeMap::new();
+        for graph in slots.filter_map(|slot| graph_of_slot(sequence, slot)) {
+            for (u, w) in graph.edges() {
+                let rest = graph.without_edge(u, w);
+                let (sequence, slot) = (DegreeSequence::of(&rest), slot_of(&rest));
+                let Some(index) = self.plan.find(&sequence) else { continue };
+                let bits = self.plan.shards[index as usize].bucket_bits;
+                let bucket = bucket_of_slot(rest.order(), slot, bits) as u32;
+                wanted.entry((sequence, bucket)).or_default().insert(slot);
+            }
+        }
+        self.known.clear();
+        for ((sequence, bucket), slots) in wanted {
+            let blocks = (self.read)(&sequence, bucket)?.ok_or(TrialError::Gone)?;
+            for slot in slots {
+                if let Some((outcomes, i)) =
+                    blocks.chunks_exact(2).find_map(|pair| Some((&pair[1], pair[0].find(slot)?)))
+                {
+                    let outcome = TrailTrap::decode(sequence.order(), outcomes.record::<TrailTrap>(i));
+                    self.known.insert((sequence, slot), outcome);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The graph and its outcome, if the record is right.
@@ -123,40 +176,35 @@ impl<'a> Trial<'a> {
         let Some(graph) = graph_of_slot(sequence, slot) else {
             return flaw(format!("slot {slot:#x} is no graph of {sequence}"));
         };
-        if slot_of_key(graph.order(), hashed::label(&graph).key as u64) != slot {
+        if slot_of(&graph) != slot {
             return flaw(format!("{} does not stand where it should", graph6::encode(&graph)));
         }
         let derived = rederive::outcome(&graph, |rest, labelling| self.find(rest, labelling))?;
-        match rederive::agree(&derived, &TrailTrap::decode(graph.order(), record)) {
+        let mut expected = vec![0; record.len()];
+        TrailTrap::encode(graph.order(), &derived, &mut expected);
+        match expected == record {
             true => Ok((graph, derived)),
             false => flaw(format!("the record of {} does not follow from its predecessors", graph6::encode(&graph))),
         }
     }
 
     /// The outcome of a graph with one edge less, in nauty's labels.
-    fn find(&mut self, rest: &Graph, labelling: &NautyLabelling) -> Result<Outcome, TrialError> {
-        let sequence = DegreeSequence::of(rest);
-        let n = rest.order();
-        let slot = slot_of_key(n, hashed::label(rest).key as u64);
+    fn find(&self, rest: &Graph, labelling: &NautyLabelling) -> Result<Outcome, TrialError> {
         let missing = || TrialError::Flaw(format!("{}, which it leads to, is not known", graph6::encode(rest)));
-        let index = self.plan.find(&sequence).ok_or_else(missing)?;
-        let bucket = bucket_of_slot(n, slot, self.plan.shards[index as usize].bucket_bits) as u32;
-        let blocks = match self.buckets.entry((sequence, bucket)) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert((self.read)(&sequence, bucket)?.ok_or(TrialError::Gone)?)
-            }
-        };
-        let found = blocks.chunks_exact(2).find_map(|pair| Some((&pair[1], pair[0].find(slot)?)));
-        let (outcomes, i) = found.ok_or_else(missing)?;
+        let (sequence, slot) = (DegreeSequence::of(rest), slot_of(rest));
+        let outcome = self.known.get(&(sequence, slot)).ok_or_else(missing)?;
         let stored = graph_of_slot(&sequence, slot).ok_or_else(missing)?;
         let stored_labelling = nauty::label(&stored);
         if stored_labelling.canonical != labelling.canonical {
             return Err(missing());
         }
-        let outcome = TrailTrap::decode(n, outcomes.record::<TrailTrap>(i));
-        Ok(TrailTrap::relabelled(n, &outcome, &stored_labelling.label))
+        Ok(TrailTrap::relabelled(rest.order(), outcome, &stored_labelling.label))
     }
+}
+
+/// Where the labelling of the census says that a graph stands.
+fn slot_of(graph: &Graph) -> u64 {
+    slot_of_key(graph.order(), hashed::label(graph).key as u64)
 }
 
 #[cfg(test)]
@@ -164,13 +212,14 @@ mod tests {
     use std::{collections::HashMap, time::Duration};
 
     use trailtrap_shared::{
+        game::record_bytes,
         partition::Table,
         plan::{PlanOptions, Unit},
     };
     use trailtrap_worker::memory;
 
     use super::*;
-    use crate::{census::delivery, store::Delivery};
+    use crate::{census::delivery, checks, store::Delivery};
 
     #[test]
     fn draws_are_as_many_as_they_should_be() {
@@ -210,8 +259,8 @@ mod tests {
             let Unit { order: 6, .. } = unit else { panic!("{unit:?}") };
             Trial::new(&plan, &read).run_all(blocks, record).unwrap();
             let all = 0..record.statistics.classes.all.graphs as u64;
-            Trial::new(&plan, &read).run(blocks, all.clone()).unwrap();
-            let too_many = Trial::new(&plan, &read).run(blocks, [all.end]);
+            Trial::new(&plan, &read).run(blocks, &all.clone().collect::<Vec<_>>()).unwrap();
+            let too_many = Trial::new(&plan, &read).run(blocks, &[all.end]);
             assert!(matches!(too_many, Err(TrialError::Flaw(_))));
             let mut miscounted = record.clone();
             miscounted.statistics.classes.sums.winning_first_moves += 1;
@@ -221,7 +270,8 @@ mod tests {
             assert!(matches!(Trial::new(&plan, &read).run_all(blocks, &misdigested), Err(TrialError::Flaw(_))));
             // One bit of the record of one graph.
             let changed = random.draw() % all.end;
-            let bit = random.draw() as usize % TrailTrap::record_bits(6);
+            // Some mean nothing, and have to be zero.
+            let bit = random.draw() as usize % (8 * record_bytes::<TrailTrap>(6));
             let mut before = 0;
             let damaged = blocks.chunks_exact(3).enumerate().flat_map(|(bucket, blocks)| {
                 let (keys, outcomes) = (&blocks[0], &blocks[1]);
@@ -237,9 +287,13 @@ mod tests {
                 table.to_blocks::<TrailTrap>(0)
             });
             let damaged: Vec<Block> = damaged.collect();
-            let failed = Trial::new(&plan, &read).run(&damaged, [changed]);
+            if bit >= TrailTrap::record_bits(6) {
+                assert!(checks::check_unit(&damaged, &record.statistics).is_err(), "bit {bit}");
+            }
+            let failed = Trial::new(&plan, &read).run(&damaged, &[changed]);
             assert!(matches!(failed, Err(TrialError::Flaw(_))), "bit {bit} of graph {changed} of {sequence}");
-            Trial::new(&plan, &read).run(&damaged, all.filter(|&place| place != changed)).unwrap();
+            let others: Vec<u64> = all.filter(|&place| place != changed).collect();
+            Trial::new(&plan, &read).run(&damaged, &others).unwrap();
         }
     }
 }

@@ -34,6 +34,11 @@ async fn status(client: &mut Client) -> Value {
 
 /// The edgeless graph of order 8, the first unit of its order, with a record and a digest.
 fn edgeless(worker: u64, grant: &wire::Grant, outcome: &Outcome, digest: u8) -> Vec<Part> {
+    edgeless_counted_as(&Graph::edgeless(8), worker, grant, outcome, digest)
+}
+
+/// The same, with the statistics of another graph.
+fn edgeless_counted_as(counted: &Graph, worker: u64, grant: &wire::Grant, outcome: &Outcome, digest: u8) -> Vec<Part> {
     assert_eq!((grant.order, grant.units.len()), (8, 1), "only the edgeless graph is ready");
     let slots = [partition::slot_of_key(8, 0)];
     let table = Table::new::<TrailTrap>(DegreeSequence::new([0; 8]), 0, 0, slots.into_iter(), |_, record| {
@@ -41,7 +46,7 @@ fn edgeless(worker: u64, grant: &wire::Grant, outcome: &Outcome, digest: u8) -> 
     });
     let mut statistics = Statistics::default();
     let tally: Tally = TrailTrap::tally(8, outcome);
-    statistics.add(&Graph::edgeless(8), 40_320, &tally);
+    statistics.add(counted, 40_320, &tally);
     let mut delivery = vec![
         Part::Start(wire::CompleteStart { worker, lease: grant.lease }),
         Part::Unit(wire::UnitResult {
@@ -168,6 +173,19 @@ async fn a_lie_is_found_out_for_certain_when_everything_is_solved_twice() {
     drop(store);
     let expected = json!({"replication": 2, "units_confirmed": units, "records_tried": 0, "alarms_settled": 1});
     assert_eq!(exported_trust(&data, 8), expected);
+}
+
+/// Nothing but the sums over all graphs of a size can tell that.
+#[tokio::test]
+async fn what_does_not_add_up_in_the_end_is_solved_again() {
+    let data = Data::new();
+    let (leader, address, mut client, worker, grant) = beginning(&data, &["--sample", "0"]).await;
+    let complete = Graph::from_edges(8, (0..8).flat_map(|v| (0..v).map(move |u| (u, v))));
+    let delivery = edgeless_counted_as(&complete, worker, &grant, &Outcome::default(), 7);
+    assert!(client.complete(parts(delivery)).await.unwrap().into_inner().accepted);
+    let honest = honest(&address);
+    ended_well_with_an_alarm(leader, &data, "sum");
+    assert!(honest.finish().status.success());
 }
 
 #[tokio::test]

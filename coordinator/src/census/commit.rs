@@ -27,12 +27,12 @@ pub(super) struct Queued {
     pub(super) deliveries: Vec<Arc<Delivery>>,
     /// Units that another worker has solved again with the same results, and who.
     pub(super) confirmed: Vec<(Unit, String)>,
-    /// Units whose records are to go.
-    pub(super) forget: Vec<Unit>,
-    /// Begins a new edition, in which those units are to be done again.
-    pub(super) new_edition: bool,
-    /// When this entry is durable, no unfinished shard needs outcomes with up to this many edges.
-    pub(super) retired_size: Option<usize>,
+    /// Units whose records are to go, because they are solved again.
+    pub(super) stale: Vec<Unit>,
+    /// Begins a new edition, in which these finished units are to be done again.
+    pub(super) taken_back: Option<Vec<Unit>>,
+    /// When this entry is durable, no unfinished shard of this order needs outcomes with up to this many edges.
+    pub(super) retired_size: Option<(usize, usize)>,
     /// Nothing will come for a while: do not wait for more.
     pub(super) urgent: bool,
     /// Whom to tell when it is durable.
@@ -46,8 +46,8 @@ impl Queued {
             edition,
             deliveries: Vec::new(),
             confirmed: Vec::new(),
-            forget: Vec::new(),
-            new_edition: false,
+            stale: Vec::new(),
+            taken_back: None,
             retired_size: None,
             urgent: false,
             waiter: None,
@@ -70,7 +70,7 @@ pub(super) fn gather(queue: &Receiver<Queued>, patience: Duration) -> Option<Vec
     let start = Instant::now();
     loop {
         let bytes: u64 = group.iter().flat_map(|queued| &queued.deliveries).map(|delivery| delivery.record.bytes).sum();
-        let forgets = group.last().is_some_and(|queued| !queued.forget.is_empty() || queued.new_edition);
+        let forgets = group.last().is_some_and(|queued| !queued.stale.is_empty() || queued.taken_back.is_some());
         // What comes after a unit is forgotten may be that unit again.
         if bytes as usize > GATHER_BYTES || forgets {
             return Some(group);
@@ -97,7 +97,7 @@ impl Census {
     }
 
     /// Makes a group of entries durable.
-    pub(super) fn commit(&self, group: Vec<Queued>) {
+    pub(super) fn commit(&self, mut group: Vec<Queued>) {
         let edition = {
             let state = self.state();
             if state.ended.is_some() {
@@ -106,17 +106,16 @@ impl Census {
             state.edition
         };
         // Only the last entry of a group may begin an edition, and it does so even if another one is to begin after it.
-        let new_edition = group.iter().any(|queued| queued.new_edition);
-        let live: Vec<Queued> =
-            group.into_iter().filter(|queued| queued.edition == edition || queued.new_edition).collect();
+        let taken_back = group.last_mut().and_then(|queued| queued.taken_back.take());
+        let live: Vec<Queued> = group.into_iter().filter(|queued| queued.edition == edition).collect();
         let deliveries: Vec<Arc<Delivery>> = live.iter().flat_map(|queued| queued.deliveries.iter().cloned()).collect();
         let confirmed: Vec<(Unit, String)> = live.iter().flat_map(|queued| queued.confirmed.iter().cloned()).collect();
-        let forget: Vec<Unit> = live.iter().flat_map(|queued| queued.forget.iter().copied()).collect();
+        let stale: Vec<Unit> = live.iter().flat_map(|queued| queued.stale.iter().copied()).collect();
         let committed = self
             .store
             .commit(&deliveries)
             .and_then(|()| self.store.confirm(&confirmed))
-            .and_then(|()| self.store.forget(forget.iter().copied()));
+            .and_then(|()| self.store.forget(&stale));
         if let Err(error) = committed {
             self.end(Err(error.into()));
             return;
@@ -135,21 +134,19 @@ impl Census {
                     state.pending_bytes -= delivery.record.bytes as usize;
                 }
             }
-            match state.order.as_mut().filter(|_| current && !new_edition) {
-                Some(order) => {
-                    order.units_to_commit -= deliveries.len();
-                    order.units_to_commit == 0 && order.is_solved()
-                }
-                None => false,
+            if let Some(order) = state.order.as_mut().filter(|_| current) {
+                order.to_commit -= deliveries.len() + confirmed.len();
             }
+            state.is_order_done()
         };
         for waiter in live.into_iter().filter_map(|queued| queued.waiter) {
             let _ = waiter.send(());
         }
-        let next = if new_edition {
-            self.begin_edition(forget)
-        } else {
-            self.drop_retired_outcomes(retired_size).and_then(|()| if order_done { self.advance() } else { Ok(()) })
+        let next = match taken_back {
+            Some(units) => self.begin_edition(units),
+            None => {
+                self.drop_retired_outcomes(retired_size).and_then(|()| if order_done { self.advance() } else { Ok(()) })
+            }
         };
         if let Err(error) = next {
             self.end(Err(error));
@@ -159,12 +156,18 @@ impl Census {
 
     /// Takes finished units back: voids all leases, and has the committer begin a new edition.
     pub(super) fn take_back(&self, state: &mut State, units: Vec<Unit>) {
+        self.void(state);
+        self.enqueue(Queued { taken_back: Some(units), ..Queued::of(state.edition) });
+    }
+
+    /// Drops all that is in work, and begins an edition.
+    pub(super) fn void(&self, state: &mut State) {
         state.edition += 1;
         state.order = None;
         state.leases.void();
         state.pending.clear();
         state.pending_bytes = 0;
-        self.enqueue(Queued { forget: units, new_edition: true, ..Queued::of(state.edition) });
+        self.names.clear();
     }
 
     /// All parts of a shard.
@@ -174,56 +177,47 @@ impl Census {
         (0..parts).map(|part| Unit { order: plan.order as u8, shard, part }).collect()
     }
 
-    /// Makes the state anew of what the store holds, now that these units are forgotten.
-    fn begin_edition(&self, forgotten: Vec<Unit>) -> Result<(), CensusError> {
+    /// Takes these units back in the store, and makes the state anew of what is left.
+    fn begin_edition(&self, mut units: Vec<Unit>) -> Result<(), CensusError> {
         let edition = {
             let mut state = self.state();
             // Something may have been begun, and accepted, between the taking back and now.
-            state.edition += 1;
-            state.order = None;
-            state.leases.void();
-            state.pending.clear();
-            state.pending_bytes = 0;
+            self.void(&mut state);
             state.edition
         };
-        self.store.put_edition(edition)?;
-        let mut first = forgotten.iter().map(|unit| usize::from(unit.order)).min();
-        while let Some(n) = first {
-            if self.store.order(n)?.is_some_and(|record| !record.outcomes_kept) {
-                // What its units were computed from is gone.
-                let units = self.store.units(n)?;
-                self.store.forget(units.into_iter().map(|(unit, _)| unit))?;
+        let mut reopened = Vec::new();
+        if let Some(lowest) = units.iter().map(|unit| usize::from(unit.order)).min() {
+            let mut first = lowest;
+            while first > ENUMERATED_ORDER + 1 && !self.store.has_keys(first - 1)? {
+                first -= 1;
             }
-            if n <= ENUMERATED_ORDER + 1 || self.store.has_keys(n - 1)? {
-                break;
-            }
-            first = Some(n - 1);
-        }
-        if let Some(first) = first {
             for n in first.. {
                 let Some(record) = self.store.order(n)? else { break };
-                if record.result.is_some() {
-                    self.store.put_order(n, &OrderRecord { result: None, ..record })?;
+                if !record.outcomes_kept {
+                    // What single units were computed from may be gone.
+                    units.extend(self.store.units(n)?.into_iter().map(|(unit, _)| unit));
                 }
+                reopened.push((n, OrderRecord { result: None, ..record }));
             }
             self.state().results.truncate(first - 1);
         }
+        self.store.reopen(edition, &units, &reopened)?;
         *lock(&self.parent_plan) = None;
         self.advance()
     }
 
     /// With `--keep minimal`, drops the outcomes with up to `size` edges every few sizes.
-    fn drop_retired_outcomes(&self, size: Option<usize>) -> Result<(), CensusError> {
+    fn drop_retired_outcomes(&self, retired: Option<(usize, usize)>) -> Result<(), CensusError> {
         if self.options.keep == Keep::All {
             return Ok(());
         }
         let (n, size) = {
             let mut state = self.state();
             let Some(order) = &mut state.order else { return Ok(()) };
-            let next = order.dropped_size.map_or(0, |dropped| dropped + 4);
-            let Some(size) = size.filter(|&size| size >= next) else { return Ok(()) };
+            let (n, next) = (order.schedule.plan().order, order.dropped_size.map_or(0, |dropped| dropped + 4));
+            let Some((n, size)) = retired.filter(|&(of, size)| of == n && size >= next) else { return Ok(()) };
             order.dropped_size = Some(size);
-            (order.schedule.plan().order, size)
+            (n, size)
         };
         Ok(self.store.drop_section(Section::Outcomes, n, size)?)
     }

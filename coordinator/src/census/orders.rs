@@ -28,8 +28,10 @@ impl Census {
     pub(super) fn advance(&self) -> Result<(), CensusError> {
         // Not in the condition, whose lock would last through the body.
         let finished = self.state().order.take();
-        if let Some(order) = finished {
-            self.close_order(order)?;
+        if let Some(order) = finished
+            && !self.close_order(order)?
+        {
+            return Ok(());
         }
         loop {
             let n = self.state().results.len() + 1;
@@ -50,7 +52,9 @@ impl Census {
                 return Ok(());
             }
             // Everything was durable but the result.
-            self.close_order(order)?;
+            if !self.close_order(order)? {
+                return Ok(());
+            }
         }
     }
 
@@ -78,11 +82,13 @@ impl Census {
             }
             recalled.insert(unit, Recalled { inputs: record.inputs, content: record.content });
             let sums = Partial::of(&record);
-            let to_compare = (record.confirmed.is_empty() && comparisons.want(unit)).then_some(record.worker);
+            // Of an order whose outcomes are not kept, what it was computed from may be gone.
+            let is_wanted = outcomes_kept && record.confirmed.is_empty() && comparisons.want(unit);
+            let to_compare = is_wanted.then_some(record.worker);
             found.insert(unit, Found { sums, to_compare });
         }
         let mut order = Order {
-            units_to_commit: plan.shards.iter().map(|shard| shard.parts as usize).sum(),
+            to_commit: plan.shards.iter().map(|shard| shard.parts as usize).sum(),
             found,
             partial: HashMap::new(),
             outcomes_kept,
@@ -95,12 +101,13 @@ impl Census {
             schedule: Schedule::new(plan.clone(), contents_of_parents(&self.store, &plan)?, recalled),
         };
         let stale = self.settle(&mut order);
-        self.store.forget(stale.into_iter())?;
+        self.store.forget(&stale)?;
         Ok(order)
     }
 
-    /// Adds up what the store holds of a finished order, checks it, and records the result.
-    fn close_order(&self, order: Order) -> Result<(), CensusError> {
+    /// Adds up what the store holds of a finished order, checks it, and records the result; or takes back what is wrong with it, and
+    /// says no.
+    fn close_order(&self, order: Order) -> Result<bool, CensusError> {
         let plan = order.schedule.plan();
         let n = plan.order;
         let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(n) + 1];
@@ -109,7 +116,10 @@ impl Census {
             *statistics += &record.statistics;
             *digest += record.digest();
         }
-        checks::check_order(n, by_size.iter().map(|(statistics, _)| statistics))?;
+        if let Err(contradiction) = checks::check_order(n, by_size.iter().map(|(statistics, _)| statistics)) {
+            self.contradicted(plan, contradiction)?;
+            return Ok(false);
+        }
         let begun = self.store.order(n)?.expect("written when the order was begun");
         if !begun.outcomes_kept {
             self.store.drop_section(Section::Outcomes, n, pairs(n))?;
@@ -121,7 +131,7 @@ impl Census {
         let result = by_size.iter().map(|(statistics, digest)| (statistics.clone(), digest.to_le_bytes())).collect();
         self.store.put_order(n, &OrderRecord { result: Some(result), ..begun })?;
         self.state().results.push(OrderResult { order: n, by_size });
-        Ok(())
+        Ok(true)
     }
 
     /// The plan by which an earlier order was split.
@@ -162,6 +172,10 @@ impl Census {
     ) -> Result<Option<Vec<T>>, CensusError> {
         match wanted {
             Wanted::Parents(sequence) => {
+                // Those of other orders may have been dropped.
+                if self.leased_plan().is_none_or(|plan| plan.order != sequence.order() + 1) {
+                    return Ok(None);
+                }
                 if let Some(block) = self.parents.block(sequence) {
                     return Ok(Some(vec![take(&block.id, Some(&block))?]));
                 }

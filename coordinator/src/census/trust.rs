@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use trailtrap_shared::{
+    degree::DegreeSequence,
     partition::{Block, BlockId, Section},
     plan::{Plan, Unit},
 };
@@ -12,10 +13,10 @@ use trailtrap_worker::{
     supply::{Described, is_shared},
 };
 
-use super::{Census, CensusError, Delivery, Order, Partial, Refusal, commit::Queued};
+use super::{Census, CensusError, Delivery, Order, Partial, Refusal, commit::Queued, lock};
 use crate::{
     alarm::{Alarm, AlarmKind},
-    checks,
+    checks::{self, Contradiction},
     lease::WorkerId,
     parents::ENUMERATED_ORDER,
     random::Random,
@@ -37,6 +38,17 @@ pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
         }
     }
     Ok(doubted)
+}
+
+/// Who is wrong when two results of a unit differ.
+#[derive(Debug, thiserror::Error)]
+enum Verdict {
+    #[error("by nauty, the first is wrong ({0})")]
+    First(String),
+    #[error("by nauty, the first is right")]
+    Second,
+    #[error("which of them is wrong could not be found out ({0})")]
+    Unknown(String),
 }
 
 impl Census {
@@ -75,7 +87,11 @@ impl Census {
             return Ok(());
         }
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
-        let flaw = match Trial::new(plan, &read).run(&delivery.blocks, drawn) {
+        let tried_all = {
+            let _turn = lock(&self.trials);
+            Trial::new(plan, &read).run(&delivery.blocks, &drawn)
+        };
+        let flaw = match tried_all {
             Ok(()) => {
                 delivery.record.tried = tried;
                 return Ok(());
@@ -100,7 +116,7 @@ impl Census {
             quarantined: vec![delivery.record.clone()],
             ..Alarm::new(AlarmKind::Trial, delivery.unit, &delivery.sequence, text)
         };
-        self.distrust(alarm, edition);
+        self.raise(alarm).and_then(|(number, alarm)| self.distrust(number, alarm)).map_err(|error| self.fail(error))?;
         Err(Refusal::Wrong { unit: delivery.unit, why: flaw })
     }
 
@@ -137,13 +153,26 @@ impl Census {
         Ok(())
     }
 
+    /// Ends the census with an error.
+    fn fail(&self, error: impl Into<CensusError>) -> Refusal {
+        self.end(Err(error.into()));
+        Refusal::Ended
+    }
+
     /// Compares results with those that were let in before. They have to be equal.
-    pub(super) fn compare(&self, worker: WorkerId, deliveries: &[Delivery], edition: u32) -> Result<(), Refusal> {
+    pub(super) fn compare(
+        &self,
+        plan: &Plan,
+        worker: WorkerId,
+        deliveries: &[Delivery],
+        edition: u32,
+    ) -> Result<(), Refusal> {
         let name = self.worker_name(worker);
         for delivery in deliveries {
-            let Some(accepted) = self.accepted(delivery).filter(|_| self.state().edition == edition) else { continue };
+            let accepted = self.accepted(delivery).map_err(|error| self.fail(error))?;
+            let Some(accepted) = accepted.filter(|_| self.state().edition == edition) else { continue };
             if !accepted.agrees(&delivery.record) {
-                return Err(self.dispute(&accepted, delivery, edition));
+                return Err(self.dispute(plan, &accepted, delivery, edition).unwrap_or_else(|error| self.fail(error)));
             }
             let mut guard = self.state();
             let state = &mut *guard;
@@ -152,7 +181,8 @@ impl Census {
             }
             if let Some(order) = state.order.as_mut().filter(|_| accepted.worker != name) {
                 order.comparisons.finish(delivery.unit);
-                let (retired_size, urgent) = (order.retired_size(), order.is_solved());
+                order.to_commit += 1;
+                let (retired_size, urgent) = (order.retired(), order.is_solved());
                 let confirmed = vec![(delivery.unit, name.clone())];
                 self.enqueue(Queued { confirmed, retired_size, urgent, ..Queued::of(edition) });
             }
@@ -161,112 +191,132 @@ impl Census {
     }
 
     /// What was let in of this unit.
-    fn accepted(&self, delivery: &Delivery) -> Option<UnitRecord> {
+    fn accepted(&self, delivery: &Delivery) -> Result<Option<UnitRecord>, StoreError> {
         let pending = self.state().pending.get(&(delivery.sequence, delivery.unit.part)).cloned();
         match pending {
-            Some(accepted) => Some(accepted.record.clone()),
-            None => self.store.unit(delivery.unit).unwrap_or_default(),
+            Some(accepted) => Ok(Some(accepted.record.clone())),
+            None => self.store.unit(delivery.unit),
         }
     }
 
-    /// Two computations of a unit differ: every record of the one that was let in is derived again, which tells who is wrong.
-    fn dispute(&self, accepted: &UnitRecord, other: &Delivery, edition: u32) -> Refusal {
+    /// Two computations of a unit differ.
+    fn dispute(
+        &self,
+        plan: &Plan,
+        accepted: &UnitRecord,
+        other: &Delivery,
+        edition: u32,
+    ) -> Result<Refusal, StoreError> {
         let (first, second) = (&accepted.worker, &other.record.worker);
-        tracing::error!(unit = ?other.unit, first, second, "two computations differ; deriving every record again");
-        let Some(plan) = self.leased_plan() else { return Refusal::Void };
-        let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
-        let tried = self
-            .unit_blocks(&plan, other.unit)
-            .map_err(TrialError::from)
-            .and_then(|blocks| Trial::new(&plan, &read).run_all(&blocks, accepted));
-        let (blamed, quarantined, verdict) = match tried {
-            Ok(()) => (vec![second], vec![other.record.clone()], "by nauty, the first is right".to_owned()),
-            Err(TrialError::Flaw(flaw)) => {
-                (vec![first], vec![accepted.clone()], format!("by nauty, the first is wrong ({flaw})"))
+        let differ = format!("computations by {first} and by {second} differ");
+        // Finding out who is wrong takes a while, and must not be what this waits for.
+        let (number, mut alarm) = self.raise(Alarm {
+            doubted: vec![other.unit],
+            quarantined: vec![accepted.clone(), other.record.clone()],
+            ..Alarm::new(AlarmKind::Disagreement, other.unit, &other.sequence, differ.clone())
+        })?;
+        let verdict = self.judge(plan, accepted, other, edition);
+        alarm.text = format!("{differ}: {verdict}");
+        match verdict {
+            Verdict::First(_) => {
+                alarm.blamed.push(first.clone());
+                alarm.quarantined.truncate(1);
             }
-            // The unit, or one that it was computed from, is solved again.
-            Err(TrialError::Read(CensusError::Store(error))) if error.bad_block().is_some() => {
-                let mended = error.bad_block().map_or(Ok(()), |id| self.mend(id, &error, edition));
-                return mended.err().map_or(Refusal::Void, |error| {
-                    self.end(Err(error));
-                    Refusal::Ended
-                });
+            Verdict::Second => {
+                alarm.blamed.push(second.clone());
+                alarm.quarantined.remove(0);
+                alarm.doubted.clear();
             }
-            Err(error) => (
-                vec![first, second],
-                vec![accepted.clone(), other.record.clone()],
-                format!("which of them is wrong could not be found out ({error})"),
-            ),
-        };
-        let text = format!("computations by {first} and by {second} differ: {verdict}");
-        let mut alarm = Alarm {
-            quarantined,
-            blamed: blamed.iter().map(ToString::to_string).collect(),
-            ..Alarm::new(AlarmKind::Disagreement, other.unit, &other.sequence, text)
-        };
-        if blamed.contains(&first) {
-            alarm.doubted.push(other.unit);
+            // Without outcomes its whole order would have to be solved again, whenever somebody says something else.
+            Verdict::Unknown(_) if self.store.order(plan.order)?.is_some_and(|record| !record.outcomes_kept) => {
+                alarm.doubted.clear();
+            }
+            Verdict::Unknown(_) => {}
         }
-        let refusal = match blamed.contains(&second) {
-            true => Refusal::Wrong { unit: other.unit, why: alarm.text.clone() },
-            false => Refusal::Void,
-        };
-        self.distrust(alarm, edition);
-        refusal
+        let why = alarm.text.clone();
+        self.distrust(number, alarm)?;
+        Ok(match verdict {
+            Verdict::Second => Refusal::Wrong { unit: other.unit, why },
+            Verdict::First(_) | Verdict::Unknown(_) => Refusal::Void,
+        })
     }
 
-    /// Raises an alarm, gives those it blames no more work, and takes back what it doubts and what they did since a result of them
+    /// Which of two results of a unit is wrong: every record of the one that was let in is derived again, and of the other one if need
+    /// be.
+    fn judge(&self, plan: &Plan, accepted: &UnitRecord, other: &Delivery, edition: u32) -> Verdict {
+        let _turn = lock(&self.trials);
+        let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
+        let tried = self.unit_blocks(plan, other.unit).map_err(TrialError::from).and_then(|blocks| {
+            Trial::new(plan, &read).run_all(&blocks, accepted)?;
+            Ok(blocks)
+        });
+        let same_graphs = |blocks: &[Block]| {
+            let keys = |blocks: &[Block]| -> Vec<_> { blocks.iter().step_by(3).map(|keys| keys.name()).collect() };
+            keys(blocks) == keys(&other.blocks)
+        };
+        let verdict = match tried {
+            Err(TrialError::Flaw(flaw)) => Verdict::First(flaw),
+            Err(error) => Verdict::Unknown(error.to_string()),
+            Ok(blocks) if same_graphs(&blocks) => Verdict::Second,
+            // All records of the first are right, but one may be missing, or belong to another part.
+            Ok(_) => match Trial::new(plan, &read).run_all(&other.blocks, &other.record) {
+                Err(TrialError::Flaw(_)) => Verdict::Second,
+                Err(error) => Verdict::Unknown(error.to_string()),
+                Ok(()) => Verdict::Unknown("all their records are right, but of different graphs".to_owned()),
+            },
+        };
+        match self.state().edition == edition {
+            true => verdict,
+            // What was read may not be what they were computed from.
+            false => Verdict::Unknown("units were taken back meanwhile".to_owned()),
+        }
+    }
+
+    /// Gives those whom an alarm blames no more work, and takes back what it doubts and what they did since a result of them
     /// was last confirmed.
-    fn distrust(&self, mut alarm: Alarm, edition: u32) {
-        for name in &alarm.blamed {
-            match self.unconfirmed(name) {
-                Ok(units) => alarm.doubted.extend(units),
-                Err(error) => return self.end(Err(error.into())),
+    fn distrust(&self, number: u32, mut alarm: Alarm) -> Result<(), StoreError> {
+        let pending: Vec<(u64, Unit, String)> = {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            let mut ended = Vec::new();
+            for (&id, worker) in state.workers.iter_mut().filter(|(_, worker)| alarm.blamed.contains(&worker.title())) {
+                worker.distrusted = true;
+                ended.extend(state.leases.end_all(id));
             }
+            ended.into_iter().for_each(|ended| self.release(state, ended, None));
+            // Nothing of theirs is let in from here on.
+            alarm.last_instance = state.leases.last();
+            let records = state.pending.values().map(|delivery| (delivery.unit, &delivery.record));
+            let theirs = records.filter(|(_, record)| alarm.blamed.contains(&record.worker));
+            theirs.map(|(unit, record)| (record.instance, unit, record.worker.clone())).collect()
+        };
+        for name in &alarm.blamed {
+            let mut units: Vec<(u64, Unit)> = pending.iter().filter(|p| p.2 == *name).map(|p| (p.0, p.1)).collect();
+            let mut confirmed = 0;
+            for order in 1..=self.options.order {
+                for (unit, record) in self.store.units(order)?.into_iter().filter(|(_, record)| record.worker == *name)
+                {
+                    units.push((record.instance, unit));
+                    confirmed = confirmed.max(if record.confirmed.is_empty() { 0 } else { record.instance });
+                }
+            }
+            alarm.doubted.extend(units.into_iter().filter(|&(at, _)| at > confirmed).map(|(_, unit)| unit));
         }
         alarm.doubted.sort_unstable();
         alarm.doubted.dedup();
         if !alarm.doubted.is_empty() {
             alarm.text += &format!("; {} units are solved again", alarm.doubted.len());
         }
-        if let Err(error) = self.raise(&mut alarm) {
-            return self.end(Err(error.into()));
+        self.put_alarm(number, &alarm)?;
+        if !alarm.doubted.is_empty() {
+            self.take_back(&mut self.state(), alarm.doubted);
         }
-        let mut guard = self.state();
-        let state = &mut *guard;
-        let mut ended = Vec::new();
-        for (&id, worker) in state.workers.iter_mut().filter(|(_, worker)| alarm.blamed.contains(&worker.title())) {
-            worker.distrusted = true;
-            ended.extend(state.leases.end_all(id));
-        }
-        ended.into_iter().for_each(|ended| self.release(state, ended, None));
-        if !alarm.doubted.is_empty() && state.edition == edition {
-            self.take_back(state, alarm.doubted);
-        }
-        drop(guard);
         self.announce();
+        Ok(())
     }
 
-    /// What a worker has done since a result of it was last confirmed by another worker.
-    fn unconfirmed(&self, name: &str) -> Result<Vec<Unit>, StoreError> {
-        let mut units: Vec<(u64, Unit)> = Vec::new();
-        let mut confirmed = 0;
-        for order in 1..=self.options.order {
-            for (unit, record) in self.store.units(order)?.into_iter().filter(|(_, record)| record.worker == name) {
-                units.push((record.instance, unit));
-                confirmed = confirmed.max(if record.confirmed.is_empty() { 0 } else { record.instance });
-            }
-        }
-        let pending: Vec<(u64, Unit)> = {
-            let state = self.state();
-            let mine = state.pending.values().filter(|delivery| delivery.record.worker == name);
-            mine.map(|delivery| (delivery.record.instance, delivery.unit)).collect()
-        };
-        Ok(units.into_iter().chain(pending).filter(|(at, _)| *at > confirmed).map(|(_, unit)| unit).collect())
-    }
-
-    /// Keeps an alarm for good, and shows it.
-    fn raise(&self, alarm: &mut Alarm) -> Result<(), StoreError> {
+    /// Keeps an alarm for good, and shows it. Returns it with its number.
+    fn raise(&self, mut alarm: Alarm) -> Result<(u32, Alarm), StoreError> {
         let number = {
             let mut state = self.state();
             alarm.last_instance = state.leases.last();
@@ -274,8 +324,66 @@ impl Census {
             state.alarms.push((number, alarm.clone()));
             number
         };
+        self.put_alarm(number, &alarm)?;
+        Ok((number, alarm))
+    }
+
+    /// Keeps what has become known of an alarm.
+    fn put_alarm(&self, number: u32, alarm: &Alarm) -> Result<(), StoreError> {
+        if let Some((_, known)) = self.state().alarms.iter_mut().find(|(known, _)| *known == number) {
+            *known = alarm.clone();
+        }
         tracing::error!("{}", alarm.line(number));
         self.store.put_alarm(number, alarm)
+    }
+
+    /// Whether an alarm about these sums is open already, so that taking back does not help.
+    fn was_summed_up(&self, is_about: impl Fn(&Alarm) -> bool) -> bool {
+        let is_open = |alarm: &Alarm| alarm.kind == AlarmKind::Sum && alarm.settled.is_none();
+        self.state().alarms.iter().any(|(_, alarm)| is_open(alarm) && is_about(alarm))
+    }
+
+    /// Has a shard solved again whose parts do not add up: any of them may be the wrong one. What is in work is void already.
+    pub(super) fn reopen(&self, plan: &Plan, sequence: &DegreeSequence, why: &str, mut records: Vec<UnitRecord>) {
+        let units = self.parts_of(plan, sequence);
+        let text = format!("{why}; {} parts are solved again", units.len());
+        if self.was_summed_up(|alarm| alarm.sequence == sequence.to_string()) {
+            return self.end(Err(CensusError::Faulty(format!("again, {why}"))));
+        }
+        let raised = units
+            .iter()
+            .try_for_each(|&unit| self.store.unit(unit).map(|record| records.extend(record)))
+            .and_then(|()| {
+                let alarm = Alarm {
+                    doubted: units.clone(),
+                    quarantined: records,
+                    ..Alarm::new(AlarmKind::Sum, units[0], sequence, text)
+                };
+                self.raise(alarm)
+            });
+        match raised {
+            Ok(_) => self.take_back(&mut self.state(), units),
+            Err(error) => self.end(Err(error.into())),
+        }
+    }
+
+    /// Has everything with a number of edges solved again whose counts are wrong in the end.
+    pub(super) fn contradicted(&self, plan: &Plan, contradiction: Contradiction) -> Result<(), CensusError> {
+        let size_of = |unit: Unit| plan.shards.get(unit.shard as usize).map(|shard| shard.size);
+        let is_about = |alarm: &Alarm| {
+            usize::from(alarm.unit.order) == plan.order && size_of(alarm.unit) == Some(contradiction.size)
+        };
+        if self.was_summed_up(is_about) {
+            return Err(contradiction.into());
+        }
+        let units = self.store.units(plan.order)?.into_iter().map(|(unit, _)| unit);
+        let units: Vec<Unit> = units.filter(|&unit| size_of(unit) == Some(contradiction.size)).collect();
+        let Some(&first) = units.first() else { return Err(contradiction.into()) };
+        let text = format!("{contradiction}; all {} units with so many edges are solved again", units.len());
+        let sequence = &plan.shards[first.shard as usize].sequence;
+        self.raise(Alarm { doubted: units.clone(), ..Alarm::new(AlarmKind::Sum, first, sequence, text) })?;
+        self.take_back(&mut self.state(), units);
+        Ok(())
     }
 
     /// What a worker wants to read; `None` if there is no such thing.
@@ -285,11 +393,18 @@ impl Census {
 
     /// What a worker wants to read, described; `None` if there is no such thing.
     pub fn described_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Described>>, CensusError> {
-        let mut room = DESCRIPTION_BYTES;
+        let (mut room, edition) = (DESCRIPTION_BYTES, self.state().edition);
         let mut describe = |block: &Block| {
             let name = block.name();
-            if is_shared(block) || name.length > room {
-                self.names.note(block);
+            if is_shared(block) {
+                // Not what was read before something was taken back.
+                let state = self.state();
+                if state.edition == edition {
+                    self.names.note(block);
+                }
+                return Described::Named(name);
+            }
+            if name.length > room {
                 return Described::Named(name);
             }
             room -= name.length;
@@ -328,22 +443,22 @@ impl Census {
         let Some(shard) = plan.find(&id.sequence) else { return Ok(()) };
         let unit = Unit { order: order as u8, shard, part: id.part };
         let Some(record) = self.store.unit(unit)? else { return Ok(()) };
-        if self.state().edition != edition {
-            return Ok(());
+        {
+            // For whoever finds it first; others have read in an edition that is over.
+            let mut state = self.state();
+            if state.edition != edition || state.ended.is_some() {
+                return Ok(());
+            }
+            self.void(&mut state);
         }
         let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(" ({cause})"));
-        let mut alarm = Alarm {
+        self.raise(Alarm {
             doubted: vec![unit],
             quarantined: vec![record],
             settled: Some("it is solved again".to_owned()),
             ..Alarm::new(AlarmKind::Damage, unit, &id.sequence, format!("{error}{cause}"))
-        };
-        self.raise(&mut alarm)?;
-        let mut guard = self.state();
-        if guard.edition == edition {
-            self.take_back(&mut guard, alarm.doubted);
-        }
-        drop(guard);
+        })?;
+        self.take_back(&mut self.state(), vec![unit]);
         self.announce();
         Ok(())
     }
