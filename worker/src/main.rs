@@ -18,7 +18,7 @@ use trailtrap_worker::{
     client::{GrpcLink, Identity},
     engine::{Ended, Engine, LinkError},
     machine::{self, Signals, Size},
-    offline::{self, FileLink},
+    offline::{self, FileLink, Patience},
     supply::{Supply, SupplyOptions},
 };
 
@@ -30,7 +30,7 @@ use trailtrap_worker::{
 /// its time is up.
 ///
 /// Exit codes: 0 the census is done; 75 there is more to do, start it again (it was asked to leave, its time was up, or the
-/// coordinator stayed out of reach); 78 do not start it again as it is (another version, no valid
+/// coordinator, or the directory of tasks, stayed out of reach); 78 do not start it again as it is (another version, no valid
 /// token, no place to keep blocks where it should, or a machine that fails or whose results are wrong); 2 bad flags.
 #[derive(Parser)]
 #[command(name = "trailtrap-worker", version)]
@@ -57,7 +57,7 @@ struct Arguments {
     /// Be gone by this moment, in seconds since 1970, and begin nothing that will not be done by then
     #[arg(long, value_name = "TIME", env = "SLURM_JOB_END_TIME")]
     until: Option<u64>,
-    /// Seconds to keep trying when the coordinator is out of reach
+    /// Seconds to keep trying when the coordinator, or the directory of tasks, is out of reach
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     patience: u64,
 }
@@ -140,7 +140,7 @@ fn work(arguments: Arguments, asked_to_stop: Arc<AtomicBool>, runtime: &Runtime)
     let kernel = arguments.kernel;
     let memory = memory.0 as usize;
     let ended = if let Some(directory) = arguments.offline {
-        let link = Arc::new(FileLink::new(directory));
+        let link = Arc::new(FileLink::new(directory, Patience { lasts: patience, stop: stop.clone() }));
         runtime.spawn(link.heartbeats());
         Engine::<TrailTrap, _>::new(link, threads, kernel, memory, stop)?.until(deadline).run()?
     } else {
@@ -151,7 +151,7 @@ fn work(arguments: Arguments, asked_to_stop: Arc<AtomicBool>, runtime: &Runtime)
         runtime.spawn(link.heartbeats());
         let ended = match arguments.courier {
             // Enough that those who take tasks need not wait for the next.
-            Some(directory) => offline::carry(&link, &directory, 2 * threads + 2, &stop)?,
+            Some(directory) => offline::carry(&link, &directory, 2 * threads + 2, &Patience { lasts: patience, stop })?,
             None => Engine::<TrailTrap, _>::new(link.clone(), threads, kernel, memory, stop)?.until(deadline).run()?,
         };
         tracing::info!("blocks read: {}", link.supply().traffic());
