@@ -4,14 +4,26 @@
 //! nobody who can write to a depot can falsify anything. Blocks never change and are put as a whole, any number of times. A
 //! depot may lack any block: what it does not have comes from the coordinator.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fs,
+    future::ready,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream};
 use object_store::{
-    BackoffConfig, Error, ObjectStore, ObjectStoreExt, ObjectStoreScheme, RetryConfig, aws::AmazonS3Builder,
-    local::LocalFileSystem, path::Path, prefix::PrefixStore,
+    BackoffConfig, ClientConfigKey, Error, ObjectStore, ObjectStoreExt, ObjectStoreScheme, RetryConfig,
+    aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    local::LocalFileSystem,
+    path::Path,
+    prefix::PrefixStore,
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::sleep};
 use trailtrap_shared::{
     game::TrailTrap,
     partition::{Block, BlockError, BlockName, Checksum},
@@ -25,9 +37,10 @@ use crate::supply::Rest;
 pub enum DepotError {
     #[error("'{0}' is no depot: give a directory that all workers share, or s3://BUCKET/PREFIX")]
     Place(String),
-    // Without the place, which shows them.
+    // Without the place, which may show them.
     #[error(
-        "the address of a depot must not hold credentials: put them into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        "the address of a depot must not hold credentials, nor '@' unless it is a directory: put credentials into \
+         AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     )]
     Credentials,
     #[error("cannot use the depot {place}: {why}")]
@@ -43,14 +56,25 @@ pub struct Depot {
     store: Arc<dyn ObjectStore>,
     /// For people.
     place: String,
-    /// After a failure, so that a depot that is out of reach costs little.
-    rest: Rest,
+    /// When it is set, whoever waits for the depot gives up.
+    stop: Arc<AtomicBool>,
+    patience: Duration,
+    /// After failures, so that a depot that is out of reach, or full, costs little.
+    reads: Rest,
+    writes: Rest,
 }
 
 /// Objects that are put or got at a time.
 const TOGETHER: usize = 16;
 
-/// What whoever finds a depot should know. Writing it shows that blocks can be.
+/// What is not done by then is left: a depot is to be faster than a coordinator.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// For a single request, attempts to repeat it included.
+const REQUEST: Duration = Duration::from_secs(15);
+/// What is under way when the worker is asked to stop has so long.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What whoever finds a depot should know.
 const NOTE: (&str, &str) = (
     "README.txt",
     "Blocks of a census of the game Trail Trap, under their checksums. All of this can be deleted at any time, and should \
@@ -59,45 +83,39 @@ const NOTE: (&str, &str) = (
 
 impl Depot {
     /// The depot in a directory, given as path or `file:` URL, or in `s3://BUCKET/PREFIX`, with credentials, region and endpoint from
-    /// the environment (`AWS_ACCESS_KEY_ID` …). Tries it.
-    pub fn open(runtime: Handle, place: &str) -> Result<Self, DepotError> {
-        let store = store(place)?;
-        let depot = Depot { runtime, store, place: place.to_owned(), rest: Rest::default() };
+    /// the environment (`AWS_ACCESS_KEY_ID` …). Leaves a note there, as far as that is possible. When `stop` is set, nobody waits
+    /// for it any more.
+    pub fn open(runtime: Handle, place: &str, stop: Arc<AtomicBool>) -> Result<Self, DepotError> {
+        let (store, place) = (store(place)?, place.to_owned());
+        let (reads, writes) = (Rest::default(), Rest::default());
+        let depot = Depot { runtime, store, place, stop, patience: PATIENCE, reads, writes };
         let (name, text) = NOTE;
-        let tried = depot.runtime.block_on(depot.store.put(&Path::from(name), text.as_bytes().into()));
-        match tried {
-            Ok(_) => Ok(depot),
-            Err(error @ Error::Generic { store: "S3", .. }) => {
-                Err(DepotError::Away { place: place.to_owned(), why: cause(&error) })
-            }
-            Err(error) => Err(unusable(place, &error)),
-        }
+        depot.put_all(std::iter::once((Path::from(name), text.as_bytes())));
+        Ok(depot)
     }
 
     /// Those of the blocks that are here and sound, in any order.
     pub fn get(&self, names: &[BlockName]) -> Vec<Block> {
-        if self.rest.lasts() {
-            return Vec::new();
-        }
-        let read = |name: &BlockName| {
-            let name = *name;
-            async move { (name, self.read(&name).await) }
-        };
-        let read = stream::iter(names.iter().map(read)).buffer_unordered(TOGETHER).collect::<Vec<_>>();
-        let mut blocks = Vec::with_capacity(names.len());
-        for (name, read) in self.runtime.block_on(read) {
-            match read {
+        let get = |&name: &BlockName| async move {
+            // Others may have failed meanwhile.
+            if self.reads.lasts() {
+                return None;
+            }
+            match self.read(&name).await {
                 Ok(bytes) => match bytes.and_then(|bytes| Block::parse_named::<TrailTrap>(bytes, &name)) {
-                    Ok(block) => blocks.push(block),
+                    Ok(block) => return Some(block),
                     Err(error) => {
                         let (depot, block) = (&self.place, path(&name.checksum));
                         tracing::warn!(depot, %block, %error, "a block in the depot is damaged; it is fetched again");
                     }
                 },
                 Err(Error::NotFound { .. }) => {}
-                Err(error) => self.fail(&error),
+                Err(error) => self.fail(&self.reads, &cause(&error)),
             }
-        }
+            None
+        };
+        let mut blocks = Vec::with_capacity(names.len());
+        self.all(&self.reads, names.iter().map(get), |block| blocks.extend(block));
         blocks
     }
 
@@ -112,31 +130,54 @@ impl Depot {
 
     /// Puts blocks here, as far as that is possible. The bytes that were put.
     pub fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> u64 {
-        if self.rest.lasts() {
-            return 0;
-        }
-        let put = |block: &'a Block| {
-            let BlockName { checksum, length } = block.name();
-            async move {
-                let payload = block.bytes().to_vec().into();
-                self.store.put(&path(&checksum), payload).await.map(|_| length)
-            }
-        };
-        let put = stream::iter(blocks.map(put)).buffer_unordered(TOGETHER).collect::<Vec<_>>();
-        let put = self.runtime.block_on(put);
-        put.into_iter()
-            .map(|put| {
-                put.unwrap_or_else(|error| {
-                    self.fail(&error);
-                    0
-                })
-            })
-            .sum()
+        self.put_all(blocks.map(|block| (path(&block.name().checksum), block.bytes())))
     }
 
-    fn fail(&self, error: &Error) {
-        if self.rest.begin() {
-            tracing::warn!(depot = self.place, cause = cause(error), "the depot fails; left alone for now");
+    fn put_all<'a>(&self, objects: impl Iterator<Item = (Path, &'a [u8])>) -> u64 {
+        let put = |(path, bytes): (Path, &'a [u8])| async move {
+            if self.writes.lasts() {
+                return 0;
+            }
+            match self.store.put(&path, bytes.to_vec().into()).await {
+                Ok(_) => bytes.len() as u64,
+                Err(error) => {
+                    self.fail(&self.writes, &cause(&error));
+                    0
+                }
+            }
+        };
+        let mut sum = 0;
+        self.all(&self.writes, objects.map(put), |bytes| sum += bytes);
+        sum
+    }
+
+    /// Does some of the operations at a time, until all are done, patience ends or the worker is asked to stop.
+    fn all<F: Future>(&self, rest: &Rest, operations: impl Iterator<Item = F>, mut done: impl FnMut(F::Output)) {
+        let operations = stream::iter(operations).buffer_unordered(TOGETHER);
+        let all = operations.for_each(|output| {
+            done(output);
+            ready(())
+        });
+        let stopped = async {
+            while !self.stop.load(Ordering::Relaxed) {
+                sleep(Duration::from_millis(100)).await;
+            }
+            sleep(GRACE).await;
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = all => {}
+                () = stopped => {}
+                () = sleep(self.patience) => self.fail(rest, &format!("not done within {:?}", self.patience)),
+            }
+        });
+    }
+
+    fn fail(&self, rest: &Rest, cause: &str) {
+        if rest.begin() {
+            let what = if std::ptr::eq(rest, &self.reads) { "read" } else { "written" };
+            tracing::warn!(depot = self.place, cause, "the depot cannot be {what}; left alone for now");
         }
     }
 }
@@ -148,32 +189,50 @@ fn path(checksum: &Checksum) -> Path {
 
 fn store(place: &str) -> Result<Arc<dyn ObjectStore>, DepotError> {
     let unknown = || DepotError::Place(place.to_owned());
-    let unusable = |error: Error| unusable(place, &error);
-    let directory =
-        |path: &std::path::Path| Ok(Arc::new(LocalFileSystem::new_with_prefix(path).map_err(unusable)?) as _);
-    if !place.contains("://") {
-        return directory(place.as_ref());
-    }
-    let url = Url::parse(place).map_err(|_| unknown())?;
-    if !url.username().is_empty() || url.password().is_some() {
+    // Before anything else looks at it, and repeats it.
+    if place.contains('@') && !std::path::Path::new(place).is_dir() {
         return Err(DepotError::Credentials);
     }
+    if !place.contains("://") {
+        return directory(place, place.as_ref());
+    }
+    let url = Url::parse(place).map_err(|_| unknown())?;
     match ObjectStoreScheme::parse(&url).map_err(|_| unknown())? {
-        (ObjectStoreScheme::Local, _) => directory(&url.to_file_path().map_err(|()| unknown())?),
+        (ObjectStoreScheme::Local, _) => directory(place, &url.to_file_path().map_err(|()| unknown())?),
         (ObjectStoreScheme::AmazonS3, prefix) => {
             // The one that everything else here uses; it may be installed already.
             let _ = rustls::crypto::ring::default_provider().install_default();
             let backoff = BackoffConfig { max_backoff: Duration::from_secs(3), ..BackoffConfig::default() };
-            let retry = RetryConfig { backoff, max_retries: 4, retry_timeout: Duration::from_secs(20) };
-            let bucket = AmazonS3Builder::from_env().with_url(place).with_retry(retry).build().map_err(unusable)?;
+            let retry = RetryConfig { backoff, max_retries: 4, retry_timeout: REQUEST };
+            let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
+            let bucket = AmazonS3Builder::from_env()
+                .with_url(place)
+                .with_config(timeout, format!("{} seconds", REQUEST.as_secs()))
+                .with_retry(retry)
+                .build()
+                .map_err(|error| unusable(place, cause(&error)))?;
             Ok(Arc::new(PrefixStore::new(bucket, prefix)))
         }
         _ => Err(unknown()),
     }
 }
 
-fn unusable(place: &str, error: &Error) -> DepotError {
-    DepotError::Unusable { place: place.to_owned(), why: cause(error) }
+/// A directory that is there, whatever can be done in it.
+fn directory(place: &str, path: &std::path::Path) -> Result<Arc<dyn ObjectStore>, DepotError> {
+    let away = |why: String| DepotError::Away { place: place.to_owned(), why };
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_dir() => return Err(unusable(place, "it is no directory".to_owned())),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Err(unusable(place, error.to_string()));
+        }
+        Err(error) => return Err(away(error.to_string())),
+        Ok(_) => {}
+    }
+    Ok(Arc::new(LocalFileSystem::new_with_prefix(path).map_err(|error| away(cause(&error)))?))
+}
+
+fn unusable(place: &str, why: String) -> DepotError {
+    DepotError::Unusable { place: place.to_owned(), why }
 }
 
 /// What went wrong, without what a server has to say about it: that may repeat what it was sent, tokens included.
@@ -194,20 +253,63 @@ fn cause(error: &Error) -> String {
 mod tests {
     use super::*;
 
+    fn open(place: &str) -> Result<Depot, DepotError> {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        Depot::open(runtime.handle().clone(), place, Arc::default())
+    }
+
     #[test]
     fn places_that_are_no_depots_are_named() {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let open = |place: &str| Depot::open(runtime.handle().clone(), place).err().unwrap().to_string();
+        let open = |place: &str| open(place).err().unwrap().to_string();
         let directory = tempfile::tempdir().unwrap();
-        let missing = directory.path().join("missing");
-        let missing = missing.to_str().unwrap();
-        for place in [missing.to_owned(), format!("file://{missing}")] {
-            assert!(open(&place).starts_with(&format!("cannot use the depot {place}: ")), "{}", open(&place));
+        fs::write(directory.path().join("file"), "in the way").unwrap();
+        for bad in ["missing", "file"].map(|name| directory.path().join(name)) {
+            for place in [bad.display().to_string(), format!("file://{}", bad.display())] {
+                assert!(open(&place).starts_with(&format!("cannot use the depot {place}: ")), "{}", open(&place));
+            }
         }
         for place in ["gs://bucket/x", "s3://", "http://host/x", "://", "file://host/x"] {
             assert!(open(place).contains(&format!("'{place}' is no depot")), "{}", open(place));
         }
-        let secret = open("s3://key:hunter2@bucket/x");
-        assert!(secret.contains("AWS_SECRET_ACCESS_KEY") && !secret.contains("hunter2"), "{secret}");
+    }
+
+    #[test]
+    fn credentials_are_not_repeated() {
+        for place in
+            ["s3://key:hunter2@bucket/x", "s3://key:hunter2/hunter3@bucket", "key:hunter2@bucket", "s3://hunter2@"]
+        {
+            let secret = open(place).err().unwrap().to_string();
+            assert!(secret.contains("AWS_SECRET_ACCESS_KEY") && !secret.contains("hunter"), "{secret}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("someone@somewhere");
+        fs::create_dir(&place).unwrap();
+        assert!(open(place.to_str().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_depot_that_hangs_is_left_alone() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let open = |patience| {
+            let depot =
+                Depot::open(runtime.handle().clone(), directory.path().to_str().unwrap(), Arc::default()).unwrap();
+            Depot { patience, ..depot }
+        };
+        // One answer comes, the others never do.
+        let answers = |rest: &dyn Fn(&Depot) -> &Rest, depot: &Depot| {
+            let mut answers = Vec::new();
+            let answer = |i| async move { if i == 3 { i } else { std::future::pending().await } };
+            depot.all(rest(depot), (0..100).map(answer), |i| answers.push(i));
+            answers
+        };
+        let depot = open(Duration::from_millis(10));
+        assert_eq!(answers(&|depot| &depot.writes, &depot), [3]);
+        assert!(depot.writes.lasts() && !depot.reads.lasts());
+        // It is not the depot's fault if there is no time.
+        let depot = open(Duration::MAX);
+        depot.stop.store(true, Ordering::Relaxed);
+        assert_eq!(answers(&|depot| &depot.reads, &depot), [3]);
+        assert!(!depot.reads.lasts());
     }
 }

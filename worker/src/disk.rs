@@ -8,10 +8,7 @@ use std::{
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, PoisonError},
     time::SystemTime,
 };
 
@@ -20,7 +17,7 @@ use trailtrap_shared::{
     partition::{Block, BlockError, BlockName, Checksum},
 };
 
-use crate::supply::Rest;
+use crate::{machine, supply::Rest};
 
 /// Why a directory cannot be a cache.
 #[derive(Debug, thiserror::Error)]
@@ -38,8 +35,6 @@ pub struct DiskCache {
     ledger: Mutex<Ledger>,
     /// After a failure to write: a disk that is full will be for a while.
     rest: Rest,
-    /// Files written, for names that nobody else uses.
-    written: AtomicU64,
 }
 
 /// What is in the directory, as far as this process knows.
@@ -59,13 +54,8 @@ impl DiskCache {
     pub fn open(directory: &Path, budget: u64) -> Result<Self, DiskError> {
         let error = |source| DiskError { path: directory.to_owned(), source };
         fs::create_dir_all(directory).map_err(error)?;
-        let cache = DiskCache {
-            directory: directory.to_owned(),
-            budget,
-            ledger: Mutex::default(),
-            rest: Rest::default(),
-            written: AtomicU64::new(0),
-        };
+        let cache =
+            DiskCache { directory: directory.to_owned(), budget, ledger: Mutex::default(), rest: Rest::default() };
         let bytes = cache.trim(budget).map_err(error)?;
         *cache.ledger.lock().unwrap_or_else(PoisonError::into_inner) = Ledger { bytes, since: 0 };
         Ok(cache)
@@ -101,8 +91,7 @@ impl DiskCache {
         if self.rest.lasts() || path.exists() || !self.make_room(length) {
             return;
         }
-        let serial = self.written.fetch_add(1, Ordering::Relaxed);
-        let new = path.with_extension(format!("{}-{serial}", std::process::id()));
+        let new = path.with_extension(format!("{:x}", machine::nonce()));
         let written = path
             .parent()
             .map_or(Ok(()), fs::create_dir_all)

@@ -265,7 +265,8 @@ impl<G: Game, L: Link> Engine<G, L> {
     }
 
     fn work(&self) -> Result<(), LinkError> {
-        let mut failures = 0;
+        // In a row, of leases of the same edition: a damaged block makes others fail too, and a new edition begin when it is found.
+        let (mut failures, mut failing) = (0, 0);
         while !self.stopped() {
             let lease = match self.link().lease() {
                 Ok(Grant::Work(lease)) => lease,
@@ -312,7 +313,8 @@ impl<G: Game, L: Link> Engine<G, L> {
                     return self.abandon(LinkError::Lost(source.to_string()));
                 }
                 Err(error) => {
-                    failures += 1;
+                    failures = if failing == lease.edition { failures + 1 } else { 1 };
+                    failing = lease.edition;
                     let error = format!("{:#}", anyhow::Error::new(error));
                     tracing::warn!(lease = lease.number, error, failures, "lease failed");
                     self.link().give_back(&lease, Unsolved::Failed(&error));
@@ -368,7 +370,52 @@ impl<G: Game, L: Link> Engine<G, L> {
 
 #[cfg(test)]
 mod tests {
+    use trailtrap_shared::{game::TrailTrap, partition::Block, plan::PlanOptions};
+
     use super::*;
+    use crate::{cache::Wanted, solve::SourceError};
+
+    /// Leases of these editions, none of which can be solved.
+    struct Damaged(Mutex<Vec<u32>>);
+
+    impl Fetch for Damaged {
+        fn fetch(&self, _: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+            Err("a block is damaged".into())
+        }
+    }
+
+    impl Link for Damaged {
+        fn lease(&self) -> Result<Grant, LinkError> {
+            let Some(edition) = self.0.lock().unwrap().pop() else { return Ok(Grant::Finished) };
+            let plan = Arc::new(Plan::new::<TrailTrap>(3, PlanOptions::default()));
+            let units = (0..plan.shards.len() as u32).map(|shard| Unit { order: 3, shard, part: 0 }).collect();
+            Ok(Grant::Work(Lease { number: 1, worker: 1, plan, units, edition }))
+        }
+
+        fn complete(&self, _: &Lease, _: &[Solved]) -> Result<Delivered, LinkError> {
+            Ok(Delivered::Void)
+        }
+
+        fn is_alone(&self) -> bool {
+            false
+        }
+
+        fn pipeline(&self) -> usize {
+            0
+        }
+
+        fn give_back(&self, _: &Lease, _: Unsolved) {}
+    }
+
+    #[test]
+    fn failures_count_within_an_edition() {
+        let run = |editions: &[u32]| {
+            let link = Damaged(Mutex::new(editions.iter().rev().copied().collect()));
+            Engine::<TrailTrap, _>::new(link, 1, Kernel::Portable, 1 << 20, Arc::default()).unwrap().run()
+        };
+        assert_eq!(run(&[0, 0, 1, 2, 2, 3]).unwrap(), Ended::Finished);
+        assert!(matches!(run(&[0, 4, 4, 4, 5]), Err(LinkError::Refused(why)) if why.contains("damaged")));
+    }
 
     #[test]
     fn a_pace_starts_careful_and_learns() {

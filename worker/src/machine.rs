@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    hash::{BuildHasher, RandomState},
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     str::FromStr,
@@ -174,6 +175,12 @@ pub fn abort_on_panic() {
         report(panic);
         std::process::abort();
     }));
+}
+
+/// A number that nobody else will draw, on this machine or another: for names of files in directories that are shared.
+pub fn nonce() -> u64 {
+    // The standard library seeds its hashes from the system's random numbers, each anew.
+    RandomState::new().hash_one(())
 }
 
 /// Says something to people, on standard error. If nobody is there any more (a connection that was cut, a terminal that was

@@ -11,15 +11,15 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
+use tokio::runtime::Runtime;
 use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel};
 use trailtrap_worker::{
     access::Reach,
     client::{GrpcLink, Identity},
-    depot::DepotError,
     engine::{Ended, Engine, LinkError},
     machine::{self, Signals, Size},
-    offline::{self, FileLink},
-    supply::{Supply, SupplyError, SupplyOptions},
+    offline::{self, FileLink, Patience},
+    supply::{Supply, SupplyOptions},
 };
 
 /// Solves units of a Trail Trap census for a coordinator.
@@ -30,8 +30,8 @@ use trailtrap_worker::{
 /// its time is up.
 ///
 /// Exit codes: 0 the census is done; 75 there is more to do, start it again (it was asked to leave, its time was up, or the
-/// coordinator stayed out of reach); 78 do not start it again as it is (another version, no valid token, or a machine whose
-/// results are wrong); 2 bad flags.
+/// coordinator, or the directory of tasks, stayed out of reach); 78 do not start it again as it is (another version, no valid
+/// token, no place to keep blocks where it should, or a machine that fails or whose results are wrong); 2 bad flags.
 #[derive(Parser)]
 #[command(name = "trailtrap-worker", version)]
 struct Arguments {
@@ -57,7 +57,7 @@ struct Arguments {
     /// Be gone by this moment, in seconds since 1970, and begin nothing that will not be done by then
     #[arg(long, value_name = "TIME", env = "SLURM_JOB_END_TIME")]
     until: Option<u64>,
-    /// Seconds to keep trying when the coordinator is out of reach
+    /// Seconds to keep trying when the coordinator, or the directory of tasks, is out of reach
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     patience: u64,
 }
@@ -102,18 +102,17 @@ fn deadline(until: Option<u64>) -> Option<Instant> {
     Instant::now().checked_add(left - MARGIN.min(left / 10))
 }
 
-/// What bad or passing trouble with a supply means for a worker.
-fn link_error(error: SupplyError) -> LinkError {
-    match error {
-        SupplyError::Depot(DepotError::Away { .. }) => LinkError::Lost(error.to_string()),
-        _ => LinkError::Refused(error.to_string()),
-    }
+fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<Ended> {
+    let runtime = Runtime::new()?;
+    let ended = work(arguments, asked_to_stop, &runtime);
+    // However it ended: a call to a file system that hangs would be waited for otherwise.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
 }
 
-fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<Ended> {
-    let runtime = tokio::runtime::Runtime::new()?;
+fn work(arguments: Arguments, asked_to_stop: Arc<AtomicBool>, runtime: &Runtime) -> anyhow::Result<Ended> {
     let stop = Arc::new(AtomicBool::new(false));
-    let signals = Signals::new(&runtime)?;
+    let signals = Signals::new(runtime)?;
     let leave = {
         let stop = stop.clone();
         move || {
@@ -141,22 +140,22 @@ fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<E
     let kernel = arguments.kernel;
     let memory = memory.0 as usize;
     let ended = if let Some(directory) = arguments.offline {
-        let link = Arc::new(FileLink::new(directory));
+        let link = Arc::new(FileLink::new(directory, Patience { lasts: patience, stop: stop.clone() }));
         runtime.spawn(link.heartbeats());
         Engine::<TrailTrap, _>::new(link, threads, kernel, memory, stop)?.until(deadline).run()?
     } else {
         let handle = runtime.handle().clone();
-        let supply = Supply::open(&arguments.supply, handle.clone()).map_err(link_error)?;
+        let supply = Supply::open(&arguments.supply, handle.clone(), stop.clone())
+            .map_err(|error| LinkError::Refused(error.to_string()))?;
         let link = Arc::new(GrpcLink::connect(handle, arguments.reach, identity, supply, patience, stop.clone())?);
         runtime.spawn(link.heartbeats());
         let ended = match arguments.courier {
             // Enough that those who take tasks need not wait for the next.
-            Some(directory) => offline::carry(&link, &directory, 2 * threads + 2, &stop)?,
+            Some(directory) => offline::carry(&link, &directory, 2 * threads + 2, &Patience { lasts: patience, stop })?,
             None => Engine::<TrailTrap, _>::new(link.clone(), threads, kernel, memory, stop)?.until(deadline).run()?,
         };
         tracing::info!("blocks read: {}", link.supply().traffic());
         ended
     };
-    runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(ended)
 }

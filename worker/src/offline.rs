@@ -3,10 +3,11 @@
 //! Where there is a network, a *courier* leases units, writes each lease and all that it reads into a file `NUMBER.task`, and
 //! delivers the `NUMBER.result` that comes back. Where there is none, a worker takes a task by renaming it to `NUMBER.taken`,
 //! solves it and leaves the result. Every file appears complete, by a rename. What the files hold are messages of the protocol,
-//! each after its length, and they are checked like messages.
+//! each after its length, and they are checked like messages. A task that a worker cannot use is set aside as
+//! `NUMBER.damaged`, and the courier gives its lease back.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
@@ -14,7 +15,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant, SystemTime},
 };
 
 use prost::Message;
@@ -24,12 +25,14 @@ use crate::{
     cache::{Fetch, Wanted},
     client::{GrpcLink, PlanKeeper},
     engine::{Delivered, Ended, Grant, Lease, Link, LinkError, Unsolved},
-    messages,
+    machine, messages,
     solve::{Solved, SourceError},
 };
 
 /// How often files are looked for.
 const PAUSE: Duration = Duration::from_millis(100);
+/// After a lease that came to nothing: the next may too.
+const CAUTION: Duration = Duration::from_secs(1);
 /// A task that was taken, and whose taker has not touched it for so long, is put out again.
 const SILENCE: Duration = Duration::from_secs(120);
 /// Left when there will be no more tasks.
@@ -44,11 +47,26 @@ pub enum OfflineError {
     InUse(PathBuf),
     #[error("{path} is damaged: {what}")]
     Damaged { path: PathBuf, what: String },
+    #[error("a worker could not use its task, and has set it aside as {0}; the worker's log says why")]
+    SetAside(PathBuf),
+    #[error(transparent)]
+    Differ(LinkError),
+}
+
+impl OfflineError {
+    /// Whether the file is gone: somebody was quicker.
+    fn is_missing(&self) -> bool {
+        matches!(self, OfflineError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
 }
 
 impl From<OfflineError> for LinkError {
     fn from(error: OfflineError) -> Self {
-        LinkError::Refused(error.to_string())
+        match error {
+            OfflineError::Io { .. } => LinkError::Lost(error.to_string()),
+            OfflineError::Differ(error) => error,
+            _ => LinkError::Refused(error.to_string()),
+        }
     }
 }
 
@@ -56,10 +74,49 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
     move |source| OfflineError::Io { path: path.to_owned(), source }
 }
 
-/// Writes a file that nobody sees before it is complete.
+/// Writes a file that nobody sees before it is complete. Others may write it too.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), OfflineError> {
-    let new = path.with_extension("new");
-    fs::write(&new, bytes).and_then(|()| fs::rename(&new, path)).map_err(at(path))
+    let new = path.with_extension(format!("{:x}.new", machine::nonce()));
+    let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
+    written.inspect_err(|_| drop(fs::remove_file(&new))).map_err(at(path))
+}
+
+/// Shows that somebody cares for a file.
+fn touch(path: &Path) {
+    if let Ok(file) = File::options().append(true).open(path) {
+        let _ = file.set_modified(SystemTime::now());
+    }
+}
+
+/// What happens when files cannot be read or written: a disk may be full, or a directory not there yet.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    /// So long it is tried again.
+    pub lasts: Duration,
+    /// And not any more when this is set.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Patience {
+    fn persist<T>(&self, mut attempt: impl FnMut() -> Result<T, OfflineError>) -> Result<T, LinkError> {
+        let start = Instant::now();
+        let mut warned = false;
+        loop {
+            match attempt() {
+                Err(error @ OfflineError::Io { .. }) if start.elapsed() < self.lasts && !self.stopped() => {
+                    if !std::mem::replace(&mut warned, true) {
+                        tracing::warn!(%error, "trying again");
+                    }
+                    std::thread::sleep(PAUSE);
+                }
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 /// The next message of `bytes`; `None` at their end.
@@ -71,22 +128,22 @@ fn next<M: Message + Default>(path: &Path, bytes: &mut &[u8]) -> Result<Option<M
     M::decode_length_delimited(bytes).map(Some).map_err(damaged)
 }
 
-/// The files of a directory with this extension, by number.
+/// The files of a directory with this extension whose names begin with a number, by number.
 fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, OfflineError> {
     let mut found: Vec<(u64, PathBuf)> = fs::read_dir(directory)
         .map_err(at(directory))?
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|e| e == extension))
-        .filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path)))
+        .filter_map(|path| Some((path.file_name()?.to_str()?.split('.').next()?.parse().ok()?, path)))
         .collect();
     found.sort();
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Carries leases to a directory, and their results back, until everything is done or `stop` is set. Up to `slots` tasks lie
+/// Carries leases to a directory, and their results back, until everything is done or asked to stop. Up to `slots` tasks lie
 /// there at a time.
-pub fn carry(link: &GrpcLink, directory: &Path, slots: usize, stop: &AtomicBool) -> Result<Ended, LinkError> {
+pub fn carry(link: &GrpcLink, directory: &Path, slots: usize, patience: &Patience) -> Result<Ended, LinkError> {
     fs::create_dir_all(directory).map_err(at(directory))?;
     let place = directory.join("courier");
     let lock = File::options().create(true).truncate(false).write(true).open(&place).map_err(at(&place))?;
@@ -96,26 +153,26 @@ pub fn carry(link: &GrpcLink, directory: &Path, slots: usize, stop: &AtomicBool)
         Err(TryLockError::Error(source)) => return Err(at(&place)(source).into()),
     }
     // What an earlier courier left is not leased any more.
-    for extension in ["task", "taken", "result"] {
+    for extension in ["task", "taken", "result", "damaged", "new"] {
         files(directory, extension)?.iter().for_each(|path| drop(fs::remove_file(path)));
     }
     let _ = fs::remove_file(directory.join(FINISHED));
     let finished = AtomicBool::new(false);
     let slot = || -> Result<(), LinkError> {
-        while !stop.load(Ordering::Relaxed) {
+        while !patience.stopped() {
             match link.lease()? {
                 Grant::Finished => {
                     finished.store(true, Ordering::Relaxed);
-                    stop.store(true, Ordering::Relaxed);
+                    patience.stop.store(true, Ordering::Relaxed);
                 }
                 Grant::Wait => {}
-                Grant::Work(lease) => carry_lease(link, directory, &lease, stop)?,
+                Grant::Work(lease) => carry_lease(link, directory, &lease, patience)?,
             }
         }
         Ok(())
     };
     // As in the engine: the others stop too, and an error after a wanted stop is none.
-    let slot = || slot().or_else(|error| if stop.swap(true, Ordering::Relaxed) { Ok(()) } else { Err(error) });
+    let slot = || slot().or_else(|error| if patience.stop.swap(true, Ordering::Relaxed) { Ok(()) } else { Err(error) });
     std::thread::scope(|scope| {
         let slots: Vec<_> = (0..slots).map(|_| scope.spawn(slot)).collect();
         slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"))
@@ -127,26 +184,55 @@ pub fn carry(link: &GrpcLink, directory: &Path, slots: usize, stop: &AtomicBool)
     Ok(Ended::Finished)
 }
 
-fn carry_lease(link: &GrpcLink, directory: &Path, lease: &Lease, stop: &AtomicBool) -> Result<(), LinkError> {
-    let [task, taken, result] =
-        ["task", "taken", "result"].map(|extension| directory.join(format!("{}.{extension}", lease.number)));
-    match pack(link, lease) {
-        Ok(bytes) => write(&task, &bytes)?,
-        Err(error) => {
-            link.give_back(lease, Unsolved::Failed(&error.to_string()));
-            return match error.downcast::<LinkError>() {
-                Ok(lost) => Err(*lost),
-                Err(error) => Err(LinkError::Refused(error.to_string())),
-            };
+/// Carries one lease. Whatever happens to its files, the coordinator hears of it, and the courier goes on; only if it has lost
+/// the coordinator or the directory it does not.
+fn carry_lease(link: &GrpcLink, directory: &Path, lease: &Lease, patience: &Patience) -> Result<(), LinkError> {
+    let path = |extension: &str| directory.join(format!("{}.{extension}", lease.number));
+    let carried = pack(link, lease)
+        .map_err(|error| error.downcast().map_or_else(|error| LinkError::Refused(error.to_string()), |error| *error))
+        .and_then(|bytes| patience.persist(|| write(&path("task"), &bytes)))
+        .and_then(|()| deliver_result(link, path, lease, patience));
+    for extension in ["task", "taken", "result"] {
+        let _ = fs::remove_file(path(extension));
+    }
+    match carried {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            link.give_back(lease, Unsolved::Leaving("the courier was asked to stop"));
+            Ok(())
+        }
+        Err(LinkError::Refused(why)) => {
+            tracing::warn!(lease = lease.number, why, "a task has come to nothing");
+            link.give_back(lease, Unsolved::Failed(&why));
+            std::thread::sleep(CAUTION);
+            Ok(())
+        }
+        Err(LinkError::Lost(why)) => {
+            link.give_back(lease, Unsolved::Leaving(&why));
+            Err(LinkError::Lost(why))
         }
     }
-    let clean = || [&task, &taken, &result].map(|path| drop(fs::remove_file(path)));
-    while !stop.load(Ordering::Relaxed) {
-        if let Ok(bytes) = fs::read(&result) {
-            let delivered = unpack_result(&result, &bytes, lease).map_err(LinkError::from);
-            clean();
-            link.deliver(lease, delivered?)?;
-            return Ok(());
+}
+
+/// Waits for the result of a task that is put out, and delivers it; false if asked to stop before there is one.
+fn deliver_result(
+    link: &GrpcLink,
+    path: impl Fn(&str) -> PathBuf,
+    lease: &Lease,
+    patience: &Patience,
+) -> Result<bool, LinkError> {
+    let [task, taken, result, damaged] = ["task", "taken", "result", "damaged"].map(path);
+    while !patience.stopped() {
+        match fs::read(&result) {
+            Ok(bytes) => {
+                link.deliver(lease, unpack_result(&result, &bytes, lease)?)?;
+                return Ok(true);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(OfflineError::Damaged { path: result, what: error.to_string() }.into()),
+        }
+        if damaged.exists() {
+            return Err(OfflineError::SetAside(damaged).into());
         }
         let silent = |file: fs::Metadata| file.modified().ok()?.elapsed().ok().map(|elapsed| elapsed > SILENCE);
         if fs::metadata(&taken).ok().and_then(silent) == Some(true) {
@@ -155,9 +241,7 @@ fn carry_lease(link: &GrpcLink, directory: &Path, lease: &Lease, stop: &AtomicBo
         }
         std::thread::sleep(PAUSE);
     }
-    clean();
-    link.give_back(lease, Unsolved::Leaving("the courier was asked to stop"));
-    Ok(())
+    Ok(false)
 }
 
 /// The lease, and all that its units read.
@@ -208,18 +292,19 @@ type Inputs = HashMap<Wanted, Vec<Block>>;
 /// The link of a worker without network.
 pub struct FileLink {
     directory: PathBuf,
+    patience: Patience,
     plans: PlanKeeper,
-    /// The tasks in work.
-    tasks: Mutex<HashMap<u64, Arc<Inputs>>>,
+    /// The tasks in work, by the numbers of their leases, which grow.
+    tasks: Mutex<BTreeMap<u64, Arc<Inputs>>>,
 }
 
 impl FileLink {
     /// A link to the directory of a courier.
-    pub fn new(directory: PathBuf) -> Self {
-        FileLink { directory, plans: PlanKeeper::default(), tasks: Mutex::default() }
+    pub fn new(directory: PathBuf, patience: Patience) -> Self {
+        FileLink { directory, patience, plans: PlanKeeper::default(), tasks: Mutex::default() }
     }
 
-    fn tasks(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Inputs>>> {
+    fn tasks(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Inputs>>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -227,15 +312,30 @@ impl FileLink {
         self.directory.join(format!("{number}.{extension}"))
     }
 
-    fn open(&self, path: &Path) -> Result<(Lease, Inputs), LinkError> {
+    /// Takes the first task there is; where it lies then.
+    fn take(&self) -> Result<Option<PathBuf>, OfflineError> {
+        for task in files(&self.directory, "task")? {
+            let taken = task.with_extension("taken");
+            // It may have lain here for long, but is not to look as if its taker were silent.
+            touch(&task);
+            match fs::rename(&task, &taken).map_err(at(&task)) {
+                Ok(()) => return Ok(Some(taken)),
+                Err(error) if error.is_missing() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn open(&self, path: &Path) -> Result<(Lease, Inputs), OfflineError> {
         let damaged = |what: String| OfflineError::Damaged { path: path.to_owned(), what };
         let bytes = fs::read(path).map_err(at(path))?;
         let mut rest = &bytes[..];
         let grant: wire::Grant = next(path, &mut rest)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
         if path.file_stem().and_then(|stem| stem.to_str()) != Some(grant.lease.to_string().as_str()) {
-            return Err(damaged("it is another task than its name says".to_owned()).into());
+            return Err(damaged("it is another task than its name says".to_owned()));
         }
-        let plan: Arc<Plan> = self.plans.agree(&grant)?;
+        let plan: Arc<Plan> = self.plans.agree(&grant).map_err(OfflineError::Differ)?;
         let mut inputs = Inputs::new();
         while let Some(input) = next::<wire::Input>(path, &mut rest)? {
             let wanted = messages::wanted(&input.request.unwrap_or_default());
@@ -254,39 +354,52 @@ impl FileLink {
         let weak = Arc::downgrade(self);
         async move {
             while let Some(link) = weak.upgrade() {
-                for number in link.tasks().keys() {
-                    if let Ok(file) = File::options().append(true).open(link.path(*number, "taken")) {
-                        let _ = file.set_modified(std::time::SystemTime::now());
-                    }
-                }
+                let numbers: Vec<u64> = link.tasks().keys().copied().collect();
+                numbers.into_iter().for_each(|number| touch(&link.path(number, "taken")));
                 drop(link);
                 tokio::time::sleep(SILENCE / 6).await;
             }
         }
     }
 
+    /// What is wanted, from the latest lease that has it: tasks of an older edition may hold something else, and whoever
+    /// works on a lease of the newest finds it there or in a later one.
     fn blocks(&self, wanted: &Wanted) -> Result<Vec<Block>, SourceError> {
-        let tasks: Vec<Arc<Inputs>> = self.tasks().values().cloned().collect();
+        let tasks: Vec<Arc<Inputs>> = self.tasks().values().rev().cloned().collect();
         let found = tasks.iter().find_map(|inputs| inputs.get(wanted));
         Ok(found.ok_or_else(|| format!("no task in work holds partition {}", wanted.sequence()))?.clone())
     }
 }
 
+/// Leaves a task that was taken to people, and to the courier; other workers would fare no better with it.
+fn set_aside(taken: &Path, why: &dyn std::fmt::Display) {
+    tracing::warn!(task = %taken.display(), %why, "set a task aside");
+    let _ = fs::rename(taken, taken.with_extension("damaged"));
+}
+
 impl Link for FileLink {
     fn lease(&self) -> Result<Grant, LinkError> {
-        for task in files(&self.directory, "task")? {
-            let taken = task.with_extension("taken");
-            // Somebody else may be quicker.
-            if fs::rename(&task, &taken).is_ok() {
-                let (lease, inputs) = self.open(&taken)?;
+        let Some(taken) = self.patience.persist(|| self.take())? else {
+            if self.directory.join(FINISHED).exists() {
+                return Ok(Grant::Finished);
+            }
+            std::thread::sleep(PAUSE);
+            return Ok(Grant::Wait);
+        };
+        match self.open(&taken) {
+            Ok((lease, inputs)) => {
                 self.tasks().insert(lease.number, Arc::new(inputs));
                 return Ok(Grant::Work(lease));
             }
+            // For a worker of the right version.
+            Err(error @ OfflineError::Differ(_)) => {
+                let _ = fs::rename(&taken, taken.with_extension("task"));
+                return Err(error.into());
+            }
+            // The courier has taken it back.
+            Err(error) if error.is_missing() => {}
+            Err(error) => set_aside(&taken, &error),
         }
-        if self.directory.join(FINISHED).exists() {
-            return Ok(Grant::Finished);
-        }
-        std::thread::sleep(PAUSE);
         Ok(Grant::Wait)
     }
 
@@ -296,13 +409,16 @@ impl Link for FileLink {
         for message in messages::delivery(lease, results, blocks) {
             bytes.extend(message.encode_length_delimited_to_vec());
         }
+        let [task, taken, result] = ["task", "taken", "result"].map(|extension| self.path(lease.number, extension));
+        let delivered = self.patience.persist(|| {
+            if !taken.try_exists().map_err(at(&taken))? {
+                return Ok(Delivered::Void);
+            }
+            write(&result, &bytes)?;
+            Ok(Delivered::Accepted { retired: Vec::new() })
+        });
         self.tasks().remove(&lease.number);
-        let taken = self.path(lease.number, "taken");
-        if !taken.exists() {
-            return Ok(Delivered::Void);
-        }
-        write(&self.path(lease.number, "result"), &bytes)?;
-        Ok(Delivered::Accepted { retired: Vec::new() })
+        delivered.inspect_err(|_| drop(fs::rename(&taken, &task)))
     }
 
     fn is_alone(&self) -> bool {
@@ -315,13 +431,140 @@ impl Link for FileLink {
 
     fn give_back(&self, lease: &Lease, reason: Unsolved) {
         self.tasks().remove(&lease.number);
-        tracing::info!(task = lease.number, %reason, "put a task back");
-        let _ = fs::rename(self.path(lease.number, "taken"), self.path(lease.number, "task"));
+        let taken = self.path(lease.number, "taken");
+        match reason {
+            Unsolved::Failed(why) => set_aside(&taken, &why),
+            Unsolved::Leaving(why) => {
+                tracing::info!(task = lease.number, why, "put a task back");
+                let _ = fs::rename(&taken, taken.with_extension("task"));
+            }
+        }
     }
 }
 
 impl Fetch for FileLink {
     fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
         wanted.iter().map(|wanted| self.blocks(wanted)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trailtrap_shared::{
+        degree::DegreeSequence,
+        partition::Table,
+        plan::{PlanOptions, Unit},
+    };
+
+    use super::*;
+
+    fn link(directory: &Path) -> FileLink {
+        FileLink::new(directory.to_owned(), Patience { lasts: Duration::ZERO, stop: Arc::default() })
+    }
+
+    /// The names of the files in a directory, sorted.
+    fn names(directory: &Path) -> Vec<String> {
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        let mut names: Vec<String> = fs::read_dir(directory).unwrap().map(name).collect();
+        names.sort();
+        names
+    }
+
+    /// A task without inputs.
+    fn task(number: u64) -> Vec<u8> {
+        let plan = Plan::new::<TrailTrap>(3, PlanOptions::default());
+        messages::grant(number, &plan, &[Unit { order: 3, shard: 0, part: 0 }], 0).encode_length_delimited_to_vec()
+    }
+
+    #[test]
+    fn the_latest_task_says_what_a_partition_holds() {
+        let link = link(Path::new("nowhere"));
+        let sequence = DegreeSequence::new([4; 11]);
+        let keys = |slot: u64| {
+            Table::new::<TrailTrap>(sequence, 0, 0, [slot].into_iter(), |_, record| record.fill(0))
+                .to_blocks::<TrailTrap>(0)[0]
+                .clone()
+        };
+        let wanted = Wanted::Parents(sequence);
+        for number in [3, 9, 1, 7] {
+            link.tasks().insert(number, Arc::new(Inputs::from([(wanted, vec![keys(number)])])));
+        }
+        link.tasks().insert(11, Arc::default());
+        for expected in [9, 7, 3, 1] {
+            assert_eq!(link.fetch(&[wanted]).unwrap(), [[keys(expected)]]);
+            link.tasks().remove(&expected);
+        }
+        assert!(link.fetch(&[wanted]).is_err());
+    }
+
+    #[test]
+    fn one_bad_task_is_set_aside_and_others_are_solved() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("1.task"), b"\xff").unwrap();
+        fs::write(path("2.task"), task(3)).unwrap();
+        // It cannot even be read.
+        fs::create_dir(path("4.task")).unwrap();
+        fs::write(path("5.task"), task(5)).unwrap();
+        let link = link(directory.path());
+        for _ in 0..3 {
+            assert!(matches!(link.lease(), Ok(Grant::Wait)));
+        }
+        let Ok(Grant::Work(lease)) = link.lease() else { panic!("there is a sound task") };
+        assert_eq!(names(directory.path()), ["1.damaged", "2.damaged", "4.damaged", "5.taken"]);
+        link.give_back(&lease, Unsolved::Leaving("a walk"));
+        assert!(path("5.task").exists());
+        let Ok(Grant::Work(lease)) = link.lease() else { panic!("it is there again") };
+        link.give_back(&lease, Unsolved::Failed("nothing fits"));
+        assert_eq!(names(directory.path()), ["1.damaged", "2.damaged", "4.damaged", "5.damaged"]);
+    }
+
+    #[test]
+    fn a_task_of_another_version_is_left_to_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut grant = wire::Grant::decode_length_delimited(&task(7)[..]).unwrap();
+        grant.plan_fingerprint ^= 1;
+        fs::write(directory.path().join("7.task"), grant.encode_length_delimited_to_vec()).unwrap();
+        assert!(matches!(link(directory.path()).lease(), Err(LinkError::Refused(why)) if why.contains("versions")));
+        assert_eq!(names(directory.path()), ["7.task"]);
+    }
+
+    #[test]
+    fn a_directory_may_be_there_another_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing");
+        assert!(matches!(link(&missing).lease(), Err(LinkError::Lost(why)) if why.contains("missing")));
+        let patient = Patience { lasts: Duration::MAX, stop: Arc::default() };
+        let link = FileLink::new(missing.clone(), patient);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| link.lease());
+            fs::create_dir(&missing).unwrap();
+            assert!(matches!(waiting.join().unwrap(), Ok(Grant::Wait)));
+        });
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_written_is_not_lost_for_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let link = link(directory.path());
+        let take = || {
+            fs::write(path("5.task"), task(5)).unwrap();
+            match link.lease() {
+                Ok(Grant::Work(lease)) => lease,
+                other => panic!("{other:?}"),
+            }
+        };
+        let lease = take();
+        // Even root cannot put a file where a directory is.
+        fs::create_dir(path("5.result")).unwrap();
+        assert!(matches!(link.complete(&lease, &[]), Err(LinkError::Lost(_))));
+        assert_eq!(names(directory.path()), ["5.result", "5.task"]);
+        fs::remove_dir(path("5.result")).unwrap();
+        assert_eq!(link.complete(&take(), &[]).unwrap(), Delivered::Accepted { retired: Vec::new() });
+        assert_eq!(names(directory.path()), ["5.result", "5.taken"]);
+        // The courier has cleared up.
+        fs::remove_file(path("5.taken")).unwrap();
+        assert_eq!(link.complete(&lease, &[]).unwrap(), Delivered::Void);
     }
 }

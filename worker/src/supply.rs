@@ -6,8 +6,8 @@ use std::{
     fmt,
     path::PathBuf,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -30,7 +30,7 @@ pub struct SupplyOptions {
     /// Keep the blocks that were read in this directory, for later and for other workers on this machine
     #[arg(long, value_name = "DIR", env = "TRAILTRAP_DISK_CACHE")]
     pub disk_cache: Option<PathBuf>,
-    /// Bytes that the directory may hold
+    /// Bytes that the directory may hold; each process that shares it may go over by a sixteenth
     #[arg(long, value_name = "SIZE", env = "TRAILTRAP_DISK_BUDGET", default_value = "20GiB")]
     pub disk_budget: Size,
     /// Share blocks with all workers that name the same depot: a directory on a file system that all see, or s3://BUCKET/PREFIX with
@@ -90,11 +90,17 @@ pub struct Traffic {
 }
 
 impl Supply {
-    /// What the flags say.
-    pub fn open(options: &SupplyOptions, runtime: Handle) -> Result<Self, SupplyError> {
+    /// What the flags say; a depot that is out of reach is done without. When `stop` is set, nothing waits for a depot any more.
+    pub fn open(options: &SupplyOptions, runtime: Handle, stop: Arc<AtomicBool>) -> Result<Self, SupplyError> {
         let disk = options.disk_cache.as_deref().map(|path| DiskCache::open(path, options.disk_budget.0));
-        let depot = options.depot.as_deref().map(|place| Depot::open(runtime, place));
-        Ok(Supply { disk: disk.transpose()?, depot: depot.transpose()?, traffic: Traffic::default() })
+        let depot = match options.depot.as_deref().map(|place| Depot::open(runtime, place, stop)).transpose() {
+            Err(error @ DepotError::Away { .. }) => {
+                tracing::warn!(%error, "all blocks come from the coordinator");
+                None
+            }
+            other => other?,
+        };
+        Ok(Supply { disk: disk.transpose()?, depot, traffic: Traffic::default() })
     }
 
     /// How many bytes came from where.
@@ -315,7 +321,7 @@ mod tests {
                 disk_budget: Size(1 << 20),
                 depot: depot.then(|| self.directory.path().join("depot").to_str().unwrap().to_owned()),
             };
-            Supply::open(&options, self.runtime.handle().clone()).unwrap()
+            Supply::open(&options, self.runtime.handle().clone(), Arc::default()).unwrap()
         }
 
         /// Where a block lies.
@@ -398,6 +404,22 @@ mod tests {
                 assert_eq!(fs::read(place.file(what, block)).unwrap(), block.bytes(), "{what}");
             }
         }
+    }
+
+    #[test]
+    fn a_depot_that_cannot_be_written_is_read() {
+        let coordinator = Coordinator::new();
+        let place = Place::new();
+        place.supply(false, true).offer(coordinator.buckets[1].iter());
+        // Even root cannot write a note, or a block, where a directory is, or make a directory where a file is.
+        let note = place.directory.path().join("depot/README.txt");
+        fs::remove_file(&note).unwrap();
+        fs::create_dir(&note).unwrap();
+        let supply = place.supply(false, true);
+        supply.offer(coordinator.buckets[2].iter());
+        assert_eq!(supply.fetch(&[bucket(1), bucket(2)], &coordinator).unwrap(), coordinator.buckets[1..3]);
+        assert_eq!(coordinator.take_sent(), coordinator.buckets[2], "only what is not there");
+        assert!(coordinator.buckets[2].iter().all(|block| !place.file("depot", block).exists()));
     }
 
     #[test]

@@ -69,10 +69,10 @@ fn places_for_blocks_that_are_none_are_refused_by_name() {
 }
 
 #[test]
-fn a_depot_out_of_reach_may_be_there_another_time_and_nothing_shows_credentials() {
+fn a_depot_out_of_reach_is_done_without_and_nothing_shows_credentials() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let output = Command::new(env!("CARGO_BIN_EXE_trailtrap-worker"))
-        .args(["--coordinator", "127.0.0.1:1", "--depot", "s3://bucket/prefix"])
+        .args(["--coordinator", "127.0.0.1:1", "--patience", "1", "--depot", "s3://bucket/prefix"])
         .envs([
             ("AWS_ACCESS_KEY_ID", "someone"),
             ("AWS_SECRET_ACCESS_KEY", "hunter2"),
@@ -84,6 +84,10 @@ fn a_depot_out_of_reach_may_be_there_another_time_and_nothing_shows_credentials(
         .unwrap();
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(75), "{text}");
-    assert!(text.contains("the depot s3://bucket/prefix cannot be reached"), "{text}");
+    assert!(text.contains("the depot cannot be written") && text.contains("s3://bucket/prefix"), "{text}");
+    assert!(text.contains("cannot reach the coordinator"), "{text}");
     assert!(!text.contains("hunter"), "{text}");
+    let output = worker(&["--coordinator", "127.0.0.1:1", "--depot", "s3://someone:hunter2/hunter3@bucket"]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(!stderr(&output).contains("hunter"), "{}", stderr(&output));
 }
