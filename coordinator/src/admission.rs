@@ -147,9 +147,26 @@ pub fn connections(
     listener: TcpListener,
     grace: Option<Duration>,
 ) -> impl Stream<Item = io::Result<Connection>> + Unpin {
+    accepted(listener, grace, most_connections())
+}
+
+/// The connections to a listener, at most `most` at a time. They end after `life` unless they show a token.
+pub fn few_connections(
+    listener: TcpListener,
+    life: Duration,
+    most: usize,
+) -> impl Stream<Item = io::Result<Connection>> + Unpin {
+    accepted(listener, Some(life), most)
+}
+
+fn accepted(
+    listener: TcpListener,
+    grace: Option<Duration>,
+    most: usize,
+) -> impl Stream<Item = io::Result<Connection>> + Unpin {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
-        let permits = Arc::new(Semaphore::new(most_connections()));
+        let permits = Arc::new(Semaphore::new(most));
         loop {
             // With no place left they wait in the kernel's queue.
             let Ok(permit) = permits.clone().acquire_owned().await else { return };
@@ -189,6 +206,16 @@ fn most_connections() -> usize {
     (limit.current.unwrap_or(1 << 17) / 2).clamp(64, 1 << 16) as usize
 }
 
+impl Connection {
+    /// An error when the time is over. Whoever is waiting then is woken: also one whose client takes nothing.
+    fn in_time(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        match !self.admitted.0.load(Ordering::Relaxed) && self.deadline.as_mut().poll(context).is_ready() {
+            true => Err(io::Error::new(io::ErrorKind::TimedOut, "no valid token in time")),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Connected for Connection {
     type ConnectInfo = Admitted;
 
@@ -203,15 +230,14 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.admitted.0.load(Ordering::Relaxed) && self.deadline.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no valid token in time")));
-        }
+        self.in_time(context)?;
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.in_time(context)?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -220,6 +246,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.in_time(context)?;
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 
@@ -268,6 +295,23 @@ mod tests {
             tokio::io::AsyncWriteExt::write_all(&mut client, b"late").await.unwrap();
             assert_eq!(connection.read(&mut [0; 10]).await.unwrap(), 4);
         }
+    }
+
+    #[tokio::test]
+    async fn no_more_than_a_few_connections_are_taken_at_a_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut connections = few_connections(listener, Duration::from_millis(50), 1);
+        let _clients = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
+        let mut first = connections.next().await.unwrap().unwrap();
+        let mut nothing = [0; 10];
+        tokio::select! {
+            biased;
+            _ = connections.next() => panic!("a second one"),
+            ended = first.read(&mut nothing) => assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut),
+        }
+        drop(first);
+        connections.next().await.unwrap().unwrap();
     }
 
     #[test]

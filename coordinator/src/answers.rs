@@ -8,6 +8,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use trailtrap_worker::machine;
 
 use crate::input::{self, Line};
 
@@ -89,7 +90,7 @@ impl Printer {
                 Ok(answer) => self.print_one(&answer)?,
                 Err(message) => {
                     self.failures += 1;
-                    eprintln!("trailtrap {}: {message}", self.command);
+                    machine::say(&format!("trailtrap {}: {message}", self.command));
                 }
             }
         }

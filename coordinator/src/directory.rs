@@ -28,6 +28,8 @@ pub enum DirectoryError {
     Io { path: PathBuf, source: io::Error },
 }
 
+const STORE: &str = "store";
+const SALVAGED: &str = "store.salvaged";
 /// How long to wait for a lock that may only be an onlooker's.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -75,7 +77,12 @@ impl DataDirectory {
         }
         // The snapshot of an earlier run.
         let _ = fs::remove_file(path.join("status.json"));
-        Ok(DataDirectory { path: path.to_owned(), _lock: lock })
+        let directory = DataDirectory { path: path.to_owned(), _lock: lock };
+        if !directory.store().exists() && directory.salvaged().exists() {
+            // Otherwise an empty store would take the place of what was salvaged.
+            directory.rename(&directory.salvaged(), &directory.store()).map_err(io)?;
+        }
+        Ok(directory)
     }
 
     /// Whether all orders up to this one are done.
@@ -94,7 +101,18 @@ impl DataDirectory {
 
     /// Where the database is.
     pub fn store(&self) -> PathBuf {
-        self.path.join("store")
+        self.path.join(STORE)
+    }
+
+    /// Where a database that `trailtrap salvage` has completed is until it takes the place of the damaged one.
+    pub fn salvaged(&self) -> PathBuf {
+        self.path.join(SALVAGED)
+    }
+
+    /// Gives something in the directory another name; one that outlasts a loss of power.
+    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)?;
+        File::open(&self.path)?.sync_all()
     }
 
     /// The directory.
@@ -108,6 +126,12 @@ impl DataDirectory {
             tracing::debug!(%error, "cannot write the status");
         }
     }
+}
+
+/// Where the database of a directory is, to read from: under another name if a salvage was interrupted when it was complete.
+pub fn store_in(path: &Path) -> PathBuf {
+    let (store, salvaged) = (path.join(STORE), path.join(SALVAGED));
+    if !store.exists() && salvaged.exists() { salvaged } else { store }
 }
 
 /// Looks at a directory, in use or not, without disturbing it.
@@ -126,11 +150,12 @@ pub fn look(path: &Path) -> Result<Status, anyhow::Error> {
     if in_use {
         return Ok(snapshot.unwrap_or(Status { running: true, ..Status::default() }));
     }
-    if !path.join("store").exists() {
+    let store = store_in(path);
+    if !store.exists() {
         return Ok(Status::default());
     }
     // Nobody writes: the store itself knows best.
-    let store = Store::open_read_only(&path.join("store")).map_err(CensusError::from)?;
+    let store = Store::open_read_only(&store).map_err(CensusError::from)?;
     let mut status = Status {
         target_order: snapshot.map_or(0, |s| s.target_order),
         alarms: store.alarms().map_err(CensusError::from)?,

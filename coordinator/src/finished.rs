@@ -1,6 +1,7 @@
 //! A finished order in a data directory, to read from.
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -18,6 +19,7 @@ use trailtrap_worker::solve::{Source, SourceError};
 
 use crate::{
     census::OrderResult,
+    directory,
     parents::Parents,
     store::{OrderRecord, Store, StoreError},
 };
@@ -29,15 +31,37 @@ pub enum FinishedError {
     NoCensus(PathBuf),
     #[error("data directory {data}")]
     Open { data: PathBuf, source: StoreError },
-    #[error("order {0} is not finished here; `trailtrap census {0}` does it, goes on with it, or says why it cannot")]
-    NotFinished(usize),
+    #[error(
+        "order {order} is not finished here; `trailtrap census {order}{data}` does it, goes on with it, or says why it cannot"
+    )]
+    NotFinished { order: usize, data: DataFlag },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
+/// The flag that names a data directory in a command that is recommended, with a space before it; nothing for the default one.
+#[derive(Debug)]
+pub struct DataFlag(PathBuf);
+
+impl DataFlag {
+    /// That of the directory in which this store is.
+    pub fn of(store: &Store) -> Self {
+        DataFlag(store.path().parent().unwrap_or(store.path()).to_owned())
+    }
+}
+
+impl fmt::Display for DataFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 == Path::new("trailtrap-data") {
+            true => Ok(()),
+            false => write!(f, " --data {}", self.0.display()),
+        }
+    }
+}
+
 /// Opens the store of a data directory, in use or not, to read from.
 pub fn open_store(data: &Path) -> Result<Arc<Store>, FinishedError> {
-    let path = data.join("store");
+    let path = directory::store_in(data);
     if !path.exists() {
         return Err(FinishedError::NoCensus(data.to_owned()));
     }
@@ -58,11 +82,16 @@ pub fn results(store: &Store) -> Result<Vec<OrderResult>, FinishedError> {
     for order in 1..=MAX_BATCH_ORDER {
         match store.order(order)?.and_then(|record| result(order, &record)) {
             Some(result) if results.len() + 1 == order => results.push(result),
-            Some(_) => return Err(FinishedError::NotFinished(results.len() + 1)),
+            Some(_) => return Err(not_finished(store, results.len() + 1)),
             None => {}
         }
     }
     Ok(results)
+}
+
+/// That an order is not finished in this store.
+pub fn not_finished(store: &Store, order: usize) -> FinishedError {
+    FinishedError::NotFinished { order, data: DataFlag::of(store) }
 }
 
 /// The plan by which an order was split.
@@ -83,8 +112,8 @@ pub struct FinishedOrder {
 impl FinishedOrder {
     /// An order, if it is finished; otherwise says what to do.
     pub fn open(store: &Arc<Store>, order: usize) -> Result<Self, FinishedError> {
-        let record = store.order(order)?.ok_or(FinishedError::NotFinished(order))?;
-        let result = result(order, &record).ok_or(FinishedError::NotFinished(order))?;
+        let record = store.order(order)?.ok_or_else(|| not_finished(store, order))?;
+        let result = result(order, &record).ok_or_else(|| not_finished(store, order))?;
         let plan = plan(order, &record)?;
         Ok(FinishedOrder { store: store.clone(), plan, result, outcomes_kept: record.outcomes_kept })
     }

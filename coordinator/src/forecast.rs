@@ -80,7 +80,7 @@ impl PlanCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         preflight::check_order(self.order)?;
-        eprintln!("calibrating …");
+        machine::say("calibrating …");
         let threads = self.threads.map_or_else(machine::threads, usize::from);
         let forecast = forecast(self.order, &calibrate(self.kernel)?);
         report::print(&if self.json { serde_json::to_string(&forecast)? + "\n" } else { forecast.to_text(threads) })?;

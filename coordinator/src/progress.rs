@@ -7,6 +7,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use trailtrap_worker::machine;
 
 /// Nothing is shown before.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -38,7 +39,7 @@ fn watch(what: &str, total: u64, done: &AtomicU64, finished: &AtomicBool) {
             bar.set_position(now);
         } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
             printed = Instant::now();
-            eprintln!("{what}: {:.1} %", 100.0 * now as f64 / total.max(1) as f64);
+            machine::say(&format!("{what}: {:.1} %", 100.0 * now as f64 / total.max(1) as f64));
         }
     }
     bar.finish_and_clear();

@@ -12,15 +12,17 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use trailtrap_shared::{
-    game::TrailTrap,
+    graph::pairs,
     partition::{Block, Section},
     plan::{Plan, Shard, Unit},
 };
+use trailtrap_worker::machine;
 
 use crate::{
     content::Content,
-    directory::DataDirectory,
-    finished::FinishedError,
+    directory::{DataDirectory, store_in},
+    finished::{self, FinishedError},
+    parents::ENUMERATED_ORDER,
     progress, report,
     store::{Delivery, OrderRecord, Store, StoreError, UnitRecord},
 };
@@ -28,7 +30,8 @@ use crate::{
 /// Makes a damaged data directory usable again.
 ///
 /// Copies every unit of which all is undamaged into a new store, which takes the place of the old one; that is kept beside it. Then
-/// `trailtrap census` solves what is missing, and nothing else. Takes as long as reading the data, and as much space again.
+/// `trailtrap census` solves what is missing, and nothing else. Takes as long as reading the data, and as much space again. Of an order
+/// whose outcomes were not kept (`--keep minimal`), no unit can be solved again alone: if one is damaged, all of it is left out.
 ///
 /// A census mends single damaged blocks by itself when it reads them. This is for what it cannot read around: a database that does not
 /// open, or damage in finished orders that `trailtrap verify` has found.
@@ -46,33 +49,66 @@ const GROUP_BYTES: u64 = 64 << 20;
 impl SalvageCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        if !self.data.join("store").exists() {
+        if !store_in(&self.data).exists() {
             return Err(FinishedError::NoCensus(self.data).into());
         }
+        let complete = !self.data.join("store").exists();
         let directory = DataDirectory::take(&self.data)?;
+        if complete {
+            // An earlier attempt was interrupted when only a name was left to change, which is done.
+            report::print(&format!("what was salvaged before is in its place; {}", self.remedy()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let path = directory.store();
-        let new = path.with_extension("salvaged");
-        if new.exists() {
-            // An earlier attempt was interrupted.
-            std::fs::remove_dir_all(&new)?;
+        let (new, salvaged) = (path.with_extension("salvaging"), directory.salvaged());
+        for remains in [&new, &salvaged].into_iter().filter(|remains| remains.exists()) {
+            // An earlier attempt was interrupted, and the old store may have changed since.
+            std::fs::remove_dir_all(remains)?;
         }
         let old = Store::open_damaged(&path).with_context(|| {
             format!("{} is damaged beyond what can be read; only a new census helps", path.display())
         })?;
         let mut salvage = Salvage { old, new: Store::open(&new)?, kept: 0, lost: 0 };
         salvage.run()?;
-        let Salvage { kept, lost, .. } = salvage;
+        let (kept, lost) = (salvage.kept, salvage.lost);
+        // No database is open when its directory moves.
+        drop(salvage);
+        directory.rename(&new, &salvaged)?;
         let aside = (1..).map(|i| path.with_extension(format!("damaged-{i}"))).find(|aside| !aside.exists());
         let Some(aside) = aside else { bail!("no name is left for the damaged store") };
-        std::fs::rename(&path, &aside)?;
-        std::fs::rename(&new, &path)?;
+        directory.rename(&path, &aside)?;
+        directory.rename(&salvaged, &path)?;
         report::print(&format!(
-            "kept {kept} units; {lost} are damaged or were not done. The damaged store is now {}\n\
-             `trailtrap census N --data {}` solves what is missing\n",
+            "kept {kept} units; {lost} are damaged, of no use alone, or were not done. The damaged store is now {}\n{}",
             aside.display(),
-            self.data.display()
+            self.remedy()
         ))?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn remedy(&self) -> String {
+        format!("`trailtrap census N --data {}` solves what is missing\n", self.data.display())
+    }
+}
+
+/// What has become of an order.
+#[derive(Default)]
+struct Copied {
+    units: u64,
+    /// The fewest edges of a unit that is missing.
+    first_missing: Option<usize>,
+    /// The most edges of a unit that has been copied and whose outcomes, or keys, were not kept.
+    last_dropped: Option<usize>,
+}
+
+impl Copied {
+    fn is_whole(&self) -> bool {
+        self.first_missing.is_none()
+    }
+
+    /// Whether what is missing cannot be solved again: that takes the outcomes of graphs with one edge less.
+    fn lacks_outcomes(&self) -> bool {
+        matches!((self.first_missing, self.last_dropped), (Some(missing), Some(dropped)) if missing <= dropped + 1)
     }
 }
 
@@ -86,48 +122,78 @@ struct Salvage {
 impl Salvage {
     fn run(&mut self) -> Result<(), StoreError> {
         self.new.take_over(&self.old)?;
-        let mut complete = true;
+        let mut orders: Vec<(Plan, OrderRecord, Copied)> = Vec::new();
         for n in 1.. {
             let record = match self.old.order(n) {
-                Ok(None) => return Ok(()),
+                Ok(None) => break,
                 Ok(Some(record)) => record,
                 Err(error) => {
-                    eprintln!("order {n} and those above are lost: {error}");
-                    return Ok(());
+                    machine::say(&format!("order {n} and those above are lost: {error}"));
+                    break;
                 }
             };
-            let plan = Plan::new::<TrailTrap>(n, record.options);
-            if plan.fingerprint != record.plan_fingerprint {
-                return Err(StoreError::Plan(n));
+            let plan = finished::plan(n, &record)?;
+            let copied = self.copy(&plan, &record)?;
+            orders.push((plan, record, copied));
+        }
+        // Some units cannot be solved again without others, whose outcomes or keys were not kept.
+        let mut next_is_whole = false;
+        for (plan, _, copied) in orders.iter_mut().rev() {
+            let n = plan.order;
+            let keys_are_needed = !next_is_whole && n > ENUMERATED_ORDER && !self.new.has_keys(n)?;
+            if copied.units > 0 && (keys_are_needed || copied.lacks_outcomes()) {
+                self.leave_out(plan, copied)?;
             }
-            complete &= self.copy(&plan, &record)?;
-            // What was computed from what is missing may come out otherwise: the census looks at it again.
+            next_is_whole = copied.is_whole();
+        }
+        // What was computed from what is missing may come out otherwise: the census looks at it again.
+        let mut complete = true;
+        for (plan, record, copied) in orders {
+            complete &= copied.is_whole();
             let result = record.result.filter(|_| complete);
-            self.new.put_order(n, &OrderRecord { result, ..record })?;
+            self.new.put_order(plan.order, &OrderRecord { result, ..record })?;
         }
         Ok(())
     }
 
-    /// Copies the units of an order; whether all are there.
-    fn copy(&mut self, plan: &Plan, order: &OrderRecord) -> Result<bool, StoreError> {
-        let (mut group, mut bytes, lost_before) = (Vec::new(), 0, self.lost);
+    /// Takes back what was copied of an order.
+    fn leave_out(&mut self, plan: &Plan, copied: &mut Copied) -> Result<(), StoreError> {
+        let n = plan.order;
+        machine::say(&format!("order {n}: what is undamaged is of no use without what is not: it is left out"));
+        let units = self.new.units(n)?;
+        self.new.forget(units.into_iter().map(|(unit, _)| unit))?;
+        Section::ALL.into_iter().try_for_each(|section| self.new.drop_section(section, n, pairs(n)))?;
+        self.kept -= copied.units;
+        self.lost += copied.units;
+        *copied = Copied { units: 0, first_missing: Some(0), last_dropped: None };
+        Ok(())
+    }
+
+    /// Copies the units of an order.
+    fn copy(&mut self, plan: &Plan, order: &OrderRecord) -> Result<Copied, StoreError> {
+        let mut copied = Copied::default();
+        let (mut group, mut bytes) = (Vec::new(), 0);
         let done = AtomicU64::new(0);
         let what = format!("order {}", plan.order);
         progress::watched(&what, plan.shards.len() as u64, &done, || {
             for (index, shard) in plan.shards.iter().enumerate() {
                 for part in 0..shard.parts {
                     let unit = Unit { order: plan.order as u8, shard: index as u32, part };
-                    match self.read(unit, shard, order) {
-                        Ok(Some((record, blocks))) => {
-                            bytes += record.bytes;
-                            self.kept += 1;
-                            group.push(Arc::new(Delivery { unit, sequence: shard.sequence, blocks, record }));
+                    let read = self.read(unit, shard, order).unwrap_or_else(|error| {
+                        machine::say(&format!("order {}, shard {}, part {part}: {error}", plan.order, shard.sequence));
+                        None
+                    });
+                    if let Some((record, blocks)) = read {
+                        if blocks.len() < Section::ALL.len() << shard.bucket_bits {
+                            copied.last_dropped = copied.last_dropped.max(Some(shard.size));
                         }
-                        Ok(None) => self.lost += 1,
-                        Err(error) => {
-                            self.lost += 1;
-                            eprintln!("order {}, shard {}, part {part}: {error}", plan.order, shard.sequence);
-                        }
+                        bytes += record.bytes;
+                        copied.units += 1;
+                        group.push(Arc::new(Delivery { unit, sequence: shard.sequence, blocks, record }));
+                    } else {
+                        self.lost += 1;
+                        let first = copied.first_missing.map_or(shard.size, |first| first.min(shard.size));
+                        copied.first_missing = Some(first);
                     }
                     if bytes > GROUP_BYTES {
                         self.new.commit(&std::mem::take(&mut group))?;
@@ -138,7 +204,8 @@ impl Salvage {
             }
             self.new.commit(&group)
         })?;
-        Ok(self.lost == lost_before)
+        self.kept += copied.units;
+        Ok(copied)
     }
 
     /// A unit of which nothing is damaged; `None` if it is not recorded.

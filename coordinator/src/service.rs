@@ -51,8 +51,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// but for one behind.
 const TURN: Duration = Duration::from_millis(200);
 const DESCRIBING: usize = 8;
-/// Several times the largest block that a plan makes.
-const LARGEST_BLOCK: usize = 1 << 30;
+/// A delivery is refused when it has more bytes than this and several times those that it is expected to have.
+const DELIVERY_BYTES: usize = 64 << 20;
+/// More leases, or names of blocks, than any worker has to list in a message.
+const LONGEST_LIST: usize = 1 << 16;
+/// Nobody works on a unit for longer than these twelve days. Sums of such times do not overflow.
+const LONGEST_MICROSECONDS: u64 = 1 << 40;
+/// So many may probe the health at a time.
+const PROBES: usize = 64;
 /// A stream is given up when its client neither sends nor takes anything for this long.
 const STALLED: Duration = Duration::from_secs(60);
 /// A stream that is held back has sent no more bytes than this …
@@ -114,7 +120,8 @@ where
 pub async fn serve_health(listener: TcpListener) -> Result<(), tonic::transport::Error> {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<CensusServer<Service>>().await;
-    let connections = admission::connections(listener, None);
+    // Nobody shows a token here: no connection stays.
+    let connections = admission::few_connections(listener, GRACE, PROBES);
     Server::builder().add_service(health.max_decoding_message_size(1 << 10)).serve_with_incoming(connections).await
 }
 
@@ -168,6 +175,7 @@ impl Service {
     /// What a worker asks for.
     fn wanted(&self, request: &wire::FetchRequest) -> Result<Wanted, Status> {
         self.known(request.worker)?;
+        check_list(request.only.len())?;
         let wanted = messages::wanted(request).map_err(|error| Status::invalid_argument(error.to_string()))?;
         match wanted {
             Wanted::Parents(sequence) if sequence.order() >= self.census.options().order => {
@@ -243,6 +251,14 @@ async fn next<T>(stream: &mut Streaming<T>) -> Result<Option<T>, Status> {
 
 fn stalled<T>(_elapsed: T) -> Status {
     Status::deadline_exceeded(format!("nothing came for {} s", STALLED.as_secs()))
+}
+
+/// Whether a list in a message is no longer than it has to be.
+fn check_list(length: usize) -> Result<(), Status> {
+    match length <= LONGEST_LIST {
+        true => Ok(()),
+        false => Err(Status::invalid_argument(format!("a list of more than {LONGEST_LIST}"))),
+    }
 }
 
 /// Blocks in the pieces that they are sent in.
@@ -344,6 +360,7 @@ impl CensusService for Service {
     async fn heartbeat(&self, request: Request<wire::HeartbeatRequest>) -> Reply<wire::HeartbeatReply> {
         let request = request.into_inner();
         self.known(request.worker)?;
+        check_list(request.leases.len())?;
         self.census.renew(request.worker, &request.leases);
         Ok(Response::new(wire::HeartbeatReply {}))
     }
@@ -360,7 +377,8 @@ impl CensusService for Service {
         };
         let mut blocks_left: usize = units.iter().map(|unit| 3 << plan.shards[unit.shard as usize].bucket_bits).sum();
         let name = self.census.worker_name(start.worker);
-        let mut share = self.budget.take(delivery_bytes(&plan, &units)).await;
+        let expected = delivery_bytes(&plan, &units);
+        let mut share = self.budget.take(expected).await;
         let mut received = 0;
         let mut deliveries: Vec<Delivery> = Vec::new();
         let mut current: Option<(wire::UnitResult, Vec<Block>)> = None;
@@ -373,12 +391,15 @@ impl CensusService for Service {
                 .map_err(|error| Status::invalid_argument(format!("statistics: {error}")))?;
             let digest: [u8; 32] =
                 result.digest.try_into().map_err(|_| Status::invalid_argument("a digest has 32 bytes"))?;
-            let elapsed = Duration::from_micros(result.elapsed_microseconds);
+            let elapsed = Duration::from_micros(result.elapsed_microseconds.min(LONGEST_MICROSECONDS));
             let digest = Digest::from_le_bytes(digest);
             Ok(delivery(unit, shard.sequence, blocks, statistics, digest, elapsed, name.clone()))
         };
         while let Some(message) = next(&mut stream).await? {
             received += message.encoded_len();
+            if received > expected.saturating_mul(4).saturating_add(DELIVERY_BYTES) {
+                return Err(Status::invalid_argument("more bytes than the leased units have"));
+            }
             share.cover(received).await;
             match message.part {
                 Some(Part::Unit(_)) if deliveries.len() == units.len() => {
@@ -390,10 +411,13 @@ impl CensusService for Service {
                     }
                 }
                 Some(Part::Piece(piece)) => {
-                    bytes.extend_from_slice(&piece.data);
-                    if bytes.len() > LARGEST_BLOCK {
-                        return Err(Status::invalid_argument("block too large"));
+                    // Whoever sends little at a time would hold its share for ever.
+                    if !piece.last && piece.data.len() != PIECE_BYTES {
+                        return Err(Status::invalid_argument(format!(
+                            "a piece that is not the last has {PIECE_BYTES} bytes"
+                        )));
                     }
+                    bytes.extend_from_slice(&piece.data);
                     if piece.last {
                         let Some((_, blocks)) = &mut current else {
                             return Err(Status::invalid_argument("a block without its unit"));
@@ -442,6 +466,7 @@ impl CensusService for Service {
     async fn give_back(&self, request: Request<wire::GiveBackRequest>) -> Reply<wire::GiveBackReply> {
         let request = request.into_inner();
         self.known(request.worker)?;
+        check_list(request.leases.len())?;
         let failure: String = request.failure.chars().filter(|c| !c.is_control()).take(1000).collect();
         let failure = (!failure.is_empty()).then_some(&failure[..]);
         request.leases.iter().for_each(|&lease| self.census.give_back(request.worker, lease, failure));
@@ -449,6 +474,6 @@ impl CensusService for Service {
     }
 
     async fn status(&self, _: Request<wire::StatusRequest>) -> Reply<wire::StatusReply> {
-        Ok(Response::new(wire::StatusReply { json: CensusStatus::of(&self.census).to_json() }))
+        Ok(Response::new(wire::StatusReply { json: CensusStatus::of(&self.census).brief().to_json() }))
     }
 }

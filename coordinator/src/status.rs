@@ -124,6 +124,14 @@ impl Status {
         }
     }
 
+    /// Without the units and results that alarms are about: a text of any size would not fit into a message.
+    pub fn brief(mut self) -> Self {
+        for (_, alarm) in &mut self.alarms {
+            (alarm.doubted, alarm.quarantined) = (Vec::new(), Vec::new());
+        }
+        self
+    }
+
     /// One line of JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a status is plain data")
@@ -201,5 +209,24 @@ pub fn duration(seconds: f64) -> String {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trailtrap_shared::{degree::DegreeSequence, plan::Unit};
+
+    use super::*;
+    use crate::alarm::AlarmKind;
+
+    #[test]
+    fn a_message_does_not_grow_with_what_is_doubted() {
+        let unit = Unit { order: 7, shard: 3, part: 0 };
+        let alarm = Alarm::new(AlarmKind::Trial, unit, &DegreeSequence::new([0; 7]), "wrong".to_owned());
+        let status = |doubted: usize| Status {
+            alarms: vec![(1, Alarm { doubted: vec![unit; doubted], ..alarm.clone() })],
+            ..Status::default()
+        };
+        assert_eq!(status(100_000).brief(), status(0));
     }
 }

@@ -18,7 +18,7 @@ use trailtrap_shared::{
     degree::DegreeSequence,
     digest::Digest,
     game::{Game, TrailTrap},
-    labelling::LABELLING,
+    labelling::{LABELLING, batch::MAX_BATCH_ORDER},
     partition::{BLOCK_FORMAT, Block, BlockError, BlockId, Section},
     plan::{PlanOptions, Shard, Unit},
     statistics::Statistics,
@@ -218,6 +218,11 @@ impl Store {
         Ok(Store { db: DB::open_cf_descriptors_read_only(&options, path, families(), false)? })
     }
 
+    /// The directory of the database.
+    pub fn path(&self) -> &Path {
+        self.db.path()
+    }
+
     /// Takes over what concerns the whole census from another store, as far as it can be read, and begins a new edition.
     pub fn take_over(&self, other: &Store) -> Result<(), StoreError> {
         match other.get::<Format>(b"format") {
@@ -226,18 +231,33 @@ impl Store {
             Err(error) => tracing::warn!(%error, "the format of the store is lost"),
         }
         let kept = |number: Result<Option<u32>, StoreError>| number.ok().flatten().unwrap_or(0);
-        self.put(b"epoch", &(kept(other.get(b"epoch")) + 1))?;
-        self.put_edition(kept(other.get(b"edition")) + 1)?;
+        self.put_edition(kept(other.get(b"edition")).saturating_add(1))?;
         if let Ok(Some(salt)) = other.get::<u64>(b"salt") {
             self.put(b"salt", &salt)?;
         }
-        match other.alarms() {
-            Ok(alarms) => alarms.iter().try_for_each(|(number, alarm)| self.put_alarm(*number, alarm)),
-            Err(error) => {
-                tracing::warn!(%error, "the alarms of the store are lost");
-                Ok(())
-            }
-        }
+        let alarms = other.alarms().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the alarms of the store are lost");
+            Vec::new()
+        });
+        alarms.iter().try_for_each(|(number, alarm)| self.put_alarm(*number, alarm))?;
+        // Numbers of leases begin with their epoch, and tell which of two computations came later: they may not repeat, even if the
+        // epoch itself is lost.
+        let lease = alarms.iter().map(|(_, alarm)| alarm.last_instance).fold(other.last_instance(), u64::max);
+        let epoch = kept(other.get(b"epoch")).max((lease >> 32) as u32);
+        self.put(b"epoch", &epoch.saturating_add(1))
+    }
+
+    /// The last lease of which a result is recorded, among the records that can be read.
+    fn last_instance(&self) -> u64 {
+        let of_order = |order: u8| {
+            // One after the other: an unreadable record ends its order, not those above.
+            let prefix = [b'u', order];
+            let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
+            let records = self.db.iterator_cf(self.family(RECORDS), mode).map_while(Result::ok);
+            let records = records.take_while(|(key, _)| key.starts_with(&prefix)).map(|(_, value)| value);
+            records.filter_map(|value| codec::decode::<UnitRecord>(&value).ok()).map(|record| record.instance).max()
+        };
+        (1..=MAX_BATCH_ORDER as u8).filter_map(of_order).max().unwrap_or(0)
     }
 
     /// A number that grows with every call, over restarts too.

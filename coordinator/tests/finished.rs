@@ -16,6 +16,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use trailtrap::{
+    alarm::{Alarm, AlarmKind},
     export::shards,
     finished::FinishedOrder,
     store::{Delivery, Store, UnitRecord},
@@ -82,8 +83,18 @@ fn what_cannot_be_looked_up_is_named() {
     assert!(stdout(&output).starts_with(&format!("{csv}C~,4,6,P1,24,")), "{}", stdout(&output));
     assert_eq!(stdout(&output).lines().count(), 3);
     let errors = stderr(&output);
-    assert!(errors.contains("line 2: order 6 is not finished here; `trailtrap census 6`"), "{errors}");
+    let remedy = format!("line 2: order 6 is not finished here; `trailtrap census 6 --data {}`", data.text());
+    assert!(errors.contains(&remedy), "{errors}");
     assert!(errors.contains("line 3: column 2"), "{errors}");
+    // Nobody reads along.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let alone = trailtrap().args(["lookup", "--data", &data.text(), "D!w", "C~"]).stderr(writer).output().unwrap();
+    assert_eq!((alone.status.code(), stdout(&alone).lines().count()), (Some(1), 1));
+    let unfinished = run(&["verify", "6", "--data", &data.text()]);
+    assert_eq!(unfinished.status.code(), Some(1));
+    let errors = stderr(&unfinished);
+    assert!(errors.contains(&format!("data directory {}", data.text())) && errors.contains(&remedy[8..]), "{errors}");
     let nowhere = run(&["lookup", "--data", "/nonexistent", "C~"]);
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(stderr(&nowhere).contains("there is no census in /nonexistent"));
@@ -168,6 +179,23 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
     let failed = failures(&data, &["--level", "1"]);
     assert!(failed["every unit recorded once"].contains("the list has a gap"), "{failed:?}");
     assert!(failed.contains_key("Pólya counts and mass formula"));
+
+    // An alarm about an order that this one was computed from, and one about an order above.
+    let data = copy(&sound);
+    let store = Store::open(&data.path().join("store")).unwrap();
+    let alarm = |order: usize| {
+        let (unit, sequence) = (Unit { order: order as u8, shard: 0, part: 0 }, DegreeSequence::new([0; 8]));
+        Alarm::new(AlarmKind::Damage, unit, &sequence, "damaged".to_owned())
+    };
+    store.put_alarm(1, &alarm(8)).unwrap();
+    drop(store);
+    assert_eq!(failures(&data, &["--level", "1"]), HashMap::new());
+    let store = Store::open(&data.path().join("store")).unwrap();
+    store.put_alarm(2, &alarm(5)).unwrap();
+    drop(store);
+    let failed = failures(&data, &["--level", "1"]);
+    let remedy = format!("`trailtrap alarms --settle 2 --because REASON --data {}`", data.text());
+    assert!(failed["no alarms"].contains(&remedy), "{failed:?}");
 }
 
 #[test]
@@ -273,6 +301,38 @@ fn verify_reads_bundles() {
     fs::write(altered.path().join("more.txt"), "more").unwrap();
     fs::copy(sound.join("README.md"), altered.path().join("README.md")).unwrap();
     assert!(verify(altered.path(), "1")["checksums"].contains("more.txt is not listed"));
+
+    // The name of a column: nothing is looked into, or it is missed.
+    for table in ["bipartite", "connectivity"] {
+        let rename = |root: &Path| {
+            rewrite(root.join(format!("tables/{table}.csv")), &|text| text.replacen(&format!(",{table}"), ",table", 1));
+        };
+        let altered = tempfile::tempdir().unwrap();
+        copy_directory(&sound, altered.path());
+        rename(altered.path());
+        let found = verify(altered.path(), "2");
+        assert!(found.len() == 1 && found["checksums"].contains("no file was looked into"), "{found:?}");
+        assert!(failed(&rename, "2")["shards"].contains(&format!("has no column {table}")));
+    }
+    // Files that lie elsewhere.
+    let elsewhere = sound.join("README.md");
+    let link = |root: &Path| {
+        fs::remove_file(root.join("README.md")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, root.join("README.md")).unwrap();
+    };
+    assert!(failed(&link, "1")["checksums"].contains("README.md is no regular file"));
+    for (known, check) in [("shards/n06.parquet", "shards"), ("graphs/trailtrap.n06.p1.g6.gz", "lists")] {
+        let (absolute, above) = (sound.join(known), format!("../{known}"));
+        for other in [absolute.to_str().unwrap(), &above] {
+            let name = |root: &Path| rewrite(root.join("manifest.json"), &|text| text.replace(known, other));
+            assert!(failed(&name, "2")[check].contains("is not listed in SHA256SUMS"), "{other}");
+        }
+    }
+    let outside = |root: &Path| {
+        let sums = fs::read_to_string(root.join("SHA256SUMS")).unwrap();
+        fs::write(root.join("SHA256SUMS"), sums + &format!("0  {}\n", elsewhere.display())).unwrap();
+    };
+    assert!(failed(&outside, "1")["checksums"].contains("is not a file of the bundle"));
 
     // Any two neighbouring columns of any table swapped.
     let mut swaps = 0;

@@ -5,7 +5,7 @@ mod common;
 use common::{Data, coordinator, introduction, parts};
 use tonic::{Code, Status, transport::Channel};
 use trailtrap_shared::wire::{
-    self, census_client::CensusClient, complete_request::Part, fetch_request::What, lease_reply::Answer,
+    self, PIECE_BYTES, census_client::CensusClient, complete_request::Part, fetch_request::What, lease_reply::Answer,
 };
 
 fn unit(shard: u32) -> Part {
@@ -80,15 +80,30 @@ async fn nonsense_is_refused_and_the_census_goes_on() {
         panic!("work is there");
     };
     let piece = |data: &[u8]| Part::Piece(wire::BlockPiece { data: data.to_vec(), last: true, done: false });
+    let open = |length| Part::Piece(wire::BlockPiece { data: vec![7; length], last: false, done: false });
     for delivery in [
         vec![start(grant.lease), unit(grant.units[0].shard), piece(b"no block")],
         vec![start(grant.lease), piece(b"before any unit")],
         vec![start(grant.lease), start(grant.lease)],
         vec![start(grant.lease), unit(u32::MAX)],
         vec![start(grant.lease), unit(grant.units[0].shard)],
+        // Little at a time, and far too much.
+        vec![start(grant.lease), unit(grant.units[0].shard), open(1), open(PIECE_BYTES)],
+        vec![start(grant.lease), unit(grant.units[0].shard), open(0)],
+        [vec![start(grant.lease), unit(grant.units[0].shard)], vec![open(PIECE_BYTES); 70]].concat(),
     ] {
         assert_eq!(client.complete(parts(delivery)).await.map_err(code).unwrap_err(), Code::InvalidArgument);
     }
+    // Lists longer than any worker has.
+    let many = vec![grant.lease; 100_000];
+    let heartbeat = wire::HeartbeatRequest { worker, leases: many.clone() };
+    assert_eq!(client.heartbeat(heartbeat).await.map_err(code).unwrap_err(), Code::InvalidArgument);
+    let give_back = wire::GiveBackRequest { worker, leases: many, failure: String::new() };
+    assert_eq!(client.give_back(give_back).await.map_err(code).unwrap_err(), Code::InvalidArgument);
+    let only = vec![vec![7; 16]; 100_000];
+    let fetch = wire::FetchRequest { worker, degrees: vec![0], what: Some(What::Bucket(0)), only };
+    let fetched = client.fetch_partition(tokio_stream::iter([fetch])).await;
+    assert_eq!(fetched.map_err(code).unwrap_err(), Code::InvalidArgument);
     client
         .give_back(wire::GiveBackRequest { worker, leases: vec![grant.lease, 1, 2], failure: String::new() })
         .await

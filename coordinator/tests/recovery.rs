@@ -4,7 +4,7 @@ mod common;
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -365,6 +365,67 @@ fn a_damaged_database_is_salvaged_and_what_is_missing_solved_again() {
         let kept = instances(&data, 9).iter().filter(|instance| before.contains(instance)).count();
         assert_eq!(kept > 0, some_are_kept, "{extension}: {kept} units of order 9 were undamaged");
     }
+}
+
+fn salvage(data: &Data) -> Output {
+    let output = run(&["salvage", "--data", &data.text()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+/// Neither order 8 nor what it is computed from can be completed: the keys of order 7 are not there either.
+#[test]
+fn of_a_minimal_census_an_order_is_salvaged_whole_or_not_at_all() {
+    let data = Data::new();
+    census_json(8, &data, &["--keep", "minimal"]);
+    let salvaged = salvage(&data);
+    assert!(stdout(&salvaged).contains("; 0 are damaged"), "{}", stdout(&salvaged));
+    assert_eq!(census_json(8, &data, &["--keep", "minimal"]), expected(8));
+    damage(&data, "keys", 8, 12);
+    let salvaged = salvage(&data);
+    let left_out = |n: usize| stderr(&salvaged).contains(&format!("order {n}: what is undamaged is of no use"));
+    assert!(left_out(8) && left_out(7) && !left_out(6), "{}", stderr(&salvaged));
+    assert_eq!(census_json(9, &data, &["--keep", "minimal"]), expected(9));
+}
+
+#[test]
+fn a_salvage_that_was_interrupted_at_its_end_is_completed() {
+    let data = Data::new();
+    census_json(7, &data, &[]);
+    let before = instances(&data, 7);
+    let interrupted = || std::fs::rename(data.path().join("store"), data.path().join("store.salvaged")).unwrap();
+    interrupted();
+    let shown = run(&["export", "table", "orders", "--data", &data.text()]);
+    assert!(shown.status.success(), "{}", stderr(&shown));
+    assert_eq!(census_json(7, &data, &[]), expected(7));
+    assert_eq!(instances(&data, 7), before);
+    interrupted();
+    assert!(stdout(&salvage(&data)).contains("what was salvaged before is in its place"));
+    assert_eq!(instances(&data, 7), before);
+    // Remains of one that was interrupted earlier are of no use.
+    std::fs::create_dir(data.path().join("store.salvaging")).unwrap();
+    std::fs::create_dir(data.path().join("store.salvaged")).unwrap();
+    salvage(&data);
+    assert_eq!(instances(&data, 7), before);
+}
+
+#[test]
+fn numbers_of_leases_do_not_repeat_after_a_salvage() {
+    let data = Data::new();
+    (3..6).for_each(|order| drop(census_json(order, &data, &[])));
+    let last = instances(&data, 5).into_iter().max().unwrap() >> 32;
+    assert_eq!(last, 3);
+    {
+        let families = ["default", "records", "keys", "outcomes", "wins"];
+        let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), data.path().join("store"), families).unwrap();
+        db.delete_cf(db.cf_handle("records").unwrap(), b"epoch").unwrap();
+    }
+    salvage(&data);
+    assert!(u64::from(Store::open(&data.path().join("store")).unwrap().next_epoch().unwrap()) > last);
+}
+
+#[test]
+fn where_there_is_no_census_nothing_is_salvaged() {
     let nothing = run(&["salvage", "--data", &Data::new().text()]);
     assert!(stderr(&nothing).contains("there is no census in"), "{}", stderr(&nothing));
 }

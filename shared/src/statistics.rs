@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     game::Tally,
-    graph::{Graph, factorial},
+    graph::{Graph, factorial, pairs},
     invariants,
+    labelling::batch::MAX_BATCH_ORDER,
 };
 
 /// Graphs, and those of them that P1 wins.
@@ -78,6 +79,22 @@ impl Weighing {
             self.connected.add(weight, tally.p1_wins);
         }
         self.sums.add(weight, tally);
+    }
+
+    /// Whether graphs of this order with at most `size` edges can be counted like this: no part is larger than the whole, and no sum
+    /// is larger than the number of positions, or of first moves in graphs that P1 wins.
+    pub fn is_possible(&self, order: usize, size: usize) -> bool {
+        let Weighing { all, connected, sums } = self;
+        let others = (all.graphs.checked_sub(connected.graphs), all.p1_wins.checked_sub(connected.p1_wins));
+        let n = order as u128;
+        all.graphs <= 1 << pairs(order)
+            && all.p1_wins <= all.graphs
+            && connected.p1_wins <= connected.graphs
+            && matches!(others, (Some(graphs), Some(p1_wins)) if p1_wins <= graphs)
+            && sums.won_positions <= (n * n).saturating_mul(all.graphs)
+            && sums.refuted_ends <= n.saturating_mul(all.graphs)
+            && sums.winning_first_moves >= all.p1_wins
+            && sums.winning_first_moves <= (2 * size as u128).saturating_mul(all.p1_wins)
     }
 }
 
@@ -176,18 +193,13 @@ impl Statistics {
         self.structure.add(graph, connectivity, automorphisms, weight, tally.p1_wins);
     }
 
-    /// Whether the counts are possible and fit together: no part is larger than the whole, and each breakdown adds up.
+    /// Whether graphs of this order with at most `size` edges can be counted like this, apart from their structure.
+    pub fn is_possible(&self, order: usize, size: usize) -> bool {
+        [&self.classes, &self.labelled].iter().all(|weighing| weighing.is_possible(order, size))
+    }
+
+    /// Whether the counts are possible, in some order that a census can have, and fit together: each breakdown adds up.
     pub fn is_consistent(&self) -> bool {
-        let parts_of = |part: &Counts, whole: &Counts| {
-            let others = (whole.graphs.checked_sub(part.graphs), whole.p1_wins.checked_sub(part.p1_wins));
-            matches!(others, (Some(graphs), Some(p1_wins)) if p1_wins <= graphs)
-        };
-        let weighings = [&self.classes, &self.labelled];
-        let possible = weighings.iter().all(|weighing| {
-            weighing.all.p1_wins <= weighing.all.graphs
-                && weighing.connected.p1_wins <= weighing.connected.graphs
-                && parts_of(&weighing.connected, &weighing.all)
-        });
         // Sums of hostile numbers may not overflow.
         let add = |sum: Option<u128>, more: u128| sum.and_then(|sum| sum.checked_add(more));
         let adds_up = |cells: &mut dyn Iterator<Item = &Cell>, whole: [&Counts; 2]| {
@@ -200,7 +212,7 @@ impl Statistics {
         };
         let all = [&self.classes.all, &self.labelled.all];
         let connected = [&self.classes.connected, &self.labelled.connected];
-        possible
+        self.is_possible(MAX_BATCH_ORDER, pairs(MAX_BATCH_ORDER))
             && self.structure.breakdowns().iter().all(|breakdown| adds_up(&mut breakdown.values(), all))
             && adds_up(&mut self.structure.connectivity.range(1..).map(|(_, cell)| cell), connected)
     }
@@ -220,20 +232,27 @@ mod tests {
 
     #[test]
     fn parts_that_do_not_add_up_are_noticed() {
-        let tally = Tally { p1_wins: true, ..Tally::default() };
+        let tally = Tally { p1_wins: true, won_positions: 4, refuted_ends: 1, winning_first_moves: 2 };
         let mut statistics = Statistics::default();
         statistics.add(&Graph::from_edges(3, [(0, 1), (1, 2)]), 2, &tally);
         statistics.add(&Graph::from_edges(3, [(0, 1)]), 2, &Tally::default());
         assert!(statistics.is_consistent());
+        assert!(statistics.is_possible(3, 2) && !statistics.is_possible(1, 2) && !statistics.is_possible(3, 0));
         let mut twice = statistics.clone();
         twice += &statistics;
         assert!(twice.is_consistent());
         assert_eq!(twice.structure.connectivity[&1].labelled, Counts { graphs: 6, p1_wins: 6 });
-        let spoil: [fn(&mut Statistics); 4] = [
+        let spoil: [fn(&mut Statistics); 10] = [
             |s| s.structure.girth.get_mut(&0).unwrap().classes.graphs += 1,
             |s| s.classes.connected.p1_wins = 0,
             |s| s.labelled.all.p1_wins = u128::MAX,
             |s| s.structure.automorphisms.get_mut(&2).unwrap().labelled.graphs = u128::MAX,
+            |s| s.classes.sums.winning_first_moves = 0,
+            |s| s.classes.sums.winning_first_moves = 133,
+            |s| s.labelled.sums.winning_first_moves = u128::MAX,
+            |s| s.labelled.sums.won_positions = u128::MAX,
+            |s| s.labelled.sums.refuted_ends = u128::MAX,
+            |s| s.labelled.all.graphs = u128::MAX,
         ];
         for spoil in spoil {
             let mut spoiled = statistics.clone();

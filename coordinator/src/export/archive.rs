@@ -15,7 +15,7 @@ use super::ExportError;
 use crate::{
     alarm::Alarm,
     census::OrderResult,
-    finished::{self, FinishedError},
+    finished::{self, DataFlag},
     store::{OrderRecord, Store, StoreError, UnitRecord},
 };
 
@@ -111,12 +111,13 @@ impl Archive {
     /// The record of an order that may be read.
     fn record(&self, order: usize) -> Result<OrderRecord, ExportError> {
         if let Some((number, alarm)) = self.open_alarm(order).filter(|_| !self.unfinished) {
-            return Err(ExportError::OpenAlarm { order, number: *number, alarm: alarm.line(*number) });
+            let data = DataFlag::of(&self.store);
+            return Err(ExportError::OpenAlarm { order, number: *number, alarm: alarm.line(*number), data });
         }
         match self.store.order(order)? {
             Some(record) if self.unfinished || record.result.is_some() => Ok(record),
-            None if self.unfinished => Err(ExportError::NotBegun(order)),
-            _ => Err(FinishedError::NotFinished(order).into()),
+            None if self.unfinished => Err(ExportError::NotBegun { order, data: DataFlag::of(&self.store) }),
+            _ => Err(finished::not_finished(&self.store, order).into()),
         }
     }
 

@@ -27,7 +27,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use trailtrap_shared::degree::DegreeSequence;
-use trailtrap_worker::machine::Size;
+use trailtrap_worker::machine::{self, Size};
 
 use self::{
     archive::{Archive, Status},
@@ -38,7 +38,11 @@ use self::{
     table::Table,
     tables::{Kind, Orders},
 };
-use crate::{finished::FinishedError, run::parse_order, store::StoreError};
+use crate::{
+    finished::{DataFlag, FinishedError},
+    run::parse_order,
+    store::StoreError,
+};
 
 /// Why something cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -47,12 +51,12 @@ pub enum ExportError {
     Finished(#[from] FinishedError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("order {0} is not begun here; `trailtrap census {0}` does it, or says why it cannot")]
-    NotBegun(usize),
+    #[error("order {order} is not begun here; `trailtrap census {order}{data}` does it, or says why it cannot")]
+    NotBegun { order: usize, data: DataFlag },
     #[error(
-        "order {order} is not exported, as this is open:\n{alarm}\nLook into it, then `trailtrap alarms --settle {number} --because REASON`"
+        "order {order} is not exported, as this is open:\n{alarm}\nLook into it, then `trailtrap alarms --settle {number} --because REASON{data}`"
     )]
-    OpenAlarm { order: usize, number: u32, alarm: String },
+    OpenAlarm { order: usize, number: u32, alarm: String, data: DataFlag },
     #[error("order {order} is marked as done, but units of the shard {sequence} are missing: the store is damaged")]
     MissingUnits { order: usize, sequence: DegreeSequence },
     #[error("the shard {sequence} lists slot {slot:#x}, which is no graph: the store is damaged")]
@@ -273,7 +277,7 @@ impl ExportCommand {
             Err(
                 error @ (ExportError::Finished(_)
                 | ExportError::Store(_)
-                | ExportError::NotBegun(_)
+                | ExportError::NotBegun { .. }
                 | ExportError::OpenAlarm { .. }
                 | ExportError::MissingUnits { .. }
                 | ExportError::NoGraph { .. }),
@@ -341,7 +345,7 @@ impl GraphsCommand {
             if let Some(path) = self.output.path().filter(|path| !says_so(path)) {
                 return Err(ExportError::Unmarked { order, status, path: path.to_owned() });
             }
-            eprintln!("trailtrap: order {order} {status}; graphs may be missing from this list");
+            machine::say(&format!("trailtrap: order {order} {status}; graphs may be missing from this list"));
         }
         let list = GraphList::read(archive, order, &self.filter)?;
         self.output.write(|out| match self.output.path().is_some_and(is_gzip) {

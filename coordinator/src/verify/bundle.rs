@@ -106,19 +106,10 @@ impl Row {
                 winning_first_moves: self.labelled_winning_first_moves,
             },
         };
-        let n = self.order as u128;
-        for Weighing { all, connected, sums } in [&classes, &labelled] {
-            let possible = all.graphs <= 1 << 66
-                && all.p1_wins <= all.graphs
-                && connected.graphs <= all.graphs
-                && connected.p1_wins <= connected.graphs.min(all.p1_wins)
-                && sums.won_positions <= n * n * all.graphs
-                && sums.refuted_ends <= n * all.graphs
-                && sums.winning_first_moves <= 2 * self.size as u128 * all.graphs
-                && (sums.winning_first_moves >= all.p1_wins);
-            ensure!(possible, "order {}, {} edges: counts that are impossible together", self.order, self.size);
-        }
-        Ok(Statistics { classes, labelled, ..Statistics::default() })
+        let statistics = Statistics { classes, labelled, ..Statistics::default() };
+        let possible = statistics.is_possible(self.order, self.size);
+        ensure!(possible, "order {}, {} edges: counts that are impossible together", self.order, self.size);
+        Ok(statistics)
     }
 }
 
@@ -129,8 +120,10 @@ impl Bundle {
     /// Opens a bundle.
     pub fn open(root: &Path) -> anyhow::Result<Self> {
         let path = root.join("manifest.json");
-        let text = std::fs::read(&path)
-            .with_context(|| format!("{} has no manifest.json: it is no bundle", root.display()))?;
+        let kind = path.symlink_metadata().map(|found| found.is_file());
+        let no_bundle = || format!("{} has no manifest.json: it is no bundle", root.display());
+        ensure!(kind.with_context(no_bundle)?, "{} is no regular file", path.display());
+        let text = std::fs::read(&path).with_context(no_bundle)?;
         let manifest: Manifest = serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))?;
         ensure!(manifest.bundle_format == 1, "bundle format {}; this program reads 1", manifest.bundle_format);
         let orders = manifest.orders.iter().map(|entry| entry.order);
@@ -144,24 +137,40 @@ impl Bundle {
         self.manifest.orders.iter().map(|entry| entry.order)
     }
 
-    /// Every file listed in `SHA256SUMS` is there, unaltered, and there is no other.
+    /// Every file listed in `SHA256SUMS` is there, unaltered, and there is no other. Only a bundle that passes may be looked into: the
+    /// other checks read what may have come from anywhere.
     pub fn checksums(&self) -> anyhow::Result<String> {
-        let sums = std::fs::read_to_string(self.root.join("SHA256SUMS")).context("SHA256SUMS")?;
-        let mut listed = BTreeSet::from(["SHA256SUMS".to_owned()]);
-        for line in sums.lines() {
-            let (sum, name) = line.split_once("  ").with_context(|| format!("SHA256SUMS: '{line}' is no checksum"))?;
-            let inside = Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-            ensure!(inside, "SHA256SUMS: '{name}' is not a file of the bundle");
-            let found = sha256_of(&self.root.join(name)).with_context(|| format!("{name}, listed in SHA256SUMS"))?;
-            ensure!(found == sum, "{name} was altered: its SHA-256 is {found}");
-            ensure!(listed.insert(name.to_owned()), "SHA256SUMS lists {name} twice");
-        }
+        // What is found inside, by looking, is what may be read; what a file says is not.
         let mut present = BTreeSet::new();
         files_below(&self.root, "", &mut present)?;
-        if let Some(extra) = present.difference(&listed).next() {
-            bail!("{extra} is not listed in SHA256SUMS");
+        ensure!(present.remove(SUMS), "there is no {SUMS}");
+        let listed = self.listed()?;
+        for (name, sum) in &listed {
+            ensure!(present.remove(name), "{name}, which {SUMS} lists, is not a file of the bundle");
+            let found = sha256_of(&self.root.join(name)).with_context(|| name.clone())?;
+            ensure!(found == *sum, "{name} was altered: its SHA-256 is {found}");
         }
-        Ok(format!("{} files", listed.len()))
+        if let Some(extra) = present.first() {
+            bail!("{extra} is not listed in {SUMS}");
+        }
+        Ok(format!("{} files", listed.len() + 1))
+    }
+
+    /// The files that `SHA256SUMS` lists, and their checksums.
+    fn listed(&self) -> anyhow::Result<BTreeMap<String, String>> {
+        let text = std::fs::read_to_string(self.root.join(SUMS)).context(SUMS)?;
+        let mut listed = BTreeMap::new();
+        for line in text.lines() {
+            let (sum, name) = line.split_once("  ").with_context(|| format!("{SUMS}: '{line}' is no checksum"))?;
+            ensure!(listed.insert(name.to_owned(), sum.to_owned()).is_none(), "{SUMS} lists {name} twice");
+        }
+        Ok(listed)
+    }
+
+    /// Where a file is that the manifest names.
+    fn named(&self, name: &str) -> anyhow::Result<PathBuf> {
+        ensure!(self.listed()?.contains_key(name), "manifest.json names {name}, which is not listed in {SUMS}");
+        Ok(self.root.join(name))
     }
 
     /// The results by order and size, from `tables/sizes.csv`. Theory knows how many graphs there are.
@@ -233,7 +242,7 @@ impl Bundle {
         for (entry, result) in self.manifest.orders.iter().zip(&results) {
             let (n, name) = (entry.order, &entry.shard_file);
             let plan = Plan::new::<TrailTrap>(n, PlanOptions::default());
-            let file = File::open(self.root.join(name)).with_context(|| name.clone())?;
+            let file = File::open(self.named(name)?).with_context(|| name.clone())?;
             let sequences: Vec<_> = plan.shards.iter().map(|shard| shard.sequence).collect();
             let shards: Vec<ShardSummary> = shards::read(file, &sequences).with_context(|| name.clone())?;
             let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(n) + 1];
@@ -266,13 +275,17 @@ impl Bundle {
         for (n, kind, key, cell) in structure {
             let rows = self.rows(kind.name())?;
             let key_column = kind.name();
-            let found = rows.iter().find(|row| row["order"] == n.to_string() && row[key_column] == key.to_string());
+            let complete = rows.iter().all(|row| row.contains_key(key_column));
+            ensure!(complete, "tables/{key_column}.csv has no column {key_column}");
+            let is = |row: &BTreeMap<String, String>, column: &str, value: u64| {
+                row.get(column).is_some_and(|text| *text == value.to_string())
+            };
+            let found = rows.iter().find(|row| is(row, "order", n as u64) && is(row, key_column, key));
             let found = found.map_or(Ok([0; 4]), counts)?;
             let Cell { classes, labelled } = cell;
             ensure!(
                 found == [classes.graphs, classes.p1_wins, labelled.graphs, labelled.p1_wins],
-                "tables/{}.csv and {} differ",
-                kind.name(),
+                "tables/{key_column}.csv and {} differ",
                 self.manifest.orders[n - 1].shard_file
             );
         }
@@ -298,7 +311,7 @@ impl Bundle {
                 continue;
             };
             ensure!(named.insert(name), "two orders name the list {name}");
-            let list = GraphList::read(&self.root.join(name), sample, seed, largest_size)?;
+            let list = GraphList::read(&self.named(name)?, sample, seed, largest_size)?;
             ensure!(list.graphs() == 0 || list.order == n, "{name} has graphs of order {}", list.order);
             ensure!(
                 (list.graphs(), list.bytes, &list.sha256)
@@ -376,8 +389,9 @@ impl Bundle {
                     );
                 }
             }
-            let order = row["order"].parse::<usize>().ok().and_then(|order| sums.get_mut(order.checked_sub(1)?));
-            let sum = order.with_context(|| format!("{}: order {}", context(), row["order"]))?;
+            let order = row.get("order").and_then(|text| text.parse::<usize>().ok());
+            let sum = order.and_then(|order| sums.get_mut(order.checked_sub(1)?));
+            let sum = sum.with_context(|| format!("{}: its order is not one of the bundle", context()))?;
             for (sum, count) in sum.iter_mut().zip(counts) {
                 *sum = sum.checked_add(count).with_context(context)?;
             }
@@ -420,13 +434,16 @@ impl Bundle {
     }
 }
 
+/// The list of all other files, with their checksums.
+const SUMS: &str = "SHA256SUMS";
 /// The columns of counts that all tables have.
 const COUNTS: [&str; 4] = ["graphs", "p1_wins", "labelled_graphs", "labelled_p1_wins"];
 
 fn counts(row: &BTreeMap<String, String>) -> anyhow::Result<[u128; 4]> {
     let mut counts = [0; 4];
     for (count, name) in counts.iter_mut().zip(COUNTS) {
-        *count = row[name].parse().with_context(|| format!("{name} is '{}'", row[name]))?;
+        let text = row.get(name).with_context(|| format!("there is no {name}"))?;
+        *count = text.parse().with_context(|| format!("{name} is '{text}'"))?;
         ensure!(*count <= 1 << 66, "{name} is {count}, which is too many");
     }
     Ok(counts)
@@ -445,14 +462,18 @@ fn sha256_of(path: &Path) -> std::io::Result<String> {
     }
 }
 
+/// The names of all files, which have to be regular ones: what lies elsewhere, or never ends, is no part of a bundle.
 fn files_below(root: &Path, prefix: &str, found: &mut BTreeSet<String>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(root.join(prefix)).with_context(|| format!("cannot read {}", root.display()))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
-        match entry.file_type()?.is_dir() {
-            true => files_below(root, &path, found)?,
-            false => drop(found.insert(path)),
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            files_below(root, &path, found)?;
+        } else {
+            ensure!(kind.is_file(), "{path} is no regular file");
+            found.insert(path);
         }
     }
     Ok(())

@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, ensure};
-use flate2::read::GzDecoder;
+use anyhow::{Context, bail, ensure};
+use flate2::read::MultiGzDecoder;
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 use trailtrap_shared::{
@@ -52,6 +52,8 @@ impl Wins {
 
 /// Lines are checked in parallel, this many at a time.
 const LINES: usize = 1 << 16;
+/// Longer than the line of any graph that can be read.
+const LINE_BYTES: u64 = 64;
 
 /// What a list of P1-win graphs holds.
 pub struct GraphList {
@@ -71,7 +73,7 @@ impl GraphList {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let mut reader = BufReader::new(file);
         let gzip = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let text: Box<dyn Read> = if gzip { Box::new(GzDecoder::new(reader)) } else { Box::new(reader) };
+        let text: Box<dyn Read> = if gzip { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
         Self::parse(BufReader::with_capacity(1 << 20, text), sample, seed, largest_size)
             .with_context(|| format!("{}", path.display()))
     }
@@ -86,16 +88,18 @@ impl GraphList {
             let mut lines: Vec<Vec<u8>> = Vec::new();
             while lines.len() < LINES {
                 let mut line = Vec::new();
-                if text.read_until(b'\n', &mut line).context("cannot read on: the list is damaged or cut short")? == 0 {
+                let read = text.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line);
+                let read = read.context("cannot read on: the list is damaged or cut short")?;
+                if read == 0 {
                     break;
                 }
                 sha256.update(&line);
-                list.bytes += line.len() as u64;
-                ensure!(
-                    line.pop() == Some(b'\n'),
-                    "line {}: no line break: the list is cut short",
-                    number + lines.len() + 1
-                );
+                list.bytes += read as u64;
+                if line.pop() != Some(b'\n') {
+                    let at = number + lines.len() + 1;
+                    ensure!((read as u64) < LINE_BYTES, "line {at}: longer than that of any graph");
+                    bail!("line {at}: no line break: the list is cut short");
+                }
                 lines.push(line);
             }
             if lines.is_empty() {
@@ -152,5 +156,40 @@ impl GraphList {
             Ok(())
         })?;
         Ok(self.drawn.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    fn read(bytes: &[u8]) -> anyhow::Result<GraphList> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        GraphList::read(file.path(), 0, 1, 0)
+    }
+
+    #[test]
+    fn all_members_of_a_gzip_file_are_read() {
+        let member = |text: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(text).unwrap();
+            encoder.finish().unwrap()
+        };
+        let text = [&b"C?\n"[..], b"C~\n"];
+        let list = read(&text.map(member).concat()).unwrap();
+        assert_eq!((list.graphs(), list.bytes), (2, 6));
+        assert_eq!(list.sha256, read(&text.concat()).unwrap().sha256);
+    }
+
+    #[test]
+    fn a_line_that_does_not_end_is_not_read_to_its_end() {
+        let why = |bytes: &[u8]| format!("{:#}", read(bytes).err().unwrap());
+        assert!(why(&[b"C?\n", &[b'~'; 1 << 20][..]].concat()).contains("line 2: longer than"));
+        assert!(why(b"C?\nC~").contains("line 2: no line break"));
     }
 }

@@ -28,7 +28,7 @@ use super::{Check, Drawing, Findings};
 use crate::{
     census::contents_of_parents,
     checks,
-    finished::{FinishedOrder, FinishedSource},
+    finished::{DataFlag, FinishedOrder, FinishedSource},
     parents::{ENUMERATED_ORDER, Parents},
     progress,
     random::Random,
@@ -76,14 +76,19 @@ impl Verifier {
         findings.run(&format!("order {order}"), &checks)
     }
 
-    /// Nothing was found wrong that nobody has looked into.
+    /// Nothing was found wrong that nobody has looked into, in this order or in those that it was computed from.
     fn alarms(&self) -> anyhow::Result<String> {
-        let alarms = self.finished.store.alarms()?;
-        let mine = alarms.iter().filter(|(_, alarm)| usize::from(alarm.unit.order) == self.finished.plan.order);
-        if let Some((number, alarm)) = mine.clone().find(|(_, alarm)| alarm.settled.is_none()) {
-            bail!("{}; when it is of no concern any more, `trailtrap alarms --settle {number}`", alarm.line(*number));
+        let FinishedOrder { store, plan, .. } = &self.finished;
+        let alarms = store.alarms()?;
+        let concerning = alarms.iter().filter(|(_, alarm)| usize::from(alarm.unit.order) <= plan.order);
+        if let Some((number, alarm)) = concerning.clone().find(|(_, alarm)| alarm.settled.is_none()) {
+            bail!(
+                "{}; when it is of no concern any more, `trailtrap alarms --settle {number} --because REASON{}`",
+                alarm.line(*number),
+                DataFlag::of(store)
+            );
         }
-        Ok(format!("{} settled", mine.count()))
+        Ok(format!("{} settled", concerning.count()))
     }
 
     /// Every unit was computed from the partitions that are there now.
@@ -125,7 +130,8 @@ impl Verifier {
         let mut masses = vec![0u128; plan.shards.len()];
         for (unit, record) in self.records()? {
             let shard = plan.shards.get(unit.shard as usize).context("a record of no shard")?;
-            ensure!(record.statistics.is_consistent(), "the counts of {} contradict each other", shard.sequence);
+            let sound = record.statistics.is_consistent() && record.statistics.is_possible(plan.order, shard.size);
+            ensure!(sound, "the counts of {} contradict each other", shard.sequence);
             masses[unit.shard as usize] += record.statistics.labelled.all.graphs;
             let (statistics, digest) = &mut by_size[shard.size];
             *statistics += &record.statistics;
