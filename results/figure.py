@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Draws the main figure from exported data, and reads a list of graphs: an example for people who live in Python.
 
-    python3 results/figure.py BUNDLE [FIGURE.pdf]
+    python3 results/figure.py [BUNDLE [FIGURE.pdf]]
 
-BUNDLE is a directory that `trailtrap export bundle` made. Needs pandas, matplotlib and networkx;
+BUNDLE is a directory that `trailtrap export bundle` made; without it, the one beside this file is taken. Needs pandas, matplotlib and networkx;
 with pyarrow it also looks at the Parquet files.
 """
 import gzip
@@ -25,9 +25,9 @@ def read_graphs(path):
 
 
 def main():
-    if len(sys.argv) < 2:
+    bundle = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("bundle")
+    if not (bundle / "tables").is_dir():
         sys.exit(__doc__)
-    bundle = Path(sys.argv[1])
     figure = Path(sys.argv[2]) if len(sys.argv) > 2 else Path("figure.pdf")
 
     orders = pd.read_csv(bundle / "tables" / "orders.csv")

@@ -161,7 +161,7 @@ impl Salvage {
         let n = plan.order;
         machine::say(&format!("order {n}: what is undamaged is of no use without what is not: it is left out"));
         let units = self.new.units(n)?;
-        self.new.forget(units.into_iter().map(|(unit, _)| unit))?;
+        self.new.forget(&units.into_iter().map(|(unit, _)| unit).collect::<Vec<Unit>>())?;
         Section::ALL.into_iter().try_for_each(|section| self.new.drop_section(section, n, pairs(n)))?;
         self.kept -= copied.units;
         self.lost += copied.units;

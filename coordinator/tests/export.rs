@@ -80,9 +80,11 @@ fn formats_are_what_they_always_were() {
 
 #[test]
 fn the_published_results_are_what_is_exported() {
-    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+    let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/bundle");
+    let verified = run(&["verify", bundle.to_str().unwrap()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
     for table in ["orders", "sizes"] {
-        let published = fs::read_to_string(results.join(table).with_extension("csv")).unwrap();
+        let published = fs::read_to_string(bundle.join("tables").join(table).with_extension("csv")).unwrap();
         let found = text(&["table", table, "--format", "csv"]);
         assert!(published.starts_with(&found) && published.lines().last().unwrap().starts_with("11,"), "{table}");
     }
