@@ -87,7 +87,7 @@ pub enum CensusError {
         "the results contradict theory and are not reported; a machine that worked on them is faulty, or the program is"
     )]
     Contradiction(#[from] Contradiction),
-    #[error("{0}: this machine, or this program, is faulty")]
+    #[error("{0}: a machine that worked on it, or this program, is faulty")]
     Faulty(String),
     #[error(
         "{count} units failed again and again and were set aside, the first of them part {part} of {sequence}: {failures}; everything else that could be done is done and kept. The same command tries again"
@@ -173,12 +173,13 @@ pub struct Worker {
 impl Worker {
     /// As records name it.
     pub fn title(&self) -> String {
-        title(&self.name, &self.kernel)
+        format!("{}, {}", self.name, self.kernel)
     }
 }
 
-fn title(name: &str, kernel: &str) -> String {
-    format!("{name}, {kernel}")
+/// The name in a title.
+fn name_of(title: &str) -> &str {
+    title.rsplit_once(", ").map_or(title, |(name, _)| name)
 }
 
 /// How far the census is.
@@ -339,8 +340,9 @@ pub struct Census {
     names: Names,
     /// The plan of the order below the one in work.
     parent_plan: Mutex<Option<Arc<Plan>>>,
-    /// Trials read much, and take their turns.
+    /// Trials read much, and take their turns; so do judgements, which take long.
     trials: Mutex<()>,
+    judgements: Mutex<()>,
     started: Instant,
     state: Mutex<State>,
     changed: Condvar,
@@ -374,6 +376,7 @@ impl Census {
             names: Names::new(NAMES),
             parent_plan: Mutex::default(),
             trials: Mutex::default(),
+            judgements: Mutex::default(),
             started: (options.clock)(),
             state: Mutex::new(State {
                 results: Vec::new(),
@@ -398,7 +401,7 @@ impl Census {
         match trust::doubted(&census.store)? {
             // An earlier run was stopped before it took these back.
             units if !units.is_empty() => census.take_back(&mut census.state(), units),
-            _ => census.advance()?,
+            _ => census.advance(None)?,
         }
         let weak = Arc::downgrade(&census);
         let committer = std::thread::Builder::new()
@@ -437,9 +440,9 @@ impl Census {
     /// Adds a worker, unless results of it were wrong before.
     pub fn register(&self, name: &str, threads: usize, kernel: &str) -> Result<WorkerId, Refusal> {
         let mut state = self.state();
-        let title = title(name, kernel);
-        if state.alarms.iter().any(|(_, alarm)| alarm.settled.is_none() && alarm.blamed.contains(&title)) {
-            return Err(Refusal::Distrusted(title));
+        let is_blamed = |alarm: &Alarm| alarm.blamed.iter().any(|title| name_of(title) == name);
+        if state.alarms.iter().any(|(_, alarm)| alarm.settled.is_none() && is_blamed(alarm)) {
+            return Err(Refusal::Distrusted(name.to_owned()));
         }
         // Workers that are long gone need not be remembered.
         let (now, term) = (self.now(), self.options.lease_term);

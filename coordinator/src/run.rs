@@ -48,9 +48,10 @@ pub struct Common {
     #[arg(long)]
     json: bool,
     /// Derive this share of all records again from their predecessors, with nauty, before results are let in: one step of the
-    /// recurrence, without code of the kernel. Each unit is drawn with probability 1/16, and of it 16 · RATE of its records, at least
-    /// one; 1 tries all. A worker that gets a share f of the records wrong in k units of g graphs each goes unnoticed with probability
-    /// (1 − (1 − (1 − f)^s)/16)^k, where s = max(1, 16 · RATE · g); a single wrong record is found with probability RATE. 0 turns it off
+    /// recurrence, without code of the kernel. Each unit is drawn with probability p = max(1/16, RATE), and of it RATE/p of its records,
+    /// at least one; 1 tries all. A worker that gets a share f of the records wrong in k units of g graphs each goes unnoticed with
+    /// probability (1 − p · (1 − (1 − f)^s))^k, where s = max(1, g · RATE/p), about; a single wrong record is found with probability RATE,
+    /// or more in small units. 0 turns it off
     #[arg(long, value_name = "RATE", default_value = "1e-4", hide_short_help = true, value_parser = parse_share)]
     sample: f64,
     /// Split shards with more graphs than this into parts (applies to orders not yet begun)
@@ -96,7 +97,8 @@ pub struct CoordinatorCommand {
     lease: u64,
     /// Have this share of all units, drawn at random, solved a second time by another worker, and compare; 1 for all. If two
     /// computations differ, every record of the first is derived again with nauty, which tells who was wrong. Another worker is
-    /// another process; to find out machines that are faulty, run workers on several
+    /// another process; to find out machines that are faulty, run workers on several. Workers name themselves: a lie is found for
+    /// certain unless the same party solves a unit twice under two names
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     double_check: f64,
     /// Stay when everything is done, and tell workers so that come late, until stopped by a signal

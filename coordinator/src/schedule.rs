@@ -252,6 +252,12 @@ impl Schedule {
         }
     }
 
+    /// Whether a unit is done.
+    pub fn is_finished(&self, unit: Unit) -> bool {
+        let is_partly = || self.partly.get(&unit.shard).is_some_and(|parts| parts.contains_key(&unit.part));
+        self.contents.get(unit.shard as usize).is_some_and(Option::is_some) || is_partly()
+    }
+
     /// Makes the parts of a shard ready whose predecessors are done, or done if they were before.
     fn release(&mut self, shard: u32, finished: &mut Finished) {
         let inputs = self.inputs(shard);
@@ -312,7 +318,9 @@ mod tests {
             let unit = *unit;
             schedule.put_back(rest.to_vec());
             let result = computed(schedule, unit, u8::from(wrong.contains(&unit)));
+            assert!(!schedule.is_finished(unit));
             schedule.finish(unit, result.content);
+            assert!(schedule.is_finished(unit));
             assert!(done.insert(unit, result).is_none());
         }
         done

@@ -23,21 +23,23 @@ use crate::{census::CensusError, random::Random, rederive, store::UnitRecord};
 /// Of a sample, one unit in so many is drawn, since reading its predecessors costs as much as trying many records.
 const UNIT_SHARE: f64 = 16.0;
 
-/// Which records of a unit of `graphs` are tried, so that `rate` of all records are, at least: the unit is drawn with probability
-/// 1/16, and of it 16 · `rate` of its records, one at least. A rate of 1 tries every record of every unit.
+/// Which records of a unit of `graphs` are tried, in increasing order, so that each record is with probability `rate`, at least: the
+/// unit is drawn with probability p = max(1/16, `rate`), and of it `rate`/p of its records, rounded up, all choices being equally likely.
 pub fn draw(graphs: u64, rate: f64, random: &mut Random) -> Vec<u64> {
     let share = (1.0 / rate).clamp(1.0, UNIT_SHARE);
     if rate <= 0.0 || graphs == 0 || !random.chance(1.0 / share) {
         return Vec::new();
     }
-    let wanted = (graphs as f64 * rate * share).ceil() as u64;
-    if wanted >= graphs {
-        return (0..graphs).collect();
+    let wanted = ((graphs as f64 * rate * share).ceil() as u64).min(graphs);
+    // Without replacement (Floyd 1987).
+    let mut drawn = BTreeSet::new();
+    for last in graphs - wanted..graphs {
+        let place = random.draw() % (last + 1);
+        if !drawn.insert(place) {
+            drawn.insert(last);
+        }
     }
-    let mut drawn: Vec<u64> = (0..wanted).map(|_| random.draw() % graphs).collect();
-    drawn.sort_unstable();
-    drawn.dedup();
-    drawn
+    drawn.into_iter().collect()
 }
 
 /// Why a trial did not end well.
@@ -58,7 +60,7 @@ pub enum TrialError {
 pub type Read<'a> = &'a dyn Fn(&DegreeSequence, u32) -> Result<Option<Vec<Block>>, CensusError>;
 
 /// So many records are tried at a time: what they lead to is gathered before, from one bucket after the other.
-const BATCH: usize = 1 << 13;
+const BATCH: usize = 1 << 16;
 
 /// A trial of the results of one unit.
 pub struct Trial<'a> {
@@ -75,7 +77,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Tries records of a unit, by their places among all its graphs, in increasing order. `blocks` are keys, outcomes and wins of
-    /// each bucket. Reads each bucket that they lead to once for every 8192 of them, and holds one of them at a time.
+    /// each bucket. Reads each bucket that they lead to once for every 65536 of them, and holds one of them at a time.
     pub fn run(&mut self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         let mut buckets = blocks.chunks_exact(3);
@@ -227,6 +229,16 @@ mod tests {
         let drawn: usize = (0..20_000).map(|_| draw(1000, 0.01, &mut random).len()).sum();
         assert!((180_000..220_000).contains(&drawn), "one in a hundred of 20 million: {drawn}");
         assert_eq!(draw(77, 1.0, &mut random), (0..77).collect::<Vec<_>>());
+        // None twice, however many.
+        let mut how_often = vec![0; 1000];
+        let units = (0..16_000).map(|_| draw(1000, 0.05, &mut random)).filter(|drawn| !drawn.is_empty());
+        let units: Vec<Vec<u64>> = units.collect();
+        for drawn in &units {
+            assert!(drawn.len() == 800 && drawn.is_sorted_by(|a, b| a < b));
+            drawn.iter().for_each(|&place| how_often[place as usize] += 1);
+        }
+        let expected = 0.8 * units.len() as f64;
+        assert!(how_often.iter().all(|&count| (count as f64 - expected).abs() < 0.1 * expected), "{how_often:?}");
         assert!(draw(77, 0.0, &mut random).is_empty());
         assert!(draw(0, 1.0, &mut random).is_empty());
         let single = (0..16_000).filter(|_| draw(1, 1e-9, &mut random) == [0]).count();

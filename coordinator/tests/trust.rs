@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Data, Process, census_json, coordinator, introduction, parts, run, stderr, stdout, worker};
+use common::{
+    Data, Process, answers::Answers, census_json, coordinator, introduction, parts, run, stderr, stdout, worker,
+};
 use serde_json::{Value, json};
 use tonic::{Code, Status, transport::Channel};
 use trailtrap_shared::{
@@ -11,9 +13,11 @@ use trailtrap_shared::{
     game::{Game, Outcome, Tally, TrailTrap},
     graph::Graph,
     partition::{self, Table},
+    plan::PlanOptions,
     statistics::Statistics,
     wire::{self, census_client::CensusClient, complete_request::Part, lease_reply::Answer},
 };
+use trailtrap_worker::messages;
 
 type Client = CensusClient<Channel>;
 
@@ -95,6 +99,8 @@ fn ended_well_with_an_alarm(leader: Process, data: &Data, kind: &str) {
     assert_eq!(stdout(&output), census_json(8, &Data::new(), &[]));
     let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
     assert!(alarms.starts_with(&format!("alarm 1, {kind}, order 8")) && alarms.contains("(open)"), "{alarms}");
+    let status = stdout(&run(&["status", "--data", &data.text()]));
+    assert!(status.contains("alarm 1"), "{status}");
     let verified = verify(data);
     assert_eq!(verified.status.code(), Some(1), "{}", stdout(&verified));
     assert!(stdout(&verified).contains("alarm 1") && stdout(&verified).contains("WRONG"), "{}", stdout(&verified));
@@ -138,6 +144,25 @@ async fn a_late_result_that_differs_is_judged_and_not_believed() {
     assert_eq!(no_more.code(), Code::FailedPrecondition);
     ended_well_with_an_alarm(leader, &data, "disagreement");
     assert!(honest.finish().status.success());
+}
+
+/// Two workers have come to the same then.
+#[tokio::test]
+async fn a_late_result_that_agrees_is_welcome() {
+    let data = Data::new();
+    let answers = Answers::solve(8, PlanOptions::default());
+    let (leader, address, mut client, worker, grant) = beginning(&data, &["--lease", "1"]).await;
+    let honest = honest(&address);
+    while status(&mut client).await["order"]["shards_done"].as_u64() == Some(0) {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let delivery = answers.delivery(worker, grant.lease, &messages::units(&grant));
+    assert!(!client.complete(tokio_stream::iter(delivery)).await.unwrap().into_inner().accepted);
+    assert!(leader.finish().status.success() && honest.finish().status.success());
+    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+    let store = trailtrap::store::Store::open_read_only(&data.path().join("store")).unwrap();
+    let confirmed = store.unit(messages::units(&grant)[0]).unwrap().unwrap().confirmed;
+    assert_eq!(confirmed, ["test, portable"]);
 }
 
 #[tokio::test]

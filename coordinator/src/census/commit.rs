@@ -121,7 +121,7 @@ impl Census {
             return;
         }
         let retired_size = live.iter().filter_map(|queued| queued.retired_size).max();
-        let order_done = {
+        let finished = {
             let mut state = self.state();
             let current = state.edition == edition;
             if current {
@@ -137,16 +137,17 @@ impl Census {
             if let Some(order) = state.order.as_mut().filter(|_| current) {
                 order.to_commit -= deliveries.len() + confirmed.len();
             }
-            state.is_order_done()
+            // Under the same lock, so that nothing more is let in.
+            let is_done = taken_back.is_none() && state.is_order_done();
+            is_done.then(|| state.order.take()).flatten()
         };
         for waiter in live.into_iter().filter_map(|queued| queued.waiter) {
             let _ = waiter.send(());
         }
-        let next = match taken_back {
-            Some(units) => self.begin_edition(units),
-            None => {
-                self.drop_retired_outcomes(retired_size).and_then(|()| if order_done { self.advance() } else { Ok(()) })
-            }
+        let next = match (taken_back, finished) {
+            (Some(units), _) => self.begin_edition(units),
+            (None, Some(order)) => self.advance(Some(order)),
+            (None, None) => self.drop_retired_outcomes(retired_size),
         };
         if let Err(error) = next {
             self.end(Err(error));
@@ -203,7 +204,7 @@ impl Census {
         }
         self.store.reopen(edition, &units, &reopened)?;
         *lock(&self.parent_plan) = None;
-        self.advance()
+        self.advance(None)
     }
 
     /// With `--keep minimal`, drops the outcomes with up to `size` edges every few sizes.

@@ -24,10 +24,8 @@ use crate::{
 };
 
 impl Census {
-    /// Ends the order in work, if any, and begins the next that is not done; or ends the census.
-    pub(super) fn advance(&self) -> Result<(), CensusError> {
-        // Not in the condition, whose lock would last through the body.
-        let finished = self.state().order.take();
+    /// Ends an order, if one is finished, and begins the next that is not done; or ends the census.
+    pub(super) fn advance(&self, finished: Option<Order>) -> Result<(), CensusError> {
         if let Some(order) = finished
             && !self.close_order(order)?
         {
@@ -74,7 +72,7 @@ impl Census {
         }
         let (graphs, pairs) = totals(n);
         let comparisons = Comparisons::new(self.options.compared_share, self.salt);
-        let (mut recalled, mut found) = (HashMap::new(), HashMap::new());
+        let (mut recalled, mut found, mut waived) = (HashMap::new(), HashMap::new(), 0);
         for (unit, record) in self.store.units(n)? {
             let is_planned = |shard: &Shard| unit.part < shard.parts;
             if !plan.shards.get(unit.shard as usize).is_some_and(is_planned) {
@@ -83,8 +81,9 @@ impl Census {
             recalled.insert(unit, Recalled { inputs: record.inputs, content: record.content });
             let sums = Partial::of(&record);
             // Of an order whose outcomes are not kept, what it was computed from may be gone.
-            let is_wanted = outcomes_kept && record.confirmed.is_empty() && comparisons.want(unit);
-            let to_compare = is_wanted.then_some(record.worker);
+            let is_wanted = record.confirmed.is_empty() && comparisons.want(unit);
+            waived += usize::from(is_wanted && !outcomes_kept);
+            let to_compare = (is_wanted && outcomes_kept).then_some(record.worker);
             found.insert(unit, Found { sums, to_compare });
         }
         let mut order = Order {
@@ -100,6 +99,9 @@ impl Census {
             comparisons,
             schedule: Schedule::new(plan.clone(), contents_of_parents(&self.store, &plan)?, recalled),
         };
+        if waived > 0 {
+            tracing::warn!(order = n, units = waived, "not solved a second time: what they read may have been dropped");
+        }
         let stale = self.settle(&mut order);
         self.store.forget(&stale)?;
         Ok(order)

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use trailtrap_shared::{
     degree::DegreeSequence,
+    labelling::batch::MAX_BATCH_ORDER,
     partition::{Block, BlockId, Section},
     plan::{Plan, Unit},
 };
@@ -31,13 +32,35 @@ const DESCRIPTION_BYTES: u64 = 64 << 10;
 pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
     let mut doubted = Vec::new();
     for (_, alarm) in store.alarms()? {
-        for unit in alarm.doubted {
+        let mut units = alarm.doubted;
+        if alarm.settled.is_none() {
+            // The run that raised it may have ended before it knew these.
+            for name in &alarm.blamed {
+                units.extend(unconfirmed(store, name, &[])?);
+            }
+        }
+        for unit in units {
             if store.unit(unit)?.is_some_and(|record| record.instance <= alarm.last_instance) {
                 doubted.push(unit);
             }
         }
     }
+    doubted.sort_unstable();
+    doubted.dedup();
     Ok(doubted)
+}
+
+/// What a worker has done since a result of it was last confirmed by another worker, in the store or besides (by instances).
+fn unconfirmed(store: &Store, name: &str, besides: &[(u64, Unit)]) -> Result<Vec<Unit>, StoreError> {
+    let mut units = besides.to_vec();
+    let mut confirmed = 0;
+    for order in 1..=MAX_BATCH_ORDER {
+        for (unit, record) in store.units(order)?.into_iter().filter(|(_, record)| record.worker == name) {
+            units.push((record.instance, unit));
+            confirmed = confirmed.max(if record.confirmed.is_empty() { 0 } else { record.instance });
+        }
+    }
+    Ok(units.into_iter().filter(|&(at, _)| at > confirmed).map(|(_, unit)| unit).collect())
 }
 
 /// Who is wrong when two results of a unit differ.
@@ -192,10 +215,17 @@ impl Census {
 
     /// What was let in of this unit.
     fn accepted(&self, delivery: &Delivery) -> Result<Option<UnitRecord>, StoreError> {
-        let pending = self.state().pending.get(&(delivery.sequence, delivery.unit.part)).cloned();
+        let (is_finished, pending) = {
+            let state = self.state();
+            let is_finished = |order: &Order| order.schedule.is_finished(delivery.unit);
+            let pending = state.pending.get(&(delivery.sequence, delivery.unit.part)).cloned();
+            (state.order.as_ref().is_some_and(is_finished), pending)
+        };
         match pending {
             Some(accepted) => Ok(Some(accepted.record.clone())),
-            None => self.store.unit(delivery.unit),
+            None if is_finished => self.store.unit(delivery.unit),
+            // A record of before something was taken back may still be there.
+            None => Ok(None),
         }
     }
 
@@ -244,7 +274,7 @@ impl Census {
     /// Which of two results of a unit is wrong: every record of the one that was let in is derived again, and of the other one if need
     /// be.
     fn judge(&self, plan: &Plan, accepted: &UnitRecord, other: &Delivery, edition: u32) -> Verdict {
-        let _turn = lock(&self.trials);
+        let _turn = lock(&self.judgements);
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
         let tried = self.unit_blocks(plan, other.unit).map_err(TrialError::from).and_then(|blocks| {
             Trial::new(plan, &read).run_all(&blocks, accepted)?;
@@ -286,21 +316,16 @@ impl Census {
             ended.into_iter().for_each(|ended| self.release(state, ended, None));
             // Nothing of theirs is let in from here on.
             alarm.last_instance = state.leases.last();
+            if let Some((_, known)) = state.alarms.iter_mut().find(|(known, _)| *known == number) {
+                known.blamed.clone_from(&alarm.blamed);
+            }
             let records = state.pending.values().map(|delivery| (delivery.unit, &delivery.record));
             let theirs = records.filter(|(_, record)| alarm.blamed.contains(&record.worker));
             theirs.map(|(unit, record)| (record.instance, unit, record.worker.clone())).collect()
         };
         for name in &alarm.blamed {
-            let mut units: Vec<(u64, Unit)> = pending.iter().filter(|p| p.2 == *name).map(|p| (p.0, p.1)).collect();
-            let mut confirmed = 0;
-            for order in 1..=self.options.order {
-                for (unit, record) in self.store.units(order)?.into_iter().filter(|(_, record)| record.worker == *name)
-                {
-                    units.push((record.instance, unit));
-                    confirmed = confirmed.max(if record.confirmed.is_empty() { 0 } else { record.instance });
-                }
-            }
-            alarm.doubted.extend(units.into_iter().filter(|&(at, _)| at > confirmed).map(|(_, unit)| unit));
+            let besides: Vec<(u64, Unit)> = pending.iter().filter(|p| p.2 == *name).map(|p| (p.0, p.1)).collect();
+            alarm.doubted.extend(unconfirmed(&self.store, name, &besides)?);
         }
         alarm.doubted.sort_unstable();
         alarm.doubted.dedup();
@@ -337,17 +362,17 @@ impl Census {
         self.store.put_alarm(number, alarm)
     }
 
-    /// Whether an alarm about these sums is open already, so that taking back does not help.
-    fn was_summed_up(&self, is_about: impl Fn(&Alarm) -> bool) -> bool {
+    /// Whether an alarm about the sums of these units is open already, so that taking back does not help.
+    fn was_summed_up(&self, units: &[Unit]) -> bool {
         let is_open = |alarm: &Alarm| alarm.kind == AlarmKind::Sum && alarm.settled.is_none();
-        self.state().alarms.iter().any(|(_, alarm)| is_open(alarm) && is_about(alarm))
+        self.state().alarms.iter().any(|(_, alarm)| is_open(alarm) && alarm.doubted == units)
     }
 
     /// Has a shard solved again whose parts do not add up: any of them may be the wrong one. What is in work is void already.
     pub(super) fn reopen(&self, plan: &Plan, sequence: &DegreeSequence, why: &str, mut records: Vec<UnitRecord>) {
         let units = self.parts_of(plan, sequence);
         let text = format!("{why}; {} parts are solved again", units.len());
-        if self.was_summed_up(|alarm| alarm.sequence == sequence.to_string()) {
+        if self.was_summed_up(&units) {
             return self.end(Err(CensusError::Faulty(format!("again, {why}"))));
         }
         let raised = units
@@ -370,18 +395,16 @@ impl Census {
     /// Has everything with a number of edges solved again whose counts are wrong in the end.
     pub(super) fn contradicted(&self, plan: &Plan, contradiction: Contradiction) -> Result<(), CensusError> {
         let size_of = |unit: Unit| plan.shards.get(unit.shard as usize).map(|shard| shard.size);
-        let is_about = |alarm: &Alarm| {
-            usize::from(alarm.unit.order) == plan.order && size_of(alarm.unit) == Some(contradiction.size)
-        };
-        if self.was_summed_up(is_about) {
+        let records = self.store.units(plan.order)?.into_iter();
+        let wrong = records.filter(|&(unit, _)| size_of(unit) == Some(contradiction.size));
+        let (units, records): (Vec<Unit>, Vec<UnitRecord>) = wrong.unzip();
+        let Some(&first) = units.first().filter(|_| !self.was_summed_up(&units)) else {
             return Err(contradiction.into());
-        }
-        let units = self.store.units(plan.order)?.into_iter().map(|(unit, _)| unit);
-        let units: Vec<Unit> = units.filter(|&unit| size_of(unit) == Some(contradiction.size)).collect();
-        let Some(&first) = units.first() else { return Err(contradiction.into()) };
+        };
         let text = format!("{contradiction}; all {} units with so many edges are solved again", units.len());
         let sequence = &plan.shards[first.shard as usize].sequence;
-        self.raise(Alarm { doubted: units.clone(), ..Alarm::new(AlarmKind::Sum, first, sequence, text) })?;
+        let alarm = Alarm::new(AlarmKind::Sum, first, sequence, text);
+        self.raise(Alarm { doubted: units.clone(), quarantined: records, ..alarm })?;
         self.take_back(&mut self.state(), units);
         Ok(())
     }
@@ -446,18 +469,24 @@ impl Census {
         {
             // For whoever finds it first; others have read in an edition that is over.
             let mut state = self.state();
-            if state.edition != edition || state.ended.is_some() {
+            // What is of no use to the order in work may have been dropped.
+            let is_read = |open: &Order| (order..=order + 1).contains(&open.schedule.plan().order);
+            if state.edition != edition || state.ended.is_some() || !state.order.as_ref().is_some_and(is_read) {
                 return Ok(());
             }
             self.void(&mut state);
         }
         let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(" ({cause})"));
-        self.raise(Alarm {
+        let raised = self.raise(Alarm {
             doubted: vec![unit],
             quarantined: vec![record],
             settled: Some("it is solved again".to_owned()),
             ..Alarm::new(AlarmKind::Damage, unit, &id.sequence, format!("{error}{cause}"))
-        })?;
+        });
+        if let Err(error) = raised {
+            self.end(Err(error.into()));
+            return Ok(());
+        }
         self.take_back(&mut self.state(), vec![unit]);
         self.announce();
         Ok(())

@@ -312,13 +312,19 @@ fn put_order(
 }
 
 fn put_list(filling: &mut Filling, list: &GraphList, order: usize, list_bytes: u64) -> Result<ListEntry, ExportError> {
-    let mut hashing = Hashing { out: &mut io::sink(), sha256: Sha256::new() };
-    list.write(&mut hashing)?;
+    let sha256 = sha256_of(list)?;
     let file = (list.bytes() <= list_bytes).then(|| format!("graphs/trailtrap.n{order:02}.p1.g6.gz"));
     if let Some(file) = &file {
         filling.fill(file, |out| list.write_gzip(out))?;
     }
-    Ok(ListEntry { graphs: list.len(), bytes: list.bytes(), sha256: hex::encode(hashing.sha256.finalize()), file })
+    Ok(ListEntry { graphs: list.len(), bytes: list.bytes(), sha256, file })
+}
+
+/// Digest of a list as text.
+pub(crate) fn sha256_of(list: &GraphList) -> Result<String, ExportError> {
+    let mut hashing = Hashing { out: &mut io::sink(), sha256: Sha256::new() };
+    list.write(&mut hashing)?;
+    Ok(hex::encode(hashing.sha256.finalize()))
 }
 
 fn workers(shards: &[ShardSummary]) -> Vec<WorkerEntry> {

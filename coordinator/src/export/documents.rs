@@ -74,7 +74,9 @@ pub fn readme(orders: &[OrderEntry], table: &str) -> String {
         let Trust { replication, units_confirmed, records_tried, alarms_settled } = trust;
         format!("| {order} | {replication} | {units_confirmed} of {units} | {records_tried} | {alarms_settled} |\n")
     });
-    let columns = shards::describe().into_iter().map(|(name, meaning)| format!("| `{name}` | {meaning} |\n"));
+    let columns = shards::describe()
+        .into_iter()
+        .map(|(name, meaning)| format!("| `{name}` | {} |\n", meaning.replace('|', "\\|")));
     let last = orders.len();
     [
         ("{title}", TITLE.to_owned()),

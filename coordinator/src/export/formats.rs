@@ -59,15 +59,15 @@ pub fn markdown(table: &Table) -> String {
     text.set_header(shown.iter().map(|&i| {
         let column = &table.columns[i];
         match column.group {
-            "" => column.heading.unwrap_or_default().to_owned(),
-            group => format!("{group}: {}", column.heading.unwrap_or_default()),
+            "" => escaped(column.heading.unwrap_or_default()),
+            group => escaped(&format!("{group}: {}", column.heading.unwrap_or_default())),
         }
     }));
     let total = table.total.iter();
     for row in table.rows.iter().chain(total) {
         text.add_row(shown.iter().map(|&i| {
             let right = if row[i].is_numeric() { CellAlignment::Right } else { CellAlignment::Left };
-            Cell::new(row[i].readable().unwrap_or_default()).set_alignment(right)
+            Cell::new(escaped(&row[i].readable().unwrap_or_default())).set_alignment(right)
         }));
     }
     for (column, &i) in text.column_iter_mut().zip(&shown) {
@@ -76,4 +76,9 @@ pub fn markdown(table: &Table) -> String {
         }
     }
     format!("{} Percentages are {PERCENT_ROUNDING}.\n\n{text}\n", table.caption)
+}
+
+/// Text for a cell of Markdown, in which bars separate cells.
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|")
 }

@@ -124,8 +124,10 @@ fn columns(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<Column
     }
     type Sum = fn(&Sums) -> u128;
     let sums: [(&str, &'static str, Sum); 3] = [
-        ("won_positions", "sum of |W|", |sums| sums.won_positions),
-        ("refuted_ends", "sum of |R|", |sums| sums.refuted_ends),
+        ("won_positions", "sum of |W|: positions (rooted in both tokens) that the player to move wins", |sums| {
+            sums.won_positions
+        }),
+        ("refuted_ends", "sum of |R|: first ends of P1 that P2 can answer and win", |sums| sums.refuted_ends),
         ("winning_first_moves", "first moves that win for the first player", |sums| sums.winning_first_moves),
     ];
     for (name, meaning, pick) in sums {

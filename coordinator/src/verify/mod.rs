@@ -20,6 +20,11 @@ use self::{
     order::{LARGEST_FORWARD_SIZE, Verifier},
 };
 use crate::{
+    export::{
+        archive::Archive,
+        bundle::sha256_of,
+        graphs::{self, Filter},
+    },
     finished::{self, DataFlag, FinishedOrder, open_store},
     report,
     run::parse_order,
@@ -36,11 +41,11 @@ use crate::{
 ///               stands once; about two microseconds for each graph
 ///   4 samples   graphs drawn at random agree with one step of the recurrence, taken with nauty from the outcomes of their
 ///               predecessors, and (up to 20 edges) with forward search, which knows no recurrence; minutes
-///   5 shards    shards drawn at random, generated and solved again, have the same digests
+///   5 shards    shards drawn at random, generated and solved again, have the same digests; minutes
 ///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the census
 ///
 /// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands twice, all are of one order; forward
-/// search finds P1-wins among those drawn at random; and if the order is finished in the data directory, none is missing.
+/// search finds P1-wins among those drawn at random; and if the order is finished in the data directory, they are all P1-wins of it.
 /// Of a bundle: checksums; tables, sequences and shard files (CSV, JSON, b-files, Parquet) against Pólya counting, the mass
 /// formula, and each other; and from level 2 on its lists, against the tables.
 ///
@@ -214,6 +219,8 @@ impl VerifyCommand {
             let expected = Wins::of(statistics);
             ensure!(*found == expected, "{found:?} of {size} edges, the census has {expected:?}");
         }
-        Ok("none is missing")
+        let stored = graphs::GraphList::read(&Archive::open(&self.data, true)?, list.order, &Filter::default())?;
+        ensure!(sha256_of(&stored)? == list.sha256, "it lists other graphs than the census has");
+        Ok("they are those of the census, and none is missing")
     }
 }
