@@ -437,7 +437,7 @@ impl Store {
         Ok(())
     }
 
-    fn get<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
+    fn get<T: Serialize + DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         let value = self.db.get_cf(self.family(RECORDS), key)?;
         value.map(|value| decode(key, &value)).transpose()
     }
@@ -527,6 +527,6 @@ fn block_key(id: &BlockId) -> Vec<u8> {
     key
 }
 
-fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, StoreError> {
+fn decode<T: Serialize + DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, StoreError> {
     codec::decode(value).map_err(|source| StoreError::Record { key: key.escape_ascii().to_string(), source })
 }

@@ -17,6 +17,8 @@ pub enum CodecError {
     Malformed(#[from] bincode::error::DecodeError),
     #[error("{0} bytes left over after the structure")]
     TrailingBytes(usize),
+    #[error("a structure written otherwise than this program writes it")]
+    Unusual,
 }
 
 /// Fixed-width little-endian integers, and no more than 64 MiB claimed by any length.
@@ -31,21 +33,24 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     bytes
 }
 
-/// Reads a structure; all bytes must belong to it.
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+/// Reads a structure; the bytes must be those that [`encode`] makes of it. So a map, for instance, names each key once, in order.
+pub fn decode<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let (&version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
     if version != VERSION {
         return Err(CodecError::Version { found: version });
     }
-    let (value, used) = bincode::serde::decode_from_slice(body, config())?;
+    let (value, used): (T, usize) = bincode::serde::decode_from_slice(body, config())?;
     match body.len() - used {
-        0 => Ok(value),
+        0 if encode(&value) == bytes => Ok(value),
+        0 => Err(CodecError::Unusual),
         left => Err(CodecError::TrailingBytes(left)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -60,6 +65,13 @@ mod tests {
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = decode::<(u128, String, Vec<u32>)>(&bytes);
         }
+    }
+
+    #[test]
+    fn a_map_that_names_a_key_twice_is_refused() {
+        let twice = encode(&vec![(1u8, 7u8), (1, 8)]);
+        assert_eq!(decode::<Vec<(u8, u8)>>(&twice).unwrap(), [(1, 7), (1, 8)]);
+        assert!(matches!(decode::<BTreeMap<u8, u8>>(&twice), Err(CodecError::Unusual)));
     }
 
     #[test]
