@@ -302,7 +302,7 @@ struct State {
     edition: u32,
     /// Results that are being examined. What they bring to light has to be known before an order is done.
     scrutinies: usize,
-    alarms: Vec<(u32, Alarm)>,
+    alarms: BTreeMap<u32, Alarm>,
     /// Set at the end, good or bad; taken by the one who waits for it.
     ended: Option<Result<(), CensusError>>,
     closing: bool,
@@ -363,7 +363,7 @@ impl Census {
         let store = Store::open(directory)?;
         let epoch = store.next_epoch()?;
         let salt = store.salt(Random::unforeseeable()?.0)?;
-        let alarms = store.alarms()?;
+        let alarms = store.alarms()?.into_iter().collect();
         // What was accepted and not durable when the run before ended is not to be used by those who have read it.
         let edition = store.edition()? + 1;
         store.put_edition(edition)?;
@@ -441,7 +441,7 @@ impl Census {
     pub fn register(&self, name: &str, threads: usize, kernel: &str) -> Result<WorkerId, Refusal> {
         let mut state = self.state();
         let is_blamed = |alarm: &Alarm| alarm.blamed.iter().any(|title| name_of(title) == name);
-        if state.alarms.iter().any(|(_, alarm)| alarm.settled.is_none() && is_blamed(alarm)) {
+        if state.alarms.values().any(|alarm| alarm.settled.is_none() && is_blamed(alarm)) {
             return Err(Refusal::Distrusted(name.to_owned()));
         }
         // Workers that are long gone need not be remembered.
@@ -804,7 +804,7 @@ impl Census {
 
     /// All alarms, by number.
     pub fn alarms(&self) -> Vec<(u32, Alarm)> {
-        self.state().alarms.clone()
+        self.state().alarms.clone().into_iter().collect()
     }
 
     /// The workers, and the number of units each of them holds.

@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use trailtrap_shared::{
     degree::DegreeSequence,
     game::TrailTrap,
-    labelling::hashed,
     nauty,
-    partition::{Block, Section, Table, slot_of_key},
+    partition::{Block, Section, Table, slot_of},
 };
 
 /// Orders up to this one are enumerated with nauty.
@@ -24,8 +23,7 @@ impl Parents {
     pub fn enumerate() -> Self {
         let mut slots: HashMap<DegreeSequence, Vec<u64>> = HashMap::new();
         for graph in nauty::enumerate(ENUMERATED_ORDER).iter().flatten() {
-            let slot = slot_of_key(graph.order(), hashed::label(graph).key as u64);
-            slots.entry(DegreeSequence::of(graph)).or_default().push(slot);
+            slots.entry(DegreeSequence::of(graph)).or_default().push(slot_of(graph));
         }
         slots.values_mut().for_each(|list| list.sort_unstable());
         Parents { slots }

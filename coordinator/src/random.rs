@@ -18,6 +18,11 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// A number below `n`; which of them is as good as equally likely for `n` far below 2^64.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.draw() % n
+    }
+
     /// True with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         // The upper 53 bits are all that a float holds.

@@ -176,13 +176,7 @@ impl Service {
     fn wanted(&self, request: &wire::FetchRequest) -> Result<Wanted, Status> {
         self.known(request.worker)?;
         check_list(request.only.len())?;
-        let wanted = messages::wanted(request).map_err(|error| Status::invalid_argument(error.to_string()))?;
-        match wanted {
-            Wanted::Parents(sequence) if sequence.order() >= self.census.options().order => {
-                Err(Status::not_found("this census reads no parents of that order"))
-            }
-            _ => Ok(wanted),
-        }
+        messages::wanted(request).map_err(|error| Status::invalid_argument(error.to_string()))
     }
 
     /// What `read` finds of it.

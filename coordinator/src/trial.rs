@@ -11,9 +11,9 @@ use trailtrap_shared::{
     game::{Game, Outcome, TrailTrap},
     graph::Graph,
     graph6,
-    labelling::{batch::Kernel, hashed},
+    labelling::batch::Kernel,
     nauty::{self, NautyLabelling},
-    partition::{Block, bucket_of_slot, graph_of_slot, slot_of_key},
+    partition::{Block, bucket_of_slot, graph_of_slot, slot_of},
     plan::Plan,
     statistics::Statistics,
 };
@@ -34,7 +34,7 @@ pub fn draw(graphs: u64, rate: f64, random: &mut Random) -> Vec<u64> {
     // Without replacement (Floyd 1987).
     let mut drawn = BTreeSet::new();
     for last in graphs - wanted..graphs {
-        let place = random.draw() % (last + 1);
+        let place = random.below(last + 1);
         if !drawn.insert(place) {
             drawn.insert(last);
         }
@@ -204,11 +204,6 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Where the labelling of the census says that a graph stands.
-fn slot_of(graph: &Graph) -> u64 {
-    slot_of_key(graph.order(), hashed::label(graph).key as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use std::{collections::HashMap, time::Duration};
@@ -281,7 +276,7 @@ mod tests {
             misdigested.digest[3] ^= 1;
             assert!(matches!(Trial::new(&plan, &read).run_all(blocks, &misdigested), Err(TrialError::Flaw(_))));
             // One bit of the record of one graph.
-            let changed = random.draw() % all.end;
+            let changed = random.below(all.end);
             // Some mean nothing, and have to be zero.
             let bit = random.draw() as usize % (8 * record_bytes::<TrailTrap>(6));
             let mut before = 0;

@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use common::{Data, Process, Random, census_json, coordinator, run, stderr, stdout, trailtrap, worker};
+use common::{Data, Process, census_json, coordinator, run, stderr, stdout, trailtrap, worker};
 use serde_json::Value;
-use trailtrap::store::Store;
+use trailtrap::{random::Random, store::Store};
 
 fn expected(order: usize) -> String {
     census_json(order, &Data::new(), &[])

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Random, answers::Answers, introduction};
+use common::{answers::Answers, introduction};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep};
 use tokio_stream::StreamExt;
@@ -27,6 +27,7 @@ use tonic::{
 };
 use trailtrap::{
     census::{Census, CensusError, CensusOptions, Keep},
+    random::Random,
     service,
 };
 use trailtrap_shared::{
@@ -184,7 +185,7 @@ struct Worker {
 
 impl Worker {
     fn new(index: usize, seed: u64, answers: Arc<Answers>, log: Arc<Log>) -> Self {
-        let mut random = Random((seed + 1) * 0x9e37_79b9_7f4a_7c15 + index as u64);
+        let mut random = Random(seed << 8 | index as u64);
         random.below(1);
         Worker { index, client: client(), answers, log, random, number: 0, held: Vec::new(), alive: Arc::default() }
     }

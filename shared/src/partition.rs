@@ -24,7 +24,7 @@ use crate::{
     degree::DegreeSequence,
     game::{Game, record_bytes},
     graph::Graph,
-    labelling::{LABELLING, batch::MAX_BATCH_ORDER, graph_of_key, key_bits},
+    labelling::{LABELLING, batch::MAX_BATCH_ORDER, graph_of_key, hashed, key_bits},
 };
 
 const MAGIC: &[u8; 4] = b"TTBK";
@@ -41,6 +41,11 @@ const SCRAMBLE: u64 = 0x9e37_79b9_7f4a_7c15;
 pub fn slot_of_key(n: usize, key: u64) -> u64 {
     let bits = key_bits(n);
     (key ^ (key >> bits.div_ceil(2).max(1))).wrapping_mul(SCRAMBLE) & mask(bits)
+}
+
+/// Where a graph of order ≤ 12 stands, by the labelling of stored data: its own slot in the partition of its degree sequence.
+pub fn slot_of(graph: &Graph) -> u64 {
+    slot_of_key(graph.order(), hashed::label(graph).key as u64)
 }
 
 /// The inverse of [`slot_of_key`].

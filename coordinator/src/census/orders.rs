@@ -150,10 +150,17 @@ impl Census {
         }
     }
 
+    /// Whether the order in work is extended from graphs of the order of these. Those of other orders may have been dropped.
+    fn has_parents(&self, sequence: &DegreeSequence) -> bool {
+        self.leased_plan().is_some_and(|plan| plan.order == sequence.order() + 1)
+    }
+
     /// A lower bound, near the truth where it is large, for the bytes of what a worker wants to read.
     pub fn wanted_bytes(&self, wanted: &Wanted) -> Result<usize, CensusError> {
         let (plan, entry, buckets) = match wanted {
-            Wanted::Parents(parents) if parents.order() <= ENUMERATED_ORDER => return Ok(0),
+            Wanted::Parents(parents) if parents.order() <= ENUMERATED_ORDER || !self.has_parents(parents) => {
+                return Ok(0);
+            }
             Wanted::Parents(parents) => (Some(self.parent_plan(parents.order())?), slot_bytes(parents.order()), false),
             Wanted::Bucket(sequence, _) => (self.leased_plan(), entry_bytes::<TrailTrap>(sequence.order()), true),
         };
@@ -174,8 +181,7 @@ impl Census {
     ) -> Result<Option<Vec<T>>, CensusError> {
         match wanted {
             Wanted::Parents(sequence) => {
-                // Those of other orders may have been dropped.
-                if self.leased_plan().is_none_or(|plan| plan.order != sequence.order() + 1) {
+                if !self.has_parents(sequence) {
                     return Ok(None);
                 }
                 if let Some(block) = self.parents.block(sequence) {

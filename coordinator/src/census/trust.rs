@@ -100,10 +100,7 @@ impl Census {
     /// Derives records drawn at random again.
     fn try_some(&self, plan: &Plan, delivery: &mut Delivery, edition: u32) -> Result<(), Refusal> {
         let graphs = delivery.record.statistics.classes.all.graphs as u64;
-        let mut random = Random::unforeseeable().map_err(|error| {
-            self.end(Err(error.into()));
-            Refusal::Ended
-        })?;
+        let mut random = Random::unforeseeable().map_err(|error| self.fail(error))?;
         let drawn = trial::draw(graphs, self.options.trial_rate, &mut random);
         let tried = drawn.len() as u64;
         if tried == 0 {
@@ -124,10 +121,7 @@ impl Census {
             Err(TrialError::Read(CensusError::Store(error))) if error.bad_block().is_some() => {
                 return Err(Refusal::Void);
             }
-            Err(TrialError::Read(error)) => {
-                self.end(Err(error));
-                return Err(Refusal::Ended);
-            }
+            Err(TrialError::Read(error)) => return Err(self.fail(error)),
             Err(TrialError::Flaw(flaw)) => flaw,
         };
         if self.state().edition != edition {
@@ -316,7 +310,7 @@ impl Census {
             ended.into_iter().for_each(|ended| self.release(state, ended, None));
             // Nothing of theirs is let in from here on.
             alarm.last_instance = state.leases.last();
-            if let Some((_, known)) = state.alarms.iter_mut().find(|(known, _)| *known == number) {
+            if let Some(known) = state.alarms.get_mut(&number) {
                 known.blamed.clone_from(&alarm.blamed);
             }
             let records = state.pending.values().map(|delivery| (delivery.unit, &delivery.record));
@@ -345,8 +339,9 @@ impl Census {
         let number = {
             let mut state = self.state();
             alarm.last_instance = state.leases.last();
-            let number = state.alarms.last().map_or(1, |(number, _)| number + 1);
-            state.alarms.push((number, alarm.clone()));
+            let number = state.alarms.last_key_value().map_or(1, |(number, _)| number + 1);
+            // Nobody else is to have this number.
+            state.alarms.insert(number, alarm.clone());
             number
         };
         self.put_alarm(number, &alarm)?;
@@ -355,9 +350,7 @@ impl Census {
 
     /// Keeps what has become known of an alarm.
     fn put_alarm(&self, number: u32, alarm: &Alarm) -> Result<(), StoreError> {
-        if let Some((_, known)) = self.state().alarms.iter_mut().find(|(known, _)| *known == number) {
-            *known = alarm.clone();
-        }
+        self.state().alarms.insert(number, alarm.clone());
         tracing::error!("{}", alarm.line(number));
         self.store.put_alarm(number, alarm)
     }
@@ -365,7 +358,7 @@ impl Census {
     /// Whether an alarm about the sums of these units is open already, so that taking back does not help.
     fn was_summed_up(&self, units: &[Unit]) -> bool {
         let is_open = |alarm: &Alarm| alarm.kind == AlarmKind::Sum && alarm.settled.is_none();
-        self.state().alarms.iter().any(|(_, alarm)| is_open(alarm) && alarm.doubted == units)
+        self.state().alarms.values().any(|alarm| is_open(alarm) && alarm.doubted == units)
     }
 
     /// Has a shard solved again whose parts do not add up: any of them may be the wrong one. What is in work is void already.

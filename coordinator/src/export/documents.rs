@@ -2,7 +2,7 @@
 
 use super::{
     bundle::{ListEntry, OrderEntry, Trust},
-    shards,
+    formats, shards,
     table::{PERCENT_ROUNDING, SHARE_ROUNDING},
 };
 
@@ -74,9 +74,8 @@ pub fn readme(orders: &[OrderEntry], table: &str) -> String {
         let Trust { replication, units_confirmed, records_tried, alarms_settled } = trust;
         format!("| {order} | {replication} | {units_confirmed} of {units} | {records_tried} | {alarms_settled} |\n")
     });
-    let columns = shards::describe()
-        .into_iter()
-        .map(|(name, meaning)| format!("| `{name}` | {} |\n", meaning.replace('|', "\\|")));
+    let columns =
+        shards::describe().into_iter().map(|(name, meaning)| format!("| `{name}` | {} |\n", formats::escaped(meaning)));
     let last = orders.len();
     [
         ("{title}", TITLE.to_owned()),

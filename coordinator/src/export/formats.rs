@@ -79,6 +79,6 @@ pub fn markdown(table: &Table) -> String {
 }
 
 /// Text for a cell of Markdown, in which bars separate cells.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('|', "\\|")
 }

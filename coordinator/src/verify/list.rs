@@ -133,7 +133,7 @@ impl GraphList {
                     candidates += 1;
                     if list.drawn.len() < sample {
                         list.drawn.push(graph);
-                    } else if let Some(place) = list.drawn.get_mut((random.draw() % candidates) as usize) {
+                    } else if let Some(place) = list.drawn.get_mut(random.below(candidates) as usize) {
                         *place = graph;
                     }
                 }

@@ -96,18 +96,6 @@ pub fn introduction(name: impl Into<String>) -> wire::RegisterRequest {
     }
 }
 
-/// A small generator of numbers, for reproducible "random" moments.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 /// Bytes that a process has had in memory at most; `None` where that cannot be told.
 pub fn peak_memory(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
