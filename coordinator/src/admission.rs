@@ -1,4 +1,5 @@
-//! Who gets in: tokens are checked before a message is read, and a connection that shows none does not stay.
+//! Who gets in: tokens are checked before a message is read, and a connection that shows none does
+//! not stay.
 
 use std::{
     io,
@@ -31,7 +32,8 @@ use trailtrap_worker::access::Token;
 /// A connection has this long to encrypt itself and to make a call with a valid token.
 pub const GRACE: Duration = Duration::from_secs(15);
 
-/// So many connections may wait to be accepted. When hundreds of workers come at once, a shorter queue resets some of them.
+/// So many connections may wait to be accepted. When hundreds of workers come at once, a shorter
+/// queue resets some of them.
 const QUEUE: u32 = 4096;
 
 /// The calls that a viewer's token allows.
@@ -52,17 +54,20 @@ impl Guard {
 
     fn admit(&self, call: &str, header: Option<&[u8]>) -> Result<(), Status> {
         let token = header.and_then(Token::from_header).ok_or_else(|| {
-            Status::unauthenticated("it admits those with a token: use the access file that it wrote (--access)")
+            Status::unauthenticated(
+                "it admits those with a token: use the access file that it wrote (--access)",
+            )
         })?;
         let (worker, viewer) = (token == self.worker, token == self.viewer);
         match worker || viewer && VIEWER_CALLS.contains(&call) {
             true => Ok(()),
             false if viewer => Err(Status::permission_denied(
-                "this access file is for looking on (status); workers need access.json instead of viewer.json",
+                "this access file is for looking on (status); workers need access.json instead \
+                 of viewer.json",
             )),
-            false => {
-                Err(Status::unauthenticated("the token is not valid: the access file is another coordinator's, or old"))
-            }
+            false => Err(Status::unauthenticated(
+                "the token is not valid: the access file is another coordinator's, or old",
+            )),
         }
     }
 }
@@ -128,7 +133,8 @@ pub async fn listen(address: &str) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
     for address in lookup_host(address).await? {
         let listen = || {
-            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            let socket =
+                if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
             // So that a coordinator can take the place of one that was stopped a moment ago.
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
@@ -150,7 +156,8 @@ pub fn connections(
     accepted(listener, grace, most_connections())
 }
 
-/// The connections to a listener, at most `most` at a time. They end after `life` unless they show a token.
+/// The connections to a listener, at most `most` at a time. They end after `life` unless they show
+/// a token.
 pub fn few_connections(
     listener: TcpListener,
     life: Duration,
@@ -179,11 +186,16 @@ fn accepted(
                     let _ = stream.set_nodelay(true);
                     let admitted = Admitted(Arc::new(AtomicBool::new(grace.is_none())));
                     let deadline = Box::pin(tokio::time::sleep(grace.unwrap_or_default()));
-                    if sender.send(Ok(Connection { stream, admitted, deadline, _permit: permit })).await.is_err() {
+                    if sender
+                        .send(Ok(Connection { stream, admitted, deadline, _permit: permit }))
+                        .await
+                        .is_err()
+                    {
                         return;
                     }
                 }
-                // Out of descriptors or memory, say: that may pass. tonic would try again without a pause.
+                // Out of descriptors or memory, say: that may pass. tonic would try again without
+                // a pause.
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -207,9 +219,12 @@ fn most_connections() -> usize {
 }
 
 impl Connection {
-    /// An error when the time is over. Whoever is waiting then is woken: also one whose client takes nothing.
+    /// An error when the time is over. Whoever is waiting then is woken: also one whose client
+    /// takes nothing.
     fn in_time(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        match !self.admitted.0.load(Ordering::Relaxed) && self.deadline.as_mut().poll(context).is_ready() {
+        match !self.admitted.0.load(Ordering::Relaxed)
+            && self.deadline.as_mut().poll(context).is_ready()
+        {
             true => Err(io::Error::new(io::ErrorKind::TimedOut, "no valid token in time")),
             false => Ok(()),
         }
@@ -236,7 +251,11 @@ impl AsyncRead for Connection {
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.in_time(context)?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
@@ -281,10 +300,17 @@ mod tests {
             let mut connection = connections.next().await.unwrap().unwrap();
             if grace.is_none() {
                 drop(client);
-                assert_eq!(connection.read(&mut [0; 10]).await.unwrap(), 0, "nothing but the end of the stream");
+                assert_eq!(
+                    connection.read(&mut [0; 10]).await.unwrap(),
+                    0,
+                    "nothing but the end of the stream"
+                );
                 continue;
             }
-            assert_eq!(connection.read(&mut [0; 10]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!(
+                connection.read(&mut [0; 10]).await.unwrap_err().kind(),
+                io::ErrorKind::TimedOut
+            );
             drop(connection);
             assert_eq!(client.read(&mut [0; 10]).await.unwrap(), 0);
             // One that is admitted in time.
@@ -302,7 +328,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut connections = few_connections(listener, Duration::from_millis(50), 1);
-        let _clients = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
+        let _clients = [
+            TcpStream::connect(address).await.unwrap(),
+            TcpStream::connect(address).await.unwrap(),
+        ];
         let mut first = connections.next().await.unwrap().unwrap();
         let mut nothing = [0; 10];
         tokio::select! {
@@ -318,8 +347,12 @@ mod tests {
     fn tokens_open_what_they_are_for() {
         let guard = Guard::new(Token::new([1; 32]), Token::new([2; 32]));
         let header = |byte: u8| format!("Bearer {}", format!("{byte:02x}").repeat(32));
-        let admit = |call: &str, text: &str| guard.admit(call, Some(text.as_bytes())).map_err(|status| status.code());
-        for call in ["Register", "Lease", "FetchPartition", "Heartbeat", "Complete", "GiveBack", "Unheard"] {
+        let admit = |call: &str, text: &str| {
+            guard.admit(call, Some(text.as_bytes())).map_err(|status| status.code())
+        };
+        for call in
+            ["Register", "Lease", "FetchPartition", "Heartbeat", "Complete", "GiveBack", "Unheard"]
+        {
             let call = format!("/trailtrap.v1.Census/{call}");
             assert_eq!(admit(&call, &header(1)), Ok(()));
             assert_eq!(admit(&call, &header(2)), Err(Code::PermissionDenied));
@@ -329,6 +362,9 @@ mod tests {
         assert_eq!(admit("/trailtrap.v1.Census/Status", &header(1)), Ok(()));
         assert_eq!(admit("/trailtrap.v1.Census/Status", &header(2)), Ok(()));
         assert_eq!(admit("/trailtrap.v1.Census/Status", &header(3)), Err(Code::Unauthenticated));
-        assert_eq!(admit("/trailtrap.v1.Census/Status", &header(1)[1..]), Err(Code::Unauthenticated));
+        assert_eq!(
+            admit("/trailtrap.v1.Census/Status", &header(1)[1..]),
+            Err(Code::Unauthenticated)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Alarms: what was found wrong in a census, by whom it was done, and what became of it. They stay with the data.
+//! Alarms: what was found wrong in a census, by whom it was done, and what became of it. They stay
+//! with the data.
 
 use std::{
     path::PathBuf,
@@ -87,7 +88,10 @@ impl Alarm {
     /// One line for people.
     pub fn line(&self, number: u32) -> String {
         let Unit { order, part, .. } = self.unit;
-        let state = self.settled.as_ref().map_or_else(|| "open".to_owned(), |why| format!("settled: {why}"));
+        let state = self
+            .settled
+            .as_ref()
+            .map_or_else(|| "open".to_owned(), |why| format!("settled: {why}"));
         format!(
             "alarm {number}, {}, order {order}, shard {}, part {part}: {} ({state})",
             self.kind.name(),
@@ -99,9 +103,10 @@ impl Alarm {
 
 /// Shows what was found wrong in a census, and settles it.
 ///
-/// An alarm is raised when two computations of a unit differ, when a record does not follow from its predecessors, and when stored data
-/// are damaged. Wrong units, and what their worker did since a result of it was last confirmed, are solved again at once; so results
-/// that are reported are right again. But `verify` fails until somebody has looked into it and says so.
+/// An alarm is raised when two computations of a unit differ, when a record does not follow from
+/// its predecessors, and when stored data are damaged. Wrong units, and what their worker did
+/// since a result of it was last confirmed, are solved again at once; so results that are reported
+/// are right again. But `verify` fails until somebody has looked into it and says so.
 #[derive(Args)]
 pub struct AlarmsCommand {
     /// The data directory
@@ -128,8 +133,10 @@ impl AlarmsCommand {
         open_store(&self.data)?;
         let alarms = directory::look(&self.data)?.alarms;
         let text = if self.json {
-            let alarms: Vec<_> =
-                alarms.iter().map(|(number, alarm)| serde_json::json!({ "number": number, "alarm": alarm })).collect();
+            let alarms: Vec<_> = alarms
+                .iter()
+                .map(|(number, alarm)| serde_json::json!({ "number": number, "alarm": alarm }))
+                .collect();
             serde_json::json!({ "alarms": alarms }).to_string()
         } else if alarms.is_empty() {
             "no alarms".to_owned()
@@ -144,9 +151,12 @@ impl AlarmsCommand {
         open_store(&self.data)?;
         let directory = DataDirectory::take(&self.data)?;
         let store = Store::open(&directory.store())?;
-        let Some((_, alarm)) = store.alarms()?.into_iter().find(|(found, _)| *found == number) else {
+        let Some((_, alarm)) = store.alarms()?.into_iter().find(|(found, _)| *found == number)
+        else {
             bail!("there is no alarm {number}; `trailtrap alarms` lists them");
         };
-        store.put_alarm(number, &Alarm { settled: Some(reason.to_owned()), ..alarm }).context("cannot settle it")
+        store
+            .put_alarm(number, &Alarm { settled: Some(reason.to_owned()), ..alarm })
+            .context("cannot settle it")
     }
 }

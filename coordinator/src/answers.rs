@@ -43,8 +43,9 @@ pub trait Answer: Serialize {
 pub type Reply<A> = Result<A, String>;
 
 impl Questions {
-    /// Has the lines of the input answered, at most `at_a_time` together, and prints the answers in order. What could not be
-    /// answered is named on standard error by `command`, and then the exit code is 1. A reader who wants no more is no error.
+    /// Has the lines of the input answered, at most `at_a_time` together, and prints the answers
+    /// in order. What could not be answered is named on standard error by `command`, and then the
+    /// exit code is 1. A reader who wants no more is no error.
     pub fn answer<A: Answer>(
         &self,
         command: &'static str,
@@ -55,7 +56,9 @@ impl Questions {
         let out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
         let mut printer = Printer { command, format: self.format, out, answers: 0, failures: 0 };
         let done = printer.begin(csv_header).and_then(|()| {
-            input::for_each_batch(&self.inputs, at_a_time, |lines| printer.print(answer(&lines)?))?;
+            input::for_each_batch(&self.inputs, at_a_time, |lines| {
+                printer.print(answer(&lines)?)
+            })?;
             printer.end()
         });
         match done {

@@ -1,5 +1,6 @@
-//! Bounds the bytes of messages that are in memory at a time, however many workers there are: who is about to read or
-//! to send many bytes takes a share of the budget first, and waits until there is one.
+//! Bounds the bytes of messages that are in memory at a time, however many workers there are: who
+//! is about to read or to send many bytes takes a share of the budget first, and waits until there
+//! is one.
 
 use std::{
     collections::BTreeSet,
@@ -44,7 +45,8 @@ impl Budget {
         })
     }
 
-    /// Takes a share of `bytes`, in the order of asking. One that is larger than the budget gets all of it.
+    /// Takes a share of `bytes`, in the order of asking. One that is larger than the budget gets
+    /// all of it.
     pub async fn take(self: &Arc<Self>, bytes: usize) -> Share {
         let _first = self.line.lock().await;
         loop {
@@ -78,15 +80,19 @@ impl Budget {
 }
 
 impl Share {
-    /// Lets the share grow until it covers `bytes`. The oldest share grows at once: so one of those that grow always gets
-    /// on, and what is taken exceeds the budget by no more than one message.
+    /// Lets the share grow until it covers `bytes`. The oldest share grows at once: so one of
+    /// those that grow always gets on, and what is taken exceeds the budget by no more than one
+    /// message.
     pub async fn cover(&mut self, bytes: usize) {
         loop {
             let returned = self.budget.returned.notified();
             let more = bytes.saturating_sub(self.bytes);
             {
                 let mut taken = self.budget.taken();
-                if more == 0 || taken.shares.first() == Some(&self.number) || self.budget.has_room(&taken, more) {
+                if more == 0
+                    || taken.shares.first() == Some(&self.number)
+                    || self.budget.has_room(&taken, more)
+                {
                     taken.bytes += more;
                     self.bytes += more;
                     return;
@@ -185,7 +191,8 @@ mod tests {
         assert_eq!(budget.taken().bytes, 200);
     }
 
-    /// Many who take less than they will need: all get through, and never more is taken than the budget and one message.
+    /// Many who take less than they will need: all get through, and never more is taken than the
+    /// budget and one message.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_crowd_gets_through_within_bounds() {
         let budget = Budget::new(1000);

@@ -1,11 +1,14 @@
-//! The census itself: one order after the other, units leased to workers, results checked, made durable and added up.
+//! The census itself: one order after the other, units leased to workers, results checked, made
+//! durable and added up.
 //!
-//! All state that changes with every call is behind one lock that is never held during a computation or an access to a
-//! disk or a network. A thread of its own, the committer, writes deliveries to the store in the order in which they were
-//! accepted; so whatever is durable, everything it was computed from is durable too.
+//! All state that changes with every call is behind one lock that is never held during a
+//! computation or an access to a disk or a network. A thread of its own, the committer, writes
+//! deliveries to the store in the order in which they were accepted; so whatever is durable,
+//! everything it was computed from is durable too.
 //!
-//! Finished units can turn out wrong or damaged. Then they are taken back: a new *edition* begins, in which all leases are void, and the
-//! schedule is made anew of what the store still holds ([`commit`]).
+//! Finished units can turn out wrong or damaged. Then they are taken back: a new *edition* begins,
+//! in which all leases are void, and the schedule is made anew of what the store still holds
+//! ([`commit`]).
 
 mod commit;
 mod orders;
@@ -54,7 +57,8 @@ use crate::{
 pub enum Keep {
     /// The outcome of every position of every graph
     All,
-    /// P1-win graphs and statistics, and the graphs of the last order; outcomes go when no unfinished shard needs them
+    /// P1-win graphs and statistics, and the graphs of the last order; outcomes go when no
+    /// unfinished shard needs them
     Minimal,
 }
 
@@ -70,9 +74,11 @@ pub struct CensusOptions {
     pub lease_term: Duration,
     /// The share of all records that is derived again by nauty before results are let in, 0 to 1.
     pub trial_rate: f64,
-    /// The share of all units that two different workers have to solve with the same results, 0 to 1.
+    /// The share of all units that two different workers have to solve with the same results, 0 to
+    /// 1.
     pub compared_share: f64,
-    /// Results are made durable together that come within this time, in a run that has lasted for a while.
+    /// Results are made durable together that come within this time, in a run that has lasted for
+    /// a while.
     pub gather: Duration,
     /// Says what time it is: `Instant::now`, but in a simulation.
     pub clock: fn() -> Instant,
@@ -84,13 +90,16 @@ pub enum CensusError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(
-        "the results contradict theory and are not reported; a machine that worked on them is faulty, or the program is"
+        "the results contradict theory and are not reported; a machine that worked on them is \
+         faulty, or the program is"
     )]
     Contradiction(#[from] Contradiction),
     #[error("{0}: a machine that worked on it, or this program, is faulty")]
     Faulty(String),
     #[error(
-        "{count} units failed again and again and were set aside, the first of them part {part} of {sequence}: {failures}; everything else that could be done is done and kept. The same command tries again"
+        "{count} units failed again and again and were set aside, the first of them part {part} \
+         of {sequence}: {failures}; everything else that could be done is done and kept. The \
+         same command tries again"
     )]
     SetAside { count: usize, sequence: DegreeSequence, part: u32, failures: String },
     #[error("the system has no random numbers to give: {0}")]
@@ -264,13 +273,15 @@ impl Order {
         self.schedule.is_done() && self.comparisons.open() == 0
     }
 
-    /// The largest number of edges such that nothing that is left to do reads a shard with that many or fewer.
+    /// The largest number of edges such that nothing that is left to do reads a shard with that
+    /// many or fewer.
     fn retired_size(&self) -> Option<usize> {
         let retired = self.schedule.retired_size()?;
         match self.comparisons.first() {
-            Some(unit) => {
-                self.schedule.plan().shards[unit.shard as usize].size.checked_sub(2).map(|size| size.min(retired))
-            }
+            Some(unit) => self.schedule.plan().shards[unit.shard as usize]
+                .size
+                .checked_sub(2)
+                .map(|size| size.min(retired)),
             None => Some(retired),
         }
     }
@@ -300,7 +311,8 @@ struct State {
     pairs_this_run: u64,
     /// Changes with every start, and whenever finished units are taken back.
     edition: u32,
-    /// Results that are being examined. What they bring to light has to be known before an order is done.
+    /// Results that are being examined. What they bring to light has to be known before an order
+    /// is done.
     scrutinies: usize,
     alarms: BTreeMap<u32, Alarm>,
     /// Set at the end, good or bad; taken by the one who waits for it.
@@ -364,7 +376,8 @@ impl Census {
         let epoch = store.next_epoch()?;
         let salt = store.salt(Random::unforeseeable()?.0)?;
         let alarms = store.alarms()?.into_iter().collect();
-        // What was accepted and not durable when the run before ended is not to be used by those who have read it.
+        // What was accepted and not durable when the run before ended is not to be used by those
+        // who have read it.
         let edition = store.edition()? + 1;
         store.put_edition(edition)?;
         let (sender, receiver) = channel();
@@ -408,7 +421,9 @@ impl Census {
             .name("committer".to_owned())
             .spawn(move || {
                 let started = Instant::now();
-                while let Some(group) = gather(&receiver, (started.elapsed() / GATHER).min(options.gather)) {
+                while let Some(group) =
+                    gather(&receiver, (started.elapsed() / GATHER).min(options.gather))
+                {
                     let Some(census) = weak.upgrade() else { return };
                     census.commit(group);
                 }
@@ -448,7 +463,9 @@ impl Census {
         let (now, term) = (self.now(), self.options.lease_term);
         let State { leases, workers, .. } = &mut *state;
         workers.retain(|&id, worker| {
-            worker.distrusted || now.saturating_sub(worker.seen) < 10 * term || leases.units(Some(id)) > 0
+            worker.distrusted
+                || now.saturating_sub(worker.seen) < 10 * term
+                || leases.units(Some(id)) > 0
         });
         state.next_worker += 1;
         let worker = Worker {
@@ -494,7 +511,12 @@ impl Census {
         let state = &mut *state;
         for ended in state.leases.expire(now) {
             let (lease, units) = (ended.number, ended.units.len());
-            tracing::warn!(lease, worker = ended.worker, units, "lease expired, its units go to others");
+            tracing::warn!(
+                lease,
+                worker = ended.worker,
+                units,
+                "lease expired, its units go to others"
+            );
             let name = state.workers.get(&ended.worker).map_or_else(String::new, Worker::title);
             self.release(state, ended, Some(&format!("{name} fell silent")));
         }
@@ -512,7 +534,9 @@ impl Census {
             None if state.closing => return Assignment::Stopping,
             None => {}
         }
-        let alive = |worker: &&Worker| !worker.dismissed && now.saturating_sub(worker.seen) < self.options.lease_term;
+        let alive = |worker: &&Worker| {
+            !worker.dismissed && now.saturating_sub(worker.seen) < self.options.lease_term
+        };
         let threads = state.workers.values().filter(alive).map(|worker| worker.threads).sum();
         let Some(order) = &mut state.order else { return Assignment::Wait };
         let plan = order.schedule.plan().clone();
@@ -556,7 +580,8 @@ impl Census {
         }
     }
 
-    /// Takes leased units back unsolved. `failure` says why they could not be solved, if that was tried.
+    /// Takes leased units back unsolved. `failure` says why they could not be solved, if that was
+    /// tried.
     pub fn give_back(&self, worker: WorkerId, lease: u64, failure: Option<&str>) {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -590,9 +615,17 @@ impl Census {
             && order.comparisons.waiting() == 0
             && state.leases.units(None) == 0;
         let Some((unit, failures)) = order.set_aside().next().filter(|_| idle) else { return };
-        let (count, sequence) = (order.set_aside().count(), order.schedule.plan().shards[unit.shard as usize].sequence);
+        let (count, sequence) = (
+            order.set_aside().count(),
+            order.schedule.plan().shards[unit.shard as usize].sequence,
+        );
         let failures = failures.join("; ");
-        state.ended.get_or_insert(Err(CensusError::SetAside { count, sequence, part: unit.part, failures }));
+        state.ended.get_or_insert(Err(CensusError::SetAside {
+            count,
+            sequence,
+            part: unit.part,
+            failures,
+        }));
     }
 
     /// The plan of the order in work.
@@ -600,8 +633,9 @@ impl Census {
         self.state().order.as_ref().map(|order| order.schedule.plan().clone())
     }
 
-    /// Takes the results of a lease in. With `durable` it returns when they are on disk, otherwise when they are accepted
-    /// and there is room for more. Returns the shards that nothing will read any more.
+    /// Takes the results of a lease in. With `durable` it returns when they are on disk, otherwise
+    /// when they are accepted and there is room for more. Returns the shards that nothing will
+    /// read any more.
     pub fn accept(
         &self,
         worker: WorkerId,
@@ -619,10 +653,16 @@ impl Census {
             let ended = self.state().ended.is_some();
             return Err(if ended { Refusal::Ended } else { Refusal::Void });
         };
-        let verdict = match deliveries.iter().map(|delivery| delivery.unit).eq(units.iter().copied()) {
-            true => deliveries.iter_mut().try_for_each(|delivery| self.examine(&plan, delivery, edition)),
-            false => Err(Refusal::Wrong { unit: units[0], why: "these are not the leased units".to_owned() }),
-        };
+        let verdict =
+            match deliveries.iter().map(|delivery| delivery.unit).eq(units.iter().copied()) {
+                true => deliveries
+                    .iter_mut()
+                    .try_for_each(|delivery| self.examine(&plan, delivery, edition)),
+                false => Err(Refusal::Wrong {
+                    unit: units[0],
+                    why: "these are not the leased units".to_owned(),
+                }),
+            };
         let mut retired = Vec::new();
         let receipt = {
             let mut guard = self.state();
@@ -633,7 +673,8 @@ impl Census {
             let ended = state.leases.end(worker, lease);
             if let Some(Purpose::Compare) | None = ended.as_ref().map(|ended| ended.purpose) {
                 drop(guard);
-                let compared = verdict.and_then(|()| self.compare(&plan, worker, &deliveries, edition));
+                let compared =
+                    verdict.and_then(|()| self.compare(&plan, worker, &deliveries, edition));
                 if let Some(ended) = ended {
                     // Those that were compared are not there any more.
                     let failure = compared.as_ref().err().map(ToString::to_string);
@@ -650,14 +691,18 @@ impl Census {
             let order = state.order.as_mut().ok_or(Refusal::Void)?;
             if let Err(refusal) = verdict.and_then(|()| self.weigh(order, &deliveries)) {
                 if let Refusal::Reopened { sequence, why } = &refusal {
-                    let pending = state.pending.values().filter(|delivery| delivery.sequence == *sequence);
-                    let mut records: Vec<UnitRecord> = pending.map(|delivery| delivery.record.clone()).collect();
+                    let pending =
+                        state.pending.values().filter(|delivery| delivery.sequence == *sequence);
+                    let mut records: Vec<UnitRecord> =
+                        pending.map(|delivery| delivery.record.clone()).collect();
                     records.extend(deliveries.into_iter().map(|delivery| delivery.record));
                     self.void(state);
                     drop(guard);
                     self.reopen(&plan, sequence, why, records);
                 } else {
-                    ended.into_iter().for_each(|ended| self.release(state, ended, Some(&refusal.to_string())));
+                    ended
+                        .into_iter()
+                        .for_each(|ended| self.release(state, ended, Some(&refusal.to_string())));
                     drop(guard);
                 }
                 self.announce();
@@ -686,10 +731,18 @@ impl Census {
                 state.pending_bytes += record.bytes as usize;
             }
             let stale = self.settle(order);
-            let (waiter, receipt) = if durable { Some(sync_channel(1)).unzip() } else { (None, None) };
+            let (waiter, receipt) =
+                if durable { Some(sync_channel(1)).unzip() } else { (None, None) };
             let (retired_size, urgent) = (order.retired(), order.is_solved());
             // Within the lock, so that the queue is in the order of acceptance.
-            self.enqueue(Queued { deliveries, stale, retired_size, urgent, waiter, ..Queued::of(state.edition) });
+            self.enqueue(Queued {
+                deliveries,
+                stale,
+                retired_size,
+                urgent,
+                waiter,
+                ..Queued::of(state.edition)
+            });
             receipt
         };
         drop(scrutiny);
@@ -707,9 +760,14 @@ impl Census {
         Ok(retired)
     }
 
-    /// Remembers what blocks will be asked for by name. Those of a unit that is solved again take the place of the former.
+    /// Remembers what blocks will be asked for by name. Those of a unit that is solved again take
+    /// the place of the former.
     fn note_names(&self, delivery: &Delivery) {
-        delivery.blocks.iter().filter(|block| is_shared(block)).for_each(|block| self.names.note(block));
+        delivery
+            .blocks
+            .iter()
+            .filter(|block| is_shared(block))
+            .for_each(|block| self.names.note(block));
     }
 
     /// Counts what recalled units have become; those that have to be forgotten.
@@ -751,8 +809,8 @@ impl Census {
         matches!(self.state().ended, Some(Ok(())))
     }
 
-    /// Stops handing out work and accepting results, and makes durable what was accepted. Results of the finished orders
-    /// if everything is done, `None` if there is more to do.
+    /// Stops handing out work and accepting results, and makes durable what was accepted. Results
+    /// of the finished orders if everything is done, `None` if there is more to do.
     pub fn close(&self) -> Result<Option<Vec<OrderResult>>, CensusError> {
         self.state().closing = true;
         // The committer works its queue off and returns when the last sender is gone.
@@ -785,7 +843,9 @@ impl Census {
             progress.units_to_compare = order.comparisons.open();
             progress.set_aside = order
                 .set_aside()
-                .map(|(unit, failures)| (unit, plan.shards[unit.shard as usize].sequence, failures.to_vec()))
+                .map(|(unit, failures)| {
+                    (unit, plan.shards[unit.shard as usize].sequence, failures.to_vec())
+                })
                 .collect();
             (progress.shards_done, progress.shards) = order.schedule.shards_done();
             progress.units_ready = order.schedule.ready();
@@ -810,7 +870,11 @@ impl Census {
     /// The workers, and the number of units each of them holds.
     pub fn workers(&self) -> Vec<(WorkerId, Worker, usize)> {
         let state = self.state();
-        state.workers.iter().map(|(&id, worker)| (id, worker.clone(), state.leases.units(Some(id)))).collect()
+        state
+            .workers
+            .iter()
+            .map(|(&id, worker)| (id, worker.clone(), state.leases.units(Some(id))))
+            .collect()
     }
 
     /// Orders that are done.

@@ -1,5 +1,5 @@
-//! What the results of an order must add up to, computed without listing a graph. A count that fails one of these is never
-//! reported.
+//! What the results of an order must add up to, computed without listing a graph. A count that
+//! fails one of these is never reported.
 
 use num_bigint::BigUint;
 use trailtrap_shared::{
@@ -21,8 +21,8 @@ pub struct Contradiction {
     expected: BigUint,
 }
 
-/// Compares the statistics of an order, by number of edges, with Pólya's counts of classes and with the mass formula, all
-/// graphs and connected ones.
+/// Compares the statistics of an order, by number of edges, with Pólya's counts of classes and
+/// with the mass formula, all graphs and connected ones.
 pub fn check_order<'a>(
     order: usize,
     by_size: impl ExactSizeIterator<Item = &'a Statistics>,
@@ -35,11 +35,21 @@ pub fn check_order<'a>(
             ("graphs", found.classes.all.graphs, &classes.all[size]),
             ("connected graphs", found.classes.connected.graphs, &classes.connected[size]),
             ("labelled graphs", found.labelled.all.graphs, &labelled.all[size]),
-            ("connected labelled graphs", found.labelled.connected.graphs, &labelled.connected[size]),
+            (
+                "connected labelled graphs",
+                found.labelled.connected.graphs,
+                &labelled.connected[size],
+            ),
         ];
         for (what, found, expected) in comparisons {
             if BigUint::from(found) != *expected {
-                return Err(Contradiction { order, size, what, found, expected: expected.clone() });
+                return Err(Contradiction {
+                    order,
+                    size,
+                    what,
+                    found,
+                    expected: expected.clone(),
+                });
             }
         }
     }
@@ -83,7 +93,9 @@ pub fn check_unit(blocks: &[Block], statistics: &Statistics) -> Result<(), &'sta
         counted.graphs += keys.count as u128;
     }
     let Weighing { all, sums: stated, .. } = statistics.classes;
-    if all != counted || (stated.won_positions, stated.refuted_ends) != (sums.won_positions, sums.refuted_ends) {
+    if all != counted
+        || (stated.won_positions, stated.refuted_ends) != (sums.won_positions, sums.refuted_ends)
+    {
         return Err("its counts are not those of its blocks");
     }
     if !statistics.is_consistent() {
@@ -100,7 +112,9 @@ mod tests {
     fn a_single_miscount_is_noticed() {
         // Order 3: the edgeless graph, an edge, a path, a triangle.
         let mut by_size = vec![Statistics::default(); 4];
-        for (size, (labelled, connected)) in [(1, 0), (3, 0), (3, 3), (1, 1)].into_iter().enumerate() {
+        for (size, (labelled, connected)) in
+            [(1, 0), (3, 0), (3, 3), (1, 1)].into_iter().enumerate()
+        {
             by_size[size].classes.all.graphs = 1;
             by_size[size].classes.connected.graphs = u128::from(connected > 0);
             by_size[size].labelled.all.graphs = labelled;
@@ -109,7 +123,12 @@ mod tests {
         check_order(3, by_size.iter()).unwrap();
         let mut dropped = by_size.clone();
         dropped[2].classes.all.graphs = 0;
-        assert!(check_order(3, dropped.iter()).unwrap_err().to_string().contains("2 edges: found 0 graphs"));
+        assert!(
+            check_order(3, dropped.iter())
+                .unwrap_err()
+                .to_string()
+                .contains("2 edges: found 0 graphs")
+        );
         let mut misweighed = by_size;
         misweighed[1].labelled.all.graphs += 1;
         assert!(check_order(3, misweighed.iter()).is_err());

@@ -1,4 +1,5 @@
-//! Which units are to be solved a second time, by another worker, and compared. A pure state machine.
+//! Which units are to be solved a second time, by another worker, and compared. A pure state
+//! machine.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +52,8 @@ impl Comparisons {
         self.open.insert(unit, Open { by: by.to_owned(), leased: false, failures: Vec::new() });
     }
 
-    /// Units for this worker, none of which it has solved itself; `work` tells their (graph, edge) pairs.
+    /// Units for this worker, none of which it has solved itself; `work` tells their (graph, edge)
+    /// pairs.
     pub fn take(&mut self, worker: &str, work: impl Fn(Unit) -> u64) -> Vec<Unit> {
         let (mut units, mut sum) = (Vec::new(), 0);
         let available = |open: &Open| !open.leased && !open.is_set_aside() && open.by != worker;
@@ -76,7 +78,8 @@ impl Comparisons {
         }
     }
 
-    /// Takes units back whose second computation failed; those for which it has failed too often are set aside and returned.
+    /// Takes units back whose second computation failed; those for which it has failed too often
+    /// are set aside and returned.
     pub fn fail(&mut self, units: &[Unit], why: &str) -> Vec<Unit> {
         self.put_back(units);
         let mut set_aside = Vec::new();
@@ -92,7 +95,10 @@ impl Comparisons {
 
     /// The units that are set aside, and why each attempt failed.
     pub fn set_aside(&self) -> impl Iterator<Item = (Unit, &[String])> {
-        self.open.iter().filter(|(_, open)| open.is_set_aside()).map(|(&unit, open)| (unit, &open.failures[..]))
+        self.open
+            .iter()
+            .filter(|(_, open)| open.is_set_aside())
+            .map(|(&unit, open)| (unit, &open.failures[..]))
     }
 
     /// A unit has been compared.
@@ -150,7 +156,10 @@ mod tests {
         }
         assert_eq!(comparisons.take("b", |_| MOST_WORK), [unit(2)]);
         assert_eq!((comparisons.waiting(), comparisons.open()), (1, 2));
-        assert_eq!(comparisons.set_aside().map(|(unit, why)| (unit, why.len())).collect::<Vec<_>>(), [(unit(1), 5)]);
+        assert_eq!(
+            comparisons.set_aside().map(|(unit, why)| (unit, why.len())).collect::<Vec<_>>(),
+            [(unit(1), 5)]
+        );
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! What tells the data of one computation from that of another: digests of what was written, and of what was read.
+//! What tells the data of one computation from that of another: digests of what was written, and
+//! of what was read.
 
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::partition::Block;
 
-/// Half a BLAKE3 hash: of the blocks of a unit, of the units of a partition, or of the partitions that a unit reads. Equal contents are
-/// equal data, in the labelling of the census.
+/// Half a BLAKE3 hash: of the blocks of a unit, of the units of a partition, or of the partitions
+/// that a unit reads. Equal contents are equal data, in the labelling of the census.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Content([u8; 16]);
 

@@ -1,4 +1,5 @@
-//! A data directory: the store, a lock that keeps a second process out, and a snapshot of the status for those who look on.
+//! A data directory: the store, a lock that keeps a second process out, and a snapshot of the
+//! status for those who look on.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -17,7 +18,8 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     #[error(
-        "data directory {path} is in use by process {process}; wait for it, choose another --data, or look on with `trailtrap status --data {path}`"
+        "data directory {path} is in use by process {process}; wait for it, choose another \
+         --data, or look on with `trailtrap status --data {path}`"
     )]
     InUse { path: PathBuf, process: String },
     #[error("{path} holds other files and no census; choose an empty or new directory for --data")]
@@ -45,17 +47,25 @@ impl DataDirectory {
     pub fn take(path: &Path) -> Result<Self, DirectoryError> {
         let io = |source| DirectoryError::Io { path: path.to_owned(), source };
         fs::create_dir_all(path).map_err(io)?;
-        let foreign = !path.join("LOCK").exists() && fs::read_dir(path).map_err(io)?.next().is_some();
+        let foreign =
+            !path.join("LOCK").exists() && fs::read_dir(path).map_err(io)?.next().is_some();
         if foreign {
             return Err(DirectoryError::Foreign { path: path.to_owned() });
         }
-        let mut lock =
-            File::options().create(true).truncate(false).read(true).write(true).open(path.join("LOCK")).map_err(io)?;
+        let mut lock = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(path.join("LOCK"))
+            .map_err(io)?;
         let start = Instant::now();
         let locked = loop {
             match lock.try_lock() {
                 // Perhaps somebody just looks on, which takes a moment.
-                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 20),
+                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                    std::thread::sleep(PATIENCE / 20)
+                }
                 other => break other,
             }
         };
@@ -64,13 +74,19 @@ impl DataDirectory {
             Err(TryLockError::WouldBlock) => {
                 let mut process = String::new();
                 lock.read_to_string(&mut process).map_err(io)?;
-                let process = if process.trim().is_empty() { "?".to_owned() } else { process.trim().to_owned() };
+                let process = if process.trim().is_empty() {
+                    "?".to_owned()
+                } else {
+                    process.trim().to_owned()
+                };
                 return Err(DirectoryError::InUse { path: path.to_owned(), process });
             }
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
-        let written =
-            lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        let written = lock
+            .set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| writeln!(lock, "{}", std::process::id()));
         // On a full disk the lock holds all the same, just without a name.
         if let Err(error) = written {
             tracing::debug!(%error, "cannot note the process in the lock");
@@ -104,7 +120,8 @@ impl DataDirectory {
         self.path.join(STORE)
     }
 
-    /// Where a database that `trailtrap salvage` has completed is until it takes the place of the damaged one.
+    /// Where a database that `trailtrap salvage` has completed is until it takes the place of the
+    /// damaged one.
     pub fn salvaged(&self) -> PathBuf {
         self.path.join(SALVAGED)
     }
@@ -128,7 +145,8 @@ impl DataDirectory {
     }
 }
 
-/// Where the database of a directory is, to read from: under another name if a salvage was interrupted when it was complete.
+/// Where the database of a directory is, to read from: under another name if a salvage was
+/// interrupted when it was complete.
 pub fn store_in(path: &Path) -> PathBuf {
     let (store, salvaged) = (path.join(STORE), path.join(SALVAGED));
     if !store.exists() && salvaged.exists() { salvaged } else { store }
@@ -145,8 +163,9 @@ pub fn look(path: &Path) -> Result<Status, anyhow::Error> {
         Err(error) => return Err(io(error).into()),
     };
     let in_use = matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock));
-    let snapshot =
-        fs::read(path.join("status.json")).ok().and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
+    let snapshot = fs::read(path.join("status.json"))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
     if in_use {
         return Ok(snapshot.unwrap_or(Status { running: true, ..Status::default() }));
     }
@@ -177,9 +196,11 @@ fn order_status(
     order: usize,
     options: trailtrap_shared::plan::PlanOptions,
 ) -> Result<OrderStatus, CensusError> {
-    let plan = trailtrap_shared::plan::Plan::new::<trailtrap_shared::game::TrailTrap>(order, options);
+    let plan =
+        trailtrap_shared::plan::Plan::new::<trailtrap_shared::game::TrailTrap>(order, options);
     let (graphs, pairs) = crate::census::totals(order);
-    let mut status = OrderStatus { order, shards: plan.shards.len(), graphs, pairs, ..OrderStatus::default() };
+    let mut status =
+        OrderStatus { order, shards: plan.shards.len(), graphs, pairs, ..OrderStatus::default() };
     let mut parts_done = vec![0; plan.shards.len()];
     for (unit, record) in store.units(order)? {
         let Some(shard) = plan.shards.get(unit.shard as usize) else { continue };

@@ -1,4 +1,5 @@
-//! The link of a worker in the coordinator's own process: no network, results and partitions shared in memory.
+//! The link of a worker in the coordinator's own process: no network, results and partitions
+//! shared in memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +26,12 @@ pub struct EmbeddedLink {
 
 impl EmbeddedLink {
     /// Registers a worker with `threads` threads.
-    pub fn new(census: Arc<Census>, name: String, threads: usize, kernel: &str) -> Result<Self, Refusal> {
+    pub fn new(
+        census: Arc<Census>,
+        name: String,
+        threads: usize,
+        kernel: &str,
+    ) -> Result<Self, Refusal> {
         let worker = census.register(&name, threads, kernel)?;
         let name = census.worker_name(worker);
         Ok(EmbeddedLink { census, worker, name })
@@ -49,9 +55,22 @@ impl Link for EmbeddedLink {
         let deliver = |solved: &Solved| {
             let blocks = solved.blocks::<TrailTrap>();
             let Solved { unit, sequence, statistics, digest, elapsed, .. } = solved;
-            delivery(*unit, *sequence, blocks, statistics.clone(), *digest, *elapsed, self.name.clone())
+            delivery(
+                *unit,
+                *sequence,
+                blocks,
+                statistics.clone(),
+                *digest,
+                *elapsed,
+                self.name.clone(),
+            )
         };
-        match self.census.accept(self.worker, lease.number, results.iter().map(deliver).collect(), false) {
+        match self.census.accept(
+            self.worker,
+            lease.number,
+            results.iter().map(deliver).collect(),
+            false,
+        ) {
             Ok(retired) => Ok(Delivered::Accepted { retired }),
             // The census says itself why it ended.
             Err(Refusal::Ended | Refusal::Void) => Ok(Delivered::Void),
@@ -83,7 +102,8 @@ impl Fetch for EmbeddedLink {
             .iter()
             .map(|wanted| {
                 let blocks = self.census.wanted_blocks(wanted)?;
-                Ok(blocks.ok_or_else(|| format!("partition {} is not finished", wanted.sequence()))?)
+                Ok(blocks
+                    .ok_or_else(|| format!("partition {} is not finished", wanted.sequence()))?)
             })
             .collect()
     }

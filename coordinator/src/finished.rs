@@ -32,14 +32,16 @@ pub enum FinishedError {
     #[error("data directory {data}")]
     Open { data: PathBuf, source: StoreError },
     #[error(
-        "order {order} is not finished here; `trailtrap census {order}{data}` does it, goes on with it, or says why it cannot"
+        "order {order} is not finished here; `trailtrap census {order}{data}` does it, goes on \
+         with it, or says why it cannot"
     )]
     NotFinished { order: usize, data: DataFlag },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The flag that names a data directory in a command that is recommended, with a space before it; nothing for the default one.
+/// The flag that names a data directory in a command that is recommended, with a space before it;
+/// nothing for the default one.
 #[derive(Debug)]
 pub struct DataFlag(PathBuf);
 
@@ -65,14 +67,16 @@ pub fn open_store(data: &Path) -> Result<Arc<Store>, FinishedError> {
     if !path.exists() {
         return Err(FinishedError::NoCensus(data.to_owned()));
     }
-    let store = Store::open_read_only(&path).map_err(|source| FinishedError::Open { data: data.to_owned(), source });
+    let store = Store::open_read_only(&path)
+        .map_err(|source| FinishedError::Open { data: data.to_owned(), source });
     Ok(Arc::new(store?))
 }
 
 /// The result of an order, if its record has one.
 pub fn result(order: usize, record: &OrderRecord) -> Option<OrderResult> {
     let by_size = record.result.as_ref()?.iter();
-    let by_size = by_size.map(|(statistics, digest)| (statistics.clone(), Digest::from_le_bytes(*digest)));
+    let by_size =
+        by_size.map(|(statistics, digest)| (statistics.clone(), Digest::from_le_bytes(*digest)));
     Some(OrderResult { order, by_size: by_size.collect() })
 }
 
@@ -97,7 +101,11 @@ pub fn not_finished(store: &Store, order: usize) -> FinishedError {
 /// The plan by which an order was split.
 pub fn plan(order: usize, record: &OrderRecord) -> Result<Plan, StoreError> {
     let plan = Plan::new::<TrailTrap>(order, record.options);
-    if plan.fingerprint == record.plan_fingerprint { Ok(plan) } else { Err(StoreError::Plan(order)) }
+    if plan.fingerprint == record.plan_fingerprint {
+        Ok(plan)
+    } else {
+        Err(StoreError::Plan(order))
+    }
 }
 
 /// A finished order.
@@ -115,7 +123,12 @@ impl FinishedOrder {
         let record = store.order(order)?.ok_or_else(|| not_finished(store, order))?;
         let result = result(order, &record).ok_or_else(|| not_finished(store, order))?;
         let plan = plan(order, &record)?;
-        Ok(FinishedOrder { store: store.clone(), plan, result, outcomes_kept: record.outcomes_kept })
+        Ok(FinishedOrder {
+            store: store.clone(),
+            plan,
+            result,
+            outcomes_kept: record.outcomes_kept,
+        })
     }
 
     /// The shard of a degree sequence of this order.
@@ -127,7 +140,8 @@ impl FinishedOrder {
     pub fn table(&self, shard: &Shard, bucket: u32) -> anyhow::Result<Table> {
         if !self.outcomes_kept {
             bail!(
-                "the outcomes of order {} were not kept (`--keep minimal`); do it again with `--keep all`",
+                "the outcomes of order {} were not kept (`--keep minimal`); do it again with \
+                 `--keep all`",
                 self.plan.order
             );
         }
@@ -138,7 +152,12 @@ impl FinishedOrder {
     }
 
     /// The slots in one bucket of a partition, of its keys or of its wins.
-    pub fn slots(&self, shard: &Shard, bucket: u32, section: Section) -> Result<Vec<u64>, StoreError> {
+    pub fn slots(
+        &self,
+        shard: &Shard,
+        bucket: u32,
+        section: Section,
+    ) -> Result<Vec<u64>, StoreError> {
         let blocks = self.store.blocks(shard, bucket, section)?;
         Ok(blocks.iter().flat_map(|block| block.slots().collect::<Vec<_>>()).collect())
     }
@@ -175,7 +194,12 @@ impl Source for FinishedSource<'_> {
         Ok(Arc::new(slots))
     }
 
-    fn table(&self, sequence: &DegreeSequence, _: u8, bucket: u32) -> Result<Arc<Table>, SourceError> {
+    fn table(
+        &self,
+        sequence: &DegreeSequence,
+        _: u8,
+        bucket: u32,
+    ) -> Result<Arc<Table>, SourceError> {
         let shard = self.finished.shard(sequence).ok_or_else(|| format!("no shard {sequence}"))?;
         Ok(Arc::new(self.finished.table(shard, bucket)?))
     }

@@ -1,4 +1,5 @@
-//! Graphs as commands take them: files of graph6 lines, standard input, or graph6 on the command line.
+//! Graphs as commands take them: files of graph6 lines, standard input, or graph6 on the command
+//! line.
 
 use std::{
     fmt,
@@ -33,8 +34,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Hands over all lines of the inputs (`-`, and no input at all, mean standard input), in order, at most `at_most` at a
-/// time.
+/// Hands over all lines of the inputs (`-`, and no input at all, mean standard input), in order,
+/// at most `at_most` at a time.
 pub fn for_each_batch(
     inputs: &[String],
     at_most: usize,
@@ -54,7 +55,10 @@ pub fn for_each_batch(
                 Ok(_) => format!("'{input}'"),
                 Err(_) => format!("'{input}' is neither a file nor graph6"),
             };
-            take(vec![Line { origin: Origin { name: name.into(), line: None }, text: input.clone().into_bytes() }])?;
+            take(vec![Line {
+                origin: Origin { name: name.into(), line: None },
+                text: input.clone().into_bytes(),
+            }])?;
         }
     }
     Ok(())
@@ -70,7 +74,8 @@ fn read(
     let mut lines = Vec::new();
     for number in 1.. {
         let mut text = Vec::new();
-        if input.read_until(b'\n', &mut text).with_context(|| format!("cannot read {name}"))? == 0 {
+        if input.read_until(b'\n', &mut text).with_context(|| format!("cannot read {name}"))? == 0
+        {
             break;
         }
         while text.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -93,5 +98,7 @@ fn read(
 
 /// Whether an error says that nobody reads the output any more, which is no failure.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,5 @@
-//! Who is working on what, and until when that is believed. A pure state machine: time is what the caller says it is.
+//! Who is working on what, and until when that is believed. A pure state machine: time is what the
+//! caller says it is.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -49,11 +50,22 @@ struct Held {
 impl LeaseTable {
     /// A table whose numbers start after those of earlier epochs; epochs must not repeat.
     pub fn new(epoch: u32, term: Duration) -> Self {
-        LeaseTable { term, next: u64::from(epoch) << 32, leases: BTreeMap::new(), expired: BTreeMap::new() }
+        LeaseTable {
+            term,
+            next: u64::from(epoch) << 32,
+            leases: BTreeMap::new(),
+            expired: BTreeMap::new(),
+        }
     }
 
     /// Leases units to a worker; the number of the lease.
-    pub fn grant(&mut self, worker: WorkerId, purpose: Purpose, units: Vec<Unit>, now: Duration) -> u64 {
+    pub fn grant(
+        &mut self,
+        worker: WorkerId,
+        purpose: Purpose,
+        units: Vec<Unit>,
+        now: Duration,
+    ) -> u64 {
         let deadline = Some(now + self.term);
         self.insert(Held { worker, purpose, units, deadline })
     }
@@ -93,12 +105,17 @@ impl LeaseTable {
 
     /// Ends all leases of a worker.
     pub fn end_all(&mut self, worker: WorkerId) -> Vec<Ended> {
-        let numbers: Vec<u64> =
-            self.leases.iter().filter(|(_, held)| held.worker == worker).map(|(&number, _)| number).collect();
+        let numbers: Vec<u64> = self
+            .leases
+            .iter()
+            .filter(|(_, held)| held.worker == worker)
+            .map(|(&number, _)| number)
+            .collect();
         numbers.into_iter().filter_map(|number| self.end(worker, number)).collect()
     }
 
-    /// Ends all leases, and forgets those that have expired: nobody may deliver what it was working on.
+    /// Ends all leases, and forgets those that have expired: nobody may deliver what it was
+    /// working on.
     pub fn void(&mut self) {
         self.leases.clear();
         self.expired.clear();
@@ -107,7 +124,8 @@ impl LeaseTable {
     /// Ends the leases that are past their deadline.
     pub fn expire(&mut self, now: Duration) -> Vec<Ended> {
         let late = |held: &Held| held.deadline.is_some_and(|deadline| deadline < now);
-        let numbers: Vec<u64> = self.leases.iter().filter(|(_, held)| late(held)).map(|(&number, _)| number).collect();
+        let numbers: Vec<u64> =
+            self.leases.iter().filter(|(_, held)| late(held)).map(|(&number, _)| number).collect();
         let mut ended = Vec::new();
         for number in numbers {
             if let Some(held) = self.leases.remove(&number) {
@@ -129,7 +147,11 @@ impl LeaseTable {
 
     /// Number of units that are leased, to one worker or in all.
     pub fn units(&self, worker: Option<WorkerId>) -> usize {
-        self.leases.values().filter(|held| worker.is_none_or(|w| w == held.worker)).map(|held| held.units.len()).sum()
+        self.leases
+            .values()
+            .filter(|held| worker.is_none_or(|w| w == held.worker))
+            .map(|held| held.units.len())
+            .sum()
     }
 }
 
@@ -195,7 +217,10 @@ mod tests {
         let number = table.grant_embedded(0, vec![unit(1), unit(2)]);
         assert!(table.expire(at(1 << 30)).is_empty());
         assert_eq!(table.units(Some(0)), 2);
-        assert_eq!(table.end(0, number), Some(ended(number, 0, Purpose::Solve, vec![unit(1), unit(2)])));
+        assert_eq!(
+            table.end(0, number),
+            Some(ended(number, 0, Purpose::Solve, vec![unit(1), unit(2)]))
+        );
     }
 
     #[test]

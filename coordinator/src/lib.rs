@@ -1,4 +1,5 @@
-//! The coordinator of the Trail Trap census: schedule, leases, store, tables, and the command line.
+//! The coordinator of the Trail Trap census: schedule, leases, store, tables, and the command
+//! line.
 
 pub mod admission;
 pub mod alarm;

@@ -26,9 +26,10 @@ use crate::{
 
 /// Looks up who wins Trail Trap on given graphs, in the store of a finished census.
 ///
-/// Graphs are read in graph6, one a line, and may have any labelling. Each answer has the verdict, |Aut|, the number of rooted positions
-/// (H; a, b) that the player to move wins (Σ|W|), and the number of ends of P1's first move that P2 beats (|R|). A graph that
-/// cannot be looked up is named on standard error, the others get their answers, and the exit code is 1.
+/// Graphs are read in graph6, one a line, and may have any labelling. Each answer has the verdict,
+/// |Aut|, the number of rooted positions (H; a, b) that the player to move wins (Σ|W|), and the
+/// number of ends of P1's first move that P2 beats (|R|). A graph that cannot be looked up is
+/// named on standard error, the others get their answers, and the exit code is 1.
 #[derive(Args)]
 pub struct LookupCommand {
     #[command(flatten)]
@@ -36,12 +37,15 @@ pub struct LookupCommand {
     /// The data directory, in use or not
     #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
     data: PathBuf,
-    /// Add the outcome of every rooted position, in the labels of the graph as given: for each vertex a of the player to move the
-    /// opponent's vertices b for which that player wins, and the vertices v that P2 beats
+    /// Add the outcome of every rooted position, in the labels of the graph as given: for each
+    /// vertex a of the player to move the opponent's vertices b for which that player wins, and
+    /// the vertices v that P2 beats
     #[arg(long)]
     positions: bool,
-    /// Look up so many graphs together, sorted by shard; 1 answers each graph at once, more makes large orders quicker
-    #[arg(long, value_name = "GRAPHS", default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    /// Look up so many graphs together, sorted by shard; 1 answers each graph at once, more makes
+    /// large orders quicker
+    #[arg(long, value_name = "GRAPHS", default_value_t = 1 << 18,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     batch: u64,
     /// Keep partitions that were read up to this size
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
@@ -91,9 +95,13 @@ impl LookupCommand {
             command: &self,
         };
         let positions = if self.positions { ",won_against,refuted" } else { "" };
-        let header = format!("graph6,order,size,winner,automorphisms,won_positions,refuted_ends{positions}");
+        let header = format!(
+            "graph6,order,size,winner,automorphisms,won_positions,refuted_ends{positions}"
+        );
         self.questions.answer("lookup", &header, self.batch as usize, |lines| {
-            session.look_up(lines).with_context(|| format!("data directory {}", self.data.display()))
+            session
+                .look_up(lines)
+                .with_context(|| format!("data directory {}", self.data.display()))
         })
     }
 }
@@ -101,7 +109,9 @@ impl LookupCommand {
 impl Answer for Verdict {
     fn text(&self) -> String {
         let Verdict { graph6, winner, automorphisms, won_positions, refuted_ends, .. } = self;
-        let mut text = format!("{graph6} {winner} |Aut| {automorphisms} Σ|W| {won_positions} |R| {refuted_ends}\n");
+        let mut text = format!(
+            "{graph6} {winner} |Aut| {automorphisms} Σ|W| {won_positions} |R| {refuted_ends}\n"
+        );
         if let Some(Positions { won_against, refuted }) = &self.positions {
             for (a, set) in won_against.iter().enumerate() {
                 text += &format!("  the player to move at {a} wins against: {}\n", spaced(set));
@@ -112,9 +122,20 @@ impl Answer for Verdict {
     }
 
     fn csv(&self) -> String {
-        let Verdict { graph6, order, size, winner, automorphisms, won_positions, refuted_ends, positions } = self;
+        let Verdict {
+            graph6,
+            order,
+            size,
+            winner,
+            automorphisms,
+            won_positions,
+            refuted_ends,
+            positions,
+        } = self;
         // No graph6 character needs quoting: they are the bytes 63 to 126.
-        let mut line = format!("{graph6},{order},{size},{winner},{automorphisms},{won_positions},{refuted_ends}");
+        let mut line = format!(
+            "{graph6},{order},{size},{winner},{automorphisms},{won_positions},{refuted_ends}"
+        );
         if let Some(Positions { won_against, refuted }) = positions {
             let sets: Vec<String> = won_against.iter().map(|set| spaced(set)).collect();
             line += &format!(",{},{}", sets.join(";"), spaced(refuted));
@@ -144,10 +165,14 @@ impl Session<'_> {
     /// Looks up a batch: labels all graphs, and visits each bucket once.
     fn look_up(&mut self, lines: &[Line]) -> anyhow::Result<Vec<Reply<Verdict>>> {
         let label = |line: &Line| -> Result<Query, String> {
-            let graph = graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
+            let graph =
+                graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
             let n = graph.order();
             if !(1..=trailtrap_shared::labelling::batch::MAX_BATCH_ORDER).contains(&n) {
-                return Err(format!("{}: no census has graphs of order {n}; `trailtrap solve` may do", line.origin));
+                return Err(format!(
+                    "{}: no census has graphs of order {n}; `trailtrap solve` may do",
+                    line.origin
+                ));
             }
             let labelling = hashed::label(&graph);
             Ok(Query {
@@ -158,7 +183,8 @@ impl Session<'_> {
                 slot: slot_of_key(n, labelling.key as u64),
             })
         };
-        let queries: Vec<Result<Query, String>> = lines.par_iter().with_min_len(64).map(label).collect();
+        let queries: Vec<Result<Query, String>> =
+            lines.par_iter().with_min_len(64).map(label).collect();
         let mut answers: Vec<Reply<Verdict>> = Vec::with_capacity(lines.len());
         let mut places: Vec<(Place, usize)> = Vec::with_capacity(lines.len());
         for (i, (line, query)) in lines.iter().zip(&queries).enumerate() {
@@ -179,11 +205,19 @@ impl Session<'_> {
             let table = self.table(same[0].0)?;
             for &(_, i) in same {
                 let query = queries[i].as_ref().expect("only graphs have places");
-                let entry = table.find(query.slot, table.locate(query.slot)).with_context(|| {
-                    format!("partition {} lacks a graph: the store is damaged; see `trailtrap verify`", query.sequence)
-                })?;
-                answers[i] =
-                    Ok(self.describe(&lines[i], query, &TrailTrap::decode(query.graph.order(), table.record(entry))));
+                let entry =
+                    table.find(query.slot, table.locate(query.slot)).with_context(|| {
+                        format!(
+                            "partition {} lacks a graph: the store is damaged; see `trailtrap \
+                             verify`",
+                            query.sequence
+                        )
+                    })?;
+                answers[i] = Ok(self.describe(
+                    &lines[i],
+                    query,
+                    &TrailTrap::decode(query.graph.order(), table.record(entry)),
+                ));
             }
         }
         Ok(answers)
@@ -193,13 +227,15 @@ impl Session<'_> {
     fn place(&mut self, query: &Query) -> anyhow::Result<Result<Place, String>> {
         let n = query.graph.order();
         let store = &self.store;
-        let order =
-            self.orders.entry(n).or_insert_with(|| FinishedOrder::open(store, n).map_err(|error| format!("{error:#}")));
+        let order = self.orders.entry(n).or_insert_with(|| {
+            FinishedOrder::open(store, n).map_err(|error| format!("{error:#}"))
+        });
         let order = match order {
             Ok(order) => order,
             Err(message) => return Ok(Err(message.clone())),
         };
-        let index = order.plan.find(&query.sequence).context("the plan lacks a degree sequence")?;
+        let index =
+            order.plan.find(&query.sequence).context("the plan lacks a degree sequence")?;
         let bits = order.plan.shards[index as usize].bucket_bits;
         let bucket = if bits == 0 { 0 } else { bucket_of_slot(n, query.slot, bits) as u32 };
         Ok(Ok((n, index, bucket)))
@@ -210,7 +246,8 @@ impl Session<'_> {
             return Ok(table.clone());
         }
         let (order, shard, bucket) = place;
-        let order = self.orders[&order].as_ref().map_err(|message| anyhow::anyhow!("{message}"))?;
+        let order =
+            self.orders[&order].as_ref().map_err(|message| anyhow::anyhow!("{message}"))?;
         let table = Arc::new(order.table(&order.plan.shards[shard as usize], bucket)?);
         self.held += table.memory();
         self.tables.put(place, table.clone());
@@ -234,7 +271,8 @@ impl Session<'_> {
             won_positions: tally.won_positions,
             refuted_ends: tally.refuted_ends,
             positions: self.command.positions.then(|| {
-                // The labelling takes the graph as given to the canonical one; its inverse takes the outcome back.
+                // The labelling takes the graph as given to the canonical one; its inverse takes
+                // the outcome back.
                 let mut inverse = [0; MAX_ORDER];
                 (0..n).for_each(|v| inverse[query.label[v] as usize] = v as u8);
                 let outcome = TrailTrap::relabelled(n, canonical, &inverse);

@@ -28,18 +28,21 @@ use trailtrap_worker::{
 
 /// An exact census of the game Trail Trap over all graphs of an order.
 ///
-/// Two players each draw a trail on a graph; an edge used by either is gone for both; who cannot move loses. The census says
-/// for every graph with up to N vertices, and every position on it, who wins.
+/// Two players each draw a trail on a graph; an edge used by either is gone for both; who cannot
+/// move loses. The census says for every graph with up to N vertices, and every position on it,
+/// who wins.
 #[derive(Parser)]
 #[command(name = "trailtrap", version)]
 #[command(after_help = "Examples:
   trailtrap plan 11                                       what an order takes: graphs, space, time
   trailtrap census 8                                      all orders up to 8, on this machine
-  trailtrap census 10 --data /scratch/tt --json           a longer one; stop and start it as you like
+  trailtrap census 10 --data /scratch/tt --json           a longer one; stop and start it as you \
+  like
   trailtrap coordinator --order 10 --listen 0.0.0.0:7461  the same for workers on other machines …
   trailtrap-worker --access access.json                   … of which this starts one
   trailtrap status --data /scratch/tt                     how far it is
-  trailtrap export table orders --data /scratch/tt        the results: tables, lists, plots, bundles
+  trailtrap export table orders --data /scratch/tt        the results: tables, lists, plots, \
+  bundles
   nauty-geng -c 6 | trailtrap solve --format csv          single graphs")]
 struct Arguments {
     #[command(subcommand)]
@@ -103,7 +106,8 @@ impl StatusCommand {
             Some(data) => directory::look(data)?,
             None if self.reach.is_given() => ask(&self.reach)?,
             None => {
-                let what = "say where to look: --data DIR, --access FILE or --coordinator HOST:PORT";
+                let what =
+                    "say where to look: --data DIR, --access FILE or --coordinator HOST:PORT";
                 Arguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
             }
         };
@@ -118,7 +122,8 @@ fn ask(reach: &Reach) -> anyhow::Result<Status> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async {
         let mut client = access.client(reach.identity()?.as_ref())?;
-        let call = tokio::time::timeout(Duration::from_secs(10), client.status(wire::StatusRequest {}));
+        let call =
+            tokio::time::timeout(Duration::from_secs(10), client.status(wire::StatusRequest {}));
         Ok::<_, AccessError>(call.await)
     })?;
     let status = match answer {
@@ -136,7 +141,8 @@ fn ask(reach: &Reach) -> anyhow::Result<Status> {
             anyhow::anyhow!("coordinator at {address}: {}", status.message())
         }
         _ => anyhow::anyhow!(
-            "cannot reach a coordinator at {address} ({}); is it running there? Beyond loopback it admits those who have \
+            "cannot reach a coordinator at {address} ({}); is it running there? Beyond loopback \
+             it admits those who have \
              an access file (--access)",
             root_cause(&status)
         ),

@@ -1,4 +1,5 @@
-//! The names of blocks that came or were read lately, so that a block need not be read only to be named.
+//! The names of blocks that came or were read lately, so that a block need not be read only to be
+//! named.
 
 use std::{
     num::NonZeroUsize,
@@ -47,7 +48,9 @@ mod tests {
 
     fn keys(part: u32, slots: &[u64]) -> Block {
         let sequence = DegreeSequence::new([4; 11]);
-        let table = Table::new::<TrailTrap>(sequence, 0, 0, slots.iter().copied(), |_, record| record.fill(0));
+        let table = Table::new::<TrailTrap>(sequence, 0, 0, slots.iter().copied(), |_, record| {
+            record.fill(0)
+        });
         let [keys, ..] = table.to_blocks::<TrailTrap>(part);
         keys
     }

@@ -1,5 +1,6 @@
-//! The parent graphs of the first orders, which the coordinator enumerates itself with nauty. From order 8 on, parents are
-//! the graphs of the finished order below, which has been generated, checked, and stored by then.
+//! The parent graphs of the first orders, which the coordinator enumerates itself with nauty. From
+//! order 8 on, parents are the graphs of the finished order below, which has been generated,
+//! checked, and stored by then.
 
 use std::collections::HashMap;
 
@@ -32,16 +33,27 @@ impl Parents {
     /// The keys block of a partition of a small order; `None` for larger orders.
     pub fn block(&self, sequence: &DegreeSequence) -> Option<Block> {
         let slots = self.slots.get(sequence)?;
-        let table = Table::new::<TrailTrap>(*sequence, 0, 0, slots.iter().copied(), |_, record| record.fill(0));
+        let table =
+            Table::new::<TrailTrap>(*sequence, 0, 0, slots.iter().copied(), |_, record| {
+                record.fill(0)
+            });
         let [keys, ..] = table.to_blocks::<TrailTrap>(0);
         debug_assert_eq!(keys.id.section, Section::Keys);
         Some(keys)
     }
 
-    /// Whether nauty found all these graphs too; true for larger orders. That none is missing follows from the mass formula.
-    pub fn know(&self, sequence: &DegreeSequence, mut generated: impl Iterator<Item = u64>) -> bool {
+    /// Whether nauty found all these graphs too; true for larger orders. That none is missing
+    /// follows from the mass formula.
+    pub fn know(
+        &self,
+        sequence: &DegreeSequence,
+        mut generated: impl Iterator<Item = u64>,
+    ) -> bool {
         sequence.order() > ENUMERATED_ORDER
-            || self.slots.get(sequence).is_some_and(|slots| generated.all(|slot| slots.binary_search(&slot).is_ok()))
+            || self
+                .slots
+                .get(sequence)
+                .is_some_and(|slots| generated.all(|slot| slots.binary_search(&slot).is_ok()))
     }
 }
 
@@ -52,8 +64,9 @@ mod tests {
     #[test]
     fn all_graphs_are_enumerated() {
         let parents = Parents::enumerate();
-        let of_order =
-            |n: usize| parents.slots.iter().filter(|(s, _)| s.order() == n).map(|(_, list)| list.len()).sum();
+        let of_order = |n: usize| {
+            parents.slots.iter().filter(|(s, _)| s.order() == n).map(|(_, list)| list.len()).sum()
+        };
         assert_eq!((1..=6).map(of_order).collect::<Vec<usize>>(), [1, 2, 4, 11, 34, 156]);
     }
 

@@ -1,4 +1,5 @@
-//! Whether a run can end well: the disk and memory it will take against what is free, before the first shard.
+//! Whether a run can end well: the disk and memory it will take against what is free, before the
+//! first shard.
 
 use std::path::Path;
 
@@ -16,21 +17,24 @@ use crate::census::{Keep, graphs_by_size, totals};
 #[derive(Debug, thiserror::Error)]
 pub enum Shortage {
     #[error(
-        "order {order} is beyond this program: its {graphs:.1e} graphs would take {bytes} in the store, and its partitions hold orders up to {MAX_BATCH_ORDER}"
+        "order {order} is beyond this program: its {graphs:.1e} graphs would take {bytes} in the \
+         store, and its partitions hold orders up to {MAX_BATCH_ORDER}"
     )]
     Order { order: usize, graphs: f64, bytes: Size },
     #[error(
-        "the census up to order {order} will take about {needed} on the disk of {path}, of which {free} are free: {remedy}, or use --force to try all the same"
+        "the census up to order {order} will take about {needed} on the disk of {path}, of which \
+         {free} are free: {remedy}, or use --force to try all the same"
     )]
     Disk { order: usize, needed: Size, free: Size, path: String, remedy: &'static str },
     #[error(
-        "a budget of {budget} is {problem}: choose --memory between {least} and {available}, or use --force to try all the same"
+        "a budget of {budget} is {problem}: choose --memory between {least} and {available}, or \
+         use --force to try all the same"
     )]
     Memory { budget: Size, problem: &'static str, least: Size, available: Size },
 }
 
-/// Bytes that one graph of order n takes in the store: slot and record, and a slot once more if P1 wins, which for one graph
-/// in five is more than happens.
+/// Bytes that one graph of order n takes in the store: slot and record, and a slot once more if P1
+/// wins, which for one graph in five is more than happens.
 fn graph_bytes(n: usize) -> u64 {
     entry_bytes::<TrailTrap>(n) as u64 + slot_bytes(n) as u64 / 5 + 1
 }
@@ -40,12 +44,16 @@ fn disk_needed(order: usize, keep: Keep) -> u64 {
     let kept: u64 = (1..=order).map(|n| totals(n).0 * graph_bytes(n)).sum();
     match keep {
         Keep::All => kept,
-        // The widest numbers of edges of the last order, and the keys of it and of the order before.
+        // The widest numbers of edges of the last order, and the keys of it and of the order
+        // before.
         Keep::Minimal => {
             let sizes = graphs_by_size(order);
-            let widest = sizes.windows(7).map(|window| window.iter().sum::<u64>()).max().unwrap_or(1 << 10);
-            let keys: u64 =
-                [order, order.saturating_sub(1).max(1)].iter().map(|&n| totals(n).0 * slot_bytes(n) as u64).sum();
+            let widest =
+                sizes.windows(7).map(|window| window.iter().sum::<u64>()).max().unwrap_or(1 << 10);
+            let keys: u64 = [order, order.saturating_sub(1).max(1)]
+                .iter()
+                .map(|&n| totals(n).0 * slot_bytes(n) as u64)
+                .sum();
             (widest * record_bytes::<TrailTrap>(order) as u64 + keys).min(kept)
         }
     }
@@ -63,23 +71,38 @@ pub fn check_order(order: usize) -> Result<(), Shortage> {
         return Ok(());
     }
     let graphs: f64 = polya::unlabelled(order).pop().map_or(0.0, |counts| {
-        counts.all.iter().map(|count| count.to_string().parse::<f64>().unwrap_or(f64::INFINITY)).sum()
+        counts
+            .all
+            .iter()
+            .map(|count| count.to_string().parse::<f64>().unwrap_or(f64::INFINITY))
+            .sum()
     });
-    Err(Shortage::Order { order, graphs, bytes: Size((graphs * graph_bytes(order) as f64) as u64) })
+    Err(Shortage::Order {
+        order,
+        graphs,
+        bytes: Size((graphs * graph_bytes(order) as f64) as u64),
+    })
 }
 
 /// Compares the disk that a census needs, in all, with what it has already and what is free.
 pub fn check_disk(order: usize, keep: Keep, directory: &Path) -> Result<(), Shortage> {
     let present = bytes_below(directory);
     let needed = disk_needed(order, keep) + (64 << 20);
-    let free = rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
+    let free =
+        rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
     if needed.saturating_sub(present) > free {
         let remedy = match keep {
             Keep::All => "choose another disk with --data, or keep less with --keep minimal",
             Keep::Minimal => "choose another disk with --data",
         };
         let path = directory.display().to_string();
-        return Err(Shortage::Disk { order, needed: Size(needed), free: Size(free), path, remedy });
+        return Err(Shortage::Disk {
+            order,
+            needed: Size(needed),
+            free: Size(free),
+            path,
+            remedy,
+        });
     }
     Ok(())
 }
@@ -92,7 +115,12 @@ pub fn check_memory(order: usize, memory: Size) -> Result<(), Shortage> {
         budget if budget > available => "more than this machine has free",
         _ => return Ok(()),
     };
-    Err(Shortage::Memory { budget: memory, problem, least: Size(least), available: Size(available) })
+    Err(Shortage::Memory {
+        budget: memory,
+        problem,
+        least: Size(least),
+        available: Size(available),
+    })
 }
 
 /// Bytes of all files below a directory.

@@ -12,8 +12,8 @@ use trailtrap_worker::machine;
 /// Nothing is shown before.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Does `work`, which counts in `done` up to `total`, and shows how far it is: a bar on a terminal, a line every ten
-/// seconds elsewhere.
+/// Does `work`, which counts in `done` up to `total`, and shows how far it is: a bar on a
+/// terminal, a line every ten seconds elsewhere.
 pub fn watched<T>(what: &str, total: u64, done: &AtomicU64, work: impl FnOnce() -> T) -> T {
     let finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -28,7 +28,8 @@ pub fn watched<T>(what: &str, total: u64, done: &AtomicU64, work: impl FnOnce() 
 fn watch(what: &str, total: u64, done: &AtomicU64, finished: &AtomicBool) {
     let terminal = std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(5));
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent} %, {eta} left").expect("a valid template");
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent} %, {eta} left")
+        .expect("a valid template");
     bar.set_style(style);
     bar.set_prefix(what.to_owned());
     let (start, mut printed) = (Instant::now(), Instant::now());

@@ -1,5 +1,6 @@
-//! One step of the recurrence, taken again: the outcome of a graph from the outcomes of the graphs with one edge less, all of them
-//! recognized by nauty. Written from the rules (method: W, R, P1 wins), without the labelling, the look-up or the fold of the kernel.
+//! One step of the recurrence, taken again: the outcome of a graph from the outcomes of the graphs
+//! with one edge less, all of them recognized by nauty. Written from the rules (method: W, R, P1
+//! wins), without the labelling, the look-up or the fold of the kernel.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,8 @@ use trailtrap_shared::{
 pub struct Known(HashMap<u128, Outcome>);
 
 impl Known {
-    /// Adds a graph with its outcome; `false` if it was there, that is, if it stands in the store twice.
+    /// Adds a graph with its outcome; `false` if it was there, that is, if it stands in the store
+    /// twice.
     pub fn insert(&mut self, graph: &Graph, outcome: &Outcome) -> bool {
         let labelling = nauty::label(graph);
         let outcome = TrailTrap::relabelled(graph.order(), outcome, &labelling.label);
@@ -27,8 +29,8 @@ impl Known {
     }
 }
 
-/// The outcome of a graph from the outcomes of the graphs with one edge less, which `find` knows: it is given such a graph and nauty's
-/// labelling of it, and answers in nauty's labels.
+/// The outcome of a graph from the outcomes of the graphs with one edge less, which `find` knows:
+/// it is given such a graph and nauty's labelling of it, and answers in nauty's labels.
 pub fn outcome<E>(
     graph: &Graph,
     mut find: impl FnMut(&Graph, &NautyLabelling) -> Result<Outcome, E>,

@@ -48,8 +48,8 @@ pub struct SizeReport {
     pub digest: Digest,
 }
 
-/// Counts of a set of graphs: isomorphism classes as numbers, labelled graphs as strings, because they may be larger than
-/// what readers of JSON take for a number.
+/// Counts of a set of graphs: isomorphism classes as numbers, labelled graphs as strings, because
+/// they may be larger than what readers of JSON take for a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CountsReport {
     pub graphs: u64,
@@ -117,12 +117,22 @@ impl CensusReport {
         serde_json::to_string(self).expect("reports are plain data")
     }
 
-    /// The paper's Table 1, continued, and the same for all graphs. Percentages are rounded to two digits after the point.
+    /// The paper's Table 1, continued, and the same for all graphs. Percentages are rounded to two
+    /// digits after the point.
     pub fn to_table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        let header =
-            ["order", "connected", "P1-win", "P2-win", "% P2-win", "all graphs", "P1-win", "P2-win", "% P2-win"];
+        let header = [
+            "order",
+            "connected",
+            "P1-win",
+            "P2-win",
+            "% P2-win",
+            "all graphs",
+            "P1-win",
+            "P2-win",
+            "% P2-win",
+        ];
         table.set_header(header);
         for OrderReport { order, counts, .. } in &self.orders {
             let connected = &counts.connected;
@@ -171,7 +181,11 @@ impl CountsReport {
 }
 
 fn winners<T>(counts: &Counts, number: impl Fn(u128) -> T) -> Winners<T> {
-    Winners { graphs: number(counts.graphs), p1_wins: number(counts.p1_wins), p2_wins: number(counts.p2_wins()) }
+    Winners {
+        graphs: number(counts.graphs),
+        p1_wins: number(counts.p1_wins),
+        p2_wins: number(counts.p2_wins()),
+    }
 }
 
 fn sums<T>(weighing: &Weighing, number: impl Fn(u128) -> T) -> SumsReport<T> {
@@ -184,7 +198,8 @@ fn sums<T>(weighing: &Weighing, number: impl Fn(u128) -> T) -> SumsReport<T> {
 
 /// `part` of `whole` in percent, rounded half up to two digits.
 fn percentage(part: u64, whole: u64) -> String {
-    let hundredths = (u128::from(part) * 20_000 + u128::from(whole)) / (2 * u128::from(whole.max(1)));
+    let hundredths =
+        (u128::from(part) * 20_000 + u128::from(whole)) / (2 * u128::from(whole.max(1)));
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 

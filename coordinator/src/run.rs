@@ -1,4 +1,5 @@
-//! `trailtrap census` and `trailtrap coordinator`: a census from start to table, with workers in this process or in others.
+//! `trailtrap census` and `trailtrap coordinator`: a census from start to table, with workers in
+//! this process or in others.
 
 use std::{
     io::IsTerminal,
@@ -47,15 +48,19 @@ pub struct Common {
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
-    /// Derive this share of all records again from their predecessors, with nauty, before results are let in: one step of the
-    /// recurrence, without code of the kernel. Each unit is drawn with probability p = max(1/16, RATE), and of it RATE/p of its records,
-    /// at least one; 1 tries all. A worker that gets a share f of the records wrong in k units of g graphs each goes unnoticed with
-    /// probability (1 − p · (1 − (1 − f)^s))^k, where s = max(1, g · RATE/p), about; a single wrong record is found with probability RATE,
-    /// or more in small units. 0 turns it off
-    #[arg(long, value_name = "RATE", default_value = "1e-4", hide_short_help = true, value_parser = parse_share)]
+    /// Derive this share of all records again from their predecessors, with nauty, before results
+    /// are let in: one step of the recurrence, without code of the kernel. Each unit is drawn with
+    /// probability p = max(1/16, RATE), and of it RATE/p of its records, at least one; 1 tries
+    /// all. A worker that gets a share f of the records wrong in k units of g graphs each goes
+    /// unnoticed with probability (1 − p · (1 − (1 − f)^s))^k, where s = max(1, g · RATE/p),
+    /// about; a single wrong record is found with probability RATE, or more in small units. 0
+    /// turns it off
+    #[arg(long, value_name = "RATE", default_value = "1e-4", hide_short_help = true,
+          value_parser = parse_share)]
     sample: f64,
     /// Split shards with more graphs than this into parts (applies to orders not yet begun)
-    #[arg(long, value_name = "GRAPHS", default_value_t = PlanOptions::default().part_graphs, hide_short_help = true,
+    #[arg(long, value_name = "GRAPHS", default_value_t = PlanOptions::default().part_graphs,
+          hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..))]
     part_graphs: u64,
     /// Split partitions larger than this into buckets (applies to orders not yet begun)
@@ -88,26 +93,31 @@ pub struct CoordinatorCommand {
     /// Do all orders (numbers of vertices) up to this one
     #[arg(long, value_name = "N", value_parser = parse_order)]
     order: usize,
-    /// Listen for workers here, for example 127.0.0.1:7461 or 0.0.0.0:7461. Beyond loopback, connections are encrypted, and
-    /// only those with an access file are admitted, which is written into the data directory
+    /// Listen for workers here, for example 127.0.0.1:7461 or 0.0.0.0:7461. Beyond loopback,
+    /// connections are encrypted, and only those with an access file are admitted, which is
+    /// written into the data directory
     #[arg(long, value_name = "ADDR:PORT")]
     listen: String,
     /// Give the work of a worker to others after this many seconds without a sign of life
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u64).range(1..=86400))]
     lease: u64,
-    /// Have this share of all units, drawn at random, solved a second time by another worker, and compare; 1 for all. If two
-    /// computations differ, every record of the first is derived again with nauty, which tells who was wrong. Another worker is
-    /// another process; to find out machines that are faulty, run workers on several. Workers name themselves: a lie is found for
-    /// certain unless the same party solves a unit twice under two names
+    /// Have this share of all units, drawn at random, solved a second time by another worker, and
+    /// compare; 1 for all. If two computations differ, every record of the first is derived again
+    /// with nauty, which tells who was wrong. Another worker is another process; to find out
+    /// machines that are faulty, run workers on several. Workers name themselves: a lie is found
+    /// for certain unless the same party solves a unit twice under two names
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     double_check: f64,
     /// Stay when everything is done, and tell workers so that come late, until stopped by a signal
     #[arg(long)]
     stay: bool,
-    /// Hold back workers that send or fetch results while messages of more bytes than this are in memory
+    /// Hold back workers that send or fetch results while messages of more bytes than this are in
+    /// memory
     #[arg(long, value_name = "SIZE", default_value = "512MiB", hide_short_help = true)]
     message_memory: Size,
-    /// Answer gRPC health checks here, unencrypted and for everybody; nothing else is answered there
+    /// Answer gRPC health checks here, unencrypted and for everybody; nothing else is answered
+    /// there
     #[arg(long, value_name = "ADDR:PORT")]
     health: Option<String>,
     #[command(flatten)]
@@ -149,11 +159,14 @@ impl Common {
         }
     }
 
-    /// Takes the directory, if there is room for what is to come. A coordinator holds no partitions, and has no budget.
+    /// Takes the directory, if there is room for what is to come. A coordinator holds no
+    /// partitions, and has no budget.
     fn prepare(&self, order: usize, memory: Option<Size>) -> anyhow::Result<DataDirectory> {
         preflight::check_order(order)?;
         let directory = DataDirectory::take(&self.data)?;
-        let done = directory.has_results(order).with_context(|| format!("data directory {}", self.data.display()))?;
+        let done = directory
+            .has_results(order)
+            .with_context(|| format!("data directory {}", self.data.display()))?;
         if !self.force && !done {
             preflight::check_disk(order, self.keep, directory.path())?;
             memory.map_or(Ok(()), |memory| preflight::check_memory(order, memory))?;
@@ -169,7 +182,8 @@ impl Common {
 
     /// Closes the census, prints its results, or says why there are none.
     fn finish(&self, census: &Census, directory: &DataDirectory) -> anyhow::Result<ExitCode> {
-        let status = Status { running: false, process: None, workers: Vec::new(), ..Status::of(census) };
+        let status =
+            Status { running: false, process: None, workers: Vec::new(), ..Status::of(census) };
         let closed = census.close();
         directory.publish(&status);
         for (number, alarm) in status.alarms.iter().filter(|(_, alarm)| alarm.settled.is_none()) {
@@ -178,14 +192,20 @@ impl Common {
         match closed {
             Ok(Some(results)) => self.print(&results).map(|()| ExitCode::SUCCESS),
             Ok(None) => {
-                machine::say("trailtrap: stopped; everything finished is kept. The same command goes on from there");
+                machine::say(
+                    "trailtrap: stopped; everything finished is kept. The same command goes on \
+                     from there",
+                );
                 Ok(ExitCode::from(EXIT_STOPPED))
             }
             Err(CensusError::Store(error)) if error.is_disk_full() => Err(anyhow::anyhow!(
-                "the disk of {} is full; everything finished is kept. Make room, and the same command goes on ({error})",
+                "the disk of {} is full; everything finished is kept. Make room, and the same \
+                 command goes on ({error})",
                 self.data.display()
             )),
-            Err(error) => Err(error).with_context(|| format!("data directory {}", self.data.display())),
+            Err(error) => {
+                Err(error).with_context(|| format!("data directory {}", self.data.display()))
+            }
         }
     }
 }
@@ -198,14 +218,17 @@ impl CensusCommand {
         let directory = self.common.prepare(self.order, Some(memory))?;
         let census = open(&directory, self.common.options(self.order, Duration::from_secs(60)))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let signals = Signals::new(&runtime)?;
         runtime.spawn({
             let stop = stop.clone();
             signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
         });
-        let link = EmbeddedLink::new(census.clone(), machine::identity(), threads, self.kernel.name())?;
-        let engine = Engine::<TrailTrap, _>::new(link, threads, self.kernel, memory.0 as usize, stop)?;
+        let link =
+            EmbeddedLink::new(census.clone(), machine::identity(), threads, self.kernel.name())?;
+        let engine =
+            Engine::<TrailTrap, _>::new(link, threads, self.kernel, memory.0 as usize, stop)?;
         let worked = watched(&census, &directory, || engine.run());
         // The engine holds the census; what it leaves in memory is not needed any more.
         drop(engine);
@@ -224,7 +247,10 @@ impl CoordinatorCommand {
         let runtime = tokio::runtime::Runtime::new()?;
         let bind = |address: &String| {
             runtime.block_on(admission::listen(address)).with_context(|| {
-                format!("cannot listen on {address}: is the port in use, or the address not one of this machine's?")
+                format!(
+                    "cannot listen on {address}: is the port in use, or the address not one \
+                         of this machine's?"
+                )
             })
         };
         let listener = bind(&self.listen)?;
@@ -233,13 +259,15 @@ impl CoordinatorCommand {
         let local = listener.local_addr()?;
         let door = self.security.prepare(directory.path(), local)?;
         let options = self.common.options(self.order, Duration::from_secs(self.lease));
-        let census = open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;
+        let census =
+            open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;
         machine::say(&format!("trailtrap: listening on {local}"));
         if door.is_some() {
             let file = |name: &str| directory.path().join(name).display().to_string();
             let (access, viewer) = (file(secrets::ACCESS), file(secrets::VIEWER));
             machine::say(&format!(
-                "trailtrap: only for those with an access file: workers {access}, onlookers {viewer}"
+                "trailtrap: only for those with an access file: workers {access}, onlookers \
+                 {viewer}"
             ));
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -249,10 +277,15 @@ impl CoordinatorCommand {
             signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
         });
         let (shut, shutdown) = tokio::sync::oneshot::channel::<()>();
-        let server =
-            runtime.spawn(service::serve(census.clone(), self.message_memory.0 as usize, listener, door, async move {
+        let server = runtime.spawn(service::serve(
+            census.clone(),
+            self.message_memory.0 as usize,
+            listener,
+            door,
+            async move {
                 let _ = shutdown.await;
-            }));
+            },
+        ));
         health.map(|listener| runtime.spawn(service::serve_health(listener)));
         watched(&census, &directory, || {
             while !census.has_ended() && !stop.load(Ordering::Relaxed) && !server.is_finished() {
@@ -285,7 +318,9 @@ impl CoordinatorCommand {
 fn dismiss_workers(census: &Census) {
     let start = Instant::now();
     let waiting = |(_, worker, _): &(u64, crate::census::Worker, usize)| {
-        !worker.dismissed && !worker.distrusted && census.now().saturating_sub(worker.seen) < Duration::from_secs(15)
+        !worker.dismissed
+            && !worker.distrusted
+            && census.now().saturating_sub(worker.seen) < Duration::from_secs(15)
     };
     while start.elapsed() < Duration::from_secs(10) && census.workers().iter().any(waiting) {
         std::thread::sleep(Duration::from_millis(20));
@@ -293,10 +328,12 @@ fn dismiss_workers(census: &Census) {
 }
 
 fn open(directory: &DataDirectory, options: CensusOptions) -> anyhow::Result<Arc<Census>> {
-    Census::open(&directory.store(), options).with_context(|| format!("data directory {}", directory.path().display()))
+    Census::open(&directory.store(), options)
+        .with_context(|| format!("data directory {}", directory.path().display()))
 }
 
-/// Does something and shows the progress of the census meanwhile: a bar on a terminal, a line every ten seconds elsewhere.
+/// Does something and shows the progress of the census meanwhile: a bar on a terminal, a line
+/// every ten seconds elsewhere.
 fn watched<T>(census: &Census, directory: &DataDirectory, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -310,7 +347,8 @@ fn watched<T>(census: &Census, directory: &DataDirectory, work: impl FnOnce() ->
 fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
     let terminal = std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr_with_hz(5));
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg}").expect("a valid template");
+    let style =
+        ProgressStyle::with_template("{prefix} {wide_bar} {msg}").expect("a valid template");
     bar.set_style(style);
     let start = Instant::now();
     let (mut published, mut printed) = (None::<Instant>, Instant::now());
@@ -334,7 +372,10 @@ fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
             status.pairs_per_second / 1e6
         );
         if order.units_to_compare > 0 && order.units_ready == 0 && order.units_leased == 0 {
-            message = format!("{} units wait for another worker to solve them a second time", order.units_to_compare);
+            message = format!(
+                "{} units wait for another worker to solve them a second time",
+                order.units_to_compare
+            );
         }
         if terminal && start.elapsed() > Duration::from_secs(1) {
             bar.set_prefix(format!("order {}", order.order));

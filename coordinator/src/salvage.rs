@@ -1,4 +1,5 @@
-//! `trailtrap salvage`: what is undamaged of a damaged store goes into a new one, and a census solves the rest again.
+//! `trailtrap salvage`: what is undamaged of a damaged store goes into a new one, and a census
+//! solves the rest again.
 
 use std::{
     path::PathBuf,
@@ -29,12 +30,15 @@ use crate::{
 
 /// Makes a damaged data directory usable again.
 ///
-/// Copies every unit of which all is undamaged into a new store, which takes the place of the old one; that is kept beside it. Then
-/// `trailtrap census` solves what is missing, and nothing else. Takes as long as reading the data, and as much space again. Of an order
-/// whose outcomes were not kept (`--keep minimal`), no unit can be solved again alone: if one is damaged, all of it is left out.
+/// Copies every unit of which all is undamaged into a new store, which takes the place of the old
+/// one; that is kept beside it. Then `trailtrap census` solves what is missing, and nothing else.
+/// Takes as long as reading the data, and as much space again. Of an order whose outcomes were not
+/// kept (`--keep minimal`), no unit can be solved again alone: if one is damaged, all of it is
+/// left out.
 ///
-/// A census mends single damaged blocks by itself when it reads them. This is for what it cannot read around: a database that does not
-/// open, or damage in finished orders that `trailtrap verify` has found.
+/// A census mends single damaged blocks by itself when it reads them. This is for what it cannot
+/// read around: a database that does not open, or damage in finished orders that
+/// `trailtrap verify` has found.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct SalvageCommand {
@@ -55,8 +59,12 @@ impl SalvageCommand {
         let complete = !self.data.join("store").exists();
         let directory = DataDirectory::take(&self.data)?;
         if complete {
-            // An earlier attempt was interrupted when only a name was left to change, which is done.
-            report::print(&format!("what was salvaged before is in its place; {}", self.remedy()))?;
+            // An earlier attempt was interrupted when only a name was left to change, which is
+            // done.
+            report::print(&format!(
+                "what was salvaged before is in its place; {}",
+                self.remedy()
+            ))?;
             return Ok(ExitCode::SUCCESS);
         }
         let path = directory.store();
@@ -66,7 +74,10 @@ impl SalvageCommand {
             std::fs::remove_dir_all(remains)?;
         }
         let old = Store::open_damaged(&path).with_context(|| {
-            format!("{} is damaged beyond what can be read; only a new census helps", path.display())
+            format!(
+                "{} is damaged beyond what can be read; only a new census helps",
+                path.display()
+            )
         })?;
         let mut salvage = Salvage { old, new: Store::open(&new)?, kept: 0, lost: 0 };
         salvage.run()?;
@@ -74,12 +85,15 @@ impl SalvageCommand {
         // No database is open when its directory moves.
         drop(salvage);
         directory.rename(&new, &salvaged)?;
-        let aside = (1..).map(|i| path.with_extension(format!("damaged-{i}"))).find(|aside| !aside.exists());
+        let aside = (1..)
+            .map(|i| path.with_extension(format!("damaged-{i}")))
+            .find(|aside| !aside.exists());
         let Some(aside) = aside else { bail!("no name is left for the damaged store") };
         directory.rename(&path, &aside)?;
         directory.rename(&salvaged, &path)?;
         report::print(&format!(
-            "kept {kept} units; {lost} are damaged, of no use alone, or were not done. The damaged store is now {}\n{}",
+            "kept {kept} units; {lost} are damaged, of no use alone, or were not done. The \
+             damaged store is now {}\n{}",
             aside.display(),
             self.remedy()
         ))?;
@@ -106,7 +120,8 @@ impl Copied {
         self.first_missing.is_none()
     }
 
-    /// Whether what is missing cannot be solved again: that takes the outcomes of graphs with one edge less.
+    /// Whether what is missing cannot be solved again: that takes the outcomes of graphs with one
+    /// edge less.
     fn lacks_outcomes(&self) -> bool {
         matches!((self.first_missing, self.last_dropped), (Some(missing), Some(dropped)) if missing <= dropped + 1)
     }
@@ -140,13 +155,15 @@ impl Salvage {
         let mut next_is_whole = false;
         for (plan, _, copied) in orders.iter_mut().rev() {
             let n = plan.order;
-            let keys_are_needed = !next_is_whole && n > ENUMERATED_ORDER && !self.new.has_keys(n)?;
+            let keys_are_needed =
+                !next_is_whole && n > ENUMERATED_ORDER && !self.new.has_keys(n)?;
             if copied.units > 0 && (keys_are_needed || copied.lacks_outcomes()) {
                 self.leave_out(plan, copied)?;
             }
             next_is_whole = copied.is_whole();
         }
-        // What was computed from what is missing may come out otherwise: the census looks at it again.
+        // What was computed from what is missing may come out otherwise: the census looks at it
+        // again.
         let mut complete = true;
         for (plan, record, copied) in orders {
             complete &= copied.is_whole();
@@ -159,10 +176,14 @@ impl Salvage {
     /// Takes back what was copied of an order.
     fn leave_out(&mut self, plan: &Plan, copied: &mut Copied) -> Result<(), StoreError> {
         let n = plan.order;
-        machine::say(&format!("order {n}: what is undamaged is of no use without what is not: it is left out"));
+        machine::say(&format!(
+            "order {n}: what is undamaged is of no use without what is not: it is left out"
+        ));
         let units = self.new.units(n)?;
         self.new.forget(&units.into_iter().map(|(unit, _)| unit).collect::<Vec<Unit>>())?;
-        Section::ALL.into_iter().try_for_each(|section| self.new.drop_section(section, n, pairs(n)))?;
+        Section::ALL
+            .into_iter()
+            .try_for_each(|section| self.new.drop_section(section, n, pairs(n)))?;
         self.kept -= copied.units;
         self.lost += copied.units;
         *copied = Copied { units: 0, first_missing: Some(0), last_dropped: None };
@@ -180,7 +201,10 @@ impl Salvage {
                 for part in 0..shard.parts {
                     let unit = Unit { order: plan.order as u8, shard: index as u32, part };
                     let read = self.read(unit, shard, order).unwrap_or_else(|error| {
-                        machine::say(&format!("order {}, shard {}, part {part}: {error}", plan.order, shard.sequence));
+                        machine::say(&format!(
+                            "order {}, shard {}, part {part}: {error}",
+                            plan.order, shard.sequence
+                        ));
                         None
                     });
                     if let Some((record, blocks)) = read {
@@ -189,10 +213,16 @@ impl Salvage {
                         }
                         bytes += record.bytes;
                         copied.units += 1;
-                        group.push(Arc::new(Delivery { unit, sequence: shard.sequence, blocks, record }));
+                        group.push(Arc::new(Delivery {
+                            unit,
+                            sequence: shard.sequence,
+                            blocks,
+                            record,
+                        }));
                     } else {
                         self.lost += 1;
-                        let first = copied.first_missing.map_or(shard.size, |first| first.min(shard.size));
+                        let first =
+                            copied.first_missing.map_or(shard.size, |first| first.min(shard.size));
                         copied.first_missing = Some(first);
                     }
                     if bytes > GROUP_BYTES {
@@ -222,7 +252,9 @@ impl Salvage {
             for section in Section::ALL {
                 match self.old.block(shard, unit.part, bucket, section) {
                     Ok(block) => blocks.push(block),
-                    Err(StoreError::MissingBlock(_)) if !order.outcomes_kept && section != Section::Wins => {
+                    Err(StoreError::MissingBlock(_))
+                        if !order.outcomes_kept && section != Section::Wins =>
+                    {
                         dropped = true
                     }
                     Err(error) => return Err(error),

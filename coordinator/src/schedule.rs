@@ -1,11 +1,14 @@
-//! Which units of an order are ready, and what becomes ready when one is done. A pure state machine.
+//! Which units of an order are ready, and what becomes ready when one is done. A pure state
+//! machine.
 //!
-//! A shard is ready when all shards with one edge less that it reads are done; there is no barrier over a number of edges.
-//! Ready units are handed out in the order of the plan, neighbours together, so that they read the same partitions.
+//! A shard is ready when all shards with one edge less that it reads are done; there is no barrier
+//! over a number of edges. Ready units are handed out in the order of the plan, neighbours
+//! together, so that they read the same partitions.
 //!
-//! Units that were solved before, in an earlier run or before something they may have read was found wrong, are *recalled*: they
-//! count as done as soon as what they read is done and is what it was then. Otherwise they are solved again. So recomputation
-//! stops where it makes no difference.
+//! Units that were solved before, in an earlier run or before something they may have read was
+//! found wrong, are *recalled*: they count as done as soon as what they read is done and is what
+//! it was then. Otherwise they are solved again. So recomputation stops where it makes no
+//! difference.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -16,7 +19,8 @@ use trailtrap_shared::plan::{Plan, Unit};
 
 use crate::content::Content;
 
-/// A bundle is not made smaller than this many (graph, edge) pairs, as long as there are ready units to add …
+/// A bundle is not made smaller than this many (graph, edge) pairs, as long as there are ready
+/// units to add …
 const LEAST_WORK: u64 = 50_000;
 /// … nor larger than this, unless by one large unit: about a fifth of a second of a core.
 const MOST_WORK: u64 = 2_000_000;
@@ -75,7 +79,8 @@ pub struct Settled {
 }
 
 impl Schedule {
-    /// A schedule in which nothing is done but what can be recalled. `parents` holds for each shard the content of its parents.
+    /// A schedule in which nothing is done but what can be recalled. `parents` holds for each
+    /// shard the content of its parents.
     pub fn new(plan: Arc<Plan>, parents: Vec<Content>, recalled: HashMap<Unit, Recalled>) -> Self {
         assert_eq!(parents.len(), plan.shards.len(), "parents of every shard");
         let successors = plan.successors();
@@ -86,7 +91,11 @@ impl Schedule {
         }
         let mut schedule = Schedule {
             contents: vec![None; plan.shards.len()],
-            unfinished_predecessors: plan.shards.iter().map(|shard| shard.predecessors.len() as u32).collect(),
+            unfinished_predecessors: plan
+                .shards
+                .iter()
+                .map(|shard| shard.predecessors.len() as u32)
+                .collect(),
             unfinished_successors: successors.iter().map(|list| list.len() as u32).collect(),
             partly: HashMap::new(),
             settled: Settled::default(),
@@ -129,8 +138,8 @@ impl Schedule {
         (self.plan.shards.len() - self.unfinished_shards, self.plan.shards.len())
     }
 
-    /// The largest number of edges such that no unfinished shard reads a shard with that many or fewer; `None` if there is
-    /// no such number.
+    /// The largest number of edges such that no unfinished shard reads a shard with that many or
+    /// fewer; `None` if there is no such number.
     pub fn retired_size(&self) -> Option<usize> {
         let unfinished = self.unfinished_by_size.iter().position(|&count| count > 0);
         match unfinished {
@@ -139,10 +148,12 @@ impl Schedule {
         }
     }
 
-    /// The content of all that a shard reads: its parents, and its predecessors, which have to be done.
+    /// The content of all that a shard reads: its parents, and its predecessors, which have to be
+    /// done.
     pub fn inputs(&self, shard: u32) -> Content {
         let predecessors = self.plan.shards[shard as usize].predecessors.iter();
-        let predecessors = predecessors.map(|&p| self.contents[p as usize].as_ref().expect("predecessors are done"));
+        let predecessors = predecessors
+            .map(|&p| self.contents[p as usize].as_ref().expect("predecessors are done"));
         Content::of_all(std::iter::once(&self.parents[shard as usize]).chain(predecessors))
     }
 
@@ -151,8 +162,9 @@ impl Schedule {
         std::mem::take(&mut self.settled)
     }
 
-    /// Takes a bundle of ready units for one of `sharers` that want work; empty if nothing is ready. The bundle shrinks
-    /// when there is little to share. A unit that has failed goes alone, so that it is known which one failed.
+    /// Takes a bundle of ready units for one of `sharers` that want work; empty if nothing is
+    /// ready. The bundle shrinks when there is little to share. A unit that has failed goes alone,
+    /// so that it is known which one failed.
     pub fn take(&mut self, sharers: usize) -> Vec<Unit> {
         let aim = (self.ready_work / (2 * sharers.max(1) as u64)).clamp(LEAST_WORK, MOST_WORK);
         let mut bundle = Vec::new();
@@ -183,8 +195,8 @@ impl Schedule {
         }
     }
 
-    /// Notes that units that were taken failed. They are made ready again, but for those that have failed too often, which are set
-    /// aside and returned.
+    /// Notes that units that were taken failed. They are made ready again, but for those that have
+    /// failed too often, which are set aside and returned.
     pub fn fail(&mut self, units: impl IntoIterator<Item = Unit>, why: &str) -> Vec<Unit> {
         let mut set_aside = Vec::new();
         for unit in units {
@@ -247,14 +259,16 @@ impl Schedule {
         match self.contents[shard as usize] {
             Some(_) => 0,
             None => {
-                self.plan.shards[shard as usize].parts - self.partly.get(&shard).map_or(0, |parts| parts.len() as u32)
+                self.plan.shards[shard as usize].parts
+                    - self.partly.get(&shard).map_or(0, |parts| parts.len() as u32)
             }
         }
     }
 
     /// Whether a unit is done.
     pub fn is_finished(&self, unit: Unit) -> bool {
-        let is_partly = || self.partly.get(&unit.shard).is_some_and(|parts| parts.contains_key(&unit.part));
+        let is_partly =
+            || self.partly.get(&unit.shard).is_some_and(|parts| parts.contains_key(&unit.part));
         self.contents.get(unit.shard as usize).is_some_and(Option::is_some) || is_partly()
     }
 
@@ -292,7 +306,10 @@ mod tests {
     use super::*;
 
     fn plan(order: usize) -> Arc<Plan> {
-        Arc::new(Plan::new::<TrailTrap>(order, PlanOptions { part_graphs: 4, bucket_bytes: 1 << 20 }))
+        Arc::new(Plan::new::<TrailTrap>(
+            order,
+            PlanOptions { part_graphs: 4, bucket_bytes: 1 << 20 },
+        ))
     }
 
     fn resumed(order: usize, recalled: HashMap<Unit, Recalled>) -> Schedule {
@@ -304,10 +321,14 @@ mod tests {
         resumed(order, HashMap::new())
     }
 
-    /// What a computation of this unit gives: it depends on the inputs, and on nothing else but `salt`.
+    /// What a computation of this unit gives: it depends on the inputs, and on nothing else but
+    /// `salt`.
     fn computed(schedule: &Schedule, unit: Unit, salt: u8) -> Recalled {
         let inputs = schedule.inputs(unit.shard);
-        let part = Content::of_all(&vec![Content::default(); unit.part as usize + usize::from(salt) * 1000]);
+        let part = Content::of_all(&vec![
+            Content::default();
+            unit.part as usize + usize::from(salt) * 1000
+        ]);
         Recalled { inputs, content: Content::of_all([&inputs, &part]) }
     }
 
@@ -329,8 +350,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
 
-        /// Whatever is taken, given back, failed and finished in whatever order: everything gets done once, nothing before what it
-        /// reads, and a shard is retired exactly when nothing will read it.
+        /// Whatever is taken, given back, failed and finished in whatever order: everything gets
+        /// done once, nothing before what it reads, and a shard is retired exactly when nothing
+        /// will read it.
         #[test]
         fn every_order_of_events_gets_everything_done(seed: u64, order in 4usize..=7) {
             let mut schedule = schedule(order);
@@ -363,7 +385,8 @@ mod tests {
             prop_assert_eq!(schedule.ready(), 0);
         }
 
-        /// A run that is resumed with any set of units done: it hands out the rest, and ends in the same contents.
+        /// A run that is resumed with any set of units done: it hands out the rest, and ends in
+        /// the same contents.
         #[test]
         fn resuming_hands_out_the_rest(seed: u64, share in 0u64..=10) {
             let mut first = schedule(7);
@@ -379,7 +402,8 @@ mod tests {
             prop_assert!(rest.iter().all(|(unit, result)| !kept.contains_key(unit) && all[unit] == *result));
         }
 
-        /// Units that were wrong, and all that was computed from them, are computed again, and nothing else is.
+        /// Units that were wrong, and all that was computed from them, are computed again, and
+        /// nothing else is.
         #[test]
         fn what_was_computed_from_wrong_data_is_computed_again(picks in proptest::collection::vec(0usize..1000, 1..4)) {
             let right = run(&mut schedule(6), &HashSet::new());
@@ -422,8 +446,10 @@ mod tests {
         let bundle = schedule.take(1);
         assert!(bundle.len() > 1, "two shards of two edges");
         for attempt in 1..=ATTEMPTS {
-            let set_aside =
-                schedule.fail(if attempt == 1 { bundle.clone() } else { vec![bundle[0]] }, "the worker vanished");
+            let set_aside = schedule.fail(
+                if attempt == 1 { bundle.clone() } else { vec![bundle[0]] },
+                "the worker vanished",
+            );
             assert_eq!(set_aside.len(), usize::from(attempt == ATTEMPTS));
             if attempt < ATTEMPTS {
                 assert_eq!(schedule.take(1), [bundle[0]]);

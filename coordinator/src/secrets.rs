@@ -1,5 +1,5 @@
-//! What a coordinator keeps to itself, and whom it admits: tokens, certificate and key in the data directory, and the access
-//! files made of them.
+//! What a coordinator keeps to itself, and whom it admits: tokens, certificate and key in the data
+//! directory, and the access files made of them.
 
 use std::{
     fs, io,
@@ -32,7 +32,8 @@ pub enum SecretsError {
     #[error(transparent)]
     Access(#[from] AccessError),
     #[error(
-        "{path} does not hold the secrets of a coordinator (line {line}, column {column}); remove it, and the next start makes new ones, which every worker needs an access file of"
+        "{path} does not hold the secrets of a coordinator (line {line}, column {column}); \
+         remove it, and the next start makes new ones, which every worker needs an access file of"
     )]
     Malformed { path: PathBuf, line: usize, column: usize },
     #[error("cannot write {path}: {source}")]
@@ -89,7 +90,8 @@ impl Secrets {
             Err(SecretsError::Access(error)) if error.is_missing() => {
                 let secrets = Secrets::generate()?;
                 let text = serde_json::to_string_pretty(&secrets).expect("secrets are plain data");
-                write_private(&path, &text).map_err(|source| SecretsError::Write { path, source })?;
+                write_private(&path, &text)
+                    .map_err(|source| SecretsError::Write { path, source })?;
                 Ok(secrets)
             }
             other => other,
@@ -100,13 +102,15 @@ impl Secrets {
 /// The flags that say whom to admit.
 #[derive(Args)]
 pub struct Security {
-    /// Name or address of this machine for access files [default: that of --listen, or this machine's name]
+    /// Name or address of this machine for access files [default: that of --listen, or this
+    /// machine's name]
     #[arg(long, value_name = "HOST[:PORT]")]
     advertise: Option<String>,
     /// Encrypt, and ask for tokens, on loopback too; elsewhere that is always done
     #[arg(long)]
     secure: bool,
-    /// Use the secrets of this file (see `trailtrap secrets`) instead of those in the data directory
+    /// Use the secrets of this file (see `trailtrap secrets`) instead of those in the data
+    /// directory
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     secrets: Option<PathBuf>,
     /// Show this certificate (PEM), made out to the advertised host, instead of a generated one
@@ -130,10 +134,18 @@ pub struct Door {
 }
 
 impl Security {
-    /// Writes the access files, and says how to check those who come: nothing for a door that is open, on loopback.
-    pub fn prepare(&self, directory: &Path, local: SocketAddr) -> Result<Option<Door>, SecretsError> {
+    /// Writes the access files, and says how to check those who come: nothing for a door that is
+    /// open, on loopback.
+    pub fn prepare(
+        &self,
+        directory: &Path,
+        local: SocketAddr,
+    ) -> Result<Option<Door>, SecretsError> {
         let address = public_address(self.advertise.as_deref(), local);
-        let asked = self.secure || self.secrets.is_some() || self.certificate.is_some() || self.client_ca.is_some();
+        let asked = self.secure
+            || self.secrets.is_some()
+            || self.certificate.is_some()
+            || self.client_ca.is_some();
         if local.ip().to_canonical().is_loopback() && !asked {
             let access = Access { address, pass: None };
             access.write(&directory.join(ACCESS))?;
@@ -146,7 +158,10 @@ impl Security {
         };
         let (identity, root, name) = match (&self.certificate, &self.key, &self.ca) {
             (Some(certificate), Some(key), Some(ca)) => {
-                let identity = Identity::from_pem(read("the certificate", certificate)?, read("the key", key)?);
+                let identity = Identity::from_pem(
+                    read("the certificate", certificate)?,
+                    read("the key", key)?,
+                );
                 (identity, read("the authority's certificate", ca)?, None)
             }
             _ => {
@@ -156,13 +171,19 @@ impl Security {
         };
         let mut tls = ServerTlsConfig::new().identity(identity).timeout(crate::admission::GRACE);
         if let Some(path) = &self.client_ca {
-            tls = tls.client_ca_root(Certificate::from_pem(read("the authority's certificate", path)?));
+            tls = tls
+                .client_ca_root(Certificate::from_pem(read("the authority's certificate", path)?));
         }
         // Said before anything begins.
         Server::builder().tls_config(tls.clone()).map_err(SecretsError::Tls)?;
         for (file, token) in [(ACCESS, &secrets.worker), (VIEWER, &secrets.viewer)] {
             let mutual = self.client_ca.is_some();
-            let pass = Pass { certificate: root.clone(), name: name.clone(), mutual, token: token.clone() };
+            let pass = Pass {
+                certificate: root.clone(),
+                name: name.clone(),
+                mutual,
+                token: token.clone(),
+            };
             Access { address: address.clone(), pass: Some(pass) }.write(&directory.join(file))?;
         }
         Ok(Some(Door { tls, guard: Guard::new(secrets.worker, secrets.viewer) }))
@@ -170,14 +191,20 @@ impl Security {
 }
 
 fn read(what: &'static str, path: &Path) -> Result<String, AccessError> {
-    fs::read_to_string(path).map_err(|source| AccessError::Read { what, path: path.to_owned(), source })
+    fs::read_to_string(path).map_err(|source| AccessError::Read {
+        what,
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// What to write into access files: HOST:PORT.
 fn public_address(advertise: Option<&str>, local: SocketAddr) -> String {
     let port = local.port();
     match advertise {
-        Some(host) if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) => format!("[{host}]:{port}"),
+        Some(host) if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) => {
+            format!("[{host}]:{port}")
+        }
         Some(host) if host.ends_with(']') || !host.contains(':') => format!("{host}:{port}"),
         Some(address) => address.to_owned(),
         None if local.ip().is_unspecified() => format!("{}:{port}", machine::host()),
@@ -187,7 +214,8 @@ fn public_address(advertise: Option<&str>, local: SocketAddr) -> String {
 
 /// Makes the access files of a coordinator before it is started, to hand them out beforehand.
 ///
-/// The coordinator that is started with the same data directory, or with its `secrets.json` as `--secrets`, uses them.
+/// The coordinator that is started with the same data directory, or with its `secrets.json` as
+/// `--secrets`, uses them.
 #[derive(Args)]
 pub struct SecretsCommand {
     /// The data directory of the coordinator; made if need be
@@ -213,7 +241,10 @@ impl SecretsCommand {
         };
         let anywhere = SocketAddr::from(([0, 0, 0, 0], 7461));
         security.prepare(directory.path(), anywhere)?;
-        machine::say(&format!("trailtrap: wrote {SECRETS}, {ACCESS} and {VIEWER} in {}", self.data.display()));
+        machine::say(&format!(
+            "trailtrap: wrote {SECRETS}, {ACCESS} and {VIEWER} in {}",
+            self.data.display()
+        ));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -241,7 +272,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let first = Secrets::take(directory.path()).unwrap();
         let again = Secrets::take(directory.path()).unwrap();
-        assert!(first.worker == again.worker && first.viewer == again.viewer && first.worker != first.viewer);
+        assert!(
+            first.worker == again.worker
+                && first.viewer == again.viewer
+                && first.worker != first.viewer
+        );
         assert_eq!((first.certificate, first.key), (again.certificate, again.key));
         let other = tempfile::tempdir().unwrap();
         assert!(Secrets::take(other.path()).unwrap().worker != first.worker);
@@ -251,6 +286,10 @@ mod tests {
         assert_eq!(token.len(), 64);
         fs::write(&path, text.replace("\"worker\"", "\"wroker\"")).unwrap();
         let error = Secrets::take(directory.path()).err().unwrap();
-        assert!(error.to_string().contains("remove it") && !format!("{error} {error:?}").contains(token), "{error:?}");
+        assert!(
+            error.to_string().contains("remove it")
+                && !format!("{error} {error:?}").contains(token),
+            "{error:?}"
+        );
     }
 }

@@ -47,11 +47,12 @@ use crate::{
 
 /// A request for work is answered after this long even if there is none.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// Whoever is first in the line of those who wait for work steps back after this long: what there is may not be for them,
-/// but for one behind.
+/// Whoever is first in the line of those who wait for work steps back after this long: what there
+/// is may not be for them, but for one behind.
 const TURN: Duration = Duration::from_millis(200);
 const DESCRIBING: usize = 8;
-/// A delivery is refused when it has more bytes than this and several times those that it is expected to have.
+/// A delivery is refused when it has more bytes than this and several times those that it is
+/// expected to have.
 const DELIVERY_BYTES: usize = 64 << 20;
 /// More leases, or names of blocks, than any worker has to list in a message.
 const LONGEST_LIST: usize = 1 << 16;
@@ -63,11 +64,12 @@ const PROBES: usize = 64;
 const STALLED: Duration = Duration::from_secs(60);
 /// A stream that is held back has sent no more bytes than this …
 const STREAM_WINDOW: u32 = 64 << 10;
-/// … and all streams of a worker together do not fill its connection, so that heartbeats and other streams get through.
+/// … and all streams of a worker together do not fill its connection, so that heartbeats and other
+/// streams get through.
 const STREAMS: u32 = 1024;
 
-/// Serves `census` on a bound listener until `shutdown`, to everybody if there is no door; gives open connections a moment
-/// to finish then. Messages take up to about `memory` bytes.
+/// Serves `census` on a bound listener until `shutdown`, to everybody if there is no door; gives
+/// open connections a moment to finish then. Messages take up to about `memory` bytes.
 pub async fn serve(
     census: Arc<Census>,
     memory: usize,
@@ -107,7 +109,9 @@ where
     }
     let server = builder
         .layer(option_layer(guard))
-        .add_service(CensusServer::new(Service::new(census, memory)).max_decoding_message_size(4 << 20))
+        .add_service(
+            CensusServer::new(Service::new(census, memory)).max_decoding_message_size(4 << 20),
+        )
         .serve_with_incoming_shutdown(connections, shutdown);
     // tonic waits for idle connections for ever.
     tokio::select! {
@@ -122,11 +126,14 @@ pub async fn serve_health(listener: TcpListener) -> Result<(), tonic::transport:
     reporter.set_serving::<CensusServer<Service>>().await;
     // Nobody shows a token here: no connection stays.
     let connections = admission::few_connections(listener, GRACE, PROBES);
-    Server::builder().add_service(health.max_decoding_message_size(1 << 10)).serve_with_incoming(connections).await
+    Server::builder()
+        .add_service(health.max_decoding_message_size(1 << 10))
+        .serve_with_incoming(connections)
+        .await
 }
 
-const DISTRUSTED: &str =
-    "results of this worker were wrong, and it gets no more work: see `trailtrap alarms`, and check its machine";
+const DISTRUSTED: &str = "results of this worker were wrong, and it gets no more work: see \
+                          `trailtrap alarms`, and check its machine";
 
 #[derive(Clone)]
 struct Service {
@@ -147,14 +154,18 @@ impl Service {
     fn known(&self, worker: u64) -> Result<(), Status> {
         match self.census.hear(worker) {
             true => Ok(()),
-            false => Err(Status::not_found("this coordinator does not know the worker: register again")),
+            false => {
+                Err(Status::not_found("this coordinator does not know the worker: register again"))
+            }
         }
     }
 
     /// Work for a worker; waits for some until `deadline`.
     async fn assignment(&self, worker: u64, deadline: Instant) -> Assignment {
         loop {
-            let Ok(_turn) = timeout_at(deadline, self.turn.lock()).await else { return Assignment::Wait };
+            let Ok(_turn) = timeout_at(deadline, self.turn.lock()).await else {
+                return Assignment::Wait;
+            };
             let end = deadline.min(Instant::now() + TURN);
             loop {
                 let changed = self.census.wakeup.notified();
@@ -189,15 +200,20 @@ impl Service {
         blocking(move || read(&census, &wanted))
             .await?
             .map_err(|error| Status::internal(error.to_string()))?
-            .ok_or_else(|| Status::not_found(format!("partition {} is not finished", wanted.sequence())))
+            .ok_or_else(|| {
+                Status::not_found(format!("partition {} is not finished", wanted.sequence()))
+            })
     }
 
     /// The answer to one request for a partition, and its share of the memory.
     async fn blocks(&self, request: wire::FetchRequest) -> Result<(Vec<Block>, Share), Status> {
         let wanted = self.wanted(&request)?;
-        let expected = self.look_up(wanted, |census, wanted| census.wanted_bytes(wanted).map(Some)).await?;
+        let expected =
+            self.look_up(wanted, |census, wanted| census.wanted_bytes(wanted).map(Some)).await?;
         let share = self.budget.take(expected).await;
-        let read = |census: &Census, wanted: &Wanted| Ok(census.wanted_blocks(wanted)?.map(|blocks| (blocks, share)));
+        let read = |census: &Census, wanted: &Wanted| {
+            Ok(census.wanted_blocks(wanted)?.map(|blocks| (blocks, share)))
+        };
         let (blocks, mut share) = self.look_up(wanted, read).await?;
         let blocks = messages::select(&request, blocks);
         let bytes: usize = blocks.iter().map(|block| block.bytes().len()).sum();
@@ -206,7 +222,8 @@ impl Service {
         Ok((blocks, share))
     }
 
-    /// Sends the answers to one request after the other; returns early when nobody listens any more.
+    /// Sends the answers to one request after the other; returns early when nobody listens any
+    /// more.
     async fn send_partitions(
         self,
         mut answer: Result<(Vec<Block>, Share), Status>,
@@ -234,7 +251,9 @@ impl Service {
 }
 
 /// Does something that waits for a disk.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Status::internal(error.to_string()))
 }
 
@@ -257,10 +276,12 @@ fn check_list(length: usize) -> Result<(), Status> {
 
 /// Blocks in the pieces that they are sent in.
 fn pieces<'a>(blocks: &'a [Block]) -> impl Iterator<Item = wire::BlockPiece> + Send + 'a {
-    let nothing = blocks.is_empty().then(|| wire::BlockPiece { data: Vec::new(), last: false, done: true });
+    let nothing =
+        blocks.is_empty().then(|| wire::BlockPiece { data: Vec::new(), last: false, done: true });
     let of_block = |(i, block): (usize, &'a Block)| {
         let last_block = i + 1 == blocks.len();
-        messages::pieces(block.bytes()).map(move |piece| wire::BlockPiece { done: last_block && piece.last, ..piece })
+        messages::pieces(block.bytes())
+            .map(move |piece| wire::BlockPiece { done: last_block && piece.last, ..piece })
     };
     blocks.iter().enumerate().flat_map(of_block).chain(nothing)
 }
@@ -279,7 +300,10 @@ type Reply<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl CensusService for Service {
-    async fn register(&self, request: Request<wire::RegisterRequest>) -> Reply<wire::RegisterReply> {
+    async fn register(
+        &self,
+        request: Request<wire::RegisterRequest>,
+    ) -> Reply<wire::RegisterReply> {
         let request = request.into_inner();
         let pairs = [
             ("protocol", request.protocol, PROTOCOL),
@@ -287,13 +311,18 @@ impl CensusService for Service {
             ("game", request.game, TrailTrap::ID.into()),
             ("block format", request.block_format, BLOCK_FORMAT.into()),
         ];
-        if let Some((what, theirs, ours)) = pairs.into_iter().find(|(_, theirs, ours)| theirs != ours) {
+        if let Some((what, theirs, ours)) =
+            pairs.into_iter().find(|(_, theirs, ours)| theirs != ours)
+        {
             return Err(Status::failed_precondition(format!(
-                "worker has {what} {theirs}, coordinator has {what} {ours}; their results would not fit together. Use \
+                "worker has {what} {theirs}, coordinator has {what} {ours}; their results would \
+                 not fit together. Use \
                  the same program version for both"
             )));
         }
-        let printable = |text: &str| -> String { text.chars().filter(|c| !c.is_control()).take(100).collect() };
+        let printable = |text: &str| -> String {
+            text.chars().filter(|c| !c.is_control()).take(100).collect()
+        };
         let threads = request.threads.clamp(1, 4096) as usize;
         let worker = self
             .census
@@ -311,7 +340,9 @@ impl CensusService for Service {
         self.known(worker)?;
         let answer = match self.assignment(worker, Instant::now() + LONGEST_WAIT).await {
             Assignment::Finished => Answer::Finished(true),
-            Assignment::Stopping => return Err(Status::unavailable("the coordinator is stopping")),
+            Assignment::Stopping => {
+                return Err(Status::unavailable("the coordinator is stopping"));
+            }
             Assignment::Wait => Answer::WaitMilliseconds(0),
             Assignment::Distrusted => return Err(Status::failed_precondition(DISTRUSTED)),
             Assignment::Work(Work { lease, plan, units, edition }) => {
@@ -321,14 +352,17 @@ impl CensusService for Service {
         Ok(Response::new(wire::LeaseReply { answer: Some(answer) }))
     }
 
-    type FetchPartitionStream = Pin<Box<dyn Stream<Item = Result<wire::BlockPiece, Status>> + Send>>;
+    type FetchPartitionStream =
+        Pin<Box<dyn Stream<Item = Result<wire::BlockPiece, Status>> + Send>>;
 
     async fn fetch_partition(
         &self,
         request: Request<Streaming<wire::FetchRequest>>,
     ) -> Reply<Self::FetchPartitionStream> {
         let mut requests = request.into_inner();
-        let first = next(&mut requests).await?.ok_or_else(|| Status::invalid_argument("nothing asked for"))?;
+        let first = next(&mut requests)
+            .await?
+            .ok_or_else(|| Status::invalid_argument("nothing asked for"))?;
         // An error of the first answer is one of the call.
         let first = self.blocks(first).await?;
         let (sender, receiver) = channel(1);
@@ -338,7 +372,10 @@ impl CensusService for Service {
 
     type DescribeStream = Pin<Box<dyn Stream<Item = Result<wire::Description, Status>> + Send>>;
 
-    async fn describe(&self, request: Request<Streaming<wire::FetchRequest>>) -> Reply<Self::DescribeStream> {
+    async fn describe(
+        &self,
+        request: Request<Streaming<wire::FetchRequest>>,
+    ) -> Reply<Self::DescribeStream> {
         let service = self.clone();
         let answers = request.into_inner().timeout(STALLED).then(move |request| {
             let service = service.clone();
@@ -351,7 +388,10 @@ impl CensusService for Service {
         Ok(Response::new(Box::pin(answers)))
     }
 
-    async fn heartbeat(&self, request: Request<wire::HeartbeatRequest>) -> Reply<wire::HeartbeatReply> {
+    async fn heartbeat(
+        &self,
+        request: Request<wire::HeartbeatRequest>,
+    ) -> Reply<wire::HeartbeatReply> {
         let request = request.into_inner();
         self.known(request.worker)?;
         check_list(request.leases.len())?;
@@ -359,9 +399,13 @@ impl CensusService for Service {
         Ok(Response::new(wire::HeartbeatReply {}))
     }
 
-    async fn complete(&self, request: Request<Streaming<wire::CompleteRequest>>) -> Reply<wire::CompleteReply> {
+    async fn complete(
+        &self,
+        request: Request<Streaming<wire::CompleteRequest>>,
+    ) -> Reply<wire::CompleteReply> {
         let mut stream = request.into_inner();
-        let Some(Part::Start(start)) = next(&mut stream).await?.and_then(|message| message.part) else {
+        let Some(Part::Start(start)) = next(&mut stream).await?.and_then(|message| message.part)
+        else {
             return Err(Status::invalid_argument("a delivery begins with its start"));
         };
         self.known(start.worker)?;
@@ -369,7 +413,8 @@ impl CensusService for Service {
         let Some((plan, units)) = self.census.leased(start.worker, start.lease) else {
             return Ok(Response::new(wire::CompleteReply { accepted: false }));
         };
-        let mut blocks_left: usize = units.iter().map(|unit| 3 << plan.shards[unit.shard as usize].bucket_bits).sum();
+        let mut blocks_left: usize =
+            units.iter().map(|unit| 3 << plan.shards[unit.shard as usize].bucket_bits).sum();
         let name = self.census.worker_name(start.worker);
         let expected = delivery_bytes(&plan, &units);
         let mut share = self.budget.take(expected).await;
@@ -377,18 +422,35 @@ impl CensusService for Service {
         let mut deliveries: Vec<Delivery> = Vec::new();
         let mut current: Option<(wire::UnitResult, Vec<Block>)> = None;
         let mut bytes: Vec<u8> = Vec::new();
-        let finish = |(result, blocks): (wire::UnitResult, Vec<Block>)| -> Result<Delivery, Status> {
-            let id = result.unit.ok_or_else(|| Status::invalid_argument("a result without its unit"))?;
-            let unit = Unit { order: plan.order as u8, shard: id.shard, part: id.part };
-            let shard = plan.shards.get(id.shard as usize).ok_or_else(|| Status::invalid_argument("no such shard"))?;
-            let statistics: Statistics = codec::decode(&result.statistics)
-                .map_err(|error| Status::invalid_argument(format!("statistics: {error}")))?;
-            let digest: [u8; 32] =
-                result.digest.try_into().map_err(|_| Status::invalid_argument("a digest has 32 bytes"))?;
-            let elapsed = Duration::from_micros(result.elapsed_microseconds.min(LONGEST_MICROSECONDS));
-            let digest = Digest::from_le_bytes(digest);
-            Ok(delivery(unit, shard.sequence, blocks, statistics, digest, elapsed, name.clone()))
-        };
+        let finish =
+            |(result, blocks): (wire::UnitResult, Vec<Block>)| -> Result<Delivery, Status> {
+                let id = result
+                    .unit
+                    .ok_or_else(|| Status::invalid_argument("a result without its unit"))?;
+                let unit = Unit { order: plan.order as u8, shard: id.shard, part: id.part };
+                let shard = plan
+                    .shards
+                    .get(id.shard as usize)
+                    .ok_or_else(|| Status::invalid_argument("no such shard"))?;
+                let statistics: Statistics = codec::decode(&result.statistics)
+                    .map_err(|error| Status::invalid_argument(format!("statistics: {error}")))?;
+                let digest: [u8; 32] = result
+                    .digest
+                    .try_into()
+                    .map_err(|_| Status::invalid_argument("a digest has 32 bytes"))?;
+                let elapsed =
+                    Duration::from_micros(result.elapsed_microseconds.min(LONGEST_MICROSECONDS));
+                let digest = Digest::from_le_bytes(digest);
+                Ok(delivery(
+                    unit,
+                    shard.sequence,
+                    blocks,
+                    statistics,
+                    digest,
+                    elapsed,
+                    name.clone(),
+                ))
+            };
         while let Some(message) = next(&mut stream).await? {
             received += message.encoded_len();
             if received > expected.saturating_mul(4).saturating_add(DELIVERY_BYTES) {
@@ -418,13 +480,15 @@ impl CensusService for Service {
                         };
                         let block = Block::parse::<TrailTrap>(std::mem::take(&mut bytes))
                             .map_err(|error| Status::invalid_argument(error.to_string()))?;
-                        blocks_left = blocks_left
-                            .checked_sub(1)
-                            .ok_or_else(|| Status::invalid_argument("more blocks than the leased units have"))?;
+                        blocks_left = blocks_left.checked_sub(1).ok_or_else(|| {
+                            Status::invalid_argument("more blocks than the leased units have")
+                        })?;
                         blocks.push(block);
                     }
                 }
-                Some(Part::Start(_)) | None => return Err(Status::invalid_argument("unexpected part of a delivery")),
+                Some(Part::Start(_)) | None => {
+                    return Err(Status::invalid_argument("unexpected part of a delivery"));
+                }
             }
         }
         if !bytes.is_empty() {
@@ -449,7 +513,9 @@ impl CensusService for Service {
                 Ok(Response::new(wire::CompleteReply { accepted: false }))
             }
             Err(Refusal::Distrusted(_)) => Err(Status::failed_precondition(DISTRUSTED)),
-            Err(Refusal::Void | Refusal::Ended) => Ok(Response::new(wire::CompleteReply { accepted: false })),
+            Err(Refusal::Void | Refusal::Ended) => {
+                Ok(Response::new(wire::CompleteReply { accepted: false }))
+            }
             Err(refusal @ Refusal::Wrong { .. }) => {
                 tracing::error!(worker = start.worker, %refusal, "results refused");
                 Err(Status::invalid_argument(refusal.to_string()))
@@ -457,17 +523,26 @@ impl CensusService for Service {
         }
     }
 
-    async fn give_back(&self, request: Request<wire::GiveBackRequest>) -> Reply<wire::GiveBackReply> {
+    async fn give_back(
+        &self,
+        request: Request<wire::GiveBackRequest>,
+    ) -> Reply<wire::GiveBackReply> {
         let request = request.into_inner();
         self.known(request.worker)?;
         check_list(request.leases.len())?;
-        let failure: String = request.failure.chars().filter(|c| !c.is_control()).take(1000).collect();
+        let failure: String =
+            request.failure.chars().filter(|c| !c.is_control()).take(1000).collect();
         let failure = (!failure.is_empty()).then_some(&failure[..]);
-        request.leases.iter().for_each(|&lease| self.census.give_back(request.worker, lease, failure));
+        request
+            .leases
+            .iter()
+            .for_each(|&lease| self.census.give_back(request.worker, lease, failure));
         Ok(Response::new(wire::GiveBackReply {}))
     }
 
     async fn status(&self, _: Request<wire::StatusRequest>) -> Reply<wire::StatusReply> {
-        Ok(Response::new(wire::StatusReply { json: CensusStatus::of(&self.census).brief().to_json() }))
+        Ok(Response::new(wire::StatusReply {
+            json: CensusStatus::of(&self.census).brief().to_json(),
+        }))
     }
 }

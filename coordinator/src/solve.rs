@@ -15,8 +15,8 @@ use crate::{
 
 /// Says who wins Trail Trap on given graphs (at most 16 vertices), by forward search.
 ///
-/// Graphs are read in graph6, one a line. Vertices count from 0. A graph that cannot be solved is named on standard error,
-/// the others get their answers, and the exit code is 1.
+/// Graphs are read in graph6, one a line. Vertices count from 0. A graph that cannot be solved is
+/// named on standard error, the others get their answers, and the exit code is 1.
 #[derive(Args)]
 pub struct SolveCommand {
     #[command(flatten)]
@@ -24,9 +24,11 @@ pub struct SolveCommand {
     /// Add a winning first move of P1, or P2's answer to each first move
     #[arg(long)]
     explain: bool,
-    /// Remember at most this many positions, of about 40 bytes each, and give up on graphs that need more. A graph with m
-    /// edges has about 0.4 · 2^m; graphs that are solved at the same time share the limit
-    #[arg(long, value_name = "POSITIONS", default_value_t = 40_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Remember at most this many positions, of about 40 bytes each, and give up on graphs that
+    /// need more. A graph with m edges has about 0.4 · 2^m; graphs that are solved at the same
+    /// time share the limit
+    #[arg(long, value_name = "POSITIONS", default_value_t = 40_000_000,
+          value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
 }
 
@@ -73,10 +75,11 @@ impl SolveCommand {
     }
 
     fn answer(&self, search: &mut ForwardSearch, line: &Line) -> Reply<Solved> {
-        let graph = graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
-        let solution = search
-            .solve(&graph)
-            .map_err(|error| format!("{}: {error} (size {}; see --limit)", line.origin, graph.size()))?;
+        let graph =
+            graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
+        let solution = search.solve(&graph).map_err(|error| {
+            format!("{}: {error} (size {}; see --limit)", line.origin, graph.size())
+        })?;
         Ok(self.describe(line, &graph, solution))
     }
 
@@ -90,10 +93,14 @@ impl SolveCommand {
             answers: None,
         };
         match solution {
-            Solution::P1 { first_move } => solved.first_move = Some(first_move).filter(|_| self.explain),
+            Solution::P1 { first_move } => {
+                solved.first_move = Some(first_move).filter(|_| self.explain)
+            }
             Solution::P2 { answers } => {
                 solved.winner = "P2";
-                let list = answers.into_iter().map(|(first_move, answer)| AnswerTo { first_move, answer });
+                let list = answers
+                    .into_iter()
+                    .map(|(first_move, answer)| AnswerTo { first_move, answer });
                 solved.answers = self.explain.then(|| list.collect());
             }
         }
@@ -103,7 +110,8 @@ impl SolveCommand {
 
 impl Answer for Solved {
     fn text(&self) -> String {
-        let explanation: String = self.explanation().iter().map(|line| format!("  {line}\n")).collect();
+        let explanation: String =
+            self.explanation().iter().map(|line| format!("  {line}\n")).collect();
         format!("{} {}\n{explanation}", self.graph6, self.winner)
     }
 
@@ -123,9 +131,10 @@ impl Solved {
         match (&self.first_move, &self.answers) {
             (Some(first_move), _) => vec![format!("P1 wins by {}", show(*first_move))],
             (None, Some(answers)) if answers.is_empty() => vec!["P1 cannot move".to_owned()],
-            (None, Some(answers)) => {
-                answers.iter().map(|a| format!("P2 answers {} by {}", show(a.first_move), show(a.answer))).collect()
-            }
+            (None, Some(answers)) => answers
+                .iter()
+                .map(|a| format!("P2 answers {} by {}", show(a.first_move), show(a.answer)))
+                .collect(),
             (None, None) => Vec::new(),
         }
     }

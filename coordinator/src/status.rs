@@ -1,5 +1,5 @@
-//! What is done, running and waiting, by whom, how fast, and how long it will take: for people, for scripts, and for a
-//! second process that looks at a data directory in use.
+//! What is done, running and waiting, by whom, how fast, and how long it will take: for people,
+//! for scripts, and for a second process that looks at a data directory in use.
 
 use std::{fmt::Write as _, fs, io, path::Path};
 
@@ -112,7 +112,10 @@ impl Status {
                     units_leased,
                     units_done: worker.units,
                     pairs_per_second: per_second(worker.pairs),
-                    seconds_since_heard: progress.elapsed.saturating_sub(worker.seen).as_secs_f64(),
+                    seconds_since_heard: progress
+                        .elapsed
+                        .saturating_sub(worker.seen)
+                        .as_secs_f64(),
                     name: worker.name,
                     threads: worker.threads,
                     kernel: worker.kernel,
@@ -124,7 +127,8 @@ impl Status {
         }
     }
 
-    /// Without the units and results that alarms are about: a text of any size would not fit into a message.
+    /// Without the units and results that alarms are about: a text of any size would not fit into
+    /// a message.
     pub fn brief(mut self) -> Self {
         for (_, alarm) in &mut self.alarms {
             (alarm.doubted, alarm.quarantined) = (Vec::new(), Vec::new());
@@ -152,7 +156,9 @@ impl Status {
             orders => format!("1 to {}", orders.len()),
         };
         let state = match (self.running, self.process) {
-            (true, Some(process)) => format!("running (process {process}, {})", duration(self.seconds_running)),
+            (true, Some(process)) => {
+                format!("running (process {process}, {})", duration(self.seconds_running))
+            }
             (true, None) => "running".to_owned(),
             (false, _) => "not running".to_owned(),
         };
@@ -162,7 +168,8 @@ impl Status {
             let share = 100.0 * order.pairs_done as f64 / order.pairs.max(1) as f64;
             let _ = writeln!(
                 text,
-                "order {}: {share:.1} % of the work; {} of {} graphs; shards: {} of {} done; units: {} leased, {} ready",
+                "order {}: {share:.1} % of the work; {} of {} graphs; shards: {} of {} done; \
+                 units: {} leased, {} ready",
                 order.order,
                 order.graphs_done,
                 order.graphs,
@@ -173,14 +180,25 @@ impl Status {
             );
             if self.running {
                 let left = self.seconds_left.map_or_else(|| "unknown".to_owned(), duration);
-                let _ = writeln!(text, "rate: {:.2} million pairs/s; time left: {left}", self.pairs_per_second / 1e6);
+                let _ = writeln!(
+                    text,
+                    "rate: {:.2} million pairs/s; time left: {left}",
+                    self.pairs_per_second / 1e6
+                );
             }
         }
         if let Some(order) = self.order.as_ref().filter(|order| order.units_to_compare > 0) {
-            let _ = writeln!(text, "to be solved again by another worker: {} units", order.units_to_compare);
+            let _ = writeln!(
+                text,
+                "to be solved again by another worker: {} units",
+                order.units_to_compare
+            );
         }
-        for SetAside { sequence, part, failures } in self.order.iter().flat_map(|order| &order.set_aside) {
-            let _ = writeln!(text, "set aside: part {part} of {sequence}: {}", failures.join("; "));
+        for SetAside { sequence, part, failures } in
+            self.order.iter().flat_map(|order| &order.set_aside)
+        {
+            let _ =
+                writeln!(text, "set aside: part {part} of {sequence}: {}", failures.join("; "));
         }
         for (number, alarm) in &self.alarms {
             let _ = writeln!(text, "{}", alarm.line(*number));
@@ -188,7 +206,8 @@ impl Status {
         for worker in &self.workers {
             let _ = writeln!(
                 text,
-                "worker {}: {} threads ({}), {} units in work, {} done, {:.2} million pairs/s, heard {} ago",
+                "worker {}: {} threads ({}), {} units in work, {} done, {:.2} million pairs/s, \
+                 heard {} ago",
                 worker.name,
                 worker.threads,
                 worker.kernel,
@@ -222,7 +241,8 @@ mod tests {
     #[test]
     fn a_message_does_not_grow_with_what_is_doubted() {
         let unit = Unit { order: 7, shard: 3, part: 0 };
-        let alarm = Alarm::new(AlarmKind::Trial, unit, &DegreeSequence::new([0; 7]), "wrong".to_owned());
+        let alarm =
+            Alarm::new(AlarmKind::Trial, unit, &DegreeSequence::new([0; 7]), "wrong".to_owned());
         let status = |doubted: usize| Status {
             alarms: vec![(1, Alarm { doubted: vec![unit; doubted], ..alarm.clone() })],
             ..Status::default()

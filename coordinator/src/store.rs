@@ -1,16 +1,18 @@
-//! The store: everything a census has found out, in RocksDB, behind the few operations the census needs.
+//! The store: everything a census has found out, in RocksDB, behind the few operations the census
+//! needs.
 //!
-//! Blocks lie as large values in blob files, one column family for each section, so that a section can be dropped. They are
-//! written once: without a log, flushed before anything refers to them, and never compacted (only the small files that say
-//! where they are). A unit *becomes visible* by its record, one small write to the log, synced after the flush. What has no
-//! record does not exist. Only when all blocks of a group are small do they go into the log together with their records:
-//! one sync instead of a dozen, for bytes that are written twice but are few.
+//! Blocks lie as large values in blob files, one column family for each section, so that a section
+//! can be dropped. They are written once: without a log, flushed before anything refers to them,
+//! and never compacted (only the small files that say where they are). A unit *becomes visible* by
+//! its record, one small write to the log, synced after the flush. What has no record does not
+//! exist. Only when all blocks of a group are small do they go into the log together with their
+//! records: one sync instead of a dozen, for bytes that are written twice but are few.
 
 use std::{path::Path, sync::Arc};
 
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, FlushOptions, IteratorMode, Options, WriteBatch,
-    WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, FlushOptions, IteratorMode,
+    Options, WriteBatch, WriteOptions,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
@@ -38,7 +40,8 @@ pub enum StoreError {
     #[error(transparent)]
     Database(rocksdb::Error),
     #[error(
-        "the database is damaged ({0}); `trailtrap salvage` with the same --data keeps what is undamaged, and a census solves the rest again"
+        "the database is damaged ({0}); `trailtrap salvage` with the same --data keeps what is \
+         undamaged, and a census solves the rest again"
     )]
     Damaged(rocksdb::Error),
     #[error("its blocks are not those that were recorded")]
@@ -46,7 +49,8 @@ pub enum StoreError {
     #[error("cannot make the store")]
     Make(#[from] std::io::Error),
     #[error(
-        "it was written with {what} {found}, this program has {expected}: use the program version that wrote it, or another directory"
+        "it was written with {what} {found}, this program has {expected}: use the program \
+         version that wrote it, or another directory"
     )]
     Version { what: &'static str, found: u16, expected: u16 },
     #[error("record {key} is damaged")]
@@ -57,7 +61,10 @@ pub enum StoreError {
     MissingBlock(BlockId),
     #[error("block {id:?} cannot be read")]
     UnreadableBlock { id: BlockId, source: rocksdb::Error },
-    #[error("order {0} was split by another version of this program: use that version, or another directory")]
+    #[error(
+        "order {0} was split by another version of this program: use that version, or another \
+         directory"
+    )]
     Plan(usize),
 }
 
@@ -77,9 +84,9 @@ impl StoreError {
     /// The block that is damaged or missing, if that is what is wrong.
     pub fn bad_block(&self) -> Option<&BlockId> {
         match self {
-            StoreError::Block { id, .. } | StoreError::MissingBlock(id) | StoreError::UnreadableBlock { id, .. } => {
-                Some(id)
-            }
+            StoreError::Block { id, .. }
+            | StoreError::MissingBlock(id)
+            | StoreError::UnreadableBlock { id, .. } => Some(id),
             _ => None,
         }
     }
@@ -117,7 +124,8 @@ pub struct UnitRecord {
     pub instance: u64,
     /// Of its blocks.
     pub content: Content,
-    /// Of the partitions it was computed from: its shard's parents, then its predecessors, in the order of the plan.
+    /// Of the partitions it was computed from: its shard's parents, then its predecessors, in the
+    /// order of the plan.
     pub inputs: Content,
     /// Records that were derived again by nauty before it was let in.
     pub tried: u64,
@@ -133,7 +141,9 @@ impl UnitRecord {
 
     /// Whether two computations of a unit came to the same.
     pub fn agrees(&self, other: &UnitRecord) -> bool {
-        self.content == other.content && self.digest == other.digest && self.statistics == other.statistics
+        self.content == other.content
+            && self.digest == other.digest
+            && self.statistics == other.statistics
     }
 }
 
@@ -143,7 +153,8 @@ pub struct OrderRecord {
     pub options: PlanOptions,
     /// Of the plan that shard numbers refer to.
     pub plan_fingerprint: u64,
-    /// Statistics and digest for each number of edges, once all units are done and all checks have passed.
+    /// Statistics and digest for each number of edges, once all units are done and all checks have
+    /// passed.
     pub result: Option<Vec<(Statistics, [u8; 32])>>,
     /// Whether the outcomes of all positions are (still) there.
     pub outcomes_kept: bool,
@@ -164,7 +175,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in `path`, or makes an empty one there. The making is all or nothing: it happens beside `path`.
+    /// Opens the store in `path`, or makes an empty one there. The making is all or nothing: it
+    /// happens beside `path`.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if !path.exists() {
             let new = path.with_extension("new");
@@ -188,7 +200,8 @@ impl Store {
         options.create_missing_column_families(true);
         options.set_keep_log_file_num(2);
         options.set_max_background_jobs(2);
-        // Blob files come by the thousand at order 11, and processes may often open a thousand files.
+        // Blob files come by the thousand at order 11, and processes may often open a thousand
+        // files.
         options.set_max_open_files(400);
         // A few large column families would otherwise keep logs of several gigabytes.
         options.set_max_total_wal_size(64 << 20);
@@ -200,9 +213,12 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store to look at, without any right to write. What an unfinished run commits later is not seen.
+    /// Opens the store to look at, without any right to write. What an unfinished run commits
+    /// later is not seen.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        let store = Store { db: DB::open_cf_descriptors_read_only(&Options::default(), path, families(), false)? };
+        let store = Store {
+            db: DB::open_cf_descriptors_read_only(&Options::default(), path, families(), false)?,
+        };
         if let Some(format) = store.get::<Format>(b"format")? {
             check_format(&format)?;
         }
@@ -223,7 +239,8 @@ impl Store {
         self.db.path()
     }
 
-    /// Takes over what concerns the whole census from another store, as far as it can be read, and begins a new edition.
+    /// Takes over what concerns the whole census from another store, as far as it can be read, and
+    /// begins a new edition.
     pub fn take_over(&self, other: &Store) -> Result<(), StoreError> {
         match other.get::<Format>(b"format") {
             Ok(Some(format)) => check_format(&format)?,
@@ -240,9 +257,12 @@ impl Store {
             Vec::new()
         });
         alarms.iter().try_for_each(|(number, alarm)| self.put_alarm(*number, alarm))?;
-        // Numbers of leases begin with their epoch, and tell which of two computations came later: they may not repeat, even if the
-        // epoch itself is lost.
-        let lease = alarms.iter().map(|(_, alarm)| alarm.last_instance).fold(other.last_instance(), u64::max);
+        // Numbers of leases begin with their epoch, and tell which of two computations came later:
+        // they may not repeat, even if the epoch itself is lost.
+        let lease = alarms
+            .iter()
+            .map(|(_, alarm)| alarm.last_instance)
+            .fold(other.last_instance(), u64::max);
         let epoch = kept(other.get(b"epoch")).max((lease >> 32) as u32);
         self.put(b"epoch", &epoch.saturating_add(1))
     }
@@ -254,8 +274,12 @@ impl Store {
             let prefix = [b'u', order];
             let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
             let records = self.db.iterator_cf(self.family(RECORDS), mode).map_while(Result::ok);
-            let records = records.take_while(|(key, _)| key.starts_with(&prefix)).map(|(_, value)| value);
-            records.filter_map(|value| codec::decode::<UnitRecord>(&value).ok()).map(|record| record.instance).max()
+            let records =
+                records.take_while(|(key, _)| key.starts_with(&prefix)).map(|(_, value)| value);
+            records
+                .filter_map(|value| codec::decode::<UnitRecord>(&value).ok())
+                .map(|record| record.instance)
+                .max()
         };
         (1..=MAX_BATCH_ORDER as u8).filter_map(of_order).max().unwrap_or(0)
     }
@@ -292,7 +316,8 @@ impl Store {
             if !key.starts_with(&prefix) || key.len() != 10 {
                 break;
             }
-            let number = |at: usize| u32::from_be_bytes(key[at..at + 4].try_into().expect("four bytes"));
+            let number =
+                |at: usize| u32::from_be_bytes(key[at..at + 4].try_into().expect("four bytes"));
             let unit = Unit { order: order as u8, shard: number(2), part: number(6) };
             units.push((unit, decode(&key, &value)?));
         }
@@ -314,7 +339,11 @@ impl Store {
                     false => self.db.put_cf_opt(family, key, block.bytes(), &unlogged)?,
                 }
             }
-            records.put_cf(self.family(RECORDS), unit_key(delivery.unit), codec::encode(&delivery.record));
+            records.put_cf(
+                self.family(RECORDS),
+                unit_key(delivery.unit),
+                codec::encode(&delivery.record),
+            );
         }
         if !logged {
             let sections = Section::ALL.map(|section| self.section(section));
@@ -334,12 +363,20 @@ impl Store {
         Ok(self.db.write_opt(batch, &synced())?)
     }
 
-    /// Takes units back, changes the records of orders accordingly, and begins an edition: all of it or nothing.
-    pub fn reopen(&self, edition: u32, units: &[Unit], orders: &[(usize, OrderRecord)]) -> Result<(), StoreError> {
+    /// Takes units back, changes the records of orders accordingly, and begins an edition: all of
+    /// it or nothing.
+    pub fn reopen(
+        &self,
+        edition: u32,
+        units: &[Unit],
+        orders: &[(usize, OrderRecord)],
+    ) -> Result<(), StoreError> {
         let records = self.family(RECORDS);
         let mut batch = WriteBatch::default();
         units.iter().for_each(|&unit| batch.delete_cf(records, unit_key(unit)));
-        orders.iter().for_each(|(order, record)| batch.put_cf(records, order_key(*order), codec::encode(record)));
+        orders.iter().for_each(|(order, record)| {
+            batch.put_cf(records, order_key(*order), codec::encode(record))
+        });
         batch.put_cf(records, b"edition", codec::encode(&edition));
         Ok(self.db.write_opt(batch, &synced())?)
     }
@@ -359,7 +396,8 @@ impl Store {
         Ok(self.db.write_opt(batch, &synced())?)
     }
 
-    /// A number that grows with every start, and whenever finished units are taken back; 0 at first.
+    /// A number that grows with every start, and whenever finished units are taken back; 0 at
+    /// first.
     pub fn edition(&self) -> Result<u32, StoreError> {
         Ok(self.get(b"edition")?.unwrap_or(0))
     }
@@ -380,9 +418,14 @@ impl Store {
     /// All alarms, by number.
     pub fn alarms(&self) -> Result<Vec<(u32, Alarm)>, StoreError> {
         let mut alarms = Vec::new();
-        for item in self.db.iterator_cf(self.family(RECORDS), IteratorMode::From(b"a", rocksdb::Direction::Forward)) {
+        for item in self.db.iterator_cf(
+            self.family(RECORDS),
+            IteratorMode::From(b"a", rocksdb::Direction::Forward),
+        ) {
             let (key, value) = item?;
-            let Some(number) = key.strip_prefix(b"a").and_then(|rest| rest.try_into().ok()) else { break };
+            let Some(number) = key.strip_prefix(b"a").and_then(|rest| rest.try_into().ok()) else {
+                break;
+            };
             alarms.push((u32::from_be_bytes(number), decode(&key, &value)?));
         }
         Ok(alarms)
@@ -396,24 +439,39 @@ impl Store {
     }
 
     /// One section of one bucket of a finished shard, the blocks of its parts in order.
-    pub fn blocks(&self, shard: &Shard, bucket: u32, section: Section) -> Result<Vec<Block>, StoreError> {
+    pub fn blocks(
+        &self,
+        shard: &Shard,
+        bucket: u32,
+        section: Section,
+    ) -> Result<Vec<Block>, StoreError> {
         (0..shard.parts).map(|part| self.block(shard, part, bucket, section)).collect()
     }
 
     /// One block of a finished unit.
-    pub fn block(&self, shard: &Shard, part: u32, bucket: u32, section: Section) -> Result<Block, StoreError> {
+    pub fn block(
+        &self,
+        shard: &Shard,
+        part: u32,
+        bucket: u32,
+        section: Section,
+    ) -> Result<Block, StoreError> {
         self.read(&block_id(shard, part, bucket, section))
     }
 
     /// One block of a finished unit.
     pub fn read(&self, id: &BlockId) -> Result<Block, StoreError> {
         let id = *id;
-        let read = self.db.get_cf(self.section(id.section), block_key(&id)).map_err(|source| match source.kind() {
-            rocksdb::ErrorKind::Corruption => StoreError::UnreadableBlock { id, source },
-            _ => StoreError::from(source),
-        });
+        let read =
+            self.db.get_cf(self.section(id.section), block_key(&id)).map_err(
+                |source| match source.kind() {
+                    rocksdb::ErrorKind::Corruption => StoreError::UnreadableBlock { id, source },
+                    _ => StoreError::from(source),
+                },
+            );
         let bytes = read?.ok_or(StoreError::MissingBlock(id))?;
-        let block = Block::parse::<TrailTrap>(bytes).map_err(|source| StoreError::Block { id, source })?;
+        let block =
+            Block::parse::<TrailTrap>(bytes).map_err(|source| StoreError::Block { id, source })?;
         if block.id == id { Ok(block) } else { Err(StoreError::MissingBlock(id)) }
     }
 
@@ -425,8 +483,14 @@ impl Store {
         Ok(first.is_some_and(|(key, _)| key.starts_with(&prefix)))
     }
 
-    /// Drops one section of all partitions of an order with at most `size` edges, and frees their space.
-    pub fn drop_section(&self, section: Section, order: usize, size: usize) -> Result<(), StoreError> {
+    /// Drops one section of all partitions of an order with at most `size` edges, and frees their
+    /// space.
+    pub fn drop_section(
+        &self,
+        section: Section,
+        order: usize,
+        size: usize,
+    ) -> Result<(), StoreError> {
         let (from, to) = ([order as u8, 0], [order as u8, size as u8 + 1]);
         let family = self.section(section);
         let mut batch = WriteBatch::default();
@@ -478,8 +542,10 @@ fn families() -> Vec<ColumnFamilyDescriptor> {
     bulk.set_compression_type(DBCompressionType::Lz4);
     // What is compacted are small partitions and the places of large ones: little, and not often.
     bulk.set_level_zero_file_num_compaction_trigger(16);
-    let sections = Section::ALL.map(|section| ColumnFamilyDescriptor::new(section_name(section), bulk.clone()));
-    let small = ["default", RECORDS].map(|name| ColumnFamilyDescriptor::new(name, Options::default()));
+    let sections = Section::ALL
+        .map(|section| ColumnFamilyDescriptor::new(section_name(section), bulk.clone()));
+    let small =
+        ["default", RECORDS].map(|name| ColumnFamilyDescriptor::new(name, Options::default()));
     small.into_iter().chain(sections).collect()
 }
 
@@ -528,5 +594,6 @@ fn block_key(id: &BlockId) -> Vec<u8> {
 }
 
 fn decode<T: Serialize + DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, StoreError> {
-    codec::decode(value).map_err(|source| StoreError::Record { key: key.escape_ascii().to_string(), source })
+    codec::decode(value)
+        .map_err(|source| StoreError::Record { key: key.escape_ascii().to_string(), source })
 }

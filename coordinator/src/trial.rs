@@ -1,7 +1,8 @@
-//! Results on trial: records of a unit derived again from those of its predecessors, one step of the recurrence each. nauty says which
-//! graphs are the same, and the step is written from the rules (`rederive.rs`), so what is shared with the kernel that solved the unit
-//! is the layout of the data. The labelling of the census serves as an index: it leads to an entry, and nauty decides whether that entry is
-//! the graph that was looked for.
+//! Results on trial: records of a unit derived again from those of its predecessors, one step of
+//! the recurrence each. nauty says which graphs are the same, and the step is written from the
+//! rules (`rederive.rs`), so what is shared with the kernel that solved the unit is the layout of
+//! the data. The labelling of the census serves as an index: it leads to an entry, and nauty
+//! decides whether that entry is the graph that was looked for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,11 +21,13 @@ use trailtrap_shared::{
 
 use crate::{census::CensusError, random::Random, rederive, store::UnitRecord};
 
-/// Of a sample, one unit in so many is drawn, since reading its predecessors costs as much as trying many records.
+/// Of a sample, one unit in so many is drawn, since reading its predecessors costs as much as
+/// trying many records.
 const UNIT_SHARE: f64 = 16.0;
 
-/// Which records of a unit of `graphs` are tried, in increasing order, so that each record is with probability `rate`, at least: the
-/// unit is drawn with probability p = max(1/16, `rate`), and of it `rate`/p of its records, rounded up, all choices being equally likely.
+/// Which records of a unit of `graphs` are tried, in increasing order, so that each record is with
+/// probability `rate`, at least: the unit is drawn with probability p = max(1/16, `rate`), and of
+/// it `rate`/p of its records, rounded up, all choices being equally likely.
 pub fn draw(graphs: u64, rate: f64, random: &mut Random) -> Vec<u64> {
     let share = (1.0 / rate).clamp(1.0, UNIT_SHARE);
     if rate <= 0.0 || graphs == 0 || !random.chance(1.0 / share) {
@@ -56,17 +59,20 @@ pub enum TrialError {
     Read(#[from] CensusError),
 }
 
-/// Reads keys and outcomes of one bucket of a finished partition; `None` if there is no such thing.
+/// Reads keys and outcomes of one bucket of a finished partition; `None` if there is no such
+/// thing.
 pub type Read<'a> = &'a dyn Fn(&DegreeSequence, u32) -> Result<Option<Vec<Block>>, CensusError>;
 
-/// So many records are tried at a time: what they lead to is gathered before, from one bucket after the other.
+/// So many records are tried at a time: what they lead to is gathered before, from one bucket
+/// after the other.
 const BATCH: usize = 1 << 16;
 
 /// A trial of the results of one unit.
 pub struct Trial<'a> {
     plan: &'a Plan,
     read: Read<'a>,
-    /// What the records in work lead to: outcomes of the graphs in these slots, in the labels that the slots give them.
+    /// What the records in work lead to: outcomes of the graphs in these slots, in the labels that
+    /// the slots give them.
     known: HashMap<(DegreeSequence, u64), Outcome>,
 }
 
@@ -76,8 +82,9 @@ impl<'a> Trial<'a> {
         Trial { plan, read, known: HashMap::new() }
     }
 
-    /// Tries records of a unit, by their places among all its graphs, in increasing order. `blocks` are keys, outcomes and wins of
-    /// each bucket. Reads each bucket that they lead to once for every 65536 of them, and holds one of them at a time.
+    /// Tries records of a unit, by their places among all its graphs, in increasing order.
+    /// `blocks` are keys, outcomes and wins of each bucket. Reads each bucket that they lead to
+    /// once for every 65536 of them, and holds one of them at a time.
     pub fn run(&mut self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         let mut buckets = blocks.chunks_exact(3);
@@ -100,7 +107,8 @@ impl<'a> Trial<'a> {
         self.try_records(&sequence, records.into_iter(), |_, _| {})
     }
 
-    /// Tries all records of a unit, and whether its counts and its digest are theirs. Takes a tenth of a millisecond for each graph.
+    /// Tries all records of a unit, and whether its counts and its digest are theirs. Takes a
+    /// tenth of a millisecond for each graph.
     pub fn run_all(&mut self, blocks: &[Block], record: &UnitRecord) -> Result<(), TrialError> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         let mut statistics = Statistics::default();
@@ -116,7 +124,9 @@ impl<'a> Trial<'a> {
         })?;
         match statistics == record.statistics && digester.finish() == record.digest() {
             true => Ok(()),
-            false => Err(TrialError::Flaw("its counts or its digest are not those of its graphs".to_owned())),
+            false => Err(TrialError::Flaw(
+                "its counts or its digest are not those of its graphs".to_owned(),
+            )),
         }
     }
 
@@ -139,8 +149,13 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Reads the outcomes of all graphs that these graphs lead to. What is not there is found missing later.
-    fn gather(&mut self, sequence: &DegreeSequence, slots: impl Iterator<Item = u64>) -> Result<(), TrialError> {
+    /// Reads the outcomes of all graphs that these graphs lead to. What is not there is found
+    /// missing later.
+    fn gather(
+        &mut self,
+        sequence: &DegreeSequence,
+        slots: impl Iterator<Item = u64>,
+    ) -> Result<(), TrialError> {
         let mut wanted: BTreeMap<(DegreeSequence, u32), BTreeSet<u64>> = BTreeMap::new();
         for graph in slots.filter_map(|slot| graph_of_slot(sequence, slot)) {
             for (u, w) in graph.edges() {
@@ -159,7 +174,8 @@ impl<'a> Trial<'a> {
                 if let Some((outcomes, i)) =
                     blocks.chunks_exact(2).find_map(|pair| Some((&pair[1], pair[0].find(slot)?)))
                 {
-                    let outcome = TrailTrap::decode(sequence.order(), outcomes.record::<TrailTrap>(i));
+                    let outcome =
+                        TrailTrap::decode(sequence.order(), outcomes.record::<TrailTrap>(i));
                     self.known.insert((sequence, slot), outcome);
                 }
             }
@@ -186,13 +202,18 @@ impl<'a> Trial<'a> {
         TrailTrap::encode(graph.order(), &derived, &mut expected);
         match expected == record {
             true => Ok((graph, derived)),
-            false => flaw(format!("the record of {} does not follow from its predecessors", graph6::encode(&graph))),
+            false => flaw(format!(
+                "the record of {} does not follow from its predecessors",
+                graph6::encode(&graph)
+            )),
         }
     }
 
     /// The outcome of a graph with one edge less, in nauty's labels.
     fn find(&self, rest: &Graph, labelling: &NautyLabelling) -> Result<Outcome, TrialError> {
-        let missing = || TrialError::Flaw(format!("{}, which it leads to, is not known", graph6::encode(rest)));
+        let missing = || {
+            TrialError::Flaw(format!("{}, which it leads to, is not known", graph6::encode(rest)))
+        };
         let (sequence, slot) = (DegreeSequence::of(rest), slot_of(rest));
         let outcome = self.known.get(&(sequence, slot)).ok_or_else(missing)?;
         let stored = graph_of_slot(&sequence, slot).ok_or_else(missing)?;
@@ -226,21 +247,26 @@ mod tests {
         assert_eq!(draw(77, 1.0, &mut random), (0..77).collect::<Vec<_>>());
         // None twice, however many.
         let mut how_often = vec![0; 1000];
-        let units = (0..16_000).map(|_| draw(1000, 0.05, &mut random)).filter(|drawn| !drawn.is_empty());
+        let units =
+            (0..16_000).map(|_| draw(1000, 0.05, &mut random)).filter(|drawn| !drawn.is_empty());
         let units: Vec<Vec<u64>> = units.collect();
         for drawn in &units {
             assert!(drawn.len() == 800 && drawn.is_sorted_by(|a, b| a < b));
             drawn.iter().for_each(|&place| how_often[place as usize] += 1);
         }
         let expected = 0.8 * units.len() as f64;
-        assert!(how_often.iter().all(|&count| (count as f64 - expected).abs() < 0.1 * expected), "{how_often:?}");
+        assert!(
+            how_often.iter().all(|&count| (count as f64 - expected).abs() < 0.1 * expected),
+            "{how_often:?}"
+        );
         assert!(draw(77, 0.0, &mut random).is_empty());
         assert!(draw(0, 1.0, &mut random).is_empty());
         let single = (0..16_000).filter(|_| draw(1, 1e-9, &mut random) == [0]).count();
         assert!((800..1200).contains(&single), "one unit in sixteen, however small: {single}");
     }
 
-    /// Every record of every unit of order 6 passes; and whichever bit of a record, or of the counts, is changed, that is noticed.
+    /// Every record of every unit of order 6 passes; and whichever bit of a record, or of the
+    /// counts, is changed, that is noticed.
     #[test]
     fn what_is_right_passes_and_what_is_wrong_does_not() {
         let options = PlanOptions { part_graphs: 1 << 20, bucket_bytes: 60 };
@@ -248,12 +274,18 @@ mod tests {
         let mut deliveries: HashMap<DegreeSequence, Delivery> = HashMap::new();
         memory::census_with::<TrailTrap>(6, options, Kernel::Portable, 1 << 20, |plan, solved| {
             if plan.order == 6 {
-                let blocks = solved.tables.iter().flat_map(|table| table.to_blocks::<TrailTrap>(0)).collect();
+                let blocks = solved
+                    .tables
+                    .iter()
+                    .flat_map(|table| table.to_blocks::<TrailTrap>(0))
+                    .collect();
                 let (unit, sequence) = (solved.unit, solved.sequence);
                 let (statistics, digest) = (solved.statistics.clone(), solved.digest);
                 let worker = "test".to_owned();
-                deliveries
-                    .insert(sequence, delivery(unit, sequence, blocks, statistics, digest, Duration::ZERO, worker));
+                deliveries.insert(
+                    sequence,
+                    delivery(unit, sequence, blocks, statistics, digest, Duration::ZERO, worker),
+                );
             }
         })
         .unwrap();
@@ -271,10 +303,16 @@ mod tests {
             assert!(matches!(too_many, Err(TrialError::Flaw(_))));
             let mut miscounted = record.clone();
             miscounted.statistics.classes.sums.winning_first_moves += 1;
-            assert!(matches!(Trial::new(&plan, &read).run_all(blocks, &miscounted), Err(TrialError::Flaw(_))));
+            assert!(matches!(
+                Trial::new(&plan, &read).run_all(blocks, &miscounted),
+                Err(TrialError::Flaw(_))
+            ));
             let mut misdigested = record.clone();
             misdigested.digest[3] ^= 1;
-            assert!(matches!(Trial::new(&plan, &read).run_all(blocks, &misdigested), Err(TrialError::Flaw(_))));
+            assert!(matches!(
+                Trial::new(&plan, &read).run_all(blocks, &misdigested),
+                Err(TrialError::Flaw(_))
+            ));
             // One bit of the record of one graph.
             let changed = random.below(all.end);
             // Some mean nothing, and have to be zero.
@@ -290,7 +328,13 @@ mod tests {
                 };
                 let slots: Vec<u64> = keys.slots().collect();
                 let bits = keys.id.bucket_bits;
-                let table = Table::new::<TrailTrap>(*sequence, bits, bucket as u32, slots.into_iter(), write);
+                let table = Table::new::<TrailTrap>(
+                    *sequence,
+                    bits,
+                    bucket as u32,
+                    slots.into_iter(),
+                    write,
+                );
                 table.to_blocks::<TrailTrap>(0)
             });
             let damaged: Vec<Block> = damaged.collect();
@@ -298,7 +342,10 @@ mod tests {
                 assert!(checks::check_unit(&damaged, &record.statistics).is_err(), "bit {bit}");
             }
             let failed = Trial::new(&plan, &read).run(&damaged, &[changed]);
-            assert!(matches!(failed, Err(TrialError::Flaw(_))), "bit {bit} of graph {changed} of {sequence}");
+            assert!(
+                matches!(failed, Err(TrialError::Flaw(_))),
+                "bit {bit} of graph {changed} of {sequence}"
+            );
             let others: Vec<u64> = all.filter(|&place| place != changed).collect();
             Trial::new(&plan, &read).run(&damaged, &others).unwrap();
         }

@@ -1,4 +1,5 @@
-//! Who is let in: access files, tokens and certificates between real processes, and what strangers can do.
+//! Who is let in: access files, tokens and certificates between real processes, and what strangers
+//! can do.
 
 mod common;
 
@@ -15,9 +16,12 @@ use std::{
 };
 
 use common::{
-    Data, Process, census_json, coordinator, introduction, peak_memory, run, stderr, stdout, trailtrap, worker,
+    Data, Process, census_json, coordinator, introduction, peak_memory, run, stderr, stdout,
+    trailtrap, worker,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
 use tokio::io::AsyncWriteExt;
 use tonic::{Code, Request};
 use trailtrap_shared::wire::{self, complete_request::Part, fetch_request::What};
@@ -43,13 +47,23 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
     let logs = tempfile::tempdir().unwrap();
     let log = |name: &str| fs::File::create(logs.path().join(name)).unwrap();
     let start = |name: &str, command: &mut Command| {
-        let command = command.env("TRAILTRAP_LOG", "trace").stdout(Stdio::piped()).stderr(log(name));
+        let command =
+            command.env("TRAILTRAP_LOG", "trace").stdout(Stdio::piped()).stderr(log(name));
         Process(command.spawn().unwrap())
     };
     let start_leader = |name: &str| {
         let mut command = trailtrap();
         command
-            .args(["coordinator", "--json", "--order", "9", "--data", &data.text(), "--listen", ANYWHERE])
+            .args([
+                "coordinator",
+                "--json",
+                "--order",
+                "9",
+                "--data",
+                &data.text(),
+                "--listen",
+                ANYWHERE,
+            ])
             .args(HERE);
         start(name, &mut command)
     };
@@ -65,7 +79,10 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
         let json: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
         json["pass"]["token"].as_str().unwrap().to_owned()
     });
-    assert_eq!(fs::metadata(file(&data, "secrets.json")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(file(&data, "secrets.json")).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     assert!(tokens[0].len() == 64 && tokens[0] != tokens[1]);
     let status = || run(&["status", "--access", viewer.to_str().unwrap()]);
     // Until the server is up, and the worker is there.
@@ -77,7 +94,8 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
         let line = fs::read(format!("/proc/{}/cmdline", process.0.id())).unwrap();
         assert!(tokens.iter().all(|token| !String::from_utf8_lossy(&line).contains(token)));
     }
-    // Started again, it has another port, which the worker learns from the file; everything else is as before.
+    // Started again, it has another port, which the worker learns from the file; everything else
+    // is as before.
     let first = Access::read(&access).unwrap();
     leader.kill();
     let leader = start_leader("leader-2");
@@ -101,14 +119,32 @@ async fn codes(mut client: Client) -> Vec<Code> {
     let mut answers = Vec::new();
     answers.push(client.register(introduction("x")).await.err());
     answers.push(client.lease(wire::LeaseRequest { worker: 1 }).await.err());
-    let fetch = wire::FetchRequest { worker: 1, degrees: vec![0], what: Some(What::Parents(true)), only: Vec::new() };
+    let fetch = wire::FetchRequest {
+        worker: 1,
+        degrees: vec![0],
+        what: Some(What::Parents(true)),
+        only: Vec::new(),
+    };
     answers.push(client.describe(tokio_stream::iter([fetch.clone()])).await.err());
     answers.push(client.fetch_partition(tokio_stream::iter([fetch])).await.err());
-    answers.push(client.heartbeat(wire::HeartbeatRequest { worker: 1, leases: vec![] }).await.err());
+    answers
+        .push(client.heartbeat(wire::HeartbeatRequest { worker: 1, leases: vec![] }).await.err());
     let start = Part::Start(wire::CompleteStart { worker: 1, lease: 1 });
-    answers.push(client.complete(tokio_stream::iter([wire::CompleteRequest { part: Some(start) }])).await.err());
     answers.push(
-        client.give_back(wire::GiveBackRequest { worker: 1, leases: vec![1], failure: String::new() }).await.err(),
+        client
+            .complete(tokio_stream::iter([wire::CompleteRequest { part: Some(start) }]))
+            .await
+            .err(),
+    );
+    answers.push(
+        client
+            .give_back(wire::GiveBackRequest {
+                worker: 1,
+                leases: vec![1],
+                failure: String::new(),
+            })
+            .await
+            .err(),
     );
     answers.push(client.status(wire::StatusRequest {}).await.err());
     answers.into_iter().map(|error| error.map_or(Code::Ok, |status| status.code())).collect()
@@ -128,7 +164,10 @@ async fn without_a_valid_token_nothing_can_be_done() {
     let client = |access: &Access| access.client(None).unwrap();
     // The right one: whether the calls make sense is another question.
     let right = codes(client(&access)).await;
-    assert!(!right.contains(&Code::Unauthenticated) && right[0] == Code::Ok && right[7] == Code::Ok, "{right:?}");
+    assert!(
+        !right.contains(&Code::Unauthenticated) && right[0] == Code::Ok && right[7] == Code::Ok,
+        "{right:?}"
+    );
     // Another token.
     let stranger = with(&|access| access.pass.as_mut().unwrap().token = Token::new([7; 32]));
     assert_eq!(codes(client(&stranger)).await, [Code::Unauthenticated; 8]);
@@ -145,7 +184,12 @@ async fn without_a_valid_token_nothing_can_be_done() {
     let made = run(&["secrets", "--data", &other.text(), "--advertise", &access.address]);
     assert!(made.status.success(), "{}", stderr(&made));
     let foreign = file(&other, "access.json");
-    assert!(codes(client(&Access::read(&foreign).unwrap())).await.iter().all(|code| *code == Code::Unavailable));
+    assert!(
+        codes(client(&Access::read(&foreign).unwrap()))
+            .await
+            .iter()
+            .all(|code| *code == Code::Unavailable)
+    );
 
     // What the programs say, and that they do not try for ever.
     let directory = tempfile::tempdir().unwrap();
@@ -197,7 +241,8 @@ async fn disturb(kind: usize, here: &str, stranger: &Access, access: &Access) {
         assert!(codes.contains(&status.code()), "{status:?}");
     };
     match kind {
-        // A connection that says nothing, nonsense, or nothing after the first words of a greeting.
+        // A connection that says nothing, nonsense, or nothing after the first words of a
+        // greeting.
         0..3 => {
             let Ok(mut stream) = tokio::net::TcpStream::connect(here).await else { return };
             let greeting = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
@@ -225,8 +270,8 @@ async fn disturb(kind: usize, here: &str, stranger: &Access, access: &Access) {
         // A delivery that never ends.
         5 => {
             let piece = wire::BlockPiece { data: vec![7; 1 << 20], last: false, done: false };
-            let endless = tokio_stream::iter(std::iter::repeat_with(move || wire::CompleteRequest {
-                part: Some(Part::Piece(piece.clone())),
+            let endless = tokio_stream::iter(std::iter::repeat_with(move || {
+                wire::CompleteRequest { part: Some(Part::Piece(piece.clone())) }
             }));
             refused(&stranger.client(None).unwrap().complete(endless).await.unwrap_err());
         }
@@ -234,12 +279,16 @@ async fn disturb(kind: usize, here: &str, stranger: &Access, access: &Access) {
         _ => {
             let mut client = access.client(None).unwrap();
             let status = client.register(introduction("x".repeat(5 << 20))).await.unwrap_err();
-            assert!([Code::OutOfRange, Code::Unavailable, Code::Unknown].contains(&status.code()), "{status:?}");
+            assert!(
+                [Code::OutOfRange, Code::Unavailable, Code::Unknown].contains(&status.code()),
+                "{status:?}"
+            );
         }
     }
 }
 
-/// Hundreds of strangers who come again and again, until a worker has finished the census; memory stays bounded.
+/// Hundreds of strangers who come again and again, until a worker has finished the census; memory
+/// stays bounded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn floods_do_not_keep_workers_out() {
     let data = Data::new();
@@ -254,7 +303,8 @@ async fn floods_do_not_keep_workers_out() {
     let over = Arc::new(AtomicBool::new(false));
     let floods: Vec<_> = (0..300)
         .map(|i| {
-            let (here, stranger, access, over) = (here.clone(), stranger.clone(), access.clone(), over.clone());
+            let (here, stranger, access, over) =
+                (here.clone(), stranger.clone(), access.clone(), over.clone());
             tokio::spawn(async move {
                 let mut count = 0;
                 while !over.load(Ordering::Relaxed) {
@@ -310,7 +360,8 @@ fn mutual_tls_with_an_authority_of_ones_own() {
     };
     let mut parameters = CertificateParams::new(Vec::new()).unwrap();
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+    let authority =
+        CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
     let ca = write("ca.pem", &authority.pem());
     let issue = |name: &str, usage: ExtendedKeyUsagePurpose| {
         let key = KeyPair::generate().unwrap();
@@ -318,13 +369,26 @@ fn mutual_tls_with_an_authority_of_ones_own() {
         parameters.extended_key_usages = vec![usage];
         let certificate = parameters.signed_by(&key, &authority).unwrap();
         let name = name.replace('.', "-");
-        (write(&format!("{name}.pem"), &certificate.pem()), write(&format!("{name}.key"), &key.serialize_pem()))
+        (
+            write(&format!("{name}.pem"), &certificate.pem()),
+            write(&format!("{name}.key"), &key.serialize_pem()),
+        )
     };
     let (certificate, key) = issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
     let (mine, my_key) = issue("worker", ExtendedKeyUsagePurpose::ClientAuth);
     let data = Data::new();
-    let flags =
-        ["--certificate", &certificate, "--key", &key, "--ca", &ca, "--client-ca", &ca, "--advertise", "127.0.0.1"];
+    let flags = [
+        "--certificate",
+        &certificate,
+        "--key",
+        &key,
+        "--ca",
+        &ca,
+        "--client-ca",
+        &ca,
+        "--advertise",
+        "127.0.0.1",
+    ];
     let (leader, _) = coordinator(7, &data, ANYWHERE, &flags);
     let access = file(&data, "access.json");
     // The token alone will not do, whatever the client believes.
@@ -336,7 +400,8 @@ fn mutual_tls_with_an_authority_of_ones_own() {
     let output = worker_with(&access).output().unwrap();
     assert_eq!(output.status.code(), Some(78), "{}", stderr(&output));
     assert!(stderr(&output).contains("asks for a certificate"), "{}", stderr(&output));
-    let honest = Process::start(worker_with(&access).args(["--certificate", &mine, "--key", &my_key]));
+    let honest =
+        Process::start(worker_with(&access).args(["--certificate", &mine, "--key", &my_key]));
     let output = leader.finish();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), census_json(7, &Data::new(), &[]));
@@ -344,14 +409,17 @@ fn mutual_tls_with_an_authority_of_ones_own() {
     // Files that are none are named before anything begins.
     let nonsense = write("nonsense", "nonsense");
     let flags = ["--certificate", &nonsense, "--key", &key, "--ca", &ca];
-    let output =
-        run(&[&["coordinator", "--order", "3", "--listen", ANYWHERE, "--data", &Data::new().text()], &flags[..]]
-            .concat());
+    let output = run(&[
+        &["coordinator", "--order", "3", "--listen", ANYWHERE, "--data", &Data::new().text()],
+        &flags[..],
+    ]
+    .concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("certificate"), "{}", stderr(&output));
 }
 
-/// What a cluster's supervisor needs: probes without secrets, and a coordinator that is still there when a worker comes late.
+/// What a cluster's supervisor needs: probes without secrets, and a coordinator that is still
+/// there when a worker comes late.
 #[tokio::test]
 async fn a_coordinator_that_stays_answers_probes_and_late_workers() {
     let data = Data::new();
@@ -364,11 +432,23 @@ async fn a_coordinator_that_stays_answers_probes_and_late_workers() {
     for _ in 0..2 {
         assert_eq!(Process::start(&mut worker_with(&access)).finish().status.code(), Some(0));
     }
-    let channel = tonic::transport::Endpoint::from_shared(format!("http://{health}")).unwrap().connect_lazy();
-    let request = tonic_health::pb::HealthCheckRequest { service: "trailtrap.v1.Census".to_owned() };
-    let answer = tonic_health::pb::health_client::HealthClient::new(channel.clone()).check(request).await.unwrap();
-    assert_eq!(answer.into_inner().status(), tonic_health::pb::health_check_response::ServingStatus::Serving);
-    let status = wire::census_client::CensusClient::new(channel).status(wire::StatusRequest {}).await.unwrap_err();
+    let channel = tonic::transport::Endpoint::from_shared(format!("http://{health}"))
+        .unwrap()
+        .connect_lazy();
+    let request =
+        tonic_health::pb::HealthCheckRequest { service: "trailtrap.v1.Census".to_owned() };
+    let answer = tonic_health::pb::health_client::HealthClient::new(channel.clone())
+        .check(request)
+        .await
+        .unwrap();
+    assert_eq!(
+        answer.into_inner().status(),
+        tonic_health::pb::health_check_response::ServingStatus::Serving
+    );
+    let status = wire::census_client::CensusClient::new(channel)
+        .status(wire::StatusRequest {})
+        .await
+        .unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented, "probes see nothing of the census");
     leader.signal("TERM");
     let output = leader.finish();

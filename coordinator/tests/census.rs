@@ -8,7 +8,8 @@ use common::{Data, Process, census_json, run, stderr, stdout, trailtrap};
 use serde_json::Value;
 use trailtrap_shared::{graph::Graph, graph6, nauty};
 
-/// Order 8 with its digests as first computed; later kernels, labellings and stores must give the same bytes.
+/// Order 8 with its digests as first computed; later kernels, labellings and stores must give the
+/// same bytes.
 const GOLDEN: &str = include_str!("golden/census-8.json");
 
 #[test]
@@ -40,7 +41,10 @@ fn the_json_has_the_promised_shape() {
     let seven = &report["orders"][6];
     assert_eq!(seven["order"], 7);
     assert_eq!(seven["graphs"], 1044);
-    assert_eq!(seven["connected"], serde_json::json!({"graphs": 853, "p1_wins": 119, "p2_wins": 734}));
+    assert_eq!(
+        seven["connected"],
+        serde_json::json!({"graphs": 853, "p1_wins": 119, "p2_wins": 734})
+    );
     assert_eq!(seven["labelled"]["graphs"], "2097152");
     assert_eq!(seven["labelled"]["connected"]["graphs"], "1866256");
     assert_eq!(seven["digest"].as_str().unwrap().len(), 64);
@@ -48,7 +52,8 @@ fn the_json_has_the_promised_shape() {
     assert_eq!(by_size.len(), 22);
     assert_eq!(by_size[21]["size"], 21);
     assert_eq!(by_size[21]["p1_wins"], 1, "K7 is a P1-win");
-    let total: u64 = by_size.iter().map(|size| size["connected"]["p2_wins"].as_u64().unwrap()).sum();
+    let total: u64 =
+        by_size.iter().map(|size| size["connected"]["p2_wins"].as_u64().unwrap()).sum();
     assert_eq!(total, 734);
 }
 
@@ -86,7 +91,11 @@ fn orders_that_cannot_be_held_are_refused_before_anything_is_written() {
     let data = Data::new();
     let output = run(&["census", "12", "--data", &data.text()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("--keep minimal") && stderr(&output).contains("--force"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("--keep minimal") && stderr(&output).contains("--force"),
+        "{}",
+        stderr(&output)
+    );
     assert!(!data.path().join("store").exists());
     let output = run(&["census", "13", "--data", &data.text(), "--force"]);
     assert_eq!(output.status.code(), Some(1));
@@ -105,7 +114,10 @@ fn a_directory_in_use_is_refused_and_can_be_looked_at() {
     let output = run(&["census", "3", "--data", &data.text()]);
     assert_eq!(output.status.code(), Some(1));
     let text = stderr(&output);
-    assert!(text.contains("in use by process") && text.contains("trailtrap status --data"), "{text}");
+    assert!(
+        text.contains("in use by process") && text.contains("trailtrap status --data"),
+        "{text}"
+    );
     let status = run(&["status", "--data", &data.text(), "--json"]);
     let status: Value = serde_json::from_str(&stdout(&status)).unwrap();
     assert_eq!(status["running"], true);
@@ -143,10 +155,13 @@ fn wins_are_the_ones_of_table_1() {
     census_json(6, &data, &["--keep", "minimal"]);
     let wins = |order: &str| stdout(&run(&["export", "graphs", order, "--data", &data.text()]));
     let canonical = |text: &str| nauty::label(&graph6::decode(text.as_bytes()).unwrap()).canonical;
-    let mut found: Vec<Graph> =
-        ["4", "5", "6"].iter().flat_map(|n| wins(n).lines().map(canonical).collect::<Vec<_>>()).collect();
+    let mut found: Vec<Graph> = ["4", "5", "6"]
+        .iter()
+        .flat_map(|n| wins(n).lines().map(canonical).collect::<Vec<_>>())
+        .collect();
     found.retain(Graph::is_connected);
-    let listed = "CF C~ DCw DQw DTw D]w ECR_ ECRw ECqg ECZG ECYW ECZo ECZW ECfw ECzo ECvo EC~o EC~w EEr_ EErw EEiW EEhW \
+    let listed = "CF C~ DCw DQw DTw D]w ECR_ ECRw ECqg ECZG ECYW ECZo ECZW ECfw ECzo ECvo EC~o \
+                  EC~w EEr_ EErw EEiW EEhW \
                   EEjw EEno EQj_ EQjw EQyw EUZ_ EUZO E~~w";
     let mut expected: Vec<Graph> = listed.split_whitespace().map(canonical).collect();
     found.sort();

@@ -1,5 +1,5 @@
-//! One coordinator and hundreds of workers. They solve nothing: all answers are known, so all that is measured is the
-//! coordinator's.
+//! One coordinator and hundreds of workers. They solve nothing: all answers are known, so all that
+//! is measured is the coordinator's.
 
 mod common;
 
@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Data, answers::Answers, census_json, coordinator, introduction, peak_memory, stderr, stdout};
+use common::{
+    Data, answers::Answers, census_json, coordinator, introduction, peak_memory, stderr, stdout,
+};
 use trailtrap_shared::{
     plan::PlanOptions,
     wire::{self, census_client::CensusClient, lease_reply::Answer},
@@ -29,17 +31,26 @@ struct Times {
 /// A worker on a connection of its own, until all is done.
 async fn work(name: usize, address: String, answers: Arc<Answers>) -> Times {
     let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
-    let worker = client.register(introduction(format!("worker {name}"))).await.unwrap().into_inner().worker;
+    let worker =
+        client.register(introduction(format!("worker {name}"))).await.unwrap().into_inner().worker;
     let mut times = Times::default();
     loop {
         let asked = Instant::now();
-        match client.lease(wire::LeaseRequest { worker }).await.unwrap().into_inner().answer.unwrap() {
+        match client
+            .lease(wire::LeaseRequest { worker })
+            .await
+            .unwrap()
+            .into_inner()
+            .answer
+            .unwrap()
+        {
             Answer::Grant(grant) => {
                 times.leases.push(asked.elapsed());
                 let units = messages::units(&grant);
                 answers.check_input(&mut client, worker, units[0]).await.unwrap();
                 let delivery = answers.delivery(worker, grant.lease, &units);
-                let reply = client.complete(tokio_stream::iter(delivery)).await.unwrap().into_inner();
+                let reply =
+                    client.complete(tokio_stream::iter(delivery)).await.unwrap().into_inner();
                 assert!(reply.accepted);
             }
             Answer::WaitMilliseconds(_) => {}
@@ -66,7 +77,8 @@ async fn hundreds_of_workers_come_at_once() {
     let flags = ["--part-graphs", "8", "--message-memory", "1MiB"];
     let (leader, address) = coordinator(ORDER, &data, "127.0.0.1:0", &flags);
     let start = Instant::now();
-    let workers: Vec<_> = (0..WORKERS).map(|i| tokio::spawn(work(i, address.clone(), answers.clone()))).collect();
+    let workers: Vec<_> =
+        (0..WORKERS).map(|i| tokio::spawn(work(i, address.clone(), answers.clone()))).collect();
     let id = leader.0.id();
     // The last look before it exits.
     let watch = tokio::spawn(async move {
@@ -87,7 +99,10 @@ async fn hundreds_of_workers_come_at_once() {
     let output = tokio::task::spawn_blocking(|| leader.finish()).await.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), census_json(ORDER, &Data::new(), &[]));
-    println!("{WORKERS} workers: {seconds:.1} s, {:.0} leases a second", leases.len() as f64 / seconds);
+    println!(
+        "{WORKERS} workers: {seconds:.1} s, {:.0} leases a second",
+        leases.len() as f64 / seconds
+    );
     describe("leases", leases);
     describe("heartbeats", heartbeats);
     // Of a process that is gone nothing can be read, and elsewhere there is no /proc.

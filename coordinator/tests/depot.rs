@@ -40,16 +40,26 @@ fn flip_all(directory: &Path) {
 
 /// A worker of so little memory that it reads partitions again and again.
 fn small_worker(address: &str, options: &[&str]) -> Process {
-    Process::start(worker().args(["--coordinator", address, "--threads", "1", "--memory", "1MiB"]).args(options))
+    Process::start(
+        worker()
+            .args(["--coordinator", address, "--threads", "1", "--memory", "1MiB"])
+            .args(options),
+    )
 }
 
 /// Bytes from coordinator, disk and depot, and those put there, as a worker says when it leaves.
 fn traffic(text: &str) -> [u64; 4] {
-    let line = text.lines().find_map(|line| line.split_once("blocks read: ")).unwrap_or_else(|| panic!("{text}")).1;
+    let line = text
+        .lines()
+        .find_map(|line| line.split_once("blocks read: "))
+        .unwrap_or_else(|| panic!("{text}"))
+        .1;
     let numbers: Vec<u64> = line
         .split([',', ';'])
         .map(|part| {
-            let [number, unit, ..] = part.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let [number, unit, ..] = part.split_whitespace().collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
             let unit = if unit == "B" { 1 } else { format!("1{unit}").parse::<Size>().unwrap().0 };
             (number.parse::<f64>().unwrap() * unit as f64) as u64
         })
@@ -61,7 +71,8 @@ fn traffic(text: &str) -> [u64; 4] {
 fn workers_that_keep_and_share_blocks_spare_the_coordinator() {
     let expected = census_json(9, &Data::new(), &[]);
     let directory = tempfile::tempdir().unwrap();
-    let [disk_1, disk_2, depot] = ["disk-1", "disk-2", "depot"].map(|name| directory.path().join(name));
+    let [disk_1, disk_2, depot] =
+        ["disk-1", "disk-2", "depot"].map(|name| directory.path().join(name));
     fs::create_dir(&depot).unwrap();
     let url = format!("file://{}", depot.display());
     let [disk_1, disk_2] = [&disk_1, &disk_2].map(|path| path.to_str().unwrap());
@@ -70,14 +81,21 @@ fn workers_that_keep_and_share_blocks_spare_the_coordinator() {
         let data = Data::new();
         let cut = ["--part-graphs", "1500", "--bucket-size", "16KiB"];
         let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &cut);
-        let workers: Vec<Process> = options.iter().map(|options| small_worker(&address, options)).collect();
+        let workers: Vec<Process> =
+            options.iter().map(|options| small_worker(&address, options)).collect();
         let output = leader.finish();
         assert!(output.status.success(), "{}", stderr(&output));
         assert_eq!(stdout(&output), expected);
         workers.into_iter().map(|worker| traffic(&stderr(&worker.finish()))).collect()
     };
-    let of_two = census_with(&[&["--disk-cache", disk_1, "--depot", &url], &["--disk-cache", disk_2, "--depot", &url]]);
-    assert!(of_two.iter().map(|bytes| bytes[2]).sum::<u64>() > 0, "each reads what the other solved: {of_two:?}");
+    let of_two = census_with(&[
+        &["--disk-cache", disk_1, "--depot", &url],
+        &["--disk-cache", disk_2, "--depot", &url],
+    ]);
+    assert!(
+        of_two.iter().map(|bytes| bytes[2]).sum::<u64>() > 0,
+        "each reads what the other solved: {of_two:?}"
+    );
     assert!(!blocks(&depot).is_empty() && !blocks(disk_1.as_ref()).is_empty());
     let [plain, none @ ..] = census_with(&[&[]])[0];
     assert_eq!(none, [0; 3]);
@@ -92,7 +110,10 @@ fn workers_that_keep_and_share_blocks_spare_the_coordinator() {
 /// Reads what a worker says until it says `what`, and returns that line.
 fn wait_for(process: &mut Process, what: &str) -> String {
     let lines = BufReader::new(process.0.stderr.as_mut().unwrap()).lines();
-    lines.map_while(Result::ok).find(|line| line.contains(what)).unwrap_or_else(|| panic!("it never said: {what}"))
+    lines
+        .map_while(Result::ok)
+        .find(|line| line.contains(what))
+        .unwrap_or_else(|| panic!("it never said: {what}"))
 }
 
 #[test]
@@ -111,7 +132,8 @@ fn damage_is_named_and_mended() {
     flip_all(&depot);
     let (_leader, address) = coordinator(10, &data, "127.0.0.1:0", &["--lease", "3600"]);
     let wait_until_mended = |line: &str, sound: &BTreeMap<PathBuf, Vec<u8>>| {
-        let is_named = |path: &&PathBuf| line.contains(path.file_name().unwrap().to_str().unwrap());
+        let is_named =
+            |path: &&PathBuf| line.contains(path.file_name().unwrap().to_str().unwrap());
         let path = sound.keys().find(is_named).unwrap_or_else(|| panic!("{line}"));
         let start = Instant::now();
         while fs::read(path).ok().as_ref() != Some(&sound[path]) {
@@ -146,7 +168,8 @@ fn a_disk_cache_stays_within_its_budget() {
     }
     assert!(leader.finish().status.success());
     let [coordinator, from_disk, ..] = traffic(&stderr(&worker.finish()));
-    // Files that come while others are counted are counted too; without a budget there are megabytes.
+    // Files that come while others are counted are counted too; without a budget there are
+    // megabytes.
     assert!(most > 200 << 10 && most < 400 << 10, "{most}");
     assert!(coordinator > 0 && from_disk > 0, "{coordinator}, {from_disk}");
 }

@@ -1,4 +1,5 @@
-//! `trailtrap lookup` and `trailtrap verify`: what a finished census says about graphs, and what is noticed when it is damaged.
+//! `trailtrap lookup` and `trailtrap verify`: what a finished census says about graphs, and what
+//! is noticed when it is damaged.
 
 mod common;
 
@@ -46,7 +47,8 @@ fn lookup_agrees_with_forward_search_in_any_labelling() {
         .enumerate()
         .map(|(i, graph)| {
             let n = graph.order();
-            let label = std::array::from_fn(|v| if v < n { ((v * (n - 1) + i) % n) as u8 } else { 0 });
+            let label =
+                std::array::from_fn(|v| if v < n { ((v * (n - 1) + i) % n) as u8 } else { 0 });
             graph.relabelled(&label)
         })
         .collect();
@@ -63,12 +65,18 @@ fn lookup_agrees_with_forward_search_in_any_labelling() {
         assert_eq!(answer["automorphisms"], nauty::label(graph).automorphisms);
         let mut won = 0;
         for a in 0..n {
-            let expected: Vec<usize> = (0..n).filter(|&b| search.mover_wins(graph, a, b).unwrap()).collect();
+            let expected: Vec<usize> =
+                (0..n).filter(|&b| search.mover_wins(graph, a, b).unwrap()).collect();
             won += expected.len();
-            assert_eq!(answer["positions"]["won_against"][a], serde_json::json!(expected), "{graph:?}, token at {a}");
+            assert_eq!(
+                answer["positions"]["won_against"][a],
+                serde_json::json!(expected),
+                "{graph:?}, token at {a}"
+            );
         }
         assert_eq!(answer["won_positions"], won);
-        let refuted: Vec<usize> = (0..n).filter(|&v| search.answer(graph, v).unwrap().is_some()).collect();
+        let refuted: Vec<usize> =
+            (0..n).filter(|&v| search.answer(graph, v).unwrap().is_some()).collect();
         assert_eq!(answer["positions"]["refuted"], serde_json::json!(refuted), "{graph:?}");
     }
 }
@@ -83,18 +91,29 @@ fn what_cannot_be_looked_up_is_named() {
     assert!(stdout(&output).starts_with(&format!("{csv}C~,4,6,P1,24,")), "{}", stdout(&output));
     assert_eq!(stdout(&output).lines().count(), 3);
     let errors = stderr(&output);
-    let remedy = format!("line 2: order 6 is not finished here; `trailtrap census 6 --data {}`", data.text());
+    let remedy = format!(
+        "line 2: order 6 is not finished here; `trailtrap census 6 --data {}`",
+        data.text()
+    );
     assert!(errors.contains(&remedy), "{errors}");
     assert!(errors.contains("line 3: column 2"), "{errors}");
     // Nobody reads along.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let alone = trailtrap().args(["lookup", "--data", &data.text(), "D!w", "C~"]).stderr(writer).output().unwrap();
+    let alone = trailtrap()
+        .args(["lookup", "--data", &data.text(), "D!w", "C~"])
+        .stderr(writer)
+        .output()
+        .unwrap();
     assert_eq!((alone.status.code(), stdout(&alone).lines().count()), (Some(1), 1));
     let unfinished = run(&["verify", "6", "--data", &data.text()]);
     assert_eq!(unfinished.status.code(), Some(1));
     let errors = stderr(&unfinished);
-    assert!(errors.contains(&format!("data directory {}", data.text())) && errors.contains(&remedy[8..]), "{errors}");
+    assert!(
+        errors.contains(&format!("data directory {}", data.text()))
+            && errors.contains(&remedy[8..]),
+        "{errors}"
+    );
     let nowhere = run(&["lookup", "--data", "/nonexistent", "C~"]);
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(stderr(&nowhere).contains("there is no census in /nonexistent"));
@@ -108,13 +127,19 @@ fn failures(data: &Data, arguments: &[&str]) -> HashMap<String, String> {
 /// Runs `verify` and gives what failed: names of checks, and why.
 fn failures_of(arguments: &[&str]) -> HashMap<String, String> {
     let output = run(&[&["verify", "--json"], arguments].concat());
-    let report: Value = serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let report: Value =
+        serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)));
     let failed: HashMap<String, String> = report["findings"]
         .as_array()
         .unwrap()
         .iter()
         .filter(|finding| !finding["failure"].is_null())
-        .map(|finding| (finding["check"].as_str().unwrap().to_owned(), finding["failure"].as_str().unwrap().to_owned()))
+        .map(|finding| {
+            (
+                finding["check"].as_str().unwrap().to_owned(),
+                finding["failure"].as_str().unwrap().to_owned(),
+            )
+        })
         .collect();
     assert_eq!(output.status.code(), Some(i32::from(!failed.is_empty())));
     assert_eq!(report["failures"], failed.len());
@@ -131,15 +156,22 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
     assert_eq!(failures(&sound, &["--level", "6"]), HashMap::new());
 
     // A verdict flipped, with all checksums in order.
-    let flipped = damaged(&sound, |entries| *entries[0].1.last_mut().unwrap() ^= 1 << ((7 * 7 + 7) % 8));
+    let flipped =
+        damaged(&sound, |entries| *entries[0].1.last_mut().unwrap() ^= 1 << ((7 * 7 + 7) % 8));
     let failed = failures(&flipped, &["--level", "6", "--sample", "5000"]);
-    assert!([STATISTICS, STEPS, "forward search"].iter().all(|check| failed.contains_key(*check)), "{failed:?}");
+    assert!(
+        [STATISTICS, STEPS, "forward search"].iter().all(|check| failed.contains_key(*check)),
+        "{failed:?}"
+    );
     // One position flipped: no count of graphs tells.
     let failed = failures(&damaged(&sound, |entries| entries[3].1[1] ^= 4), &["--level", "6"]);
     assert!(failed.contains_key(STATISTICS) && failed.contains_key(STEPS), "{failed:?}");
     // A graph dropped.
     let failed = failures(&damaged(&sound, |entries| drop(entries.remove(2))), &["--level", "3"]);
-    assert!(failed.contains_key("blocks complete and undamaged") && failed.contains_key(STATISTICS), "{failed:?}");
+    assert!(
+        failed.contains_key("blocks complete and undamaged") && failed.contains_key(STATISTICS),
+        "{failed:?}"
+    );
     // A graph put in the place of another, in other labels: not canonical, or not there.
     let failed = failures(&damaged(&sound, |entries| entries[1].0 ^= 1), &["--level", "3"]);
     assert!(failed.contains_key(STATISTICS), "{failed:?}");
@@ -153,22 +185,28 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
     // Two columns of a record swapped: as many positions are won as before.
     let swap_columns = |entries: &mut Vec<(u64, Vec<u8>)>| {
         let bit = |record: &[u8], place: usize| record[place / 8] >> (place % 8) & 1;
-        let differ =
-            |record: &[u8], x: usize, y: usize| (0..7).any(|a| bit(record, 7 * x + a) != bit(record, 7 * y + a));
-        let columns =
-            |record: &[u8]| (0..7).flat_map(|x| (0..x).map(move |y| (x, y))).find(|&(x, y)| differ(record, x, y));
-        let (entry, (x, y)) = (0..entries.len()).find_map(|i| Some((i, columns(&entries[i].1)?))).unwrap();
+        let differ = |record: &[u8], x: usize, y: usize| {
+            (0..7).any(|a| bit(record, 7 * x + a) != bit(record, 7 * y + a))
+        };
+        let columns = |record: &[u8]| {
+            (0..7).flat_map(|x| (0..x).map(move |y| (x, y))).find(|&(x, y)| differ(record, x, y))
+        };
+        let (entry, (x, y)) =
+            (0..entries.len()).find_map(|i| Some((i, columns(&entries[i].1)?))).unwrap();
         let record = &mut entries[entry].1;
         for a in 0..7 {
             if bit(record, 7 * x + a) != bit(record, 7 * y + a) {
-                [7 * x + a, 7 * y + a].into_iter().for_each(|place| record[place / 8] ^= 1 << (place % 8));
+                [7 * x + a, 7 * y + a]
+                    .into_iter()
+                    .for_each(|place| record[place / 8] ^= 1 << (place % 8));
             }
         }
     };
     let failed = failures(&damaged(&sound, swap_columns), &["--level", "6"]);
     assert!(failed[STATISTICS].contains("digest") && failed.contains_key(STEPS), "{failed:?}");
     // A graph in the place of its neighbour, so that it stands twice and none seems to be missing.
-    let failed = failures(&damaged(&sound, |entries| entries[4] = entries[3].clone()), &["--level", "3"]);
+    let failed =
+        failures(&damaged(&sound, |entries| entries[4] = entries[3].clone()), &["--level", "3"]);
     assert!(failed[STATISTICS].contains("slots do not increase"), "{failed:?}");
 
     // A unit's record gone, and counts that add up no more.
@@ -184,7 +222,8 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
     let data = copy(&sound);
     let store = Store::open(&data.path().join("store")).unwrap();
     let alarm = |order: usize| {
-        let (unit, sequence) = (Unit { order: order as u8, shard: 0, part: 0 }, DegreeSequence::new([0; 8]));
+        let (unit, sequence) =
+            (Unit { order: order as u8, shard: 0, part: 0 }, DegreeSequence::new([0; 8]));
         Alarm::new(AlarmKind::Damage, unit, &sequence, "damaged".to_owned())
     };
     store.put_alarm(1, &alarm(8)).unwrap();
@@ -212,13 +251,15 @@ fn verify_reads_lists() {
     let verify = |lines: &[String], end: &str| -> (Option<i32>, String) {
         let path = directory.path().join("list.g6");
         fs::write(&path, lines.join("\n") + end).unwrap();
-        let output = run(&["verify", path.to_str().unwrap(), "--data", &data.text(), "--sample", "1000"]);
+        let output =
+            run(&["verify", path.to_str().unwrap(), "--data", &data.text(), "--sample", "1000"]);
         (output.status.code(), stdout(&output))
     };
     let (code, text) = verify(&sound, "\n");
     assert_eq!(code, Some(0), "{text}");
     assert!(
-        text.contains("158 graphs of order 7") && text.contains("they are those of the census, and none is missing"),
+        text.contains("158 graphs of order 7")
+            && text.contains("they are those of the census, and none is missing"),
         "{text}"
     );
 
@@ -244,7 +285,9 @@ fn verify_reads_lists() {
     refused(&with(&|lines| lines.insert(5, lines[5].clone())), "\n", "line 7: not greater than");
     refused(&with(&|lines| drop(lines.remove(70))), "\n", "the census has");
     refused(
-        &with(&|lines| lines[9] = lines.iter().map(turned).find(|line| !sound.contains(line)).unwrap()),
+        &with(&|lines| {
+            lines[9] = lines.iter().map(turned).find(|line| !sound.contains(line)).unwrap()
+        }),
         "\n",
         "canonical",
     );
@@ -255,26 +298,43 @@ fn verify_reads_lists() {
     };
     let all: Vec<String> = nauty::enumerate(7)[6].iter().map(graph6::encode).collect();
     let swaps = all.iter().filter(|line| !sound.contains(line)).flat_map(|lost| {
-        sound.iter().filter(|won| looks(won) == looks(lost)).map(move |won| (won.clone(), lost.clone()))
+        sound
+            .iter()
+            .filter(|won| looks(won) == looks(lost))
+            .map(move |won| (won.clone(), lost.clone()))
     });
     let (won, lost) = swaps.into_iter().last().unwrap();
-    let mut swapped: Vec<String> = sound.iter().filter(|line| **line != won).cloned().chain([lost]).collect();
+    let mut swapped: Vec<String> =
+        sound.iter().filter(|line| **line != won).cloned().chain([lost]).collect();
     swapped.sort();
     let path = directory.path().join("swapped.g6");
     fs::write(&path, swapped.join("\n") + "\n").unwrap();
     let output = run(&["verify", path.to_str().unwrap(), "--data", &data.text(), "--sample", "1"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(["other graphs", "P2 wins"].iter().any(|why| stdout(&output).contains(why)), "{}", stdout(&output));
+    assert!(
+        ["other graphs", "P2 wins"].iter().any(|why| stdout(&output).contains(why)),
+        "{}",
+        stdout(&output)
+    );
     // The edgeless graph comes first in any list, and P2 wins it.
     refused(&with(&|lines| lines.insert(0, "F????".to_owned())), "\n", "P2 wins");
     // Checks that nobody reads end as others do; those that cannot be written are an error.
-    let mut unread = trailtrap().args(["verify", "7", "--data", &data.text()]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut unread = trailtrap()
+        .args(["verify", "7", "--data", &data.text()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(unread.stdout.take());
     assert_eq!(unread.wait().unwrap().code(), Some(0));
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let unwritten = trailtrap().args(["verify", "7", "--data", &data.text()]).stdout(full).output().unwrap();
+    let unwritten =
+        trailtrap().args(["verify", "7", "--data", &data.text()]).stdout(full).output().unwrap();
     assert_eq!(unwritten.status.code(), Some(1));
-    assert!(stderr(&unwritten).contains("cannot write to standard output: No space"), "{}", stderr(&unwritten));
+    assert!(
+        stderr(&unwritten).contains("cannot write to standard output: No space"),
+        "{}",
+        stderr(&unwritten)
+    );
     let nothing = run(&["verify", "no-such-file"]);
     assert!(stderr(&nothing).contains("no such file"), "{}", stderr(&nothing));
 }
@@ -288,7 +348,12 @@ fn resealed(sound: &Path, change: impl Fn(&Path)) -> tempfile::TempDir {
     let sealed: String = sums
         .lines()
         .map(|line| line.split_once("  ").unwrap().1)
-        .map(|name| format!("{}  {name}\n", hex::encode(Sha256::digest(fs::read(copy.path().join(name)).unwrap()))))
+        .map(|name| {
+            format!(
+                "{}  {name}\n",
+                hex::encode(Sha256::digest(fs::read(copy.path().join(name)).unwrap()))
+            )
+        })
         .collect();
     fs::write(copy.path().join("SHA256SUMS"), sealed).unwrap();
     copy
@@ -302,11 +367,13 @@ fn verify_reads_bundles() {
     let sound = directory.path().join("bundle");
     let made = run(&["export", "bundle", sound.to_str().unwrap(), "--data", &data.text()]);
     assert!(made.status.success(), "{}", stderr(&made));
-    let verify = |bundle: &Path, level: &str| failures_of(&[bundle.to_str().unwrap(), "--level", level]);
+    let verify =
+        |bundle: &Path, level: &str| failures_of(&[bundle.to_str().unwrap(), "--level", level]);
     assert_eq!(verify(&sound, "2"), HashMap::new());
     assert_eq!(verify(resealed(&sound, |_| ()).path(), "2"), HashMap::new());
 
-    let failed = |change: &dyn Fn(&Path), level: &str| verify(resealed(&sound, change).path(), level);
+    let failed =
+        |change: &dyn Fn(&Path), level: &str| verify(resealed(&sound, change).path(), level);
     let rewrite = |path: PathBuf, change: &dyn Fn(&str) -> String| {
         let old = fs::read_to_string(&path).unwrap();
         let new = change(&old);
@@ -325,13 +392,18 @@ fn verify_reads_bundles() {
     // The name of a column: nothing is looked into, or it is missed.
     for table in ["bipartite", "connectivity"] {
         let rename = |root: &Path| {
-            rewrite(root.join(format!("tables/{table}.csv")), &|text| text.replacen(&format!(",{table}"), ",table", 1));
+            rewrite(root.join(format!("tables/{table}.csv")), &|text| {
+                text.replacen(&format!(",{table}"), ",table", 1)
+            });
         };
         let altered = tempfile::tempdir().unwrap();
         copy_directory(&sound, altered.path());
         rename(altered.path());
         let found = verify(altered.path(), "2");
-        assert!(found.len() == 1 && found["checksums"].contains("no file was looked into"), "{found:?}");
+        assert!(
+            found.len() == 1 && found["checksums"].contains("no file was looked into"),
+            "{found:?}"
+        );
         assert!(failed(&rename, "2")["shards"].contains(&format!("has no column {table}")));
     }
     // Files that lie elsewhere.
@@ -341,22 +413,29 @@ fn verify_reads_bundles() {
         std::os::unix::fs::symlink(&elsewhere, root.join("README.md")).unwrap();
     };
     assert!(failed(&link, "1")["checksums"].contains("README.md is no regular file"));
-    for (known, check) in [("shards/n06.parquet", "shards"), ("graphs/trailtrap.n06.p1.g6.gz", "lists")] {
+    for (known, check) in
+        [("shards/n06.parquet", "shards"), ("graphs/trailtrap.n06.p1.g6.gz", "lists")]
+    {
         let (absolute, above) = (sound.join(known), format!("../{known}"));
         for other in [absolute.to_str().unwrap(), &above] {
-            let name = |root: &Path| rewrite(root.join("manifest.json"), &|text| text.replace(known, other));
+            let name = |root: &Path| {
+                rewrite(root.join("manifest.json"), &|text| text.replace(known, other))
+            };
             assert!(failed(&name, "2")[check].contains("is not listed in SHA256SUMS"), "{other}");
         }
     }
     let outside = |root: &Path| {
         let sums = fs::read_to_string(root.join("SHA256SUMS")).unwrap();
-        fs::write(root.join("SHA256SUMS"), sums + &format!("0  {}\n", elsewhere.display())).unwrap();
+        fs::write(root.join("SHA256SUMS"), sums + &format!("0  {}\n", elsewhere.display()))
+            .unwrap();
     };
     assert!(failed(&outside, "1")["checksums"].contains("is not a file of the bundle"));
 
     // Any two neighbouring columns of any table swapped.
     let mut swaps = 0;
-    for table in fs::read_dir(sound.join("tables")).unwrap().map(|entry| entry.unwrap().file_name()) {
+    for table in
+        fs::read_dir(sound.join("tables")).unwrap().map(|entry| entry.unwrap().file_name())
+    {
         let table = table.into_string().unwrap();
         let Some(stem) = table.strip_suffix(".csv") else { continue };
         let text = fs::read_to_string(sound.join("tables").join(&table)).unwrap();
@@ -376,7 +455,10 @@ fn verify_reads_bundles() {
                 continue;
             }
             swaps += 1;
-            let found = failed(&|root| fs::write(root.join("tables").join(&table), &swapped).unwrap(), "1");
+            let found = failed(
+                &|root| fs::write(root.join("tables").join(&table), &swapped).unwrap(),
+                "1",
+            );
             assert!(found.contains_key("tables"), "{stem}, column {column}: {found:?}");
         }
     }
@@ -385,14 +467,22 @@ fn verify_reads_bundles() {
     // The same in JSON, in a b-file, and in a shard file.
     let json = |root: &Path| {
         let swap = |text: &str| {
-            let parked = text.replace("\"p1_wins\":", "\"parked\":").replace("\"p2_wins\":", "\"p1_wins\":");
+            let parked = text
+                .replace("\"p1_wins\":", "\"parked\":")
+                .replace("\"p2_wins\":", "\"p1_wins\":");
             parked.replace("\"parked\":", "\"p2_wins\":")
         };
         rewrite(root.join("tables/girth.json"), &swap);
     };
-    assert!(failed(&json, "1")["tables"].contains("tables/girth.json and tables/girth.csv differ"));
+    assert!(
+        failed(&json, "1")["tables"].contains("tables/girth.json and tables/girth.csv differ")
+    );
     let b_file = |root: &Path| {
-        fs::copy(root.join("bfiles/connected-p2-wins.txt"), root.join("bfiles/connected-p1-wins.txt")).unwrap();
+        fs::copy(
+            root.join("bfiles/connected-p2-wins.txt"),
+            root.join("bfiles/connected-p1-wins.txt"),
+        )
+        .unwrap();
     };
     assert!(failed(&b_file, "1")["tables"].contains("bfiles/connected-p1-wins.txt and"));
     let sequences = DegreeSequence::all(6);
@@ -408,10 +498,16 @@ fn verify_reads_bundles() {
     assert!(failed(&shard_file, "1")["shards"].contains("do not add up to tables/sizes.csv"));
 
     // A digest, and a verdict, in the manifest only.
-    let digest = |root: &Path| rewrite(root.join("manifest.json"), &|text| text.replacen("d885ff62", "d885ff63", 1));
-    assert!(failed(&digest, "1")["tables"].contains("order 6: manifest.json and tables/sizes.csv differ"));
+    let digest = |root: &Path| {
+        rewrite(root.join("manifest.json"), &|text| text.replacen("d885ff62", "d885ff63", 1))
+    };
+    assert!(
+        failed(&digest, "1")["tables"]
+            .contains("order 6: manifest.json and tables/sizes.csv differ")
+    );
 
-    // A list that lacks its last graph, and one that has another graph in its place, both with a manifest that fits.
+    // A list that lacks its last graph, and one that has another graph in its place, both with a
+    // manifest that fits.
     let list = |change: &'static dyn Fn(&mut Vec<String>)| {
         move |root: &Path| {
             let path = root.join("graphs/trailtrap.n06.p1.g6.gz");
@@ -453,8 +549,8 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// A copy of a census in which the slots and records of the largest shard of order 7 are changed behind the back of its unit's
-/// record, with checksums that fit.
+/// A copy of a census in which the slots and records of the largest shard of order 7 are changed
+/// behind the back of its unit's record, with checksums that fit.
 fn damaged(sound: &Data, change: impl Fn(&mut Vec<(u64, Vec<u8>)>)) -> Data {
     let data = copy(sound);
     let store = Arc::new(Store::open(&data.path().join("store")).unwrap());
@@ -480,6 +576,8 @@ fn damaged(sound: &Data, change: impl Fn(&mut Vec<(u64, Vec<u8>)>)) -> Data {
     let unit = Unit { order: 7, shard: index as u32, part: 0 };
     let blocks: Vec<Block> = table.to_blocks::<TrailTrap>(0).into();
     let record: UnitRecord = store.unit(unit).unwrap().unwrap();
-    store.commit(&[Arc::new(Delivery { unit, sequence: shard.sequence, blocks, record })]).unwrap();
+    store
+        .commit(&[Arc::new(Delivery { unit, sequence: shard.sequence, blocks, record })])
+        .unwrap();
     data
 }

@@ -1,4 +1,5 @@
-//! Runs that are stopped, killed, starved and cut off end in the same table and digests as undisturbed ones.
+//! Runs that are stopped, killed, starved and cut off end in the same table and digests as
+//! undisturbed ones.
 
 mod common;
 
@@ -18,7 +19,9 @@ fn expected(order: usize) -> String {
 
 /// Units that are done, as an onlooker sees them between two runs.
 fn shards_done(data: &Data) -> u64 {
-    let status: Value = serde_json::from_str(&stdout(&run(&["status", "--json", "--data", &data.text()]))).unwrap();
+    let status: Value =
+        serde_json::from_str(&stdout(&run(&["status", "--json", "--data", &data.text()])))
+            .unwrap();
     let done = status["orders_done"].as_array().unwrap().len() as u64;
     done * 1_000_000 + status["order"]["shards_done"].as_u64().unwrap_or(0)
 }
@@ -32,8 +35,9 @@ fn killed_at_random_points_a_census_ends_the_same() {
         let (mut kills, mut before) = (0, 0);
         loop {
             let more: &[&str] = if kills % 2 == 0 { &[] } else { &["--threads", "3"] };
-            let mut process =
-                Process::start(trailtrap().args(["census", "9", "--json", "--data", &data.text()]).args(more));
+            let mut process = Process::start(
+                trailtrap().args(["census", "9", "--json", "--data", &data.text()]).args(more),
+            );
             let until = Instant::now() + Duration::from_millis(60 + random.below(300));
             while Instant::now() < until && process.0.try_wait().unwrap().is_none() {
                 std::thread::sleep(Duration::from_millis(1));
@@ -61,11 +65,16 @@ fn killed_while_the_store_is_being_made_a_census_can_be_started_again() {
     let expected = expected(4);
     for delay in (2..30).chain([40, 60, 90]) {
         let data = Data::new();
-        let mut process = Process::start(trailtrap().args(["census", "4", "--data", &data.text()]));
+        let mut process =
+            Process::start(trailtrap().args(["census", "4", "--data", &data.text()]));
         std::thread::sleep(Duration::from_millis(delay));
         process.kill();
         let status = run(&["status", "--data", &data.text()]);
-        assert!(status.status.success() || !data.path().join("LOCK").exists(), "{}", stderr(&status));
+        assert!(
+            status.status.success() || !data.path().join("LOCK").exists(),
+            "{}",
+            stderr(&status)
+        );
         assert_eq!(census_json(4, &data, &[]), expected, "killed after {delay} ms");
     }
 }
@@ -92,8 +101,16 @@ fn workers_and_coordinators_that_are_killed_change_nothing() {
     let mut random = Random(271828);
     let data = Data::new();
     let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "1"]);
-    let start_worker =
-        || Process::start(worker().args(["--coordinator", &address, "--threads", "1", "--patience", "30"]));
+    let start_worker = || {
+        Process::start(worker().args([
+            "--coordinator",
+            &address,
+            "--threads",
+            "1",
+            "--patience",
+            "30",
+        ]))
+    };
     let mut workers: Vec<Process> = (0..3).map(|_| start_worker()).collect();
     let start = Instant::now();
     let mut kills = 0;
@@ -129,8 +146,11 @@ fn workers_and_coordinators_that_are_killed_change_nothing() {
 fn a_little_chaos_changes_nothing() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/chaos");
     let programs = Path::new(env!("CARGO_BIN_EXE_trailtrap")).parent().unwrap();
-    let output =
-        Command::new(script).args(["7", "10"]).env("CARGO_TARGET_DIR", programs.parent().unwrap()).output().unwrap();
+    let output = Command::new(script)
+        .args(["7", "10"])
+        .env("CARGO_TARGET_DIR", programs.parent().unwrap())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     assert!(stdout(&output).contains("10 faults survived"), "{}", stdout(&output));
 }
@@ -188,14 +208,25 @@ fn a_worker_is_gone_when_its_time_is_up() {
     let output = batch("SLURM_JOB_END_TIME", now() + 3);
     assert_eq!(output.status.code(), Some(75), "{}", stderr(&output));
     assert_eq!(units_leased(&address), 0);
-    assert_eq!(batch("SLURM_JOB_END_TIME", now() - 100).status.code(), Some(75), "too late to begin");
+    assert_eq!(
+        batch("SLURM_JOB_END_TIME", now() - 100).status.code(),
+        Some(75),
+        "too late to begin"
+    );
 }
 
 #[test]
 fn workers_wait_for_a_coordinator_that_is_stopped_politely() {
     let data = Data::new();
     let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "3600"]);
-    let helper = Process::start(worker().args(["--coordinator", &address, "--threads", "1", "--patience", "30"]));
+    let helper = Process::start(worker().args([
+        "--coordinator",
+        &address,
+        "--threads",
+        "1",
+        "--patience",
+        "30",
+    ]));
     std::thread::sleep(Duration::from_millis(250));
     leader.signal("TERM");
     assert_eq!(leader.finish().status.code(), Some(130));
@@ -216,9 +247,14 @@ fn a_coordinator_shows_its_status_and_refuses_a_port_in_use() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("census up to order 8: running"), "{}", stdout(&output));
     let other = Data::new();
-    let output = run(&["coordinator", "--order", "3", "--listen", &address, "--data", &other.text()]);
+    let output =
+        run(&["coordinator", "--order", "3", "--listen", &address, "--data", &other.text()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("cannot listen on") && stderr(&output).contains("in use"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("cannot listen on") && stderr(&output).contains("in use"),
+        "{}",
+        stderr(&output)
+    );
     drop(leader);
     let output = run(&["status", "--coordinator", &address]);
     assert!(stderr(&output).contains("cannot reach a coordinator"), "{}", stderr(&output));
@@ -229,7 +265,8 @@ fn a_coordinator_shows_its_status_and_refuses_a_port_in_use() {
 fn a_full_disk_stops_the_census_and_loses_nothing() {
     let mount = tempfile::tempdir().unwrap();
     let path = mount.path().to_str().unwrap().to_owned();
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs", &path]).output();
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs", &path]).output();
     if !mounted.is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: may not mount a small file system here");
         return;
@@ -246,14 +283,22 @@ fn a_full_disk_stops_the_census_and_loses_nothing() {
     assert!(stderr(&output).contains("will take about"), "{}", stderr(&output));
     let output = run(&["census", "9", "--data", &data, "--force"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("is full") && stderr(&output).contains("Make room"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("is full") && stderr(&output).contains("Make room"),
+        "{}",
+        stderr(&output)
+    );
     assert!(stdout(&output).is_empty());
-    assert!(Command::new("mount").args(["-o", "remount,size=64m", &path]).status().unwrap().success());
+    assert!(
+        Command::new("mount").args(["-o", "remount,size=64m", &path]).status().unwrap().success()
+    );
     let output = run(&["census", "9", "--data", &data, "--json", "--force"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(9));
     // Room for no more, but nothing more is needed.
-    assert!(Command::new("mount").args(["-o", "remount,size=12m", &path]).status().unwrap().success());
+    assert!(
+        Command::new("mount").args(["-o", "remount,size=12m", &path]).status().unwrap().success()
+    );
     let output = run(&["census", "9", "--data", &data, "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
 }
@@ -264,9 +309,15 @@ fn a_store_of_another_version_is_refused() {
     census_json(4, &data, &[]);
     {
         let families = ["default", "records", "keys", "outcomes", "wins"];
-        let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), data.path().join("store"), families).unwrap();
+        let db = rocksdb::DB::open_cf(
+            &rocksdb::Options::default(),
+            data.path().join("store"),
+            families,
+        )
+        .unwrap();
         // Codec version 1, then store format 7.
-        db.put_cf(db.cf_handle("records").unwrap(), b"format", [1, 7, 0, 1, 0, 1, 0, 1, 0]).unwrap();
+        db.put_cf(db.cf_handle("records").unwrap(), b"format", [1, 7, 0, 1, 0, 1, 0, 1, 0])
+            .unwrap();
     }
     let output = run(&["census", "4", "--data", &data.text()]);
     assert_eq!(output.status.code(), Some(1));
@@ -276,10 +327,15 @@ fn a_store_of_another_version_is_refused() {
 /// Changes a byte in the middle of a block of a finished order.
 fn damage(data: &Data, family: &str, order: u8, size: u8) {
     let families = ["default", "records", "keys", "outcomes", "wins"];
-    let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), data.path().join("store"), families).unwrap();
+    let db =
+        rocksdb::DB::open_cf(&rocksdb::Options::default(), data.path().join("store"), families)
+            .unwrap();
     let blocks = db.cf_handle(family).unwrap();
     let (key, mut block) = db
-        .iterator_cf(blocks, rocksdb::IteratorMode::From(&[order, size], rocksdb::Direction::Forward))
+        .iterator_cf(
+            blocks,
+            rocksdb::IteratorMode::From(&[order, size], rocksdb::Direction::Forward),
+        )
         .map(Result::unwrap)
         .find(|(_, block)| block.len() > 80)
         .unwrap();
@@ -308,13 +364,17 @@ fn a_damaged_block_is_named_and_its_unit_solved_again_and_nothing_else() {
     assert_eq!(before.len(), after.len());
     assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 1);
     let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
-    assert!(alarms.contains("alarm 1, damage, order 7") && alarms.contains("checksum mismatch"), "{alarms}");
+    assert!(
+        alarms.contains("alarm 1, damage, order 7") && alarms.contains("checksum mismatch"),
+        "{alarms}"
+    );
     assert!(alarms.contains("settled: it is solved again"), "{alarms}");
     let verified = run(&["verify", "--data", &data.text()]);
     assert!(verified.status.success(), "{}", stdout(&verified));
 }
 
-/// Without the outcomes of an order none of its units can be solved again alone: the order is done again.
+/// Without the outcomes of an order none of its units can be solved again alone: the order is done
+/// again.
 #[test]
 fn a_damaged_block_of_a_minimal_census_costs_its_order() {
     let data = Data::new();
@@ -327,12 +387,14 @@ fn a_damaged_block_of_a_minimal_census_costs_its_order() {
 
 /// The largest file of the store with this extension.
 fn largest(data: &Data, extension: &str) -> PathBuf {
-    let files = std::fs::read_dir(data.path().join("store")).unwrap().map(|entry| entry.unwrap().path());
+    let files =
+        std::fs::read_dir(data.path().join("store")).unwrap().map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|e| e == extension));
     files.max_by_key(|path| path.metadata().unwrap().len()).unwrap()
 }
 
-/// Whatever file of the database is cut short or changed: what is undamaged is kept, and the same table comes out.
+/// Whatever file of the database is cut short or changed: what is undamaged is kept, and the same
+/// table comes out.
 #[test]
 fn a_damaged_database_is_salvaged_and_what_is_missing_solved_again() {
     let expected = expected(9);
@@ -358,7 +420,11 @@ fn a_damaged_database_is_salvaged_and_what_is_missing_solved_again() {
         assert_eq!(verified.status.code(), Some(1), "{}", stdout(&verified));
         let salvaged = run(&["salvage", "--data", &data.text()]);
         assert!(salvaged.status.success(), "{}", stderr(&salvaged));
-        assert!(stderr(&salvaged).contains("order "), "what is damaged is named: {}", stderr(&salvaged));
+        assert!(
+            stderr(&salvaged).contains("order "),
+            "what is damaged is named: {}",
+            stderr(&salvaged)
+        );
         assert_eq!(census_json(9, &data, &[]), expected);
         let verified = run(&["verify", "--level", "3", "--data", &data.text()]);
         assert!(verified.status.success(), "{}", stdout(&verified));
@@ -373,7 +439,8 @@ fn salvage(data: &Data) -> Output {
     output
 }
 
-/// Neither order 8 nor what it is computed from can be completed: the keys of order 7 are not there either.
+/// Neither order 8 nor what it is computed from can be completed: the keys of order 7 are not
+/// there either.
 #[test]
 fn of_a_minimal_census_an_order_is_salvaged_whole_or_not_at_all() {
     let data = Data::new();
@@ -383,7 +450,9 @@ fn of_a_minimal_census_an_order_is_salvaged_whole_or_not_at_all() {
     assert_eq!(census_json(8, &data, &["--keep", "minimal"]), expected(8));
     damage(&data, "keys", 8, 12);
     let salvaged = salvage(&data);
-    let left_out = |n: usize| stderr(&salvaged).contains(&format!("order {n}: what is undamaged is of no use"));
+    let left_out = |n: usize| {
+        stderr(&salvaged).contains(&format!("order {n}: what is undamaged is of no use"))
+    };
     assert!(left_out(8) && left_out(7) && !left_out(6), "{}", stderr(&salvaged));
     assert_eq!(census_json(9, &data, &["--keep", "minimal"]), expected(9));
 }
@@ -393,7 +462,8 @@ fn a_salvage_that_was_interrupted_at_its_end_is_completed() {
     let data = Data::new();
     census_json(7, &data, &[]);
     let before = instances(&data, 7);
-    let interrupted = || std::fs::rename(data.path().join("store"), data.path().join("store.salvaged")).unwrap();
+    let interrupted =
+        || std::fs::rename(data.path().join("store"), data.path().join("store.salvaged")).unwrap();
     interrupted();
     let shown = run(&["export", "table", "orders", "--data", &data.text()]);
     assert!(shown.status.success(), "{}", stderr(&shown));
@@ -417,11 +487,18 @@ fn numbers_of_leases_do_not_repeat_after_a_salvage() {
     assert_eq!(last, 3);
     {
         let families = ["default", "records", "keys", "outcomes", "wins"];
-        let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), data.path().join("store"), families).unwrap();
+        let db = rocksdb::DB::open_cf(
+            &rocksdb::Options::default(),
+            data.path().join("store"),
+            families,
+        )
+        .unwrap();
         db.delete_cf(db.cf_handle("records").unwrap(), b"epoch").unwrap();
     }
     salvage(&data);
-    assert!(u64::from(Store::open(&data.path().join("store")).unwrap().next_epoch().unwrap()) > last);
+    assert!(
+        u64::from(Store::open(&data.path().join("store")).unwrap().next_epoch().unwrap()) > last
+    );
 }
 
 #[test]

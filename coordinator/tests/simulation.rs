@@ -1,5 +1,6 @@
-//! The real service and the real census in a simulated network with a simulated clock: messages are delayed and lost,
-//! links are cut, hosts crash, and every run ends with the digests of an undisturbed one.
+//! The real service and the real census in a simulated network with a simulated clock: messages
+//! are delayed and lost, links are cut, hosts crash, and every run ends with the digests of an
+//! undisturbed one.
 //!
 //! `TRAILTRAP_SEEDS=1000` tries more seeds than the usual; `TRAILTRAP_SEEDS=17..18` only that one.
 
@@ -56,7 +57,8 @@ enum Step {
     Acknowledged,
 }
 
-const STEPS: [Step; 5] = [Step::Asks, Step::Holds, Step::Computed, Step::Delivers, Step::Acknowledged];
+const STEPS: [Step; 5] =
+    [Step::Asks, Step::Holds, Step::Computed, Step::Delivers, Step::Acknowledged];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
@@ -74,8 +76,15 @@ enum Fault {
     Slow,
 }
 
-const FAULTS: [Fault; 7] =
-    [Fault::LeaderCrashes, Fault::WorkerCrashes, Fault::Cut, Fault::Deaf, Fault::Held, Fault::Lossy, Fault::Slow];
+const FAULTS: [Fault; 7] = [
+    Fault::LeaderCrashes,
+    Fault::WorkerCrashes,
+    Fault::Cut,
+    Fault::Deaf,
+    Fault::Held,
+    Fault::Lossy,
+    Fault::Slow,
+];
 
 /// What the hosts of a simulation, through all their crashes, tell the one who watches.
 #[derive(Default)]
@@ -135,7 +144,9 @@ async fn lead(directory: PathBuf, order: usize, memory: usize, log: Arc<Log>) ->
         while let Ok((mut stream, _)) = listener.accept().await {
             // tonic knows this kind of stream.
             let (mut inside, outside) = tokio::io::duplex(1 << 16);
-            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut stream, &mut inside).await });
+            tokio::spawn(
+                async move { tokio::io::copy_bidirectional(&mut stream, &mut inside).await },
+            );
             if sender.send(io::Result::Ok(outside)).await.is_err() {
                 return;
             }
@@ -187,23 +198,40 @@ impl Worker {
     fn new(index: usize, seed: u64, answers: Arc<Answers>, log: Arc<Log>) -> Self {
         let mut random = Random(seed << 8 | index as u64);
         random.below(1);
-        Worker { index, client: client(), answers, log, random, number: 0, held: Vec::new(), alive: Arc::default() }
+        Worker {
+            index,
+            client: client(),
+            answers,
+            log,
+            random,
+            number: 0,
+            held: Vec::new(),
+            alive: Arc::default(),
+        }
     }
 
-    /// The loop of a worker that has several leases at a time, delivers them in any order, sometimes twice or late, and tries
-    /// again when there is no answer.
+    /// The loop of a worker that has several leases at a time, delivers them in any order,
+    /// sometimes twice or late, and tries again when there is no answer.
     async fn work(mut self) -> turmoil::Result {
         self.register().await;
         let beats = tokio::spawn(heartbeats(self.client.clone(), self.alive.clone()));
         loop {
             if self.held.is_empty() || self.held.len() < 4 && self.random.below(2) == 0 {
                 self.log.step(self.index, Step::Asks);
-                match self.client.lease(within(20, wire::LeaseRequest { worker: self.number })).await {
+                match self
+                    .client
+                    .lease(within(20, wire::LeaseRequest { worker: self.number }))
+                    .await
+                {
                     Ok(reply) => match reply.into_inner().answer.unwrap() {
                         Answer::Grant(grant) => {
                             self.log.step(self.index, Step::Holds);
                             let units = messages::units(&grant);
-                            self.held.push(Held { worker: self.number, lease: grant.lease, units });
+                            self.held.push(Held {
+                                worker: self.number,
+                                lease: grant.lease,
+                                units,
+                            });
                             self.renew();
                         }
                         Answer::WaitMilliseconds(_) => {}
@@ -236,7 +264,8 @@ impl Worker {
     }
 
     fn renew(&self) {
-        *self.alive.lock().unwrap() = (self.number, self.held.iter().map(|held| held.lease).collect());
+        *self.alive.lock().unwrap() =
+            (self.number, self.held.iter().map(|held| held.lease).collect());
     }
 
     async fn pause(&mut self, most_milliseconds: u64) {
@@ -247,16 +276,26 @@ impl Worker {
     async fn finish_one(&mut self) {
         let held = self.held.swap_remove(self.random.below(self.held.len() as u64) as usize);
         if self.random.below(20) == 0 {
-            let request =
-                wire::GiveBackRequest { worker: held.worker, leases: vec![held.lease], failure: String::new() };
+            let request = wire::GiveBackRequest {
+                worker: held.worker,
+                leases: vec![held.lease],
+                failure: String::new(),
+            };
             let _ = self.client.give_back(within(5, request)).await;
             return self.renew();
         }
         if self.random.below(3) == 0
-            && let Err(status) = self.answers.check_input(&mut self.client, held.worker, held.units[0]).await
+            && let Err(status) =
+                self.answers.check_input(&mut self.client, held.worker, held.units[0]).await
         {
             // Not the census that was asked, or it has gone on.
-            let passing = [Code::NotFound, Code::Unavailable, Code::Unknown, Code::Internal, Code::Cancelled];
+            let passing = [
+                Code::NotFound,
+                Code::Unavailable,
+                Code::Unknown,
+                Code::Internal,
+                Code::Cancelled,
+            ];
             assert!(passing.contains(&status.code()), "{status:?}");
         }
         self.pause(300).await;
@@ -270,7 +309,9 @@ impl Worker {
         for _ in 0..5 {
             self.log.step(self.index, Step::Delivers);
             let seconds = 1 + self.random.below(90);
-            let answers = futures(copies, || deliver(self.client.clone(), self.answers.clone(), held.clone(), seconds));
+            let answers = futures(copies, || {
+                deliver(self.client.clone(), self.answers.clone(), held.clone(), seconds)
+            });
             let mut answered = false;
             for answer in answers {
                 match answer.await.unwrap() {
@@ -283,7 +324,8 @@ impl Worker {
                     }
                     Ok(false) => answered = true,
                     Err(status) => {
-                        let wrong = [Code::InvalidArgument, Code::FailedPrecondition, Code::OutOfRange];
+                        let wrong =
+                            [Code::InvalidArgument, Code::FailedPrecondition, Code::OutOfRange];
                         assert!(!wrong.contains(&status.code()), "{status:?}");
                         // The coordinator does not know the worker any more.
                         answered = status.code() == Code::NotFound;
@@ -300,7 +342,10 @@ impl Worker {
     }
 }
 
-fn futures<T: Send + 'static, F>(count: usize, make: impl Fn() -> F) -> Vec<tokio::task::JoinHandle<T>>
+fn futures<T: Send + 'static, F>(
+    count: usize,
+    make: impl Fn() -> F,
+) -> Vec<tokio::task::JoinHandle<T>>
 where
     F: Future<Output = T> + Send + 'static,
 {
@@ -349,7 +394,8 @@ fn plan(seed: u64, random: &mut Random) -> Vec<Planned> {
 
 type Met = BTreeMap<(Step, Fault), u64>;
 
-/// A run of all orders up to `order` that are not in the directory yet, with faults. They are counted by the step that they met.
+/// A run of all orders up to `order` that are not in the directory yet, with faults. They are
+/// counted by the step that they met.
 fn simulate(
     seed: u64,
     directory: &Path,
@@ -450,7 +496,9 @@ fn copy(from: &Path, to: &Path) {
 
 /// The seeds that were asked for.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |text: &str| text.parse().expect("TRAILTRAP_SEEDS is a number or a range of numbers, such as 17..18");
+    let number = |text: &str| {
+        text.parse().expect("TRAILTRAP_SEEDS is a number or a range of numbers, such as 17..18")
+    };
     match std::env::var("TRAILTRAP_SEEDS") {
         Err(_) => 0..usual,
         Ok(text) => match text.split_once("..") {
@@ -512,13 +560,17 @@ fn whatever_happens_the_digests_are_those_of_an_undisturbed_run() {
     }
 }
 
-/// One worker begins to deliver and says nothing more, though it is alive; the memory of messages is enough for one delivery.
+/// One worker begins to deliver and says nothing more, though it is alive; the memory of messages
+/// is enough for one delivery.
 #[test]
 fn a_client_that_stalls_does_not_keep_its_share_of_the_memory() {
     let answers = Arc::new(Answers::solve(4, SPLIT));
     let directory = tempfile::tempdir().unwrap();
     let log = Arc::new(Log::default());
-    let mut sim = turmoil::Builder::new().tick_duration(TICK).simulation_duration(Duration::from_secs(600)).build();
+    let mut sim = turmoil::Builder::new()
+        .tick_duration(TICK)
+        .simulation_duration(Duration::from_secs(600))
+        .build();
     sim.host(LEADER, {
         let (log, directory) = (log.clone(), directory.path().to_owned());
         move || lead(directory.clone(), 4, 1, log.clone())
@@ -531,9 +583,15 @@ fn a_client_that_stalls_does_not_keep_its_share_of_the_memory() {
             let worker = client.register(introduction("silent")).await?.into_inner().worker;
             let reply = client.lease(wire::LeaseRequest { worker }).await?.into_inner();
             let Some(Answer::Grant(grant)) = reply.answer else { panic!("work is there") };
-            let begun = answers.delivery(worker, grant.lease, &messages::units(&grant)).into_iter().take(3);
+            let begun = answers
+                .delivery(worker, grant.lease, &messages::units(&grant))
+                .into_iter()
+                .take(3);
             let start = Instant::now();
-            let status = client.complete(tokio_stream::iter(begun).chain(tokio_stream::pending())).await.unwrap_err();
+            let status = client
+                .complete(tokio_stream::iter(begun).chain(tokio_stream::pending()))
+                .await
+                .unwrap_err();
             assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
             *gave_up.lock().unwrap() = Some(start.elapsed());
             Ok(())

@@ -18,7 +18,8 @@ fn solve(input: &str, arguments: &[&str]) -> Output {
 fn csv_echoes_graphs_in_order() {
     let output = solve(">>graph6<<C~\r\nDCw\nCF\n@\nA_", &["--format", "csv"]);
     assert!(output.status.success());
-    let expected = "graph6,order,size,winner\nC~,4,6,P1\nDCw,5,4,P1\nCF,4,3,P1\n@,1,0,P2\nA_,2,1,P1\n";
+    let expected =
+        "graph6,order,size,winner\nC~,4,6,P1\nDCw,5,4,P1\nCF,4,3,P1\n@,1,0,P2\nA_,2,1,P1\n";
     assert_eq!(stdout(&output), expected);
 }
 
@@ -59,7 +60,11 @@ fn a_graph_beyond_the_limit_is_named() {
     let output = solve("F~~~w\nCF\n", &["--limit", "1000"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stdout(&output), "CF P1\n");
-    assert!(stderr(&output).contains("line 1") && stderr(&output).contains("--limit"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("line 1") && stderr(&output).contains("--limit"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -76,8 +81,13 @@ fn files_and_things_that_are_none() {
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
     let input = "C~\n".repeat(20_000);
-    let mut child =
-        trailtrap().arg("solve").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = trailtrap()
+        .arg("solve")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     drop(child.stdout.take());
     let _ = stdin.write_all(input.as_bytes());

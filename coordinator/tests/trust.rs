@@ -3,7 +3,8 @@
 mod common;
 
 use common::{
-    Data, Process, answers::Answers, census_json, coordinator, introduction, parts, run, stderr, stdout, worker,
+    Data, Process, answers::Answers, census_json, coordinator, introduction, parts, run, stderr,
+    stdout, worker,
 };
 use serde_json::{Value, json};
 use tonic::{Code, Status, transport::Channel};
@@ -33,7 +34,8 @@ async fn lease(client: &mut Client, worker: u64) -> Result<wire::Grant, Status> 
 }
 
 async fn status(client: &mut Client) -> Value {
-    serde_json::from_str(&client.status(wire::StatusRequest {}).await.unwrap().into_inner().json).unwrap()
+    serde_json::from_str(&client.status(wire::StatusRequest {}).await.unwrap().into_inner().json)
+        .unwrap()
 }
 
 /// The edgeless graph of order 8, the first unit of its order, with a record and a digest.
@@ -42,12 +44,24 @@ fn edgeless(worker: u64, grant: &wire::Grant, outcome: &Outcome, digest: u8) -> 
 }
 
 /// The same, with the statistics of another graph.
-fn edgeless_counted_as(counted: &Graph, worker: u64, grant: &wire::Grant, outcome: &Outcome, digest: u8) -> Vec<Part> {
+fn edgeless_counted_as(
+    counted: &Graph,
+    worker: u64,
+    grant: &wire::Grant,
+    outcome: &Outcome,
+    digest: u8,
+) -> Vec<Part> {
     assert_eq!((grant.order, grant.units.len()), (8, 1), "only the edgeless graph is ready");
     let slots = [partition::slot_of_key(8, 0)];
-    let table = Table::new::<TrailTrap>(DegreeSequence::new([0; 8]), 0, 0, slots.into_iter(), |_, record| {
-        TrailTrap::encode(8, outcome, record);
-    });
+    let table = Table::new::<TrailTrap>(
+        DegreeSequence::new([0; 8]),
+        0,
+        0,
+        slots.into_iter(),
+        |_, record| {
+            TrailTrap::encode(8, outcome, record);
+        },
+    );
     let mut statistics = Statistics::default();
     let tally: Tally = TrailTrap::tally(8, outcome);
     statistics.add(counted, 40_320, &tally);
@@ -61,13 +75,14 @@ fn edgeless_counted_as(counted: &Graph, worker: u64, grant: &wire::Grant, outcom
         }),
     ];
     let blocks = table.to_blocks::<TrailTrap>(0);
-    delivery.extend(
-        blocks.map(|block| Part::Piece(wire::BlockPiece { data: block.into_bytes(), last: true, done: false })),
-    );
+    delivery.extend(blocks.map(|block| {
+        Part::Piece(wire::BlockPiece { data: block.into_bytes(), last: true, done: false })
+    }));
     delivery
 }
 
-/// The player to move from vertex 0 is said to win against a token on vertex 1, without an edge to go along.
+/// The player to move from vertex 0 is said to win against a token on vertex 1, without an edge to
+/// go along.
 fn lie() -> Outcome {
     let mut outcome = Outcome::default();
     outcome.wins[0] = 1 << 1;
@@ -92,25 +107,43 @@ fn verify(data: &Data) -> std::process::Output {
     run(&["verify", "8", "--level", "1", "--data", &data.text()])
 }
 
-/// The census has come to the right end, with one alarm, which keeps `verify` from passing until it is settled.
+/// The census has come to the right end, with one alarm, which keeps `verify` from passing until
+/// it is settled.
 fn ended_well_with_an_alarm(leader: Process, data: &Data, kind: &str) {
     let output = leader.finish();
     assert!(output.status.success());
     assert_eq!(stdout(&output), census_json(8, &Data::new(), &[]));
     let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
-    assert!(alarms.starts_with(&format!("alarm 1, {kind}, order 8")) && alarms.contains("(open)"), "{alarms}");
+    assert!(
+        alarms.starts_with(&format!("alarm 1, {kind}, order 8")) && alarms.contains("(open)"),
+        "{alarms}"
+    );
     let status = stdout(&run(&["status", "--data", &data.text()]));
     assert!(status.contains("alarm 1"), "{status}");
     let verified = verify(data);
     assert_eq!(verified.status.code(), Some(1), "{}", stdout(&verified));
-    assert!(stdout(&verified).contains("alarm 1") && stdout(&verified).contains("WRONG"), "{}", stdout(&verified));
+    assert!(
+        stdout(&verified).contains("alarm 1") && stdout(&verified).contains("WRONG"),
+        "{}",
+        stdout(&verified)
+    );
     // What is disputed is not exported unmarked.
-    let table = |more: &[&str]| run(&[&["export", "table", "orders", "--data", &data.text()], more].concat());
+    let table = |more: &[&str]| {
+        run(&[&["export", "table", "orders", "--data", &data.text()], more].concat())
+    };
     let refused = table(&[]);
     assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
     assert!(stderr(&refused).contains("alarms --settle 1"), "{}", stderr(&refused));
     assert!(stdout(&table(&["--unfinished"])).contains("Order 8 is DISPUTED"));
-    let settled = run(&["alarms", "--settle", "1", "--because", "the liar is known", "--data", &data.text()]);
+    let settled = run(&[
+        "alarms",
+        "--settle",
+        "1",
+        "--because",
+        "the liar is known",
+        "--data",
+        &data.text(),
+    ]);
     assert!(stdout(&settled).contains("settled: the liar is known"), "{}", stdout(&settled));
     let verified = verify(data);
     assert!(verified.status.success(), "{}", stdout(&verified));
@@ -122,11 +155,13 @@ fn exported_trust(data: &Data, order: usize) -> Value {
     let bundle = data.path().with_file_name("bundle");
     let made = run(&["export", "bundle", bundle.to_str().unwrap(), "--data", &data.text()]);
     assert!(made.status.success(), "{}", stderr(&made));
-    let manifest: Value = serde_json::from_slice(&std::fs::read(bundle.join("manifest.json")).unwrap()).unwrap();
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(bundle.join("manifest.json")).unwrap()).unwrap();
     manifest["orders"][order - 1]["trust"].clone()
 }
 
-/// A worker that was given up delivers after all, and something else than the one that took its place.
+/// A worker that was given up delivers after all, and something else than the one that took its
+/// place.
 #[tokio::test]
 async fn a_late_result_that_differs_is_judged_and_not_believed() {
     let data = Data::new();
@@ -170,23 +205,42 @@ async fn a_lie_about_an_outcome_is_not_let_in_when_records_are_tried() {
     let data = Data::new();
     let (leader, address, mut client, worker, grant) = beginning(&data, &["--sample", "1"]).await;
     let answer = client.complete(parts(edgeless(worker, &grant, &lie(), 7))).await.unwrap_err();
-    assert!(answer.message().contains("does not follow from its predecessors"), "{}", answer.message());
+    assert!(
+        answer.message().contains("does not follow from its predecessors"),
+        "{}",
+        answer.message()
+    );
     assert_eq!(lease(&mut client, worker).await.unwrap_err().code(), Code::FailedPrecondition);
-    assert_eq!(client.register(introduction("test")).await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(
+        client.register(introduction("test")).await.unwrap_err().code(),
+        Code::FailedPrecondition
+    );
     let honest = honest(&address);
     ended_well_with_an_alarm(leader, &data, "trial");
     assert!(honest.finish().status.success());
     let trust = exported_trust(&data, 8);
-    assert_eq!((&trust["replication"], &trust["records_tried"]), (&json!(1), &json!(12_346)), "every graph of order 8");
+    assert_eq!(
+        (&trust["replication"], &trust["records_tried"]),
+        (&json!(1), &json!(12_346)),
+        "every graph of order 8"
+    );
 }
 
-/// The lie is let in, and much is computed from it; the second computation of the unit finds it out.
+/// The lie is let in, and much is computed from it; the second computation of the unit finds it
+/// out.
 #[tokio::test]
 async fn a_lie_is_found_out_for_certain_when_everything_is_solved_twice() {
     let data = Data::new();
     let (leader, address, mut client, worker, grant) =
         beginning(&data, &["--sample", "0", "--double-check", "1"]).await;
-    assert!(client.complete(parts(edgeless(worker, &grant, &lie(), 7))).await.unwrap().into_inner().accepted);
+    assert!(
+        client
+            .complete(parts(edgeless(worker, &grant, &lie(), 7)))
+            .await
+            .unwrap()
+            .into_inner()
+            .accepted
+    );
     let workers = [honest(&address), honest(&address)];
     ended_well_with_an_alarm(leader, &data, "disagreement");
     for worker in workers {
@@ -219,7 +273,10 @@ async fn a_unit_that_nobody_can_solve_is_set_aside() {
     let (leader, _, mut client, worker, mut grant) = beginning(&data, &[]).await;
     for attempt in 1..=5 {
         let failure = format!("out of memory, attempt {attempt}");
-        client.give_back(wire::GiveBackRequest { worker, leases: vec![grant.lease], failure }).await.unwrap();
+        client
+            .give_back(wire::GiveBackRequest { worker, leases: vec![grant.lease], failure })
+            .await
+            .unwrap();
         if attempt < 5 {
             grant = lease(&mut client, worker).await.unwrap();
             assert_eq!(grant.units.len(), 1);

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# The coordinator's job; submitted by scripts/slurm/start with the order and options for `trailtrap coordinator`.
+# The coordinator's job; submitted by scripts/slurm/start with the order and options for
+# `trailtrap coordinator`.
 set -u
 order=$1
 shift
 echo "coordinator: job $SLURM_JOB_ID on $(hostname), start $((${SLURM_RESTART_COUNT:-0} + 1))"
 again=
 child=
-# Slurm announces the time limit, and some sites preemption, by SIGUSR1 to this script alone. SIGTERM (scancel, preemption)
-# reaches the child without our help; after scancel nothing is to be started again, after preemption Slurm does it.
+# Slurm announces the time limit, and some sites preemption, by SIGUSR1 to this script alone.
+# SIGTERM (scancel, preemption) reaches the child without our help; after scancel nothing is to be
+# started again, after preemption Slurm does it.
 trap 'again=yes; [ -z "$child" ] || kill -USR1 "$child"' USR1
 trap 'again=' TERM
-# Any free port will do: the access file tells it to the workers, also after a start on another node.
+# Any free port will do: the access file tells it to the workers, also after a start on another
+# node.
 "$TRAILTRAP_PROGRAMS/trailtrap" coordinator --order "$order" --data "$TRAILTRAP_RUN/data" --json \
   --listen "0.0.0.0:${TRAILTRAP_PORT:-0}" --advertise "${TRAILTRAP_HOST:-$(hostname)}" "$@" >"$TRAILTRAP_RUN/results.new" &
 child=$!

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# An element of the array of workers; submitted by scripts/slurm/start with the number of the coordinator's job.
+# An element of the array of workers; submitted by scripts/slurm/start with the number of the
+# coordinator's job.
 set -u
 leader=$1
-# Elements have numbers of their own, and one of them that of the whole array: only this name is safe to requeue.
+# Elements have numbers of their own, and one of them that of the whole array: only this name is
+# safe to requeue.
 job=${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}
 echo "worker: job $job on $(hostname), start $((${SLURM_RESTART_COUNT:-0} + 1))"
 # Whether the coordinator's job runs or waits; if Slurm does not answer, it may.

@@ -1,5 +1,5 @@
-//! What bytes from outside must never do: crash a reader, or be taken for something that is written differently. Called by
-//! the fuzz targets, and by the tests with the corpus.
+//! What bytes from outside must never do: crash a reader, or be taken for something that is
+//! written differently. Called by the fuzz targets, and by the tests with the corpus.
 
 use prost::Message;
 use trailtrap_shared::{
@@ -17,11 +17,14 @@ pub fn graph6(data: &[u8]) {
     let Ok(graph) = graph6::decode(data) else { return };
     let text = graph6::encode(&graph);
     assert_eq!(graph6::decode(text.as_bytes()), Ok(graph));
-    assert!(data.windows(text.len()).any(|window| window == text.as_bytes()), "a graph has one text");
+    assert!(
+        data.windows(text.len()).any(|window| window == text.as_bytes()),
+        "a graph has one text"
+    );
 }
 
-/// Two blocks that should be the keys and the outcomes of a bucket. The first two bytes say where one ends and the other
-/// begins. Checksums, which no fuzzer guesses, are added here.
+/// Two blocks that should be the keys and the outcomes of a bucket. The first two bytes say where
+/// one ends and the other begins. Checksums, which no fuzzer guesses, are added here.
 pub fn block(data: &[u8]) {
     let _ = Block::parse::<TrailTrap>(data.to_vec());
     let [low, high, rest @ ..] = data else { return };
@@ -41,7 +44,9 @@ pub fn block(data: &[u8]) {
     });
     let [Some(keys), Some(outcomes)] = blocks else { return };
     let part = keys.id.part;
-    let Ok(table) = Table::from_blocks::<TrailTrap>(&[(keys.clone(), outcomes.clone())]) else { return };
+    let Ok(table) = Table::from_blocks::<TrailTrap>(&[(keys.clone(), outcomes.clone())]) else {
+        return;
+    };
     assert_eq!(table.len(), keys.count);
     for (i, slot) in keys.slots().enumerate() {
         assert_eq!((table.slot(i), table.find(slot, table.locate(slot))), (slot, Some(i)));

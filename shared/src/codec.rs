@@ -1,5 +1,5 @@
-//! Plain structures as bytes, with a format version in front. The only user of bincode, so that a successor can take its
-//! place here.
+//! Plain structures as bytes, with a format version in front. The only user of bincode, so that a
+//! successor can take its place here.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -23,17 +23,22 @@ pub enum CodecError {
 
 /// Fixed-width little-endian integers, and no more than 64 MiB claimed by any length.
 fn config() -> impl bincode::config::Config {
-    bincode::config::standard().with_little_endian().with_fixed_int_encoding().with_limit::<{ 64 << 20 }>()
+    bincode::config::standard()
+        .with_little_endian()
+        .with_fixed_int_encoding()
+        .with_limit::<{ 64 << 20 }>()
 }
 
 /// The bytes of a structure.
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = vec![VERSION];
-    bincode::serde::encode_into_std_write(value, &mut bytes, config()).expect("plain structures encode into memory");
+    bincode::serde::encode_into_std_write(value, &mut bytes, config())
+        .expect("plain structures encode into memory");
     bytes
 }
 
-/// Reads a structure; the bytes must be those that [`encode`] makes of it. So a map, for instance, names each key once, in order.
+/// Reads a structure; the bytes must be those that [`encode`] makes of it. So a map, for instance,
+/// names each key once, in order.
 pub fn decode<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let (&version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
     if version != VERSION {

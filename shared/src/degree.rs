@@ -1,5 +1,6 @@
-//! Degree sequences: which ones graphs have (Erdős–Gallai), how deleting an edge or a vertex changes them, and how many
-//! labelled graphs share one. A shard of the census is a degree sequence.
+//! Degree sequences: which ones graphs have (Erdős–Gallai), how deleting an edge or a vertex
+//! changes them, and how many labelled graphs share one. A shard of the census is a degree
+//! sequence.
 
 use std::{collections::HashMap, fmt};
 
@@ -13,7 +14,8 @@ pub struct DegreeSequence {
     degrees: [u8; MAX_ORDER],
 }
 
-/// A run of equal degrees in a sequence: the vertices `start .. start + count` all have this degree.
+/// A run of equal degrees in a sequence: the vertices `start .. start + count` all have this
+/// degree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DegreeClass {
     pub degree: usize,
@@ -21,7 +23,8 @@ pub struct DegreeClass {
     pub count: usize,
 }
 
-/// One way to reach a degree sequence d by adding a vertex of maximum degree to a graph of order n − 1.
+/// One way to reach a degree sequence d by adding a vertex of maximum degree to a graph of order n
+/// − 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
     /// The degree sequence of the smaller graph.
@@ -30,7 +33,8 @@ pub struct Parent {
     pub joined: Vec<usize>,
 }
 
-/// One way to lose an edge: its ends have degrees `low` ≤ `high`, and the graph without it has `sequence`.
+/// One way to lose an edge: its ends have degrees `low` ≤ `high`, and the graph without it has
+/// `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deletion {
     pub low: usize,
@@ -55,10 +59,14 @@ impl DegreeSequence {
         Self::new((0..graph.order()).map(|v| graph.degree(v)))
     }
 
-    /// Reads back [`DegreeSequence::bytes`]; `None` unless the bytes are 1 to 16 increasing degrees of some graph.
+    /// Reads back [`DegreeSequence::bytes`]; `None` unless the bytes are 1 to 16 increasing
+    /// degrees of some graph.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let fits = (1..=MAX_ORDER).contains(&bytes.len()) && bytes.iter().all(|&d| (d as usize) < bytes.len());
-        (fits && bytes.is_sorted()).then(|| Self::new(bytes.iter().map(|&d| d as usize))).filter(Self::is_graphical)
+        let fits = (1..=MAX_ORDER).contains(&bytes.len())
+            && bytes.iter().all(|&d| (d as usize) < bytes.len());
+        (fits && bytes.is_sorted())
+            .then(|| Self::new(bytes.iter().map(|&d| d as usize)))
+            .filter(Self::is_graphical)
     }
 
     /// The degrees in increasing order, one byte each.
@@ -92,13 +100,18 @@ impl DegreeSequence {
         for (position, &degree) in self.bytes().iter().enumerate() {
             match classes.last_mut() {
                 Some(class) if class.degree == degree as usize => class.count += 1,
-                _ => classes.push(DegreeClass { degree: degree as usize, start: position, count: 1 }),
+                _ => classes.push(DegreeClass {
+                    degree: degree as usize,
+                    start: position,
+                    count: 1,
+                }),
             }
         }
         classes
     }
 
-    /// For each degree 0 ≤ x < 16, how many vertices have a smaller one. This is the colour that refinement starts from.
+    /// For each degree 0 ≤ x < 16, how many vertices have a smaller one. This is the colour that
+    /// refinement starts from.
     pub fn ranks(&self) -> [u16; MAX_ORDER] {
         std::array::from_fn(|x| self.bytes().iter().filter(|&&d| (d as usize) < x).count() as u16)
     }
@@ -116,10 +129,15 @@ impl DegreeSequence {
             })
     }
 
-    /// Every degree sequence of order `n`, by size, then by degrees. At order 12 there are 222 117 of them, picked from
-    /// 1.35 million candidates.
+    /// Every degree sequence of order `n`, by size, then by degrees. At order 12 there are 222 117
+    /// of them, picked from 1.35 million candidates.
     pub fn all(n: usize) -> Vec<Self> {
-        fn extend(n: usize, least: usize, chosen: &mut Vec<usize>, found: &mut Vec<DegreeSequence>) {
+        fn extend(
+            n: usize,
+            least: usize,
+            chosen: &mut Vec<usize>,
+            found: &mut Vec<DegreeSequence>,
+        ) {
             if chosen.len() == n {
                 let sequence = DegreeSequence::new(chosen.iter().copied());
                 if sequence.is_graphical() {
@@ -150,7 +168,8 @@ impl DegreeSequence {
                 }
                 let mut degrees = *self;
                 degrees.degrees[low.start] -= 1;
-                degrees.degrees[if low.degree == high.degree { low.start + 1 } else { high.start }] -= 1;
+                degrees.degrees
+                    [if low.degree == high.degree { low.start + 1 } else { high.start }] -= 1;
                 let sequence = Self::new(degrees.bytes().iter().map(|&d| d as usize));
                 if sequence.is_graphical() {
                     deletions.push(Deletion { low: low.degree, high: high.degree, sequence });
@@ -160,8 +179,8 @@ impl DegreeSequence {
         deletions
     }
 
-    /// The degree sequences that H − v can have when H has this one and v is a vertex of maximum degree. Empty for
-    /// orders 0 and 1, where the census starts.
+    /// The degree sequences that H − v can have when H has this one and v is a vertex of maximum
+    /// degree. Empty for orders 0 and 1, where the census starts.
     pub fn parents(&self) -> Vec<Parent> {
         let n = self.order();
         let mut parents = Vec::new();
@@ -177,7 +196,12 @@ impl DegreeSequence {
                 let joined = sequence
                     .classes()
                     .iter()
-                    .map(|class| classes.iter().position(|c| c.degree == class.degree + 1).map_or(0, |i| taken[i]))
+                    .map(|class| {
+                        classes
+                            .iter()
+                            .position(|c| c.degree == class.degree + 1)
+                            .map_or(0, |i| taken[i])
+                    })
                     .collect();
                 parents.push(Parent { sequence, joined });
             }
@@ -185,7 +209,8 @@ impl DegreeSequence {
         parents
     }
 
-    /// Calls `found` for every way to lower `left` entries by one, `taken[i]` of them from class i.
+    /// Calls `found` for every way to lower `left` entries by one, `taken[i]` of them from class
+    /// i.
     fn choose(
         &self,
         classes: &[DegreeClass],
@@ -199,7 +224,9 @@ impl DegreeSequence {
                 let mut lowered = *self;
                 for (class, &count) in classes.iter().zip(taken.iter()) {
                     // Lowering the first entries of a class keeps the whole increasing.
-                    lowered.degrees[class.start..class.start + count].iter_mut().for_each(|d| *d -= 1);
+                    lowered.degrees[class.start..class.start + count]
+                        .iter_mut()
+                        .for_each(|d| *d -= 1);
                 }
                 found(lowered, taken);
             }
@@ -216,9 +243,9 @@ impl DegreeSequence {
     /// n!/∏ cnt_j!: in how many orders the degrees can stand, cnt_j of them being j.
     pub fn arrangements(&self) -> u128 {
         let classes = self.classes();
-        classes
-            .iter()
-            .fold(u128::from(factorial(self.order())), |left, class| left / u128::from(factorial(class.count)))
+        classes.iter().fold(u128::from(factorial(self.order())), |left, class| {
+            left / u128::from(factorial(class.count))
+        })
     }
 }
 
@@ -235,8 +262,9 @@ impl fmt::Debug for DegreeSequence {
     }
 }
 
-/// Counts L(d), the labelled graphs in which vertex i has degree d_i, by deleting a vertex of maximum degree:
-/// L(d) = Σ ∏ C(cnt_x, k_x) · L(d′) over the numbers k_x of its neighbours of each degree x. Remembers what it has counted.
+/// Counts L(d), the labelled graphs in which vertex i has degree d_i, by deleting a vertex of
+/// maximum degree: L(d) = Σ ∏ C(cnt_x, k_x) · L(d′) over the numbers k_x of its neighbours of each
+/// degree x. Remembers what it has counted.
 #[derive(Default)]
 pub struct LabelledCounts {
     known: HashMap<DegreeSequence, u128>,
@@ -246,7 +274,8 @@ impl LabelledCounts {
     /// L(d). Exact for n ≤ 16, where it is below 2^120.
     pub fn count(&mut self, sequence: &DegreeSequence) -> u128 {
         // Isolated vertices change nothing.
-        let reduced = DegreeSequence::new(sequence.bytes().iter().map(|&d| d as usize).filter(|&d| d > 0));
+        let reduced =
+            DegreeSequence::new(sequence.bytes().iter().map(|&d| d as usize).filter(|&d| d > 0));
         if reduced.order() == 0 {
             return 1;
         }
@@ -257,10 +286,20 @@ impl LabelledCounts {
         let rest = DegreeSequence::new(reduced.bytes()[..n - 1].iter().map(|&d| d as usize));
         let classes = rest.classes();
         let mut choices = Vec::new();
-        rest.choose(&classes, 0, reduced.maximum(), &mut vec![0; classes.len()], &mut |lowered, taken| {
-            let ways: u128 = classes.iter().zip(taken).map(|(class, &k)| binomial(class.count, k)).product();
-            choices.push((lowered, ways));
-        });
+        rest.choose(
+            &classes,
+            0,
+            reduced.maximum(),
+            &mut vec![0; classes.len()],
+            &mut |lowered, taken| {
+                let ways: u128 = classes
+                    .iter()
+                    .zip(taken)
+                    .map(|(class, &k)| binomial(class.count, k))
+                    .product();
+                choices.push((lowered, ways));
+            },
+        );
         let count = choices.into_iter().map(|(lowered, ways)| ways * self.count(&lowered)).sum();
         self.known.insert(reduced, count);
         count
@@ -269,7 +308,8 @@ impl LabelledCounts {
 
 /// C(n, k), exactly, for n ≤ 120 as long as it fits.
 pub fn binomial(n: usize, k: usize) -> u128 {
-    (0..k.min(n.saturating_sub(k))).fold(u128::from(k <= n), |c, i| c * (n - i) as u128 / (i + 1) as u128)
+    (0..k.min(n.saturating_sub(k)))
+        .fold(u128::from(k <= n), |c, i| c * (n - i) as u128 / (i + 1) as u128)
 }
 
 #[cfg(test)]
@@ -289,8 +329,9 @@ mod tests {
     #[test]
     fn graphical_means_realised() {
         for n in 1..=6 {
-            let realised: HashSet<_> =
-                (0..1u128 << pairs(n)).map(|code| DegreeSequence::of(&Graph::from_code(n, code))).collect();
+            let realised: HashSet<_> = (0..1u128 << pairs(n))
+                .map(|code| DegreeSequence::of(&Graph::from_code(n, code)))
+                .collect();
             assert_eq!(realised, DegreeSequence::all(n).into_iter().collect());
         }
     }
@@ -301,7 +342,8 @@ mod tests {
             let graph = Graph::from_code(5, code);
             let deletions = DegreeSequence::of(&graph).deletions();
             for (u, w) in graph.edges() {
-                let (low, high) = (graph.degree(u).min(graph.degree(w)), graph.degree(u).max(graph.degree(w)));
+                let (low, high) =
+                    (graph.degree(u).min(graph.degree(w)), graph.degree(u).max(graph.degree(w)));
                 let sequence = DegreeSequence::of(&graph.without_edge(u, w));
                 assert!(deletions.contains(&Deletion { low, high, sequence }));
             }
@@ -316,7 +358,10 @@ mod tests {
             let parents = sequence.parents();
             for v in (0..5).filter(|&v| graph.degree(v) == sequence.maximum()) {
                 let smaller = DegreeSequence::of(&graph.without_vertex(v));
-                let parent = parents.iter().find(|parent| parent.sequence == smaller).expect("a listed parent");
+                let parent = parents
+                    .iter()
+                    .find(|parent| parent.sequence == smaller)
+                    .expect("a listed parent");
                 assert_eq!(parent.joined.iter().sum::<usize>(), sequence.maximum());
             }
         }

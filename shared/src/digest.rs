@@ -1,6 +1,6 @@
-//! The public digest: a 256-bit number for a set of records that does not depend on how they were computed, split,
-//! ordered or stored. Version 1, frozen; ARCHITECTURE.md specifies it, `scripts/referee.py` is an independent
-//! implementation, and the test below pins it.
+//! The public digest: a 256-bit number for a set of records that does not depend on how they were
+//! computed, split, ordered or stored. Version 1, frozen; ARCHITECTURE.md specifies it,
+//! `scripts/referee.py` is an independent implementation, and the test below pins it.
 
 use std::{fmt, iter::Sum, str::FromStr};
 
@@ -31,9 +31,10 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Adds the record of `graph`, whose outcome is given in the same labels: the SHA-256, read as a little-endian
-    /// number, of the tag `TT1`, the graph6 text of the graph in its reference labelling, |Aut| as 8 little-endian bytes,
-    /// and the game's record in the reference labelling.
+    /// Adds the record of `graph`, whose outcome is given in the same labels: the SHA-256, read as
+    /// a little-endian number, of the tag `TT1`, the graph6 text of the graph in its reference
+    /// labelling, |Aut| as 8 little-endian bytes, and the game's record in the reference
+    /// labelling.
     pub fn add<G: Game>(&mut self, graph: &Graph, outcome: &G::Outcome) {
         let labelling = reference::label(graph);
         let code = graph.relabelled(&labelling.label).code();
@@ -47,8 +48,8 @@ impl Digest {
         );
     }
 
-    /// Adds a record of order `n`, given the code of the graph in its reference labelling, |Aut|, the outcome in other
-    /// labels, and their reference labels. `message` is room to work in.
+    /// Adds a record of order `n`, given the code of the graph in its reference labelling, |Aut|,
+    /// the outcome in other labels, and their reference labels. `message` is room to work in.
     fn add_labelled<G: Game>(
         &mut self,
         n: usize,
@@ -70,7 +71,9 @@ impl Digest {
 
     /// The number with these little-endian bytes.
     pub fn from_le_bytes(bytes: [u8; 32]) -> Self {
-        let limb = |i: usize| u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes"));
+        let limb = |i: usize| {
+            u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes"))
+        };
         Digest { limbs: std::array::from_fn(limb) }
     }
 
@@ -102,7 +105,9 @@ impl<G: Game> Digester<G> {
         let (order, ranks) = (sequence.order(), sequence.ranks());
         Digester {
             order,
-            colours: std::array::from_fn(|v| if v < order { ranks[sequence.degree(v)] } else { 0 }),
+            colours: std::array::from_fn(
+                |v| if v < order { ranks[sequence.degree(v)] } else { 0 },
+            ),
             batch: Batch::exact(order, kernel),
             waiting: Vec::with_capacity(LANES),
             forest: Forest::new(Batch::exact(order, kernel)),
@@ -111,7 +116,8 @@ impl<G: Game> Digester<G> {
         }
     }
 
-    /// Adds a record as [`Digest::add`] does. The vertices of the graph must be in order of degree.
+    /// Adds a record as [`Digest::add`] does. The vertices of the graph must be in order of
+    /// degree.
     pub fn add(&mut self, graph: &Graph, outcome: &G::Outcome) {
         for v in 0..self.order {
             self.batch.set(self.waiting.len(), v, graph.neighbours(v), self.colours[v]);
@@ -133,9 +139,17 @@ impl<G: Game> Digester<G> {
         let decided = self.batch.label(self.waiting.len());
         for (lane, outcome) in self.waiting.iter().enumerate() {
             if decided >> lane & 1 == 1 {
-                let (code, automorphisms) = (self.batch.code(lane), self.batch.automorphisms(lane));
+                let (code, automorphisms) =
+                    (self.batch.code(lane), self.batch.automorphisms(lane));
                 let label: [u8; MAX_BATCH_ORDER] = self.batch.labels_of(lane);
-                self.digest.add_labelled::<G>(self.order, code, automorphisms, outcome, &label, &mut self.message);
+                self.digest.add_labelled::<G>(
+                    self.order,
+                    code,
+                    automorphisms,
+                    outcome,
+                    &label,
+                    &mut self.message,
+                );
             } else {
                 self.forest.push(self.batch.undecided(lane), *outcome);
             }
@@ -148,7 +162,14 @@ impl<G: Game> Digester<G> {
 
     fn search(&mut self) {
         for (outcome, Leaf { code, automorphisms, label, .. }) in self.forest.search() {
-            self.digest.add_labelled::<G>(self.order, *code, *automorphisms, outcome, label, &mut self.message);
+            self.digest.add_labelled::<G>(
+                self.order,
+                *code,
+                *automorphisms,
+                outcome,
+                label,
+                &mut self.message,
+            );
         }
     }
 }
@@ -194,7 +215,9 @@ impl FromStr for Digest {
         if !valid {
             return Err(format!("a digest has 64 hexadecimal digits, not '{text}'"));
         }
-        let limb = |i: usize| u64::from_str_radix(&text[16 * i..16 * i + 16], 16).expect("checked digits");
+        let limb = |i: usize| {
+            u64::from_str_radix(&text[16 * i..16 * i + 16], 16).expect("checked digits")
+        };
         Ok(Digest { limbs: [limb(3), limb(2), limb(1), limb(0)] })
     }
 }

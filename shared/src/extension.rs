@@ -1,10 +1,11 @@
-//! The generator: graphs with a given degree sequence, each class once, from the graphs of one order less
-//! (McKay, *Isomorph-free exhaustive generation*, 1998).
+//! The generator: graphs with a given degree sequence, each class once, from the graphs of one
+//! order less (McKay, *Isomorph-free exhaustive generation*, 1998).
 //!
-//! The canonical parent of H is H − v*, where v* has maximum degree and the largest canonical label. A graph K of order
-//! n − 1 is extended by a new vertex joined to a set N, and the result H is kept if the new vertex lies in the orbit of
-//! v*. Two such extensions of one K are isomorphic exactly if an automorphism of K maps one N to the other, so repeats
-//! occur only within one K and are found by equal keys. No other K gives the same class.
+//! The canonical parent of H is H − v*, where v* has maximum degree and the largest canonical
+//! label. A graph K of order n − 1 is extended by a new vertex joined to a set N, and the result H
+//! is kept if the new vertex lies in the orbit of v*. Two such extensions of one K are isomorphic
+//! exactly if an automorphism of K maps one N to the other, so repeats occur only within one K and
+//! are found by equal keys. No other K gives the same class.
 
 use crate::{
     degree::{DegreeSequence, Parent},
@@ -30,7 +31,8 @@ pub struct Child {
 /// Extends parents to graphs of one degree sequence.
 pub struct Extender {
     target: DegreeSequence,
-    /// Runs of parent vertices of one degree (first, how many), and how many of them the new vertex is joined to.
+    /// Runs of parent vertices of one degree (first, how many), and how many of them the new
+    /// vertex is joined to.
     runs: Vec<(usize, usize, usize)>,
     /// Colour to start from, by degree in the extension.
     ranks: [u16; 16],
@@ -63,25 +65,45 @@ impl Extender {
     /// The parents that follow are of this kind, one of `target.parents()`.
     pub fn take_from(&mut self, parent: &Parent) {
         self.runs.clear();
-        self.runs.extend(parent.sequence.classes().iter().zip(&parent.joined).map(|(c, &k)| (c.start, c.count, k)));
+        self.runs.extend(
+            parent
+                .sequence
+                .classes()
+                .iter()
+                .zip(&parent.joined)
+                .map(|(c, &k)| (c.start, c.count, k)),
+        );
     }
 
-    /// Extends one parent, which must be labelled by degree. Children may come out with a later call or with
-    /// [`Extender::finish`].
+    /// Extends one parent, which must be labelled by degree. Children may come out with a later
+    /// call or with [`Extender::finish`].
     pub fn extend(&mut self, number: u32, parent: &Graph, children: &mut Vec<Child>) {
         debug_assert!((1..parent.order()).all(|v| parent.degree(v - 1) <= parent.degree(v)));
         self.choose(0, 0, number, parent, children);
     }
 
     /// Chooses the neighbours among the runs from `run` on.
-    fn choose(&mut self, run: usize, chosen: VertexSet, number: u32, parent: &Graph, children: &mut Vec<Child>) {
+    fn choose(
+        &mut self,
+        run: usize,
+        chosen: VertexSet,
+        number: u32,
+        parent: &Graph,
+        children: &mut Vec<Child>,
+    ) {
         let Some(&(start, length, size)) = self.runs.get(run) else {
             self.push(number, parent, chosen, children);
             return;
         };
         let mut subset: u32 = (1 << size) - 1;
         while subset < 1 << length {
-            self.choose(run + 1, chosen | (subset << start) as VertexSet, number, parent, children);
+            self.choose(
+                run + 1,
+                chosen | (subset << start) as VertexSet,
+                number,
+                parent,
+                children,
+            );
             if subset == 0 {
                 break;
             }
@@ -150,8 +172,8 @@ impl Extender {
     }
 }
 
-/// Sorts children by slot and removes the repeats within each parent. `Err` names a slot that two parents claim, which
-/// only a corrupt parent list can cause.
+/// Sorts children by slot and removes the repeats within each parent. `Err` names a slot that two
+/// parents claim, which only a corrupt parent list can cause.
 pub fn settle(children: &mut Vec<Child>) -> Result<(), u64> {
     children.sort_unstable();
     children.dedup();
@@ -191,8 +213,14 @@ mod tests {
                     .map(|graph| (slot_of(graph), nauty::label(graph).automorphisms as u32))
                     .collect();
                 expected.sort_unstable();
-                assert_eq!(children.iter().map(|c| (c.slot, c.automorphisms)).collect::<Vec<_>>(), expected);
-                total += children.iter().map(|c| factorial(n) / u64::from(c.automorphisms)).sum::<u64>();
+                assert_eq!(
+                    children.iter().map(|c| (c.slot, c.automorphisms)).collect::<Vec<_>>(),
+                    expected
+                );
+                total += children
+                    .iter()
+                    .map(|c| factorial(n) / u64::from(c.automorphisms))
+                    .sum::<u64>();
             }
             assert_eq!(total, 1 << (n * (n - 1) / 2));
         }

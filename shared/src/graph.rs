@@ -27,7 +27,8 @@ pub const fn all_vertices(n: usize) -> VertexSet {
     ((1u32 << n) - 1) as VertexSet
 }
 
-// Loops over all 16 sets, with the sets as lanes, are what compilers turn into a few vector instructions.
+// Loops over all 16 sets, with the sets as lanes, are what compilers turn into a few vector
+// instructions.
 
 /// The image of each set when vertex v becomes `label[v]`, for v < `n`.
 pub fn map_sets(n: usize, sets: &Rows, label: &[u8]) -> Rows {
@@ -41,7 +42,8 @@ pub fn map_sets(n: usize, sets: &Rows, label: &[u8]) -> Rows {
     image
 }
 
-/// The transposed relation: the y-th set of the result holds a if the a-th set holds y, for a < `n`.
+/// The transposed relation: the y-th set of the result holds a if the a-th set holds y, for a <
+/// `n`.
 #[inline]
 pub fn transpose(n: usize, sets: &Rows) -> Rows {
     let mut transposed = *sets;
@@ -121,7 +123,8 @@ impl Graph {
         Graph { order: n as u8, rows: [0; MAX_ORDER] }
     }
 
-    /// The graph of order `n` with these edges. The same precondition on `n`; ends must be distinct and below `n`.
+    /// The graph of order `n` with these edges. The same precondition on `n`; ends must be
+    /// distinct and below `n`.
     pub fn from_edges(n: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> Self {
         let mut graph = Self::edgeless(n);
         for (u, w) in edges {
@@ -130,15 +133,18 @@ impl Graph {
         graph
     }
 
-    /// The graph whose adjacency sets are `rows`, which must be symmetric, loopless and empty from `n` on.
+    /// The graph whose adjacency sets are `rows`, which must be symmetric, loopless and empty from
+    /// `n` on.
     pub fn from_rows(n: usize, rows: Rows) -> Self {
         let graph = Graph { order: n as u8, rows };
-        debug_assert!((0..n).all(|v| vertices(rows[v]).all(|w| w != v && w < n && graph.has_edge(w, v))));
+        debug_assert!(
+            (0..n).all(|v| vertices(rows[v]).all(|w| w != v && w < n && graph.has_edge(w, v)))
+        );
         graph
     }
 
-    /// The graph of order `n` whose edges are the set bits of `code`, pair i < j standing at bit j(j − 1)/2 + i
-    /// (column by column, as in graph6). Bits beyond C(n, 2) are ignored.
+    /// The graph of order `n` whose edges are the set bits of `code`, pair i < j standing at bit
+    /// j(j − 1)/2 + i (column by column, as in graph6). Bits beyond C(n, 2) are ignored.
     pub fn from_code(n: usize, code: u128) -> Self {
         let mut columns = [0; MAX_ORDER];
         let mut rest = code;
@@ -152,7 +158,8 @@ impl Graph {
 
     /// The inverse of [`Graph::from_code`].
     pub fn code(&self) -> u128 {
-        (1..self.order()).fold(0, |code, j| code | u128::from(self.rows[j] & all_vertices(j)) << pairs(j))
+        (1..self.order())
+            .fold(0, |code, j| code | u128::from(self.rows[j] & all_vertices(j)) << pairs(j))
     }
 
     /// Number of vertices.
@@ -201,7 +208,9 @@ impl Graph {
 
     /// The graph without vertex `v`; later vertices move down by one.
     pub fn without_vertex(&self, v: usize) -> Self {
-        let squeeze = |row: VertexSet| (row & all_vertices(v)) | (u32::from(row) >> (v + 1) << v) as VertexSet;
+        let squeeze = |row: VertexSet| {
+            (row & all_vertices(v)) | (u32::from(row) >> (v + 1) << v) as VertexSet
+        };
         let mut rows = [0; MAX_ORDER];
         for (new, old) in (0..self.order()).filter(|&w| w != v).enumerate() {
             rows[new] = squeeze(self.rows[old]);
@@ -239,7 +248,8 @@ impl Graph {
         Self::from_rows(self.order(), rows)
     }
 
-    /// Whether any two vertices are joined by a path. The order-1 graph is connected; so is the order-0 graph here.
+    /// Whether any two vertices are joined by a path. The order-1 graph is connected; so is the
+    /// order-0 graph here.
     pub fn is_connected(&self) -> bool {
         let mut reached: VertexSet = 1;
         loop {

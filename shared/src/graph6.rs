@@ -1,5 +1,6 @@
-//! graph6, the exchange format of nauty, Sage and the published lists (McKay, *Description of graph6, sparse6 and
-//! digraph6 encodings*): one printable byte for the order, then the columns of the upper triangle, six bits a byte.
+//! graph6, the exchange format of nauty, Sage and the published lists (McKay, *Description of
+//! graph6, sparse6 and digraph6 encodings*): one printable byte for the order, then the columns of
+//! the upper triangle, six bits a byte.
 
 use crate::graph::{Graph, MAX_ORDER, pairs};
 
@@ -22,7 +23,10 @@ pub enum Graph6Error {
     #[error("column 1: order {order} is larger than {MAX_ORDER}, the largest order handled here")]
     OrderTooLarge { order: String },
     /// Too few or too many bytes for the order.
-    #[error("column {column}: a graph of order {order} takes {expected} characters, this one has {found}")]
+    #[error(
+        "column {column}: a graph of order {order} takes {expected} characters, this one has \
+         {found}"
+    )]
     WrongLength { column: usize, order: usize, expected: usize, found: usize },
     /// A one among the bits that fill up the last byte.
     #[error("column {column}: the padding bits of the last character are not zero")]
@@ -56,7 +60,8 @@ pub fn encode_code(n: usize, code: u128, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads one graph from a line; a trailing line break and a leading `>>graph6<<` are accepted. Never panics.
+/// Reads one graph from a line; a trailing line break and a leading `>>graph6<<` are accepted.
+/// Never panics.
 pub fn decode(line: &[u8]) -> Result<Graph, Graph6Error> {
     let mut text = line;
     while let [rest @ .., b'\n' | b'\r'] = text {
@@ -116,7 +121,10 @@ mod tests {
     fn errors_name_the_column() {
         let message = |text: &str| decode(text.as_bytes()).unwrap_err().to_string();
         assert!(message("").starts_with("column 1: empty"));
-        assert!(message("DQ").starts_with("column 3: a graph of order 5 takes 3 characters, this one has 2"));
+        assert!(
+            message("DQ")
+                .starts_with("column 3: a graph of order 5 takes 3 characters, this one has 2")
+        );
         assert!(message("DQcc").starts_with("column 4:"));
         assert!(message("D c").starts_with("column 2: byte 0x20"));
         assert!(message("DQd").starts_with("column 3: the padding"));

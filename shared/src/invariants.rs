@@ -1,5 +1,5 @@
-//! Properties of a graph that its degrees do not tell: girth, bipartiteness, connectivity. All are computed on adjacency sets, in
-//! some tens of nanoseconds for most graphs.
+//! Properties of a graph that its degrees do not tell: girth, bipartiteness, connectivity. All are
+//! computed on adjacency sets, in some tens of nanoseconds for most graphs.
 
 use crate::graph::{Graph, VertexSet, all_vertices, vertices};
 
@@ -10,7 +10,8 @@ pub fn girth(graph: &Graph) -> u8 {
     if graph.edges().any(|(u, w)| graph.neighbours(u) & graph.neighbours(w) != 0) {
         return 3;
     }
-    // A shortest cycle is seen in its full length from each of its vertices; from elsewhere no shorter one is.
+    // A shortest cycle is seen in its full length from each of its vertices; from elsewhere no
+    // shorter one is.
     let shortest = (0..n).filter_map(|root| shortest_closed_walk(graph, root)).min();
     shortest.unwrap_or(0)
 }
@@ -59,15 +60,17 @@ pub fn is_bipartite(graph: &Graph) -> bool {
     true
 }
 
-/// How well a graph holds together: 0 if it is disconnected, 1 if it is connected but not 2-connected, 2 if it is 2-connected,
-/// that is, has at least three vertices and stays connected when any one of them is removed.
+/// How well a graph holds together: 0 if it is disconnected, 1 if it is connected but not
+/// 2-connected, 2 if it is 2-connected, that is, has at least three vertices and stays connected
+/// when any one of them is removed.
 pub fn connectivity(graph: &Graph) -> u8 {
     let (n, all) = (graph.order(), all_vertices(graph.order()));
     let Some(root) = n.checked_sub(1) else { return 1 };
     let around = graph.neighbours(root) | 1 << root;
-    // If two neighbours join every farther vertex to the root, no other vertex can cut one off. So it is with most graphs whose
-    // last vertex has a large degree.
-    let well_joined = vertices(all & !around).all(|v| (graph.neighbours(v) & graph.neighbours(root)).count_ones() >= 2);
+    // If two neighbours join every farther vertex to the root, no other vertex can cut one off. So
+    // it is with most graphs whose last vertex has a large degree.
+    let well_joined = vertices(all & !around)
+        .all(|v| (graph.neighbours(v) & graph.neighbours(root)).count_ones() >= 2);
     if !well_joined && !is_connected_within(graph, all) {
         return 0;
     }
@@ -101,7 +104,10 @@ mod tests {
     fn known_sequences() {
         let orders = nauty::enumerate(8);
         let count = |property: &dyn Fn(&Graph) -> bool| -> Vec<usize> {
-            orders.iter().map(|graphs| graphs.iter().filter(|graph| property(graph)).count()).collect()
+            orders
+                .iter()
+                .map(|graphs| graphs.iter().filter(|graph| property(graph)).count())
+                .collect()
         };
         assert_eq!(count(&|g| is_bipartite(g)), [1, 2, 3, 7, 13, 35, 88, 303]);
         assert_eq!(count(&|g| girth(g) != 3), [1, 2, 3, 7, 14, 38, 107, 410]);
@@ -116,10 +122,18 @@ mod tests {
     fn cycles_and_cages() {
         for n in 3..=16 {
             let cycle = Graph::from_edges(n, (0..n).map(|v| (v, (v + 1) % n)));
-            assert_eq!((girth(&cycle), is_bipartite(&cycle), connectivity(&cycle)), (n as u8, n % 2 == 0, 2));
+            assert_eq!(
+                (girth(&cycle), is_bipartite(&cycle), connectivity(&cycle)),
+                (n as u8, n % 2 == 0, 2)
+            );
         }
-        let petersen =
-            Graph::from_edges(10, (0..5).flat_map(|v| [(v, (v + 1) % 5), (v, v + 5), (v + 5, (v + 2) % 5 + 5)]));
-        assert_eq!((girth(&petersen), is_bipartite(&petersen), connectivity(&petersen)), (5, false, 2));
+        let petersen = Graph::from_edges(
+            10,
+            (0..5).flat_map(|v| [(v, (v + 1) % 5), (v, v + 5), (v + 5, (v + 2) % 5 + 5)]),
+        );
+        assert_eq!(
+            (girth(&petersen), is_bipartite(&petersen), connectivity(&petersen)),
+            (5, false, 2)
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! nauty, the judge of what isomorphic means: McKay and Piperno, *Practical graph isomorphism, II* (2014), through
-//! `nauty-pet`. Shares no code with the labellings of the census.
+//! nauty, the judge of what isomorphic means: McKay and Piperno, *Practical graph isomorphism, II*
+//! (2014), through `nauty-pet`. Shares no code with the labellings of the census.
 
 use nauty_pet::canon::IntoCanonLabellingNautyDense;
 use petgraph::graph::UnGraph;
@@ -40,17 +40,21 @@ pub fn label(graph: &Graph) -> NautyLabelling {
         label[v] = position as u8;
     }
     let stats = &found.automorphisms.stats;
-    // nauty returns the group size as base · 10^exponent; orders of groups of 16 points have no exponent.
+    // nauty returns the group size as base · 10^exponent; orders of groups of 16 points have no
+    // exponent.
     let automorphisms = (stats.grpsize_base * 10f64.powi(stats.grpsize_exp as i32)).round() as u64;
     let representative = &found.automorphisms.orbits;
     let orbits = std::array::from_fn(|v| {
-        (0..n).filter(|&w| v < n && representative[w] == representative[v]).fold(0, |set, w| set | 1 << w)
+        (0..n)
+            .filter(|&w| v < n && representative[w] == representative[v])
+            .fold(0, |set, w| set | 1 << w)
     });
     NautyLabelling { label, canonical: graph.relabelled(&label), automorphisms, orbits }
 }
 
-/// All graphs of orders 1, …, `n`, one of each isomorphism class in nauty's labels, sorted by code: every graph arises
-/// from a smaller one by a new vertex, and nauty tells which are the same. For small n; order 7 takes a second.
+/// All graphs of orders 1, …, `n`, one of each isomorphism class in nauty's labels, sorted by
+/// code: every graph arises from a smaller one by a new vertex, and nauty tells which are the
+/// same. For small n; order 7 takes a second.
 pub fn enumerate(n: usize) -> Vec<Vec<Graph>> {
     let mut orders = vec![vec![Graph::edgeless(1)]];
     while orders.len() < n {
@@ -58,7 +62,8 @@ pub fn enumerate(n: usize) -> Vec<Vec<Graph>> {
         let mut found: Vec<Graph> = parents
             .iter()
             .flat_map(|parent| {
-                (0..1u32 << parent.order()).map(|set| label(&parent.with_vertex(set as VertexSet)).canonical)
+                (0..1u32 << parent.order())
+                    .map(|set| label(&parent.with_vertex(set as VertexSet)).canonical)
             })
             .collect();
         found.sort_by_key(Graph::code);

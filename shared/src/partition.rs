@@ -1,10 +1,12 @@
-//! Partitions: all records of one degree sequence, as they stand in memory ([`Table`]) and in blocks of bytes ([`Block`])
-//! that are stored and sent.
+//! Partitions: all records of one degree sequence, as they stand in memory ([`Table`]) and in
+//! blocks of bytes ([`Block`]) that are stored and sent.
 //!
-//! Within a partition a graph is known by its *slot*, a scrambled key: partitions are sorted by slot, so that equal
-//! ranges of slots (*buckets*) hold about equally many graphs and a look-up needs one step into a directory.
+//! Within a partition a graph is known by its *slot*, a scrambled key: partitions are sorted by
+//! slot, so that equal ranges of slots (*buckets*) hold about equally many graphs and a look-up
+//! needs one step into a directory.
 //!
-//! A block holds one section (keys, outcomes, or keys of P1-wins) of one bucket of one part of a partition:
+//! A block holds one section (keys, outcomes, or keys of P1-wins) of one bucket of one part of a
+//! partition:
 //!
 //! | bytes | meaning (integers little-endian) |
 //! |---|---|
@@ -43,7 +45,8 @@ pub fn slot_of_key(n: usize, key: u64) -> u64 {
     (key ^ (key >> bits.div_ceil(2).max(1))).wrapping_mul(SCRAMBLE) & mask(bits)
 }
 
-/// Where a graph of order ≤ 12 stands, by the labelling of stored data: its own slot in the partition of its degree sequence.
+/// Where a graph of order ≤ 12 stands, by the labelling of stored data: its own slot in the
+/// partition of its degree sequence.
 pub fn slot_of(graph: &Graph) -> u64 {
     slot_of_key(graph.order(), hashed::label(graph).key as u64)
 }
@@ -57,7 +60,8 @@ pub fn key_of_slot(n: usize, slot: u64) -> u64 {
     product ^ (product >> bits.div_ceil(2).max(1))
 }
 
-/// The graph, in canonical labels, at this slot of the partition of `sequence`; `None` if there is none.
+/// The graph, in canonical labels, at this slot of the partition of `sequence`; `None` if there is
+/// none.
 pub fn graph_of_slot(sequence: &DegreeSequence, slot: u64) -> Option<Graph> {
     graph_of_key(u128::from(key_of_slot(sequence.order(), slot)), sequence.bytes())
 }
@@ -123,7 +127,8 @@ pub struct BlockId {
     pub section: Section,
 }
 
-/// The checksum at the end of a block, by which it is known wherever blocks are kept: there is no other block with it.
+/// The checksum at the end of a block, by which it is known wherever blocks are kept: there is no
+/// other block with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum(pub [u8; CHECKSUM_BYTES]);
 
@@ -142,7 +147,8 @@ pub struct BlockName {
     pub length: u64,
 }
 
-/// A checked block: the bytes are well-formed, carry the right checksum and, if slots, increase strictly.
+/// A checked block: the bytes are well-formed, carry the right checksum and, if slots, increase
+/// strictly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     pub id: BlockId,
@@ -172,9 +178,15 @@ pub enum BlockError {
 }
 
 impl Block {
-    fn build<G: Game>(id: BlockId, graphs: usize, count: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
-        let mut bytes =
-            Vec::with_capacity(HEADER_BYTES + CHECKSUM_BYTES + count * width::<G>(id.section, &id.sequence));
+    fn build<G: Game>(
+        id: BlockId,
+        graphs: usize,
+        count: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Self {
+        let mut bytes = Vec::with_capacity(
+            HEADER_BYTES + CHECKSUM_BYTES + count * width::<G>(id.section, &id.sequence),
+        );
         bytes.extend_from_slice(MAGIC);
         for word in [BLOCK_FORMAT, LABELLING, G::ID] {
             bytes.extend_from_slice(&word.to_le_bytes());
@@ -208,15 +220,18 @@ impl Block {
             return Err(BlockError::Checksum);
         }
         let word = |at: usize| u16::from_le_bytes([body[at], body[at + 1]]);
-        let versions = [("block format", 4, BLOCK_FORMAT), ("labelling", 6, LABELLING), ("game", 8, G::ID)];
+        let versions =
+            [("block format", 4, BLOCK_FORMAT), ("labelling", 6, LABELLING), ("game", 8, G::ID)];
         for (what, at, expected) in versions {
             if word(at) != expected {
                 return Err(BlockError::Version { what, found: word(at), expected });
             }
         }
-        let number =
-            |at: usize, bytes: usize| body[at..at + bytes].iter().rev().fold(0u64, |n, &b| n << 8 | u64::from(b));
-        let section = Section::from_byte(body[10]).ok_or(BlockError::Malformed("unknown section"))?;
+        let number = |at: usize, bytes: usize| {
+            body[at..at + bytes].iter().rev().fold(0u64, |n, &b| n << 8 | u64::from(b))
+        };
+        let section =
+            Section::from_byte(body[10]).ok_or(BlockError::Malformed("unknown section"))?;
         let n = body[11] as usize;
         if !(1..=MAX_BATCH_ORDER).contains(&n) {
             return Err(BlockError::Malformed("order out of range"));
@@ -224,8 +239,8 @@ impl Block {
         if body[12 + n..28].iter().any(|&b| b != 0) {
             return Err(BlockError::Malformed("degrees beyond the order"));
         }
-        let sequence =
-            DegreeSequence::from_bytes(&body[12..12 + n]).ok_or(BlockError::Malformed("not a degree sequence"))?;
+        let sequence = DegreeSequence::from_bytes(&body[12..12 + n])
+            .ok_or(BlockError::Malformed("not a degree sequence"))?;
         let (bucket_bits, bucket) = (body[32], number(33, 4) as u32);
         if bucket_bits as usize > key_bits(n).min(24) || bucket >> bucket_bits != 0 {
             return Err(BlockError::Malformed("bucket out of range"));
@@ -248,7 +263,9 @@ impl Block {
                 if last.is_some_and(|last| last >= slot) {
                     return Err(BlockError::Malformed("slots do not increase"));
                 }
-                if slot > mask(key_bits(n)) || bucket_of_slot(n, slot, bucket_bits) != bucket as usize {
+                if slot > mask(key_bits(n))
+                    || bucket_of_slot(n, slot, bucket_bits) != bucket as usize
+                {
                     return Err(BlockError::Malformed("slot outside its bucket"));
                 }
                 last = Some(slot);
@@ -327,8 +344,9 @@ fn read_slot(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |slot, &byte| slot << 8 | u64::from(byte))
 }
 
-/// One bucket of a partition in memory: slots and records side by side, sorted by slot, with a directory. Look-ups are
-/// O(1): one step into the directory, then on average two neighbouring entries.
+/// One bucket of a partition in memory: slots and records side by side, sorted by slot, with a
+/// directory. Look-ups are O(1): one step into the directory, then on average two neighbouring
+/// entries.
 pub struct Table {
     sequence: DegreeSequence,
     bucket_bits: u8,
@@ -339,14 +357,16 @@ pub struct Table {
     slot_bytes: usize,
     slot_mask: u64,
     entries: Vec<u8>,
-    /// `directory[i]` is the first entry whose slot, shifted right, is at least i (relative to the bucket).
+    /// `directory[i]` is the first entry whose slot, shifted right, is at least i (relative to the
+    /// bucket).
     directory: Vec<u32>,
     shift: u32,
     /// What the slots of the bucket have in common, shifted likewise.
     base: u64,
 }
 
-/// Entries are read in words of 8 bytes and records in words of 4, which may reach this far past the last entry.
+/// Entries are read in words of 8 bytes and records in words of 4, which may reach this far past
+/// the last entry.
 const SLACK: usize = 8;
 /// So many entries are looked through at once.
 const LOOK: usize = 4;
@@ -414,7 +434,8 @@ impl Table {
         if !parts.iter().all(fits) {
             return Err(Mismatch(first.sequence));
         }
-        let mut order: Vec<(u64, u32, u32)> = Vec::with_capacity(parts.iter().map(|(keys, _)| keys.count).sum());
+        let mut order: Vec<(u64, u32, u32)> =
+            Vec::with_capacity(parts.iter().map(|(keys, _)| keys.count).sum());
         for (part, (keys, _)) in parts.iter().enumerate() {
             order.extend(keys.slots().enumerate().map(|(i, slot)| (slot, part as u32, i as u32)));
         }
@@ -426,28 +447,45 @@ impl Table {
         }
         let width = record_bytes::<G>(first.sequence.order());
         let slots = order.iter().map(|&(slot, _, _)| slot);
-        Ok(Self::new::<G>(first.sequence, first.bucket_bits, first.bucket, slots, |entry, record| {
-            let (_, part, i) = order[entry];
-            record.copy_from_slice(&parts[part as usize].1.payload()[i as usize * width..(i as usize + 1) * width]);
-        }))
+        Ok(Self::new::<G>(
+            first.sequence,
+            first.bucket_bits,
+            first.bucket,
+            slots,
+            |entry, record| {
+                let (_, part, i) = order[entry];
+                record.copy_from_slice(
+                    &parts[part as usize].1.payload()
+                        [i as usize * width..(i as usize + 1) * width],
+                );
+            },
+        ))
     }
 
     /// The blocks of this table as part `part` of its partition: keys, outcomes, wins.
     pub fn to_blocks<G: Game>(&self, part: u32) -> [Block; 3] {
         let n = self.sequence.order();
-        let wins: Vec<usize> = (0..self.count).filter(|&i| G::p1_wins(n, self.record(i))).collect();
+        let wins: Vec<usize> =
+            (0..self.count).filter(|&i| G::p1_wins(n, self.record(i))).collect();
         Section::ALL.map(|section| {
-            let id =
-                BlockId { sequence: self.sequence, part, bucket_bits: self.bucket_bits, bucket: self.bucket, section };
+            let id = BlockId {
+                sequence: self.sequence,
+                part,
+                bucket_bits: self.bucket_bits,
+                bucket: self.bucket,
+                section,
+            };
             let count = if section == Section::Wins { wins.len() } else { self.count };
             Block::build::<G>(id, self.count, count, |bytes| match section {
-                Section::Keys => {
-                    (0..self.count).for_each(|i| bytes.extend_from_slice(&self.entry(i)[..self.slot_bytes]))
-                }
+                Section::Keys => (0..self.count)
+                    .for_each(|i| bytes.extend_from_slice(&self.entry(i)[..self.slot_bytes])),
                 Section::Outcomes => {
-                    (0..self.count).for_each(|i| bytes.extend_from_slice(&self.entry(i)[self.slot_bytes..]));
+                    (0..self.count)
+                        .for_each(|i| bytes.extend_from_slice(&self.entry(i)[self.slot_bytes..]));
                 }
-                Section::Wins => wins.iter().for_each(|&i| bytes.extend_from_slice(&self.entry(i)[..self.slot_bytes])),
+                Section::Wins => wins
+                    .iter()
+                    .for_each(|&i| bytes.extend_from_slice(&self.entry(i)[..self.slot_bytes])),
             })
         })
     }
@@ -485,7 +523,8 @@ impl Table {
     #[inline(always)]
     pub fn slot(&self, i: usize) -> u64 {
         let at = i * self.stride;
-        u64::from_le_bytes(self.entries[at..at + 8].try_into().expect("eight bytes")) & self.slot_mask
+        u64::from_le_bytes(self.entries[at..at + 8].try_into().expect("eight bytes"))
+            & self.slot_mask
     }
 
     /// The record of the i-th graph, followed by a few bytes that do not belong to it.
@@ -513,8 +552,8 @@ impl Table {
     #[inline(always)]
     pub fn find(&self, slot: u64, first: u32) -> Option<usize> {
         let first = first as usize;
-        // Nearly always it is one of the first few. Comparing with all of these, without branches, spares the processor
-        // a wrong guess at each look-up.
+        // Nearly always it is one of the first few. Comparing with all of these, without branches,
+        // spares the processor a wrong guess at each look-up.
         let mut found = usize::MAX;
         for i in (first..first + LOOK).rev() {
             found = if self.slot(i) == slot { i } else { found };
@@ -522,7 +561,9 @@ impl Table {
         if found < self.count {
             return Some(found);
         }
-        (first + LOOK..self.count).take_while(|&i| self.slot(i) <= slot).find(|&i| self.slot(i) == slot)
+        (first + LOOK..self.count)
+            .take_while(|&i| self.slot(i) <= slot)
+            .find(|&i| self.slot(i) == slot)
     }
 
     #[inline(always)]
@@ -531,14 +572,17 @@ impl Table {
     }
 }
 
-/// Hints that `items[index]` will be read; does nothing where there is no such instruction or no such item.
+/// Hints that `items[index]` will be read; does nothing where there is no such instruction or no
+/// such item.
 #[inline(always)]
 fn prefetch<T>(items: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(item) = items.get(index) {
         // SAFETY: a prefetch only needs an address, and this one is valid.
         unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(item).cast())
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                std::ptr::from_ref(item).cast(),
+            )
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -554,19 +598,31 @@ mod tests {
 
     type Blocks = [Block; 3];
 
-    fn regular_partition(slots: &[u64], bucket_bits: u8, bucket: u32, part: u32) -> (Table, Blocks) {
+    fn regular_partition(
+        slots: &[u64],
+        bucket_bits: u8,
+        bucket: u32,
+        part: u32,
+    ) -> (Table, Blocks) {
         let sequence = DegreeSequence::new([4; 11]);
-        let table = Table::new::<TrailTrap>(sequence, bucket_bits, bucket, slots.iter().copied(), |i, record| {
-            record.fill(slots[i] as u8);
-            // The verdict is bit 132, in the last byte.
-            record[16] = (slots[i] as u8 & 1) << 4;
-        });
+        let table = Table::new::<TrailTrap>(
+            sequence,
+            bucket_bits,
+            bucket,
+            slots.iter().copied(),
+            |i, record| {
+                record.fill(slots[i] as u8);
+                // The verdict is bit 132, in the last byte.
+                record[16] = (slots[i] as u8 & 1) << 4;
+            },
+        );
         let blocks = table.to_blocks::<TrailTrap>(part);
         (table, blocks)
     }
 
     fn slots() -> impl Strategy<Value = Vec<u64>> {
-        proptest::collection::btree_set(0u64..1 << 45, 0..300).prop_map(|set| set.into_iter().collect())
+        proptest::collection::btree_set(0u64..1 << 45, 0..300)
+            .prop_map(|set| set.into_iter().collect())
     }
 
     proptest! {
@@ -663,6 +719,9 @@ mod tests {
     #[test]
     fn unsorted_slots_are_refused() {
         let (_, [keys, ..]) = regular_partition(&[5, 3], 0, 0, 0);
-        assert_eq!(Block::parse::<TrailTrap>(keys.into_bytes()), Err(BlockError::Malformed("slots do not increase")));
+        assert_eq!(
+            Block::parse::<TrailTrap>(keys.into_bytes()),
+            Err(BlockError::Malformed("slots do not increase"))
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The plan of an order: its shards, one for each degree sequence, what each of them reads, and how large ones are split.
-//! A plan follows from the order and the options alone, so coordinator and workers build equal ones.
+//! The plan of an order: its shards, one for each degree sequence, what each of them reads, and
+//! how large ones are split. A plan follows from the order and the options alone, so coordinator
+//! and workers build equal ones.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,8 @@ use crate::{
     partition::entry_bytes,
 };
 
-/// What may differ between plans of one order. Kept with the data, so that a resumed run splits as before.
+/// What may differ between plans of one order. Kept with the data, so that a resumed run splits as
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanOptions {
     /// Shards expected to hold more graphs are computed in parts, by ranges of parents.
@@ -61,7 +63,8 @@ impl Plan {
     /// The plan of an order 1 ≤ n ≤ 12. Order 11 has 59 348 shards and takes about a second.
     pub fn new<G: Game>(order: usize, options: PlanOptions) -> Self {
         let sequences = DegreeSequence::all(order);
-        let index: HashMap<_, _> = sequences.iter().enumerate().map(|(i, sequence)| (*sequence, i as u32)).collect();
+        let index: HashMap<_, _> =
+            sequences.iter().enumerate().map(|(i, sequence)| (*sequence, i as u32)).collect();
         let mut counts = LabelledCounts::default();
         let entry_bytes = entry_bytes::<G>(order) as u64;
         let shards = sequences
@@ -69,7 +72,9 @@ impl Plan {
             .map(|sequence| {
                 let mass = sequence.arrangements() * counts.count(&sequence);
                 let estimate = (mass / u128::from(factorial(order))) as u64 + 1;
-                let buckets = (estimate * entry_bytes).div_ceil(options.bucket_bytes.max(1)).next_power_of_two();
+                let buckets = (estimate * entry_bytes)
+                    .div_ceil(options.bucket_bytes.max(1))
+                    .next_power_of_two();
                 Shard {
                     sequence,
                     size: sequence.size(),
@@ -77,7 +82,11 @@ impl Plan {
                     estimate,
                     parts: estimate.div_ceil(options.part_graphs.max(1)).min(1 << 20) as u32,
                     bucket_bits: buckets.ilog2().min(key_bits(order) as u32).min(16) as u8,
-                    predecessors: sequence.deletions().iter().map(|deletion| index[&deletion.sequence]).collect(),
+                    predecessors: sequence
+                        .deletions()
+                        .iter()
+                        .map(|deletion| index[&deletion.sequence])
+                        .collect(),
                 }
             })
             .collect();
@@ -112,9 +121,14 @@ impl Plan {
         let described = crate::codec::encode(&(
             self.order as u64,
             self.options,
-            self.shards.iter().map(|shard| (shard.mass, shard.parts, shard.bucket_bits)).collect::<Vec<_>>(),
+            self.shards
+                .iter()
+                .map(|shard| (shard.mass, shard.parts, shard.bucket_bits))
+                .collect::<Vec<_>>(),
         ));
-        u64::from_le_bytes(blake3::hash(&described).as_bytes()[..8].try_into().expect("eight bytes"))
+        u64::from_le_bytes(
+            blake3::hash(&described).as_bytes()[..8].try_into().expect("eight bytes"),
+        )
     }
 }
 
@@ -128,7 +142,8 @@ pub struct Unit {
     pub part: u32,
 }
 
-/// The parents with these indices belong to part `part` of `parts`, out of `count` of one degree sequence.
+/// The parents with these indices belong to part `part` of `parts`, out of `count` of one degree
+/// sequence.
 pub fn parent_range(count: usize, part: u32, parts: u32) -> std::ops::Range<usize> {
     let bound = |p: u32| (count as u128 * u128::from(p) / u128::from(parts)) as usize;
     bound(part)..bound(part + 1)
@@ -145,10 +160,18 @@ mod tests {
             let plan = Plan::new::<TrailTrap>(order, PlanOptions::default());
             for (i, shard) in plan.shards.iter().enumerate() {
                 assert_eq!(plan.find(&shard.sequence), Some(i as u32));
-                assert!(shard.predecessors.iter().all(|&p| plan.shards[p as usize].size + 1 == shard.size));
+                assert!(
+                    shard
+                        .predecessors
+                        .iter()
+                        .all(|&p| plan.shards[p as usize].size + 1 == shard.size)
+                );
                 assert!(shard.size == 0 || !shard.predecessors.is_empty());
             }
-            assert_eq!(plan.shards.iter().map(|shard| shard.mass).sum::<u128>(), 1 << pairs(order));
+            assert_eq!(
+                plan.shards.iter().map(|shard| shard.mass).sum::<u128>(),
+                1 << pairs(order)
+            );
         }
     }
 
@@ -167,6 +190,9 @@ mod tests {
         let options = PlanOptions { part_graphs: 5, bucket_bytes: 100 };
         let plan = Plan::new::<TrailTrap>(8, options);
         assert!(plan.shards.iter().any(|shard| shard.parts > 2 && shard.bucket_bits > 1));
-        assert_ne!(plan.fingerprint, Plan::new::<TrailTrap>(8, PlanOptions::default()).fingerprint);
+        assert_ne!(
+            plan.fingerprint,
+            Plan::new::<TrailTrap>(8, PlanOptions::default()).fingerprint
+        );
     }
 }

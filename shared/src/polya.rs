@@ -1,6 +1,7 @@
-//! How many graphs there are, counted without listing any: Pólya's theorem for all graphs, the Euler transform for the
-//! connected ones, and the exponential formula for labelled ones. Exact integers throughout. Shares nothing with the
-//! generator, whose counts are checked against these (OEIS A008406, A000088, A001349, A001187).
+//! How many graphs there are, counted without listing any: Pólya's theorem for all graphs, the
+//! Euler transform for the connected ones, and the exponential formula for labelled ones. Exact
+//! integers throughout. Shares nothing with the generator, whose counts are checked against these
+//! (OEIS A008406, A000088, A001349, A001187).
 
 use num_bigint::{BigInt, BigUint};
 
@@ -41,32 +42,45 @@ pub fn unlabelled(n: usize) -> Vec<SizeCounts> {
         connected.push(c_k);
     }
     let natural = |p: &Polynomial| p.iter().map(|c| c.to_biguint().expect("a count")).collect();
-    (1..=n).map(|k| SizeCounts { all: natural(&all[k]), connected: natural(&connected[k]) }).collect()
+    (1..=n)
+        .map(|k| SizeCounts { all: natural(&all[k]), connected: natural(&connected[k]) })
+        .collect()
 }
 
-/// Labelled graphs of orders 1, …, `n`: C(C(n, 2), m) of them, and the connected ones by removing the component of
-/// vertex 1: C_n = G_n − Σ_{k<n} C(n − 1, k − 1) C_k G_{n−k}.
+/// Labelled graphs of orders 1, …, `n`: C(C(n, 2), m) of them, and the connected ones by removing
+/// the component of vertex 1: C_n = G_n − Σ_{k<n} C(n − 1, k − 1) C_k G_{n−k}.
 pub fn labelled(n: usize) -> Vec<SizeCounts> {
-    let all: Vec<Polynomial> =
-        (0..=n).map(|k| (0..=pairs(k)).map(|m| BigInt::from(binomial(pairs(k), m))).collect()).collect();
+    let all: Vec<Polynomial> = (0..=n)
+        .map(|k| (0..=pairs(k)).map(|m| BigInt::from(binomial(pairs(k), m))).collect())
+        .collect();
     let mut connected: Vec<Polynomial> = vec![vec![]];
     for k in 1..=n {
         let mut c_k = all[k].clone();
         for i in 1..k {
             let choices = binomial(k - 1, i - 1);
-            subtract(&mut c_k, &product(&connected[i], &all[k - i]).into_iter().map(|c| c * choices).collect());
+            subtract(
+                &mut c_k,
+                &product(&connected[i], &all[k - i]).into_iter().map(|c| c * choices).collect(),
+            );
         }
         connected.push(c_k);
     }
     let natural = |p: &Polynomial| p.iter().map(|c| c.to_biguint().expect("a count")).collect();
-    (1..=n).map(|k| SizeCounts { all: natural(&all[k]), connected: natural(&connected[k]) }).collect()
+    (1..=n)
+        .map(|k| SizeCounts { all: natural(&all[k]), connected: natural(&connected[k]) })
+        .collect()
 }
 
-/// Σ over the cycle types of permutations of n points of (their number / n!) · ∏ (1 + x^length) over the cycles they
-/// induce on pairs: ⌊k/2⌋ from each k-cycle (one of them of length k/2 if k is even) and gcd(j, k) of length lcm(j, k) from
-/// each pair of cycles.
+/// Σ over the cycle types of permutations of n points of (their number / n!) · ∏ (1 + x^length)
+/// over the cycles they induce on pairs: ⌊k/2⌋ from each k-cycle (one of them of length k/2 if k
+/// is even) and gcd(j, k) of length lcm(j, k) from each pair of cycles.
 fn cycle_index(n: usize) -> Polynomial {
-    fn partitions(left: usize, most: usize, parts: &mut Vec<usize>, visit: &mut impl FnMut(&[usize])) {
+    fn partitions(
+        left: usize,
+        most: usize,
+        parts: &mut Vec<usize>,
+        visit: &mut impl FnMut(&[usize]),
+    ) {
         if left == 0 {
             visit(parts);
         }
@@ -161,11 +175,37 @@ mod tests {
         let counts = unlabelled(12);
         assert_eq!(
             totals(&counts, |c| &c.all),
-            ["1", "2", "4", "11", "34", "156", "1044", "12346", "274668", "12005168", "1018997864", "165091172592"]
+            [
+                "1",
+                "2",
+                "4",
+                "11",
+                "34",
+                "156",
+                "1044",
+                "12346",
+                "274668",
+                "12005168",
+                "1018997864",
+                "165091172592"
+            ]
         );
         assert_eq!(
             totals(&counts, |c| &c.connected),
-            ["1", "1", "2", "6", "21", "112", "853", "11117", "261080", "11716571", "1006700565", "164059830476"]
+            [
+                "1",
+                "1",
+                "2",
+                "6",
+                "21",
+                "112",
+                "853",
+                "11117",
+                "261080",
+                "11716571",
+                "1006700565",
+                "164059830476"
+            ]
         );
         // A008406, row 5.
         let row: Vec<String> = counts[4].all.iter().map(BigUint::to_string).collect();
@@ -176,6 +216,9 @@ mod tests {
     fn known_numbers_of_labelled_graphs() {
         let counts = labelled(7);
         assert_eq!(totals(&counts, |c| &c.all), ["1", "2", "8", "64", "1024", "32768", "2097152"]);
-        assert_eq!(totals(&counts, |c| &c.connected), ["1", "1", "4", "38", "728", "26704", "1866256"]);
+        assert_eq!(
+            totals(&counts, |c| &c.connected),
+            ["1", "1", "4", "38", "728", "26704", "1866256"]
+        );
     }
 }

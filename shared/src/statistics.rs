@@ -81,11 +81,13 @@ impl Weighing {
         self.sums.add(weight, tally);
     }
 
-    /// Whether graphs of this order with at most `size` edges can be counted like this: no part is larger than the whole, and no sum
-    /// is larger than the number of positions, or of first moves in graphs that P1 wins.
+    /// Whether graphs of this order with at most `size` edges can be counted like this: no part is
+    /// larger than the whole, and no sum is larger than the number of positions, or of first moves
+    /// in graphs that P1 wins.
     pub fn is_possible(&self, order: usize, size: usize) -> bool {
         let Weighing { all, connected, sums } = self;
-        let others = (all.graphs.checked_sub(connected.graphs), all.p1_wins.checked_sub(connected.p1_wins));
+        let others =
+            (all.graphs.checked_sub(connected.graphs), all.p1_wins.checked_sub(connected.p1_wins));
         let n = order as u128;
         all.graphs <= 1 << pairs(order)
             && all.p1_wins <= all.graphs
@@ -137,7 +139,14 @@ pub struct Structure {
 }
 
 impl Structure {
-    fn add(&mut self, graph: &Graph, connectivity: u8, automorphisms: u64, weight: u128, p1_wins: bool) {
+    fn add(
+        &mut self,
+        graph: &Graph,
+        connectivity: u8,
+        automorphisms: u64,
+        weight: u128,
+        p1_wins: bool,
+    ) {
         let girth = invariants::girth(graph);
         // A triangle is an odd cycle, a forest has none.
         let bipartite = girth.is_multiple_of(2) && (girth == 0 || invariants::is_bipartite(graph));
@@ -193,28 +202,43 @@ impl Statistics {
         self.structure.add(graph, connectivity, automorphisms, weight, tally.p1_wins);
     }
 
-    /// Whether graphs of this order with at most `size` edges can be counted like this, apart from their structure.
+    /// Whether graphs of this order with at most `size` edges can be counted like this, apart from
+    /// their structure.
     pub fn is_possible(&self, order: usize, size: usize) -> bool {
         [&self.classes, &self.labelled].iter().all(|weighing| weighing.is_possible(order, size))
     }
 
-    /// Whether the counts are possible, in some order that a census can have, and fit together: each breakdown adds up.
+    /// Whether the counts are possible, in some order that a census can have, and fit together:
+    /// each breakdown adds up.
     pub fn is_consistent(&self) -> bool {
         // Sums of hostile numbers may not overflow.
         let add = |sum: Option<u128>, more: u128| sum.and_then(|sum| sum.checked_add(more));
         let adds_up = |cells: &mut dyn Iterator<Item = &Cell>, whole: [&Counts; 2]| {
             let mut sums = [Some(0); 4];
             for cell in cells {
-                let counts = [cell.classes.graphs, cell.classes.p1_wins, cell.labelled.graphs, cell.labelled.p1_wins];
+                let counts = [
+                    cell.classes.graphs,
+                    cell.classes.p1_wins,
+                    cell.labelled.graphs,
+                    cell.labelled.p1_wins,
+                ];
                 sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum = add(*sum, count));
             }
-            sums == [whole[0].graphs, whole[0].p1_wins, whole[1].graphs, whole[1].p1_wins].map(Some)
+            sums == [whole[0].graphs, whole[0].p1_wins, whole[1].graphs, whole[1].p1_wins]
+                .map(Some)
         };
         let all = [&self.classes.all, &self.labelled.all];
         let connected = [&self.classes.connected, &self.labelled.connected];
         self.is_possible(MAX_BATCH_ORDER, pairs(MAX_BATCH_ORDER))
-            && self.structure.breakdowns().iter().all(|breakdown| adds_up(&mut breakdown.values(), all))
-            && adds_up(&mut self.structure.connectivity.range(1..).map(|(_, cell)| cell), connected)
+            && self
+                .structure
+                .breakdowns()
+                .iter()
+                .all(|breakdown| adds_up(&mut breakdown.values(), all))
+            && adds_up(
+                &mut self.structure.connectivity.range(1..).map(|(_, cell)| cell),
+                connected,
+            )
     }
 }
 
@@ -232,12 +256,17 @@ mod tests {
 
     #[test]
     fn parts_that_do_not_add_up_are_noticed() {
-        let tally = Tally { p1_wins: true, won_positions: 4, refuted_ends: 1, winning_first_moves: 2 };
+        let tally =
+            Tally { p1_wins: true, won_positions: 4, refuted_ends: 1, winning_first_moves: 2 };
         let mut statistics = Statistics::default();
         statistics.add(&Graph::from_edges(3, [(0, 1), (1, 2)]), 2, &tally);
         statistics.add(&Graph::from_edges(3, [(0, 1)]), 2, &Tally::default());
         assert!(statistics.is_consistent());
-        assert!(statistics.is_possible(3, 2) && !statistics.is_possible(1, 2) && !statistics.is_possible(3, 0));
+        assert!(
+            statistics.is_possible(3, 2)
+                && !statistics.is_possible(1, 2)
+                && !statistics.is_possible(3, 0)
+        );
         let mut twice = statistics.clone();
         twice += &statistics;
         assert!(twice.is_consistent());

@@ -1,5 +1,5 @@
-//! The corpus of the fuzz targets, each file as it is and with many small damages: a little fuzzing that every run of the tests
-//! does. scripts/fuzz does more.
+//! The corpus of the fuzz targets, each file as it is and with many small damages: a little
+//! fuzzing that every run of the tests does. scripts/fuzz does more.
 
 #[path = "../fuzz/targets.rs"]
 mod targets;
@@ -40,7 +40,8 @@ impl Random {
 
 fn replay(name: &str, target: fn(&[u8])) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
-    let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(files.len() > 10, "the corpus of {name} is there");
     for (i, path) in files.iter().enumerate() {

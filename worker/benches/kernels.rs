@@ -1,4 +1,5 @@
-//! The kernels one by one: `cargo bench --workspace --bench kernels`. Whole runs are timed by `scripts/bench`.
+//! The kernels one by one: `cargo bench --workspace --bench kernels`. Whole runs are timed by
+//! `scripts/bench`.
 
 use std::{
     hint::black_box,
@@ -31,13 +32,17 @@ fn main() {
 /// A census of order 8, and the largest shard of it.
 static CENSUS: LazyLock<(Memory<TrailTrap>, Plan, Unit)> = LazyLock::new(|| {
     let options = PlanOptions::default();
-    let (_, memory) = memory::census(8, options, Kernel::best(), usize::MAX).expect("a small census");
+    let (_, memory) =
+        memory::census(8, options, Kernel::best(), usize::MAX).expect("a small census");
     let plan = Plan::new::<TrailTrap>(8, options);
-    let largest = (0..plan.shards.len() as u32).max_by_key(|&i| plan.shards[i as usize].mass).expect("shards");
+    let largest = (0..plan.shards.len() as u32)
+        .max_by_key(|&i| plan.shards[i as usize].mass)
+        .expect("shards");
     (memory, plan, Unit { order: 8, shard: largest, part: 0 })
 });
 
-/// Random graphs, with edge probability 1/2 (`symmetric` false), or with twins: two vertices joined to the same ones.
+/// Random graphs, with edge probability 1/2 (`symmetric` false), or with twins: two vertices
+/// joined to the same ones.
 fn graphs(n: usize, symmetric: bool) -> Vec<Graph> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u128;
     (0..1024)
@@ -61,7 +66,8 @@ fn bench_batches(bencher: Bencher, kernel: Kernel, n: usize, symmetric: bool) {
         return;
     }
     let graphs = graphs(n, symmetric);
-    let colours: Vec<Vec<u16>> = graphs.iter().map(|g| (0..n).map(|v| degree_colour(g, v)).collect()).collect();
+    let colours: Vec<Vec<u16>> =
+        graphs.iter().map(|g| (0..n).map(|v| degree_colour(g, v)).collect()).collect();
     let mut batch = Batch::new(n, kernel);
     let mut forest = Forest::new(Batch::new(n, kernel));
     bencher.counter(ItemsCount::new(graphs.len())).bench_local(|| {
@@ -110,13 +116,17 @@ fn label_one_of_order_10(bencher: Bencher, which: &str) {
         "reference" => reference::label(graph).automorphisms,
         _ => nauty::label(graph).automorphisms,
     };
-    bencher.counter(ItemsCount::new(graphs.len())).bench_local(|| graphs.iter().map(label).sum::<u64>());
+    bencher
+        .counter(ItemsCount::new(graphs.len()))
+        .bench_local(|| graphs.iter().map(label).sum::<u64>());
 }
 
 #[divan::bench(args = ["Petersen", "5 K2", "cycle"])]
 fn label_symmetric_of_order_10(bencher: Bencher, which: &str) {
     let edges: Vec<(usize, usize)> = match which {
-        "Petersen" => (0..5).flat_map(|v| [(v, (v + 1) % 5), (v, v + 5), (v + 5, (v + 2) % 5 + 5)]).collect(),
+        "Petersen" => {
+            (0..5).flat_map(|v| [(v, (v + 1) % 5), (v, v + 5), (v + 5, (v + 2) % 5 + 5)]).collect()
+        }
         "5 K2" => (0..5).map(|v| (2 * v, 2 * v + 1)).collect(),
         _ => (0..10).map(|v| (v, (v + 1) % 10)).collect(),
     };
@@ -124,8 +134,8 @@ fn label_symmetric_of_order_10(bencher: Bencher, which: &str) {
     bencher.bench_local(|| hashed::label(black_box(&graph)).key);
 }
 
-/// Generator, deletions, look-ups, fold, statistics and digest of the largest shard of order 8; items are (graph, edge)
-/// pairs.
+/// Generator, deletions, look-ups, fold, statistics and digest of the largest shard of order 8;
+/// items are (graph, edge) pairs.
 #[divan::bench]
 fn solve_unit_of_order_8(bencher: Bencher) {
     let (memory, plan, unit) = &*CENSUS;
@@ -135,19 +145,21 @@ fn solve_unit_of_order_8(bencher: Bencher) {
         solved.statistics.classes.all.graphs as usize * plan.shards[unit.shard as usize].size
     };
     let solved = solver.solve::<TrailTrap>(plan, *unit, memory).expect("solved before");
-    bencher
-        .counter(ItemsCount::new(pairs(&solved)))
-        .bench_local(|| solver.solve::<TrailTrap>(plan, *unit, memory).expect("solved before").digest);
+    bencher.counter(ItemsCount::new(pairs(&solved))).bench_local(|| {
+        solver.solve::<TrailTrap>(plan, *unit, memory).expect("solved before").digest
+    });
 }
 
 /// Look-ups in a table larger than the caches, each asked for well ahead of its use.
 #[divan::bench]
 fn look_up(bencher: Bencher) {
     let sequence = trailtrap_shared::degree::DegreeSequence::new([5; 10]);
-    let mut slots: Vec<u64> = (0..2_000_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 28).collect();
+    let mut slots: Vec<u64> =
+        (0..2_000_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 28).collect();
     slots.sort_unstable();
     slots.dedup();
-    let table = Table::new::<TrailTrap>(sequence, 0, 0, slots.iter().copied(), |_, record| record.fill(1));
+    let table =
+        Table::new::<TrailTrap>(sequence, 0, 0, slots.iter().copied(), |_, record| record.fill(1));
     let wanted: Vec<u64> = (0..32_768).map(|i| slots[i * 7919 % slots.len()]).collect();
     bencher.counter(ItemsCount::new(wanted.len())).bench_local(|| {
         let mut sum = 0;
@@ -184,8 +196,11 @@ fn block_codec(bencher: Bencher) {
     let table = memory.tables(8).into_iter().max_by_key(|table| table.len()).expect("tables");
     bencher.counter(ItemsCount::new(table.len())).bench_local(|| {
         let [keys, outcomes, _] = table.to_blocks::<TrailTrap>(0);
-        let parse = |block: Block| Block::parse::<TrailTrap>(block.into_bytes()).expect("just made");
-        Table::from_blocks::<TrailTrap>(&[(parse(keys), parse(outcomes))]).expect("belong together").len()
+        let parse =
+            |block: Block| Block::parse::<TrailTrap>(block.into_bytes()).expect("just made");
+        Table::from_blocks::<TrailTrap>(&[(parse(keys), parse(outcomes))])
+            .expect("belong together")
+            .len()
     });
 }
 

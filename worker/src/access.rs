@@ -1,7 +1,8 @@
-//! Access files: where a coordinator is, how to be sure that it is the one, and the token that it asks for.
+//! Access files: where a coordinator is, how to be sure that it is the one, and the token that it
+//! asks for.
 //!
-//! The coordinator writes them; a worker or an onlooker needs nothing else. A token is sent only over a connection that
-//! is encrypted to the very certificate of the file.
+//! The coordinator writes them; a worker or an onlooker needs nothing else. A token is sent only
+//! over a connection that is encrypted to the very certificate of the file.
 
 use std::{
     fmt, fs,
@@ -22,7 +23,8 @@ use tonic::{
 };
 use trailtrap_shared::wire::census_client::CensusClient;
 
-/// The name that generated certificates are made out to. It says nothing about a host: the certificate is the identity.
+/// The name that generated certificates are made out to. It says nothing about a host: the
+/// certificate is the identity.
 pub const CERTIFICATE_NAME: &str = "trailtrap-coordinator";
 
 /// The largest message that a client takes; blocks come in smaller pieces.
@@ -49,7 +51,8 @@ impl Token {
 
     /// The value of an `authorization` header.
     fn header(&self) -> MetadataValue<Ascii> {
-        let mut value = MetadataValue::try_from(format!("Bearer {}", hex::encode(self.0))).expect("digits are ASCII");
+        let mut value = MetadataValue::try_from(format!("Bearer {}", hex::encode(self.0)))
+            .expect("digits are ASCII");
         value.set_sensitive(true);
         value
     }
@@ -74,7 +77,8 @@ impl fmt::Debug for Token {
 pub struct Access {
     /// HOST:PORT.
     pub address: String,
-    /// How to be admitted; nothing for a coordinator that listens on loopback only and admits everybody there.
+    /// How to be admitted; nothing for a coordinator that listens on loopback only and admits
+    /// everybody there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass: Option<Pass>,
 }
@@ -83,9 +87,11 @@ pub struct Access {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pass {
-    /// The only certificate that is trusted to sign the coordinator's, or that certificate itself; PEM.
+    /// The only certificate that is trusted to sign the coordinator's, or that certificate itself;
+    /// PEM.
     pub certificate: String,
-    /// The name that the coordinator's certificate has to be made out to; the host of the address if there is none.
+    /// The name that the coordinator's certificate has to be made out to; the host of the address
+    /// if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Whether the coordinator asks for a certificate too.
@@ -102,12 +108,16 @@ pub enum AccessError {
     #[error("cannot write the access file {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
     #[error(
-        "{path} is not an access file (line {line}, column {column}); the coordinator writes one into its data directory"
+        "{path} is not an access file (line {line}, column {column}); the coordinator writes one \
+         into its data directory"
     )]
     Malformed { path: PathBuf, line: usize, column: usize },
     #[error("'{address}' is not HOST:PORT")]
     Address { address: String },
-    #[error("the coordinator at {address} asks for a certificate: give yours with --certificate and --key")]
+    #[error(
+        "the coordinator at {address} asks for a certificate: give yours with --certificate and \
+         --key"
+    )]
     NoCertificate { address: String },
     #[error("cannot use the certificates for {address}: {source}")]
     Certificate { address: String, source: tonic::transport::Error },
@@ -135,17 +145,17 @@ impl Access {
     /// Writes an access file that only its owner may read.
     pub fn write(&self, path: &Path) -> Result<(), AccessError> {
         let text = serde_json::to_string_pretty(self).expect("an access file is plain data");
-        write_private(path, &(text + "\n")).map_err(|source| AccessError::Write { path: path.to_owned(), source })
+        write_private(path, &(text + "\n"))
+            .map_err(|source| AccessError::Write { path: path.to_owned(), source })
     }
 
     /// A client that connects when it is used. To be called within a runtime.
     pub fn client(&self, identity: Option<&Identity>) -> Result<Client, AccessError> {
         let address = || self.address.clone();
         let scheme = if self.pass.is_some() { "https" } else { "http" };
-        let host_and_port = self
-            .address
-            .rsplit_once(':')
-            .filter(|(host, port)| !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok());
+        let host_and_port = self.address.rsplit_once(':').filter(|(host, port)| {
+            !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok()
+        });
         let mut endpoint = host_and_port
             .and_then(|_| Endpoint::from_shared(format!("{scheme}://{}", self.address)).ok())
             .ok_or_else(|| AccessError::Address { address: address() })?
@@ -154,13 +164,16 @@ impl Access {
             .keep_alive_timeout(Duration::from_secs(20))
             .keep_alive_while_idle(true);
         if let Some(pass) = &self.pass {
-            let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&pass.certificate));
+            let mut tls =
+                ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&pass.certificate));
             if let Some(name) = &pass.name {
                 tls = tls.domain_name(name);
             }
             match identity {
                 Some(identity) => tls = tls.identity(identity.clone()),
-                None if pass.mutual => return Err(AccessError::NoCertificate { address: address() }),
+                None if pass.mutual => {
+                    return Err(AccessError::NoCertificate { address: address() });
+                }
                 None => {}
             }
             let certificate = |source| AccessError::Certificate { address: address(), source };
@@ -198,7 +211,13 @@ pub struct Reach {
     #[arg(long, value_name = "HOST:PORT", env = "TRAILTRAP_COORDINATOR")]
     pub coordinator: Option<String>,
     /// Own certificate (PEM), for a coordinator that asks for one
-    #[arg(long, value_name = "FILE", requires = "key", requires = "access", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "key",
+        requires = "access",
+        hide_short_help = true
+    )]
     pub certificate: Option<PathBuf>,
     /// The certificate's private key (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate", hide_short_help = true)]
@@ -226,9 +245,10 @@ impl Reach {
     /// The own certificate and its key.
     pub fn identity(&self) -> Result<Option<Identity>, AccessError> {
         match (&self.certificate, &self.key) {
-            (Some(certificate), Some(key)) => {
-                Ok(Some(Identity::from_pem(read("the certificate", certificate)?, read("the key", key)?)))
-            }
+            (Some(certificate), Some(key)) => Ok(Some(Identity::from_pem(
+                read("the certificate", certificate)?,
+                read("the key", key)?,
+            ))),
             _ => Ok(None),
         }
     }
@@ -238,7 +258,10 @@ impl Reach {
 pub fn read_private(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
     let bytes = read(what, path)?;
     if fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0) {
-        tracing::warn!("everybody on this machine may read {what} {}: chmod 600 it", path.display());
+        tracing::warn!(
+            "everybody on this machine may read {what} {}: chmod 600 it",
+            path.display()
+        );
     }
     Ok(bytes)
 }
@@ -277,7 +300,8 @@ mod tests {
     fn files_are_private_and_read_back() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.json");
-        for access in [access(), Access { address: "[::1]:7461".to_owned(), pass: None }, access()] {
+        for access in [access(), Access { address: "[::1]:7461".to_owned(), pass: None }, access()]
+        {
             access.write(&path).unwrap();
             assert_eq!(Access::read(&path).unwrap(), access);
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -313,10 +337,19 @@ mod tests {
     fn headers() {
         let token = Token::new(std::array::from_fn(|i| i as u8));
         assert_eq!(Token::from_header(token.header().as_bytes()), Some(token.clone()));
-        assert_ne!(Token::from_header(access().pass.unwrap().token.header().as_bytes()), Some(token));
-        for bad in
-            ["", "Bearer", "Bearer ", "Bearer 00", "bearer x", &"0".repeat(64), &format!("Bearer {}", "g".repeat(64))]
-        {
+        assert_ne!(
+            Token::from_header(access().pass.unwrap().token.header().as_bytes()),
+            Some(token)
+        );
+        for bad in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer 00",
+            "bearer x",
+            &"0".repeat(64),
+            &format!("Bearer {}", "g".repeat(64)),
+        ] {
             assert_eq!(Token::from_header(bad.as_bytes()), None, "{bad}");
         }
     }

@@ -1,4 +1,5 @@
-//! Partitions in memory, one copy for all threads, within a budget: the least recently used go first.
+//! Partitions in memory, one copy for all threads, within a budget: the least recently used go
+//! first.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,7 +22,8 @@ use crate::solve::{Solved, Source, SourceError};
 pub enum Wanted {
     /// The keys blocks of all graphs with this degree sequence, as parents of the next order.
     Parents(DegreeSequence),
-    /// Keys and outcomes of one bucket of a finished partition: the two blocks of each part in turn.
+    /// Keys and outcomes of one bucket of a finished partition: the two blocks of each part in
+    /// turn.
     Bucket(DegreeSequence, u32),
 }
 
@@ -39,7 +41,9 @@ impl Wanted {
             block.id.sequence == *self.sequence()
                 && match self {
                     Wanted::Parents(_) => block.id.section == Section::Keys,
-                    Wanted::Bucket(_, bucket) => block.id.section != Section::Wins && block.id.bucket == *bucket,
+                    Wanted::Bucket(_, bucket) => {
+                        block.id.section != Section::Wins && block.id.bucket == *bucket
+                    }
                 }
         })
     }
@@ -82,7 +86,11 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
     }
 
     /// The value of `key`, loaded by one thread while others that want it wait.
-    fn get_or_load<E>(&self, key: &K, load: impl FnOnce() -> Result<(V, usize), E>) -> Result<Arc<V>, E> {
+    fn get_or_load<E>(
+        &self,
+        key: &K,
+        load: impl FnOnce() -> Result<(V, usize), E>,
+    ) -> Result<Arc<V>, E> {
         let mut inner = self.lock();
         loop {
             if let Some((value, _)) = inner.values.get(key) {
@@ -110,7 +118,8 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
     ) -> Result<(), E> {
         let missing: Vec<K> = {
             let mut inner = self.lock();
-            keys.filter(|key| !inner.values.contains(key) && inner.loading.insert(key.clone())).collect()
+            keys.filter(|key| !inner.values.contains(key) && inner.loading.insert(key.clone()))
+                .collect()
         };
         if missing.is_empty() {
             return Ok(());
@@ -185,11 +194,16 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
         }
     }
 
-    /// Keeps what was solved here. Parts are put together when the last one of their partition is here.
+    /// Keeps what was solved here. Parts are put together when the last one of their partition is
+    /// here.
     pub fn keep(&self, shard: &Shard, solved: &Solved) -> Result<(), SourceError> {
         if shard.parts == 1 {
             for table in &solved.tables {
-                self.tables.insert((shard.sequence, shard.bucket_bits, table.bucket()), table.clone(), table.memory());
+                self.tables.insert(
+                    (shard.sequence, shard.bucket_bits, table.bucket()),
+                    table.clone(),
+                    table.memory(),
+                );
             }
             return Ok(());
         }
@@ -211,7 +225,11 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
                 .collect();
             let table = Table::from_blocks::<G>(&blocks)?;
             let bytes = table.memory();
-            self.tables.insert((shard.sequence, shard.bucket_bits, bucket), Arc::new(table), bytes);
+            self.tables.insert(
+                (shard.sequence, shard.bucket_bits, bucket),
+                Arc::new(table),
+                bytes,
+            );
         }
         Ok(())
     }
@@ -243,15 +261,22 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
     fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
         let fetched = self.fetch.fetch(wanted)?;
         match wanted.iter().zip(&fetched).find(|(wanted, blocks)| !wanted.admits(blocks)) {
-            Some((wanted, _)) => Err(format!("other blocks came than those of {}", wanted.sequence()).into()),
+            Some((wanted, _)) => {
+                Err(format!("other blocks came than those of {}", wanted.sequence()).into())
+            }
             None => Ok(fetched),
         }
     }
 
-    fn load_parents(&self, sequences: &[DegreeSequence]) -> Result<Vec<(Vec<u64>, usize)>, SourceError> {
-        let wanted: Vec<Wanted> = sequences.iter().map(|&sequence| Wanted::Parents(sequence)).collect();
+    fn load_parents(
+        &self,
+        sequences: &[DegreeSequence],
+    ) -> Result<Vec<(Vec<u64>, usize)>, SourceError> {
+        let wanted: Vec<Wanted> =
+            sequences.iter().map(|&sequence| Wanted::Parents(sequence)).collect();
         let lists = self.fetch(&wanted)?.into_iter().map(|blocks| {
-            let mut slots: Vec<u64> = Vec::with_capacity(blocks.iter().map(|block| block.count).sum());
+            let mut slots: Vec<u64> =
+                Vec::with_capacity(blocks.iter().map(|block| block.count).sum());
             blocks.iter().for_each(|block| slots.extend(block.slots()));
             slots.sort_unstable();
             let bytes = 8 * slots.capacity() + 64;
@@ -261,14 +286,18 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
     }
 
     fn load_tables(&self, keys: &[BucketKey]) -> Result<Vec<(Table, usize)>, SourceError> {
-        let wanted: Vec<Wanted> = keys.iter().map(|&(sequence, _, bucket)| Wanted::Bucket(sequence, bucket)).collect();
+        let wanted: Vec<Wanted> =
+            keys.iter().map(|&(sequence, _, bucket)| Wanted::Bucket(sequence, bucket)).collect();
         let fetched = self.fetch(&wanted)?;
         keys.iter()
             .zip(fetched)
             .map(|(&(sequence, bucket_bits, _), blocks)| {
                 let pairs = in_pairs(blocks)?;
                 if pairs.first().is_none_or(|(keys, _)| keys.id.bucket_bits != bucket_bits) {
-                    return Err(format!("partition {sequence} did not come in 2^{bucket_bits} buckets").into());
+                    return Err(format!(
+                        "partition {sequence} did not come in 2^{bucket_bits} buckets"
+                    )
+                    .into());
                 }
                 let table = Table::from_blocks::<G>(&pairs)?;
                 let bytes = table.memory();
@@ -299,7 +328,12 @@ impl<G: Game, F: Fetch> Source for PartitionCache<G, F> {
         self.parents.get_or_load(sequence, || only(self.load_parents(&[*sequence])?))
     }
 
-    fn table(&self, sequence: &DegreeSequence, bucket_bits: u8, bucket: u32) -> Result<Arc<Table>, SourceError> {
+    fn table(
+        &self,
+        sequence: &DegreeSequence,
+        bucket_bits: u8,
+        bucket: u32,
+    ) -> Result<Arc<Table>, SourceError> {
         let key = (*sequence, bucket_bits, bucket);
         self.tables.get_or_load(&key, || only(self.load_tables(&[key])?))
     }
@@ -357,13 +391,19 @@ mod tests {
         cache.get_or_load(&2, || Ok::<_, ()>((4, 1))).unwrap();
         let squares = |keys: &[u32]| Ok::<_, ()>(keys.iter().map(|key| (key * key, 1)).collect());
         cache
-            .load_missing([1, 2, 3, 3].into_iter(), |keys| squares(keys).inspect(|_| assert_eq!(keys, [1, 3])))
+            .load_missing([1, 2, 3, 3].into_iter(), |keys| {
+                squares(keys).inspect(|_| assert_eq!(keys, [1, 3]))
+            })
             .unwrap();
         assert_eq!(cache.load_missing([5].into_iter(), |_| Err("no")), Err("no"));
         for key in [1, 2, 3] {
             assert_eq!(*cache.get_or_load(&key, || Err("loaded again")).unwrap(), key * key);
         }
-        assert_eq!(*cache.get_or_load(&5, || Ok::<_, ()>((25, 1))).unwrap(), 25, "a failure is not kept");
+        assert_eq!(
+            *cache.get_or_load(&5, || Ok::<_, ()>((25, 1))).unwrap(),
+            25,
+            "a failure is not kept"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The link of a worker process: gRPC to a coordinator that may be restarted or out of reach for a while.
+//! The link of a worker process: gRPC to a coordinator that may be restarted or out of reach for a
+//! while.
 
 use std::{
     sync::{
@@ -67,20 +68,25 @@ impl PlanKeeper {
         let order = grant.order as usize;
         let differ = || {
             LinkError::Refused(format!(
-                "the coordinator's plan of order {order} differs from this worker's: they are of different versions"
+                "the coordinator's plan of order {order} differs from this worker's: they are of \
+                 different versions"
             ))
         };
         let mut last = lock(&self.0);
         let plan = match &*last {
             Some(plan) if plan.fingerprint == grant.plan_fingerprint => plan.clone(),
             _ if (1..=MAX_BATCH_ORDER).contains(&order) => {
-                let options = PlanOptions { part_graphs: grant.part_graphs, bucket_bytes: grant.bucket_bytes };
+                let options = PlanOptions {
+                    part_graphs: grant.part_graphs,
+                    bucket_bytes: grant.bucket_bytes,
+                };
                 last.insert(Arc::new(Plan::new::<TrailTrap>(order, options))).clone()
             }
             _ => return Err(differ()),
         };
-        let fits =
-            |unit: &wire::UnitId| plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts);
+        let fits = |unit: &wire::UnitId| {
+            plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
+        };
         if plan.fingerprint == grant.plan_fingerprint && grant.units.iter().all(fits) {
             Ok(plan)
         } else {
@@ -121,7 +127,9 @@ impl GrpcLink {
                 Err(error) if error.is_missing() => {
                     if stop.load(Ordering::Relaxed) || start.elapsed() > patience {
                         let seconds = start.elapsed().as_secs();
-                        return Err(LinkError::Lost(format!("{error}; gave up after {seconds} s")));
+                        return Err(LinkError::Lost(format!(
+                            "{error}; gave up after {seconds} s"
+                        )));
                     }
                     std::thread::sleep(Duration::from_millis(200));
                 }
@@ -164,8 +172,8 @@ impl GrpcLink {
         lock(&self.connection).generation
     }
 
-    /// Takes up what the access file says now: the coordinator may have been started again elsewhere. Whether that is
-    /// something else than what `generation` said.
+    /// Takes up what the access file says now: the coordinator may have been started again
+    /// elsewhere. Whether that is something else than what `generation` said.
     fn refresh(&self, generation: u64) -> bool {
         // A file that is away, or half copied, may be there again the next time.
         let access = self.reach.access();
@@ -173,7 +181,9 @@ impl GrpcLink {
         if connection.generation != generation {
             return true;
         }
-        let Some(access) = access.ok().filter(|access| *access != connection.access) else { return false };
+        let Some(access) = access.ok().filter(|access| *access != connection.access) else {
+            return false;
+        };
         let _inside = self.runtime.enter();
         match Connection::new(&self.reach, access, generation + 1) {
             Ok(new) => {
@@ -188,7 +198,8 @@ impl GrpcLink {
         }
     }
 
-    /// Registers, unless another thread has done so since the coordinator rejected the number `rejected`.
+    /// Registers, unless another thread has done so since the coordinator rejected the number
+    /// `rejected`.
     fn register(&self, rejected: u64) -> Result<(), LinkError> {
         let _one_at_a_time = lock(&self.registering);
         if self.worker() != rejected {
@@ -207,7 +218,8 @@ impl GrpcLink {
             let (mut client, request) = (self.client(), request.clone());
             async move { client.register(with_timeout(request, 30)).await }
         })?;
-        *lock(&self.heartbeat) = Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
+        *lock(&self.heartbeat) =
+            Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
         self.worker.store(reply.worker, Ordering::Relaxed);
         tracing::info!(worker = reply.worker, coordinator = self.address(), "registered");
         Ok(())
@@ -217,8 +229,8 @@ impl GrpcLink {
         self.worker.load(Ordering::Relaxed)
     }
 
-    /// Runs a call until it is answered, sitting out failures of the network and of the coordinator with growing, jittered
-    /// pauses, for as long as patience lasts.
+    /// Runs a call until it is answered, sitting out failures of the network and of the
+    /// coordinator with growing, jittered pauses, for as long as patience lasts.
     fn persist<T, F>(&self, what: &str, call: impl Fn() -> F) -> Result<T, LinkError>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
@@ -241,21 +253,33 @@ impl GrpcLink {
                 )));
             }
             if !is_passing(&status) {
-                return Err(LinkError::Refused(format!("coordinator at {}: {}", self.address(), status.message())));
+                return Err(LinkError::Refused(format!(
+                    "coordinator at {}: {}",
+                    self.address(),
+                    status.message()
+                )));
             }
             if self.stop.load(Ordering::Relaxed) {
-                return Err(LinkError::Lost("stopped while the coordinator was out of reach".to_owned()));
+                return Err(LinkError::Lost(
+                    "stopped while the coordinator was out of reach".to_owned(),
+                ));
             }
             if start.elapsed() + pause > self.patience {
                 return Err(LinkError::Lost(format!(
-                    "cannot reach the coordinator at {} ({}); gave up after {} s. Is it running, and is the address right? \
+                    "cannot reach the coordinator at {} ({}); gave up after {} s. Is it running, \
+                     and is the address right? \
                      Beyond loopback it admits those who have its access file (--access)",
                     self.address(),
                     root_cause(&status),
                     start.elapsed().as_secs()
                 )));
             }
-            tracing::warn!(what, coordinator = self.address(), cause = root_cause(&status), "no answer, trying again");
+            tracing::warn!(
+                what,
+                coordinator = self.address(),
+                cause = root_cause(&status),
+                "no answer, trying again"
+            );
             let until = Instant::now() + pause + jitter(pause / 2);
             while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(50));
@@ -264,14 +288,18 @@ impl GrpcLink {
         }
     }
 
-    /// Renews the leases that are held, for as long as the link exists; to be spawned on the runtime.
+    /// Renews the leases that are held, for as long as the link exists; to be spawned on the
+    /// runtime.
     pub fn heartbeats(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
         let weak = Arc::downgrade(self);
         async move {
             while let Some(link) = weak.upgrade() {
                 let (mut client, pause) = (link.client(), *lock(&link.heartbeat));
                 let generation = link.generation();
-                let request = wire::HeartbeatRequest { worker: link.worker(), leases: lock(&link.held).clone() };
+                let request = wire::HeartbeatRequest {
+                    worker: link.worker(),
+                    leases: lock(&link.held).clone(),
+                };
                 drop(link);
                 if let Err(status) = client.heartbeat(with_timeout(request, 10)).await {
                     tracing::debug!(cause = root_cause(&status), "heartbeat not answered");
@@ -347,13 +375,19 @@ impl Link for GrpcLink {
             Unsolved::Leaving(_) => String::new(),
             Unsolved::Failed(why) => why.to_owned(),
         };
-        let request = wire::GiveBackRequest { worker: lease.worker, leases: vec![lease.number], failure };
+        let request =
+            wire::GiveBackRequest { worker: lease.worker, leases: vec![lease.number], failure };
         let mut client = self.client();
-        let answer = self.runtime.block_on(async move { client.give_back(with_timeout(request, 5)).await });
+        let answer =
+            self.runtime.block_on(async move { client.give_back(with_timeout(request, 5)).await });
         match answer {
             Ok(_) => tracing::info!(lease = lease.number, %reason, "gave a lease back"),
             Err(status) => {
-                tracing::warn!(lease = lease.number, cause = root_cause(&status), "could not give a lease back")
+                tracing::warn!(
+                    lease = lease.number,
+                    cause = root_cause(&status),
+                    "could not give a lease back"
+                )
             }
         }
     }
@@ -361,12 +395,17 @@ impl Link for GrpcLink {
 
 impl GrpcLink {
     /// Delivers the results of a lease, as the messages that say them.
-    pub(crate) fn deliver(&self, lease: &Lease, messages: Vec<wire::CompleteRequest>) -> Result<Delivered, LinkError> {
+    pub(crate) fn deliver(
+        &self,
+        lease: &Lease,
+        messages: Vec<wire::CompleteRequest>,
+    ) -> Result<Delivered, LinkError> {
         let messages = Arc::new(messages);
         let reply = self.persist("complete", || {
             let (mut client, messages) = (self.client(), messages.clone());
             async move {
-                let stream = tokio_stream::iter((0..messages.len()).map(move |i| messages[i].clone()));
+                let stream =
+                    tokio_stream::iter((0..messages.len()).map(move |i| messages[i].clone()));
                 match client.complete(stream).await {
                     Err(status) if status.code() == Code::NotFound => {
                         Ok(tonic::Response::new(wire::CompleteReply { accepted: false }))
@@ -421,7 +460,8 @@ impl Origin for GrpcLink {
             let (mut client, requests) = (self.client(), requests.clone());
             async move {
                 let count = requests.len();
-                let mut stream = client.fetch_partition(tokio_stream::iter(requests)).await?.into_inner();
+                let mut stream =
+                    client.fetch_partition(tokio_stream::iter(requests)).await?.into_inner();
                 let (mut answers, mut blocks, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
                 while let Some(piece) = stream.message().await? {
                     bytes.extend_from_slice(&piece.data);
@@ -438,15 +478,17 @@ impl Origin for GrpcLink {
                 }
             }
         })?;
-        let parse =
-            |blocks: Vec<Vec<u8>>| blocks.into_iter().map(|bytes| Ok(Block::parse::<TrailTrap>(bytes)?)).collect();
+        let parse = |blocks: Vec<Vec<u8>>| {
+            blocks.into_iter().map(|bytes| Ok(Block::parse::<TrailTrap>(bytes)?)).collect()
+        };
         answers.into_iter().map(parse).collect()
     }
 }
 
 /// Whether trying again may help.
 fn is_passing(status: &Status) -> bool {
-    // A connection that breaks is sometimes reported as an internal error, with its cause; the coordinator's have none.
+    // A connection that breaks is sometimes reported as an internal error, with its cause; the
+    // coordinator's have none.
     let broken = status.code() == Code::Internal && std::error::Error::source(status).is_some();
     broken
         || matches!(
@@ -491,10 +533,12 @@ fn with_timeout<T>(message: T, seconds: u64) -> Request<T> {
     request
 }
 
-/// Between zero and `most`, from the clock's low digits: enough to keep workers from calling in step.
+/// Between zero and `most`, from the clock's low digits: enough to keep workers from calling in
+/// step.
 fn jitter(most: Duration) -> Duration {
-    let nanoseconds =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
+    let nanoseconds = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |d| d.subsec_nanos());
     most.mul_f64(f64::from(nanoseconds % 1_000_000) / 1e6)
 }
 

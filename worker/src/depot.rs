@@ -1,8 +1,9 @@
 //! A depot: blocks in a directory that all workers share, or in an object store that speaks S3.
 //!
-//! A block is an object with its checksum as its name, and whoever reads it checks it against the name that the coordinator gave; so
-//! nobody who can write to a depot can falsify anything. Blocks never change and are put as a whole, any number of times. A
-//! depot may lack any block: what it does not have comes from the coordinator.
+//! A block is an object with its checksum as its name, and whoever reads it checks it against the
+//! name that the coordinator gave; so nobody who can write to a depot can falsify anything. Blocks
+//! never change and are put as a whole, any number of times. A depot may lack any block: what it
+//! does not have comes from the coordinator.
 
 use std::{
     fs,
@@ -17,7 +18,8 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use object_store::{
-    BackoffConfig, ClientConfigKey, Error, ObjectStore, ObjectStoreExt, ObjectStoreScheme, RetryConfig,
+    BackoffConfig, ClientConfigKey, Error, ObjectStore, ObjectStoreExt, ObjectStoreScheme,
+    RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     local::LocalFileSystem,
     path::Path,
@@ -39,7 +41,8 @@ pub enum DepotError {
     Place(String),
     // Without the place, which may show them.
     #[error(
-        "the address of a depot must not hold credentials, nor '@' unless it is a directory: put credentials into \
+        "the address of a depot must not hold credentials, nor '@' unless it is a directory: put \
+         credentials into \
          AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     )]
     Credentials,
@@ -77,14 +80,15 @@ const GRACE: Duration = Duration::from_secs(1);
 /// What whoever finds a depot should know.
 const NOTE: (&str, &str) = (
     "README.txt",
-    "Blocks of a census of the game Trail Trap, under their checksums. All of this can be deleted at any time, and should \
+    "Blocks of a census of the game Trail Trap, under their checksums. All of this can be \
+     deleted at any time, and should \
      be when the census is done: what is missing is fetched from the coordinator.\n",
 );
 
 impl Depot {
-    /// The depot in a directory, given as path or `file:` URL, or in `s3://BUCKET/PREFIX`, with credentials, region and endpoint from
-    /// the environment (`AWS_ACCESS_KEY_ID` …). Leaves a note there, as far as that is possible. When `stop` is set, nobody waits
-    /// for it any more.
+    /// The depot in a directory, given as path or `file:` URL, or in `s3://BUCKET/PREFIX`, with
+    /// credentials, region and endpoint from the environment (`AWS_ACCESS_KEY_ID` …). Leaves a
+    /// note there, as far as that is possible. When `stop` is set, nobody waits for it any more.
     pub fn open(runtime: Handle, place: &str, stop: Arc<AtomicBool>) -> Result<Self, DepotError> {
         let (store, place) = (store(place)?, place.to_owned());
         let (reads, writes) = (Rest::default(), Rest::default());
@@ -102,13 +106,16 @@ impl Depot {
                 return None;
             }
             match self.read(&name).await {
-                Ok(bytes) => match bytes.and_then(|bytes| Block::parse_named::<TrailTrap>(bytes, &name)) {
-                    Ok(block) => return Some(block),
-                    Err(error) => {
-                        let (depot, block) = (&self.place, path(&name.checksum));
-                        tracing::warn!(depot, %block, %error, "a block in the depot is damaged; it is fetched again");
+                Ok(bytes) => {
+                    match bytes.and_then(|bytes| Block::parse_named::<TrailTrap>(bytes, &name)) {
+                        Ok(block) => return Some(block),
+                        Err(error) => {
+                            let (depot, block) = (&self.place, path(&name.checksum));
+                            tracing::warn!(depot, %block, %error, "a block in the depot is \
+                                damaged; it is fetched again");
+                        }
                     }
-                },
+                }
                 Err(Error::NotFound { .. }) => {}
                 Err(error) => self.fail(&self.reads, &cause(&error)),
             }
@@ -151,8 +158,14 @@ impl Depot {
         sum
     }
 
-    /// Does some of the operations at a time, until all are done, patience ends or the worker is asked to stop.
-    fn all<F: Future>(&self, rest: &Rest, operations: impl Iterator<Item = F>, mut done: impl FnMut(F::Output)) {
+    /// Does some of the operations at a time, until all are done, patience ends or the worker is
+    /// asked to stop.
+    fn all<F: Future>(
+        &self,
+        rest: &Rest,
+        operations: impl Iterator<Item = F>,
+        mut done: impl FnMut(F::Output),
+    ) {
         let operations = stream::iter(operations).buffer_unordered(TOGETHER);
         let all = operations.for_each(|output| {
             done(output);
@@ -177,7 +190,11 @@ impl Depot {
     fn fail(&self, rest: &Rest, cause: &str) {
         if rest.begin() {
             let what = if std::ptr::eq(rest, &self.reads) { "read" } else { "written" };
-            tracing::warn!(depot = self.place, cause, "the depot cannot be {what}; left alone for now");
+            tracing::warn!(
+                depot = self.place,
+                cause,
+                "the depot cannot be {what}; left alone for now"
+            );
         }
     }
 }
@@ -198,11 +215,14 @@ fn store(place: &str) -> Result<Arc<dyn ObjectStore>, DepotError> {
     }
     let url = Url::parse(place).map_err(|_| unknown())?;
     match ObjectStoreScheme::parse(&url).map_err(|_| unknown())? {
-        (ObjectStoreScheme::Local, _) => directory(place, &url.to_file_path().map_err(|()| unknown())?),
+        (ObjectStoreScheme::Local, _) => {
+            directory(place, &url.to_file_path().map_err(|()| unknown())?)
+        }
         (ObjectStoreScheme::AmazonS3, prefix) => {
             // The one that everything else here uses; it may be installed already.
             let _ = rustls::crypto::ring::default_provider().install_default();
-            let backoff = BackoffConfig { max_backoff: Duration::from_secs(3), ..BackoffConfig::default() };
+            let backoff =
+                BackoffConfig { max_backoff: Duration::from_secs(3), ..BackoffConfig::default() };
             let retry = RetryConfig { backoff, max_retries: 4, retry_timeout: REQUEST };
             let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
             let bucket = AmazonS3Builder::from_env()
@@ -221,8 +241,12 @@ fn store(place: &str) -> Result<Arc<dyn ObjectStore>, DepotError> {
 fn directory(place: &str, path: &std::path::Path) -> Result<Arc<dyn ObjectStore>, DepotError> {
     let away = |why: String| DepotError::Away { place: place.to_owned(), why };
     match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_dir() => return Err(unusable(place, "it is no directory".to_owned())),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        Ok(metadata) if !metadata.is_dir() => {
+            return Err(unusable(place, "it is no directory".to_owned()));
+        }
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
             return Err(unusable(place, error.to_string()));
         }
         Err(error) => return Err(away(error.to_string())),
@@ -235,12 +259,14 @@ fn unusable(place: &str, why: String) -> DepotError {
     DepotError::Unusable { place: place.to_owned(), why }
 }
 
-/// What went wrong, without what a server has to say about it: that may repeat what it was sent, tokens included.
+/// What went wrong, without what a server has to say about it: that may repeat what it was sent,
+/// tokens included.
 fn cause(error: &Error) -> String {
     match error {
         Error::NotFound { .. } => "there is no such place".to_owned(),
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            "access is denied; are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the like right?".to_owned()
+            "access is denied; are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the like right?"
+                .to_owned()
         }
         other => {
             let text = other.to_string();
@@ -265,7 +291,11 @@ mod tests {
         fs::write(directory.path().join("file"), "in the way").unwrap();
         for bad in ["missing", "file"].map(|name| directory.path().join(name)) {
             for place in [bad.display().to_string(), format!("file://{}", bad.display())] {
-                assert!(open(&place).starts_with(&format!("cannot use the depot {place}: ")), "{}", open(&place));
+                assert!(
+                    open(&place).starts_with(&format!("cannot use the depot {place}: ")),
+                    "{}",
+                    open(&place)
+                );
             }
         }
         for place in ["gs://bucket/x", "s3://", "http://host/x", "://", "file://host/x"] {
@@ -275,11 +305,17 @@ mod tests {
 
     #[test]
     fn credentials_are_not_repeated() {
-        for place in
-            ["s3://key:hunter2@bucket/x", "s3://key:hunter2/hunter3@bucket", "key:hunter2@bucket", "s3://hunter2@"]
-        {
+        for place in [
+            "s3://key:hunter2@bucket/x",
+            "s3://key:hunter2/hunter3@bucket",
+            "key:hunter2@bucket",
+            "s3://hunter2@",
+        ] {
             let secret = open(place).err().unwrap().to_string();
-            assert!(secret.contains("AWS_SECRET_ACCESS_KEY") && !secret.contains("hunter"), "{secret}");
+            assert!(
+                secret.contains("AWS_SECRET_ACCESS_KEY") && !secret.contains("hunter"),
+                "{secret}"
+            );
         }
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("someone@somewhere");
@@ -292,8 +328,12 @@ mod tests {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let open = |patience| {
-            let depot =
-                Depot::open(runtime.handle().clone(), directory.path().to_str().unwrap(), Arc::default()).unwrap();
+            let depot = Depot::open(
+                runtime.handle().clone(),
+                directory.path().to_str().unwrap(),
+                Arc::default(),
+            )
+            .unwrap();
             Depot { patience, ..depot }
         };
         // One answer comes, the others never do.

@@ -1,8 +1,9 @@
 //! Blocks on the disk of this machine, within a budget: the least recently used go first.
 //!
-//! A block is a file with its checksum as its name. When it was last used is when it was last modified, so that processes
-//! which share a directory, one after the other or at the same time, agree on what is old. Nothing here is precious: a file
-//! that is damaged, gone or cannot be written is a block that has to be fetched.
+//! A block is a file with its checksum as its name. When it was last used is when it was last
+//! modified, so that processes which share a directory, one after the other or at the same time,
+//! agree on what is old. Nothing here is precious: a file that is damaged, gone or cannot be
+//! written is a block that has to be fetched.
 
 use std::{
     fs::{self, File},
@@ -54,8 +55,12 @@ impl DiskCache {
     pub fn open(directory: &Path, budget: u64) -> Result<Self, DiskError> {
         let error = |source| DiskError { path: directory.to_owned(), source };
         fs::create_dir_all(directory).map_err(error)?;
-        let cache =
-            DiskCache { directory: directory.to_owned(), budget, ledger: Mutex::default(), rest: Rest::default() };
+        let cache = DiskCache {
+            directory: directory.to_owned(),
+            budget,
+            ledger: Mutex::default(),
+            rest: Rest::default(),
+        };
         let bytes = cache.trim(budget).map_err(error)?;
         *cache.ledger.lock().unwrap_or_else(PoisonError::into_inner) = Ledger { bytes, since: 0 };
         Ok(cache)
@@ -77,7 +82,11 @@ impl DiskCache {
                 Some(block)
             }
             Err(error) => {
-                tracing::warn!(file = %path.display(), error, "a block on disk is damaged; it is removed and fetched again");
+                tracing::warn!(
+                    file = %path.display(),
+                    error,
+                    "a block on disk is damaged; it is removed and fetched again"
+                );
                 let _ = fs::remove_file(&path);
                 None
             }
@@ -100,7 +109,11 @@ impl DiskCache {
         if let Err(error) = written {
             let _ = fs::remove_file(&new);
             if self.rest.begin() {
-                tracing::warn!(directory = %self.directory.display(), %error, "cannot keep blocks on disk for now");
+                tracing::warn!(
+                    directory = %self.directory.display(),
+                    %error,
+                    "cannot keep blocks on disk for now"
+                );
             }
         }
     }
@@ -121,7 +134,8 @@ impl DiskCache {
         true
     }
 
-    /// If the files here have more than `limit` bytes, removes the oldest until they are well below. The bytes that remain.
+    /// If the files here have more than `limit` bytes, removes the oldest until they are well
+    /// below. The bytes that remain.
     fn trim(&self, limit: u64) -> io::Result<u64> {
         let mut files = self.files()?;
         let mut bytes = files.iter().map(|file| file.length).sum();
@@ -142,7 +156,9 @@ impl DiskCache {
 
     /// The files that caches have made here, and no others.
     fn files(&self) -> io::Result<Vec<Kept>> {
-        let is_hex = |text: &str, digits| text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_hex = |text: &str, digits| {
+            text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
         let mut files = Vec::new();
         for directory in fs::read_dir(&self.directory)?.flatten() {
             if !directory.file_name().to_str().is_some_and(|name| is_hex(name, 2)) {
@@ -152,8 +168,13 @@ impl DiskCache {
             for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
                 let path = entry.path();
                 // One that was being written when its process was killed has an extension.
-                let ours = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| is_hex(stem, 32));
-                let Some(metadata) = entry.metadata().ok().filter(|metadata| ours && metadata.is_file()) else {
+                let ours = path
+                    .file_stem()
+                    .and_then(|stem| stem.to_str())
+                    .is_some_and(|stem| is_hex(stem, 32));
+                let Some(metadata) =
+                    entry.metadata().ok().filter(|metadata| ours && metadata.is_file())
+                else {
                     continue;
                 };
                 let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
@@ -195,7 +216,10 @@ mod tests {
     /// A block of 8 KiB and a bit.
     fn block(part: u32) -> Block {
         let sequence = DegreeSequence::new([4; 11]);
-        let table = Table::new::<TrailTrap>(sequence, 0, 0, (0..1366u32).map(u64::from), |_, record| record.fill(0));
+        let table =
+            Table::new::<TrailTrap>(sequence, 0, 0, (0..1366u32).map(u64::from), |_, record| {
+                record.fill(0)
+            });
         let [keys, ..] = table.to_blocks::<TrailTrap>(part);
         assert_eq!(keys.id.section, Section::Keys);
         keys
@@ -248,7 +272,10 @@ mod tests {
         // Left by a process that was killed.
         let cut_short = place.with_extension("123-4");
         fs::write(&cut_short, "half of").unwrap();
-        File::open(&cut_short).unwrap().set_modified(SystemTime::now() - Duration::from_secs(9)).unwrap();
+        File::open(&cut_short)
+            .unwrap()
+            .set_modified(SystemTime::now() - Duration::from_secs(9))
+            .unwrap();
         DiskCache::open(directory.path(), 0).unwrap();
         assert!(theirs.iter().all(|path| path.exists()));
         assert!(!place.exists() && !cut_short.exists());

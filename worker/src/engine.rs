@@ -1,5 +1,5 @@
-//! The loop of a worker: lease, solve, deliver. The same loop runs embedded in the coordinator's process and, over gRPC, in
-//! a process of its own; they differ in their [`Link`].
+//! The loop of a worker: lease, solve, deliver. The same loop runs embedded in the coordinator's
+//! process and, over gRPC, in a process of its own; they differ in their [`Link`].
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +24,8 @@ use crate::{
     solve::{SolveError, Solved, Solver},
 };
 
-/// Why a link cannot go on. Passing trouble (a coordinator that restarts, say) is for the link itself to sit out.
+/// Why a link cannot go on. Passing trouble (a coordinator that restarts, say) is for the link
+/// itself to sit out.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// Waiting was no use: the coordinator stayed away.
@@ -98,10 +99,12 @@ pub trait Link: Fetch {
     /// Asks for work, waiting a few seconds for some.
     fn lease(&self) -> Result<Grant, LinkError>;
 
-    /// Delivers the results of a lease. They are safe, or known not to be wanted, when this returns.
+    /// Delivers the results of a lease. They are safe, or known not to be wanted, when this
+    /// returns.
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError>;
 
-    /// Whether no other worker solves parts of the same shards, so that it is worth waiting for all parts of one.
+    /// Whether no other worker solves parts of the same shards, so that it is worth waiting for
+    /// all parts of one.
     fn is_alone(&self) -> bool;
 
     /// How many leases may wait for an answer while others are solved.
@@ -179,7 +182,8 @@ impl Pace {
         let known = self.pairs.load(Ordering::Relaxed) + Self::PAIRS_PER_SECOND;
         let seconds = 1.0 + self.microseconds.load(Ordering::Relaxed) as f64 / 1e6;
         Self::OVERHEAD
-            + Duration::try_from_secs_f64(2.0 * seconds * pairs as f64 / known as f64).unwrap_or(Duration::MAX)
+            + Duration::try_from_secs_f64(2.0 * seconds * pairs as f64 / known as f64)
+                .unwrap_or(Duration::MAX)
     }
 }
 
@@ -196,8 +200,8 @@ fn pairs(lease: &Lease) -> u64 {
 }
 
 impl<G: Game, L: Link> Engine<G, L> {
-    /// An engine of `threads` threads that holds up to about `memory` bytes of partitions. Setting `stop` makes it give back
-    /// what it is doing and return.
+    /// An engine of `threads` threads that holds up to about `memory` bytes of partitions. Setting
+    /// `stop` makes it give back what it is doing and return.
     pub fn new(
         link: L,
         threads: usize,
@@ -205,15 +209,17 @@ impl<G: Game, L: Link> Engine<G, L> {
         memory: usize,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
-        let pool =
-            rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("solver-{i}")).build()?;
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("solver-{i}"))
+            .build()?;
         let (link, cache_bytes) = (Arc::new(link), memory / 4 * 3);
         Ok(Engine {
             pool,
             threads,
             kernel,
-            // Of the memory, three quarters are for the cache, and an eighth for what units hold beside it, of which there
-            // is one for each thread. The rest is for graphs in work.
+            // Of the memory, three quarters are for the cache, and an eighth for what units hold
+            // beside it, of which there is one for each thread. The rest is for graphs in work.
             allowance: memory / 8 / threads,
             cache: Mutex::new((0, Arc::new(PartitionCache::new(cache_bytes, link.clone())))),
             cache_bytes,
@@ -244,12 +250,13 @@ impl<G: Game, L: Link> Engine<G, L> {
         cache.1.clone()
     }
 
-    /// Works until everything is done, `stop` is set or time is up. A few leases more than there are threads are held at a time, so that
-    /// fetching and delivering overlap with solving.
+    /// Works until everything is done, `stop` is set or time is up. A few leases more than there
+    /// are threads are held at a time, so that fetching and delivering overlap with solving.
     pub fn run(&self) -> Result<Ended, LinkError> {
         std::thread::scope(|scope| {
-            let slots: Vec<_> =
-                (0..self.threads + self.link().pipeline()).map(|_| scope.spawn(|| self.work())).collect();
+            let slots: Vec<_> = (0..self.threads + self.link().pipeline())
+                .map(|_| scope.spawn(|| self.work()))
+                .collect();
             slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"))
         })?;
         Ok(if self.finished.load(Ordering::Relaxed) { Ended::Finished } else { Ended::Stopped })
@@ -257,7 +264,8 @@ impl<G: Game, L: Link> Engine<G, L> {
 
     /// Whether there is time for a lease.
     fn fits(&self, lease: &Lease) -> bool {
-        self.deadline.is_none_or(|deadline| Instant::now() + self.pace.expect(pairs(lease)) <= deadline)
+        self.deadline
+            .is_none_or(|deadline| Instant::now() + self.pace.expect(pairs(lease)) <= deadline)
     }
 
     fn stopped(&self) -> bool {
@@ -265,7 +273,8 @@ impl<G: Game, L: Link> Engine<G, L> {
     }
 
     fn work(&self) -> Result<(), LinkError> {
-        // In a row, of leases of the same edition: a damaged block makes others fail too, and a new edition begin when it is found.
+        // In a row, of leases of the same edition: a damaged block makes others fail too, and a
+        // new edition begin when it is found.
         let (mut failures, mut failing) = (0, 0);
         while !self.stopped() {
             let lease = match self.link().lease() {
@@ -273,7 +282,8 @@ impl<G: Game, L: Link> Engine<G, L> {
                 Ok(Grant::Wait) => continue,
                 Ok(Grant::Finished) => {
                     self.finished.store(true, Ordering::Relaxed);
-                    // For all slots: what they still deliver is not wanted, and the coordinator will soon be gone.
+                    // For all slots: what they still deliver is not wanted, and the coordinator
+                    // will soon be gone.
                     self.stop.store(true, Ordering::Relaxed);
                     break;
                 }
@@ -290,26 +300,37 @@ impl<G: Game, L: Link> Engine<G, L> {
                     failures = 0;
                     self.pace.add(pairs(&lease), start.elapsed());
                     // Kept before delivery, so that the units that follow find them.
-                    let shard_of = |solved: &Solved| &lease.plan.shards[solved.unit.shard as usize];
-                    let mine = results.iter().filter(|solved| shard_of(solved).parts == 1 || self.link().is_alone());
-                    let kept = mine.clone().try_for_each(|solved| cache.keep(shard_of(solved), solved));
+                    let shard_of =
+                        |solved: &Solved| &lease.plan.shards[solved.unit.shard as usize];
+                    let mine = results
+                        .iter()
+                        .filter(|solved| shard_of(solved).parts == 1 || self.link().is_alone());
+                    let kept =
+                        mine.clone().try_for_each(|solved| cache.keep(shard_of(solved), solved));
                     let delivered = match kept {
                         Ok(()) => self.link().complete(&lease, &results),
                         Err(error) => Err(LinkError::Refused(error.to_string())),
                     };
                     match delivered {
                         Ok(Delivered::Accepted { retired }) => {
-                            retired.iter().for_each(|&shard| cache.retire(&lease.plan.shards[shard as usize]));
+                            retired.iter().for_each(|&shard| {
+                                cache.retire(&lease.plan.shards[shard as usize])
+                            });
                         }
-                        Ok(Delivered::Void) => mine.for_each(|solved| cache.retire(shard_of(solved))),
+                        Ok(Delivered::Void) => {
+                            mine.for_each(|solved| cache.retire(shard_of(solved)))
+                        }
                         Err(error) => return self.abandon(error),
                     }
                 }
                 Err(SolveError::Interrupted) => {
-                    self.link().give_back(&lease, Unsolved::Leaving("the worker was asked to stop"));
+                    self.link()
+                        .give_back(&lease, Unsolved::Leaving("the worker was asked to stop"));
                     break;
                 }
-                Err(SolveError::Source(source)) if matches!(source.downcast_ref(), Some(LinkError::Lost(_))) => {
+                Err(SolveError::Source(source))
+                    if matches!(source.downcast_ref(), Some(LinkError::Lost(_))) =>
+                {
                     return self.abandon(LinkError::Lost(source.to_string()));
                 }
                 Err(error) => {
@@ -337,22 +358,29 @@ impl<G: Game, L: Link> Engine<G, L> {
         let solver = Solver { kernel: self.kernel, allowance: self.allowance, stop: &self.stop };
         let plan = &*lease.plan;
         self.warm(lease, cache)?;
-        self.pool.install(|| lease.units.par_iter().map(|&unit| solver.solve::<G>(plan, unit, cache)).collect())
+        self.pool.install(|| {
+            lease.units.par_iter().map(|&unit| solver.solve::<G>(plan, unit, cache)).collect()
+        })
     }
 
-    /// Fetches what the lease reads, as far as it fits, so that the solving threads do not wait for a disk or a network.
+    /// Fetches what the lease reads, as far as it fits, so that the solving threads do not wait
+    /// for a disk or a network.
     fn warm(&self, lease: &Lease, cache: &Cache<G, L>) -> Result<(), SolveError> {
         let plan = &*lease.plan;
         let shards = || lease.units.iter().map(|unit| &plan.shards[unit.shard as usize]);
-        let parents: BTreeSet<DegreeSequence> =
-            shards().flat_map(|shard| shard.sequence.parents()).map(|parent| parent.sequence).collect();
+        let parents: BTreeSet<DegreeSequence> = shards()
+            .flat_map(|shard| shard.sequence.parents())
+            .map(|parent| parent.sequence)
+            .collect();
         let parents: Vec<DegreeSequence> = parents.into_iter().collect();
         parents.chunks(PARENTS_TOGETHER).try_for_each(|some| cache.warm_parents(some))?;
-        let predecessors: BTreeSet<u32> = shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
+        let predecessors: BTreeSet<u32> =
+            shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
         let (mut left, mut together, mut bytes_together) = (self.allowance, Vec::new(), 0);
         'all: for &predecessor in &predecessors {
             let predecessor = &plan.shards[predecessor as usize];
-            let bytes = (predecessor.estimate as usize * entry_bytes::<G>(plan.order)) >> predecessor.bucket_bits;
+            let bytes = (predecessor.estimate as usize * entry_bytes::<G>(plan.order))
+                >> predecessor.bucket_bits;
             for bucket in 0..1u32 << predecessor.bucket_bits {
                 let Some(rest) = left.checked_sub(bytes) else { break 'all };
                 left = rest;
@@ -388,7 +416,9 @@ mod tests {
         fn lease(&self) -> Result<Grant, LinkError> {
             let Some(edition) = self.0.lock().unwrap().pop() else { return Ok(Grant::Finished) };
             let plan = Arc::new(Plan::new::<TrailTrap>(3, PlanOptions::default()));
-            let units = (0..plan.shards.len() as u32).map(|shard| Unit { order: 3, shard, part: 0 }).collect();
+            let units = (0..plan.shards.len() as u32)
+                .map(|shard| Unit { order: 3, shard, part: 0 })
+                .collect();
             Ok(Grant::Work(Lease { number: 1, worker: 1, plan, units, edition }))
         }
 
@@ -411,10 +441,14 @@ mod tests {
     fn failures_count_within_an_edition() {
         let run = |editions: &[u32]| {
             let link = Damaged(Mutex::new(editions.iter().rev().copied().collect()));
-            Engine::<TrailTrap, _>::new(link, 1, Kernel::Portable, 1 << 20, Arc::default()).unwrap().run()
+            Engine::<TrailTrap, _>::new(link, 1, Kernel::Portable, 1 << 20, Arc::default())
+                .unwrap()
+                .run()
         };
         assert_eq!(run(&[0, 0, 1, 2, 2, 3]).unwrap(), Ended::Finished);
-        assert!(matches!(run(&[0, 4, 4, 4, 5]), Err(LinkError::Refused(why)) if why.contains("damaged")));
+        assert!(
+            matches!(run(&[0, 4, 4, 4, 5]), Err(LinkError::Refused(why)) if why.contains("damaged"))
+        );
     }
 
     #[test]

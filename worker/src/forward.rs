@@ -1,6 +1,7 @@
-//! Forward search for one given graph: who wins, and how. It plays the game by its rules, knows nothing of the recurrence over
-//! isomorphism classes, and so is an independent check of the census. The number of positions grows like 0.4 · 2^m with
-//! the number m of edges: right for one graph of up to about 25 edges, hopeless for many of more.
+//! Forward search for one given graph: who wins, and how. It plays the game by its rules, knows
+//! nothing of the recurrence over isomorphism classes, and so is an independent check of the
+//! census. The number of positions grows like 0.4 · 2^m with the number m of edges: right for one
+//! graph of up to about 25 edges, hopeless for many of more.
 
 use std::collections::HashSet;
 
@@ -14,7 +15,8 @@ pub type Move = (usize, usize);
 pub enum Solution {
     /// P1 wins, for example with this first move.
     P1 { first_move: Move },
-    /// P2 wins; for each first move of P1 an answer that wins. No first moves: the graph has no edge.
+    /// P2 wins; for each first move of P1 an answer that wins. No first moves: the graph has no
+    /// edge.
     P2 { answers: Vec<(Move, Move)> },
 }
 
@@ -50,7 +52,8 @@ impl ForwardSearch {
         Ok(Solution::P2 { answers })
     }
 
-    /// A winning answer of P2 when P1's token is at `v` and these edges are unused. ¬R(H; v) if there is none.
+    /// A winning answer of P2 when P1's token is at `v` and these edges are unused. ¬R(H; v) if
+    /// there is none.
     pub fn answer(&mut self, unused: &Graph, v: usize) -> Result<Option<Move>, TooManyPositions> {
         for (x, y) in directed_edges(unused) {
             if !self.mover_wins(&unused.without_edge(x, y), v, y)? {
@@ -61,7 +64,12 @@ impl ForwardSearch {
     }
 
     /// W(H; a, b): whether the player to move, whose token is at `a`, wins.
-    pub fn mover_wins(&mut self, unused: &Graph, a: usize, b: usize) -> Result<bool, TooManyPositions> {
+    pub fn mover_wins(
+        &mut self,
+        unused: &Graph,
+        a: usize,
+        b: usize,
+    ) -> Result<bool, TooManyPositions> {
         let moves = unused.neighbours(a);
         if moves == 0 {
             return Ok(false);
@@ -96,7 +104,8 @@ impl ForwardSearch {
     }
 }
 
-/// What the move a → w takes from the neighbours of b: the other end of the edge, if b is one of its ends.
+/// What the move a → w takes from the neighbours of b: the other end of the edge, if b is one of
+/// its ends.
 fn edge_at(a: usize, b: usize, w: usize) -> VertexSet {
     if b == a {
         1 << w
@@ -113,7 +122,8 @@ fn directed_edges(graph: &Graph) -> impl Iterator<Item = Move> + use<> {
     edges.into_iter().flat_map(|(u, w)| [(u, w), (w, u)])
 }
 
-/// A number for a position: the edges that can still be reached from either token, and the tokens. 120 + 4 + 4 bits.
+/// A number for a position: the edges that can still be reached from either token, and the tokens.
+/// 120 + 4 + 4 bits.
 fn position(unused: &Graph, a: usize, b: usize) -> u128 {
     let mut reached: VertexSet = 1 << a | 1 << b;
     loop {
@@ -147,16 +157,23 @@ mod tests {
 
     fn grid(rows: usize, columns: usize) -> Graph {
         let vertex = move |i: usize, j: usize| i * columns + j;
-        let across = (0..rows).flat_map(move |i| (1..columns).map(move |j| (vertex(i, j - 1), vertex(i, j))));
-        let down = (1..rows).flat_map(move |i| (0..columns).map(move |j| (vertex(i - 1, j), vertex(i, j))));
+        let across = (0..rows)
+            .flat_map(move |i| (1..columns).map(move |j| (vertex(i, j - 1), vertex(i, j))));
+        let down = (1..rows)
+            .flat_map(move |i| (0..columns).map(move |j| (vertex(i - 1, j), vertex(i, j))));
         Graph::from_edges(rows * columns, across.chain(down))
     }
 
     #[test]
     fn p1_wins_of_table_1() {
-        let listed = "CF C~ DCw DQw DTw D]w ECR_ ECRw ECqg ECZG ECYW ECZo ECZW ECfw ECzo ECvo EC~o EC~w EEr_ EErw EEiW \
+        let listed = "CF C~ DCw DQw DTw D]w ECR_ ECRw ECqg ECZG ECYW ECZo ECZW ECfw ECzo ECvo \
+                      EC~o EC~w EEr_ EErw EEiW \
                       EEhW EEjw EEno EQj_ EQjw EQyw EUZ_ EUZO E~~w";
-        assert!(listed.split_whitespace().all(|text| p1_wins(&graph6::decode(text.as_bytes()).unwrap())));
+        assert!(
+            listed
+                .split_whitespace()
+                .all(|text| p1_wins(&graph6::decode(text.as_bytes()).unwrap()))
+        );
     }
 
     #[test]
@@ -168,10 +185,13 @@ mod tests {
         for (p, q) in [(1, 1), (1, 3), (3, 5), (3, 7)] {
             assert!(p1_wins(&complete_bipartite(p, q)), "K({p},{q})");
         }
-        for (p, q) in [(1, 2), (1, 4), (1, 5), (1, 7), (2, 3), (2, 5), (3, 3), (3, 4), (4, 4), (4, 5)] {
+        for (p, q) in
+            [(1, 2), (1, 4), (1, 5), (1, 7), (2, 3), (2, 5), (3, 3), (3, 4), (4, 4), (4, 5)]
+        {
             assert!(!p1_wins(&complete_bipartite(p, q)), "K({p},{q})");
         }
-        // Proposition 7: the ladders of odd length, from 5 on. Rotation by half a turn: equal parities.
+        // Proposition 7: the ladders of odd length, from 5 on. Rotation by half a turn: equal
+        // parities.
         for n in [5, 7] {
             assert!(p1_wins(&grid(2, n)), "ladder of length {n}");
         }
@@ -181,7 +201,8 @@ mod tests {
         // Proposition 8: prisms.
         for n in [3, 4, 5, 7] {
             let rim = |base: usize| (0..n).map(move |i| (base + i, base + (i + 1) % n));
-            let prism = Graph::from_edges(2 * n, rim(0).chain(rim(n)).chain((0..n).map(|i| (i, n + i))));
+            let prism =
+                Graph::from_edges(2 * n, rim(0).chain(rim(n)).chain((0..n).map(|i| (i, n + i))));
             assert!(!p1_wins(&prism), "prism over C{n}");
         }
     }
@@ -200,7 +221,10 @@ mod tests {
     fn degenerate_graphs() {
         let mut search = ForwardSearch::new(100);
         assert_eq!(search.solve(&Graph::edgeless(3)), Ok(Solution::P2 { answers: vec![] }));
-        assert_eq!(search.solve(&Graph::from_edges(2, [(0, 1)])), Ok(Solution::P1 { first_move: (0, 1) }));
+        assert_eq!(
+            search.solve(&Graph::from_edges(2, [(0, 1)])),
+            Ok(Solution::P1 { first_move: (0, 1) })
+        );
         assert_eq!(search.solve(&Graph::from_code(7, u128::MAX)), Err(TooManyPositions(100)));
     }
 }

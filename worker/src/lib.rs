@@ -1,5 +1,5 @@
-//! The worker of the Trail Trap census: the solving kernel, the forward solver, the partition cache and the loop that
-//! leases, solves and delivers.
+//! The worker of the Trail Trap census: the solving kernel, the forward solver, the partition
+//! cache and the loop that leases, solves and delivers.
 
 pub mod access;
 pub mod cache;

@@ -14,7 +14,8 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-/// Threads that may run at once: respects CPU affinity, cgroup quotas, and what a batch system has allotted.
+/// Threads that may run at once: respects CPU affinity, cgroup quotas, and what a batch system has
+/// allotted.
 pub fn threads() -> usize {
     allotted_threads(|name| std::env::var(name).ok())
         .unwrap_or(usize::MAX)
@@ -28,25 +29,35 @@ fn allotted_threads(variable: impl Fn(&str) -> Option<String>) -> Option<usize> 
         .find_map(|name| variable(name)?.trim().parse().ok().filter(|&count| count > 0))
 }
 
-/// Bytes of memory that can be had without swapping: what the kernel calls available, or what is left under the limits of
-/// the cgroups that this process is in, or what Slurm has allotted, if that is less.
+/// Bytes of memory that can be had without swapping: what the kernel calls available, or what is
+/// left under the limits of the cgroups that this process is in, or what Slurm has allotted, if
+/// that is less.
 pub fn available_memory() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = meminfo
         .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .find_map(|line| {
+            line.strip_prefix("MemAvailable:")?
+                .trim()
+                .strip_suffix("kB")?
+                .trim()
+                .parse::<u64>()
+                .ok()
+        })
         .map_or(4 << 30, |kilobytes| kilobytes << 10);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let left = memory_groups(&groups).into_iter().filter_map(|(directory, limit, used)| {
-        let number = |file: &str| -> Option<u64> { fs::read_to_string(directory.join(file)).ok()?.trim().parse().ok() };
+        let number = |file: &str| -> Option<u64> {
+            fs::read_to_string(directory.join(file)).ok()?.trim().parse().ok()
+        };
         Some(number(limit)?.saturating_sub(number(used).unwrap_or(0)))
     });
     let allotted = allotted_memory(|name| std::env::var(name).ok());
     left.chain(allotted).fold(available, u64::min)
 }
 
-/// The directories of the memory cgroups of a process, itself and all above, and the files with limit and usage, given
-/// `/proc/self/cgroup`.
+/// The directories of the memory cgroups of a process, itself and all above, and the files with
+/// limit and usage, given `/proc/self/cgroup`.
 fn memory_groups(groups: &str) -> Vec<(PathBuf, &'static str, &'static str)> {
     let mut found = Vec::new();
     for line in groups.lines() {
@@ -61,7 +72,9 @@ fn memory_groups(groups: &str) -> Vec<(PathBuf, &'static str, &'static str)> {
         };
         // Within a container the path may lead out of what is visible; the root is visible always.
         found.extend(
-            Path::new(path.trim_start_matches('/')).ancestors().map(|at| (Path::new(root).join(at), limit, used)),
+            Path::new(path.trim_start_matches('/'))
+                .ancestors()
+                .map(|at| (Path::new(root).join(at), limit, used)),
         );
     }
     found
@@ -69,9 +82,12 @@ fn memory_groups(groups: &str) -> Vec<(PathBuf, &'static str, &'static str)> {
 
 /// What Slurm gives to the tasks of a job on a node.
 fn allotted_memory(variable: impl Fn(&str) -> Option<String>) -> Option<u64> {
-    let mebibytes = |name| variable(name)?.trim().parse::<u64>().ok().filter(|&count| count > 0)?.checked_mul(1 << 20);
-    mebibytes("SLURM_MEM_PER_NODE")
-        .or_else(|| mebibytes("SLURM_MEM_PER_CPU")?.checked_mul(allotted_threads(&variable)? as u64))
+    let mebibytes = |name| {
+        variable(name)?.trim().parse::<u64>().ok().filter(|&count| count > 0)?.checked_mul(1 << 20)
+    };
+    mebibytes("SLURM_MEM_PER_NODE").or_else(|| {
+        mebibytes("SLURM_MEM_PER_CPU")?.checked_mul(allotted_threads(&variable)? as u64)
+    })
 }
 
 /// The budget for anonymous memory when none is given: six tenths of what is available.
@@ -79,7 +95,8 @@ pub fn default_memory() -> Size {
     Size(available_memory() / 10 * 6)
 }
 
-/// A number of bytes, written like `512MiB` or `14GiB` (`14G` means the same; a plain number means bytes).
+/// A number of bytes, written like `512MiB` or `14GiB` (`14G` means the same; a plain number means
+/// bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
@@ -96,8 +113,10 @@ impl FromStr for Size {
             "T" | "t" => 40,
             _ => return Err(format!("'{text}' is not a size; write 512MiB or 14GiB")),
         };
-        let number: u64 =
-            digits.trim().parse().map_err(|_| format!("'{text}' is not a size; write 512MiB or 14GiB"))?;
+        let number: u64 = digits
+            .trim()
+            .parse()
+            .map_err(|_| format!("'{text}' is not a size; write 512MiB or 14GiB"))?;
         number.checked_mul(1 << unit).map(Size).ok_or_else(|| format!("'{text}' is too large"))
     }
 }
@@ -126,8 +145,8 @@ pub fn identity() -> String {
     format!("{}/{}", host(), std::process::id())
 }
 
-/// The signals by which people and batch systems ask a process to leave, caught from the moment this exists: SIGINT, SIGTERM,
-/// SIGUSR1 and SIGUSR2.
+/// The signals by which people and batch systems ask a process to leave, caught from the moment
+/// this exists: SIGINT, SIGTERM, SIGUSR1 and SIGUSR2.
 pub struct Signals([Signal; 4]);
 
 impl Signals {
@@ -144,8 +163,9 @@ impl Signals {
         Ok(Signals([interrupt?, terminate?, user1?, user2?]))
     }
 
-    /// Calls `stop` on the first signal, and ends the process with `code` on the second. What comes within a second of the
-    /// first counts as one with it: batch systems signal a script and its children, and scripts pass signals on.
+    /// Calls `stop` on the first signal, and ends the process with `code` on the second. What
+    /// comes within a second of the first counts as one with it: batch systems signal a script and
+    /// its children, and scripts pass signals on.
     pub async fn stop_or_exit(mut self, code: u8, stop: impl FnOnce()) {
         self.next().await;
         let first = Instant::now();
@@ -168,7 +188,8 @@ impl Signals {
     }
 }
 
-/// Makes a panic of any thread end the process. A census is safe against crashes, but not against a thread that is missing.
+/// Makes a panic of any thread end the process. A census is safe against crashes, but not against
+/// a thread that is missing.
 pub fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -177,14 +198,15 @@ pub fn abort_on_panic() {
     }));
 }
 
-/// A number that nobody else will draw, on this machine or another: for names of files in directories that are shared.
+/// A number that nobody else will draw, on this machine or another: for names of files in
+/// directories that are shared.
 pub fn nonce() -> u64 {
     // The standard library seeds its hashes from the system's random numbers, each anew.
     RandomState::new().hash_one(())
 }
 
-/// Says something to people, on standard error. If nobody is there any more (a connection that was cut, a terminal that was
-/// closed), the work goes on.
+/// Says something to people, on standard error. If nobody is there any more (a connection that was
+/// cut, a terminal that was closed), the work goes on.
 pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -195,7 +217,10 @@ pub fn log_to_stderr(default: &str) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     let ansi = io::stderr().is_terminal();
     // Its own complaints about a standard error that is gone would end the process.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .log_internal_errors(false);
     log.with_target(false).with_ansi(ansi).init();
 }
 
@@ -206,14 +231,31 @@ mod tests {
     #[test]
     fn batch_systems_are_believed() {
         let variables = |pairs: &'static [(&str, &str)]| {
-            move |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+            move |name: &str| {
+                pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+            }
         };
         assert_eq!(allotted_threads(variables(&[])), None);
-        assert_eq!(allotted_threads(variables(&[("SLURM_CPUS_ON_NODE", "64"), ("SLURM_CPUS_PER_TASK", "8")])), Some(8));
-        assert_eq!(allotted_threads(variables(&[("SLURM_CPUS_PER_TASK", "many"), ("PBS_NCPUS", "3")])), Some(3));
-        assert_eq!(allotted_memory(variables(&[("SLURM_MEM_PER_NODE", "2000")])), Some(2000 << 20));
         assert_eq!(
-            allotted_memory(variables(&[("SLURM_MEM_PER_CPU", "500"), ("SLURM_CPUS_PER_TASK", "4")])),
+            allotted_threads(variables(&[
+                ("SLURM_CPUS_ON_NODE", "64"),
+                ("SLURM_CPUS_PER_TASK", "8")
+            ])),
+            Some(8)
+        );
+        assert_eq!(
+            allotted_threads(variables(&[("SLURM_CPUS_PER_TASK", "many"), ("PBS_NCPUS", "3")])),
+            Some(3)
+        );
+        assert_eq!(
+            allotted_memory(variables(&[("SLURM_MEM_PER_NODE", "2000")])),
+            Some(2000 << 20)
+        );
+        assert_eq!(
+            allotted_memory(variables(&[
+                ("SLURM_MEM_PER_CPU", "500"),
+                ("SLURM_CPUS_PER_TASK", "4")
+            ])),
             Some(2000 << 20)
         );
         assert_eq!(allotted_memory(variables(&[("SLURM_MEM_PER_NODE", "0")])), None, "no limit");
@@ -227,7 +269,10 @@ mod tests {
                 .map(|(path, ..)| path.to_str().unwrap().trim_end_matches('/').to_owned())
                 .collect()
         };
-        assert_eq!(directories("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
+        assert_eq!(
+            directories("0::/a/b\n"),
+            ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
+        );
         assert_eq!(directories("0::/\n"), ["/sys/fs/cgroup"]);
         assert_eq!(
             directories("5:cpu,cpuacct:/x\n4:memory:/job:1\n1:name=systemd:/y"),

@@ -24,14 +24,15 @@ use trailtrap_worker::{
 
 /// Solves units of a Trail Trap census for a coordinator.
 ///
-/// A worker needs nothing but the access file that the coordinator wrote or, on the coordinator's own machine, its address.
-/// It may be started before the coordinator, and stopped at any time: the first Ctrl-C, SIGTERM, SIGUSR1 or SIGUSR2 makes it
-/// hand back what it is doing and leave, a second one leaves at once. It leaves by itself when the census is done, or when
-/// its time is up.
+/// A worker needs nothing but the access file that the coordinator wrote or, on the coordinator's
+/// own machine, its address. It may be started before the coordinator, and stopped at any time:
+/// the first Ctrl-C, SIGTERM, SIGUSR1 or SIGUSR2 makes it hand back what it is doing and leave, a
+/// second one leaves at once. It leaves by itself when the census is done, or when its time is up.
 ///
-/// Exit codes: 0 the census is done; 75 there is more to do, start it again (it was asked to leave, its time was up, or the
-/// coordinator, or the directory of tasks, stayed out of reach); 78 do not start it again as it is (another version, no valid
-/// token, no place to keep blocks where it should, or a machine that fails or whose results are wrong); 2 bad flags.
+/// Exit codes: 0 the census is done; 75 there is more to do, start it again (it was asked to
+/// leave, its time was up, or the coordinator, or the directory of tasks, stayed out of reach); 78
+/// do not start it again as it is (another version, no valid token, no place to keep blocks where
+/// it should, or a machine that fails or whose results are wrong); 2 bad flags.
 #[derive(Parser)]
 #[command(name = "trailtrap-worker", version)]
 struct Arguments {
@@ -40,9 +41,11 @@ struct Arguments {
     #[command(flatten)]
     supply: SupplyOptions,
     /// Work from the task files that a courier leaves in this directory, without a network
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["access", "coordinator", "disk_cache", "depot"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["access", "coordinator", "disk_cache",
+          "depot"])]
     offline: Option<PathBuf>,
-    /// Solve nothing, but be a courier for workers without network: carry tasks into this directory, and results back
+    /// Solve nothing, but be a courier for workers without network: carry tasks into this
+    /// directory, and results back
     #[arg(long, value_name = "DIR", conflicts_with = "offline")]
     courier: Option<PathBuf>,
     /// Solving threads [default: the processors this process may use]
@@ -54,7 +57,8 @@ struct Arguments {
     /// Instruction set: auto, portable, avx2 or avx512. Has no influence on results
     #[arg(long, value_name = "KERNEL", default_value = "auto")]
     kernel: Kernel,
-    /// Be gone by this moment, in seconds since 1970, and begin nothing that will not be done by then
+    /// Be gone by this moment, in seconds since 1970, and begin nothing that will not be done by
+    /// then
     #[arg(long, value_name = "TIME", env = "SLURM_JOB_END_TIME")]
     until: Option<u64>,
     /// Seconds to keep trying when the coordinator, or the directory of tasks, is out of reach
@@ -65,7 +69,8 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if !arguments.reach.is_given() && arguments.offline.is_none() {
-        let what = "say where the coordinator is: --access FILE or, on its own machine, --coordinator HOST:PORT";
+        let what = "say where the coordinator is: --access FILE or, on its own machine, \
+                    --coordinator HOST:PORT";
         Arguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
     }
     machine::log_to_stderr("info");
@@ -110,7 +115,11 @@ fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<E
     ended
 }
 
-fn work(arguments: Arguments, asked_to_stop: Arc<AtomicBool>, runtime: &Runtime) -> anyhow::Result<Ended> {
+fn work(
+    arguments: Arguments,
+    asked_to_stop: Arc<AtomicBool>,
+    runtime: &Runtime,
+) -> anyhow::Result<Ended> {
     let stop = Arc::new(AtomicBool::new(false));
     let signals = Signals::new(runtime)?;
     let leave = {
@@ -140,19 +149,34 @@ fn work(arguments: Arguments, asked_to_stop: Arc<AtomicBool>, runtime: &Runtime)
     let kernel = arguments.kernel;
     let memory = memory.0 as usize;
     let ended = if let Some(directory) = arguments.offline {
-        let link = Arc::new(FileLink::new(directory, Patience { lasts: patience, stop: stop.clone() }));
+        let link =
+            Arc::new(FileLink::new(directory, Patience { lasts: patience, stop: stop.clone() }));
         runtime.spawn(link.heartbeats());
         Engine::<TrailTrap, _>::new(link, threads, kernel, memory, stop)?.until(deadline).run()?
     } else {
         let handle = runtime.handle().clone();
         let supply = Supply::open(&arguments.supply, handle.clone(), stop.clone())
             .map_err(|error| LinkError::Refused(error.to_string()))?;
-        let link = Arc::new(GrpcLink::connect(handle, arguments.reach, identity, supply, patience, stop.clone())?);
+        let link = Arc::new(GrpcLink::connect(
+            handle,
+            arguments.reach,
+            identity,
+            supply,
+            patience,
+            stop.clone(),
+        )?);
         runtime.spawn(link.heartbeats());
         let ended = match arguments.courier {
             // Enough that those who take tasks need not wait for the next.
-            Some(directory) => offline::carry(&link, &directory, 2 * threads + 2, &Patience { lasts: patience, stop })?,
-            None => Engine::<TrailTrap, _>::new(link.clone(), threads, kernel, memory, stop)?.until(deadline).run()?,
+            Some(directory) => offline::carry(
+                &link,
+                &directory,
+                2 * threads + 2,
+                &Patience { lasts: patience, stop },
+            )?,
+            None => Engine::<TrailTrap, _>::new(link.clone(), threads, kernel, memory, stop)?
+                .until(deadline)
+                .run()?,
         };
         tracing::info!("blocks read: {}", link.supply().traffic());
         ended

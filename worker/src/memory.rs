@@ -1,4 +1,5 @@
-//! A census in memory, without store, schedule or leases: for tests and benchmarks of the kernel, and small orders.
+//! A census in memory, without store, schedule or leases: for tests and benchmarks of the kernel,
+//! and small orders.
 
 use std::{
     collections::HashMap,
@@ -44,11 +45,20 @@ impl<G: Game> Memory<G> {
     /// All tables of an order.
     pub fn tables(&self, order: usize) -> Vec<Arc<Table>> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        tables.values().flatten().filter(|table| table.sequence().order() == order).cloned().collect()
+        tables
+            .values()
+            .flatten()
+            .filter(|table| table.sequence().order() == order)
+            .cloned()
+            .collect()
     }
 
     fn parts(&self, sequence: &DegreeSequence, bucket: u32) -> Option<Parts> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).get(&(*sequence, bucket)).cloned()
+        self.tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&(*sequence, bucket))
+            .cloned()
     }
 }
 
@@ -63,8 +73,15 @@ impl<G: Game> Source for Memory<G> {
         Ok(Arc::new(slots))
     }
 
-    fn table(&self, sequence: &DegreeSequence, _: u8, bucket: u32) -> Result<Arc<Table>, SourceError> {
-        let parts = self.parts(sequence, bucket).ok_or_else(|| format!("partition {sequence} is not solved"))?;
+    fn table(
+        &self,
+        sequence: &DegreeSequence,
+        _: u8,
+        bucket: u32,
+    ) -> Result<Arc<Table>, SourceError> {
+        let parts = self
+            .parts(sequence, bucket)
+            .ok_or_else(|| format!("partition {sequence} is not solved"))?;
         if let [table] = &parts[..] {
             return Ok(table.clone());
         }
@@ -83,7 +100,8 @@ impl<G: Game> Source for Memory<G> {
 /// Statistics and digest of each order.
 pub type Results = Vec<(Statistics, Digest)>;
 
-/// Solves all orders up to `order`: statistics and digest of each, and all partitions. Order 9 takes a second.
+/// Solves all orders up to `order`: statistics and digest of each, and all partitions. Order 9
+/// takes a second.
 pub fn census<G: Game>(
     order: usize,
     options: PlanOptions,

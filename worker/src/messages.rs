@@ -1,5 +1,5 @@
-//! Between what workers and coordinators mean and the messages that say it. Each conversion stands here once, for gRPC and for
-//! files.
+//! Between what workers and coordinators mean and the messages that say it. Each conversion stands
+//! here once, for gRPC and for files.
 
 use std::collections::HashSet;
 
@@ -29,14 +29,20 @@ pub enum MessageError {
     Block(#[from] BlockError),
 }
 
-/// The request of a worker for something it wants; only for the blocks with these checksums, if there are any.
+/// The request of a worker for something it wants; only for the blocks with these checksums, if
+/// there are any.
 pub fn request(worker: u64, wanted: &Wanted, only: &[Checksum]) -> wire::FetchRequest {
     let what = match wanted {
         Wanted::Parents(_) => What::Parents(true),
         Wanted::Bucket(_, bucket) => What::Bucket(*bucket),
     };
     let only = only.iter().map(|checksum| checksum.0.to_vec()).collect();
-    wire::FetchRequest { worker, degrees: wanted.sequence().bytes().to_vec(), what: Some(what), only }
+    wire::FetchRequest {
+        worker,
+        degrees: wanted.sequence().bytes().to_vec(),
+        what: Some(what),
+        only,
+    }
 }
 
 /// What a request is for.
@@ -64,7 +70,10 @@ pub fn description(blocks: Vec<Described>) -> wire::Description {
         let what = match block {
             Described::Here(block) => described_block::What::Block(block.into_bytes()),
             Described::Named(BlockName { checksum, length }) => {
-                described_block::What::Name(wire::BlockName { checksum: checksum.0.to_vec(), length })
+                described_block::What::Name(wire::BlockName {
+                    checksum: checksum.0.to_vec(),
+                    length,
+                })
             }
         };
         wire::DescribedBlock { what: Some(what) }
@@ -75,7 +84,9 @@ pub fn description(blocks: Vec<Described>) -> wire::Description {
 /// What a description says.
 pub fn described(description: wire::Description) -> Result<Vec<Described>, MessageError> {
     let described = |block: wire::DescribedBlock| match block.what {
-        Some(described_block::What::Block(bytes)) => Ok(Described::Here(Block::parse::<TrailTrap>(bytes)?)),
+        Some(described_block::What::Block(bytes)) => {
+            Ok(Described::Here(Block::parse::<TrailTrap>(bytes)?))
+        }
         Some(described_block::What::Name(wire::BlockName { checksum, length })) => {
             let checksum = Checksum(checksum.try_into().map_err(|_| MessageError::Checksum)?);
             Ok(Described::Named(BlockName { checksum, length }))
@@ -100,7 +111,8 @@ pub fn grant(lease: u64, plan: &Plan, units: &[Unit], edition: u32) -> wire::Gra
 
 /// The units of a lease.
 pub fn units(grant: &wire::Grant) -> Vec<Unit> {
-    let unit = |id: &wire::UnitId| Unit { order: grant.order as u8, shard: id.shard, part: id.part };
+    let unit =
+        |id: &wire::UnitId| Unit { order: grant.order as u8, shard: id.shard, part: id.part };
     grant.units.iter().map(unit).collect()
 }
 
@@ -118,9 +130,14 @@ pub fn pieces(block: &[u8]) -> impl Iterator<Item = wire::BlockPiece> {
 }
 
 /// The messages that deliver the results of a lease, and their blocks.
-pub fn delivery(lease: &Lease, results: &[Solved], blocks: Vec<Vec<Block>>) -> Vec<wire::CompleteRequest> {
+pub fn delivery(
+    lease: &Lease,
+    results: &[Solved],
+    blocks: Vec<Vec<Block>>,
+) -> Vec<wire::CompleteRequest> {
     use wire::complete_request::Part;
-    let mut parts = vec![Part::Start(wire::CompleteStart { worker: lease.worker, lease: lease.number })];
+    let mut parts =
+        vec![Part::Start(wire::CompleteStart { worker: lease.worker, lease: lease.number })];
     for (solved, blocks) in results.iter().zip(blocks) {
         parts.push(Part::Unit(wire::UnitResult {
             unit: Some(unit_id(&solved.unit)),
@@ -144,18 +161,25 @@ mod tests {
     #[test]
     fn requests_are_understood() {
         let sequence = DegreeSequence::new([1, 2, 2, 1]);
-        for wish in [Wanted::Parents(sequence), Wanted::Bucket(sequence, 0), Wanted::Bucket(sequence, 7)] {
+        for wish in
+            [Wanted::Parents(sequence), Wanted::Bucket(sequence, 0), Wanted::Bucket(sequence, 7)]
+        {
             assert_eq!(wanted(&request(3, &wish, &[])), Ok(wish));
         }
         let good = request(3, &Wanted::Parents(sequence), &[]);
-        assert_eq!(wanted(&wire::FetchRequest { degrees: vec![2, 1], ..good.clone() }), Err(MessageError::Degrees));
+        assert_eq!(
+            wanted(&wire::FetchRequest { degrees: vec![2, 1], ..good.clone() }),
+            Err(MessageError::Degrees)
+        );
         assert_eq!(wanted(&wire::FetchRequest { what: None, ..good }), Err(MessageError::What));
     }
 
     #[test]
     fn blocks_are_described_and_selected() {
         let sequence = DegreeSequence::new([4; 11]);
-        let table = Table::new::<TrailTrap>(sequence, 0, 0, [3, 4].into_iter(), |_, record| record.fill(0));
+        let table = Table::new::<TrailTrap>(sequence, 0, 0, [3, 4].into_iter(), |_, record| {
+            record.fill(0)
+        });
         let blocks = table.to_blocks::<TrailTrap>(0);
         let [keys, outcomes, _] = &blocks;
         let both = vec![Described::Here(keys.clone()), Described::Named(outcomes.name())];
@@ -175,9 +199,11 @@ mod tests {
             Err(MessageError::Block(BlockError::Magic))
         );
         let wish = Wanted::Bucket(sequence, 0);
-        for (only, expected) in
-            [(&[][..], &blocks[..]), (&[outcomes.name().checksum], &blocks[1..2]), (&[Checksum([7; 16])], &[])]
-        {
+        for (only, expected) in [
+            (&[][..], &blocks[..]),
+            (&[outcomes.name().checksum], &blocks[1..2]),
+            (&[Checksum([7; 16])], &[]),
+        ] {
             assert_eq!(select(&request(3, &wish, only), blocks.to_vec()), expected);
         }
     }
@@ -187,7 +213,10 @@ mod tests {
         for length in [1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES] {
             let block: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
             let pieces: Vec<wire::BlockPiece> = pieces(&block).collect();
-            assert_eq!(pieces.iter().flat_map(|piece| piece.data.clone()).collect::<Vec<u8>>(), block);
+            assert_eq!(
+                pieces.iter().flat_map(|piece| piece.data.clone()).collect::<Vec<u8>>(),
+                block
+            );
             let lasts: Vec<bool> = pieces.iter().map(|piece| piece.last).collect();
             assert_eq!(lasts.iter().position(|&last| last), Some(lasts.len() - 1), "{length}");
         }

@@ -1,10 +1,12 @@
-//! Work without a network: units go out, and results come back, as files of a directory, which may be shared or carried.
+//! Work without a network: units go out, and results come back, as files of a directory, which may
+//! be shared or carried.
 //!
-//! Where there is a network, a *courier* leases units, writes each lease and all that it reads into a file `NUMBER.task`, and
-//! delivers the `NUMBER.result` that comes back. Where there is none, a worker takes a task by renaming it to `NUMBER.taken`,
-//! solves it and leaves the result. Every file appears complete, by a rename. What the files hold are messages of the protocol,
-//! each after its length, and they are checked like messages. A task that a worker cannot use is set aside as
-//! `NUMBER.damaged`, and the courier gives its lease back.
+//! Where there is a network, a *courier* leases units, writes each lease and all that it reads
+//! into a file `NUMBER.task`, and delivers the `NUMBER.result` that comes back. Where there is
+//! none, a worker takes a task by renaming it to `NUMBER.taken`, solves it and leaves the result.
+//! Every file appears complete, by a rename. What the files hold are messages of the protocol,
+//! each after its length, and they are checked like messages. A task that a worker cannot use is
+//! set aside as `NUMBER.damaged`, and the courier gives its lease back.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -47,7 +49,9 @@ pub enum OfflineError {
     InUse(PathBuf),
     #[error("{path} is damaged: {what}")]
     Damaged { path: PathBuf, what: String },
-    #[error("a worker could not use its task, and has set it aside as {0}; the worker's log says why")]
+    #[error(
+        "a worker could not use its task, and has set it aside as {0}; the worker's log says why"
+    )]
     SetAside(PathBuf),
     #[error(transparent)]
     Differ(LinkError),
@@ -88,7 +92,8 @@ fn touch(path: &Path) {
     }
 }
 
-/// What happens when files cannot be read or written: a disk may be full, or a directory not there yet.
+/// What happens when files cannot be read or written: a disk may be full, or a directory not there
+/// yet.
 #[derive(Clone, Debug)]
 pub struct Patience {
     /// So long it is tried again.
@@ -98,12 +103,17 @@ pub struct Patience {
 }
 
 impl Patience {
-    fn persist<T>(&self, mut attempt: impl FnMut() -> Result<T, OfflineError>) -> Result<T, LinkError> {
+    fn persist<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, OfflineError>,
+    ) -> Result<T, LinkError> {
         let start = Instant::now();
         let mut warned = false;
         loop {
             match attempt() {
-                Err(error @ OfflineError::Io { .. }) if start.elapsed() < self.lasts && !self.stopped() => {
+                Err(error @ OfflineError::Io { .. })
+                    if start.elapsed() < self.lasts && !self.stopped() =>
+                {
                     if !std::mem::replace(&mut warned, true) {
                         tracing::warn!(%error, "trying again");
                     }
@@ -124,7 +134,10 @@ fn next<M: Message + Default>(path: &Path, bytes: &mut &[u8]) -> Result<Option<M
     if bytes.is_empty() {
         return Ok(None);
     }
-    let damaged = |error: prost::DecodeError| OfflineError::Damaged { path: path.to_owned(), what: error.to_string() };
+    let damaged = |error: prost::DecodeError| OfflineError::Damaged {
+        path: path.to_owned(),
+        what: error.to_string(),
+    };
     M::decode_length_delimited(bytes).map(Some).map_err(damaged)
 }
 
@@ -135,21 +148,35 @@ fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, OfflineError
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|e| e == extension))
-        .filter_map(|path| Some((path.file_name()?.to_str()?.split('.').next()?.parse().ok()?, path)))
+        .filter_map(|path| {
+            Some((path.file_name()?.to_str()?.split('.').next()?.parse().ok()?, path))
+        })
         .collect();
     found.sort();
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Carries leases to a directory, and their results back, until everything is done or asked to stop. Up to `slots` tasks lie
-/// there at a time.
-pub fn carry(link: &GrpcLink, directory: &Path, slots: usize, patience: &Patience) -> Result<Ended, LinkError> {
+/// Carries leases to a directory, and their results back, until everything is done or asked to
+/// stop. Up to `slots` tasks lie there at a time.
+pub fn carry(
+    link: &GrpcLink,
+    directory: &Path,
+    slots: usize,
+    patience: &Patience,
+) -> Result<Ended, LinkError> {
     fs::create_dir_all(directory).map_err(at(directory))?;
     let place = directory.join("courier");
-    let lock = File::options().create(true).truncate(false).write(true).open(&place).map_err(at(&place))?;
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&place)
+        .map_err(at(&place))?;
     match lock.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(OfflineError::InUse(directory.to_owned()).into()),
+        Err(TryLockError::WouldBlock) => {
+            return Err(OfflineError::InUse(directory.to_owned()).into());
+        }
         Err(TryLockError::Error(source)) => return Err(at(&place)(source).into()),
     }
     // What an earlier courier left is not leased any more.
@@ -172,7 +199,11 @@ pub fn carry(link: &GrpcLink, directory: &Path, slots: usize, patience: &Patienc
         Ok(())
     };
     // As in the engine: the others stop too, and an error after a wanted stop is none.
-    let slot = || slot().or_else(|error| if patience.stop.swap(true, Ordering::Relaxed) { Ok(()) } else { Err(error) });
+    let slot = || {
+        slot().or_else(|error| {
+            if patience.stop.swap(true, Ordering::Relaxed) { Ok(()) } else { Err(error) }
+        })
+    };
     std::thread::scope(|scope| {
         let slots: Vec<_> = (0..slots).map(|_| scope.spawn(slot)).collect();
         slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"))
@@ -184,12 +215,21 @@ pub fn carry(link: &GrpcLink, directory: &Path, slots: usize, patience: &Patienc
     Ok(Ended::Finished)
 }
 
-/// Carries one lease. Whatever happens to its files, the coordinator hears of it, and the courier goes on; only if it has lost
-/// the coordinator or the directory it does not.
-fn carry_lease(link: &GrpcLink, directory: &Path, lease: &Lease, patience: &Patience) -> Result<(), LinkError> {
+/// Carries one lease. Whatever happens to its files, the coordinator hears of it, and the courier
+/// goes on; only if it has lost the coordinator or the directory it does not.
+fn carry_lease(
+    link: &GrpcLink,
+    directory: &Path,
+    lease: &Lease,
+    patience: &Patience,
+) -> Result<(), LinkError> {
     let path = |extension: &str| directory.join(format!("{}.{extension}", lease.number));
     let carried = pack(link, lease)
-        .map_err(|error| error.downcast().map_or_else(|error| LinkError::Refused(error.to_string()), |error| *error))
+        .map_err(|error| {
+            error
+                .downcast()
+                .map_or_else(|error| LinkError::Refused(error.to_string()), |error| *error)
+        })
         .and_then(|bytes| patience.persist(|| write(&path("task"), &bytes)))
         .and_then(|()| deliver_result(link, path, lease, patience));
     for extension in ["task", "taken", "result"] {
@@ -214,7 +254,8 @@ fn carry_lease(link: &GrpcLink, directory: &Path, lease: &Lease, patience: &Pati
     }
 }
 
-/// Waits for the result of a task that is put out, and delivers it; false if asked to stop before there is one.
+/// Waits for the result of a task that is put out, and delivers it; false if asked to stop before
+/// there is one.
 fn deliver_result(
     link: &GrpcLink,
     path: impl Fn(&str) -> PathBuf,
@@ -229,14 +270,21 @@ fn deliver_result(
                 return Ok(true);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(OfflineError::Damaged { path: result, what: error.to_string() }.into()),
+            Err(error) => {
+                return Err(OfflineError::Damaged { path: result, what: error.to_string() }.into());
+            }
         }
         if damaged.exists() {
             return Err(OfflineError::SetAside(damaged).into());
         }
-        let silent = |file: fs::Metadata| file.modified().ok()?.elapsed().ok().map(|elapsed| elapsed > SILENCE);
+        let silent = |file: fs::Metadata| {
+            file.modified().ok()?.elapsed().ok().map(|elapsed| elapsed > SILENCE)
+        };
         if fs::metadata(&taken).ok().and_then(silent) == Some(true) {
-            tracing::warn!(lease = lease.number, "nothing was heard of a task that was taken; it is put out again");
+            tracing::warn!(
+                lease = lease.number,
+                "nothing was heard of a task that was taken; it is put out again"
+            );
             let _ = fs::rename(&taken, &task);
         }
         std::thread::sleep(PAUSE);
@@ -247,11 +295,13 @@ fn deliver_result(
 /// The lease, and all that its units read.
 fn pack(link: &GrpcLink, lease: &Lease) -> Result<Vec<u8>, SourceError> {
     let plan = &lease.plan;
-    let mut bytes = messages::grant(lease.number, plan, &lease.units, lease.edition).encode_length_delimited_to_vec();
+    let mut bytes = messages::grant(lease.number, plan, &lease.units, lease.edition)
+        .encode_length_delimited_to_vec();
     let mut seen = HashSet::new();
     let mut add = |wanted: Wanted| -> Result<(), SourceError> {
         if seen.insert(wanted) {
-            let blocks = link.fetch(&[wanted])?.concat().into_iter().map(Block::into_bytes).collect();
+            let blocks =
+                link.fetch(&[wanted])?.concat().into_iter().map(Block::into_bytes).collect();
             let input = wire::Input { request: Some(messages::request(0, &wanted, &[])), blocks };
             bytes.extend(input.encode_length_delimited_to_vec());
         }
@@ -259,7 +309,11 @@ fn pack(link: &GrpcLink, lease: &Lease) -> Result<Vec<u8>, SourceError> {
     };
     for unit in &lease.units {
         let shard = &plan.shards[unit.shard as usize];
-        shard.sequence.parents().iter().try_for_each(|parent| add(Wanted::Parents(parent.sequence)))?;
+        shard
+            .sequence
+            .parents()
+            .iter()
+            .try_for_each(|parent| add(Wanted::Parents(parent.sequence)))?;
         for &predecessor in &shard.predecessors {
             let predecessor = &plan.shards[predecessor as usize];
             let mut buckets = 0..1u32 << predecessor.bucket_bits;
@@ -270,7 +324,11 @@ fn pack(link: &GrpcLink, lease: &Lease) -> Result<Vec<u8>, SourceError> {
 }
 
 /// The messages of a result, which have to be those of the lease.
-fn unpack_result(path: &Path, mut bytes: &[u8], lease: &Lease) -> Result<Vec<wire::CompleteRequest>, OfflineError> {
+fn unpack_result(
+    path: &Path,
+    mut bytes: &[u8],
+    lease: &Lease,
+) -> Result<Vec<wire::CompleteRequest>, OfflineError> {
     use wire::complete_request::Part;
     let mut messages: Vec<wire::CompleteRequest> = Vec::new();
     while let Some(message) = next(path, &mut bytes)? {
@@ -280,7 +338,10 @@ fn unpack_result(path: &Path, mut bytes: &[u8], lease: &Lease) -> Result<Vec<wir
         // The courier may be known by another number by now.
         Some(Part::Start(start)) if start.lease == lease.number => start.worker = lease.worker,
         _ => {
-            return Err(OfflineError::Damaged { path: path.to_owned(), what: "it belongs to another task".to_owned() });
+            return Err(OfflineError::Damaged {
+                path: path.to_owned(),
+                what: "it belongs to another task".to_owned(),
+            });
         }
     }
     Ok(messages)
@@ -331,8 +392,11 @@ impl FileLink {
         let damaged = |what: String| OfflineError::Damaged { path: path.to_owned(), what };
         let bytes = fs::read(path).map_err(at(path))?;
         let mut rest = &bytes[..];
-        let grant: wire::Grant = next(path, &mut rest)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
-        if path.file_stem().and_then(|stem| stem.to_str()) != Some(grant.lease.to_string().as_str()) {
+        let grant: wire::Grant =
+            next(path, &mut rest)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
+        if path.file_stem().and_then(|stem| stem.to_str())
+            != Some(grant.lease.to_string().as_str())
+        {
             return Err(damaged("it is another task than its name says".to_owned()));
         }
         let plan: Arc<Plan> = self.plans.agree(&grant).map_err(OfflineError::Differ)?;
@@ -340,16 +404,24 @@ impl FileLink {
         while let Some(input) = next::<wire::Input>(path, &mut rest)? {
             let wanted = messages::wanted(&input.request.unwrap_or_default());
             let wanted = wanted.map_err(|error| damaged(error.to_string()))?;
-            let blocks: Result<Vec<Block>, _> = input.blocks.into_iter().map(Block::parse::<TrailTrap>).collect();
+            let blocks: Result<Vec<Block>, _> =
+                input.blocks.into_iter().map(Block::parse::<TrailTrap>).collect();
             inputs.insert(wanted, blocks.map_err(|error| damaged(error.to_string()))?);
         }
         Ok((
-            Lease { number: grant.lease, worker: 0, plan, units: messages::units(&grant), edition: grant.edition },
+            Lease {
+                number: grant.lease,
+                worker: 0,
+                plan,
+                units: messages::units(&grant),
+                edition: grant.edition,
+            },
             inputs,
         ))
     }
 
-    /// Shows that the tasks in work are in work, for as long as the link exists; to be spawned on a runtime.
+    /// Shows that the tasks in work are in work, for as long as the link exists; to be spawned on
+    /// a runtime.
     pub fn heartbeats(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
         let weak = Arc::downgrade(self);
         async move {
@@ -362,16 +434,20 @@ impl FileLink {
         }
     }
 
-    /// What is wanted, from the latest lease that has it: tasks of an older edition may hold something else, and whoever
-    /// works on a lease of the newest finds it there or in a later one.
+    /// What is wanted, from the latest lease that has it: tasks of an older edition may hold
+    /// something else, and whoever works on a lease of the newest finds it there or in a later
+    /// one.
     fn blocks(&self, wanted: &Wanted) -> Result<Vec<Block>, SourceError> {
         let tasks: Vec<Arc<Inputs>> = self.tasks().values().rev().cloned().collect();
         let found = tasks.iter().find_map(|inputs| inputs.get(wanted));
-        Ok(found.ok_or_else(|| format!("no task in work holds partition {}", wanted.sequence()))?.clone())
+        Ok(found
+            .ok_or_else(|| format!("no task in work holds partition {}", wanted.sequence()))?
+            .clone())
     }
 }
 
-/// Leaves a task that was taken to people, and to the courier; other workers would fare no better with it.
+/// Leaves a task that was taken to people, and to the courier; other workers would fare no better
+/// with it.
 fn set_aside(taken: &Path, why: &dyn std::fmt::Display) {
     tracing::warn!(task = %taken.display(), %why, "set a task aside");
     let _ = fs::rename(taken, taken.with_extension("damaged"));
@@ -409,7 +485,8 @@ impl Link for FileLink {
         for message in messages::delivery(lease, results, blocks) {
             bytes.extend(message.encode_length_delimited_to_vec());
         }
-        let [task, taken, result] = ["task", "taken", "result"].map(|extension| self.path(lease.number, extension));
+        let [task, taken, result] =
+            ["task", "taken", "result"].map(|extension| self.path(lease.number, extension));
         let delivered = self.patience.persist(|| {
             if !taken.try_exists().map_err(at(&taken))? {
                 return Ok(Delivered::Void);
@@ -459,12 +536,16 @@ mod tests {
     use super::*;
 
     fn link(directory: &Path) -> FileLink {
-        FileLink::new(directory.to_owned(), Patience { lasts: Duration::ZERO, stop: Arc::default() })
+        FileLink::new(
+            directory.to_owned(),
+            Patience { lasts: Duration::ZERO, stop: Arc::default() },
+        )
     }
 
     /// The names of the files in a directory, sorted.
     fn names(directory: &Path) -> Vec<String> {
-        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        let name =
+            |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
         let mut names: Vec<String> = fs::read_dir(directory).unwrap().map(name).collect();
         names.sort();
         names
@@ -473,7 +554,8 @@ mod tests {
     /// A task without inputs.
     fn task(number: u64) -> Vec<u8> {
         let plan = Plan::new::<TrailTrap>(3, PlanOptions::default());
-        messages::grant(number, &plan, &[Unit { order: 3, shard: 0, part: 0 }], 0).encode_length_delimited_to_vec()
+        messages::grant(number, &plan, &[Unit { order: 3, shard: 0, part: 0 }], 0)
+            .encode_length_delimited_to_vec()
     }
 
     #[test]
@@ -524,8 +606,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut grant = wire::Grant::decode_length_delimited(&task(7)[..]).unwrap();
         grant.plan_fingerprint ^= 1;
-        fs::write(directory.path().join("7.task"), grant.encode_length_delimited_to_vec()).unwrap();
-        assert!(matches!(link(directory.path()).lease(), Err(LinkError::Refused(why)) if why.contains("versions")));
+        fs::write(directory.path().join("7.task"), grant.encode_length_delimited_to_vec())
+            .unwrap();
+        assert!(
+            matches!(link(directory.path()).lease(), Err(LinkError::Refused(why)) if why.contains("versions"))
+        );
         assert_eq!(names(directory.path()), ["7.task"]);
     }
 
@@ -533,7 +618,9 @@ mod tests {
     fn a_directory_may_be_there_another_time() {
         let directory = tempfile::tempdir().unwrap();
         let missing = directory.path().join("missing");
-        assert!(matches!(link(&missing).lease(), Err(LinkError::Lost(why)) if why.contains("missing")));
+        assert!(
+            matches!(link(&missing).lease(), Err(LinkError::Lost(why)) if why.contains("missing"))
+        );
         let patient = Patience { lasts: Duration::MAX, stop: Arc::default() };
         let link = FileLink::new(missing.clone(), patient);
         std::thread::scope(|scope| {
@@ -561,7 +648,10 @@ mod tests {
         assert!(matches!(link.complete(&lease, &[]), Err(LinkError::Lost(_))));
         assert_eq!(names(directory.path()), ["5.result", "5.task"]);
         fs::remove_dir(path("5.result")).unwrap();
-        assert_eq!(link.complete(&take(), &[]).unwrap(), Delivered::Accepted { retired: Vec::new() });
+        assert_eq!(
+            link.complete(&take(), &[]).unwrap(),
+            Delivered::Accepted { retired: Vec::new() }
+        );
         assert_eq!(names(directory.path()), ["5.result", "5.taken"]);
         // The courier has cleared up.
         fs::remove_file(path("5.taken")).unwrap();

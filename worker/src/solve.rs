@@ -1,8 +1,8 @@
-//! The kernel: all graphs of a unit and their outcomes, from the parents one order below and the partitions with one edge
-//! less.
+//! The kernel: all graphs of a unit and their outcomes, from the parents one order below and the
+//! partitions with one edge less.
 //!
-//! parent → extension → labelling → deletions → look-up → fold → record. The first half is [`generate`], the second
-//! [`fold_all`]; both run on the rayon pool they are called in.
+//! parent → extension → labelling → deletions → look-up → fold → record. The first half is
+//! [`generate`], the second [`fold_all`]; both run on the rayon pool they are called in.
 
 use std::{
     sync::{
@@ -34,7 +34,12 @@ pub trait Source: Sync {
     fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError>;
 
     /// One of the 2^`bucket_bits` buckets of a finished partition.
-    fn table(&self, sequence: &DegreeSequence, bucket_bits: u8, bucket: u32) -> Result<Arc<Table>, SourceError>;
+    fn table(
+        &self,
+        sequence: &DegreeSequence,
+        bucket_bits: u8,
+        bucket: u32,
+    ) -> Result<Arc<Table>, SourceError>;
 }
 
 /// Input could not be had: a broken link, a damaged block.
@@ -45,11 +50,19 @@ pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 pub enum SolveError {
     #[error("cannot get input")]
     Source(#[from] SourceError),
-    #[error("partition {sequence} lacks the graph of slot {slot:#x}: it, or this machine, is damaged")]
+    #[error(
+        "partition {sequence} lacks the graph of slot {slot:#x}: it, or this machine, is damaged"
+    )]
     MissingPredecessor { sequence: DegreeSequence, slot: u64 },
-    #[error("partition {sequence} lists slot {slot:#x}, which is no graph: it, or this machine, is damaged")]
+    #[error(
+        "partition {sequence} lists slot {slot:#x}, which is no graph: it, or this machine, is \
+         damaged"
+    )]
     NoGraph { sequence: DegreeSequence, slot: u64 },
-    #[error("two parents generate the graph of slot {slot:#x} of {sequence}: the parent lists are wrong")]
+    #[error(
+        "two parents generate the graph of slot {slot:#x} of {sequence}: the parent lists are \
+         wrong"
+    )]
     Duplicate { sequence: DegreeSequence, slot: u64 },
     #[error("interrupted")]
     Interrupted,
@@ -74,8 +87,8 @@ impl Solved {
     }
 }
 
-/// Graphs are decoded and worked off in chunks of this many: enough to hide the start of a chunk, few enough to stay in
-/// the cache and to spread over cores.
+/// Graphs are decoded and worked off in chunks of this many: enough to hide the start of a chunk,
+/// few enough to stay in the cache and to spread over cores.
 const CHUNK: usize = 1024;
 /// Parents are extended in chunks of this many.
 const PARENT_CHUNK: usize = 256;
@@ -91,14 +104,27 @@ pub struct Solver<'a> {
 
 impl Solver<'_> {
     /// Solves one unit. Takes about (graphs × edges) × 0.1 µs of a core.
-    pub fn solve<G: Game>(&self, plan: &Plan, unit: Unit, source: &dyn Source) -> Result<Solved, SolveError> {
+    pub fn solve<G: Game>(
+        &self,
+        plan: &Plan,
+        unit: Unit,
+        source: &dyn Source,
+    ) -> Result<Solved, SolveError> {
         let start = Instant::now();
         let shard = &plan.shards[unit.shard as usize];
         let children = self.generate(shard, unit.part, source)?;
         let mut outcomes = vec![G::Outcome::default(); children.len()];
-        let (statistics, digest) = self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
+        let (statistics, digest) =
+            self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
         let tables = self.tabulate::<G>(shard, &children, &outcomes);
-        Ok(Solved { unit, sequence: shard.sequence, tables, statistics, digest, elapsed: start.elapsed() })
+        Ok(Solved {
+            unit,
+            sequence: shard.sequence,
+            tables,
+            statistics,
+            digest,
+            elapsed: start.elapsed(),
+        })
     }
 
     fn check_stop(&self) -> Result<(), SolveError> {
@@ -106,7 +132,12 @@ impl Solver<'_> {
     }
 
     /// The graphs of a part of a shard, in the order of their slots.
-    fn generate(&self, shard: &Shard, part: u32, source: &dyn Source) -> Result<Vec<Child>, SolveError> {
+    fn generate(
+        &self,
+        shard: &Shard,
+        part: u32,
+        source: &dyn Source,
+    ) -> Result<Vec<Child>, SolveError> {
         let target = shard.sequence;
         if target.order() == 1 {
             // It has no parent that would say to which part it belongs.
@@ -167,8 +198,9 @@ impl Solver<'_> {
         Ok(children)
     }
 
-    /// Folds every edge of every graph into its outcome, and takes statistics and public digest of the finished graphs.
-    /// Predecessors are read in groups within the allowance, one bucket of one predecessor if it must be.
+    /// Folds every edge of every graph into its outcome, and takes statistics and public digest of
+    /// the finished graphs. Predecessors are read in groups within the allowance, one bucket of
+    /// one predecessor if it must be.
     fn fold_all<G: Game>(
         &self,
         plan: &Plan,
@@ -180,7 +212,8 @@ impl Solver<'_> {
         let mut group: Vec<Predecessor> = Vec::new();
         let mut held = 0;
         for deletion in shard.sequence.deletions() {
-            let index = plan.find(&deletion.sequence).expect("the plan holds every degree sequence");
+            let index =
+                plan.find(&deletion.sequence).expect("the plan holds every degree sequence");
             let bucket_bits = plan.shards[index as usize].bucket_bits;
             let mut predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
             for bucket in 0..1u32 << bucket_bits {
@@ -211,10 +244,16 @@ impl Solver<'_> {
     ) -> Result<(Statistics, Digest), SolveError> {
         let fold = |(children, outcomes): (&[Child], &mut [G::Outcome])| {
             self.check_stop()?;
-            let graphs: Vec<Graph> =
-                children.iter().map(|child| decode(&shard.sequence, child.slot)).collect::<Result<_, _>>()?;
+            let graphs: Vec<Graph> = children
+                .iter()
+                .map(|child| decode(&shard.sequence, child.slot))
+                .collect::<Result<_, _>>()?;
             Folder::<G>::new(shard.sequence.order(), self.kernel, group, outcomes).run(&graphs)?;
-            Ok(if last { self.summarize::<G>(shard, children, &graphs, outcomes) } else { Default::default() })
+            Ok(if last {
+                self.summarize::<G>(shard, children, &graphs, outcomes)
+            } else {
+                Default::default()
+            })
         };
         children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK)).map(fold).try_reduce(
             Default::default,
@@ -242,20 +281,32 @@ impl Solver<'_> {
         (statistics, digester.finish())
     }
 
-    fn tabulate<G: Game>(&self, shard: &Shard, children: &[Child], outcomes: &[G::Outcome]) -> Vec<Arc<Table>> {
+    fn tabulate<G: Game>(
+        &self,
+        shard: &Shard,
+        children: &[Child],
+        outcomes: &[G::Outcome],
+    ) -> Vec<Arc<Table>> {
         let n = shard.sequence.order();
         let mut start = 0;
         (0..1u32 << shard.bucket_bits)
             .map(|bucket| {
                 let rest = &children[start..];
-                let length =
-                    rest.partition_point(|child| bucket_of_slot(n, child.slot, shard.bucket_bits) <= bucket as usize);
+                let length = rest.partition_point(|child| {
+                    bucket_of_slot(n, child.slot, shard.bucket_bits) <= bucket as usize
+                });
                 let range = start..start + length;
                 start += length;
                 let slots = children[range.clone()].iter().map(|child| child.slot);
-                let table = Table::new::<G>(shard.sequence, shard.bucket_bits, bucket, slots, |i, record| {
-                    G::encode(n, &outcomes[range.start + i], record);
-                });
+                let table = Table::new::<G>(
+                    shard.sequence,
+                    shard.bucket_bits,
+                    bucket,
+                    slots,
+                    |i, record| {
+                        G::encode(n, &outcomes[range.start + i], record);
+                    },
+                );
                 Arc::new(table)
             })
             .collect()
@@ -266,11 +317,12 @@ fn decode(sequence: &DegreeSequence, slot: u64) -> Result<Graph, SolveError> {
     graph_of_slot(sequence, slot).ok_or(SolveError::NoGraph { sequence: *sequence, slot })
 }
 
-/// A partition one edge deletion away: which edges lead there, and its tables as far as they are at hand.
+/// A partition one edge deletion away: which edges lead there, and its tables as far as they are
+/// at hand.
 struct Predecessor {
     sequence: DegreeSequence,
-    /// The pairs of vertices whose edge leads there, as in [`Graph::code`]: vertices are in order of degree, so of u < w u has the
-    /// lower degree.
+    /// The pairs of vertices whose edge leads there, as in [`Graph::code`]: vertices are in order
+    /// of degree, so of u < w u has the lower degree.
     edges: u128,
     /// The colours that labelling starts from, but for the ends of the deleted edge …
     colours: [u16; 16],
@@ -282,14 +334,22 @@ struct Predecessor {
 }
 
 impl Predecessor {
-    fn new(from: &DegreeSequence, deletion: &trailtrap_shared::degree::Deletion, bucket_bits: u8) -> Self {
+    fn new(
+        from: &DegreeSequence,
+        deletion: &trailtrap_shared::degree::Deletion,
+        bucket_bits: u8,
+    ) -> Self {
         let leads_there = |u, w| from.degree(u) == deletion.low && from.degree(w) == deletion.high;
-        let edges = (1..from.order()).flat_map(|w| (0..w).map(move |u| (u, w))).filter(|&(u, w)| leads_there(u, w));
+        let edges = (1..from.order())
+            .flat_map(|w| (0..w).map(move |u| (u, w)))
+            .filter(|&(u, w)| leads_there(u, w));
         let ranks = deletion.sequence.ranks();
         Predecessor {
             sequence: deletion.sequence,
             edges: edges.fold(0, |set, (u, w)| set | 1 << (pairs(w) + u)),
-            colours: std::array::from_fn(|v| if v < from.order() { ranks[from.degree(v)] } else { 0 }),
+            colours: std::array::from_fn(
+                |v| if v < from.order() { ranks[from.degree(v)] } else { 0 },
+            ),
             low_colour: ranks[deletion.low - 1],
             high_colour: ranks[deletion.high - 1],
             bucket_bits,
@@ -303,10 +363,12 @@ impl Predecessor {
         Predecessor { tables, ..*self }
     }
 
-    /// The table that a slot belongs to. Buckets that are not at hand have their turn with another group.
+    /// The table that a slot belongs to. Buckets that are not at hand have their turn with another
+    /// group.
     #[inline(always)]
     fn table_of(&self, n: usize, slot: u64) -> Option<&Table> {
-        let bucket = if self.bucket_bits == 0 { 0 } else { bucket_of_slot(n, slot, self.bucket_bits) };
+        let bucket =
+            if self.bucket_bits == 0 { 0 } else { bucket_of_slot(n, slot, self.bucket_bits) };
         self.tables[bucket].as_deref()
     }
 }
@@ -320,8 +382,8 @@ struct Deletion {
     w: u8,
 }
 
-/// Up to 32 deletions that lead to one predecessor, in one of the stages: being gathered, labelled with their directory
-/// entries on the way, or located with their records on the way.
+/// Up to 32 deletions that lead to one predecessor, in one of the stages: being gathered, labelled
+/// with their directory entries on the way, or located with their records on the way.
 struct Stage {
     batch: Box<Batch>,
     /// Index in the group.
@@ -335,26 +397,32 @@ struct Stage {
     places: [u32; LANES],
 }
 
-/// Works off the deletions of a chunk of graphs in a pipeline of three stages, so that the memory accesses of 32 look-ups
-/// overlap with the labelling of the next 32.
+/// Works off the deletions of a chunk of graphs in a pipeline of three stages, so that the memory
+/// accesses of 32 look-ups overlap with the labelling of the next 32.
 struct Folder<'a, G: Game> {
     order: usize,
     group: &'a [Predecessor],
     outcomes: &'a mut [G::Outcome],
     gathering: Stage,
-    /// The graph whose rows are in the lanes still to be gathered, beside the predecessor's colours.
+    /// The graph whose rows are in the lanes still to be gathered, beside the predecessor's
+    /// colours.
     laid_out: Option<usize>,
     labelled: Stage,
     located: Stage,
-    /// Deletions whose colours did not decide their labels, with their predecessors, wait for each other to be searched
-    /// together, …
+    /// Deletions whose colours did not decide their labels, with their predecessors, wait for each
+    /// other to be searched together, …
     forest: Forest<(usize, Deletion)>,
     /// … and are then folded on a way of their own.
     searched: Stage,
 }
 
 impl<'a, G: Game> Folder<'a, G> {
-    fn new(order: usize, kernel: Kernel, group: &'a [Predecessor], outcomes: &'a mut [G::Outcome]) -> Self {
+    fn new(
+        order: usize,
+        kernel: Kernel,
+        group: &'a [Predecessor],
+        outcomes: &'a mut [G::Outcome],
+    ) -> Self {
         let stage = || Stage {
             batch: Batch::new(order, kernel),
             predecessor: 0,
@@ -377,10 +445,12 @@ impl<'a, G: Game> Folder<'a, G> {
         }
     }
 
-    /// One predecessor after the other, so that look-ups that follow each other go to the same table.
+    /// One predecessor after the other, so that look-ups that follow each other go to the same
+    /// table.
     fn run(mut self, graphs: &[Graph]) -> Result<(), SolveError> {
         let codes: Vec<u128> = graphs.iter().map(Graph::code).collect();
-        let ends: Vec<(usize, usize)> = (1..self.order).flat_map(|w| (0..w).map(move |u| (u, w))).collect();
+        let ends: Vec<(usize, usize)> =
+            (1..self.order).flat_map(|w| (0..w).map(move |u| (u, w))).collect();
         for (p, predecessor) in self.group.iter().enumerate() {
             self.gathering.predecessor = p;
             for (i, (graph, code)) in graphs.iter().zip(&codes).enumerate() {
@@ -416,7 +486,8 @@ impl<'a, G: Game> Folder<'a, G> {
         w: usize,
     ) -> Result<(), SolveError> {
         let Stage { batch, deletions, count, .. } = &mut self.gathering;
-        // What deletions have in common is written to all lanes to come; then each changes its own.
+        // What deletions have in common is written to all lanes to come; then each changes its
+        // own.
         if self.laid_out != Some(i) {
             batch.set_rows_from(*count, graph.rows());
             if self.laid_out.is_none() {
@@ -446,12 +517,14 @@ impl<'a, G: Game> Folder<'a, G> {
         if self.forest.is_full() { self.search() } else { Ok(()) }
     }
 
-    /// Labels what was gathered, and asks for the directory entries. Undecided lanes are taken out.
+    /// Labels what was gathered, and asks for the directory entries. Undecided lanes are taken
+    /// out.
     fn label(&mut self) {
         let stage = &mut self.gathering;
         stage.labelled = if stage.count == 0 { 0 } else { stage.batch.label(stage.count) };
         for lane in lanes_of(first_lanes(stage.count) & !stage.labelled) {
-            self.forest.push(stage.batch.undecided(lane), (stage.predecessor, stage.deletions[lane]));
+            self.forest
+                .push(stage.batch.undecided(lane), (stage.predecessor, stage.deletions[lane]));
         }
         let predecessor = &self.group[stage.predecessor];
         for lane in lanes_of(stage.labelled) {
@@ -465,7 +538,9 @@ impl<'a, G: Game> Folder<'a, G> {
     /// Labels the undecided deletions by search, and folds them.
     fn search(&mut self) -> Result<(), SolveError> {
         let found = self.forest.search();
-        for same in found.chunk_by(|((a, _), _), ((b, _), _)| a == b).flat_map(|same| same.chunks(LANES)) {
+        for same in
+            found.chunk_by(|((a, _), _), ((b, _), _)| a == b).flat_map(|same| same.chunks(LANES))
+        {
             let stage = &mut self.searched;
             stage.predecessor = same[0].0.0;
             stage.labelled = first_lanes(same.len());
@@ -507,10 +582,14 @@ impl Stage {
             let slot = self.slots[lane];
             let Some(table) = predecessor.table_of(n, slot) else { continue };
             let Some(entry) = table.find(slot, self.places[lane]) else {
-                return Err(SolveError::MissingPredecessor { sequence: predecessor.sequence, slot });
+                return Err(SolveError::MissingPredecessor {
+                    sequence: predecessor.sequence,
+                    slot,
+                });
             };
             let Deletion { u, w, .. } = self.deletions[lane];
-            let (u, w) = (self.batch.label_of(lane, u as usize), self.batch.label_of(lane, w as usize));
+            let (u, w) =
+                (self.batch.label_of(lane, u as usize), self.batch.label_of(lane, w as usize));
             answers[lane] = G::ask(n, table.record(entry), u, w);
             sets[0].0[lane] = answers[lane].sets[0];
             sets[1].0[lane] = answers[lane].sets[1];
@@ -519,7 +598,8 @@ impl Stage {
         let sets = [self.batch.pull_back(&sets[0]), self.batch.pull_back(&sets[1])];
         for lane in lanes_of(present) {
             let Deletion { graph, u, w } = self.deletions[lane];
-            let answer = Answer { sets: [sets[0].0[lane], sets[1].0[lane]], flags: answers[lane].flags };
+            let answer =
+                Answer { sets: [sets[0].0[lane], sets[1].0[lane]], flags: answers[lane].flags };
             G::fold(n, &mut outcomes[graph as usize], u as usize, w as usize, &answer);
         }
         Ok(())

@@ -1,5 +1,6 @@
-//! Where a worker process gets blocks from: a cache on its disk, a depot that all workers share, and the coordinator. With a
-//! cache or a depot the coordinator only names the blocks, and sends those that are nowhere else.
+//! Where a worker process gets blocks from: a cache on its disk, a depot that all workers share,
+//! and the coordinator. With a cache or a depot the coordinator only names the blocks, and sends
+//! those that are nowhere else.
 
 use std::{
     collections::HashMap,
@@ -27,14 +28,16 @@ use crate::{
 /// The flags that say where blocks are kept.
 #[derive(Args, Clone, Debug)]
 pub struct SupplyOptions {
-    /// Keep the blocks that were read in this directory, for later and for other workers on this machine
+    /// Keep the blocks that were read in this directory, for later and for other workers on this
+    /// machine
     #[arg(long, value_name = "DIR", env = "TRAILTRAP_DISK_CACHE")]
     pub disk_cache: Option<PathBuf>,
     /// Bytes that the directory may hold; each process that shares it may go over by a sixteenth
     #[arg(long, value_name = "SIZE", env = "TRAILTRAP_DISK_BUDGET", default_value = "20GiB")]
     pub disk_budget: Size,
-    /// Share blocks with all workers that name the same depot: a directory on a file system that all see, or s3://BUCKET/PREFIX with
-    /// credentials, region and endpoint in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL and the like
+    /// Share blocks with all workers that name the same depot: a directory on a file system that
+    /// all see, or s3://BUCKET/PREFIX with credentials, region and endpoint in AWS_ACCESS_KEY_ID,
+    /// AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL and the like
     #[arg(long, value_name = "DIR|URL", env = "TRAILTRAP_DEPOT")]
     pub depot: Option<String>,
 }
@@ -58,7 +61,8 @@ pub enum Described {
 /// Shorter blocks are not worth a file.
 const SMALL_BLOCK: u64 = 4 << 10;
 
-/// Whether a block may be found in caches and depots. Others come from the coordinator, and the wins are read by nobody.
+/// Whether a block may be found in caches and depots. Others come from the coordinator, and the
+/// wins are read by nobody.
 pub fn is_shared(block: &Block) -> bool {
     block.id.section != Section::Wins && block.name().length >= SMALL_BLOCK
 }
@@ -68,7 +72,8 @@ pub trait Origin {
     /// The blocks of each of the things wanted, as descriptions.
     fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError>;
 
-    /// The blocks of each of the things wanted: those with the checksums, or all if there are none.
+    /// The blocks of each of the things wanted: those with the checksums, or all if there are
+    /// none.
     fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError>;
 }
 
@@ -90,10 +95,21 @@ pub struct Traffic {
 }
 
 impl Supply {
-    /// What the flags say; a depot that is out of reach is done without. When `stop` is set, nothing waits for a depot any more.
-    pub fn open(options: &SupplyOptions, runtime: Handle, stop: Arc<AtomicBool>) -> Result<Self, SupplyError> {
-        let disk = options.disk_cache.as_deref().map(|path| DiskCache::open(path, options.disk_budget.0));
-        let depot = match options.depot.as_deref().map(|place| Depot::open(runtime, place, stop)).transpose() {
+    /// What the flags say; a depot that is out of reach is done without. When `stop` is set,
+    /// nothing waits for a depot any more.
+    pub fn open(
+        options: &SupplyOptions,
+        runtime: Handle,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, SupplyError> {
+        let disk =
+            options.disk_cache.as_deref().map(|path| DiskCache::open(path, options.disk_budget.0));
+        let depot = match options
+            .depot
+            .as_deref()
+            .map(|place| Depot::open(runtime, place, stop))
+            .transpose()
+        {
             Err(error @ DepotError::Away { .. }) => {
                 tracing::warn!(%error, "all blocks come from the coordinator");
                 None
@@ -108,10 +124,16 @@ impl Supply {
         &self.traffic
     }
 
-    /// The blocks of each of the things wanted, from the nearest place that has them; they are kept in all that are nearer.
-    pub fn fetch(&self, wanted: &[Wanted], origin: &impl Origin) -> Result<Vec<Vec<Block>>, SourceError> {
+    /// The blocks of each of the things wanted, from the nearest place that has them; they are
+    /// kept in all that are nearer.
+    pub fn fetch(
+        &self,
+        wanted: &[Wanted],
+        origin: &impl Origin,
+    ) -> Result<Vec<Vec<Block>>, SourceError> {
         if self.disk.is_none() && self.depot.is_none() {
-            let all: Vec<(Wanted, Vec<Checksum>)> = wanted.iter().map(|&wanted| (wanted, Vec::new())).collect();
+            let all: Vec<(Wanted, Vec<Checksum>)> =
+                wanted.iter().map(|&wanted| (wanted, Vec::new())).collect();
             let blocks = origin.send(&all)?;
             count(&self.traffic.coordinator, blocks.iter().flatten());
             return Ok(blocks);
@@ -119,7 +141,8 @@ impl Supply {
         let described = origin.describe(wanted)?;
         let mut found: HashMap<BlockName, Block> = HashMap::new();
         if let Some(disk) = &self.disk {
-            let blocks: Vec<Block> = missing(&described, &found).filter_map(|name| disk.get(name)).collect();
+            let blocks: Vec<Block> =
+                missing(&described, &found).filter_map(|name| disk.get(name)).collect();
             count(&self.traffic.disk, &blocks);
             found.extend(blocks.into_iter().map(|block| (block.name(), block)));
         }
@@ -134,7 +157,12 @@ impl Supply {
             .iter()
             .zip(&described)
             .map(|(&wanted, blocks)| {
-                (wanted, missing(std::slice::from_ref(blocks), &found).map(|name| name.checksum).collect())
+                (
+                    wanted,
+                    missing(std::slice::from_ref(blocks), &found)
+                        .map(|name| name.checksum)
+                        .collect(),
+                )
             })
             .filter(|(_, checksums): &(_, Vec<_>)| !checksums.is_empty())
             .collect();
@@ -151,16 +179,18 @@ impl Supply {
                 count(&self.traffic.coordinator, [&block]);
                 Ok(block)
             }
-            Described::Named(name) => found
-                .remove(&name)
-                .ok_or_else(|| format!("the coordinator names block {}, but does not send it", name.checksum)),
+            Described::Named(name) => found.remove(&name).ok_or_else(|| {
+                format!("the coordinator names block {}, but does not send it", name.checksum)
+            }),
         };
-        let mut take_all = |blocks: Vec<Described>| blocks.into_iter().map(&mut take).collect::<Result<Vec<_>, _>>();
+        let mut take_all = |blocks: Vec<Described>| {
+            blocks.into_iter().map(&mut take).collect::<Result<Vec<_>, _>>()
+        };
         Ok(described.into_iter().map(&mut take_all).collect::<Result<_, _>>()?)
     }
 
-    /// Offers what was solved here to other workers, and to this one later. To be called before the results are delivered, so that whoever
-    /// hears of them finds them.
+    /// Offers what was solved here to other workers, and to this one later. To be called before
+    /// the results are delivered, so that whoever hears of them finds them.
     pub fn offer<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) {
         let shared = blocks.filter(|block| is_shared(block));
         self.keep(shared.clone());
@@ -198,11 +228,13 @@ fn count<'a>(counter: &AtomicU64, blocks: impl IntoIterator<Item = &'a Block>) {
 
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [coordinator, disk, depot, put] = [&self.coordinator, &self.disk, &self.depot, &self.put]
-            .map(|counter| Size(counter.load(Ordering::Relaxed)));
+        let [coordinator, disk, depot, put] =
+            [&self.coordinator, &self.disk, &self.depot, &self.put]
+                .map(|counter| Size(counter.load(Ordering::Relaxed)));
         write!(
             f,
-            "{coordinator} from the coordinator, {disk} from disk, {depot} from the depot; {put} put into the depot"
+            "{coordinator} from the coordinator, {disk} from disk, {depot} from the depot; {put} \
+             put into the depot"
         )
     }
 }
@@ -246,7 +278,10 @@ mod tests {
     fn blocks(bucket: u32, graphs: u64) -> Vec<Block> {
         let slots: Vec<u64> = (0..graphs).map(|slot| slot | u64::from(bucket) << 43).collect();
         let sequence = DegreeSequence::new([4; 11]);
-        let table = Table::new::<TrailTrap>(sequence, 2, bucket, slots.into_iter(), |i, record| record.fill(i as u8));
+        let table =
+            Table::new::<TrailTrap>(sequence, 2, bucket, slots.into_iter(), |i, record| {
+                record.fill(i as u8)
+            });
         let [keys, outcomes, _] = table.to_blocks::<TrailTrap>(0);
         vec![keys, outcomes]
     }
@@ -263,7 +298,10 @@ mod tests {
 
     impl Coordinator {
         fn new() -> Self {
-            let buckets = [1000, 2000, 3000, 5].into_iter().zip(0..).map(|(graphs, bucket)| blocks(bucket, graphs));
+            let buckets = [1000, 2000, 3000, 5]
+                .into_iter()
+                .zip(0..)
+                .map(|(graphs, bucket)| blocks(bucket, graphs));
             Coordinator { buckets: buckets.collect(), sent: RefCell::default() }
         }
 
@@ -287,15 +325,25 @@ mod tests {
                 true => Described::Named(block.name()),
                 false => Described::Here(block.clone()),
             };
-            Ok(wanted.iter().map(|wanted| self.of(wanted).iter().map(describe).collect()).collect())
+            Ok(wanted
+                .iter()
+                .map(|wanted| self.of(wanted).iter().map(describe).collect())
+                .collect())
         }
 
-        fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError> {
+        fn send(
+            &self,
+            wanted: &[(Wanted, Vec<Checksum>)],
+        ) -> Result<Vec<Vec<Block>>, SourceError> {
             let asked_for = |checksums: &[Checksum], block: &Block| {
                 checksums.is_empty() || checksums.contains(&block.name().checksum)
             };
             let answer = |(wanted, checksums): &(Wanted, Vec<Checksum>)| -> Vec<Block> {
-                self.of(wanted).iter().filter(|block| asked_for(checksums, block)).cloned().collect()
+                self.of(wanted)
+                    .iter()
+                    .filter(|block| asked_for(checksums, block))
+                    .cloned()
+                    .collect()
             };
             let blocks: Vec<Vec<Block>> = wanted.iter().map(answer).collect();
             self.sent.borrow_mut().extend(blocks.iter().flatten().cloned());
@@ -319,7 +367,8 @@ mod tests {
             let options = SupplyOptions {
                 disk_cache: disk.then(|| self.directory.path().join("disk")),
                 disk_budget: Size(1 << 20),
-                depot: depot.then(|| self.directory.path().join("depot").to_str().unwrap().to_owned()),
+                depot: depot
+                    .then(|| self.directory.path().join("depot").to_str().unwrap().to_owned()),
             };
             Supply::open(&options, self.runtime.handle().clone(), Arc::default()).unwrap()
         }
@@ -344,19 +393,33 @@ mod tests {
         for (disk, depot) in [(false, false), (true, false), (false, true), (true, true)] {
             let place = Place::new();
             let fetch = |supply: &Supply| {
-                assert_eq!(supply.fetch(&coordinator.all(), &coordinator).unwrap(), coordinator.buckets);
+                assert_eq!(
+                    supply.fetch(&coordinator.all(), &coordinator).unwrap(),
+                    coordinator.buckets
+                );
             };
             fetch(&place.supply(disk, depot));
             let large: Vec<Block> = coordinator.buckets[..3].concat();
             let expected = if disk || depot { large } else { coordinator.buckets.concat() };
-            assert_eq!(coordinator.take_sent(), expected, "at first all come from the coordinator");
+            assert_eq!(
+                coordinator.take_sent(),
+                expected,
+                "at first all come from the coordinator"
+            );
             let again = place.supply(disk, depot);
             fetch(&again);
             assert_eq!(coordinator.take_sent().is_empty(), disk || depot);
-            let large = coordinator.buckets[..3].iter().flatten().map(|block| block.name().length).sum::<u64>();
+            let large = coordinator.buckets[..3]
+                .iter()
+                .flatten()
+                .map(|block| block.name().length)
+                .sum::<u64>();
             let [from_disk, from_depot] =
                 [&again.traffic.disk, &again.traffic.depot].map(|n| n.load(Ordering::Relaxed));
-            assert_eq!((from_disk, from_depot), (if disk { large } else { 0 }, if depot && !disk { large } else { 0 }));
+            assert_eq!(
+                (from_disk, from_depot),
+                (if disk { large } else { 0 }, if depot && !disk { large } else { 0 })
+            );
         }
     }
 
@@ -368,7 +431,10 @@ mod tests {
         place.supply(true, false).offer(coordinator.buckets[3].iter());
         assert!(!place.file("disk", &coordinator.buckets[3][0]).exists(), "it is small");
         let supply = place.supply(true, true);
-        assert_eq!(supply.fetch(&[bucket(1), bucket(2)], &coordinator).unwrap(), coordinator.buckets[1..3]);
+        assert_eq!(
+            supply.fetch(&[bucket(1), bucket(2)], &coordinator).unwrap(),
+            coordinator.buckets[1..3]
+        );
         assert_eq!(coordinator.take_sent(), coordinator.buckets[2]);
         // What came from the depot is on disk now, and what came from the coordinator in both.
         for block in coordinator.buckets[1..3].iter().flatten() {
@@ -383,7 +449,10 @@ mod tests {
         let place = Place::new();
         let fetch = || {
             let supply = place.supply(true, true);
-            assert_eq!(supply.fetch(&[bucket(2)], &coordinator).unwrap(), coordinator.buckets[2..3]);
+            assert_eq!(
+                supply.fetch(&[bucket(2)], &coordinator).unwrap(),
+                coordinator.buckets[2..3]
+            );
         };
         fetch();
         coordinator.take_sent();
@@ -411,13 +480,17 @@ mod tests {
         let coordinator = Coordinator::new();
         let place = Place::new();
         place.supply(false, true).offer(coordinator.buckets[1].iter());
-        // Even root cannot write a note, or a block, where a directory is, or make a directory where a file is.
+        // Even root cannot write a note, or a block, where a directory is, or make a directory
+        // where a file is.
         let note = place.directory.path().join("depot/README.txt");
         fs::remove_file(&note).unwrap();
         fs::create_dir(&note).unwrap();
         let supply = place.supply(false, true);
         supply.offer(coordinator.buckets[2].iter());
-        assert_eq!(supply.fetch(&[bucket(1), bucket(2)], &coordinator).unwrap(), coordinator.buckets[1..3]);
+        assert_eq!(
+            supply.fetch(&[bucket(1), bucket(2)], &coordinator).unwrap(),
+            coordinator.buckets[1..3]
+        );
         assert_eq!(coordinator.take_sent(), coordinator.buckets[2], "only what is not there");
         assert!(coordinator.buckets[2].iter().all(|block| !place.file("depot", block).exists()));
     }
@@ -430,11 +503,17 @@ mod tests {
                 self.0.describe(wanted)
             }
 
-            fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError> {
+            fn send(
+                &self,
+                wanted: &[(Wanted, Vec<Checksum>)],
+            ) -> Result<Vec<Vec<Block>>, SourceError> {
                 Ok(vec![self.0.buckets[0].clone(); wanted.len()])
             }
         }
-        let error = Place::new().supply(true, false).fetch(&[bucket(1)], &Liar(Coordinator::new())).unwrap_err();
+        let error = Place::new()
+            .supply(true, false)
+            .fetch(&[bucket(1)], &Liar(Coordinator::new()))
+            .unwrap_err();
         assert!(error.to_string().contains("does not send it"), "{error}");
     }
 }

@@ -25,7 +25,12 @@ use crate::{
 
 type Memory = memory::Memory<TrailTrap>;
 
-fn census(order: usize, options: PlanOptions, kernel: Kernel, allowance: usize) -> (memory::Results, Memory) {
+fn census(
+    order: usize,
+    options: PlanOptions,
+    kernel: Kernel,
+    allowance: usize,
+) -> (memory::Results, Memory) {
     memory::census::<TrailTrap>(order, options, kernel, allowance).unwrap()
 }
 
@@ -35,9 +40,11 @@ fn the_mass_of_every_shard_is_right() {
     for order in 1..=7 {
         let plan = Plan::new::<TrailTrap>(order, PlanOptions::default());
         for table in memory.tables(order) {
-            let graphs = (0..table.len()).map(|i| graph_of_slot(table.sequence(), table.slot(i)).unwrap());
+            let graphs =
+                (0..table.len()).map(|i| graph_of_slot(table.sequence(), table.slot(i)).unwrap());
             // By nauty's group orders.
-            let mass: u64 = graphs.map(|graph| factorial(order) / nauty::label(&graph).automorphisms).sum();
+            let mass: u64 =
+                graphs.map(|graph| factorial(order) / nauty::label(&graph).automorphisms).sum();
             let shard = &plan.shards[plan.find(table.sequence()).unwrap() as usize];
             assert_eq!(u128::from(mass), shard.mass, "{}", shard.sequence);
         }
@@ -47,10 +54,13 @@ fn the_mass_of_every_shard_is_right() {
 #[test]
 fn table_1_of_the_paper() {
     let (results, _) = census(7, PlanOptions::default(), Kernel::best(), usize::MAX);
-    let connected: Vec<_> =
-        results.iter().map(|(s, _)| (s.classes.connected.graphs, s.classes.connected.p2_wins())).collect();
+    let connected: Vec<_> = results
+        .iter()
+        .map(|(s, _)| (s.classes.connected.graphs, s.classes.connected.p2_wins()))
+        .collect();
     assert_eq!(connected[2..], [(2, 2), (6, 4), (21, 17), (112, 88), (853, 734)]);
-    let all: Vec<_> = results.iter().map(|(s, _)| (s.classes.all.p1_wins, s.classes.all.p2_wins())).collect();
+    let all: Vec<_> =
+        results.iter().map(|(s, _)| (s.classes.all.p1_wins, s.classes.all.p2_wins())).collect();
     assert_eq!(all[1..6], [(1, 1), (1, 3), (3, 8), (7, 27), (33, 123)]);
 }
 
@@ -59,9 +69,18 @@ fn cuts_and_kernels_change_nothing() {
     let (expected, _) = census(8, PlanOptions::default(), Kernel::best(), usize::MAX);
     let cut = PlanOptions { part_graphs: 40, bucket_bytes: 500 };
     assert_eq!(census(8, cut, Kernel::best(), usize::MAX).0, expected, "in parts and buckets");
-    assert_eq!(census(8, cut, Kernel::best(), 1).0, expected, "one bucket of one predecessor at a time");
+    assert_eq!(
+        census(8, cut, Kernel::best(), 1).0,
+        expected,
+        "one bucket of one predecessor at a time"
+    );
     for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_available()) {
-        assert_eq!(census(8, PlanOptions::default(), kernel, usize::MAX).0, expected, "{}", kernel.name());
+        assert_eq!(
+            census(8, PlanOptions::default(), kernel, usize::MAX).0,
+            expected,
+            "{}",
+            kernel.name()
+        );
     }
 }
 
@@ -82,7 +101,11 @@ fn forward_search_agrees_on_every_graph_up_to_order_7() {
     for order in 1..=7 {
         for_each_record(&memory, order, |_, graph, outcome| {
             let forward = ForwardSearch::new(usize::MAX).solve(&graph).unwrap();
-            assert_eq!(matches!(forward, Solution::P1 { .. }), outcome.first_moves > 0, "{graph:?}");
+            assert_eq!(
+                matches!(forward, Solution::P1 { .. }),
+                outcome.first_moves > 0,
+                "{graph:?}"
+            );
             compared.fetch_add(1, Ordering::Relaxed);
         });
     }
@@ -93,7 +116,9 @@ fn forward_search_agrees_on_every_graph_up_to_order_7() {
 fn forward_search_agrees_on_every_position_up_to_order_5_and_on_samples_of_orders_8_and_9() {
     let (_, memory) = census(9, PlanOptions::default(), Kernel::best(), usize::MAX);
     for order in 1..=5 {
-        for_each_record(&memory, order, |_, graph, outcome| compare_positions(&graph, &outcome, order * order));
+        for_each_record(&memory, order, |_, graph, outcome| {
+            compare_positions(&graph, &outcome, order * order)
+        });
     }
     let compared = AtomicUsize::new(0);
     for (order, every) in [(8, 23), (9, 997)] {
@@ -102,7 +127,11 @@ fn forward_search_agrees_on_every_position_up_to_order_5_and_on_samples_of_order
             if (i + graph.size() * 7 + graph.degree(0)) % every == 0 && graph.size() <= 19 {
                 compare_positions(&graph, &outcome, 5);
                 let forward = ForwardSearch::new(usize::MAX).solve(&graph).unwrap();
-                assert_eq!(matches!(forward, Solution::P1 { .. }), outcome.first_moves > 0, "{graph:?}");
+                assert_eq!(
+                    matches!(forward, Solution::P1 { .. }),
+                    outcome.first_moves > 0,
+                    "{graph:?}"
+                );
                 compared.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -124,7 +153,8 @@ fn compare_positions(graph: &Graph, outcome: &Outcome, count: usize) {
     }
 }
 
-/// Any record follows from its predecessors by the recurrence; here nauty finds them, and no code of the kernel is used.
+/// Any record follows from its predecessors by the recurrence; here nauty finds them, and no code
+/// of the kernel is used.
 #[test]
 fn records_follow_from_their_predecessors_by_nauty() {
     let (_, memory) = census(6, PlanOptions::default(), Kernel::best(), usize::MAX);
@@ -139,7 +169,8 @@ fn records_follow_from_their_predecessors_by_nauty() {
             for (u, w) in graph.edges() {
                 let smaller = graph.without_edge(u, w);
                 let (there, before) = &known[&nauty::label(&smaller).canonical];
-                // An isomorphism from the smaller graph to the one in the table, through nauty's labels of both.
+                // An isomorphism from the smaller graph to the one in the table, through nauty's
+                // labels of both.
                 let (to, from) = (nauty::label(&smaller).label, nauty::label(there).label);
                 let image = |v: usize| (0..order).find(|&x| from[x] == to[v]).unwrap();
                 for (end, other) in [(u, w), (w, u)] {

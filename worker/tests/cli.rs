@@ -18,7 +18,11 @@ fn help_teaches() {
     let output = worker(&["--help"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("--coordinator") && text.contains("--threads") && text.contains("Exit codes"));
+    assert!(
+        text.contains("--coordinator")
+            && text.contains("--threads")
+            && text.contains("Exit codes")
+    );
 }
 
 #[test]
@@ -31,7 +35,10 @@ fn an_unreachable_coordinator_is_waited_for_and_then_named() {
     assert_eq!(output.status.code(), Some(75));
     assert!(start.elapsed() < Duration::from_secs(20));
     let text = stderr(&output);
-    assert!(text.contains(&address) && text.contains("refused") && text.contains("Is it running"), "{text}");
+    assert!(
+        text.contains(&address) && text.contains("refused") && text.contains("Is it running"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -60,8 +67,11 @@ fn places_for_blocks_that_are_none_are_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(at("file"), "in the way").unwrap();
-    for (flag, place) in [("--depot", at("missing")), ("--depot", "gs://b/x".to_owned()), ("--disk-cache", at("file"))]
-    {
+    for (flag, place) in [
+        ("--depot", at("missing")),
+        ("--depot", "gs://b/x".to_owned()),
+        ("--disk-cache", at("file")),
+    ] {
         let output = worker(&["--coordinator", "127.0.0.1:1", "--patience", "60", flag, &place]);
         assert_eq!(output.status.code(), Some(78), "{place}");
         assert!(stderr(&output).contains(&place), "{}", stderr(&output));
@@ -78,16 +88,27 @@ fn a_depot_out_of_reach_is_done_without_and_nothing_shows_credentials() {
             ("AWS_SECRET_ACCESS_KEY", "hunter2"),
             ("AWS_SESSION_TOKEN", "hunter3"),
         ])
-        .envs([("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}").as_str()), ("AWS_ALLOW_HTTP", "true")])
+        .envs([
+            ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}").as_str()),
+            ("AWS_ALLOW_HTTP", "true"),
+        ])
         .env("TRAILTRAP_LOG", "trace")
         .output()
         .unwrap();
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(75), "{text}");
-    assert!(text.contains("the depot cannot be written") && text.contains("s3://bucket/prefix"), "{text}");
+    assert!(
+        text.contains("the depot cannot be written") && text.contains("s3://bucket/prefix"),
+        "{text}"
+    );
     assert!(text.contains("cannot reach the coordinator"), "{text}");
     assert!(!text.contains("hunter"), "{text}");
-    let output = worker(&["--coordinator", "127.0.0.1:1", "--depot", "s3://someone:hunter2/hunter3@bucket"]);
+    let output = worker(&[
+        "--coordinator",
+        "127.0.0.1:1",
+        "--depot",
+        "s3://someone:hunter2/hunter3@bucket",
+    ]);
     assert_eq!(output.status.code(), Some(78));
     assert!(!stderr(&output).contains("hunter"), "{}", stderr(&output));
 }

@@ -31,7 +31,8 @@ pub(super) struct Queued {
     pub(super) stale: Vec<Unit>,
     /// Begins a new edition, in which these finished units are to be done again.
     pub(super) taken_back: Option<Vec<Unit>>,
-    /// When this entry is durable, no unfinished shard of this order needs outcomes with up to this many edges.
+    /// When this entry is durable, no unfinished shard of this order needs outcomes with up to
+    /// this many edges.
     pub(super) retired_size: Option<(usize, usize)>,
     /// Nothing will come for a while: do not wait for more.
     pub(super) urgent: bool,
@@ -55,29 +56,38 @@ impl Queued {
     }
 }
 
-/// The committer gathers deliveries for this part of the time that a run has lasted, and no longer than the options say,
-/// when nobody waits for them: a crash costs little of what was done, and long runs write few files …
+/// The committer gathers deliveries for this part of the time that a run has lasted, and no longer
+/// than the options say, when nobody waits for them: a crash costs little of what was done, and
+/// long runs write few files …
 pub(super) const GATHER: u32 = 20;
 /// … half as long as a lease of much work takes when a worker waits, …
 const GATHER_AWAITED: Duration = Duration::from_millis(100);
 /// … and no more than this many bytes.
 const GATHER_BYTES: usize = 64 << 20;
 
-/// Waits for deliveries, then gathers what comes along, until it is urgent, or time or room is up. `None` when
-/// no more can come.
+/// Waits for deliveries, then gathers what comes along, until it is urgent, or time or room is up.
+/// `None` when no more can come.
 pub(super) fn gather(queue: &Receiver<Queued>, patience: Duration) -> Option<Vec<Queued>> {
     let mut group = vec![queue.recv().ok()?];
     let start = Instant::now();
     loop {
-        let bytes: u64 = group.iter().flat_map(|queued| &queued.deliveries).map(|delivery| delivery.record.bytes).sum();
-        let forgets = group.last().is_some_and(|queued| !queued.stale.is_empty() || queued.taken_back.is_some());
+        let bytes: u64 = group
+            .iter()
+            .flat_map(|queued| &queued.deliveries)
+            .map(|delivery| delivery.record.bytes)
+            .sum();
+        let forgets = group
+            .last()
+            .is_some_and(|queued| !queued.stale.is_empty() || queued.taken_back.is_some());
         // What comes after a unit is forgotten may be that unit again.
         if bytes as usize > GATHER_BYTES || forgets {
             return Some(group);
         }
         let patience = match () {
             () if group.iter().any(|queued| queued.urgent) => Duration::ZERO,
-            () if group.iter().any(|queued| queued.waiter.is_some()) => patience.min(GATHER_AWAITED),
+            () if group.iter().any(|queued| queued.waiter.is_some()) => {
+                patience.min(GATHER_AWAITED)
+            }
             () => patience,
         };
         let pause = patience.saturating_sub(start.elapsed());
@@ -105,12 +115,17 @@ impl Census {
             }
             state.edition
         };
-        // Only the last entry of a group may begin an edition, and it does so even if another one is to begin after it.
+        // Only the last entry of a group may begin an edition, and it does so even if another one
+        // is to begin after it.
         let taken_back = group.last_mut().and_then(|queued| queued.taken_back.take());
-        let live: Vec<Queued> = group.into_iter().filter(|queued| queued.edition == edition).collect();
-        let deliveries: Vec<Arc<Delivery>> = live.iter().flat_map(|queued| queued.deliveries.iter().cloned()).collect();
-        let confirmed: Vec<(Unit, String)> = live.iter().flat_map(|queued| queued.confirmed.iter().cloned()).collect();
-        let stale: Vec<Unit> = live.iter().flat_map(|queued| queued.stale.iter().copied()).collect();
+        let live: Vec<Queued> =
+            group.into_iter().filter(|queued| queued.edition == edition).collect();
+        let deliveries: Vec<Arc<Delivery>> =
+            live.iter().flat_map(|queued| queued.deliveries.iter().cloned()).collect();
+        let confirmed: Vec<(Unit, String)> =
+            live.iter().flat_map(|queued| queued.confirmed.iter().cloned()).collect();
+        let stale: Vec<Unit> =
+            live.iter().flat_map(|queued| queued.stale.iter().copied()).collect();
         let committed = self
             .store
             .commit(&deliveries)
@@ -128,7 +143,11 @@ impl Census {
                 for delivery in &deliveries {
                     let key = (delivery.sequence, delivery.unit.part);
                     // A later delivery of the same unit may have taken its place.
-                    if state.pending.get(&key).is_some_and(|pending| Arc::ptr_eq(pending, delivery)) {
+                    if state
+                        .pending
+                        .get(&key)
+                        .is_some_and(|pending| Arc::ptr_eq(pending, delivery))
+                    {
                         state.pending.remove(&key);
                     }
                     state.pending_bytes -= delivery.record.bytes as usize;
@@ -215,8 +234,11 @@ impl Census {
         let (n, size) = {
             let mut state = self.state();
             let Some(order) = &mut state.order else { return Ok(()) };
-            let (n, next) = (order.schedule.plan().order, order.dropped_size.map_or(0, |dropped| dropped + 4));
-            let Some((n, size)) = retired.filter(|&(of, size)| of == n && size >= next) else { return Ok(()) };
+            let (n, next) =
+                (order.schedule.plan().order, order.dropped_size.map_or(0, |dropped| dropped + 4));
+            let Some((n, size)) = retired.filter(|&(of, size)| of == n && size >= next) else {
+                return Ok(());
+            };
             order.dropped_size = Some(size);
             (n, size)
         };

@@ -1,4 +1,5 @@
-//! One order after the other: taking one up, adding it up, and reading what its units are computed from.
+//! One order after the other: taking one up, adding it up, and reading what its units are computed
+//! from.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,7 +25,8 @@ use crate::{
 };
 
 impl Census {
-    /// Ends an order, if one is finished, and begins the next that is not done; or ends the census.
+    /// Ends an order, if one is finished, and begins the next that is not done; or ends the
+    /// census.
     pub(super) fn advance(&self, finished: Option<Order>) -> Result<(), CensusError> {
         if let Some(order) = finished
             && !self.close_order(order)?
@@ -39,7 +41,10 @@ impl Census {
             }
             let begun = self.store.order(n)?;
             if let Some(by_size) = begun.as_ref().and_then(|record| record.result.clone()) {
-                let by_size = by_size.into_iter().map(|(s, digest)| (s, Digest::from_le_bytes(digest))).collect();
+                let by_size = by_size
+                    .into_iter()
+                    .map(|(s, digest)| (s, Digest::from_le_bytes(digest)))
+                    .collect();
                 self.state().results.push(OrderResult { order: n, by_size });
                 continue;
             }
@@ -65,7 +70,8 @@ impl Census {
             return Err(StoreError::Plan(n).into());
         }
         // Before any outcome is dropped.
-        let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept) && self.options.keep == Keep::All;
+        let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept)
+            && self.options.keep == Keep::All;
         let record = OrderRecord { options, plan_fingerprint, result: None, outcomes_kept };
         if begun.as_ref() != Some(&record) {
             self.store.put_order(n, &record)?;
@@ -97,18 +103,26 @@ impl Census {
             pairs,
             pairs_done: 0,
             comparisons,
-            schedule: Schedule::new(plan.clone(), contents_of_parents(&self.store, &plan)?, recalled),
+            schedule: Schedule::new(
+                plan.clone(),
+                contents_of_parents(&self.store, &plan)?,
+                recalled,
+            ),
         };
         if waived > 0 {
-            tracing::warn!(order = n, units = waived, "not solved a second time: what they read may have been dropped");
+            tracing::warn!(
+                order = n,
+                units = waived,
+                "not solved a second time: what they read may have been dropped"
+            );
         }
         let stale = self.settle(&mut order);
         self.store.forget(&stale)?;
         Ok(order)
     }
 
-    /// Adds up what the store holds of a finished order, checks it, and records the result; or takes back what is wrong with it, and
-    /// says no.
+    /// Adds up what the store holds of a finished order, checks it, and records the result; or
+    /// takes back what is wrong with it, and says no.
     fn close_order(&self, order: Order) -> Result<bool, CensusError> {
         let plan = order.schedule.plan();
         let n = plan.order;
@@ -118,7 +132,9 @@ impl Census {
             *statistics += &record.statistics;
             *digest += record.digest();
         }
-        if let Err(contradiction) = checks::check_order(n, by_size.iter().map(|(statistics, _)| statistics)) {
+        if let Err(contradiction) =
+            checks::check_order(n, by_size.iter().map(|(statistics, _)| statistics))
+        {
             self.contradicted(plan, contradiction)?;
             return Ok(false);
         }
@@ -130,7 +146,10 @@ impl Census {
         if n > 1 && self.store.order(n - 1)?.is_some_and(|record| !record.outcomes_kept) {
             self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
         }
-        let result = by_size.iter().map(|(statistics, digest)| (statistics.clone(), digest.to_le_bytes())).collect();
+        let result = by_size
+            .iter()
+            .map(|(statistics, digest)| (statistics.clone(), digest.to_le_bytes()))
+            .collect();
         self.store.put_order(n, &OrderRecord { result: Some(result), ..begun })?;
         self.state().results.push(OrderResult { order: n, by_size });
         Ok(true)
@@ -142,7 +161,8 @@ impl Census {
         match &*cached {
             Some(plan) if plan.order == order => Ok(plan.clone()),
             _ => {
-                let options = self.store.order(order)?.map_or(self.options.plan, |record| record.options);
+                let options =
+                    self.store.order(order)?.map_or(self.options.plan, |record| record.options);
                 let plan = Arc::new(Plan::new::<TrailTrap>(order, options));
                 *cached = Some(plan.clone());
                 Ok(plan)
@@ -150,19 +170,27 @@ impl Census {
         }
     }
 
-    /// Whether the order in work is extended from graphs of the order of these. Those of other orders may have been dropped.
+    /// Whether the order in work is extended from graphs of the order of these. Those of other
+    /// orders may have been dropped.
     fn has_parents(&self, sequence: &DegreeSequence) -> bool {
         self.leased_plan().is_some_and(|plan| plan.order == sequence.order() + 1)
     }
 
-    /// A lower bound, near the truth where it is large, for the bytes of what a worker wants to read.
+    /// A lower bound, near the truth where it is large, for the bytes of what a worker wants to
+    /// read.
     pub fn wanted_bytes(&self, wanted: &Wanted) -> Result<usize, CensusError> {
         let (plan, entry, buckets) = match wanted {
-            Wanted::Parents(parents) if parents.order() <= ENUMERATED_ORDER || !self.has_parents(parents) => {
+            Wanted::Parents(parents)
+                if parents.order() <= ENUMERATED_ORDER || !self.has_parents(parents) =>
+            {
                 return Ok(0);
             }
-            Wanted::Parents(parents) => (Some(self.parent_plan(parents.order())?), slot_bytes(parents.order()), false),
-            Wanted::Bucket(sequence, _) => (self.leased_plan(), entry_bytes::<TrailTrap>(sequence.order()), true),
+            Wanted::Parents(parents) => {
+                (Some(self.parent_plan(parents.order())?), slot_bytes(parents.order()), false)
+            }
+            Wanted::Bucket(sequence, _) => {
+                (self.leased_plan(), entry_bytes::<TrailTrap>(sequence.order()), true)
+            }
         };
         let bytes = plan.and_then(|plan| {
             let shard = &plan.shards[plan.find(wanted.sequence())? as usize];
@@ -171,9 +199,9 @@ impl Census {
         Ok(bytes.unwrap_or(0))
     }
 
-    /// Calls `take` for each block that a worker wants to read: keys and outcomes of a bucket of a finished shard of the order in work,
-    /// or the keys of a finished order. The block comes along if it is not to be read from the store. `None` if there is no such
-    /// thing.
+    /// Calls `take` for each block that a worker wants to read: keys and outcomes of a bucket of a
+    /// finished shard of the order in work, or the keys of a finished order. The block comes along
+    /// if it is not to be read from the store. `None` if there is no such thing.
     pub(super) fn each_wanted<T>(
         &self,
         wanted: &Wanted,
@@ -190,8 +218,9 @@ impl Census {
                 let plan = self.parent_plan(sequence.order())?;
                 let Some(index) = plan.find(sequence) else { return Ok(Some(Vec::new())) };
                 let shard = &plan.shards[index as usize];
-                let places = (0..1u32 << shard.bucket_bits)
-                    .flat_map(|bucket| (0..shard.parts).map(move |part| block_id(shard, part, bucket, Section::Keys)));
+                let places = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
+                    (0..shard.parts).map(move |part| block_id(shard, part, bucket, Section::Keys))
+                });
                 Ok(Some(places.map(|id| take(&id, None)).collect::<Result<_, _>>()?))
             }
             Wanted::Bucket(sequence, bucket) => self.each_of_bucket(sequence, *bucket, take),
@@ -220,10 +249,14 @@ impl Census {
         for part in 0..shard.parts {
             let pending = self.state().pending.get(&(*sequence, part)).cloned();
             for section in [Section::Keys, Section::Outcomes] {
-                let at_hand = pending.as_ref().map(|unit| &unit.blocks[3 * bucket as usize + section as usize - 1]);
+                let at_hand = pending
+                    .as_ref()
+                    .map(|unit| &unit.blocks[3 * bucket as usize + section as usize - 1]);
                 match take(&block_id(shard, part, bucket, section), at_hand) {
                     // No unit that is open reads it.
-                    Err(StoreError::MissingBlock(id)) if id.section == Section::Outcomes && !outcomes_kept => {
+                    Err(StoreError::MissingBlock(id))
+                        if id.section == Section::Outcomes && !outcomes_kept =>
+                    {
                         return Ok(None);
                     }
                     block => taken.push(block?),
@@ -240,19 +273,25 @@ impl Census {
         if let Some(delivery) = pending {
             return Ok(delivery.blocks.clone());
         }
-        let places = (0..1u32 << shard.bucket_bits).flat_map(|bucket| Section::ALL.map(|section| (bucket, section)));
-        places.map(|(bucket, section)| Ok(self.store.block(shard, unit.part, bucket, section)?)).collect()
+        let places = (0..1u32 << shard.bucket_bits)
+            .flat_map(|bucket| Section::ALL.map(|section| (bucket, section)));
+        places
+            .map(|(bucket, section)| Ok(self.store.block(shard, unit.part, bucket, section)?))
+            .collect()
     }
 }
 
-/// For each shard of a plan the content of the lists of parents that it is generated from. Those that nauty enumerates are the same
-/// in every run.
+/// For each shard of a plan the content of the lists of parents that it is generated from. Those
+/// that nauty enumerates are the same in every run.
 pub fn contents_of_parents(store: &Store, plan: &Plan) -> Result<Vec<Content>, StoreError> {
     let n = plan.order;
     if n <= ENUMERATED_ORDER + 1 {
         return Ok(vec![Content::default(); plan.shards.len()]);
     }
-    let below = Plan::new::<TrailTrap>(n - 1, store.order(n - 1)?.map_or(plan.options, |record| record.options));
+    let below = Plan::new::<TrailTrap>(
+        n - 1,
+        store.order(n - 1)?.map_or(plan.options, |record| record.options),
+    );
     let mut units: Vec<Vec<Content>> = vec![Vec::new(); below.shards.len()];
     for (unit, UnitRecord { content, .. }) in store.units(n - 1)? {
         if let Some(contents) = units.get_mut(unit.shard as usize) {

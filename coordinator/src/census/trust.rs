@@ -1,5 +1,6 @@
-//! What is believed: results are examined before they are let in, computations are compared, and what turns out wrong or damaged is taken
-//! back, with all that its worker did since a result of it was last confirmed.
+//! What is believed: results are examined before they are let in, computations are compared, and
+//! what turns out wrong or damaged is taken back, with all that its worker did since a result of
+//! it was last confirmed.
 
 use std::collections::HashMap;
 
@@ -50,14 +51,22 @@ pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
     Ok(doubted)
 }
 
-/// What a worker has done since a result of it was last confirmed by another worker, in the store or besides (by instances).
-fn unconfirmed(store: &Store, name: &str, besides: &[(u64, Unit)]) -> Result<Vec<Unit>, StoreError> {
+/// What a worker has done since a result of it was last confirmed by another worker, in the store
+/// or besides (by instances).
+fn unconfirmed(
+    store: &Store,
+    name: &str,
+    besides: &[(u64, Unit)],
+) -> Result<Vec<Unit>, StoreError> {
     let mut units = besides.to_vec();
     let mut confirmed = 0;
     for order in 1..=MAX_BATCH_ORDER {
-        for (unit, record) in store.units(order)?.into_iter().filter(|(_, record)| record.worker == name) {
+        for (unit, record) in
+            store.units(order)?.into_iter().filter(|(_, record)| record.worker == name)
+        {
             units.push((record.instance, unit));
-            confirmed = confirmed.max(if record.confirmed.is_empty() { 0 } else { record.instance });
+            confirmed =
+                confirmed.max(if record.confirmed.is_empty() { 0 } else { record.instance });
         }
     }
     Ok(units.into_iter().filter(|&(at, _)| at > confirmed).map(|(_, unit)| unit).collect())
@@ -75,23 +84,33 @@ enum Verdict {
 }
 
 impl Census {
-    /// Whether a delivery is what it says it is, as far as can be told without solving it again; and whether some of its records, drawn at
-    /// random, follow from their predecessors.
-    pub(super) fn examine(&self, plan: &Plan, delivery: &mut Delivery, edition: u32) -> Result<(), Refusal> {
+    /// Whether a delivery is what it says it is, as far as can be told without solving it again;
+    /// and whether some of its records, drawn at random, follow from their predecessors.
+    pub(super) fn examine(
+        &self,
+        plan: &Plan,
+        delivery: &mut Delivery,
+        edition: u32,
+    ) -> Result<(), Refusal> {
         let wrong = |why: &str| Refusal::Wrong { unit: delivery.unit, why: why.to_owned() };
         let shard = plan
             .shards
             .get(delivery.unit.shard as usize)
-            .filter(|shard| delivery.unit.part < shard.parts && plan.order == delivery.unit.order as usize)
+            .filter(|shard| {
+                delivery.unit.part < shard.parts && plan.order == delivery.unit.order as usize
+            })
             .ok_or_else(|| wrong("there is no such unit"))?;
-        let expected = (0..1u32 << shard.bucket_bits)
-            .flat_map(|bucket| Section::ALL.map(|section| block_id(shard, delivery.unit.part, bucket, section)));
+        let expected = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
+            Section::ALL.map(|section| block_id(shard, delivery.unit.part, bucket, section))
+        });
         if !delivery.blocks.iter().map(|block| block.id).eq(expected) {
             return Err(wrong("its blocks are not those of the unit"));
         }
         checks::check_unit(&delivery.blocks, &delivery.record.statistics).map_err(wrong)?;
         let keys = delivery.blocks.iter().filter(|block| block.id.section == Section::Keys);
-        if plan.order <= ENUMERATED_ORDER && !self.parents.know(&shard.sequence, keys.flat_map(|block| block.slots())) {
+        if plan.order <= ENUMERATED_ORDER
+            && !self.parents.know(&shard.sequence, keys.flat_map(|block| block.slots()))
+        {
             return Err(wrong("it lists graphs that nauty does not"));
         }
         self.try_some(plan, delivery, edition)
@@ -133,16 +152,20 @@ impl Census {
             quarantined: vec![delivery.record.clone()],
             ..Alarm::new(AlarmKind::Trial, delivery.unit, &delivery.sequence, text)
         };
-        self.raise(alarm).and_then(|(number, alarm)| self.distrust(number, alarm)).map_err(|error| self.fail(error))?;
+        self.raise(alarm)
+            .and_then(|(number, alarm)| self.distrust(number, alarm))
+            .map_err(|error| self.fail(error))?;
         Err(Refusal::Wrong { unit: delivery.unit, why: flaw })
     }
 
-    /// Compares Σ n!/|Aut| of the shards that these deliveries finish with the number of labelled graphs. If the parts of a
-    /// shard do not add up, any of them may be the wrong one: all are to be taken back.
+    /// Compares Σ n!/|Aut| of the shards that these deliveries finish with the number of labelled
+    /// graphs. If the parts of a shard do not add up, any of them may be the wrong one: all are to
+    /// be taken back.
     pub(super) fn weigh(&self, order: &mut Order, deliveries: &[Delivery]) -> Result<(), Refusal> {
         let mut sums: HashMap<u32, (Partial, u32)> = HashMap::new();
         for delivery in deliveries {
-            let before = || (order.partial.get(&delivery.unit.shard).copied().unwrap_or_default(), 0);
+            let before =
+                || (order.partial.get(&delivery.unit.shard).copied().unwrap_or_default(), 0);
             let (sum, parts) = sums.entry(delivery.unit.shard).or_insert_with(before);
             sum.add(Partial::of(&delivery.record));
             *parts += 1;
@@ -153,7 +176,8 @@ impl Census {
             let shard = &plan.shards[delivery.unit.shard as usize];
             let complete = order.schedule.unfinished_parts(delivery.unit.shard) == parts;
             if mass > shard.mass || complete && mass != shard.mass {
-                let why = format!("Σ n!/|Aut| of {} is {mass}, not {}", shard.sequence, shard.mass);
+                let why =
+                    format!("Σ n!/|Aut| of {} is {mass}, not {}", shard.sequence, shard.mass);
                 return Err(match order.partial.contains_key(&delivery.unit.shard) {
                     true => Refusal::Reopened { sequence: shard.sequence, why },
                     false => Refusal::Wrong { unit: delivery.unit, why },
@@ -187,9 +211,13 @@ impl Census {
         let name = self.worker_name(worker);
         for delivery in deliveries {
             let accepted = self.accepted(delivery).map_err(|error| self.fail(error))?;
-            let Some(accepted) = accepted.filter(|_| self.state().edition == edition) else { continue };
+            let Some(accepted) = accepted.filter(|_| self.state().edition == edition) else {
+                continue;
+            };
             if !accepted.agrees(&delivery.record) {
-                return Err(self.dispute(plan, &accepted, delivery, edition).unwrap_or_else(|error| self.fail(error)));
+                return Err(self
+                    .dispute(plan, &accepted, delivery, edition)
+                    .unwrap_or_else(|error| self.fail(error)));
             }
             let mut guard = self.state();
             let state = &mut *guard;
@@ -251,8 +279,11 @@ impl Census {
                 alarm.quarantined.remove(0);
                 alarm.doubted.clear();
             }
-            // Without outcomes its whole order would have to be solved again, whenever somebody says something else.
-            Verdict::Unknown(_) if self.store.order(plan.order)?.is_some_and(|record| !record.outcomes_kept) => {
+            // Without outcomes its whole order would have to be solved again, whenever somebody
+            // says something else.
+            Verdict::Unknown(_)
+                if self.store.order(plan.order)?.is_some_and(|record| !record.outcomes_kept) =>
+            {
                 alarm.doubted.clear();
             }
             Verdict::Unknown(_) => {}
@@ -265,28 +296,40 @@ impl Census {
         })
     }
 
-    /// Which of two results of a unit is wrong: every record of the one that was let in is derived again, and of the other one if need
-    /// be.
-    fn judge(&self, plan: &Plan, accepted: &UnitRecord, other: &Delivery, edition: u32) -> Verdict {
+    /// Which of two results of a unit is wrong: every record of the one that was let in is derived
+    /// again, and of the other one if need be.
+    fn judge(
+        &self,
+        plan: &Plan,
+        accepted: &UnitRecord,
+        other: &Delivery,
+        edition: u32,
+    ) -> Verdict {
         let _turn = lock(&self.judgements);
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
-        let tried = self.unit_blocks(plan, other.unit).map_err(TrialError::from).and_then(|blocks| {
-            Trial::new(plan, &read).run_all(&blocks, accepted)?;
-            Ok(blocks)
-        });
+        let tried =
+            self.unit_blocks(plan, other.unit).map_err(TrialError::from).and_then(|blocks| {
+                Trial::new(plan, &read).run_all(&blocks, accepted)?;
+                Ok(blocks)
+            });
         let same_graphs = |blocks: &[Block]| {
-            let keys = |blocks: &[Block]| -> Vec<_> { blocks.iter().step_by(3).map(|keys| keys.name()).collect() };
+            let keys = |blocks: &[Block]| -> Vec<_> {
+                blocks.iter().step_by(3).map(|keys| keys.name()).collect()
+            };
             keys(blocks) == keys(&other.blocks)
         };
         let verdict = match tried {
             Err(TrialError::Flaw(flaw)) => Verdict::First(flaw),
             Err(error) => Verdict::Unknown(error.to_string()),
             Ok(blocks) if same_graphs(&blocks) => Verdict::Second,
-            // All records of the first are right, but one may be missing, or belong to another part.
+            // All records of the first are right, but one may be missing, or belong to another
+            // part.
             Ok(_) => match Trial::new(plan, &read).run_all(&other.blocks, &other.record) {
                 Err(TrialError::Flaw(_)) => Verdict::Second,
                 Err(error) => Verdict::Unknown(error.to_string()),
-                Ok(()) => Verdict::Unknown("all their records are right, but of different graphs".to_owned()),
+                Ok(()) => Verdict::Unknown(
+                    "all their records are right, but of different graphs".to_owned(),
+                ),
             },
         };
         match self.state().edition == edition {
@@ -296,14 +339,18 @@ impl Census {
         }
     }
 
-    /// Gives those whom an alarm blames no more work, and takes back what it doubts and what they did since a result of them
-    /// was last confirmed.
+    /// Gives those whom an alarm blames no more work, and takes back what it doubts and what they
+    /// did since a result of them was last confirmed.
     fn distrust(&self, number: u32, mut alarm: Alarm) -> Result<(), StoreError> {
         let pending: Vec<(u64, Unit, String)> = {
             let mut guard = self.state();
             let state = &mut *guard;
             let mut ended = Vec::new();
-            for (&id, worker) in state.workers.iter_mut().filter(|(_, worker)| alarm.blamed.contains(&worker.title())) {
+            for (&id, worker) in state
+                .workers
+                .iter_mut()
+                .filter(|(_, worker)| alarm.blamed.contains(&worker.title()))
+            {
                 worker.distrusted = true;
                 ended.extend(state.leases.end_all(id));
             }
@@ -318,7 +365,8 @@ impl Census {
             theirs.map(|(unit, record)| (record.instance, unit, record.worker.clone())).collect()
         };
         for name in &alarm.blamed {
-            let besides: Vec<(u64, Unit)> = pending.iter().filter(|p| p.2 == *name).map(|p| (p.0, p.1)).collect();
+            let besides: Vec<(u64, Unit)> =
+                pending.iter().filter(|p| p.2 == *name).map(|p| (p.0, p.1)).collect();
             alarm.doubted.extend(unconfirmed(&self.store, name, &besides)?);
         }
         alarm.doubted.sort_unstable();
@@ -355,14 +403,22 @@ impl Census {
         self.store.put_alarm(number, alarm)
     }
 
-    /// Whether an alarm about the sums of these units is open already, so that taking back does not help.
+    /// Whether an alarm about the sums of these units is open already, so that taking back does
+    /// not help.
     fn was_summed_up(&self, units: &[Unit]) -> bool {
         let is_open = |alarm: &Alarm| alarm.kind == AlarmKind::Sum && alarm.settled.is_none();
         self.state().alarms.values().any(|alarm| is_open(alarm) && alarm.doubted == units)
     }
 
-    /// Has a shard solved again whose parts do not add up: any of them may be the wrong one. What is in work is void already.
-    pub(super) fn reopen(&self, plan: &Plan, sequence: &DegreeSequence, why: &str, mut records: Vec<UnitRecord>) {
+    /// Has a shard solved again whose parts do not add up: any of them may be the wrong one. What
+    /// is in work is void already.
+    pub(super) fn reopen(
+        &self,
+        plan: &Plan,
+        sequence: &DegreeSequence,
+        why: &str,
+        mut records: Vec<UnitRecord>,
+    ) {
         let units = self.parts_of(plan, sequence);
         let text = format!("{why}; {} parts are solved again", units.len());
         if self.was_summed_up(&units) {
@@ -386,7 +442,11 @@ impl Census {
     }
 
     /// Has everything with a number of edges solved again whose counts are wrong in the end.
-    pub(super) fn contradicted(&self, plan: &Plan, contradiction: Contradiction) -> Result<(), CensusError> {
+    pub(super) fn contradicted(
+        &self,
+        plan: &Plan,
+        contradiction: Contradiction,
+    ) -> Result<(), CensusError> {
         let size_of = |unit: Unit| plan.shards.get(unit.shard as usize).map(|shard| shard.size);
         let records = self.store.units(plan.order)?.into_iter();
         let wrong = records.filter(|&(unit, _)| size_of(unit) == Some(contradiction.size));
@@ -394,7 +454,10 @@ impl Census {
         let Some(&first) = units.first().filter(|_| !self.was_summed_up(&units)) else {
             return Err(contradiction.into());
         };
-        let text = format!("{contradiction}; all {} units with so many edges are solved again", units.len());
+        let text = format!(
+            "{contradiction}; all {} units with so many edges are solved again",
+            units.len()
+        );
         let sequence = &plan.shards[first.shard as usize].sequence;
         let alarm = Alarm::new(AlarmKind::Sum, first, sequence, text);
         self.raise(Alarm { doubted: units.clone(), quarantined: records, ..alarm })?;
@@ -404,11 +467,16 @@ impl Census {
 
     /// What a worker wants to read; `None` if there is no such thing.
     pub fn wanted_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Block>>, CensusError> {
-        self.read_wanted(wanted, |id, at_hand| at_hand.map_or_else(|| self.store.read(id), |block| Ok(block.clone())))
+        self.read_wanted(wanted, |id, at_hand| {
+            at_hand.map_or_else(|| self.store.read(id), |block| Ok(block.clone()))
+        })
     }
 
     /// What a worker wants to read, described; `None` if there is no such thing.
-    pub fn described_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Described>>, CensusError> {
+    pub fn described_blocks(
+        &self,
+        wanted: &Wanted,
+    ) -> Result<Option<Vec<Described>>, CensusError> {
         let (mut room, edition) = (DESCRIPTION_BYTES, self.state().edition);
         let mut describe = |block: &Block| {
             let name = block.name();
@@ -464,12 +532,16 @@ impl Census {
             let mut state = self.state();
             // What is of no use to the order in work may have been dropped.
             let is_read = |open: &Order| (order..=order + 1).contains(&open.schedule.plan().order);
-            if state.edition != edition || state.ended.is_some() || !state.order.as_ref().is_some_and(is_read) {
+            if state.edition != edition
+                || state.ended.is_some()
+                || !state.order.as_ref().is_some_and(is_read)
+            {
                 return Ok(());
             }
             self.void(&mut state);
         }
-        let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(" ({cause})"));
+        let cause = std::error::Error::source(error)
+            .map_or_else(String::new, |cause| format!(" ({cause})"));
         let raised = self.raise(Alarm {
             doubted: vec![unit],
             quarantined: vec![record],

@@ -1,4 +1,5 @@
-//! The orders of a data directory, to read only: the finished ones, and if asked for the one in work.
+//! The orders of a data directory, to read only: the finished ones, and if asked for the one in
+//! work.
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
@@ -57,7 +58,8 @@ impl fmt::Display for Status {
             Status::Unfinished { recorded, planned } => {
                 write!(
                     f,
-                    "is UNFINISHED: {recorded} of {planned} units are recorded, counts are lower bounds, and nothing was checked"
+                    "is UNFINISHED: {recorded} of {planned} units are recorded, counts are lower \
+                     bounds, and nothing was checked"
                 )
             }
             Status::Disputed => write!(f, "is DISPUTED: an alarm is open, see `trailtrap alarms`"),
@@ -86,7 +88,8 @@ pub struct ShardSummary {
 }
 
 impl Archive {
-    /// Opens the store of a data directory. Orders that are not finished can be read if `unfinished` is set.
+    /// Opens the store of a data directory. Orders that are not finished can be read if
+    /// `unfinished` is set.
     pub fn open(data: &Path, unfinished: bool) -> Result<Self, ExportError> {
         let store = finished::open_store(data)?;
         let alarms = store.alarms()?;
@@ -100,23 +103,35 @@ impl Archive {
 
     /// Alarms about an order, settled or not.
     pub fn alarms(&self, order: usize) -> impl Iterator<Item = &Alarm> {
-        self.alarms.iter().map(|(_, alarm)| alarm).filter(move |alarm| alarm.unit.order as usize == order)
+        self.alarms
+            .iter()
+            .map(|(_, alarm)| alarm)
+            .filter(move |alarm| alarm.unit.order as usize == order)
     }
 
     /// The first open alarm about an order, or about one that it was computed from.
     fn open_alarm(&self, order: usize) -> Option<&(u32, Alarm)> {
-        self.alarms.iter().find(|(_, alarm)| alarm.settled.is_none() && alarm.unit.order as usize <= order)
+        self.alarms
+            .iter()
+            .find(|(_, alarm)| alarm.settled.is_none() && alarm.unit.order as usize <= order)
     }
 
     /// The record of an order that may be read.
     fn record(&self, order: usize) -> Result<OrderRecord, ExportError> {
         if let Some((number, alarm)) = self.open_alarm(order).filter(|_| !self.unfinished) {
             let data = DataFlag::of(&self.store);
-            return Err(ExportError::OpenAlarm { order, number: *number, alarm: alarm.line(*number), data });
+            return Err(ExportError::OpenAlarm {
+                order,
+                number: *number,
+                alarm: alarm.line(*number),
+                data,
+            });
         }
         match self.store.order(order)? {
             Some(record) if self.unfinished || record.result.is_some() => Ok(record),
-            None if self.unfinished => Err(ExportError::NotBegun { order, data: DataFlag::of(&self.store) }),
+            None if self.unfinished => {
+                Err(ExportError::NotBegun { order, data: DataFlag::of(&self.store) })
+            }
             _ => Err(finished::not_finished(&self.store, order).into()),
         }
     }
@@ -147,7 +162,8 @@ impl Archive {
             self.record(last.order)?;
         }
         // The one in work comes after them.
-        if results.is_empty() || self.unfinished && self.store.order(results.len() + 1)?.is_some() {
+        if results.is_empty() || self.unfinished && self.store.order(results.len() + 1)?.is_some()
+        {
             results.push(self.order(results.len() + 1)?);
         }
         Ok(results)
@@ -157,7 +173,11 @@ impl Archive {
     pub fn status(&self, order: usize) -> Result<Status, ExportError> {
         let record = self.record(order)?;
         if record.result.is_some() {
-            return Ok(if self.open_alarm(order).is_some() { Status::Disputed } else { Status::Finished });
+            return Ok(if self.open_alarm(order).is_some() {
+                Status::Disputed
+            } else {
+                Status::Finished
+            });
         }
         let plan = finished::plan(order, &record)?;
         let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();
@@ -172,11 +192,18 @@ impl Archive {
     /// The units of a plan that are recorded, in order.
     fn unit_records(&self, plan: &Plan) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
         let units = self.store.units(plan.order)?;
-        let planned = |unit: &Unit| plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts);
-        if units.iter().all(|(unit, _)| planned(unit)) { Ok(units) } else { Err(StoreError::Plan(plan.order)) }
+        let planned = |unit: &Unit| {
+            plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
+        };
+        if units.iter().all(|(unit, _)| planned(unit)) {
+            Ok(units)
+        } else {
+            Err(StoreError::Plan(plan.order))
+        }
     }
 
-    /// The shards of an order, in the order of the plan; of one that is not finished, those of which something is recorded.
+    /// The shards of an order, in the order of the plan; of one that is not finished, those of
+    /// which something is recorded.
     pub fn shards(&self, order: usize) -> Result<Vec<ShardSummary>, ExportError> {
         let record = self.record(order)?;
         let plan = finished::plan(order, &record)?;
@@ -208,7 +235,10 @@ impl Archive {
         }
         if record.result.is_some() {
             for (index, shard) in plan.shards.iter().enumerate() {
-                if summaries.get(&(index as u32)).is_none_or(|summary| summary.parts_recorded != shard.parts) {
+                if summaries
+                    .get(&(index as u32))
+                    .is_none_or(|summary| summary.parts_recorded != shard.parts)
+                {
                     return Err(ExportError::MissingUnits { order, sequence: shard.sequence });
                 }
             }
@@ -216,10 +246,15 @@ impl Archive {
         Ok(summaries.into_values().collect())
     }
 
-    /// Shards of an order with those of their parts whose graphs are there: all of them if it is finished.
+    /// Shards of an order with those of their parts whose graphs are there: all of them if it is
+    /// finished.
     pub fn parts<'a>(&self, plan: &'a Plan) -> Result<Vec<(&'a Shard, u32)>, ExportError> {
         if self.record(plan.order)?.result.is_some() {
-            return Ok(plan.shards.iter().flat_map(|shard| (0..shard.parts).map(move |part| (shard, part))).collect());
+            return Ok(plan
+                .shards
+                .iter()
+                .flat_map(|shard| (0..shard.parts).map(move |part| (shard, part)))
+                .collect());
         }
         let units = self.unit_records(plan)?;
         Ok(units.iter().map(|(unit, _)| (&plan.shards[unit.shard as usize], unit.part)).collect())

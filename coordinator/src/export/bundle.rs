@@ -1,4 +1,5 @@
-//! A bundle: a directory with everything about finished orders that others need to read, cite and check the results.
+//! A bundle: a directory with everything about finished orders that others need to read, cite and
+//! check the results.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +36,8 @@ use crate::census::OrderResult;
 /// Version of the layout of bundles and of their manifests.
 const BUNDLE_FORMAT: u32 = 1;
 /// What every order passed before it was reported.
-const CHECKS: &str = "numbers of graphs by size, all and connected, against Polya counting; sums of n!/|Aut| by degree \
+const CHECKS: &str = "numbers of graphs by size, all and connected, against Polya counting; sums \
+                      of n!/|Aut| by degree \
                       sequence against numbers of labelled graphs";
 /// Drawings on a sheet.
 const DRAWINGS: usize = 20;
@@ -98,11 +100,13 @@ pub struct OrderEntry {
 /// What was done, beside the checks, to find wrong results.
 #[derive(Serialize)]
 pub struct Trust {
-    /// How often each graph was solved, by different workers with the same results: 2 if all units were solved again.
+    /// How often each graph was solved, by different workers with the same results: 2 if all units
+    /// were solved again.
     pub replication: u32,
     /// Units that another worker solved again.
     pub units_confirmed: u32,
-    /// Records that nauty derived again from their predecessors before they were let in, drawn at random.
+    /// Records that nauty derived again from their predecessors before they were let in, drawn at
+    /// random.
     pub records_tried: u64,
     /// What was found wrong and put right; a bundle is made of orders without open alarms only.
     pub alarms_settled: usize,
@@ -162,7 +166,8 @@ impl Filling {
     ) -> Result<(), ExportError> {
         let path = self.root.join(name);
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(|source| ExportError::Target { path: parent.to_owned(), source })?;
+            fs::create_dir_all(parent)
+                .map_err(|source| ExportError::Target { path: parent.to_owned(), source })?;
         }
         let mut sum = None;
         output::write_file(&path, |out| {
@@ -176,14 +181,22 @@ impl Filling {
     }
 }
 
-/// Makes the bundle of all finished orders, or of those up to `last`, in a new directory. Lists of P1-win graphs of more
-/// than `list_bytes` bytes of text are described, not included.
-pub fn bundle(archive: &Archive, directory: &Path, last: Option<usize>, list_bytes: u64) -> Result<(), ExportError> {
+/// Makes the bundle of all finished orders, or of those up to `last`, in a new directory. Lists of
+/// P1-win graphs of more than `list_bytes` bytes of text are described, not included.
+pub fn bundle(
+    archive: &Archive,
+    directory: &Path,
+    last: Option<usize>,
+    list_bytes: u64,
+) -> Result<(), ExportError> {
     let target = |source| ExportError::Target { path: directory.to_owned(), source };
     if directory.symlink_metadata().is_ok() {
         return Err(ExportError::Exists(directory.to_owned()));
     }
-    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = directory
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let results = archive.orders(last)?;
     let last = results.len();
     // Goes with everything in it, unless it is moved to its place.
@@ -203,9 +216,19 @@ pub fn bundle(archive: &Archive, directory: &Path, last: Option<usize>, list_byt
     put_plots(&mut filling, archive, last)?;
     let mut orders = Vec::new();
     for result in &results {
-        orders.push(put_order(&mut filling, archive, result, list_bytes, result.order == last.min(DRAWN_ORDER))?);
+        orders.push(put_order(
+            &mut filling,
+            archive,
+            result,
+            list_bytes,
+            result.order == last.min(DRAWN_ORDER),
+        )?);
     }
-    let table = formats::markdown(&tables::build(archive, tables::Kind::Orders, Orders::UpTo(Some(last)))?);
+    let table = formats::markdown(&tables::build(
+        archive,
+        tables::Kind::Orders,
+        Orders::UpTo(Some(last)),
+    )?);
     filling.put("README.md", documents::readme(&orders, &table))?;
     filling.put("CITATION.cff", documents::citation())?;
     filling.put(".zenodo.json", documents::zenodo(last))?;
@@ -221,10 +244,18 @@ pub fn bundle(archive: &Archive, directory: &Path, last: Option<usize>, list_byt
             compiler: env!("TRAILTRAP_COMPILER"),
             nauty: nauty::version(),
         },
-        formats: Formats { public_digest: 1, labelling: LABELLING, block: BLOCK_FORMAT, game: TrailTrap::ID },
+        formats: Formats {
+            public_digest: 1,
+            labelling: LABELLING,
+            block: BLOCK_FORMAT,
+            game: TrailTrap::ID,
+        },
         orders,
     };
-    filling.put("manifest.json", serde_json::to_string_pretty(&manifest).expect("manifests are plain data") + "\n")?;
+    filling.put(
+        "manifest.json",
+        serde_json::to_string_pretty(&manifest).expect("manifests are plain data") + "\n",
+    )?;
     let sums: String = filling.sums.iter().map(|(name, sum)| format!("{sum}  {name}\n")).collect();
     filling.put("SHA256SUMS", sums)?;
     fs::rename(&filling.root, directory).map_err(target)
@@ -239,9 +270,12 @@ fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(
             continue;
         }
         let table = tables::build(archive, kind, Orders::UpTo(Some(last)))?;
-        for (format, extension) in
-            [(Format::Csv, "csv"), (Format::Json, "json"), (Format::Markdown, "md"), (Format::Latex, "tex")]
-        {
+        for (format, extension) in [
+            (Format::Csv, "csv"),
+            (Format::Json, "json"),
+            (Format::Markdown, "md"),
+            (Format::Latex, "tex"),
+        ] {
             filling.put(&format!("tables/{}.{extension}", table.name), render(&table, format))?;
         }
         inputs += &latex::input(&table.name);
@@ -251,13 +285,20 @@ fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(
 
 fn put_plots(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(), ExportError> {
     for &kind in plots::Kind::value_variants() {
-        let orders = if kind.is_of_one_order() { (3.min(last)..=last).collect() } else { vec![last] };
+        let orders =
+            if kind.is_of_one_order() { (3.min(last)..=last).collect() } else { vec![last] };
         for order in orders {
             let picture = plots::plot(archive, kind, Some(order))?;
-            let stem =
-                if kind.is_of_one_order() { format!("{}-n{order:02}", kind.name()) } else { kind.name().to_owned() };
+            let stem = if kind.is_of_one_order() {
+                format!("{}-n{order:02}", kind.name())
+            } else {
+                kind.name().to_owned()
+            };
             for format in PictureFormat::ALL {
-                filling.put(&format!("plots/{stem}.{}", format.extension()), picture.render(format))?;
+                filling.put(
+                    &format!("plots/{stem}.{}", format.extension()),
+                    picture.render(format),
+                )?;
             }
         }
     }
@@ -280,7 +321,10 @@ fn put_order(
     if drawn {
         let sheet = sheet::sheet(&list, order, DRAWINGS);
         for format in PictureFormat::ALL {
-            filling.put(&format!("drawings/p1-wins-n{order:02}.{}", format.extension()), sheet.render(format))?;
+            filling.put(
+                &format!("drawings/p1-wins-n{order:02}.{}", format.extension()),
+                sheet.render(format),
+            )?;
         }
     }
     let options = archive.plan(order)?.options;
@@ -311,9 +355,15 @@ fn put_order(
     })
 }
 
-fn put_list(filling: &mut Filling, list: &GraphList, order: usize, list_bytes: u64) -> Result<ListEntry, ExportError> {
+fn put_list(
+    filling: &mut Filling,
+    list: &GraphList,
+    order: usize,
+    list_bytes: u64,
+) -> Result<ListEntry, ExportError> {
     let sha256 = sha256_of(list)?;
-    let file = (list.bytes() <= list_bytes).then(|| format!("graphs/trailtrap.n{order:02}.p1.g6.gz"));
+    let file =
+        (list.bytes() <= list_bytes).then(|| format!("graphs/trailtrap.n{order:02}.p1.g6.gz"));
     if let Some(file) = &file {
         filling.fill(file, |out| list.write_gzip(out))?;
     }
@@ -332,5 +382,8 @@ fn workers(shards: &[ShardSummary]) -> Vec<WorkerEntry> {
     for name in shards.iter().flat_map(|shard| &shard.workers) {
         *workers.entry(name).or_default() += 1;
     }
-    workers.into_iter().map(|(name, shards)| WorkerEntry { name: name.to_owned(), shards }).collect()
+    workers
+        .into_iter()
+        .map(|(name, shards)| WorkerEntry { name: name.to_owned(), shards })
+        .collect()
 }

@@ -50,17 +50,26 @@ impl Axis {
                 // At most eight steps of 1, 2 or 5 times a power of ten.
                 let least = (self.to - self.from) / 8.0;
                 let power = 10f64.powf(least.log10().floor());
-                let step = [1.0, 2.0, 5.0, 10.0].map(|k| k * power).into_iter().find(|&step| step >= least);
+                let step = [1.0, 2.0, 5.0, 10.0]
+                    .map(|k| k * power)
+                    .into_iter()
+                    .find(|&step| step >= least);
                 let step = step.unwrap_or(10.0 * power);
                 let digits = (-step.log10().floor()).max(0.0) as usize;
                 let first = (self.from / step).ceil() as i64;
                 let last = (self.to / step + 1e-9).floor() as i64;
-                (first..=last).map(|i| (i as f64 * step, format!("{:.digits$}", i as f64 * step))).collect()
+                (first..=last)
+                    .map(|i| (i as f64 * step, format!("{:.digits$}", i as f64 * step)))
+                    .collect()
             }
             Scale::Logarithmic | Scale::LogarithmicWithZero => {
-                let powers = (self.from.log10() - 1e-9).ceil() as i32..=(self.to.log10() + 1e-9).floor() as i32;
-                let zero = (self.scale == Scale::LogarithmicWithZero).then(|| (self.from, "0".to_owned()));
-                zero.into_iter().chain(powers.map(|power| (10f64.powi(power), power_label(power)))).collect()
+                let powers = (self.from.log10() - 1e-9).ceil() as i32
+                    ..=(self.to.log10() + 1e-9).floor() as i32;
+                let zero = (self.scale == Scale::LogarithmicWithZero)
+                    .then(|| (self.from, "0".to_owned()));
+                zero.into_iter()
+                    .chain(powers.map(|power| (10f64.powi(power), power_label(power))))
+                    .collect()
             }
         }
     }
@@ -106,7 +115,8 @@ pub struct Series {
 pub fn chart(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Picture {
     let mut picture = Picture::new(title, WIDTH, HEIGHT);
     let (width, height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
-    let place = |(a, b): (f64, f64)| (LEFT + width * x.place(a), TOP + height * (1.0 - y.place(b)));
+    let place =
+        |(a, b): (f64, f64)| (LEFT + width * x.place(a), TOP + height * (1.0 - y.place(b)));
     for (number, label) in x.ticks() {
         let (at, _) = place((number, y.from));
         picture.line(&[(at, TOP), (at, TOP + height)], 0.4, None, PALE);
@@ -119,7 +129,13 @@ pub fn chart(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Picture {
         picture.line(&[(LEFT - 3.0, at), (LEFT, at)], 0.6, None, BLACK);
         picture.text((LEFT - 5.0, at + 2.8), TEXT, Anchor::End, false, &label, BLACK);
     }
-    let corners = [(LEFT, TOP), (LEFT + width, TOP), (LEFT + width, TOP + height), (LEFT, TOP + height), (LEFT, TOP)];
+    let corners = [
+        (LEFT, TOP),
+        (LEFT + width, TOP),
+        (LEFT + width, TOP + height),
+        (LEFT, TOP + height),
+        (LEFT, TOP),
+    ];
     picture.line(&corners, 0.6, None, BLACK);
     picture.text((LEFT + width / 2.0, HEIGHT - 6.0), TEXT, Anchor::Middle, false, &x.label, BLACK);
     picture.text((9.0, TOP + height / 2.0), TEXT, Anchor::Middle, true, &y.label, BLACK);

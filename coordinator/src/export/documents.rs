@@ -11,8 +11,10 @@ const SEARCHED_ORDER: usize = 8;
 
 /// Title of the data.
 pub const TITLE: &str = "Exact census of the game Trail Trap over all graphs of small order";
-const ABSTRACT: &str = "Who wins the game Trail Trap on every graph with up to a given number of vertices: exact counts by \
-                        number of edges, degree sequence and other properties, lists of the graphs that the first player \
+const ABSTRACT: &str = "Who wins the game Trail Trap on every graph with up to a given number of \
+                        vertices: exact counts by \
+                        number of edges, degree sequence and other properties, lists of the \
+                        graphs that the first player \
                         wins, and digests of the outcome of every position.";
 
 /// `CITATION.cff`.
@@ -67,15 +69,20 @@ pub fn zenodo(last: usize) -> String {
 pub fn readme(orders: &[OrderEntry], table: &str) -> String {
     let lists = orders.iter().map(|entry| {
         let ListEntry { graphs, bytes, sha256, file } = &entry.p1_win_list;
-        let file = file.as_deref().map_or_else(|| "not included".to_owned(), |file| format!("`{file}`"));
+        let file =
+            file.as_deref().map_or_else(|| "not included".to_owned(), |file| format!("`{file}`"));
         format!("| {} | {graphs} | {bytes} | `{sha256}` | {file} |\n", entry.order)
     });
     let trust = orders.iter().map(|OrderEntry { order, units, trust, .. }| {
         let Trust { replication, units_confirmed, records_tried, alarms_settled } = trust;
-        format!("| {order} | {replication} | {units_confirmed} of {units} | {records_tried} | {alarms_settled} |\n")
+        format!(
+            "| {order} | {replication} | {units_confirmed} of {units} | {records_tried} | \
+                 {alarms_settled} |\n"
+        )
     });
-    let columns =
-        shards::describe().into_iter().map(|(name, meaning)| format!("| `{name}` | {} |\n", formats::escaped(meaning)));
+    let columns = shards::describe()
+        .into_iter()
+        .map(|(name, meaning)| format!("| `{name}` | {} |\n", formats::escaped(meaning)));
     let last = orders.len();
     [
         ("{title}", TITLE.to_owned()),

@@ -11,14 +11,16 @@ pub fn csv(table: &Table) -> String {
     let header: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
     let rows = table.rows.iter().map(|row| row.iter().map(Value::plain).collect());
     for line in std::iter::once(header).chain(rows) {
-        writer.write_record(line).expect("memory can be written to, and lines have equally many fields");
+        writer
+            .write_record(line)
+            .expect("memory can be written to, and lines have equally many fields");
     }
     let bytes = writer.into_inner().expect("memory can be written to");
     String::from_utf8(bytes).expect("fields are text")
 }
 
-/// One object: what the columns mean, and the rows, one a line. Counts of labelled graphs are strings, because they may
-/// be larger than what readers of JSON take for a number.
+/// One object: what the columns mean, and the rows, one a line. Counts of labelled graphs are
+/// strings, because they may be larger than what readers of JSON take for a number.
 pub fn json(table: &Table) -> String {
     let value = |value: &Value| match value {
         Value::Number(number) => json!(number),
@@ -30,14 +32,18 @@ pub fn json(table: &Table) -> String {
             json!(value.plain().parse::<f64>().ok().and_then(Number::from_f64))
         }
     };
-    let columns: Vec<_> =
-        table.columns.iter().map(|column| json!({"name": column.name, "meaning": column.meaning})).collect();
+    let columns: Vec<_> = table
+        .columns
+        .iter()
+        .map(|column| json!({"name": column.name, "meaning": column.meaning}))
+        .collect();
     let rows: Vec<String> = table
         .rows
         .iter()
         .map(|row| {
             let names = table.columns.iter().map(|column| &column.name);
-            let fields = names.zip(row).map(|(name, cell)| format!("{}:{}", json!(name), value(cell)));
+            let fields =
+                names.zip(row).map(|(name, cell)| format!("{}:{}", json!(name), value(cell)));
             format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
         })
         .collect();
@@ -66,7 +72,8 @@ pub fn markdown(table: &Table) -> String {
     let total = table.total.iter();
     for row in table.rows.iter().chain(total) {
         text.add_row(shown.iter().map(|&i| {
-            let right = if row[i].is_numeric() { CellAlignment::Right } else { CellAlignment::Left };
+            let right =
+                if row[i].is_numeric() { CellAlignment::Right } else { CellAlignment::Left };
             Cell::new(escaped(&row[i].readable().unwrap_or_default())).set_alignment(right)
         }));
     }

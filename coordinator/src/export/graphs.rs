@@ -1,4 +1,5 @@
-//! Lists of the graphs that P1 wins: graph6, in nauty's canonical labels, sorted, the same bytes every time.
+//! Lists of the graphs that P1 wins: graph6, in nauty's canonical labels, sorted, the same bytes
+//! every time.
 
 use std::{
     fmt,
@@ -22,7 +23,8 @@ use crate::progress;
 /// Bytes that the edges of a graph of order 12, the largest of a census, take.
 const KEY_BYTES: usize = 9;
 
-/// A graph as a number: its graph6 bits, the first one highest. Sorts as the graph6 texts of one order do.
+/// A graph as a number: its graph6 bits, the first one highest. Sorts as the graph6 texts of one
+/// order do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key([u8; KEY_BYTES]);
 
@@ -59,15 +61,23 @@ impl FromStr for Range {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("'{text}' is not a range; write 7, 3..5, ..5 or 3..");
-        let end = |text: &str, open: u64| if text.is_empty() { Ok(open) } else { text.parse().map_err(|_| wrong()) };
+        let end = |text: &str, open: u64| {
+            if text.is_empty() { Ok(open) } else { text.parse().map_err(|_| wrong()) }
+        };
         let range = match text.split_once("..") {
             None => {
                 let number = text.parse().map_err(|_| wrong())?;
                 Range { least: number, most: number }
             }
-            Some((least, most)) => Range { least: end(least, 0)?, most: end(most.trim_start_matches('='), u64::MAX)? },
+            Some((least, most)) => {
+                Range { least: end(least, 0)?, most: end(most.trim_start_matches('='), u64::MAX)? }
+            }
         };
-        if range.least > range.most { Err(format!("the range '{text}' is empty")) } else { Ok(range) }
+        if range.least > range.most {
+            Err(format!("the range '{text}' is empty"))
+        } else {
+            Ok(range)
+        }
     }
 }
 
@@ -108,19 +118,23 @@ pub struct Filter {
     #[arg(long, value_name = "RANGE")]
     pub max_degree: Option<Range>,
     /// Regular graphs, or (`no`) the others
-    #[arg(long, value_name = "yes|no", hide_possible_values = true, num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, num_args = 0..=1,
+          require_equals = true,
           default_missing_value = "yes")]
     pub regular: Option<Choice>,
     /// Connected graphs, or the others
-    #[arg(long, value_name = "yes|no", hide_possible_values = true, num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, num_args = 0..=1,
+          require_equals = true,
           default_missing_value = "yes")]
     pub connected: Option<Choice>,
     /// 2-connected graphs, or the others
-    #[arg(long, value_name = "yes|no", hide_possible_values = true, num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, num_args = 0..=1,
+          require_equals = true,
           default_missing_value = "yes")]
     pub biconnected: Option<Choice>,
     /// Bipartite graphs, or the others
-    #[arg(long, value_name = "yes|no", hide_possible_values = true, num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, num_args = 0..=1,
+          require_equals = true,
           default_missing_value = "yes")]
     pub bipartite: Option<Choice>,
     /// Girth, the length of a shortest cycle; 0 stands for forests
@@ -135,7 +149,9 @@ impl Filter {
     /// Whether graphs of this shard can pass.
     fn admits_shard(&self, shard: &Shard) -> bool {
         let (least, most) = (shard.sequence.degree(0), shard.sequence.maximum());
-        let within = |range: &Option<Range>, number: usize| range.is_none_or(|range| range.contains(number as u64));
+        let within = |range: &Option<Range>, number: usize| {
+            range.is_none_or(|range| range.contains(number as u64))
+        };
         within(&self.edges, shard.size)
             && within(&self.min_degree, least)
             && within(&self.max_degree, most)
@@ -155,8 +171,8 @@ impl Filter {
     }
 }
 
-/// The P1-win graphs of an order that pass a filter, in nauty's canonical labels, sorted as `LC_ALL=C sort` sorts their
-/// graph6 lines. Nine bytes a graph.
+/// The P1-win graphs of an order that pass a filter, in nauty's canonical labels, sorted as
+/// `LC_ALL=C sort` sorts their graph6 lines. Nine bytes a graph.
 pub struct GraphList {
     order: usize,
     keys: Vec<Key>,
@@ -180,7 +196,11 @@ impl GraphList {
                         filter.admits_group(found.automorphisms).then(|| Key::of(&found.canonical))
                     };
                     let graphs = archive.p1_wins(shard, part)?;
-                    let keys = graphs.par_iter().filter(|graph| filter.admits_graph(graph)).filter_map(label).collect();
+                    let keys = graphs
+                        .par_iter()
+                        .filter(|graph| filter.admits_graph(graph))
+                        .filter_map(label)
+                        .collect();
                     done.fetch_add(graphs_in(shard), Ordering::Relaxed);
                     Ok(keys)
                 })

@@ -1,4 +1,5 @@
-//! Tables for LaTeX: booktabs and siunitx, to be read by `\input` or, with a frame around them, on their own.
+//! Tables for LaTeX: booktabs and siunitx, to be read by `\input` or, with a frame around them, on
+//! their own.
 
 use super::table::{PERCENT_ROUNDING, Table, Value};
 
@@ -9,12 +10,13 @@ const ROWS_OF_A_PAGE: usize = 45;
 const FONT: &str = "\\footnotesize\\setlength{\\tabcolsep}{4pt}";
 
 /// What a document needs before `\begin{document}`.
-const PREAMBLE: &str =
-    "\\usepackage[margin=18mm]{geometry}\n\\usepackage{booktabs}\n\\usepackage{longtable}\n\\usepackage{siunitx}\n";
+const PREAMBLE: &str = "\\usepackage[margin=18mm]{geometry}\n\\usepackage{booktabs}\n\\usepackage{longtable}\n\\usepackage{siunitx}\n";
 
 /// A document with this body.
 pub fn document(body: &str) -> String {
-    format!("\\documentclass[a4paper]{{article}}\n{PREAMBLE}\\begin{{document}}\n{body}\\end{{document}}\n")
+    format!(
+        "\\documentclass[a4paper]{{article}}\n{PREAMBLE}\\begin{{document}}\n{body}\\end{{document}}\n"
+    )
 }
 
 /// The command that reads a table.
@@ -70,8 +72,12 @@ fn head(table: &Table, shown: &[usize]) -> String {
         })
         .collect();
     let rules = spans.iter().filter(|(group, ..)| !group.is_empty());
-    let rules: String = rules.map(|(_, start, end)| format!("\\cmidrule(lr){{{}-{}}}", start + 1, end + 1)).collect();
-    let headings = shown.iter().map(|&i| format!("{{{}}}", heading(table.columns[i].heading.unwrap_or_default())));
+    let rules: String = rules
+        .map(|(_, start, end)| format!("\\cmidrule(lr){{{}-{}}}", start + 1, end + 1))
+        .collect();
+    let headings = shown
+        .iter()
+        .map(|&i| format!("{{{}}}", heading(table.columns[i].heading.unwrap_or_default())));
     let headings = headings.collect::<Vec<_>>().join(" & ");
     match rules.is_empty() {
         true => format!("{headings} \\\\\n"),
@@ -111,7 +117,9 @@ fn cell(table: &Table, i: usize, value: &Value) -> String {
         (Some(text), true) => text,
         (None, _) => "{--}".to_owned(),
         // Text in a column of numbers is kept from siunitx by braces.
-        (Some(text), false) if table.rows.iter().all(|row| row[i].is_numeric()) => format!("{{{}}}", escape(&text)),
+        (Some(text), false) if table.rows.iter().all(|row| row[i].is_numeric()) => {
+            format!("{{{}}}", escape(&text))
+        }
         (Some(text), false) => escape(&text),
     }
 }

@@ -1,6 +1,8 @@
-//! `trailtrap export`: finished orders as tables, sequences, lists, plots and bundles for others to read.
+//! `trailtrap export`: finished orders as tables, sequences, lists, plots and bundles for others
+//! to read.
 //!
-//! Whatever is exported follows from the data directory and the program alone: the same bytes every time.
+//! Whatever is exported follows from the data directory and the program alone: the same bytes
+//! every time.
 
 pub mod archive;
 pub mod bundle;
@@ -51,13 +53,20 @@ pub enum ExportError {
     Finished(#[from] FinishedError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("order {order} is not begun here; `trailtrap census {order}{data}` does it, or says why it cannot")]
+    #[error(
+        "order {order} is not begun here; `trailtrap census {order}{data}` does it, or says why \
+         it cannot"
+    )]
     NotBegun { order: usize, data: DataFlag },
     #[error(
-        "order {order} is not exported, as this is open:\n{alarm}\nLook into it, then `trailtrap alarms --settle {number} --because REASON{data}`"
+        "order {order} is not exported, as this is open:\n{alarm}\nLook into it, then `trailtrap \
+         alarms --settle {number} --because REASON{data}`"
     )]
     OpenAlarm { order: usize, number: u32, alarm: String, data: DataFlag },
-    #[error("order {order} is marked as done, but units of the shard {sequence} are missing: the store is damaged")]
+    #[error(
+        "order {order} is marked as done, but units of the shard {sequence} are missing: the \
+         store is damaged"
+    )]
     MissingUnits { order: usize, sequence: DegreeSequence },
     #[error("the shard {sequence} lists slot {slot:#x}, which is no graph: the store is damaged")]
     NoGraph { sequence: DegreeSequence, slot: u64 },
@@ -67,10 +76,13 @@ pub enum ExportError {
     Write(#[from] io::Error),
     #[error("{0} exists already; name a new directory for the bundle, or move the old one away")]
     Exists(PathBuf),
-    #[error("the format of {0} is not told by its name: end it in .svg, .pdf or .png, or say --format")]
+    #[error(
+        "the format of {0} is not told by its name: end it in .svg, .pdf or .png, or say --format"
+    )]
     PictureFormat(PathBuf),
     #[error(
-        "order {order} {status}, and a list in graph6 has no room for such a note: let the name of {path} say `unfinished`"
+        "order {order} {status}, and a list in graph6 has no room for such a note: let the name \
+         of {path} say `unfinished`"
     )]
     Unmarked { order: usize, status: Status, path: PathBuf },
     #[error("a number of column {column} takes more than 64 bits")]
@@ -81,10 +93,11 @@ pub enum ExportError {
 
 /// Writes results of finished orders for others to read: tables, sequences, lists, plots, bundles.
 ///
-/// Everything is exact and reproducible byte for byte from the data directory, which is only read and may be in use.
-/// Orders that are not finished are refused, and so are those about which an alarm is open. A finished order has passed its checks (numbers of graphs against Pólya counting,
-/// the mass formula): no result is recorded before. Tables, shards and lists can be had of such an order with --unfinished, and
-/// say that they are; a bundle never.
+/// Everything is exact and reproducible byte for byte from the data directory, which is only read
+/// and may be in use. Orders that are not finished are refused, and so are those about which an
+/// alarm is open. A finished order has passed its checks (numbers of graphs against Pólya
+/// counting, the mass formula): no result is recorded before. Tables, shards and lists can be had
+/// of such an order with --unfinished, and say that they are; a bundle never.
 #[derive(Args)]
 #[command(after_help = "Examples:
   trailtrap export table orders --format latex -o orders.tex
@@ -99,7 +112,13 @@ pub struct ExportCommand {
     #[command(subcommand)]
     what: What,
     /// The data directory, in use or not
-    #[arg(long, global = true, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "trailtrap-data",
+        env = "TRAILTRAP_DATA"
+    )]
     data: PathBuf,
 }
 
@@ -116,9 +135,10 @@ enum What {
 
 /// A table: for LaTeX, for people, or for programs.
 ///
-/// CSV and JSON have all columns, under names that do not change, and exact integers next to every share; columns that
-/// begin with labelled_ count labelled graphs, that is classes with weights n!/|Aut|, which is G(n, 1/2). JSON says what
-/// each column means. LaTeX (booktabs, siunitx) and Markdown have fewer columns, and percentages.
+/// CSV and JSON have all columns, under names that do not change, and exact integers next to every
+/// share; columns that begin with labelled_ count labelled graphs, that is classes with weights
+/// n!/|Aut|, which is G(n, 1/2). JSON says what each column means. LaTeX (booktabs, siunitx) and
+/// Markdown have fewer columns, and percentages.
 #[derive(Args)]
 struct TableCommand {
     #[arg(value_enum, value_name = "TABLE")]
@@ -128,8 +148,9 @@ struct TableCommand {
     order: Option<usize>,
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value = "markdown")]
     format: Format,
-    /// Also take an order in work, as far as its units are recorded, or one about which an alarm is open: captions say so, and CSV
-    /// and JSON have one more column, `status`, which is `finished`, `unfinished` or `disputed`
+    /// Also take an order in work, as far as its units are recorded, or one about which an alarm
+    /// is open: captions say so, and CSV and JSON have one more column, `status`, which is
+    /// `finished`, `unfinished` or `disputed`
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
@@ -149,15 +170,15 @@ enum Format {
 
 /// The statistics of every degree sequence of an order, as Parquet.
 ///
-/// One row for each degree sequence: counts, sums, public digest, time, workers. As CSV, with fewer columns:
-/// `export table degrees`.
+/// One row for each degree sequence: counts, sums, public digest, time, workers. As CSV, with
+/// fewer columns: `export table degrees`.
 #[derive(Args)]
 struct ShardsCommand {
     /// The order
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
-    /// Take an order in work as well, as far as its units are recorded; there are two more columns, `status`, which is `finished` or
-    /// `unfinished`, and `parts_recorded`
+    /// Take an order in work as well, as far as its units are recorded; there are two more
+    /// columns, `status`, which is `finished` or `unfinished`, and `parts_recorded`
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
@@ -184,15 +205,16 @@ struct BfileCommand {
 
 /// The graphs of an order that the first player wins, or some of them, in graph6.
 ///
-/// One a line, in the canonical labels of nauty (those of `nauty-labelg`), sorted by bytes. A file whose name ends in .gz
-/// is compressed, reproducibly. Takes about twenty bytes of memory for each graph of the list.
+/// One a line, in the canonical labels of nauty (those of `nauty-labelg`), sorted by bytes. A file
+/// whose name ends in .gz is compressed, reproducibly. Takes about twenty bytes of memory for each
+/// graph of the list.
 #[derive(Args)]
 struct GraphsCommand {
     /// The order
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
-    /// Take an order in work as well, as far as its units are recorded; the name of the file has to say `unfinished`, as graph6
-    /// has no room for a note
+    /// Take an order in work as well, as far as its units are recorded; the name of the file has
+    /// to say `unfinished`, as graph6 has no room for a note
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
@@ -217,15 +239,16 @@ struct PlotCommand {
 
 /// Drawings of P1-win graphs of an order, with a winning first move as an arrow.
 ///
-/// Graphs with the largest automorphism groups come first. Winning moves are found by forward search, for graphs of up to
-/// some 22 edges.
+/// Graphs with the largest automorphism groups come first. Winning moves are found by forward
+/// search, for graphs of up to some 22 edges.
 #[derive(Args)]
 struct DrawingCommand {
     /// The order
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
     /// Draw no more graphs than this
-    #[arg(long, value_name = "GRAPHS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=200))]
+    #[arg(long, value_name = "GRAPHS", default_value_t = 20,
+          value_parser = clap::value_parser!(u16).range(1..=200))]
     most: u16,
     #[command(flatten)]
     output: PictureOutput,
@@ -244,8 +267,8 @@ struct PictureOutput {
 
 /// Everything about all finished orders in one new directory, to publish and cite.
 ///
-/// Tables, sequences, lists, plots, and digests, with README, manifest, SHA256SUMS, CITATION.cff and .zenodo.json. Made
-/// twice from the same data by the same program, it is the same bytes.
+/// Tables, sequences, lists, plots, and digests, with README, manifest, SHA256SUMS, CITATION.cff
+/// and .zenodo.json. Made twice from the same data by the same program, it is the same bytes.
 #[derive(Args)]
 struct BundleCommand {
     /// The directory to make
@@ -254,7 +277,8 @@ struct BundleCommand {
     /// Orders up to this one [default: all finished ones]
     #[arg(long, value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
-    /// Leave out lists of P1-win graphs that take more than this as text; their digests and sizes are given
+    /// Leave out lists of P1-win graphs that take more than this as text; their digests and sizes
+    /// are given
     #[arg(long, value_name = "SIZE", default_value = "4MiB")]
     list_size: Size,
 }
@@ -340,12 +364,15 @@ impl GraphsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
         let (order, status) = (self.order, archive.status(self.order)?);
         if status != Status::Finished {
-            let says_so =
-                |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().contains("unfinished"));
+            let says_so = |path: &&Path| {
+                path.file_name().is_some_and(|name| name.to_string_lossy().contains("unfinished"))
+            };
             if let Some(path) = self.output.path().filter(|path| !says_so(path)) {
                 return Err(ExportError::Unmarked { order, status, path: path.to_owned() });
             }
-            machine::say(&format!("trailtrap: order {order} {status}; graphs may be missing from this list"));
+            machine::say(&format!(
+                "trailtrap: order {order} {status}; graphs may be missing from this list"
+            ));
         }
         let list = GraphList::read(archive, order, &self.filter)?;
         self.output.write(|out| match self.output.path().is_some_and(is_gzip) {
@@ -371,11 +398,15 @@ impl DrawingCommand {
 }
 
 impl PictureOutput {
-    fn write(&self, draw: impl FnOnce() -> Result<Picture, ExportError>) -> Result<(), ExportError> {
+    fn write(
+        &self,
+        draw: impl FnOnce() -> Result<Picture, ExportError>,
+    ) -> Result<(), ExportError> {
         let format = match (self.format, self.output.path()) {
             (Some(format), _) => format,
             (None, None) => PictureFormat::Svg,
-            (None, Some(path)) => PictureFormat::of(path).ok_or_else(|| ExportError::PictureFormat(path.to_owned()))?,
+            (None, Some(path)) => PictureFormat::of(path)
+                .ok_or_else(|| ExportError::PictureFormat(path.to_owned()))?,
         };
         let bytes = draw()?.render(format);
         self.output.write(|out| Ok(out.write_all(&bytes)?))

@@ -26,11 +26,16 @@ impl Output {
     }
 
     /// Writes what `fill` writes. A reader of standard output that wants no more is no error.
-    pub fn write(&self, fill: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>) -> Result<(), ExportError> {
+    pub fn write(
+        &self,
+        fill: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
+    ) -> Result<(), ExportError> {
         let Some(path) = self.path() else {
             let mut out = BufWriter::new(io::stdout().lock());
             return match fill(&mut out).and_then(|()| Ok(out.flush()?)) {
-                Err(ExportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                Err(ExportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    Ok(())
+                }
                 other => other,
             };
         };
@@ -51,10 +56,12 @@ pub fn write_file(
     };
     if path.exists() && !path.is_file() {
         // A device or a named pipe stays what it is.
-        let mut out = BufWriter::new(std::fs::File::options().write(true).open(path).map_err(target)?);
+        let mut out =
+            BufWriter::new(std::fs::File::options().write(true).open(path).map_err(target)?);
         return fill(&mut out).and_then(|()| Ok(out.flush()?)).map_err(placed);
     }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = tempfile::Builder::new()
         .prefix(".trailtrap-")
         // What the umask leaves of this, as for any new file.
@@ -86,6 +93,10 @@ mod tests {
         let message = format!("{:#}", anyhow::Error::from(failed.unwrap_err()));
         assert!(message.contains("table.csv") && message.contains("disk is full"), "{message}");
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(
+            std::fs::read_dir(directory.path()).unwrap().count(),
+            1,
+            "nothing is left beside it"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Pictures of filled and stroked outlines, as SVG, PDF and PNG. Text becomes outlines too, of a font that the program
-//! brings along, so that a picture looks the same everywhere.
+//! Pictures of filled and stroked outlines, as SVG, PDF and PNG. Text becomes outlines too, of a
+//! font that the program brings along, so that a picture looks the same everywhere.
 
 use std::{fmt::Write, path::Path};
 
@@ -96,7 +96,8 @@ const PIXELS: f32 = 300.0 / 72.0;
 impl Picture {
     /// An empty picture; the title is for readers that do not see it.
     pub fn new(title: &str, width: f32, height: f32) -> Self {
-        let face = Face::parse(dejavu::sans::regular(), 0).expect("the font that comes along is one");
+        let face =
+            Face::parse(dejavu::sans::regular(), 0).expect("the font that comes along is one");
         Picture { title: title.to_owned(), width, height, shapes: Vec::new(), face }
     }
 
@@ -139,12 +140,25 @@ impl Picture {
     /// Width of a text.
     pub fn text_width(&self, size: f32, text: &str) -> f32 {
         let scale = size / f32::from(self.face.units_per_em());
-        let advance = |c| self.face.glyph_index(c).and_then(|glyph| self.face.glyph_hor_advance(glyph)).unwrap_or(0);
+        let advance = |c| {
+            self.face
+                .glyph_index(c)
+                .and_then(|glyph| self.face.glyph_hor_advance(glyph))
+                .unwrap_or(0)
+        };
         text.chars().map(|c| f32::from(advance(c))).sum::<f32>() * scale
     }
 
     /// A text on a base line, upright or (`turned`) running upwards.
-    pub fn text(&mut self, (x, y): (f32, f32), size: f32, anchor: Anchor, turned: bool, text: &str, colour: Colour) {
+    pub fn text(
+        &mut self,
+        (x, y): (f32, f32),
+        size: f32,
+        anchor: Anchor,
+        turned: bool,
+        text: &str,
+        colour: Colour,
+    ) {
         let width = self.text_width(size, text);
         let start = match anchor {
             Anchor::Start => 0.0,
@@ -163,7 +177,8 @@ impl Picture {
         for c in text.chars() {
             if let Some(glyph) = self.face.glyph_index(c) {
                 self.face.outline_glyph(glyph, &mut pen);
-                pen.along += f32::from(self.face.glyph_hor_advance(glyph).unwrap_or(0)) * pen.scale;
+                pen.along +=
+                    f32::from(self.face.glyph_hor_advance(glyph).unwrap_or(0)) * pen.scale;
             }
         }
         self.add(pen.outline, Style::Fill, colour);
@@ -182,8 +197,10 @@ impl Picture {
         let escaped = self.title.replace('&', "&amp;").replace('<', "&lt;");
         let (w, h) = (self.width, self.height);
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}pt\" height=\"{h}pt\" viewBox=\"0 0 {w} {h}\" \
-             role=\"img\">\n<title>{escaped}</title>\n<rect width=\"{w}\" height=\"{h}\" fill=\"#ffffff\"/>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}pt\" height=\"{h}pt\" \
+             viewBox=\"0 0 {w} {h}\" \
+             role=\"img\">\n<title>{escaped}</title>\n<rect width=\"{w}\" height=\"{h}\" \
+             fill=\"#ffffff\"/>\n"
         );
         for Shape { outline, style, colour: Colour(r, g, b) } in &self.shapes {
             svg += "<path d=\"";
@@ -202,9 +219,14 @@ impl Picture {
             match style {
                 Style::Fill => writeln!(svg, "\" fill=\"{colour}\"/>"),
                 Style::Stroke(width, dash) => {
-                    let dash = dash.map_or(String::new(), |dash| format!(" stroke-dasharray=\"{dash}\""));
+                    let dash =
+                        dash.map_or(String::new(), |dash| format!(" stroke-dasharray=\"{dash}\""));
                     let join = "stroke-linejoin=\"round\"";
-                    writeln!(svg, "\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" {join}{dash}/>")
+                    writeln!(
+                        svg,
+                        "\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" \
+                                   {join}{dash}/>"
+                    )
                 }
             }
             .expect("strings can be written to");
@@ -240,14 +262,18 @@ impl Picture {
             };
         }
         let mut compressed = ZlibEncoder::new(Vec::new(), Compression::best());
-        std::io::Write::write_all(&mut compressed, &content.finish()).expect("memory can be written to");
+        std::io::Write::write_all(&mut compressed, &content.finish())
+            .expect("memory can be written to");
         let stream = compressed.finish().expect("memory can be written to");
         let [catalog, pages, page, contents, info] = [1, 2, 3, 4, 5].map(Ref::new);
         let mut pdf = Pdf::new();
         pdf.catalog(catalog).pages(pages);
         pdf.pages(pages).kids([page]).count(1);
         let mut sheet = pdf.page(page);
-        sheet.media_box(Rect::new(0.0, 0.0, self.width, self.height)).parent(pages).contents(contents);
+        sheet
+            .media_box(Rect::new(0.0, 0.0, self.width, self.height))
+            .parent(pages)
+            .contents(contents);
         sheet.resources();
         sheet.finish();
         pdf.stream(contents, &stream).filter(Filter::FlateDecode);
@@ -257,8 +283,8 @@ impl Picture {
 
     fn png(&self) -> Vec<u8> {
         let pixels = |points: f32| (points * PIXELS).ceil() as u32;
-        let mut pixmap =
-            Pixmap::new(pixels(self.width), pixels(self.height)).expect("pictures are neither empty nor huge");
+        let mut pixmap = Pixmap::new(pixels(self.width), pixels(self.height))
+            .expect("pictures are neither empty nor huge");
         pixmap.fill(tiny_skia::Color::WHITE);
         let transform = Transform::from_scale(PIXELS, PIXELS);
         for Shape { outline, style, colour: Colour(r, g, b) } in &self.shapes {

@@ -1,5 +1,5 @@
-//! The plots: how the proportion of P1-wins goes with the order, with the number of edges and its parity, and with the
-//! degree sequence.
+//! The plots: how the proportion of P1-wins goes with the order, with the number of edges and its
+//! parity, and with the degree sequence.
 
 use clap::ValueEnum;
 use trailtrap_shared::{
@@ -46,7 +46,8 @@ impl Kind {
     }
 }
 
-/// Draws a plot of the order, or of all finished orders up to it; of the last finished order if none is given.
+/// Draws a plot of the order, or of all finished orders up to it; of the last finished order if
+/// none is given.
 pub fn plot(archive: &Archive, kind: Kind, order: Option<usize>) -> Result<Picture, ExportError> {
     let results = match (kind.is_of_one_order(), order) {
         (true, Some(order)) => vec![archive.order(order)?],
@@ -59,8 +60,10 @@ pub fn plot(archive: &Archive, kind: Kind, order: Option<usize>) -> Result<Pictu
         Kind::HeatMap => heat_map(&results),
         Kind::Degrees => {
             let shards = archive.shards(last.order)?;
-            let cells: Vec<(usize, Cell)> =
-                shards.iter().map(|shard| (shard.sequence.size(), cell(&shard.statistics))).collect();
+            let cells: Vec<(usize, Cell)> = shards
+                .iter()
+                .map(|shard| (shard.sequence.size(), cell(&shard.statistics)))
+                .collect();
             degrees(last.order, &cells)
         }
     })
@@ -94,15 +97,33 @@ fn orders(results: &[OrderResult]) -> Picture {
         .into_iter()
         .map(|(name, colour, marker, dash, pick)| {
             let points = results.iter().filter(|result| result.order >= 2).filter_map(|result| {
-                share(pick(&result.total().0)).filter(|&share| share > 0.0).map(|share| (result.order as f64, share))
+                share(pick(&result.total().0))
+                    .filter(|&share| share > 0.0)
+                    .map(|share| (result.order as f64, share))
             });
-            Series { name: name.to_owned(), points: points.collect(), colour, marker, line: Some(dash) }
+            Series {
+                name: name.to_owned(),
+                points: points.collect(),
+                colour,
+                marker,
+                line: Some(dash),
+            }
         })
         .collect();
     let last = results.last().map_or(2, |result| result.order).max(3);
-    let x = Axis { label: "number n of vertices".to_owned(), from: 1.5, to: last as f64 + 0.5, scale: Scale::Linear };
+    let x = Axis {
+        label: "number n of vertices".to_owned(),
+        from: 1.5,
+        to: last as f64 + 0.5,
+        scale: Scale::Linear,
+    };
     let y = proportions(series.iter().flat_map(|one| one.points.iter().map(|point| point.1)));
-    chart("Proportion of graphs that the first player wins, by number of vertices", &x, &y, &series)
+    chart(
+        "Proportion of graphs that the first player wins, by number of vertices",
+        &x,
+        &y,
+        &series,
+    )
 }
 
 fn sizes(result: &OrderResult) -> Picture {
@@ -113,7 +134,9 @@ fn sizes(result: &OrderResult) -> Picture {
             true => share(&size.labelled.all),
             false => share(&size.classes.all),
         };
-        sizes.filter_map(|(size, (statistics, _))| Some((size as f64, counts(statistics)?))).collect()
+        sizes
+            .filter_map(|(size, (statistics, _))| Some((size as f64, counts(statistics)?)))
+            .collect()
     };
     let one = |name: &str, odd: usize, labelled: bool, colour: Colour| Series {
         name: name.to_owned(),
@@ -128,7 +151,8 @@ fn sizes(result: &OrderResult) -> Picture {
         one("m even", 0, false, BLUE),
         one("m even, labelled", 0, true, BLUE),
     ];
-    let positive = proportions(series.iter().flat_map(|one| one.points.iter().map(|point| point.1)));
+    let positive =
+        proportions(series.iter().flat_map(|one| one.points.iter().map(|point| point.1)));
     let y = Axis { from: positive.from / 2.5, scale: Scale::LogarithmicWithZero, ..positive };
     let x = Axis {
         label: format!("number m of edges (n = {n})"),
@@ -138,7 +162,8 @@ fn sizes(result: &OrderResult) -> Picture {
     };
     chart(
         &format!(
-            "Proportion of graphs with {n} vertices that the first player wins, by number of edges and its parity"
+            "Proportion of graphs with {n} vertices that the first player wins, by number of \
+             edges and its parity"
         ),
         &x,
         &y,
@@ -148,11 +173,18 @@ fn sizes(result: &OrderResult) -> Picture {
 
 /// Dark to light, as in viridis.
 fn colour_of(place: f64) -> Colour {
-    const STOPS: [Colour; 5] =
-        [Colour(68, 1, 84), Colour(59, 82, 139), Colour(33, 145, 140), Colour(94, 201, 98), Colour(253, 231, 37)];
+    const STOPS: [Colour; 5] = [
+        Colour(68, 1, 84),
+        Colour(59, 82, 139),
+        Colour(33, 145, 140),
+        Colour(94, 201, 98),
+        Colour(253, 231, 37),
+    ];
     let along = place.clamp(0.0, 1.0) * (STOPS.len() - 1) as f64;
     let i = (along as usize).min(STOPS.len() - 2);
-    let mix = |a: u8, b: u8| (f64::from(a) + (along - i as f64) * (f64::from(b) - f64::from(a))).round() as u8;
+    let mix = |a: u8, b: u8| {
+        (f64::from(a) + (along - i as f64) * (f64::from(b) - f64::from(a))).round() as u8
+    };
     let (Colour(r, g, b), Colour(r2, g2, b2)) = (STOPS[i], STOPS[i + 1]);
     Colour(mix(r, r2), mix(g, g2), mix(b, b2))
 }
@@ -173,8 +205,10 @@ fn heat_map(results: &[OrderResult]) -> Picture {
     let place = |share: f64| 1.0 - share.log10() / least.log10();
     let (left, top, bottom, right) = (34.0, 8.0, 32.0, 52.0);
     let (rows, height) = (pairs(last) + 1, 260.0);
-    let (cell_width, cell_height) = ((WIDTH - left - right) / last as f32, (height - top - bottom) / rows as f32);
-    let title = "Proportion of graphs that the first player wins, by number of vertices and of edges";
+    let (cell_width, cell_height) =
+        ((WIDTH - left - right) / last as f32, (height - top - bottom) / rows as f32);
+    let title =
+        "Proportion of graphs that the first player wins, by number of vertices and of edges";
     let mut picture = Picture::new(title, WIDTH, height);
     let y_of = |size: usize| height - bottom - (size + 1) as f32 * cell_height;
     for &(n, size, share) in &cells {
@@ -184,7 +218,14 @@ fn heat_map(results: &[OrderResult]) -> Picture {
     }
     for n in 1..=last {
         let x = left + (n as f32 - 0.5) * cell_width;
-        picture.text((x, height - bottom + 10.0), TEXT, Anchor::Middle, false, &n.to_string(), BLACK);
+        picture.text(
+            (x, height - bottom + 10.0),
+            TEXT,
+            Anchor::Middle,
+            false,
+            &n.to_string(),
+            BLACK,
+        );
     }
     let step = [1, 2, 5, 10].into_iter().find(|step| rows / step <= 10).unwrap_or(20);
     for size in (0..rows).step_by(step) {
@@ -193,8 +234,22 @@ fn heat_map(results: &[OrderResult]) -> Picture {
         picture.text((left - 6.0, y + 2.8), TEXT, Anchor::End, false, &size.to_string(), BLACK);
     }
     let middle = left + last as f32 * cell_width / 2.0;
-    picture.text((middle, height - 6.0), TEXT, Anchor::Middle, false, "number n of vertices", BLACK);
-    picture.text((9.0, (height - bottom + top) / 2.0), TEXT, Anchor::Middle, true, "number m of edges", BLACK);
+    picture.text(
+        (middle, height - 6.0),
+        TEXT,
+        Anchor::Middle,
+        false,
+        "number n of vertices",
+        BLACK,
+    );
+    picture.text(
+        (9.0, (height - bottom + top) / 2.0),
+        TEXT,
+        Anchor::Middle,
+        true,
+        "number m of edges",
+        BLACK,
+    );
     // The scale of colours, and what stands for 0.
     let (x, scale_top, scale_height) = (WIDTH - right + 8.0, top + 12.0, 130.0);
     for i in 0..64 {
@@ -205,10 +260,24 @@ fn heat_map(results: &[OrderResult]) -> Picture {
     let decades = least.log10().round() as i32;
     for power in decades..=0 {
         let y = scale_top + scale_height * power as f32 / decades as f32;
-        picture.text((x + 11.0, y + 2.8), TEXT - 1.0, Anchor::Start, false, &super::chart::power_label(power), BLACK);
+        picture.text(
+            (x + 11.0, y + 2.8),
+            TEXT - 1.0,
+            Anchor::Start,
+            false,
+            &super::chart::power_label(power),
+            BLACK,
+        );
     }
     picture.rectangle(x, scale_top + scale_height + 8.0, 8.0, 8.0, PALE);
-    picture.text((x + 11.0, scale_top + scale_height + 14.8), TEXT - 1.0, Anchor::Start, false, "0", BLACK);
+    picture.text(
+        (x + 11.0, scale_top + scale_height + 14.8),
+        TEXT - 1.0,
+        Anchor::Start,
+        false,
+        "0",
+        BLACK,
+    );
     let label_at = (WIDTH - 3.0, scale_top + scale_height / 2.0);
     picture.text(label_at, TEXT - 1.0, Anchor::Middle, true, PROPORTION, BLACK);
     picture
@@ -231,18 +300,22 @@ fn degrees(order: usize, cells: &[(usize, Cell)]) -> Picture {
         (0..=STEPS)
             .map(|step| {
                 let least = 10f64.powf(decades * (1.0 - f64::from(step) / f64::from(STEPS)));
-                let reached = chosen.iter().filter(|one| one.0 >= least * (1.0 - 1e-12)).map(|one| one.1);
+                let reached =
+                    chosen.iter().filter(|one| one.0 >= least * (1.0 - 1e-12)).map(|one| one.1);
                 (least, reached.sum::<f64>() / whole.max(1.0))
             })
             .collect()
     };
-    let one = |name: &str, odd: usize, colour: Colour, dash: Option<f32>, weight: fn(&Cell) -> f64| Series {
-        name: name.to_owned(),
-        points: curve(odd, weight),
-        colour,
-        marker: Marker::None,
-        line: Some(dash),
-    };
+    let one =
+        |name: &str, odd: usize, colour: Colour, dash: Option<f32>, weight: fn(&Cell) -> f64| {
+            Series {
+                name: name.to_owned(),
+                points: curve(odd, weight),
+                colour,
+                marker: Marker::None,
+                line: Some(dash),
+            }
+        };
     let series = [
         one("m odd, sequences", 1, VERMILLION, None, |_| 1.0),
         one("m odd, their graphs", 1, VERMILLION, Some(2.0), |cell| cell.classes.graphs as f64),
@@ -250,9 +323,16 @@ fn degrees(order: usize, cells: &[(usize, Cell)]) -> Picture {
         one("m even, their graphs", 0, BLUE, Some(2.0), |cell| cell.classes.graphs as f64),
     ];
     let x = Axis { label: format!("proportion of P1-wins in a sequence (n = {order})"), ..axis };
-    let y = Axis { label: "part that reaches it".to_owned(), from: 0.0, to: 1.0, scale: Scale::Linear };
+    let y = Axis {
+        label: "part that reaches it".to_owned(),
+        from: 0.0,
+        to: 1.0,
+        scale: Scale::Linear,
+    };
     chart(
-        &format!("Distribution of the proportion of P1-wins over the degree sequences of order {order}"),
+        &format!(
+            "Distribution of the proportion of P1-wins over the degree sequences of order {order}"
+        ),
         &x,
         &y,
         &series,

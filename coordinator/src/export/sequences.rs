@@ -44,7 +44,9 @@ impl Sequence {
             Sequence::P1Wins | Sequence::P2Wins => &statistics.classes.all,
             Sequence::ConnectedP1Wins | Sequence::ConnectedP2Wins => &statistics.classes.connected,
             Sequence::LabelledP1Wins | Sequence::LabelledP2Wins => &statistics.labelled.all,
-            Sequence::LabelledConnectedP1Wins | Sequence::LabelledConnectedP2Wins => &statistics.labelled.connected,
+            Sequence::LabelledConnectedP1Wins | Sequence::LabelledConnectedP2Wins => {
+                &statistics.labelled.connected
+            }
         }
     }
 
@@ -63,28 +65,44 @@ impl Sequence {
         match self {
             Sequence::P1Wins => "graphs on n unlabeled nodes that the first player wins",
             Sequence::P2Wins => "graphs on n unlabeled nodes that the second player wins",
-            Sequence::ConnectedP1Wins => "connected graphs on n unlabeled nodes that the first player wins",
-            Sequence::ConnectedP2Wins => "connected graphs on n unlabeled nodes that the second player wins",
+            Sequence::ConnectedP1Wins => {
+                "connected graphs on n unlabeled nodes that the first player wins"
+            }
+            Sequence::ConnectedP2Wins => {
+                "connected graphs on n unlabeled nodes that the second player wins"
+            }
             Sequence::LabelledP1Wins => "graphs on n labeled nodes that the first player wins",
             Sequence::LabelledP2Wins => "graphs on n labeled nodes that the second player wins",
-            Sequence::LabelledConnectedP1Wins => "connected graphs on n labeled nodes that the first player wins",
-            Sequence::LabelledConnectedP2Wins => "connected graphs on n labeled nodes that the second player wins",
+            Sequence::LabelledConnectedP1Wins => {
+                "connected graphs on n labeled nodes that the first player wins"
+            }
+            Sequence::LabelledConnectedP2Wins => {
+                "connected graphs on n labeled nodes that the second player wins"
+            }
         }
     }
 }
 
-/// The b-file of a sequence: one term for each order from 1 on, or, `by_size`, the rows of the triangle T(n, m),
-/// 0 ≤ m ≤ n(n − 1)/2, one after the other. The first term has index `offset`. Orders have to begin with 1.
+/// The b-file of a sequence: one term for each order from 1 on, or, `by_size`, the rows of the
+/// triangle T(n, m), 0 ≤ m ≤ n(n − 1)/2, one after the other. The first term has index `offset`.
+/// Orders have to begin with 1.
 pub fn b_file(sequence: Sequence, by_size: bool, offset: i64, results: &[OrderResult]) -> String {
     let shape = match by_size {
-        true => "T(n, m), n >= 1, 0 <= m <= n(n-1)/2, read by rows, m being the number of edges: number of ",
+        true => {
+            "T(n, m), n >= 1, 0 <= m <= n(n-1)/2, read by rows, m being the number of edges: \
+             number of "
+        }
         false => "a(n): number of ",
     };
     let terms: Vec<u128> = match by_size {
-        true => results.iter().flat_map(|result| result.by_size.iter().map(|(size, _)| sequence.term(size))).collect(),
+        true => results
+            .iter()
+            .flat_map(|result| result.by_size.iter().map(|(size, _)| sequence.term(size)))
+            .collect(),
         false => results.iter().map(|result| sequence.term(&result.total().0)).collect(),
     };
-    let mut text = format!("# {shape}{} in the game Trail Trap (arXiv:2405.05195).\n", sequence.meaning());
+    let mut text =
+        format!("# {shape}{} in the game Trail Trap (arXiv:2405.05195).\n", sequence.meaning());
     for (index, term) in (offset..).zip(terms) {
         writeln!(text, "{index} {term}").expect("strings can be written to");
     }

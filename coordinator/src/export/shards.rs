@@ -1,10 +1,14 @@
-//! The statistics of every shard, that is degree sequence, of an order, as Parquet: written, and read back.
+//! The statistics of every shard, that is degree sequence, of an order, as Parquet: written, and
+//! read back.
 
 use std::{collections::HashMap, fmt, fs::File, sync::Arc};
 
 use parquet::{
     basic::{Compression, GzipLevel},
-    data_type::{BoolType, ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type, Int64Type},
+    data_type::{
+        BoolType, ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type,
+        Int64Type,
+    },
     errors::ParquetError,
     file::{
         properties::WriterProperties,
@@ -69,8 +73,17 @@ impl Columns<'_> {
         self.add(name, meaning, Data::Flags(self.shards.iter().map(value).collect()));
     }
 
-    fn small(&mut self, name: &str, meaning: &'static str, value: impl Fn(&ShardSummary) -> usize) {
-        self.add(name, meaning, Data::Small(self.shards.iter().map(|shard| value(shard) as i32).collect()));
+    fn small(
+        &mut self,
+        name: &str,
+        meaning: &'static str,
+        value: impl Fn(&ShardSummary) -> usize,
+    ) {
+        self.add(
+            name,
+            meaning,
+            Data::Small(self.shards.iter().map(|shard| value(shard) as i32).collect()),
+        );
     }
 
     fn large(
@@ -79,19 +92,32 @@ impl Columns<'_> {
         meaning: &'static str,
         value: impl Fn(&ShardSummary) -> u128,
     ) -> Result<(), ExportError> {
-        let values: Result<_, _> = self.shards.iter().map(|shard| i64::try_from(value(shard))).collect();
-        let data = Data::Large(values.map_err(|_| ExportError::TooLarge { column: name.clone() })?);
+        let values: Result<_, _> =
+            self.shards.iter().map(|shard| i64::try_from(value(shard))).collect();
+        let data =
+            Data::Large(values.map_err(|_| ExportError::TooLarge { column: name.clone() })?);
         self.add(name, meaning, data);
         Ok(())
     }
 
-    fn text(&mut self, name: &str, meaning: &'static str, value: impl Fn(&ShardSummary) -> String) {
+    fn text(
+        &mut self,
+        name: &str,
+        meaning: &'static str,
+        value: impl Fn(&ShardSummary) -> String,
+    ) {
         self.add(name, meaning, Data::Text(self.shards.iter().map(value).collect()));
     }
 
-    fn counts(&mut self, prefix: &str, pick: impl Fn(&ShardSummary) -> Counts) -> Result<(), ExportError> {
+    fn counts(
+        &mut self,
+        prefix: &str,
+        pick: impl Fn(&ShardSummary) -> Counts,
+    ) -> Result<(), ExportError> {
         self.large(format!("{prefix}graphs"), "graphs", |shard| pick(shard).graphs)?;
-        self.large(format!("{prefix}p1_wins"), "graphs that the first player wins", |shard| pick(shard).p1_wins)
+        self.large(format!("{prefix}p1_wins"), "graphs that the first player wins", |shard| {
+            pick(shard).p1_wins
+        })
     }
 }
 
@@ -118,17 +144,24 @@ fn columns(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<Column
         ("bipartite_", |structure| structure.bipartite.get(&1)),
     ];
     for (name, part) in parts {
-        let cell = |shard: &ShardSummary| part(&shard.statistics.structure).copied().unwrap_or_default();
+        let cell =
+            |shard: &ShardSummary| part(&shard.statistics.structure).copied().unwrap_or_default();
         table.counts(name, |shard| cell(shard).classes)?;
         table.counts(&format!("labelled_{name}"), |shard| cell(shard).labelled)?;
     }
     type Sum = fn(&Sums) -> u128;
     let sums: [(&str, &'static str, Sum); 3] = [
-        ("won_positions", "sum of |W|: positions (rooted in both tokens) that the player to move wins", |sums| {
-            sums.won_positions
+        (
+            "won_positions",
+            "sum of |W|: positions (rooted in both tokens) that the player to move wins",
+            |sums| sums.won_positions,
+        ),
+        ("refuted_ends", "sum of |R|: first ends of P1 that P2 can answer and win", |sums| {
+            sums.refuted_ends
         }),
-        ("refuted_ends", "sum of |R|: first ends of P1 that P2 can answer and win", |sums| sums.refuted_ends),
-        ("winning_first_moves", "first moves that win for the first player", |sums| sums.winning_first_moves),
+        ("winning_first_moves", "first moves that win for the first player", |sums| {
+            sums.winning_first_moves
+        }),
     ];
     for (name, meaning, pick) in sums {
         table.large(name.to_owned(), meaning, |shard| pick(&shard.statistics.classes.sums))?;
@@ -140,19 +173,25 @@ fn columns(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<Column
     table.text("digest", "public digest, version 1", |shard| shard.digest.to_string());
     table.small("parts", "parts that the work was split into", |shard| shard.parts as usize);
     table.large("bytes".to_owned(), "bytes stored", |shard| shard.bytes.into())?;
-    table
-        .large("microseconds".to_owned(), "time that the shard took its workers", |shard| shard.microseconds.into())?;
+    table.large("microseconds".to_owned(), "time that the shard took its workers", |shard| {
+        shard.microseconds.into()
+    })?;
     table.text("workers", "who solved it", |shard| shard.workers.join("; "));
-    table.small("parts_confirmed", "parts that another worker solved again, with the same results", |shard| {
-        shard.parts_confirmed as usize
-    });
+    table.small(
+        "parts_confirmed",
+        "parts that another worker solved again, with the same results",
+        |shard| shard.parts_confirmed as usize,
+    );
     let tried = "records that nauty derived again from their predecessors before they were let in";
     table.large("records_tried".to_owned(), tried, |shard| shard.records_tried.into())?;
     if let Some(status) = status {
-        table.small("parts_recorded", "parts that all of this is about", |shard| shard.parts_recorded as usize);
+        table.small("parts_recorded", "parts that all of this is about", |shard| {
+            shard.parts_recorded as usize
+        });
         table.text(
             "status",
-            "finished; unfinished if units of the order are missing and nothing was checked; disputed if an alarm is open",
+            "finished; unfinished if units of the order are missing and nothing was checked; \
+             disputed if an alarm is open",
             |_| status.word().to_owned(),
         );
     }
@@ -176,9 +215,11 @@ pub fn parquet(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<u8
     Ok(write(&schema, &columns)?)
 }
 
-/// Reads such a file back; it has to have one row for each of these degree sequences, in this order.
+/// Reads such a file back; it has to have one row for each of these degree sequences, in this
+/// order.
 pub fn read(file: File, sequences: &[DegreeSequence]) -> Result<Vec<ShardSummary>, ParquetError> {
-    let rows: Vec<Row> = SerializedFileReader::new(file)?.get_row_iter(None)?.collect::<Result<_, _>>()?;
+    let rows: Vec<Row> =
+        SerializedFileReader::new(file)?.get_row_iter(None)?.collect::<Result<_, _>>()?;
     if rows.len() != sequences.len() {
         let message = format!("{} rows for {} degree sequences", rows.len(), sequences.len());
         return Err(ParquetError::General(message));
@@ -202,11 +243,16 @@ impl<'a> Fields<'a> {
         let number = match self.0.get(name) {
             Some(Field::Int(number)) => u128::try_from(*number).ok(),
             Some(Field::Long(number)) => u128::try_from(*number).ok(),
-            Some(Field::Decimal(decimal)) => decimal.data().try_into().ok().map(u128::from_be_bytes),
+            Some(Field::Decimal(decimal)) => {
+                decimal.data().try_into().ok().map(u128::from_be_bytes)
+            }
             _ => None,
         };
-        // Sums of hostile numbers may not overflow: there are 2^66 graphs of order 12, with up to 12² positions.
-        number.filter(|&number| number < 1 << 80).ok_or_else(|| Self::wrong(name, "missing, or no number that can be"))
+        // Sums of hostile numbers may not overflow: there are 2^66 graphs of order 12, with up to
+        // 12² positions.
+        number
+            .filter(|&number| number < 1 << 80)
+            .ok_or_else(|| Self::wrong(name, "missing, or no number that can be"))
     }
 
     fn text(&self, name: &str) -> Result<&'a str, ParquetError> {
@@ -235,7 +281,10 @@ impl<'a> Fields<'a> {
     }
 
     fn cell(&self, name: &str) -> Result<Cell, ParquetError> {
-        Ok(Cell { classes: self.counts(name)?, labelled: self.counts(&format!("labelled_{name}"))? })
+        Ok(Cell {
+            classes: self.counts(name)?,
+            labelled: self.counts(&format!("labelled_{name}"))?,
+        })
     }
 
     fn summary(&self, sequence: DegreeSequence) -> Result<ShardSummary, ParquetError> {
@@ -283,12 +332,15 @@ fn write(schema: &str, columns: &[Column]) -> Result<Vec<u8>, ParquetError> {
             Data::Small(values) => writer.typed::<Int32Type>().write_batch(values, None, None)?,
             Data::Large(values) => writer.typed::<Int64Type>().write_batch(values, None, None)?,
             Data::Huge(values) => {
-                let bytes = |value: &u128| FixedLenByteArray::from(ByteArray::from(value.to_be_bytes().to_vec()));
+                let bytes = |value: &u128| {
+                    FixedLenByteArray::from(ByteArray::from(value.to_be_bytes().to_vec()))
+                };
                 let values: Vec<_> = values.iter().map(bytes).collect();
                 writer.typed::<FixedLenByteArrayType>().write_batch(&values, None, None)?
             }
             Data::Text(values) => {
-                let values: Vec<_> = values.iter().map(|text| ByteArray::from(text.as_str())).collect();
+                let values: Vec<_> =
+                    values.iter().map(|text| ByteArray::from(text.as_str())).collect();
                 writer.typed::<ByteArrayType>().write_batch(&values, None, None)?
             }
         };

@@ -24,8 +24,9 @@ const HEAD: f32 = 20.0;
 /// Positions that the search for a winning move may remember, of about 40 bytes each.
 const POSITIONS: usize = 3_000_000;
 
-/// Draws up to `most` graphs of a list, those with the largest automorphism groups, and of these the first. A winning
-/// first move is an arrow; graphs with so many edges that forward search does not find one are drawn without.
+/// Draws up to `most` graphs of a list, those with the largest automorphism groups, and of these
+/// the first. A winning first move is an arrow; graphs with so many edges that forward search does
+/// not find one are drawn without.
 pub fn sheet(list: &GraphList, order: usize, most: usize) -> Picture {
     // The least of those to keep is on top.
     let mut chosen: BinaryHeap<Reverse<(u64, Reverse<usize>, Graph)>> = BinaryHeap::new();
@@ -35,8 +36,11 @@ pub fn sheet(list: &GraphList, order: usize, most: usize) -> Picture {
             chosen.pop();
         }
     }
-    let chosen: Vec<(u64, Graph)> =
-        chosen.into_sorted_vec().into_iter().map(|Reverse((group, _, graph))| (group, graph)).collect();
+    let chosen: Vec<(u64, Graph)> = chosen
+        .into_sorted_vec()
+        .into_iter()
+        .map(|Reverse((group, _, graph))| (group, graph))
+        .collect();
     // One search after the other: each may take a hundred megabytes.
     let mut search = ForwardSearch::new(POSITIONS);
     let mut first_move = |graph: &Graph| match search.solve(graph) {
@@ -50,16 +54,25 @@ pub fn sheet(list: &GraphList, order: usize, most: usize) -> Picture {
     let mut picture = Picture::new(&title, width, rows as f32 * CELL.1 + HEAD + MARGIN);
     picture.text((MARGIN, 14.0), 9.0, Anchor::Start, false, &title, BLACK);
     for (i, (group, graph)) in chosen.iter().enumerate() {
-        let corner = (MARGIN + (i % COLUMNS) as f32 * CELL.0, HEAD + (i / COLUMNS) as f32 * CELL.1);
+        let corner =
+            (MARGIN + (i % COLUMNS) as f32 * CELL.0, HEAD + (i / COLUMNS) as f32 * CELL.1);
         draw(&mut picture, corner, graph, *group, first_move(graph));
     }
     picture
 }
 
-fn draw(picture: &mut Picture, (x, y): (f32, f32), graph: &Graph, group: u64, first_move: Option<(usize, usize)>) {
+fn draw(
+    picture: &mut Picture,
+    (x, y): (f32, f32),
+    graph: &Graph,
+    group: u64,
+    first_move: Option<(usize, usize)>,
+) {
     let side = CELL.0 - 22.0;
-    let places: Vec<(f32, f32)> =
-        layout(graph).into_iter().map(|(a, b)| (x + 8.0 + a as f32 * side, y + 4.0 + b as f32 * side)).collect();
+    let places: Vec<(f32, f32)> = layout(graph)
+        .into_iter()
+        .map(|(a, b)| (x + 8.0 + a as f32 * side, y + 4.0 + b as f32 * side))
+        .collect();
     for (u, w) in graph.edges() {
         picture.line(&[places[u], places[w]], 0.7, None, GREY);
     }
@@ -87,8 +100,9 @@ fn arrow(picture: &mut Picture, from: (f32, f32), to: (f32, f32), colour: Colour
     picture.polygon(&[at(2.6, 0.0), at(9.0, 3.2), at(9.0, -3.2)], colour);
 }
 
-/// A place in the unit square for each vertex: distances in the plane come near to those in the graph (stress
-/// majorization, Gansner, Koren and North 2004), from circles through the vertices in a few orders; the best is kept.
+/// A place in the unit square for each vertex: distances in the plane come near to those in the
+/// graph (stress majorization, Gansner, Koren and North 2004), from circles through the vertices
+/// in a few orders; the best is kept.
 pub fn layout(graph: &Graph) -> Vec<Point> {
     let n = graph.order();
     if n <= 1 {
@@ -130,7 +144,8 @@ fn distances(graph: &Graph) -> Vec<Vec<f64>> {
             let mut distance = 0.0;
             while frontier != 0 {
                 vertices(frontier).for_each(|v| row[v] = distance);
-                frontier = vertices(frontier).fold(0, |set, v| set | graph.neighbours(v)) & !reached;
+                frontier =
+                    vertices(frontier).fold(0, |set, v| set | graph.neighbours(v)) & !reached;
                 reached |= frontier;
                 distance += 1.0;
             }
@@ -139,8 +154,8 @@ fn distances(graph: &Graph) -> Vec<Vec<f64>> {
         .collect()
 }
 
-/// Each vertex moves to the weighted mean of where the others want it, again and again. Returns what is left of the
-/// stress.
+/// Each vertex moves to the weighted mean of where the others want it, again and again. Returns
+/// what is left of the stress.
 fn relax(distances: &[Vec<f64>], mut places: Vec<Point>) -> (f64, Vec<Point>) {
     let n = places.len();
     let apart = |a: Point, b: Point| (a.0 - b.0).hypot(a.1 - b.1).max(1e-9);
@@ -158,7 +173,8 @@ fn relax(distances: &[Vec<f64>], mut places: Vec<Point>) -> (f64, Vec<Point>) {
         }
     }
     let pairs = (0..n).flat_map(|v| (0..v).map(move |w| (v, w)));
-    let stress = pairs.map(|(v, w)| (apart(places[v], places[w]) / distances[v][w] - 1.0).powi(2)).sum();
+    let stress =
+        pairs.map(|(v, w)| (apart(places[v], places[w]) / distances[v][w] - 1.0).powi(2)).sum();
     (stress, places)
 }
 
@@ -182,7 +198,8 @@ mod tests {
     fn a_cycle_is_drawn_as_a_polygon() {
         let cycle = Graph::from_edges(6, [(0, 3), (3, 1), (1, 4), (4, 2), (2, 5), (5, 0)]);
         let places = layout(&cycle);
-        let length = |u: usize, w: usize| (places[u].0 - places[w].0).hypot(places[u].1 - places[w].1);
+        let length =
+            |u: usize, w: usize| (places[u].0 - places[w].0).hypot(places[u].1 - places[w].1);
         let edges: Vec<f64> = cycle.edges().map(|(u, w)| length(u, w)).collect();
         assert!(edges.iter().all(|edge| (edge - edges[0]).abs() < 0.02), "{edges:?}");
         assert!(length(0, 1) > 1.5 * edges[0], "not folded");
@@ -194,7 +211,10 @@ mod tests {
             let places = layout(&graph);
             for (v, a) in places.iter().enumerate() {
                 assert!((0.0..=1.0).contains(&a.0) && (0.0..=1.0).contains(&a.1), "{graph:?}");
-                assert!(places[..v].iter().all(|b| (a.0 - b.0).hypot(a.1 - b.1) > 0.05), "{graph:?} {places:?}");
+                assert!(
+                    places[..v].iter().all(|b| (a.0 - b.0).hypot(a.1 - b.1) > 0.05),
+                    "{graph:?} {places:?}"
+                );
             }
         }
     }

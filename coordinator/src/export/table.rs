@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Shares are given with this many digits after the point; percentages, which are for people, with two less.
+/// Shares are given with this many digits after the point; percentages, which are for people, with
+/// two less.
 pub const SHARE_DIGITS: u32 = 6;
 
 /// How shares are rounded, for documents.
@@ -58,7 +59,9 @@ impl Value {
         match self {
             Value::Number(number) => number.to_string(),
             Value::Large(number) => number.to_string(),
-            Value::Share { part, whole } => decimal(*part, *whole, SHARE_DIGITS).unwrap_or_default(),
+            Value::Share { part, whole } => {
+                decimal(*part, *whole, SHARE_DIGITS).unwrap_or_default()
+            }
             Value::Named(number, _) => number.to_string(),
             Value::Text(text) => text.clone(),
         }
@@ -86,8 +89,8 @@ impl Table {
     }
 }
 
-/// part/whole with `digits` digits after the point, rounded half up; `None` if `whole` is 0. Exact as long as
-/// part · 10^digits stays below 2^127.
+/// part/whole with `digits` digits after the point, rounded half up; `None` if `whole` is 0. Exact
+/// as long as part · 10^digits stays below 2^127.
 pub fn decimal(part: u128, whole: u128, digits: u32) -> Option<String> {
     let power = 10u128.pow(digits);
     let units = (2 * part * power + whole).checked_div(2 * whole)?;

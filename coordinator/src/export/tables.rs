@@ -67,7 +67,8 @@ pub enum Orders {
     UpTo(Option<usize>),
 }
 
-/// The table of this kind and these orders. Where orders that are not finished can be read, it says which are.
+/// The table of this kind and these orders. Where orders that are not finished can be read, it
+/// says which are.
 pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, ExportError> {
     let (results, order) = match orders {
         Orders::One(order) => (vec![archive.order(order)?], Some(order)),
@@ -84,21 +85,27 @@ pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, Exp
             breakdown(kind, order, rows)
         }
         Kind::Girth | Kind::Bipartite | Kind::Connectivity | Kind::Automorphisms => {
-            let rows = results.iter().flat_map(|result| by_structure(kind, result.order, &result.total().0.structure));
+            let rows = results
+                .iter()
+                .flat_map(|result| by_structure(kind, result.order, &result.total().0.structure));
             breakdown(kind, order, rows.collect())
         }
     };
     if archive.admits_unfinished() {
-        let statuses: Result<BTreeMap<usize, Status>, ExportError> =
-            results.iter().map(|result| Ok((result.order, archive.status(result.order)?))).collect();
+        let statuses: Result<BTreeMap<usize, Status>, ExportError> = results
+            .iter()
+            .map(|result| Ok((result.order, archive.status(result.order)?)))
+            .collect();
         mark(&mut table, &statuses?);
     }
     Ok(table)
 }
 
-/// Adds a column for programs that says which rows are about unfinished orders, and for people a sentence.
+/// Adds a column for programs that says which rows are about unfinished orders, and for people a
+/// sentence.
 fn mark(table: &mut Table, statuses: &BTreeMap<usize, Status>) {
-    let meaning = "finished; unfinished: units of the order are missing, counts are lower bounds, nothing was checked; or disputed: an alarm is open";
+    let meaning = "finished; unfinished: units of the order are missing, counts are lower \
+                   bounds, nothing was checked; or disputed: an alarm is open";
     table.columns.push(column("status", None, meaning));
     for row in &mut table.rows {
         let order = match row[0] {
@@ -115,7 +122,11 @@ fn mark(table: &mut Table, statuses: &BTreeMap<usize, Status>) {
     }
 }
 
-fn column(name: impl Into<String>, heading: Option<&'static str>, meaning: impl Into<String>) -> Column {
+fn column(
+    name: impl Into<String>,
+    heading: Option<&'static str>,
+    meaning: impl Into<String>,
+) -> Column {
     Column { name: name.into(), heading, group: "", meaning: meaning.into() }
 }
 
@@ -135,7 +146,8 @@ fn class(number: u128) -> Value {
     u64::try_from(number).map_or(Value::Large(number), Value::Number)
 }
 
-/// The columns about one kind of graphs. Those whose names end in one of `shown` are for people too.
+/// The columns about one kind of graphs. Those whose names end in one of `shown` are for people
+/// too.
 fn counts<T: 'static>(
     (prefix, group, graphs): (&'static str, &'static str, &'static str),
     shown: &[&str],
@@ -145,11 +157,15 @@ fn counts<T: 'static>(
     type Quantity = fn(&Counts) -> u128;
     let numbers: [(&str, &str, String, Quantity); 3] = [
         ("graphs", "graphs", graphs.to_owned(), |counts| counts.graphs),
-        ("p1_wins", "P1-win", format!("{graphs} that the first player wins"), |counts| counts.p1_wins),
+        ("p1_wins", "P1-win", format!("{graphs} that the first player wins"), |counts| {
+            counts.p1_wins
+        }),
         ("p2_wins", "P2-win", format!("{graphs} that the second player wins"), Counts::p2_wins),
     ];
     let shares: [(&str, &str, String, Quantity); 2] = [
-        ("p1_share", "P1-win, %", format!("{prefix}p1_wins / {prefix}graphs"), |counts| counts.p1_wins),
+        ("p1_share", "P1-win, %", format!("{prefix}p1_wins / {prefix}graphs"), |counts| {
+            counts.p1_wins
+        }),
         ("p2_share", "P2-win, %", format!("{prefix}p2_wins / {prefix}graphs"), Counts::p2_wins),
     ];
     let described = |name: &str, heading: &'static str, meaning: String| Column {
@@ -160,7 +176,8 @@ fn counts<T: 'static>(
         (described(name, heading, meaning), Box::new(move |what| number(quantity(pick(what)))))
     });
     let shares = shares.into_iter().map(|(name, heading, meaning, quantity)| -> Field<T> {
-        let share = move |counts: &Counts| Value::Share { part: quantity(counts), whole: counts.graphs };
+        let share =
+            move |counts: &Counts| Value::Share { part: quantity(counts), whole: counts.graphs };
         (described(name, heading, meaning), Box::new(move |what| share(pick(what))))
     });
     numbers.chain(shares).collect()
@@ -168,14 +185,15 @@ fn counts<T: 'static>(
 
 const ALL: (&str, &str, &str) = ("", "unlabelled", "graphs, that is isomorphism classes,");
 const CONNECTED: (&str, &str, &str) = ("connected_", "connected", "connected graphs");
-const LABELLED: (&str, &str, &str) = ("labelled_", "labelled", "labelled graphs (weights n!/|Aut|)");
+const LABELLED: (&str, &str, &str) =
+    ("labelled_", "labelled", "labelled graphs (weights n!/|Aut|)");
 const LABELLED_CONNECTED: (&str, &str, &str) =
     ("labelled_connected_", "labelled, connected", "connected labelled graphs (weights n!/|Aut|)");
 
 type Full = (Statistics, Digest);
 
-/// Everything that is known about a set of graphs of one order; with `paper`, people see the columns of the paper's
-/// Table 1.
+/// Everything that is known about a set of graphs of one order; with `paper`, people see the
+/// columns of the paper's Table 1.
 fn full_fields(paper: bool) -> Vec<Field<Full>> {
     const PAPER: &[&str] = &["graphs", "p1_wins", "p2_wins", "p2_share"];
     const OTHERS: &[&str] = &["graphs", "p1_wins", "p2_wins", "p1_share"];
@@ -184,23 +202,33 @@ fn full_fields(paper: bool) -> Vec<Field<Full>> {
         true => [PAPER, PAPER, &["p1_wins", "p2_share"]],
         false => [&[], OTHERS, LABELLED_OTHERS],
     };
-    let mut fields: Vec<Field<Full>> = counts(CONNECTED, connected, class, |f| &f.0.classes.connected);
+    let mut fields: Vec<Field<Full>> =
+        counts(CONNECTED, connected, class, |f| &f.0.classes.connected);
     fields.extend(counts(ALL, all, class, |f: &Full| &f.0.classes.all));
     fields.extend(counts(LABELLED, labelled, Value::Large, |f: &Full| &f.0.labelled.all));
-    fields.extend(counts(LABELLED_CONNECTED, &[], Value::Large, |f: &Full| &f.0.labelled.connected));
+    fields
+        .extend(counts(LABELLED_CONNECTED, &[], Value::Large, |f: &Full| &f.0.labelled.connected));
     type Sum = fn(&Sums) -> u128;
     let sums: [(&str, &str, Sum); 3] = [
-        ("won_positions", "sum of |W|: rooted positions that the player to move wins", |sums| sums.won_positions),
-        ("refuted_ends", "sum of |R|: ends of the first player's first move that the second player beats", |sums| {
-            sums.refuted_ends
+        ("won_positions", "sum of |W|: rooted positions that the player to move wins", |sums| {
+            sums.won_positions
         }),
-        ("winning_first_moves", "first moves that win for the first player", |sums| sums.winning_first_moves),
+        (
+            "refuted_ends",
+            "sum of |R|: ends of the first player's first move that the second player beats",
+            |sums| sums.refuted_ends,
+        ),
+        ("winning_first_moves", "first moves that win for the first player", |sums| {
+            sums.winning_first_moves
+        }),
     ];
     for (name, meaning, sum) in sums {
-        fields.push((column(name, None, meaning), Box::new(move |f| class(sum(&f.0.classes.sums)))));
+        fields
+            .push((column(name, None, meaning), Box::new(move |f| class(sum(&f.0.classes.sums)))));
     }
     for (name, _, sum) in sums {
-        let column = column(format!("labelled_{name}"), None, format!("{name} over labelled graphs"));
+        let column =
+            column(format!("labelled_{name}"), None, format!("{name} over labelled graphs"));
         fields.push((column, Box::new(move |f| Value::Large(sum(&f.0.labelled.sums)))));
     }
     let digest = column("digest", None, "public digest, version 1, of all records");
@@ -210,12 +238,18 @@ fn full_fields(paper: bool) -> Vec<Field<Full>> {
 
 /// The columns of breakdowns.
 fn brief_fields() -> Vec<Field<Cell>> {
-    let all = counts(ALL, &["graphs", "p1_wins", "p2_wins", "p1_share"], class, |cell: &Cell| &cell.classes);
-    let labelled = counts(LABELLED, &["graphs", "p1_wins", "p1_share"], Value::Large, |cell: &Cell| &cell.labelled);
+    let all = counts(ALL, &["graphs", "p1_wins", "p2_wins", "p1_share"], class, |cell: &Cell| {
+        &cell.classes
+    });
+    let labelled =
+        counts(LABELLED, &["graphs", "p1_wins", "p1_share"], Value::Large, |cell: &Cell| {
+            &cell.labelled
+        });
     all.into_iter().chain(labelled).collect()
 }
 
-/// Puts a table together from the columns that tell rows apart, their values, and what the others are made from.
+/// Puts a table together from the columns that tell rows apart, their values, and what the others
+/// are made from.
 fn assemble<T>(
     (name, caption): (String, String),
     keys: Vec<Column>,
@@ -227,34 +261,48 @@ fn assemble<T>(
     let total = total.map(|total| {
         // The word stands in the first column that is shown.
         let first = keys.iter().position(|key| key.heading.is_some());
-        let blanks = (0..keys.len()).map(|i| Value::Text(if Some(i) == first { "total" } else { "" }.to_owned()));
+        let blanks = (0..keys.len())
+            .map(|i| Value::Text(if Some(i) == first { "total" } else { "" }.to_owned()));
         blanks.chain(values(&total)).collect()
     });
-    let rows = rows.into_iter().map(|(key, what)| key.into_iter().chain(values(&what)).collect()).collect();
-    let columns = keys.into_iter().chain(fields.iter().map(|(column, _)| column.clone())).collect();
+    let rows = rows
+        .into_iter()
+        .map(|(key, what)| key.into_iter().chain(values(&what)).collect())
+        .collect();
+    let columns =
+        keys.into_iter().chain(fields.iter().map(|(column, _)| column.clone())).collect();
     Table { name, caption, columns, rows, total }
 }
 
 /// The table by order.
 pub fn by_order(results: &[OrderResult]) -> Table {
-    let rows = results.iter().map(|result| (vec![Value::Number(result.order as u64)], result.total()));
+    let rows =
+        results.iter().map(|result| (vec![Value::Number(result.order as u64)], result.total()));
     let caption =
-        "Trail Trap on all graphs with n vertices: how many the first (P1) and the second player (P2) win; labelled \
+        "Trail Trap on all graphs with n vertices: how many the first (P1) and the second player \
+         (P2) win; labelled \
                    graphs are those of G(n, 1/2)."
             .to_owned();
-    assemble(("orders".to_owned(), caption), vec![order_column(true)], full_fields(true), rows.collect(), None)
+    assemble(
+        ("orders".to_owned(), caption),
+        vec![order_column(true)],
+        full_fields(true),
+        rows.collect(),
+        None,
+    )
 }
 
 /// The table by number of edges.
 pub fn by_size(results: &[OrderResult], order: Option<usize>) -> Table {
     let rows = results.iter().flat_map(|result| {
-        result
-            .by_size
-            .iter()
-            .enumerate()
-            .map(|(size, row)| (vec![Value::Number(result.order as u64), Value::Number(size as u64)], row.clone()))
+        result.by_size.iter().enumerate().map(|(size, row)| {
+            (vec![Value::Number(result.order as u64), Value::Number(size as u64)], row.clone())
+        })
     });
-    let caption = format!("Trail Trap on all graphs with {} vertices, by number m of edges.", vertices(order));
+    let caption = format!(
+        "Trail Trap on all graphs with {} vertices, by number m of edges.",
+        vertices(order)
+    );
     let sum = order.and(results.first()).map(OrderResult::total);
     let keys = vec![order_column(order.is_none()), size_column()];
     assemble((stem(Kind::Sizes, order), caption), keys, full_fields(false), rows.collect(), sum)
@@ -271,32 +319,45 @@ fn stem(kind: Kind, order: Option<usize>) -> String {
     }
 }
 
-/// A table of counts by something else than order and size. The keys of the rows begin with their orders.
+/// A table of counts by something else than order and size. The keys of the rows begin with their
+/// orders.
 pub fn breakdown(kind: Kind, order: Option<usize>, rows: Vec<(Vec<Value>, Cell)>) -> Table {
     let (keys, by) = match kind {
         Kind::Degrees => (
             vec![
                 size_column(),
-                column("degrees", Some("degrees"), "degree sequence, highest degree first, separated by spaces"),
+                column(
+                    "degrees",
+                    Some("degrees"),
+                    "degree sequence, highest degree first, separated by spaces",
+                ),
             ],
             "by degree sequence",
         ),
-        Kind::MinimumDegree => {
-            (vec![column("minimum_degree", Some("minimum degree"), "minimum degree")], "by minimum degree")
-        }
-        Kind::MaximumDegree => {
-            (vec![column("maximum_degree", Some("maximum degree"), "maximum degree")], "by maximum degree")
-        }
+        Kind::MinimumDegree => (
+            vec![column("minimum_degree", Some("minimum degree"), "minimum degree")],
+            "by minimum degree",
+        ),
+        Kind::MaximumDegree => (
+            vec![column("maximum_degree", Some("maximum degree"), "maximum degree")],
+            "by maximum degree",
+        ),
         Kind::Regularity => (
-            vec![column("regularity", Some("regular"), "k if all degrees are k, -1 if they differ")],
+            vec![column(
+                "regularity",
+                Some("regular"),
+                "k if all degrees are k, -1 if they differ",
+            )],
             "regular ones by degree",
         ),
-        Kind::Girth => {
-            (vec![column("girth", Some("girth"), "length of a shortest cycle, 0 if there is none")], "by girth")
-        }
-        Kind::Bipartite => {
-            (vec![column("bipartite", Some("bipartite"), "1 if bipartite, 0 if not")], "bipartite or not")
-        }
+        Kind::Girth => (
+            vec![column("girth", Some("girth"), "length of a shortest cycle, 0 if there is none")],
+            "by girth",
+        ),
+        Kind::Bipartite => (
+            vec![column("bipartite", Some("bipartite"), "1 if bipartite, 0 if not")],
+            "bipartite or not",
+        ),
         Kind::Connectivity => (
             vec![column(
                 "connectivity",
@@ -332,9 +393,16 @@ pub fn by_degrees(kind: Kind, order: usize, shards: &[ShardSummary]) -> Vec<(Vec
     let n = Value::Number(order as u64);
     if kind == Kind::Degrees {
         let row = |sequence: &DegreeSequence| {
-            vec![n.clone(), Value::Number(sequence.size() as u64), Value::Text(degrees_text(sequence))]
+            vec![
+                n.clone(),
+                Value::Number(sequence.size() as u64),
+                Value::Text(degrees_text(sequence)),
+            ]
         };
-        return shards.iter().map(|shard| (row(&shard.sequence), cell(&shard.statistics))).collect();
+        return shards
+            .iter()
+            .map(|shard| (row(&shard.sequence), cell(&shard.statistics)))
+            .collect();
     }
     let mut rows: BTreeMap<i64, Cell> = BTreeMap::new();
     for shard in shards {
@@ -381,5 +449,8 @@ fn by_structure(kind: Kind, order: usize, structure: &Structure) -> Vec<(Vec<Val
         (None, Kind::Girth) => Value::Named(key as i64, key.to_string().into()),
         (None, _) => Value::Number(key),
     };
-    cells.iter().map(|(&key, cell)| (vec![Value::Number(order as u64), value(key)], *cell)).collect()
+    cells
+        .iter()
+        .map(|(&key, cell)| (vec![Value::Number(order as u64), value(key)], *cell))
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! Checks a bundle: that nothing was altered, and that its files say the same as theory and as each other.
+//! Checks a bundle: that nothing was altered, and that its files say the same as theory and as
+//! each other.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -99,7 +100,10 @@ impl Row {
         };
         let labelled = Weighing {
             all: Counts { graphs: self.labelled_graphs, p1_wins: self.labelled_p1_wins },
-            connected: Counts { graphs: self.labelled_connected_graphs, p1_wins: self.labelled_connected_p1_wins },
+            connected: Counts {
+                graphs: self.labelled_connected_graphs,
+                p1_wins: self.labelled_connected_p1_wins,
+            },
             sums: Sums {
                 won_positions: self.labelled_won_positions,
                 refuted_ends: self.labelled_refuted_ends,
@@ -108,7 +112,12 @@ impl Row {
         };
         let statistics = Statistics { classes, labelled, ..Statistics::default() };
         let possible = statistics.is_possible(self.order, self.size);
-        ensure!(possible, "order {}, {} edges: counts that are impossible together", self.order, self.size);
+        ensure!(
+            possible,
+            "order {}, {} edges: counts that are impossible together",
+            self.order,
+            self.size
+        );
         Ok(statistics)
     }
 }
@@ -124,11 +133,20 @@ impl Bundle {
         let no_bundle = || format!("{} has no manifest.json: it is no bundle", root.display());
         ensure!(kind.with_context(no_bundle)?, "{} is no regular file", path.display());
         let text = std::fs::read(&path).with_context(no_bundle)?;
-        let manifest: Manifest = serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))?;
-        ensure!(manifest.bundle_format == 1, "bundle format {}; this program reads 1", manifest.bundle_format);
+        let manifest: Manifest =
+            serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))?;
+        ensure!(
+            manifest.bundle_format == 1,
+            "bundle format {}; this program reads 1",
+            manifest.bundle_format
+        );
         let orders = manifest.orders.iter().map(|entry| entry.order);
         let expected = 1..=manifest.orders.len().clamp(1, MAX_BATCH_ORDER);
-        ensure!(orders.eq(expected), "{}: its orders are not 1, 2, …, at most {MAX_BATCH_ORDER}", path.display());
+        ensure!(
+            orders.eq(expected),
+            "{}: its orders are not 1, 2, …, at most {MAX_BATCH_ORDER}",
+            path.display()
+        );
         Ok(Bundle { root: root.to_owned(), manifest })
     }
 
@@ -137,8 +155,8 @@ impl Bundle {
         self.manifest.orders.iter().map(|entry| entry.order)
     }
 
-    /// Every file listed in `SHA256SUMS` is there, unaltered, and there is no other. Only a bundle that passes may be looked into: the
-    /// other checks read what may have come from anywhere.
+    /// Every file listed in `SHA256SUMS` is there, unaltered, and there is no other. Only a bundle
+    /// that passes may be looked into: the other checks read what may have come from anywhere.
     pub fn checksums(&self) -> anyhow::Result<String> {
         // What is found inside, by looking, is what may be read; what a file says is not.
         let mut present = BTreeSet::new();
@@ -146,7 +164,10 @@ impl Bundle {
         ensure!(present.remove(SUMS), "there is no {SUMS}");
         let listed = self.listed()?;
         for (name, sum) in &listed {
-            ensure!(present.remove(name), "{name}, which {SUMS} lists, is not a file of the bundle");
+            ensure!(
+                present.remove(name),
+                "{name}, which {SUMS} lists, is not a file of the bundle"
+            );
             let found = sha256_of(&self.root.join(name)).with_context(|| name.clone())?;
             ensure!(found == *sum, "{name} was altered: its SHA-256 is {found}");
         }
@@ -161,38 +182,56 @@ impl Bundle {
         let text = std::fs::read_to_string(self.root.join(SUMS)).context(SUMS)?;
         let mut listed = BTreeMap::new();
         for line in text.lines() {
-            let (sum, name) = line.split_once("  ").with_context(|| format!("{SUMS}: '{line}' is no checksum"))?;
-            ensure!(listed.insert(name.to_owned(), sum.to_owned()).is_none(), "{SUMS} lists {name} twice");
+            let (sum, name) = line
+                .split_once("  ")
+                .with_context(|| format!("{SUMS}: '{line}' is no checksum"))?;
+            ensure!(
+                listed.insert(name.to_owned(), sum.to_owned()).is_none(),
+                "{SUMS} lists {name} twice"
+            );
         }
         Ok(listed)
     }
 
     /// Where a file is that the manifest names.
     fn named(&self, name: &str) -> anyhow::Result<PathBuf> {
-        ensure!(self.listed()?.contains_key(name), "manifest.json names {name}, which is not listed in {SUMS}");
+        ensure!(
+            self.listed()?.contains_key(name),
+            "manifest.json names {name}, which is not listed in {SUMS}"
+        );
         Ok(self.root.join(name))
     }
 
-    /// The results by order and size, from `tables/sizes.csv`. Theory knows how many graphs there are.
+    /// The results by order and size, from `tables/sizes.csv`. Theory knows how many graphs there
+    /// are.
     fn results(&self) -> anyhow::Result<Vec<OrderResult>> {
         let name = "tables/sizes.csv";
         let mut reader = csv::Reader::from_path(self.root.join(name)).context(name)?;
         let rows: Vec<Row> = reader.deserialize().collect::<Result<_, _>>().context(name)?;
-        let expected = self.orders().flat_map(|order| (0..=pairs(order)).map(move |size| (order, size)));
-        ensure!(rows.iter().map(|row| (row.order, row.size)).eq(expected), "{name}: rows are missing, or out of order");
+        let expected =
+            self.orders().flat_map(|order| (0..=pairs(order)).map(move |size| (order, size)));
+        ensure!(
+            rows.iter().map(|row| (row.order, row.size)).eq(expected),
+            "{name}: rows are missing, or out of order"
+        );
         let mut results: Vec<OrderResult> =
             self.orders().map(|order| OrderResult { order, by_size: Vec::new() }).collect();
         for row in rows {
             results[row.order - 1].by_size.push((row.statistics().context(name)?, row.digest));
         }
         for result in &results {
-            checks::check_order(result.order, result.by_size.iter().map(|(statistics, _)| statistics)).context(name)?;
+            checks::check_order(
+                result.order,
+                result.by_size.iter().map(|(statistics, _)| statistics),
+            )
+            .context(name)?;
         }
         Ok(results)
     }
 
-    /// The table by size agrees with Pólya counting and the mass formula; the one by order, the manifest, and the b-files follow
-    /// from it; the others add up to it; and JSON says what CSV says.
+    /// The table by size agrees with Pólya counting and the mass formula; the one by order, the
+    /// manifest, and the b-files follow from it; the others add up to it; and JSON says what CSV
+    /// says.
     pub fn tables(&self) -> anyhow::Result<String> {
         let results = self.results()?;
         for (entry, result) in self.manifest.orders.iter().zip(&results) {
@@ -216,10 +255,12 @@ impl Bundle {
         for sequence in Sequence::value_variants() {
             for by_size in [false, true] {
                 let name = format!("bfiles/{}", sequence.file_name(by_size));
-                let text = std::fs::read_to_string(self.root.join(&name)).with_context(|| name.clone())?;
+                let text = std::fs::read_to_string(self.root.join(&name))
+                    .with_context(|| name.clone())?;
                 let expected = sequences::b_file(*sequence, by_size, 1, &results);
-                let terms =
-                    |text: &str| text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+                let terms = |text: &str| {
+                    text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+                };
                 let [found, expected]: [Vec<String>; 2] = [terms(&text), terms(&expected)];
                 ensure!(found == expected, "{name} and tables/sizes.csv differ");
                 count += 1;
@@ -228,8 +269,8 @@ impl Bundle {
         Ok(format!("{} orders; {count} tables and sequences", results.len()))
     }
 
-    /// The shard files: every degree sequence with its mass, adding up to the tables by size, by degrees, and, as far as they
-    /// tell, by structure.
+    /// The shard files: every degree sequence with its mass, adding up to the tables by size, by
+    /// degrees, and, as far as they tell, by structure.
     pub fn shards(&self) -> anyhow::Result<String> {
         let results = self.results()?;
         let mut count = 0;
@@ -244,11 +285,17 @@ impl Bundle {
             let plan = Plan::new::<TrailTrap>(n, PlanOptions::default());
             let file = File::open(self.named(name)?).with_context(|| name.clone())?;
             let sequences: Vec<_> = plan.shards.iter().map(|shard| shard.sequence).collect();
-            let shards: Vec<ShardSummary> = shards::read(file, &sequences).with_context(|| name.clone())?;
+            let shards: Vec<ShardSummary> =
+                shards::read(file, &sequences).with_context(|| name.clone())?;
             let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(n) + 1];
             for (shard, planned) in shards.iter().zip(&plan.shards) {
                 let mass = shard.statistics.labelled.all.graphs;
-                ensure!(mass == planned.mass, "{name}: {} has mass {mass}, not {}", planned.sequence, planned.mass);
+                ensure!(
+                    mass == planned.mass,
+                    "{name}: {} has mass {mass}, not {}",
+                    planned.sequence,
+                    planned.mass
+                );
                 let (statistics, digest) = &mut by_size[planned.size];
                 *statistics += &shard.statistics;
                 *digest += shard.digest;
@@ -256,15 +303,20 @@ impl Bundle {
             for (size, ((found, digest), (expected, expected_digest))) in
                 by_size.iter().zip(&result.by_size).enumerate()
             {
-                let same =
-                    (found.classes, found.labelled, digest) == (expected.classes, expected.labelled, expected_digest);
-                ensure!(same, "{name}: shards with {size} edges do not add up to tables/sizes.csv");
+                let same = (found.classes, found.labelled, digest)
+                    == (expected.classes, expected.labelled, expected_digest);
+                ensure!(
+                    same,
+                    "{name}: shards with {size} edges do not add up to tables/sizes.csv"
+                );
             }
             for (kind, rows) in by_degrees.values_mut() {
                 rows.extend(tables::by_degrees(*kind, n, &shards));
             }
             let sum = OrderResult { order: n, by_size }.total().0.structure;
-            let of = |cells: &BTreeMap<u64, Cell>, key: u64| cells.get(&key).copied().unwrap_or_default();
+            let of = |cells: &BTreeMap<u64, Cell>, key: u64| {
+                cells.get(&key).copied().unwrap_or_default()
+            };
             structure.push((n, Kind::Bipartite, 1, of(&sum.bipartite, 1)));
             structure.push((n, Kind::Connectivity, 2, of(&sum.connectivity, 2)));
             count += shards.len();
@@ -280,7 +332,8 @@ impl Bundle {
             let is = |row: &BTreeMap<String, String>, column: &str, value: u64| {
                 row.get(column).is_some_and(|text| *text == value.to_string())
             };
-            let found = rows.iter().find(|row| is(row, "order", n as u64) && is(row, key_column, key));
+            let found =
+                rows.iter().find(|row| is(row, "order", n as u64) && is(row, key_column, key));
             let found = found.map_or(Ok([0; 4]), counts)?;
             let Cell { classes, labelled } = cell;
             ensure!(
@@ -292,8 +345,8 @@ impl Bundle {
         Ok(format!("{count} degree sequences"))
     }
 
-    /// The lists of P1-win graphs: each graph canonical and distinct, as many of each size as the tables say, all and connected,
-    /// unlabelled and labelled; some searched forward.
+    /// The lists of P1-win graphs: each graph canonical and distinct, as many of each size as the
+    /// tables say, all and connected, unlabelled and labelled; some searched forward.
     pub fn lists(&self, sample: usize, seed: u64, largest_size: usize) -> anyhow::Result<String> {
         let results = self.results()?;
         let (mut graphs, mut searched, mut described) = (0, 0, 0);
@@ -312,7 +365,11 @@ impl Bundle {
             };
             ensure!(named.insert(name), "two orders name the list {name}");
             let list = GraphList::read(&self.named(name)?, sample, seed, largest_size)?;
-            ensure!(list.graphs() == 0 || list.order == n, "{name} has graphs of order {}", list.order);
+            ensure!(
+                list.graphs() == 0 || list.order == n,
+                "{name} has graphs of order {}",
+                list.order
+            );
             ensure!(
                 (list.graphs(), list.bytes, &list.sha256)
                     == (entry.p1_wins, entry.p1_win_list.bytes, &entry.p1_win_list.sha256),
@@ -321,22 +378,35 @@ impl Bundle {
                 list.bytes,
                 list.sha256
             );
-            for (size, (found, (statistics, _))) in list.by_size.iter().zip(&results[n - 1].by_size).enumerate() {
+            for (size, (found, (statistics, _))) in
+                list.by_size.iter().zip(&results[n - 1].by_size).enumerate()
+            {
                 let expected = Wins::of(statistics);
-                ensure!(*found == expected, "{name}: {found:?} of {size} edges, tables/sizes.csv has {expected:?}");
+                ensure!(
+                    *found == expected,
+                    "{name}: {found:?} of {size} edges, tables/sizes.csv has {expected:?}"
+                );
             }
             searched += list.search()?;
             graphs += list.graphs();
         }
-        Ok(format!("{graphs} graphs, {searched} of them searched forward; {described} lists are only described"))
+        Ok(format!(
+            "{graphs} graphs, {searched} of them searched forward; {described} lists are only \
+             described"
+        ))
     }
 
     fn rows(&self, table: &str) -> anyhow::Result<Rows> {
         let name = format!("tables/{table}.csv");
-        let read = || csv::Reader::from_path(self.root.join(&name))?.deserialize().collect::<Result<Rows, _>>();
+        let read = || {
+            csv::Reader::from_path(self.root.join(&name))?
+                .deserialize()
+                .collect::<Result<Rows, _>>()
+        };
         let rows = read().with_context(|| name.clone())?;
-        let complete =
-            |row: &BTreeMap<String, String>| COUNTS.iter().chain(&["order"]).all(|name| row.contains_key(*name));
+        let complete = |row: &BTreeMap<String, String>| {
+            COUNTS.iter().chain(&["order"]).all(|name| row.contains_key(*name))
+        };
         ensure!(rows.iter().all(complete), "{name}: columns are missing");
         Ok(rows)
     }
@@ -373,7 +443,9 @@ impl Bundle {
         for (number, row) in rows.iter().enumerate() {
             let context = || format!("tables/{table}.csv, row {}", number + 1);
             let counts = counts(row).with_context(context)?;
-            for (prefix, [graphs, p1_wins]) in [("", [counts[0], counts[1]]), ("labelled_", [counts[2], counts[3]])] {
+            for (prefix, [graphs, p1_wins]) in
+                [("", [counts[0], counts[1]]), ("labelled_", [counts[2], counts[3]])]
+            {
                 let p2_wins = graphs.checked_sub(p1_wins).with_context(context)?;
                 let expected = [
                     ("p2_wins", p2_wins.to_string()),
@@ -384,24 +456,32 @@ impl Bundle {
                     let right = row.get(&format!("{prefix}{name}")) == Some(&expected);
                     ensure!(
                         right,
-                        "{}: {prefix}{name} is not what follows from {prefix}graphs and {prefix}p1_wins",
+                        "{}: {prefix}{name} is not what follows from {prefix}graphs and \
+                         {prefix}p1_wins",
                         context()
                     );
                 }
             }
             let order = row.get("order").and_then(|text| text.parse::<usize>().ok());
             let sum = order.and_then(|order| sums.get_mut(order.checked_sub(1)?));
-            let sum = sum.with_context(|| format!("{}: its order is not one of the bundle", context()))?;
+            let sum =
+                sum.with_context(|| format!("{}: its order is not one of the bundle", context()))?;
             for (sum, count) in sum.iter_mut().zip(counts) {
                 *sum = sum.checked_add(count).with_context(context)?;
             }
         }
         for (result, found) in results.iter().zip(sums) {
             let Statistics { classes, labelled, .. } = result.total().0;
-            let expected = [classes.all.graphs, classes.all.p1_wins, labelled.all.graphs, labelled.all.p1_wins];
+            let expected = [
+                classes.all.graphs,
+                classes.all.p1_wins,
+                labelled.all.graphs,
+                labelled.all.p1_wins,
+            ];
             ensure!(
                 found == expected,
-                "tables/{table}.csv: order {} adds up to {found:?} graphs and P1-wins, unlabelled and labelled, not {expected:?}",
+                "tables/{table}.csv: order {} adds up to {found:?} graphs and P1-wins, \
+                 unlabelled and labelled, not {expected:?}",
                 result.order
             );
         }
@@ -425,9 +505,11 @@ impl Bundle {
             serde_json::Value::Number(cell) => text.parse().ok().as_ref() == Some(cell),
             _ => false,
         };
-        let same_row = |(cells, texts): (&BTreeMap<String, serde_json::Value>, &BTreeMap<String, String>)| {
-            cells.keys().eq(texts.keys()) && cells.values().zip(texts.values()).all(|(cell, text)| same(cell, text))
-        };
+        let same_row =
+            |(cells, texts): (&BTreeMap<String, serde_json::Value>, &BTreeMap<String, String>)| {
+                cells.keys().eq(texts.keys())
+                    && cells.values().zip(texts.values()).all(|(cell, text)| same(cell, text))
+            };
         let agrees = json.rows.len() == rows.len() && json.rows.iter().zip(rows).all(same_row);
         ensure!(agrees, "{name} and tables/{table}.csv differ");
         Ok(())
@@ -450,7 +532,8 @@ fn counts(row: &BTreeMap<String, String>) -> anyhow::Result<[u128; 4]> {
 }
 
 fn sha256_of(path: &Path) -> std::io::Result<String> {
-    let (mut sha256, mut file) = (Sha256::new(), BufReader::with_capacity(1 << 20, File::open(path)?));
+    let (mut sha256, mut file) =
+        (Sha256::new(), BufReader::with_capacity(1 << 20, File::open(path)?));
     loop {
         let bytes = file.fill_buf()?;
         if bytes.is_empty() {
@@ -462,9 +545,12 @@ fn sha256_of(path: &Path) -> std::io::Result<String> {
     }
 }
 
-/// The names of all files, which have to be regular ones: what lies elsewhere, or never ends, is no part of a bundle.
+/// The names of all files, which have to be regular ones: what lies elsewhere, or never ends, is
+/// no part of a bundle.
 fn files_below(root: &Path, prefix: &str, found: &mut BTreeSet<String>) -> anyhow::Result<()> {
-    for entry in std::fs::read_dir(root.join(prefix)).with_context(|| format!("cannot read {}", root.display()))? {
+    for entry in std::fs::read_dir(root.join(prefix))
+        .with_context(|| format!("cannot read {}", root.display()))?
+    {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };

@@ -68,18 +68,36 @@ pub struct GraphList {
 }
 
 impl GraphList {
-    /// Reads a list, gzip or plain: each graph canonical (in nauty's labels), the lines strictly increasing and so distinct.
-    pub fn read(path: &Path, sample: usize, seed: u64, largest_size: usize) -> anyhow::Result<Self> {
+    /// Reads a list, gzip or plain: each graph canonical (in nauty's labels), the lines strictly
+    /// increasing and so distinct.
+    pub fn read(
+        path: &Path,
+        sample: usize,
+        seed: u64,
+        largest_size: usize,
+    ) -> anyhow::Result<Self> {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let mut reader = BufReader::new(file);
         let gzip = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let text: Box<dyn Read> = if gzip { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
+        let text: Box<dyn Read> =
+            if gzip { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
         Self::parse(BufReader::with_capacity(1 << 20, text), sample, seed, largest_size)
             .with_context(|| format!("{}", path.display()))
     }
 
-    fn parse(mut text: impl BufRead, sample: usize, seed: u64, largest_size: usize) -> anyhow::Result<Self> {
-        let mut list = GraphList { order: 0, by_size: Vec::new(), bytes: 0, sha256: String::new(), drawn: Vec::new() };
+    fn parse(
+        mut text: impl BufRead,
+        sample: usize,
+        seed: u64,
+        largest_size: usize,
+    ) -> anyhow::Result<Self> {
+        let mut list = GraphList {
+            order: 0,
+            by_size: Vec::new(),
+            bytes: 0,
+            sha256: String::new(),
+            drawn: Vec::new(),
+        };
         let mut sha256 = Sha256::new();
         let mut random = Random(seed);
         let (mut number, mut candidates) = (0, 0);
@@ -97,7 +115,10 @@ impl GraphList {
                 list.bytes += read as u64;
                 if line.pop() != Some(b'\n') {
                     let at = number + lines.len() + 1;
-                    ensure!((read as u64) < LINE_BYTES, "line {at}: longer than that of any graph");
+                    ensure!(
+                        (read as u64) < LINE_BYTES,
+                        "line {at}: longer than that of any graph"
+                    );
                     bail!("line {at}: no line break: the list is cut short");
                 }
                 lines.push(line);
@@ -116,24 +137,34 @@ impl GraphList {
             let checked: Vec<Result<(Graph, u64), String>> = lines.par_iter().map(check).collect();
             for (line, checked) in lines.into_iter().zip(checked) {
                 number += 1;
-                let (graph, automorphisms) = checked.map_err(|why| anyhow::anyhow!("line {number}: {why}"))?;
+                let (graph, automorphisms) =
+                    checked.map_err(|why| anyhow::anyhow!("line {number}: {why}"))?;
                 ensure!(
                     number == 1 || last < line,
-                    "line {number}: not greater than the line before: not sorted, or a graph stands twice"
+                    "line {number}: not greater than the line before: not sorted, or a graph \
+                     stands twice"
                 );
                 last = line;
                 if number == 1 {
                     list.order = graph.order();
                     list.by_size = vec![Wins::default(); pairs(list.order) + 1];
                 }
-                ensure!(graph.order() == list.order, "line {number}: order {}, not {}", graph.order(), list.order);
+                ensure!(
+                    graph.order() == list.order,
+                    "line {number}: order {}, not {}",
+                    graph.order(),
+                    list.order
+                );
                 list.by_size[graph.size()].add(&graph, automorphisms);
                 if graph.size() <= largest_size {
-                    // Reservoir sampling (Vitter 1985): each candidate stays with equal probability.
+                    // Reservoir sampling (Vitter 1985): each candidate stays with equal
+                    // probability.
                     candidates += 1;
                     if list.drawn.len() < sample {
                         list.drawn.push(graph);
-                    } else if let Some(place) = list.drawn.get_mut(random.below(candidates) as usize) {
+                    } else if let Some(place) =
+                        list.drawn.get_mut(random.below(candidates) as usize)
+                    {
                         *place = graph;
                     }
                 }

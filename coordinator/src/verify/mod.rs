@@ -1,4 +1,5 @@
-//! `trailtrap verify`: checks a finished order, a list of graphs, or a bundle again, as thoroughly as asked.
+//! `trailtrap verify`: checks a finished order, a list of graphs, or a bundle again, as thoroughly
+//! as asked.
 
 mod bundle;
 mod list;
@@ -44,10 +45,11 @@ use crate::{
 ///   5 shards    shards drawn at random, generated and solved again, have the same digests; minutes
 ///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the census
 ///
-/// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands twice, all are of one order; forward
-/// search finds P1-wins among those drawn at random; and if the order is finished in the data directory, they are all P1-wins of it.
-/// Of a bundle: checksums; tables, sequences and shard files (CSV, JSON, b-files, Parquet) against Pólya counting, the mass
-/// formula, and each other; and from level 2 on its lists, against the tables.
+/// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands
+/// twice, all are of one order; forward search finds P1-wins among those drawn at random; and if
+/// the order is finished in the data directory, they are all P1-wins of it. Of a bundle:
+/// checksums; tables, sequences and shard files (CSV, JSON, b-files, Parquet) against Pólya
+/// counting, the mass formula, and each other; and from level 2 on its lists, against the tables.
 ///
 /// Exit code 0: nothing wrong; 1: something is, and standard output says what.
 #[derive(Args)]
@@ -70,10 +72,13 @@ pub struct VerifyCommand {
 #[derive(Args, Clone, Copy)]
 struct Drawing {
     /// How thoroughly, 1 to 6
-    #[arg(long, value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=6))]
+    #[arg(long, value_name = "LEVEL", default_value_t = 3,
+          value_parser = clap::value_parser!(u8).range(1..=6))]
     level: u8,
-    /// How many graphs level 4 draws, and shards level 5; how many graphs of a list are searched forward
-    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    /// How many graphs level 4 draws, and shards level 5; how many graphs of a list are searched
+    /// forward
+    #[arg(long, value_name = "COUNT", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..))]
     sample: u64,
     /// What the drawing starts from; equal seeds draw equally
     #[arg(long, value_name = "SEED", default_value_t = 1)]
@@ -116,11 +121,22 @@ impl Findings {
             let seconds = start.elapsed().as_secs_f64();
             if self.aloud {
                 match &failure {
-                    None => report::print(&format!("{subject}: right   {check}: {scope} ({})\n", duration(seconds)))?,
-                    Some(failure) => report::print(&format!("{subject}: WRONG   {check}: {failure}\n"))?,
+                    None => report::print(&format!(
+                        "{subject}: right   {check}: {scope} ({})\n",
+                        duration(seconds)
+                    ))?,
+                    Some(failure) => {
+                        report::print(&format!("{subject}: WRONG   {check}: {failure}\n"))?
+                    }
                 }
             }
-            self.list.push(Finding { subject: subject.to_owned(), check, scope, seconds, failure });
+            self.list.push(Finding {
+                subject: subject.to_owned(),
+                check,
+                scope,
+                seconds,
+                failure,
+            });
         }
         Ok(())
     }
@@ -129,7 +145,8 @@ impl Findings {
 impl VerifyCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let mut findings = Findings { level: self.drawing.level, aloud: !self.json, list: Vec::new() };
+        let mut findings =
+            Findings { level: self.drawing.level, aloud: !self.json, list: Vec::new() };
         match self.what.as_deref().map(|what| (what, parse_order(what))) {
             None => self.check_orders(None, &mut findings)?,
             Some((_, Ok(order))) => self.check_orders(Some(order), &mut findings)?,
@@ -146,9 +163,14 @@ impl VerifyCommand {
         }
         let failures = findings.list.iter().filter(|finding| finding.failure.is_some()).count();
         let text = match (self.json, failures) {
-            (true, _) => serde_json::json!({ "findings": findings.list, "failures": failures }).to_string(),
+            (true, _) => {
+                serde_json::json!({ "findings": findings.list, "failures": failures }).to_string()
+            }
             (false, 0) => "nothing wrong".to_owned(),
-            (false, _) => format!("{failures} of {} checks failed: do not trust these results", findings.list.len()),
+            (false, _) => format!(
+                "{failures} of {} checks failed: do not trust these results",
+                findings.list.len()
+            ),
         };
         report::print(&(text + "\n"))?;
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -159,7 +181,11 @@ impl VerifyCommand {
         let directory = || format!("data directory {}", self.data.display());
         let orders = match order {
             Some(order) => vec![order],
-            None => finished::results(&store).with_context(directory)?.iter().map(|result| result.order).collect(),
+            None => finished::results(&store)
+                .with_context(directory)?
+                .iter()
+                .map(|result| result.order)
+                .collect(),
         };
         if orders.is_empty() {
             bail!(
@@ -175,7 +201,12 @@ impl VerifyCommand {
         Ok(())
     }
 
-    fn check_bundle(&self, bundle: &Bundle, name: &str, findings: &mut Findings) -> anyhow::Result<()> {
+    fn check_bundle(
+        &self,
+        bundle: &Bundle,
+        name: &str,
+        findings: &mut Findings,
+    ) -> anyhow::Result<()> {
         let Drawing { sample, seed, .. } = self.drawing;
         let orders: Vec<String> = bundle.orders().map(|order| order.to_string()).collect();
         let subject = format!("{name} (orders {})", orders.join(", "));
@@ -211,15 +242,24 @@ impl VerifyCommand {
 
     /// Compares a list with the census, if there is one of its order.
     fn is_complete(&self, list: &GraphList) -> anyhow::Result<&'static str> {
-        let finished = open_store(&self.data).and_then(|store| FinishedOrder::open(&store, list.order));
+        let finished =
+            open_store(&self.data).and_then(|store| FinishedOrder::open(&store, list.order));
         let Ok(finished) = finished else {
-            return Ok("whether some are missing cannot be said without a census of that order (--data)");
+            return Ok(
+                "whether some are missing cannot be said without a census of that order (--data)",
+            );
         };
-        for (size, ((statistics, _), found)) in finished.result.by_size.iter().zip(&list.by_size).enumerate() {
+        for (size, ((statistics, _), found)) in
+            finished.result.by_size.iter().zip(&list.by_size).enumerate()
+        {
             let expected = Wins::of(statistics);
             ensure!(*found == expected, "{found:?} of {size} edges, the census has {expected:?}");
         }
-        let stored = graphs::GraphList::read(&Archive::open(&self.data, true)?, list.order, &Filter::default())?;
+        let stored = graphs::GraphList::read(
+            &Archive::open(&self.data, true)?,
+            list.order,
+            &Filter::default(),
+        )?;
         ensure!(sha256_of(&stored)? == list.sha256, "it lists other graphs than the census has");
         Ok("they are those of the census, and none is missing")
     }

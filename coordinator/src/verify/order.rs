@@ -69,21 +69,28 @@ impl Verifier {
             (1, "units computed from what is there", &|| self.inputs()),
             (2, "blocks complete and undamaged", &|| self.blocks()),
             (3, "statistics and digests of the stored graphs", &|| self.digests()),
-            (4, "one step of the recurrence, by nauty", &|| if thorough { self.steps_of_all() } else { self.steps() }),
+            (4, "one step of the recurrence, by nauty", &|| {
+                if thorough { self.steps_of_all() } else { self.steps() }
+            }),
             (4, "forward search", &|| self.forward_search()),
             (5, "shards solved again", &|| self.shards(thorough)),
         ];
         findings.run(&format!("order {order}"), &checks)
     }
 
-    /// Nothing was found wrong that nobody has looked into, in this order or in those that it was computed from.
+    /// Nothing was found wrong that nobody has looked into, in this order or in those that it was
+    /// computed from.
     fn alarms(&self) -> anyhow::Result<String> {
         let FinishedOrder { store, plan, .. } = &self.finished;
         let alarms = store.alarms()?;
-        let concerning = alarms.iter().filter(|(_, alarm)| usize::from(alarm.unit.order) <= plan.order);
-        if let Some((number, alarm)) = concerning.clone().find(|(_, alarm)| alarm.settled.is_none()) {
+        let concerning =
+            alarms.iter().filter(|(_, alarm)| usize::from(alarm.unit.order) <= plan.order);
+        if let Some((number, alarm)) =
+            concerning.clone().find(|(_, alarm)| alarm.settled.is_none())
+        {
             bail!(
-                "{}; when it is of no concern any more, `trailtrap alarms --settle {number} --because REASON{}`",
+                "{}; when it is of no concern any more, `trailtrap alarms --settle {number} \
+                 --because REASON{}`",
                 alarm.line(*number),
                 DataFlag::of(store)
             );
@@ -96,7 +103,9 @@ impl Verifier {
         let recalled: HashMap<Unit, Recalled> = self
             .records()?
             .iter()
-            .map(|(unit, record)| (*unit, Recalled { inputs: record.inputs, content: record.content }))
+            .map(|(unit, record)| {
+                (*unit, Recalled { inputs: record.inputs, content: record.content })
+            })
             .collect();
         let count = recalled.len();
         let plan = Arc::new(self.finished.plan.clone());
@@ -104,7 +113,10 @@ impl Verifier {
         let mut schedule = Schedule::new(plan.clone(), parents, recalled);
         if let Some(unit) = schedule.settled().stale.first() {
             let sequence = plan.shards[unit.shard as usize].sequence;
-            bail!("part {} of {sequence} was computed from partitions that are not there", unit.part);
+            bail!(
+                "part {} of {sequence} was computed from partitions that are not there",
+                unit.part
+            );
         }
         ensure!(schedule.is_done(), "some units are missing");
         Ok(format!("{count} units"))
@@ -118,19 +130,24 @@ impl Verifier {
             ensure!(expected.remove(unit), "unit {unit:?} is recorded but not in the plan");
         }
         if let Some(unit) = expected.iter().min() {
-            bail!("{} units are not recorded, the first is {unit:?}: the list has a gap", expected.len());
+            bail!(
+                "{} units are not recorded, the first is {unit:?}: the list has a gap",
+                expected.len()
+            );
         }
         Ok(format!("{} units", records.len()))
     }
 
-    /// The counts of each size and of each shard are those of theory, and the results are their sums.
+    /// The counts of each size and of each shard are those of theory, and the results are their
+    /// sums.
     fn counts(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
         let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(plan.order) + 1];
         let mut masses = vec![0u128; plan.shards.len()];
         for (unit, record) in self.records()? {
             let shard = plan.shards.get(unit.shard as usize).context("a record of no shard")?;
-            let sound = record.statistics.is_consistent() && record.statistics.is_possible(plan.order, shard.size);
+            let sound = record.statistics.is_consistent()
+                && record.statistics.is_possible(plan.order, shard.size);
             ensure!(sound, "the counts of {} contradict each other", shard.sequence);
             masses[unit.shard as usize] += record.statistics.labelled.all.graphs;
             let (statistics, digest) = &mut by_size[shard.size];
@@ -138,10 +155,17 @@ impl Verifier {
             *digest += record.digest();
         }
         for (shard, mass) in plan.shards.iter().zip(masses) {
-            ensure!(mass == shard.mass, "shard {} has mass {mass}, not {}", shard.sequence, shard.mass);
+            ensure!(
+                mass == shard.mass,
+                "shard {} has mass {mass}, not {}",
+                shard.sequence,
+                shard.mass
+            );
         }
         checks::check_order(plan.order, by_size.iter().map(|(statistics, _)| statistics))?;
-        for (size, (found, reported)) in by_size.iter().zip(&self.finished.result.by_size).enumerate() {
+        for (size, (found, reported)) in
+            by_size.iter().zip(&self.finished.result.by_size).enumerate()
+        {
             ensure!(found == reported, "the result for {size} edges is not the sum of its units");
         }
         Ok(format!("{} sizes, {} shards", by_size.len(), plan.shards.len()))
@@ -149,10 +173,13 @@ impl Verifier {
 
     /// What others have counted: graphs, connected graphs, and the paper's Table 1.
     fn known_sequences(&self) -> anyhow::Result<String> {
-        const GRAPHS: [u128; 12] = [1, 2, 4, 11, 34, 156, 1044, 12346, 274668, 12005168, 1018997864, 165091172592];
-        const CONNECTED: [u128; 12] = [1, 1, 2, 6, 21, 112, 853, 11117, 261080, 11716571, 1006700565, 164059830476];
+        const GRAPHS: [u128; 12] =
+            [1, 2, 4, 11, 34, 156, 1044, 12346, 274668, 12005168, 1018997864, 165091172592];
+        const CONNECTED: [u128; 12] =
+            [1, 1, 2, 6, 21, 112, 853, 11117, 261080, 11716571, 1006700565, 164059830476];
         const BIPARTITE: [u128; 12] = [1, 2, 3, 7, 13, 35, 88, 303, 1119, 5479, 32303, 251135];
-        const ASYMMETRIC: [u128; 12] = [1, 0, 0, 0, 0, 8, 152, 3696, 135004, 7971848, 805364776, 144123121972];
+        const ASYMMETRIC: [u128; 12] =
+            [1, 0, 0, 0, 0, 8, 152, 3696, 135004, 7971848, 805364776, 144123121972];
         /// Connected graphs that P2 wins, n = 3, …, 7.
         const TABLE_1: [u128; 5] = [2, 4, 17, 88, 734];
         let n = self.finished.plan.order;
@@ -163,11 +190,23 @@ impl Verifier {
         let mut comparisons = vec![
             ("graphs (OEIS A000088)", sum.classes.all.graphs, GRAPHS[n - 1]),
             ("connected graphs (OEIS A001349)", sum.classes.connected.graphs, CONNECTED[n - 1]),
-            ("bipartite graphs (OEIS A033995)", cell(&sum.structure.bipartite, 1), BIPARTITE[n - 1]),
-            ("asymmetric graphs (OEIS A003400)", cell(&sum.structure.automorphisms, 1), ASYMMETRIC[n - 1]),
+            (
+                "bipartite graphs (OEIS A033995)",
+                cell(&sum.structure.bipartite, 1),
+                BIPARTITE[n - 1],
+            ),
+            (
+                "asymmetric graphs (OEIS A003400)",
+                cell(&sum.structure.automorphisms, 1),
+                ASYMMETRIC[n - 1],
+            ),
         ];
         if let Some(&p2_wins) = n.checked_sub(3).and_then(|i| TABLE_1.get(i)) {
-            comparisons.push(("connected P2-wins (Table 1 of the paper)", sum.classes.connected.p2_wins(), p2_wins));
+            comparisons.push((
+                "connected P2-wins (Table 1 of the paper)",
+                sum.classes.connected.p2_wins(),
+                p2_wins,
+            ));
         }
         for (what, found, known) in &comparisons {
             ensure!(found == known, "{found} {what}, but {known} are known");
@@ -175,7 +214,8 @@ impl Verifier {
         Ok(format!("{} sequences", comparisons.len()))
     }
 
-    /// Every block is there and undamaged (its checksum says), and has as many entries as its record says.
+    /// Every block is there and undamaged (its checksum says), and has as many entries as its
+    /// record says.
     fn blocks(&self) -> anyhow::Result<String> {
         let bytes = AtomicU64::new(0);
         self.for_each_unit("blocks", |unit, record, shard| {
@@ -193,7 +233,11 @@ impl Verifier {
             } else {
                 [all.graphs, all.p1_wins, 0]
             };
-            ensure!(counts == expected, "{}: blocks with {counts:?} entries, recorded {expected:?}", shard.sequence);
+            ensure!(
+                counts == expected,
+                "{}: blocks with {counts:?} entries, recorded {expected:?}",
+                shard.sequence
+            );
             Ok(())
         })?;
         Ok(format!("{} MiB", bytes.into_inner() >> 20))
@@ -204,8 +248,9 @@ impl Verifier {
         Section::ALL.into_iter().filter(move |&section| kept || section != Section::Outcomes)
     }
 
-    /// Statistics and digests, taken again from the stored keys and outcomes, and the list of P1-wins. |Aut| and the reference
-    /// labelling are found again on the way; a graph that is not canonical, or stands in two parts, is noticed.
+    /// Statistics and digests, taken again from the stored keys and outcomes, and the list of
+    /// P1-wins. |Aut| and the reference labelling are found again on the way; a graph that is not
+    /// canonical, or stands in two parts, is noticed.
     fn digests(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
         let graphs = AtomicU64::new(0);
@@ -241,21 +286,37 @@ impl Verifier {
                 }
                 let mut listed = self.finished.slots(shard, bucket as u32, Section::Wins)?;
                 listed.sort_unstable();
-                ensure!(listed == won, "{}: its list of P1-wins is not what its outcomes say", shard.sequence);
+                ensure!(
+                    listed == won,
+                    "{}: its list of P1-wins is not what its outcomes say",
+                    shard.sequence
+                );
                 graphs.fetch_add(table.len() as u64, Ordering::Relaxed);
             }
-            let (recorded, digest) = of_shards.get(&(index as u32)).context("a shard without records")?;
-            statistics.classes.sums.winning_first_moves = recorded.classes.sums.winning_first_moves;
-            statistics.labelled.sums.winning_first_moves = recorded.labelled.sums.winning_first_moves;
-            ensure!(statistics == *recorded, "{}: its graphs do not have the recorded statistics", shard.sequence);
+            let (recorded, digest) =
+                of_shards.get(&(index as u32)).context("a shard without records")?;
+            statistics.classes.sums.winning_first_moves =
+                recorded.classes.sums.winning_first_moves;
+            statistics.labelled.sums.winning_first_moves =
+                recorded.labelled.sums.winning_first_moves;
+            ensure!(
+                statistics == *recorded,
+                "{}: its graphs do not have the recorded statistics",
+                shard.sequence
+            );
             let found = digester.finish();
-            ensure!(found == *digest, "{}: its records have digest {found}, recorded is {digest}", shard.sequence);
+            ensure!(
+                found == *digest,
+                "{}: its records have digest {found}, recorded is {digest}",
+                shard.sequence
+            );
             Ok(())
         })?;
         Ok(format!("{} graphs", graphs.into_inner()))
     }
 
-    /// Graphs drawn at random, in groups from one shard each, derived again from their predecessors.
+    /// Graphs drawn at random, in groups from one shard each, derived again from their
+    /// predecessors.
     fn steps(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
         let mut random = Random(self.drawing.seed);
@@ -297,7 +358,8 @@ impl Verifier {
         let plan = &self.finished.plan;
         let cache = KnownShards::default();
         let checked = AtomicU64::new(0);
-        // Sizes one after the other: a shard's predecessors have one edge less, so no more than a size is held.
+        // Sizes one after the other: a shard's predecessors have one edge less, so no more than a
+        // size is held.
         for size in 0..=pairs(plan.order) {
             let shards = plan.shards.iter().enumerate().filter(|(_, shard)| shard.size == size);
             self.for_each_shard(&format!("steps, {size} edges"), shards, |_, shard| {
@@ -305,7 +367,9 @@ impl Verifier {
                 let known: Vec<&Known> = known.iter().map(Arc::as_ref).collect();
                 for table in self.finished.tables(shard) {
                     let table = table?;
-                    (0..table.len()).into_par_iter().try_for_each(|i| self.step(shard, &table, i, &known))?;
+                    (0..table.len())
+                        .into_par_iter()
+                        .try_for_each(|i| self.step(shard, &table, i, &known))?;
                     checked.fetch_add(table.len() as u64, Ordering::Relaxed);
                 }
                 Ok(())
@@ -315,7 +379,13 @@ impl Verifier {
         Ok(format!("all {} graphs", checked.into_inner()))
     }
 
-    fn step(&self, shard: &Shard, table: &Table, i: usize, known: &[&Known]) -> anyhow::Result<()> {
+    fn step(
+        &self,
+        shard: &Shard,
+        table: &Table,
+        i: usize,
+        known: &[&Known],
+    ) -> anyhow::Result<()> {
         let graph = stored_graph(shard, table, i)?;
         let stored = TrailTrap::decode(self.finished.plan.order, table.record(i));
         let derived = rederive::outcome(&graph, |rest, labelling| {
@@ -359,7 +429,11 @@ impl Verifier {
             let won = matches!(ForwardSearch::new(20_000_000).solve(&graph)?, Solution::P1 { .. });
             searched.fetch_add(1, Ordering::Relaxed);
             let stored = TrailTrap::p1_wins(plan.order, table.record(i));
-            ensure!(won == stored, "{graph:?}: forward search says that {} wins", if won { "P1" } else { "P2" });
+            ensure!(
+                won == stored,
+                "{graph:?}: forward search says that {} wins",
+                if won { "P1" } else { "P2" }
+            );
             Ok(())
         })?;
         Ok(format!(
@@ -380,7 +454,8 @@ impl Verifier {
         } else {
             None
         };
-        let source = FinishedSource { finished: &self.finished, below, parents: Parents::enumerate() };
+        let source =
+            FinishedSource { finished: &self.finished, below, parents: Parents::enumerate() };
         let mut random = Random(self.drawing.seed ^ 0x5a4d);
         let mut drawn: Vec<usize> = match all {
             true => (0..plan.shards.len()).collect(),
@@ -396,7 +471,9 @@ impl Verifier {
             for part in 0..plan.shards[index].parts {
                 let unit = Unit { order: plan.order as u8, shard: index as u32, part };
                 let solved = solver.solve::<TrailTrap>(plan, unit, &source)?;
-                let record = records.get(&unit).with_context(|| format!("unit {unit:?} is not recorded"))?;
+                let record = records
+                    .get(&unit)
+                    .with_context(|| format!("unit {unit:?} is not recorded"))?;
                 ensure!(
                     solved.digest == record.digest() && solved.statistics == record.statistics,
                     "part {part} of {}: solved again it has digest {}, recorded is {}",
@@ -410,7 +487,8 @@ impl Verifier {
         Ok(format!("{} of {} shards", drawn.len(), plan.shards.len()))
     }
 
-    /// A shard, drawn with probability proportional to its mass, and so nearly to its number of graphs.
+    /// A shard, drawn with probability proportional to its mass, and so nearly to its number of
+    /// graphs.
     fn draw_shard(&self, random: &mut Random) -> usize {
         let shards = &self.finished.plan.shards;
         let total: u128 = shards.iter().map(|shard| shard.mass).sum();
@@ -433,7 +511,11 @@ impl Verifier {
     fn all_units(&self) -> HashSet<Unit> {
         let plan = &self.finished.plan;
         let units = plan.shards.iter().enumerate().flat_map(|(index, shard)| {
-            (0..shard.parts).map(move |part| Unit { order: plan.order as u8, shard: index as u32, part })
+            (0..shard.parts).map(move |part| Unit {
+                order: plan.order as u8,
+                shard: index as u32,
+                part,
+            })
         });
         units.collect()
     }
@@ -444,7 +526,12 @@ impl Verifier {
         check: impl Fn(Unit, &UnitRecord, &Shard) -> anyhow::Result<()> + Sync,
     ) -> anyhow::Result<()> {
         self.for_each(what, self.records()?, |(unit, record)| {
-            let shard = self.finished.plan.shards.get(unit.shard as usize).context("a record of no shard")?;
+            let shard = self
+                .finished
+                .plan
+                .shards
+                .get(unit.shard as usize)
+                .context("a record of no shard")?;
             check(*unit, record, shard)
         })
     }
@@ -501,7 +588,11 @@ impl Verifier {
     }
 }
 
-fn stored_graph(shard: &Shard, table: &Table, i: usize) -> anyhow::Result<trailtrap_shared::graph::Graph> {
+fn stored_graph(
+    shard: &Shard,
+    table: &Table,
+    i: usize,
+) -> anyhow::Result<trailtrap_shared::graph::Graph> {
     graph_of_slot(&shard.sequence, table.slot(i))
         .with_context(|| format!("{}: slot {:#x} is no graph", shard.sequence, table.slot(i)))
 }
@@ -511,7 +602,11 @@ fn stored_graph(shard: &Shard, table: &Table, i: usize) -> anyhow::Result<trailt
 struct KnownShards(Mutex<HashMap<u32, Arc<Known>>>);
 
 impl KnownShards {
-    fn of_predecessors(&self, finished: &FinishedOrder, shard: &Shard) -> anyhow::Result<Vec<Arc<Known>>> {
+    fn of_predecessors(
+        &self,
+        finished: &FinishedOrder,
+        shard: &Shard,
+    ) -> anyhow::Result<Vec<Arc<Known>>> {
         shard.predecessors.iter().map(|&index| self.of_shard(finished, index)).collect()
     }
 
@@ -526,7 +621,11 @@ impl KnownShards {
             for i in 0..table.len() {
                 let graph = stored_graph(shard, &table, i)?;
                 let outcome = TrailTrap::decode(finished.plan.order, table.record(i));
-                ensure!(known.insert(&graph, &outcome), "{}: {graph:?} stands in it twice", shard.sequence);
+                ensure!(
+                    known.insert(&graph, &outcome),
+                    "{}: {graph:?} stands in it twice",
+                    shard.sequence
+                );
             }
         }
         let known = Arc::new(known);

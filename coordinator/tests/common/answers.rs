@@ -1,4 +1,5 @@
-//! What workers answer, solved beforehand by the real solver: for workers of whom there are many, or in a simulation.
+//! What workers answer, solved beforehand by the real solver: for workers of whom there are many,
+//! or in a simulation.
 
 use std::collections::HashMap;
 
@@ -39,20 +40,28 @@ impl Answers {
             blocks: HashMap::new(),
             by_size,
         };
-        memory::census_with::<TrailTrap>(order, options, Kernel::best(), usize::MAX, |plan, solved| {
-            let result = wire::UnitResult {
-                unit: Some(wire::UnitId { shard: solved.unit.shard, part: solved.unit.part }),
-                statistics: codec::encode(&solved.statistics),
-                digest: solved.digest.to_le_bytes().to_vec(),
-                elapsed_microseconds: 1,
-            };
-            answers.blocks.insert((solved.sequence, solved.unit.part), solved.blocks::<TrailTrap>());
-            answers.results.insert(solved.unit, result);
-            let size = plan.shards[solved.unit.shard as usize].size;
-            let (statistics, digest) = &mut answers.by_size[plan.order - 1][size];
-            *statistics += &solved.statistics;
-            *digest += solved.digest;
-        })
+        memory::census_with::<TrailTrap>(
+            order,
+            options,
+            Kernel::best(),
+            usize::MAX,
+            |plan, solved| {
+                let result = wire::UnitResult {
+                    unit: Some(wire::UnitId { shard: solved.unit.shard, part: solved.unit.part }),
+                    statistics: codec::encode(&solved.statistics),
+                    digest: solved.digest.to_le_bytes().to_vec(),
+                    elapsed_microseconds: 1,
+                };
+                answers
+                    .blocks
+                    .insert((solved.sequence, solved.unit.part), solved.blocks::<TrailTrap>());
+                answers.results.insert(solved.unit, result);
+                let size = plan.shards[solved.unit.shard as usize].size;
+                let (statistics, digest) = &mut answers.by_size[plan.order - 1][size];
+                *statistics += &solved.statistics;
+                *digest += solved.digest;
+            },
+        )
         .unwrap();
         answers
     }
@@ -73,16 +82,27 @@ impl Answers {
         for unit in units {
             parts.push(Part::Unit(self.results[unit].clone()));
             for block in &self.blocks[&(self.sequence(*unit), unit.part)] {
-                parts.push(Part::Piece(wire::BlockPiece { data: block.bytes().to_vec(), last: true, done: false }));
+                parts.push(Part::Piece(wire::BlockPiece {
+                    data: block.bytes().to_vec(),
+                    last: true,
+                    done: false,
+                }));
             }
         }
         parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }).collect()
     }
 
     /// Fetches a bucket that a unit reads. It has to be what was delivered.
-    pub async fn check_input(&self, client: &mut CensusClient<Channel>, worker: u64, unit: Unit) -> Result<(), Status> {
+    pub async fn check_input(
+        &self,
+        client: &mut CensusClient<Channel>,
+        worker: u64,
+        unit: Unit,
+    ) -> Result<(), Status> {
         let plan = &self.plans[&(unit.order as usize)];
-        let Some(&predecessor) = plan.shards[unit.shard as usize].predecessors.first() else { return Ok(()) };
+        let Some(&predecessor) = plan.shards[unit.shard as usize].predecessors.first() else {
+            return Ok(());
+        };
         let shard = &plan.shards[predecessor as usize];
         let bucket = (1 << shard.bucket_bits) - 1;
         let request = messages::request(worker, &Wanted::Bucket(shard.sequence, bucket), &[]);
@@ -98,7 +118,9 @@ impl Answers {
         assert!(done, "the answer has no end");
         let of_part = |part: u32| {
             let first = 3 * bucket as usize;
-            self.blocks[&(shard.sequence, part)][first..first + 2].iter().map(|block| block.bytes())
+            self.blocks[&(shard.sequence, part)][first..first + 2]
+                .iter()
+                .map(|block| block.bytes())
         };
         assert!(
             blocks.iter().map(Vec::as_slice).eq((0..shard.parts).flat_map(of_part)),

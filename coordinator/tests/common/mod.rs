@@ -42,7 +42,11 @@ pub fn run(arguments: &[&str]) -> Output {
 /// Runs the program with this on its standard input.
 pub fn run_with_input(arguments: &[&str], input: &str) -> Output {
     let mut command = trailtrap();
-    let piped = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let piped = command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
@@ -77,8 +81,11 @@ impl Data {
 
 /// What `trailtrap census ORDER --json` prints in a directory.
 pub fn census_json(order: usize, data: &Data, more: &[&str]) -> String {
-    let output =
-        trailtrap().args(["census", &order.to_string(), "--json", "--data", &data.text()]).args(more).output().unwrap();
+    let output = trailtrap()
+        .args(["census", &order.to_string(), "--json", "--data", &data.text()])
+        .args(more)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     stdout(&output)
 }
@@ -100,7 +107,13 @@ pub fn introduction(name: impl Into<String>) -> wire::RegisterRequest {
 pub fn peak_memory(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    kilobytes.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+    kilobytes
+        .trim()
+        .trim_end_matches("kB")
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .map(|kilobytes| kilobytes << 10)
 }
 
 /// Kills its process when it goes.
@@ -124,7 +137,8 @@ impl Process {
             assert!(start.elapsed() < Duration::from_secs(60), "still running after a minute");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let mut out = Output { status: self.0.wait().unwrap(), stdout: Vec::new(), stderr: Vec::new() };
+        let mut out =
+            Output { status: self.0.wait().unwrap(), stdout: Vec::new(), stderr: Vec::new() };
         for (pipe, bytes) in [
             (self.0.stdout.take().map(|p| Box::new(p) as Box<dyn std::io::Read>), &mut out.stdout),
             (self.0.stderr.take().map(|p| Box::new(p) as Box<dyn std::io::Read>), &mut out.stderr),
@@ -138,7 +152,13 @@ impl Process {
 
     /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
-        assert!(Command::new("kill").args(["-s", name, &self.0.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &self.0.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 }
 
@@ -152,12 +172,24 @@ impl Drop for Process {
 pub fn coordinator(order: usize, data: &Data, listen: &str, more: &[&str]) -> (Process, String) {
     let mut command = trailtrap();
     command
-        .args(["coordinator", "--json", "--order", &order.to_string(), "--data", &data.text(), "--listen", listen])
+        .args([
+            "coordinator",
+            "--json",
+            "--order",
+            &order.to_string(),
+            "--data",
+            &data.text(),
+            "--listen",
+            listen,
+        ])
         .args(more);
     let mut process = Process::start(&mut command);
     let mut lines = BufReader::new(process.0.stderr.take().unwrap()).lines();
     let first = lines.next().expect("a line").unwrap();
-    let address = first.strip_prefix("trailtrap: listening on ").unwrap_or_else(|| panic!("{first}")).to_owned();
+    let address = first
+        .strip_prefix("trailtrap: listening on ")
+        .unwrap_or_else(|| panic!("{first}"))
+        .to_owned();
     // Keep the pipe open and empty.
     std::thread::spawn(move || lines.for_each(drop));
     (process, address)

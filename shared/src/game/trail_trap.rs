@@ -1,10 +1,12 @@
-//! Trail Trap (Buchanan et al., arXiv 2405.05195): each player draws a trail with their own token; an edge used by either
-//! is gone for both; who cannot move loses.
+//! Trail Trap (Buchanan et al., arXiv 2405.05195): each player draws a trail with their own token;
+//! an edge used by either is gone for both; who cannot move loses.
 //!
-//! After both first moves a position is (H; a, b): H the unused edges, a the token of the player to move, b the other.
+//! After both first moves a position is (H; a, b): H the unused edges, a the token of the player
+//! to move, b the other.
 //!
 //! * W(H; a, b), the player to move wins: ∃ w ∈ N(a): ¬ W(H − aw; b, w).
-//! * R(H; v), P2, still to place a token, beats P1's token at v: ∃ xy ∈ E: ¬ W(H − xy; v, y) ∨ ¬ W(H − xy; v, x).
+//! * R(H; v), P2, still to place a token, beats P1's token at v: ∃ xy ∈ E: ¬ W(H − xy; v, y) ∨ ¬
+//!   W(H − xy; v, x).
 //! * P1 wins G: ∃ uv ∈ E: ¬ R(G − uv; v) ∨ ¬ R(G − uv; u).
 
 use super::{Answer, Game, Tally};
@@ -25,8 +27,9 @@ pub struct Outcome {
     pub first_moves: u16,
 }
 
-/// A record holds, bit by bit from the lowest: for y = 0, …, n − 1 the column { a : W(H; a, y) } of n bits, the set
-/// { v : R(H; v) } of n bits, and one bit that is set if P1 wins. Left-over bits of the last byte are zero.
+/// A record holds, bit by bit from the lowest: for y = 0, …, n − 1 the column { a : W(H; a, y) }
+/// of n bits, the set { v : R(H; v) } of n bits, and one bit that is set if P1 wins. Left-over
+/// bits of the last byte are zero.
 impl Game for TrailTrap {
     const ID: u16 = 1;
 
@@ -94,13 +97,17 @@ impl Game for TrailTrap {
 }
 
 impl TrailTrap {
-    /// The numbers of rooted positions won by the player to move, and of ends of the first move that P2 beats, read from a
-    /// record.
+    /// The numbers of rooted positions won by the player to move, and of ends of the first move
+    /// that P2 beats, read from a record.
     pub fn sums(n: usize, record: &[u8]) -> (u32, u32) {
-        ((0..n).map(|y| bits(record, y * n, n).count_ones()).sum(), bits(record, n * n, n).count_ones())
+        (
+            (0..n).map(|y| bits(record, y * n, n).count_ones()).sum(),
+            bits(record, n * n, n).count_ones(),
+        )
     }
 
-    /// Reads a record back, apart from the number of winning first moves, of which it tells only whether it is zero.
+    /// Reads a record back, apart from the number of winning first moves, of which it tells only
+    /// whether it is zero.
     pub fn decode(n: usize, record: &[u8]) -> Outcome {
         let columns = std::array::from_fn(|y| if y < n { bits(record, y * n, n) } else { 0 });
         Outcome {
@@ -111,7 +118,8 @@ impl TrailTrap {
     }
 }
 
-/// The `count` ≤ 16 bits from bit `start` on. A record of order n ≤ 12 has at least three bytes where it is read, or ends.
+/// The `count` ≤ 16 bits from bit `start` on. A record of order n ≤ 12 has at least three bytes
+/// where it is read, or ends.
 #[inline(always)]
 fn bits(record: &[u8], start: usize, count: usize) -> u16 {
     let byte = start / 8;

@@ -1,8 +1,9 @@
-//! Labellings 32 graphs at a time, one graph a lane: that of the census, with the same keys as [`super::hashed`], and the
-//! [`reference`] labelling.
+//! Labellings 32 graphs at a time, one graph a lane: that of the census, with the same keys as
+//! [`super::hashed`], and the [`reference`] labelling.
 //!
-//! The refinement of all lanes goes on until every lane is discrete or none changes. Lanes whose equal colours are all
-//! mutual twins are finished by numbering the twins; the few others are left to a search, see [`super::forest`].
+//! The refinement of all lanes goes on until every lane is discrete or none changes. Lanes whose
+//! equal colours are all mutual twins are finished by numbering the twins; the few others are left
+//! to a search, see [`super::forest`].
 
 use std::str::FromStr;
 
@@ -18,11 +19,12 @@ use super::{
 };
 use crate::graph::{MAX_ORDER, Rows, VertexSet, all_vertices, pairs};
 
-/// Largest order that batches are compiled for, and so the largest order of a census: keys have C(11, 2) = 55 bits.
+/// Largest order that batches are compiled for, and so the largest order of a census: keys have
+/// C(11, 2) = 55 bits.
 pub const MAX_BATCH_ORDER: usize = 12;
 
-/// After this many rounds a lane that still changes is left to the search tree, where nodes are gathered anew: few random
-/// graphs take more, and one such lane would hold up the other 31.
+/// After this many rounds a lane that still changes is left to the search tree, where nodes are
+/// gathered anew: few random graphs take more, and one such lane would hold up the other 31.
 const MAX_ROUNDS: usize = 3;
 
 /// The instruction set the kernels run on. All give the same results.
@@ -44,7 +46,9 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => is_x86_feature_detected!("avx2"),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"),
+            Kernel::Avx512 => {
+                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
+            }
             #[cfg(not(target_arch = "x86_64"))]
             _ => false,
         }
@@ -52,7 +56,11 @@ impl Kernel {
 
     /// The fastest kernel of this machine.
     pub fn best() -> Self {
-        Self::ALL.into_iter().rev().find(|kernel| kernel.is_available()).unwrap_or(Kernel::Portable)
+        Self::ALL
+            .into_iter()
+            .rev()
+            .find(|kernel| kernel.is_available())
+            .unwrap_or(Kernel::Portable)
     }
 
     /// What the command line and the wire call it.
@@ -73,18 +81,18 @@ impl FromStr for Kernel {
         if name == "auto" {
             return Ok(Self::best());
         }
-        let kernel = Self::ALL
-            .into_iter()
-            .find(|kernel| kernel.name() == name)
-            .ok_or_else(|| format!("unknown kernel '{name}'; choose auto, portable, avx2 or avx512"))?;
-        kernel
-            .is_available()
-            .then_some(kernel)
-            .ok_or_else(|| format!("this machine has no {name} instructions; choose auto or portable"))
+        let kernel =
+            Self::ALL.into_iter().find(|kernel| kernel.name() == name).ok_or_else(|| {
+                format!("unknown kernel '{name}'; choose auto, portable, avx2 or avx512")
+            })?;
+        kernel.is_available().then_some(kernel).ok_or_else(|| {
+            format!("this machine has no {name} instructions; choose auto or portable")
+        })
     }
 }
 
-/// Up to 32 graphs of one order to be labelled together, and then their labels. Reused from batch to batch.
+/// Up to 32 graphs of one order to be labelled together, and then their labels. Reused from batch
+/// to batch.
 pub struct Batch {
     order: usize,
     kernel: Kernel,
@@ -120,7 +128,8 @@ impl Batch {
         Self::with(n, kernel, false)
     }
 
-    /// A batch for graphs of order 1 ≤ n ≤ 12 in their reference labelling. Panics like [`Batch::new`].
+    /// A batch for graphs of order 1 ≤ n ≤ 12 in their reference labelling. Panics like
+    /// [`Batch::new`].
     pub fn exact(n: usize, kernel: Kernel) -> Box<Self> {
         Self::with(n, kernel, true)
     }
@@ -142,7 +151,8 @@ impl Batch {
         })
     }
 
-    /// Puts vertex `v` of lane `lane`: its neighbours, and its initial colour, the number of vertices of smaller degree.
+    /// Puts vertex `v` of lane `lane`: its neighbours, and its initial colour, the number of
+    /// vertices of smaller degree.
     #[inline(always)]
     pub fn set(&mut self, lane: usize, v: usize, neighbours: VertexSet, colour: u16) {
         self.rows[v].0[lane] = neighbours;
@@ -166,16 +176,19 @@ impl Batch {
         self.order
     }
 
-    /// Labels those of the first `count` lanes whose colours decide their labels; the result has a bit for each of these.
-    /// The others are [`Batch::undecided`].
+    /// Labels those of the first `count` lanes whose colours decide their labels; the result has a
+    /// bit for each of these. The others are [`Batch::undecided`].
     pub fn label(&mut self, count: usize) -> u32 {
         self.refine() & first_lanes(count)
     }
 
     /// A lane that [`Batch::label`] has not labelled, for a search.
     pub fn undecided(&self, lane: usize) -> Undecided {
-        let mut undecided =
-            Undecided { rows: [0; MAX_ORDER], colours: [0; MAX_ORDER], stable: self.stable >> lane & 1 == 1 };
+        let mut undecided = Undecided {
+            rows: [0; MAX_ORDER],
+            colours: [0; MAX_ORDER],
+            stable: self.stable >> lane & 1 == 1,
+        };
         for v in 0..self.order {
             undecided.rows[v] = self.rows[v].0[lane];
             undecided.colours[v] = self.labels[v].0[lane] - self.earlier_twins[v].0[lane];
@@ -200,7 +213,10 @@ impl Batch {
     /// The key of a labelled lane, which is the code without the last row.
     #[inline(always)]
     pub fn key(&self, lane: usize) -> u64 {
-        let code = self.codes[..4].iter().rev().fold(0, |code, word| code << 16 | u64::from(word.0[lane]));
+        let code = self.codes[..4]
+            .iter()
+            .rev()
+            .fold(0, |code, word| code << 16 | u64::from(word.0[lane]));
         code & ((1 << key_bits(self.order)) - 1)
     }
 
@@ -236,15 +252,20 @@ impl Batch {
     /// The orbit of the vertex with the last label, of a labelled lane.
     pub fn last_orbit(&self, lane: usize) -> VertexSet {
         let labels = || self.labels[..self.order].iter().map(|labels| labels.0[lane]);
-        let last = labels().position(|label| usize::from(label) + 1 == self.order).expect("a permutation");
+        let last = labels()
+            .position(|label| usize::from(label) + 1 == self.order)
+            .expect("a permutation");
         if self.discrete >> lane & 1 == 1 {
             return 1 << last;
         }
         let first_label = self.order as u16 - 1 - self.earlier_twins[last].0[lane];
-        labels().enumerate().fold(0, |set, (v, label)| set | VertexSet::from(label >= first_label) << v)
+        labels()
+            .enumerate()
+            .fold(0, |set, (v, label)| set | VertexSet::from(label >= first_label) << v)
     }
 
-    /// Pulls a set of labels back to vertices, in every lane: v is in the result if its label is in `set`.
+    /// Pulls a set of labels back to vertices, in every lane: v is in the result if its label is
+    /// in `set`.
     pub fn pull_back(&self, set: &Lane) -> Lane {
         #[cfg(target_arch = "x86_64")]
         match self.kernel {
@@ -382,7 +403,8 @@ impl Batch {
                 image[w] = image[w].add_where(joined, one_hot[v]);
             }
         }
-        // The code, 16 bits a word: the labels below j among the neighbours of label j, for each j.
+        // The code, 16 bits a word: the labels below j among the neighbours of label j, for each
+        // j.
         let mut code = [zero; CODE_WORDS];
         for j in 1..N {
             let mut row = zero;
@@ -459,8 +481,11 @@ fn fill_avx2(lanes: &mut [Lane], first: usize, values: &[u16; MAX_ORDER]) {
     fill_with::<Avx2>(lanes, first, values);
 }
 
-/// The vertices of a lane's graph that `label_of` sends into `set`; the scalar twin of [`Batch::pull_back`].
+/// The vertices of a lane's graph that `label_of` sends into `set`; the scalar twin of
+/// [`Batch::pull_back`].
 #[cfg(test)]
 pub(super) fn pull_back_one(batch: &Batch, lane: usize, set: VertexSet) -> VertexSet {
-    (0..batch.order).filter(|&v| set >> batch.label_of(lane, v) & 1 == 1).fold(0, |s, v| s | 1 << v)
+    (0..batch.order)
+        .filter(|&v| set >> batch.label_of(lane, v) & 1 == 1)
+        .fold(0, |s, v| s | 1 << v)
 }

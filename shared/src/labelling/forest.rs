@@ -1,5 +1,5 @@
-//! Search trees 32 nodes at a time: labels the graphs that [`super::batch`] leaves over, as [`super::hashed`] and
-//! [`super::reference`] label them one at a time.
+//! Search trees 32 nodes at a time: labels the graphs that [`super::batch`] leaves over, as
+//! [`super::hashed`] and [`super::reference`] label them one at a time.
 
 use super::{
     Colours,
@@ -46,8 +46,8 @@ struct Node {
     multiplicity: u64,
 }
 
-/// Labels groups of graphs of one order. Graphs wait until there are enough of them to be searched together, each with what
-/// its leaf is wanted for.
+/// Labels groups of graphs of one order. Graphs wait until there are enough of them to be searched
+/// together, each with what its leaf is wanted for.
 pub struct Forest<T> {
     batch: Box<Batch>,
     graphs: Vec<Undecided>,
@@ -59,7 +59,13 @@ pub struct Forest<T> {
 impl<T> Forest<T> {
     /// A forest that labels what batches like `batch` leave over.
     pub fn new(batch: Box<Batch>) -> Self {
-        Forest { batch, graphs: Vec::new(), wanted_for: Vec::new(), nodes: Vec::new(), found: Vec::new() }
+        Forest {
+            batch,
+            graphs: Vec::new(),
+            wanted_for: Vec::new(),
+            nodes: Vec::new(),
+            found: Vec::new(),
+        }
     }
 
     /// Adds a graph.
@@ -77,7 +83,8 @@ impl<T> Forest<T> {
     pub fn search(&mut self) -> &[(T, Leaf)] {
         let n = self.batch.order();
         self.found.clear();
-        self.found.extend(self.wanted_for.drain(..).map(|wanted_for| (wanted_for, Leaf::default())));
+        self.found
+            .extend(self.wanted_for.drain(..).map(|wanted_for| (wanted_for, Leaf::default())));
         for (number, graph) in self.graphs.iter().enumerate() {
             grow(&mut self.nodes, n, number, graph, &graph.colours, graph.stable, 1);
         }
@@ -95,7 +102,15 @@ impl<T> Forest<T> {
                     let undecided = self.batch.undecided(lane);
                     let graph = &self.graphs[node.graph];
                     let Undecided { colours, stable, .. } = &undecided;
-                    grow(&mut self.nodes, n, node.graph, graph, colours, *stable, node.multiplicity);
+                    grow(
+                        &mut self.nodes,
+                        n,
+                        node.graph,
+                        graph,
+                        colours,
+                        *stable,
+                        node.multiplicity,
+                    );
                     continue;
                 }
                 let best = &mut self.found[node.graph].1;
@@ -113,7 +128,8 @@ impl<T> Forest<T> {
                 }
             }
         }
-        // Leaves under the twins of an individualized vertex were not visited; they end in its twins.
+        // Leaves under the twins of an individualized vertex were not visited; they end in its
+        // twins.
         for ((_, leaf), graph) in self.found.iter_mut().zip(&self.graphs) {
             for v in vertices(leaf.last_orbit) {
                 leaf.last_orbit |= search::twins_in(&graph.rows, v, all_vertices(n));
@@ -124,7 +140,8 @@ impl<T> Forest<T> {
     }
 }
 
-/// Adds the children of a node of graph `number`, of order `n`, or the node itself if its colours are still changing.
+/// Adds the children of a node of graph `number`, of order `n`, or the node itself if its colours
+/// are still changing.
 fn grow(
     nodes: &mut Vec<Node>,
     n: usize,

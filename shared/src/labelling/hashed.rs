@@ -1,8 +1,10 @@
-//! The labelling of the census: colours refined by 12-bit hashes. One graph at a time; [`super::batch`] does 32.
+//! The labelling of the census: colours refined by 12-bit hashes. One graph at a time;
+//! [`super::batch`] does 32.
 //!
-//! The new colour of v is its rank among the words (c(v), h(v)): the old colour in the upper 4 bits, and in the lower 12
-//! the upper bits of a 16-bit sum over the neighbours w of a scrambled c(w). Old colours come first, so classes only ever
-//! split; when two different neighbourhoods collide the class stays whole, and the search tree separates it.
+//! The new colour of v is its rank among the words (c(v), h(v)): the old colour in the upper 4
+//! bits, and in the lower 12 the upper bits of a 16-bit sum over the neighbours w of a scrambled
+//! c(w). Old colours come first, so classes only ever split; when two different neighbourhoods
+//! collide the class stays whole, and the search tree separates it.
 
 use super::{Colours, Labelling, search};
 use crate::graph::{Graph, MAX_ORDER, Rows};
@@ -12,8 +14,8 @@ pub fn label(graph: &Graph) -> Labelling {
     label_with::<{ u16::MAX }>(graph)
 }
 
-/// The labelling with hashes masked by `MASK`. Keys of different masks are not comparable; narrow masks exist to test
-/// that collisions are harmless.
+/// The labelling with hashes masked by `MASK`. Keys of different masks are not comparable; narrow
+/// masks exist to test that collisions are harmless.
 pub(super) fn label_with<const MASK: u16>(graph: &Graph) -> Labelling {
     search::label(graph.order(), graph.rows(), &refine::<MASK>)
 }
@@ -34,10 +36,12 @@ fn refine<const MASK: u16>(n: usize, rows: &Rows, colours: &mut Colours) {
         for w in 0..n {
             let scrambled = scramble(colours[w]);
             for v in 0..MAX_ORDER {
-                sums[v] = sums[v].wrapping_add(if rows[w] & (1 << v) != 0 { scrambled } else { 0 });
+                sums[v] =
+                    sums[v].wrapping_add(if rows[w] & (1 << v) != 0 { scrambled } else { 0 });
             }
         }
-        let words: [u16; MAX_ORDER] = std::array::from_fn(|v| colours[v] << 12 | (sums[v] >> 4) & MASK);
+        let words: [u16; MAX_ORDER] =
+            std::array::from_fn(|v| colours[v] << 12 | (sums[v] >> 4) & MASK);
         let mut next = [0u16; MAX_ORDER];
         for w in 0..n {
             for v in 0..MAX_ORDER {

@@ -1,7 +1,9 @@
-//! 32 lanes of 16 bits, one graph a lane: the few vector operations that [`super::batch`] is written in, for AVX-512,
-//! for AVX2, and portably. Tests hold the three equal; the choice is made at run time and never shows in a result.
+//! 32 lanes of 16 bits, one graph a lane: the few vector operations that [`super::batch`] is
+//! written in, for AVX-512, for AVX2, and portably. Tests hold the three equal; the choice is made
+//! at run time and never shows in a result.
 //!
-//! Loads, stores and masks aside, an operation on [`Lanes`] does in each lane what its name says on `u16`.
+//! Loads, stores and masks aside, an operation on [`Lanes`] does in each lane what its name says
+//! on `u16`.
 
 /// Number of lanes.
 pub const LANES: usize = 32;
@@ -11,8 +13,8 @@ pub const LANES: usize = 32;
 #[repr(C, align(64))]
 pub struct Lane(pub [u16; LANES]);
 
-/// A vector in registers. Implementations other than [`Portable`] may only be used inside functions compiled for
-/// their instruction set.
+/// A vector in registers. Implementations other than [`Portable`] may only be used inside
+/// functions compiled for their instruction set.
 pub(super) trait Lanes: Copy {
     /// One truth value a lane.
     type Mask: Copy;
@@ -153,9 +155,9 @@ impl Lanes for Portable {
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86::{Avx2, Avx512};
 
-/// The intrinsics. SAFETY, for every block here: each needs only its instruction set, which the caller of [`Lanes`]
-/// methods has to guarantee by being compiled for it, and loads and stores go to a `Lane`, which is 64 bytes long and
-/// aligned to 64.
+/// The intrinsics. SAFETY, for every block here: each needs only its instruction set, which the
+/// caller of [`Lanes`] methods has to guarantee by being compiled for it, and loads and stores go
+/// to a `Lane`, which is 64 bytes long and aligned to 64.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
@@ -248,7 +250,11 @@ mod x86 {
         #[inline(always)]
         fn fill_from(to: &mut Lane, first: usize, value: u16) {
             unsafe {
-                _mm512_mask_storeu_epi16(to.0.as_mut_ptr().cast(), !0 << first, _mm512_set1_epi16(value as i16));
+                _mm512_mask_storeu_epi16(
+                    to.0.as_mut_ptr().cast(),
+                    !0 << first,
+                    _mm512_set1_epi16(value as i16),
+                );
             }
         }
     }
@@ -257,8 +263,8 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(in super::super) struct Avx2([__m256i; 2]);
 
-    /// The same expression for both halves. A closure would not do: it is compiled without the instruction set, and what it
-    /// calls is then not inlined.
+    /// The same expression for both halves. A closure would not do: it is compiled without the
+    /// instruction set, and what it calls is then not inlined.
     macro_rules! halves {
         ($a:ident = $x:expr, $b:ident = $y:expr => $result:expr) => {{
             let (x, y) = ($x, $y);
@@ -318,11 +324,15 @@ mod x86 {
         }
         #[inline(always)]
         fn shl(self, bits: u32) -> Self {
-            unsafe { halves!(a = self, _b = self => _mm256_sll_epi16(a, _mm_cvtsi32_si128(bits as i32))) }
+            unsafe {
+                halves!(a = self, _b = self => _mm256_sll_epi16(a, _mm_cvtsi32_si128(bits as i32)))
+            }
         }
         #[inline(always)]
         fn shr(self, bits: u32) -> Self {
-            unsafe { halves!(a = self, _b = self => _mm256_srl_epi16(a, _mm_cvtsi32_si128(bits as i32))) }
+            unsafe {
+                halves!(a = self, _b = self => _mm256_srl_epi16(a, _mm_cvtsi32_si128(bits as i32)))
+            }
         }
         #[inline(always)]
         fn one_hot(self) -> Self {
@@ -330,9 +340,11 @@ mod x86 {
             unsafe {
                 let low = _mm_setr_epi8(1, 2, 4, 8, 16, 32, 64, -128, 0, 0, 0, 0, 0, 0, 0, 0);
                 let high = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, -128);
-                let (low, high) = (_mm256_broadcastsi128_si256(low), _mm256_broadcastsi128_si256(high));
+                let (low, high) =
+                    (_mm256_broadcastsi128_si256(low), _mm256_broadcastsi128_si256(high));
                 halves!(a = self, _b = self => {
-                    // The upper byte of each lane of `a` is 0; 128 there makes the shuffle answer 0.
+                    // The upper byte of each lane of `a` is 0; 128 there makes the shuffle answer
+                    // 0.
                     let only_low = _mm256_or_si256(a, _mm256_set1_epi16(i16::MIN));
                     let low = _mm256_shuffle_epi8(low, only_low);
                     let high = _mm256_shuffle_epi8(high, only_low);
@@ -361,8 +373,11 @@ mod x86 {
         #[inline(always)]
         fn bits(mask: Self) -> u32 {
             unsafe {
-                // Packing halves words to bytes within each 128-bit part; the permutation puts the parts in order.
-                let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(mask.0[0], mask.0[1]));
+                // Packing halves words to bytes within each 128-bit part; the permutation puts the
+                // parts in order.
+                let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(
+                    mask.0[0], mask.0[1],
+                ));
                 _mm256_movemask_epi8(packed) as u32
             }
         }
@@ -384,7 +399,8 @@ mod x86 {
             static BEFORE_AND_AFTER: [[u16; LANES]; 2] = [[0; LANES], [!0; LANES]];
             let after = unsafe {
                 // SAFETY: `first` < 32, so that 32 lanes follow.
-                let half = BEFORE_AND_AFTER.as_ptr().cast::<u16>().add(LANES - first).cast::<__m256i>();
+                let half =
+                    BEFORE_AND_AFTER.as_ptr().cast::<u16>().add(LANES - first).cast::<__m256i>();
                 Avx2([_mm256_loadu_si256(half), _mm256_loadu_si256(half.add(1))])
             };
             let kept = Self::load(to).and(Self::not(after));

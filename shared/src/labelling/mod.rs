@@ -1,12 +1,13 @@
 //! Canonical labelling of graphs of order at most 16, vertices in order of degree.
 //!
-//! A labelling starts from the degrees, refines vertex colours until nothing changes, and where equal colours are left
-//! that are not merely twins, individualizes each candidate in turn and keeps the leaf with the largest key
-//! ([`search`]). Two refinements exist:
+//! A labelling starts from the degrees, refines vertex colours until nothing changes, and where
+//! equal colours are left that are not merely twins, individualizes each candidate in turn and
+//! keeps the leaf with the largest key ([`search`]). Two refinements exist:
 //!
-//! * [`reference`](mod@reference) is exact, simple and frozen: the public digests are defined by it.
-//! * [`hashed`] is the one the census works in: 12-bit hashes, so that many graphs fit a register ([`batch`], [`forest`]). A
-//!   hash collision costs time, never correctness.
+//! * [`reference`](mod@reference) is exact, simple and frozen: the public digests are defined by
+//!   it.
+//! * [`hashed`] is the one the census works in: 12-bit hashes, so that many graphs fit a register
+//!   ([`batch`], [`forest`]). A hash collision costs time, never correctness.
 //!
 //! nauty is the judge of both in the tests.
 
@@ -20,10 +21,12 @@ mod search;
 
 use crate::graph::{Graph, MAX_ORDER, Rows, VertexSet, all_vertices, map_sets, pairs};
 
-/// Names the labelling that stored keys and columns are in; stores and workers of different labellings do not mix.
+/// Names the labelling that stored keys and columns are in; stores and workers of different
+/// labellings do not mix.
 pub const LABELLING: u16 = 1;
 
-/// A colour per vertex: the number of vertices of smaller colour. Entries from the order on are ignored.
+/// A colour per vertex: the number of vertices of smaller colour. Entries from the order on are
+/// ignored.
 pub type Colours = [u16; MAX_ORDER];
 
 /// What a canonical labelling tells about a graph H.
@@ -31,8 +34,9 @@ pub type Colours = [u16; MAX_ORDER];
 pub struct Labelling {
     /// Canonical label of each vertex; labels grow with degree.
     pub label: [u8; MAX_ORDER],
-    /// The edges among the canonical labels 0, …, n − 2, pair i < j at bit j(j − 1)/2 + i. With the degree sequence it
-    /// determines H up to isomorphism: the last row follows from the degrees.
+    /// The edges among the canonical labels 0, …, n − 2, pair i < j at bit j(j − 1)/2 + i. With
+    /// the degree sequence it determines H up to isomorphism: the last row follows from the
+    /// degrees.
     pub key: u128,
     /// |Aut H|.
     pub automorphisms: u64,
@@ -45,8 +49,8 @@ pub const fn key_bits(n: usize) -> usize {
     pairs(n.saturating_sub(1))
 }
 
-/// The graph of order `n` in canonical labels that has this key and these degrees (`degree[v]` for label v), or `None`
-/// if there is none.
+/// The graph of order `n` in canonical labels that has this key and these degrees (`degree[v]` for
+/// label v), or `None` if there is none.
 pub fn graph_of_key(key: u128, degrees: &[u8]) -> Option<Graph> {
     let n = degrees.len();
     if n == 0 || key >> key_bits(n) != 0 {

@@ -1,9 +1,10 @@
-//! The reference labelling, version 1: the labelling in which public digests are taken. FROZEN. ARCHITECTURE.md
-//! specifies it; the test vectors in `shared/src/digest.rs` pin it.
+//! The reference labelling, version 1: the labelling in which public digests are taken. FROZEN.
+//! ARCHITECTURE.md specifies it; the test vectors in `shared/src/digest.rs` pin it.
 //!
-//! Refinement is exact. With colours c(v) = number of vertices of smaller colour, the signature of v is
-//! s(v) = Σ 16^c(w) over the neighbours w of v, whose hexadecimal digits count the neighbours of each colour; the new
-//! colour of v is the number of vertices w with (c(w), s(w)) < (c(v), s(v)). Repeat until no colour changes.
+//! Refinement is exact. With colours c(v) = number of vertices of smaller colour, the signature of
+//! v is s(v) = Σ 16^c(w) over the neighbours w of v, whose hexadecimal digits count the neighbours
+//! of each colour; the new colour of v is the number of vertices w with (c(w), s(w)) < (c(v),
+//! s(v)). Repeat until no colour changes.
 
 use super::{Colours, Labelling, search};
 use crate::graph::{Graph, MAX_ORDER, Rows};
@@ -23,7 +24,8 @@ fn refine(n: usize, rows: &Rows, colours: &mut Colours) {
                 signatures[v] += if rows[w] & (1 << v) != 0 { digit } else { 0 };
             }
         }
-        // Colour and signature in one number. Below order 16 a signature has at most 15 digits, and 64 bits do.
+        // Colour and signature in one number. Below order 16 a signature has at most 15 digits,
+        // and 64 bits do.
         let next = if n < 16 {
             ranks(n, |v| u64::from(colours[v]) << 60 | signatures[v])
         } else {

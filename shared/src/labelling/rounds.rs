@@ -1,4 +1,5 @@
-//! One round of colour refinement, in lanes: the refinements of [`super::hashed`] and of [`super::reference`].
+//! One round of colour refinement, in lanes: the refinements of [`super::hashed`] and of
+//! [`super::reference`].
 
 use super::{
     batch::MAX_BATCH_ORDER,
@@ -9,18 +10,22 @@ use super::{
 /// How colours are refined.
 pub(super) trait Refinement {
     /// The colours after one more round.
-    fn round<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L; N]) -> [L; N];
+    fn round<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L; N])
+    -> [L; N];
 }
 
-// Plain loops throughout: what is called in a closure is not inlined, as closures are compiled without the instruction
-// set.
+// Plain loops throughout: what is called in a closure is not inlined, as closures are compiled
+// without the instruction set.
 
 /// The refinement of [`hashed`].
 pub(super) struct Hashed;
 
 impl Refinement for Hashed {
     #[inline(always)]
-    fn round<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L; N]) -> [L; N] {
+    fn round<L: Lanes, const N: usize>(
+        rows: &[Lane; MAX_BATCH_ORDER],
+        colours: &[L; N],
+    ) -> [L; N] {
         let [a, b, c] = hashed::SCRAMBLE;
         let (a, b, c) = (L::splat(a), L::splat(b), L::splat(c));
         let mut scrambled = [L::splat(0); N];
@@ -36,7 +41,8 @@ impl Refinement for Hashed {
                 words[w] = words[w].add_where(joined, scrambled[v]);
             }
         }
-        // Old colour, then hashed neighbourhood; with the top bit flipped words compare as signed numbers.
+        // Old colour, then hashed neighbourhood; with the top bit flipped words compare as signed
+        // numbers.
         for v in 0..N {
             words[v] = colours[v].shl(12).or(words[v].shr(4)).xor(L::splat(1 << 15));
         }
@@ -57,14 +63,21 @@ pub(super) struct Exact;
 
 impl Refinement for Exact {
     #[inline(always)]
-    fn round<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L; N]) -> [L; N] {
-        const { assert!(N <= MAX_BATCH_ORDER && MAX_BATCH_ORDER == 12, "three words of four digits") };
-        // The signatures' hexadecimal digits, four to a lane: words[k] holds those of colours 4k to 4k + 3.
+    fn round<L: Lanes, const N: usize>(
+        rows: &[Lane; MAX_BATCH_ORDER],
+        colours: &[L; N],
+    ) -> [L; N] {
+        const { assert!(N <= MAX_BATCH_ORDER && MAX_BATCH_ORDER == 12, "3 words of 4 digits") };
+        // The signatures' hexadecimal digits, four to a lane: words[k] holds those of colours 4k
+        // to 4k + 3.
         let mut digits = [[L::splat(0); N]; 3];
         for v in 0..N {
             for colour in 0..N {
                 let word = &mut digits[colour / 4][v];
-                *word = word.add_where(colours[v].equals(L::splat(colour as u16)), L::splat(1 << (4 * (colour % 4))));
+                *word = word.add_where(
+                    colours[v].equals(L::splat(colour as u16)),
+                    L::splat(1 << (4 * (colour % 4))),
+                );
             }
         }
         // With their top bits flipped words compare as signed numbers.

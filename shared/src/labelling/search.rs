@@ -3,12 +3,17 @@
 use super::{Colours, Labelling, are_twins, degree_colours, key_under};
 use crate::graph::{MAX_ORDER, Rows, VertexSet, all_vertices, factorial, vertices};
 
-/// Labels a graph of order `n` ≥ 1. `refine` must split colour classes in a way that depends on nothing but the
-/// isomorphism class of the coloured graph, and number the parts so that a colour stays the count of smaller ones.
+/// Labels a graph of order `n` ≥ 1. `refine` must split colour classes in a way that depends on
+/// nothing but the isomorphism class of the coloured graph, and number the parts so that a colour
+/// stays the count of smaller ones.
 ///
-/// There is no pruning by automorphisms, so the time grows with |Aut| divided by the symmetry of twins: 384 leaves for
-/// the 4-cube, 40 320 for 8 K_2, the worst of order 16.
-pub(super) fn label(n: usize, rows: &Rows, refine: &impl Fn(usize, &Rows, &mut Colours)) -> Labelling {
+/// There is no pruning by automorphisms, so the time grows with |Aut| divided by the symmetry of
+/// twins: 384 leaves for the 4-cube, 40 320 for 8 K_2, the worst of order 16.
+pub(super) fn label(
+    n: usize,
+    rows: &Rows,
+    refine: &impl Fn(usize, &Rows, &mut Colours),
+) -> Labelling {
     let mut search = Search { n, rows, refine, best: None };
     search.visit(degree_colours(n, rows), 1);
     let mut labelling = search.best.expect("the search tree has a leaf");
@@ -72,8 +77,8 @@ impl<R: Fn(usize, &Rows, &mut Colours)> Search<'_, R> {
     }
 }
 
-/// The class whose vertices are to be individualized: of the smallest classes that are more than a set of mutual twins,
-/// the one of least colour. `None` at a leaf.
+/// The class whose vertices are to be individualized: of the smallest classes that are more than a
+/// set of mutual twins, the one of least colour. `None` at a leaf.
 pub(super) fn target(n: usize, rows: &Rows, colours: &Colours) -> Option<VertexSet> {
     let mut target = None;
     let mut smallest = u32::MAX;

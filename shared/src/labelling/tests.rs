@@ -1,5 +1,5 @@
-//! The labellings induce nauty's classes and group orders: on every graph of order ≤ 7, and on relabellings of random and
-//! of highly symmetric graphs up to order 16.
+//! The labellings induce nauty's classes and group orders: on every graph of order ≤ 7, and on
+//! relabellings of random and of highly symmetric graphs up to order 16.
 
 use std::collections::HashMap;
 
@@ -28,23 +28,32 @@ fn permutation(n: usize, mut seed: u64) -> [u8; MAX_ORDER] {
     label
 }
 
-/// The labelling is a permutation by degree whose key describes the graph, and its group is nauty's.
+/// The labelling is a permutation by degree whose key describes the graph, and its group is
+/// nauty's.
 fn check_one((name, label): Named, graph: &Graph) -> Labelling {
     let found = label(graph);
     let nauty = nauty::label(graph);
     let image = graph.relabelled(&found.label);
     let sequence = DegreeSequence::of(graph);
-    assert!((0..graph.order()).all(|v| image.degree(v) == sequence.degree(v)), "{name}: {graph:?} not by degree");
+    assert!(
+        (0..graph.order()).all(|v| image.degree(v) == sequence.degree(v)),
+        "{name}: {graph:?} not by degree"
+    );
     assert_eq!(graph_of_key(found.key, sequence.bytes()), Some(image), "{name}: key of {graph:?}");
     assert_eq!(found.automorphisms, nauty.automorphisms, "{name}: |Aut| of {graph:?}");
     let last = (0..graph.order()).find(|&v| found.label[v] as usize == graph.order() - 1).unwrap();
-    assert_eq!(found.last_orbit, nauty.orbits[last], "{name}: orbit of the last vertex of {graph:?}");
+    assert_eq!(
+        found.last_orbit, nauty.orbits[last],
+        "{name}: orbit of the last vertex of {graph:?}"
+    );
     found
 }
 
 #[test]
 fn classes_and_groups_of_all_graphs_up_to_order_7() {
-    for (n, graphs) in nauty::enumerate(7).into_iter().enumerate().map(|(i, graphs)| (i + 1, graphs)) {
+    for (n, graphs) in
+        nauty::enumerate(7).into_iter().enumerate().map(|(i, graphs)| (i + 1, graphs))
+    {
         for labelling in LABELLINGS {
             let mut classes = HashMap::new();
             for (index, graph) in graphs.iter().enumerate() {
@@ -53,7 +62,12 @@ fn classes_and_groups_of_all_graphs_up_to_order_7() {
                 assert_eq!(other, None, "{}: two classes of order {n} share a key", labelling.0);
                 for seed in 0..3 {
                     let moved = graph.relabelled(&permutation(n, seed + 5 * index as u64));
-                    assert_eq!(check_one(labelling, &moved).key, key, "{}: {graph:?} and {moved:?}", labelling.0);
+                    assert_eq!(
+                        check_one(labelling, &moved).key,
+                        key,
+                        "{}: {graph:?} and {moved:?}",
+                        labelling.0
+                    );
                 }
             }
         }
@@ -67,21 +81,35 @@ fn every_labelled_graph_of_order_5_falls_into_its_class() {
         for code in 0..1u128 << pairs(5) {
             let graph = Graph::from_code(5, code);
             let labelling = label(&graph);
-            sizes.entry((DegreeSequence::of(&graph), labelling.key)).or_insert((0, labelling.automorphisms)).0 += 1;
+            sizes
+                .entry((DegreeSequence::of(&graph), labelling.key))
+                .or_insert((0, labelling.automorphisms))
+                .0 += 1;
         }
         assert_eq!(sizes.len(), 34, "{name}");
-        assert!(sizes.values().all(|(count, automorphisms)| count * automorphisms == factorial(5)), "{name}");
+        assert!(
+            sizes.values().all(|(count, automorphisms)| count * automorphisms == factorial(5)),
+            "{name}"
+        );
     }
 }
 
 /// Graphs with much symmetry or much regularity: where labellings go wrong.
 fn hard_graphs() -> Vec<(&'static str, Graph)> {
     let cayley = |n: usize, steps: &[usize]| {
-        Graph::from_edges(n, (0..n).flat_map(|v| steps.iter().map(move |s| (v, (v + s) % n))).filter(|(u, w)| u != w))
+        Graph::from_edges(
+            n,
+            (0..n)
+                .flat_map(|v| steps.iter().map(move |s| (v, (v + s) % n)))
+                .filter(|(u, w)| u != w),
+        )
     };
     let copies = |k: usize, part: &Graph| {
         let n = part.order();
-        Graph::from_edges(k * n, (0..k).flat_map(|c| part.edges().map(move |(u, w)| (c * n + u, c * n + w))))
+        Graph::from_edges(
+            k * n,
+            (0..k).flat_map(|c| part.edges().map(move |(u, w)| (c * n + u, c * n + w))),
+        )
     };
     let grid = |x: usize| (x / 4, x % 4);
     let rook = Graph::from_edges(
@@ -106,7 +134,10 @@ fn hard_graphs() -> Vec<(&'static str, Graph)> {
                 .filter(move |(a, b)| (a ^ b).is_power_of_two() || extra != 0 && (a ^ b) == extra),
         )
     };
-    let petersen = Graph::from_edges(10, (0..5).flat_map(|v| [(v, (v + 1) % 5), (v, v + 5), (v + 5, (v + 2) % 5 + 5)]));
+    let petersen = Graph::from_edges(
+        10,
+        (0..5).flat_map(|v| [(v, (v + 1) % 5), (v, v + 5), (v + 5, (v + 2) % 5 + 5)]),
+    );
     let complete = |n: usize| Graph::from_code(n, u128::MAX);
     let mut graphs = vec![
         ("4×4 rook, srg(16,6,2,2)", rook),
@@ -130,10 +161,14 @@ fn hard_graphs() -> Vec<(&'static str, Graph)> {
         ("K(5,5)", Graph::from_edges(10, (0..5).flat_map(|u| (5..10).map(move |w| (u, w))))),
         (
             "K(4,4,4,4)",
-            Graph::from_edges(16, (0..16).flat_map(|u| (0..u).map(move |w| (u, w))).filter(|(u, w)| u / 4 != w / 4)),
+            Graph::from_edges(
+                16,
+                (0..16).flat_map(|u| (0..u).map(move |w| (u, w))).filter(|(u, w)| u / 4 != w / 4),
+            ),
         ),
     ];
-    // A Cai–Fürer–Immerman pair over K4 with one vertex a gadget half: parity-twisted and untwisted double covers of K4 …
+    // A Cai–Fürer–Immerman pair over K4 with one vertex a gadget half: parity-twisted and
+    // untwisted double covers of K4 …
     for twisted in [false, true] {
         let cover = Graph::from_edges(
             8,
@@ -142,11 +177,13 @@ fn hard_graphs() -> Vec<(&'static str, Graph)> {
                 [(2 * u, 2 * w + cross), (2 * u + 1, 2 * w + 1 - cross)]
             }),
         );
-        graphs.push((if twisted { "twisted cover of K4" } else { "untwisted cover of K4" }, cover));
+        graphs
+            .push((if twisted { "twisted cover of K4" } else { "untwisted cover of K4" }, cover));
     }
     // … and the CFI graphs over the triangle, 6 gadget vertices and 6 edge vertices.
     for twisted in [false, true] {
-        // Base vertex i has edges to i + 1 and i + 2; gadget vertices are the even subsets, {} and both.
+        // Base vertex i has edges to i + 1 and i + 2; gadget vertices are the even subsets, {} and
+        // both.
         let end = |edge: usize, value: usize| 6 + 2 * edge + value;
         let gadgets = (0..3).flat_map(|i| {
             (0..2).flat_map(move |s| {
@@ -166,32 +203,53 @@ fn hard_graphs() -> Vec<(&'static str, Graph)> {
 fn symmetric_graphs_agree_with_nauty_under_relabelling() {
     let graphs = hard_graphs();
     for labelling in LABELLINGS {
-        // Without any hashing the tree of a regular graph of order 16 is the whole symmetric group.
+        // Without any hashing the tree of a regular graph of order 16 is the whole symmetric
+        // group.
         let largest = if labelling.0 == "unhashed" { 8 } else { 16 };
         let mut keys: HashMap<_, Vec<Graph>> = HashMap::new();
-        for (index, (_, graph)) in graphs.iter().enumerate().filter(|(_, (_, graph))| graph.order() <= largest) {
+        for (index, (_, graph)) in
+            graphs.iter().enumerate().filter(|(_, (_, graph))| graph.order() <= largest)
+        {
             let key = check_one(labelling, graph).key;
             for seed in 0..5 {
-                let moved = graph.relabelled(&permutation(graph.order(), seed * 77 + index as u64));
-                assert_eq!(check_one(labelling, &moved).key, key, "{}: {}", labelling.0, graphs[index].0);
+                let moved =
+                    graph.relabelled(&permutation(graph.order(), seed * 77 + index as u64));
+                assert_eq!(
+                    check_one(labelling, &moved).key,
+                    key,
+                    "{}: {}",
+                    labelling.0,
+                    graphs[index].0
+                );
             }
-            keys.entry((DegreeSequence::of(graph), key)).or_default().push(nauty::label(graph).canonical);
+            keys.entry((DegreeSequence::of(graph), key))
+                .or_default()
+                .push(nauty::label(graph).canonical);
         }
         for same in keys.values() {
-            assert!(same.iter().all(|canonical| canonical == &same[0]), "{}: different graphs, one key", labelling.0);
+            assert!(
+                same.iter().all(|canonical| canonical == &same[0]),
+                "{}: different graphs, one key",
+                labelling.0
+            );
         }
     }
 }
 
-/// Labels `graphs` (all of one order) in batches, what these leave over in forests, and compares every labelling with the
-/// one found alone.
+/// Labels `graphs` (all of one order) in batches, what these leave over in forests, and compares
+/// every labelling with the one found alone.
 fn check_batches(kernel: batch::Kernel, graphs: &[Graph]) {
     let n = graphs[0].order();
     check_batch(|| batch::Batch::new(n, kernel), hashed::label, kernel.name(), graphs);
     check_batch(|| batch::Batch::exact(n, kernel), reference::label, kernel.name(), graphs);
 }
 
-fn check_batch(new: impl Fn() -> Box<batch::Batch>, label_one: fn(&Graph) -> Labelling, name: &str, graphs: &[Graph]) {
+fn check_batch(
+    new: impl Fn() -> Box<batch::Batch>,
+    label_one: fn(&Graph) -> Labelling,
+    name: &str,
+    graphs: &[Graph],
+) {
     let n = graphs[0].order();
     let (mut batch, mut forest) = (new(), forest::Forest::new(new()));
     for (number, chunk) in graphs.chunks(batch::LANES).enumerate() {
@@ -205,15 +263,25 @@ fn check_batch(new: impl Fn() -> Box<batch::Batch>, label_one: fn(&Graph) -> Lab
             }
         }
         let decided = batch.label(chunk.len());
-        let some_set = batch::Lane(std::array::from_fn(|lane| 0x5a5a_u16.rotate_left(lane as u32) & all_vertices(n)));
+        let some_set = batch::Lane(std::array::from_fn(|lane| {
+            0x5a5a_u16.rotate_left(lane as u32) & all_vertices(n)
+        }));
         let pulled = batch.pull_back(&some_set);
         for (lane, graph) in chunk.iter().enumerate() {
             if decided >> lane & 1 == 0 {
                 forest.push(batch.undecided(lane), graph);
                 continue;
             }
-            assert_eq!(u128::from(batch.key(lane)), label_one(graph).key, "{name}: key of {graph:?}");
-            assert_eq!(pulled.0[lane], batch::pull_back_one(&batch, lane, some_set.0[lane]), "{name}: {graph:?}");
+            assert_eq!(
+                u128::from(batch.key(lane)),
+                label_one(graph).key,
+                "{name}: key of {graph:?}"
+            );
+            assert_eq!(
+                pulled.0[lane],
+                batch::pull_back_one(&batch, lane, some_set.0[lane]),
+                "{name}: {graph:?}"
+            );
             check_leaf(&batch.leaf(lane), graph, label_one, name);
         }
     }
@@ -234,7 +302,10 @@ fn check_leaf(leaf: &forest::Leaf, graph: &Graph, label_one: fn(&Graph) -> Label
         (alone.automorphisms, nauty::label(graph).orbits[last]),
         "{name}: symmetry of {graph:?}"
     );
-    assert_eq!(graph_of_key(alone.key, DegreeSequence::of(graph).bytes()), Some(graph.relabelled(&label)));
+    assert_eq!(
+        graph_of_key(alone.key, DegreeSequence::of(graph).bytes()),
+        Some(graph.relabelled(&label))
+    );
 }
 
 #[test]
@@ -243,7 +314,9 @@ fn batches_label_like_one_at_a_time() {
         for graphs in nauty::enumerate(7) {
             check_batches(kernel, &graphs);
         }
-        for (_, graph) in hard_graphs().iter().filter(|(_, graph)| graph.order() <= batch::MAX_BATCH_ORDER) {
+        for (_, graph) in
+            hard_graphs().iter().filter(|(_, graph)| graph.order() <= batch::MAX_BATCH_ORDER)
+        {
             check_batches(kernel, &[*graph]);
         }
     }
