@@ -27,7 +27,7 @@ use tonic::{
     transport::server::Connected,
 };
 use tower::{Layer, Service};
-use trailtrap_worker::access::Token;
+use trailtrap_shared::protocol::access::Token;
 
 /// A connection has this long to encrypt itself and to make a call with a valid token.
 pub const GRACE: Duration = Duration::from_secs(15);

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use trailtrap_shared::{degree::DegreeSequence, plan::Unit};
+use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 
 use crate::{
     directory::{self, DataDirectory},

@@ -14,6 +14,8 @@ mod commit;
 mod orders;
 mod trust;
 
+pub use self::orders::contents_of_parents;
+
 use std::{
     collections::{BTreeMap, HashMap},
     num::NonZeroUsize,
@@ -27,16 +29,12 @@ use std::{
 };
 
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    digest::Digest,
+    count::{digest::Digest, statistics::Statistics},
+    graph::{degree::DegreeSequence, polya},
     partition::Block,
     plan::{Plan, PlanOptions, Unit},
-    polya,
-    statistics::Statistics,
 };
 use trailtrap_worker::supply::is_shared;
-
-pub use self::orders::contents_of_parents;
 
 use self::commit::{GATHER, Queued, gather};
 use crate::{

@@ -3,10 +3,10 @@
 
 use num_bigint::BigUint;
 use trailtrap_shared::{
+    count::statistics::{Counts, Statistics, Sums, Weighing},
     game::{Game, TrailTrap, record_bytes},
+    graph::polya,
     partition::Block,
-    polya,
-    statistics::{Counts, Statistics, Sums, Weighing},
 };
 
 /// A count that contradicts theory.

@@ -3,9 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use trailtrap_shared::{game::TrailTrap, partition::Block};
+use trailtrap_shared::{game::TrailTrap, partition::Block, protocol::messages::Wanted};
 use trailtrap_worker::{
-    cache::{Fetch, Wanted},
+    cache::Fetch,
     engine::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
     solve::{Solved, SourceError},
 };

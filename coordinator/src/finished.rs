@@ -8,10 +8,10 @@ use std::{
 
 use anyhow::bail;
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    digest::Digest,
+    count::digest::Digest,
     game::TrailTrap,
-    labelling::batch::MAX_BATCH_ORDER,
+    graph::degree::DegreeSequence,
+    labelling::MAX_BATCH_ORDER,
     partition::{Section, Table},
     plan::{Plan, Shard},
 };

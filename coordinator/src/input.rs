@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use trailtrap_shared::graph6;
+use trailtrap_shared::graph::graph6;
 
 /// One graph of the input, not yet decoded.
 pub struct Line {

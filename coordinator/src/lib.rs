@@ -22,7 +22,6 @@ pub mod parents;
 pub mod preflight;
 pub mod progress;
 pub mod random;
-pub mod rederive;
 pub mod report;
 pub mod run;
 pub mod salvage;

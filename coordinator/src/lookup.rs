@@ -8,10 +8,8 @@ use lru::LruCache;
 use rayon::prelude::*;
 use serde::Serialize;
 use trailtrap_shared::{
-    degree::DegreeSequence,
     game::{Game, Outcome, TrailTrap},
-    graph::{Graph, MAX_ORDER, vertices},
-    graph6,
+    graph::{Graph, MAX_ORDER, degree::DegreeSequence, graph6, vertices},
     labelling::hashed,
     partition::{Table, bucket_of_slot, slot_of_key},
 };
@@ -168,7 +166,7 @@ impl Session<'_> {
             let graph =
                 graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
             let n = graph.order();
-            if !(1..=trailtrap_shared::labelling::batch::MAX_BATCH_ORDER).contains(&n) {
+            if !(1..=trailtrap_shared::labelling::MAX_BATCH_ORDER).contains(&n) {
                 return Err(format!(
                     "{}: no census has graphs of order {n}; `trailtrap solve` may do",
                     line.origin

@@ -19,9 +19,9 @@ use trailtrap::{
     status::Status,
     verify::VerifyCommand,
 };
-use trailtrap_shared::wire;
+use trailtrap_shared::protocol::wire;
 use trailtrap_worker::{
-    access::{AccessError, Reach},
+    access::{self, AccessError, Reach},
     client::root_cause,
     machine,
 };
@@ -121,7 +121,7 @@ fn ask(reach: &Reach) -> anyhow::Result<Status> {
     let access = reach.access()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async {
-        let mut client = access.client(reach.identity()?.as_ref())?;
+        let mut client = access::client(&access, reach.identity()?.as_ref())?;
         let call =
             tokio::time::timeout(Duration::from_secs(10), client.status(wire::StatusRequest {}));
         Ok::<_, AccessError>(call.await)

@@ -42,7 +42,7 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::{degree::DegreeSequence, game::TrailTrap, partition::Table};
+    use trailtrap_shared::{game::TrailTrap, graph::degree::DegreeSequence, partition::Table};
 
     use super::*;
 

@@ -5,9 +5,8 @@
 use std::collections::HashMap;
 
 use trailtrap_shared::{
-    degree::DegreeSequence,
     game::TrailTrap,
-    nauty,
+    graph::{degree::DegreeSequence, nauty},
     partition::{Block, Section, Table, slot_of},
 };
 

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use trailtrap_shared::{
     game::{TrailTrap, record_bytes},
-    labelling::batch::MAX_BATCH_ORDER,
+    graph::polya,
+    labelling::MAX_BATCH_ORDER,
     partition::{entry_bytes, slot_bytes},
-    polya,
 };
 use trailtrap_worker::machine::{self, Size};
 

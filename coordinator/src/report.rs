@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Context;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
-use trailtrap_shared::{
+use trailtrap_shared::count::{
     digest::Digest,
     statistics::{Counts, Statistics, Weighing},
 };

@@ -12,8 +12,9 @@ use clap::Args;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use trailtrap_shared::protocol::access::{Access, CERTIFICATE_NAME, Pass, Token};
 use trailtrap_worker::{
-    access::{Access, AccessError, CERTIFICATE_NAME, Pass, Token, read_private, write_private},
+    access::{self, AccessError, read_private, write_private},
     machine,
 };
 
@@ -148,8 +149,8 @@ impl Security {
             || self.client_ca.is_some();
         if local.ip().to_canonical().is_loopback() && !asked {
             let access = Access { address, pass: None };
-            access.write(&directory.join(ACCESS))?;
-            access.write(&directory.join(VIEWER))?;
+            access::write(&access, &directory.join(ACCESS))?;
+            access::write(&access, &directory.join(VIEWER))?;
             return Ok(None);
         }
         let secrets = match &self.secrets {
@@ -184,7 +185,8 @@ impl Security {
                 mutual,
                 token: token.clone(),
             };
-            Access { address: address.clone(), pass: Some(pass) }.write(&directory.join(file))?;
+            let access = Access { address: address.clone(), pass: Some(pass) };
+            access::write(&access, &directory.join(file))?;
         }
         Ok(Some(Door { tls, guard: Guard::new(secrets.worker, secrets.viewer) }))
     }

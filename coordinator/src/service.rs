@@ -19,22 +19,22 @@ use tonic::{
 };
 use tower::util::option_layer;
 use trailtrap_shared::{
-    codec,
-    digest::Digest,
+    count::{digest::Digest, statistics::Statistics},
     game::{Game, TrailTrap},
     labelling::LABELLING,
     partition::{BLOCK_FORMAT, Block, entry_bytes},
     plan::{Plan, Unit},
-    statistics::Statistics,
-    wire::{
-        self, PIECE_BYTES, PROTOCOL,
-        census_server::{Census as CensusService, CensusServer},
-        complete_request::Part,
-        lease_reply::Answer,
+    protocol::{
+        codec,
+        messages::{self, Wanted},
+        wire::{
+            self, PIECE_BYTES, PROTOCOL,
+            census_server::{Census as CensusService, CensusServer},
+            complete_request::Part,
+            lease_reply::Answer,
+        },
     },
 };
-
-use trailtrap_worker::{cache::Wanted, messages};
 
 use crate::{
     admission::{self, GRACE},

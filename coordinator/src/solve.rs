@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use clap::Args;
 use rayon::prelude::*;
 use serde::Serialize;
-use trailtrap_shared::{graph::Graph, graph6};
-use trailtrap_worker::forward::{ForwardSearch, Move, Solution};
+use trailtrap_shared::{
+    game::trail_trap::forward::{ForwardSearch, Move, Solution},
+    graph::{Graph, graph6},
+};
 
 use crate::{
     answers::{Answer, Questions, Reply},

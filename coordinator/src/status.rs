@@ -233,7 +233,7 @@ pub fn duration(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::{degree::DegreeSequence, plan::Unit};
+    use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 
     use super::*;
     use crate::alarm::AlarmKind;

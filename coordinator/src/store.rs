@@ -16,14 +16,13 @@ use rocksdb::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
-    codec::{self, CodecError},
-    degree::DegreeSequence,
-    digest::Digest,
+    count::{digest::Digest, statistics::Statistics},
     game::{Game, TrailTrap},
-    labelling::{LABELLING, batch::MAX_BATCH_ORDER},
+    graph::degree::DegreeSequence,
+    labelling::{LABELLING, MAX_BATCH_ORDER},
     partition::{BLOCK_FORMAT, Block, BlockError, BlockId, Section},
     plan::{PlanOptions, Shard, Unit},
-    statistics::Statistics,
+    protocol::codec::{self, CodecError},
 };
 
 use crate::{alarm::Alarm, content::Content};

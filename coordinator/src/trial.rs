@@ -7,19 +7,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    digest::Digester,
-    game::{Game, Outcome, TrailTrap},
-    graph::Graph,
-    graph6,
+    count::{digest::Digester, statistics::Statistics},
+    game::{Game, Outcome, TrailTrap, trail_trap::rederive},
+    graph::{
+        Graph,
+        degree::DegreeSequence,
+        graph6,
+        nauty::{self, NautyLabelling},
+    },
     labelling::batch::Kernel,
-    nauty::{self, NautyLabelling},
     partition::{Block, bucket_of_slot, graph_of_slot, slot_of},
     plan::Plan,
-    statistics::Statistics,
 };
 
-use crate::{census::CensusError, random::Random, rederive, store::UnitRecord};
+use crate::{census::CensusError, random::Random, store::UnitRecord};
 
 /// Of a sample, one unit in so many is drawn, since reading its predecessors costs as much as
 /// trying many records.

@@ -24,8 +24,11 @@ use rcgen::{
 };
 use tokio::io::AsyncWriteExt;
 use tonic::{Code, Request};
-use trailtrap_shared::wire::{self, complete_request::Part, fetch_request::What};
-use trailtrap_worker::access::{Access, Client, Token};
+use trailtrap_shared::protocol::{
+    access::{Access, Token},
+    wire::{self, complete_request::Part, fetch_request::What},
+};
+use trailtrap_worker::access::{self, Client};
 
 /// Beyond loopback, and yet reachable in any sandbox.
 const ANYWHERE: &str = "0.0.0.0:0";
@@ -96,14 +99,14 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
     }
     // Started again, it has another port, which the worker learns from the file; everything else
     // is as before.
-    let first = Access::read(&access).unwrap();
+    let first = access::read(&access).unwrap();
     leader.kill();
     let leader = start_leader("leader-2");
     let output = leader.finish();
     assert!(output.status.success());
     assert_eq!(stdout(&output), census_json(9, &Data::new(), &[]));
     assert_eq!(helper.finish().status.code(), Some(0));
-    let second = Access::read(&access).unwrap();
+    let second = access::read(&access).unwrap();
     assert_eq!(first.pass, second.pass);
     assert_ne!(first.address, second.address);
     for name in ["worker", "leader-1", "leader-2"] {
@@ -155,13 +158,13 @@ async fn without_a_valid_token_nothing_can_be_done() {
     let data = Data::new();
     let (leader, address) = coordinator(7, &data, ANYWHERE, &HERE);
     let (path, viewer) = (file(&data, "access.json"), file(&data, "viewer.json"));
-    let access = Access::read(&path).unwrap();
+    let access = access::read(&path).unwrap();
     let with = |change: &dyn Fn(&mut Access)| {
         let mut access = access.clone();
         change(&mut access);
         access
     };
-    let client = |access: &Access| access.client(None).unwrap();
+    let client = |access: &Access| access::client(access, None).unwrap();
     // The right one: whether the calls make sense is another question.
     let right = codes(client(&access)).await;
     assert!(
@@ -172,7 +175,7 @@ async fn without_a_valid_token_nothing_can_be_done() {
     let stranger = with(&|access| access.pass.as_mut().unwrap().token = Token::new([7; 32]));
     assert_eq!(codes(client(&stranger)).await, [Code::Unauthenticated; 8]);
     // Those who look on.
-    let looking = codes(client(&Access::read(&viewer).unwrap())).await;
+    let looking = codes(client(&access::read(&viewer).unwrap())).await;
     assert_eq!(looking[..7], [Code::PermissionDenied; 7]);
     assert_eq!(looking[7], Code::Ok);
     // Plain text: no connection.
@@ -185,7 +188,7 @@ async fn without_a_valid_token_nothing_can_be_done() {
     assert!(made.status.success(), "{}", stderr(&made));
     let foreign = file(&other, "access.json");
     assert!(
-        codes(client(&Access::read(&foreign).unwrap()))
+        codes(client(&access::read(&foreign).unwrap()))
             .await
             .iter()
             .all(|code| *code == Code::Unavailable)
@@ -195,7 +198,7 @@ async fn without_a_valid_token_nothing_can_be_done() {
     let directory = tempfile::tempdir().unwrap();
     let written = |name: &str, access: &Access| {
         let path = directory.path().join(name);
-        access.write(&path).unwrap();
+        access::write(&access, &path).unwrap();
         path
     };
     let cases = [
@@ -255,10 +258,12 @@ async fn disturb(kind: usize, here: &str, stranger: &Access, access: &Access) {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         // A wrong token and a body of megabytes, which nobody reads.
-        3 => refused(&stranger.client(None).unwrap().register(large()).await.unwrap_err()),
+        3 => {
+            refused(&access::client(&stranger, None).unwrap().register(large()).await.unwrap_err())
+        }
         // Many calls at once on one connection.
         4 => {
-            let client = stranger.client(None).unwrap();
+            let client = access::client(&stranger, None).unwrap();
             let calls = (0..100).map(|_| {
                 let mut client = client.clone();
                 tokio::spawn(async move { client.status(wire::StatusRequest {}).await })
@@ -273,11 +278,13 @@ async fn disturb(kind: usize, here: &str, stranger: &Access, access: &Access) {
             let endless = tokio_stream::iter(std::iter::repeat_with(move || {
                 wire::CompleteRequest { part: Some(Part::Piece(piece.clone())) }
             }));
-            refused(&stranger.client(None).unwrap().complete(endless).await.unwrap_err());
+            refused(
+                &access::client(&stranger, None).unwrap().complete(endless).await.unwrap_err(),
+            );
         }
         // Somebody who belongs here, and sends more than is allowed.
         _ => {
-            let mut client = access.client(None).unwrap();
+            let mut client = access::client(access, None).unwrap();
             let status = client.register(introduction("x".repeat(5 << 20))).await.unwrap_err();
             assert!(
                 [Code::OutOfRange, Code::Unavailable, Code::Unknown].contains(&status.code()),
@@ -295,7 +302,7 @@ async fn floods_do_not_keep_workers_out() {
     let (leader, address) = coordinator(9, &data, ANYWHERE, &HERE);
     let here = address.replace("0.0.0.0", "127.0.0.1");
     let path = file(&data, "access.json");
-    let access = Access::read(&path).unwrap();
+    let access = access::read(&path).unwrap();
     let mut stranger = access.clone();
     stranger.pass.as_mut().unwrap().token = Token::new([7; 32]);
     // Some connections are there for good.
@@ -317,11 +324,11 @@ async fn floods_do_not_keep_workers_out() {
         })
         .collect();
     // Metadata beyond the bounds is refused even to those who hold a token; texts are cut.
-    let mut client = access.client(None).unwrap();
+    let mut client = access::client(&access, None).unwrap();
     let mut request = Request::new(introduction("x"));
     request.metadata_mut().insert("padding", "y".repeat(1 << 20).parse().unwrap());
     assert!(client.register(request).await.is_err());
-    let mut client = access.client(None).unwrap();
+    let mut client = access::client(&access, None).unwrap();
     let status = client.register(introduction("x".repeat(5 << 20))).await.unwrap_err();
     assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
     client.register(introduction("x".repeat(3 << 20))).await.unwrap();
@@ -392,10 +399,10 @@ fn mutual_tls_with_an_authority_of_ones_own() {
     let (leader, _) = coordinator(7, &data, ANYWHERE, &flags);
     let access = file(&data, "access.json");
     // The token alone will not do, whatever the client believes.
-    let mut bold = Access::read(&access).unwrap();
+    let mut bold = access::read(&access).unwrap();
     bold.pass.as_mut().unwrap().mutual = false;
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let answers = runtime.block_on(async { codes(bold.client(None).unwrap()).await });
+    let answers = runtime.block_on(async { codes(access::client(&bold, None).unwrap()).await });
     assert!(answers.iter().all(|code| *code != Code::Ok), "{answers:?}");
     let output = worker_with(&access).output().unwrap();
     assert_eq!(output.status.code(), Some(78), "{}", stderr(&output));

@@ -6,7 +6,7 @@ use std::fs;
 
 use common::{Data, Process, census_json, run, stderr, stdout, trailtrap};
 use serde_json::Value;
-use trailtrap_shared::{graph::Graph, graph6, nauty};
+use trailtrap_shared::graph::{Graph, graph6, nauty};
 
 /// Order 8 with its digests as first computed; later kernels, labellings and stores must give the
 /// same bytes.

@@ -13,9 +13,11 @@ use common::{
 };
 use trailtrap_shared::{
     plan::PlanOptions,
-    wire::{self, census_client::CensusClient, lease_reply::Answer},
+    protocol::{
+        messages,
+        wire::{self, census_client::CensusClient, lease_reply::Answer},
+    },
 };
-use trailtrap_worker::messages;
 
 const ORDER: usize = 9;
 const WORKERS: usize = 500;

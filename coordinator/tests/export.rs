@@ -20,10 +20,7 @@ use parquet::{
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use trailtrap_shared::{
-    graph::{Graph, vertices},
-    graph6, nauty,
-};
+use trailtrap_shared::graph::{Graph, graph6, nauty, vertices};
 
 /// A census of order 7, for all tests to read, and what `census --json` said.
 static CENSUS: LazyLock<(Data, Value)> = LazyLock::new(|| {
@@ -300,11 +297,11 @@ fn shards_read_back_from_parquet() {
     assert_eq!(sum("bipartite_graphs"), "88");
     assert_eq!(sum("biconnected_graphs"), "468");
     let digests = rows.iter().map(|row| match field(row, "digest") {
-        Field::Str(digest) => digest.parse::<trailtrap_shared::digest::Digest>().unwrap(),
+        Field::Str(digest) => digest.parse::<trailtrap_shared::count::digest::Digest>().unwrap(),
         other => panic!("{other:?}"),
     });
     assert_eq!(
-        digests.sum::<trailtrap_shared::digest::Digest>().to_string(),
+        digests.sum::<trailtrap_shared::count::digest::Digest>().to_string(),
         seven["digest"].as_str().unwrap()
     );
     let cubic = rows.iter().filter(|row| field(row, "regular") == Field::Bool(true)).count();

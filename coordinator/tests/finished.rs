@@ -23,14 +23,14 @@ use trailtrap::{
     store::{Delivery, Store, UnitRecord},
 };
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    game::TrailTrap,
-    graph::Graph,
-    graph6, nauty,
+    game::{
+        TrailTrap,
+        trail_trap::forward::{ForwardSearch, Solution},
+    },
+    graph::{Graph, degree::DegreeSequence, graph6, nauty},
     partition::{Block, Table},
     plan::Unit,
 };
-use trailtrap_worker::forward::{ForwardSearch, Solution};
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {
     run_with_input(&[&["lookup", "--data", &data.text()], arguments].concat(), input)

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Data, coordinator, introduction, parts};
 use tonic::{Code, Status, transport::Channel};
-use trailtrap_shared::wire::{
+use trailtrap_shared::protocol::wire::{
     self, PIECE_BYTES, census_client::CensusClient, complete_request::Part, fetch_request::What,
     lease_reply::Answer,
 };

@@ -33,9 +33,11 @@ use trailtrap::{
 };
 use trailtrap_shared::{
     plan::{PlanOptions, Unit},
-    wire::{self, census_client::CensusClient, lease_reply::Answer},
+    protocol::{
+        messages,
+        wire::{self, census_client::CensusClient, lease_reply::Answer},
+    },
 };
-use trailtrap_worker::messages;
 use turmoil::net::{TcpListener, TcpStream};
 
 const LEADER: &str = "leader";

@@ -9,16 +9,16 @@ use common::{
 use serde_json::{Value, json};
 use tonic::{Code, Status, transport::Channel};
 use trailtrap_shared::{
-    codec,
-    degree::DegreeSequence,
+    count::statistics::Statistics,
     game::{Game, Outcome, Tally, TrailTrap},
-    graph::Graph,
+    graph::{Graph, degree::DegreeSequence},
     partition::{self, Table},
     plan::PlanOptions,
-    statistics::Statistics,
-    wire::{self, census_client::CensusClient, complete_request::Part, lease_reply::Answer},
+    protocol::{
+        codec, messages,
+        wire::{self, census_client::CensusClient, complete_request::Part, lease_reply::Answer},
+    },
 };
-use trailtrap_worker::messages;
 
 type Client = CensusClient<Channel>;
 

@@ -3,13 +3,11 @@
 
 use prost::Message;
 use trailtrap_shared::{
-    codec,
-    degree::DegreeSequence,
+    count::statistics::Statistics,
     game::TrailTrap,
-    graph6,
+    graph::{degree::DegreeSequence, graph6},
     partition::{Block, Section, Table, graph_of_slot},
-    statistics::Statistics,
-    wire,
+    protocol::{codec, wire},
 };
 
 /// A line that should be a graph.

@@ -1,28 +1,23 @@
-//! What coordinator and workers of the Trail Trap census have in common.
+//! What coordinator and workers of the Trail Trap census have in common. Nothing here opens a file
+//! or a connection.
+//!
+//! The stations of one graph:
+//!
+//! 1. [`generate`] makes it from its canonical parent,
+//! 2. [`labelling`] finds its canonical form,
+//! 3. [`game`] combines its outcome from those of the graphs with one edge less,
+//! 4. [`partition`] keeps its record, in a table and in blocks,
+//! 5. [`count`] adds it to statistics and digest,
+//! 6. [`protocol`] carries all that between a worker and its coordinator.
+//!
+//! [`plan`] says beforehand how the graphs of an order are split into shards, parts and buckets;
+//! [`graph`] is what all of them work on.
 
-pub mod codec;
-pub mod degree;
-pub mod digest;
-pub mod extension;
+pub mod count;
 pub mod game;
+pub mod generate;
 pub mod graph;
-pub mod graph6;
-pub mod invariants;
 pub mod labelling;
-pub mod nauty;
 pub mod partition;
 pub mod plan;
-pub mod polya;
-pub mod statistics;
-
-/// Messages and service of `proto/trailtrap/v1/census.proto`.
-#[allow(missing_docs)]
-pub mod wire {
-    tonic::include_proto!("trailtrap.v1");
-
-    /// Version of the protocol; both sides must speak the same.
-    pub const PROTOCOL: u32 = 4;
-
-    /// Blocks are sent in pieces of this many bytes.
-    pub const PIECE_BYTES: usize = 1 << 20;
-}
+pub mod protocol;

@@ -7,9 +7,11 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    degree::{DegreeSequence, LabelledCounts},
     game::Game,
-    graph::factorial,
+    graph::{
+        degree::{DegreeSequence, LabelledCounts},
+        factorial,
+    },
     labelling::key_bits,
     partition::entry_bytes,
 };
@@ -118,7 +120,7 @@ impl Plan {
     }
 
     fn compute_fingerprint(&self) -> u64 {
-        let described = crate::codec::encode(&(
+        let described = crate::protocol::codec::encode(&(
             self.order as u64,
             self.options,
             self.shards

@@ -8,15 +8,14 @@ use std::{
 
 use divan::{Bencher, counter::ItemsCount};
 use trailtrap_shared::{
-    digest::Digest,
+    count::digest::Digest,
     game::{Game, TrailTrap, record_bytes},
-    graph::Graph,
+    graph::{Graph, nauty},
     labelling::{
         batch::{Batch, Kernel, LANES, first_lanes, lanes_of},
         forest::Forest,
         hashed, reference,
     },
-    nauty,
     partition::{Block, Table, graph_of_slot},
     plan::{Plan, PlanOptions, Unit},
 };
@@ -153,7 +152,7 @@ fn solve_unit_of_order_8(bencher: Bencher) {
 /// Look-ups in a table larger than the caches, each asked for well ahead of its use.
 #[divan::bench]
 fn look_up(bencher: Bencher) {
-    let sequence = trailtrap_shared::degree::DegreeSequence::new([5; 10]);
+    let sequence = trailtrap_shared::graph::degree::DegreeSequence::new([5; 10]);
     let mut slots: Vec<u64> =
         (0..2_000_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 28).collect();
     slots.sort_unstable();

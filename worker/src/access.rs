@@ -1,11 +1,10 @@
-//! Access files: where a coordinator is, how to be sure that it is the one, and the token that it
-//! asks for.
+//! Access files on disk, and clients of the coordinators that they lead to.
 //!
 //! The coordinator writes them; a worker or an onlooker needs nothing else. A token is sent only
 //! over a connection that is encrypted to the very certificate of the file.
 
 use std::{
-    fmt, fs,
+    fs,
     io::{self, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -13,92 +12,19 @@ use std::{
 };
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
-use subtle::ConstantTimeEq;
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
     service::{Interceptor, interceptor::InterceptedService},
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
-use trailtrap_shared::wire::census_client::CensusClient;
-
-/// The name that generated certificates are made out to. It says nothing about a host: the
-/// certificate is the identity.
-pub const CERTIFICATE_NAME: &str = "trailtrap-coordinator";
+use trailtrap_shared::protocol::{
+    access::{Access, Malformed},
+    wire::census_client::CensusClient,
+};
 
 /// The largest message that a client takes; blocks come in smaller pieces.
 const LARGEST_MESSAGE: usize = 8 << 20;
-
-/// 256 random bits that admit whoever knows them. Shown by no message: `Debug` leaves them out.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Token(#[serde(with = "hex::serde")] [u8; 32]);
-
-impl Token {
-    /// A token of these bytes, which should be random.
-    pub fn new(bytes: [u8; 32]) -> Self {
-        Token(bytes)
-    }
-
-    /// The token in the value of an `authorization` header: `Bearer` and 64 hexadecimal digits.
-    pub fn from_header(value: &[u8]) -> Option<Self> {
-        let digits = value.strip_prefix(b"Bearer ")?;
-        let mut bytes = [0; 32];
-        hex::decode_to_slice(digits, &mut bytes).ok()?;
-        Some(Token(bytes))
-    }
-
-    /// The value of an `authorization` header.
-    fn header(&self) -> MetadataValue<Ascii> {
-        let mut value = MetadataValue::try_from(format!("Bearer {}", hex::encode(self.0)))
-            .expect("digits are ASCII");
-        value.set_sensitive(true);
-        value
-    }
-}
-
-/// In a time that does not depend on where they differ.
-impl PartialEq for Token {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.ct_eq(&other.0).into()
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
-
-/// What an access file holds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Access {
-    /// HOST:PORT.
-    pub address: String,
-    /// How to be admitted; nothing for a coordinator that listens on loopback only and admits
-    /// everybody there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pass: Option<Pass>,
-}
-
-/// How to be admitted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Pass {
-    /// The only certificate that is trusted to sign the coordinator's, or that certificate itself;
-    /// PEM.
-    pub certificate: String,
-    /// The name that the coordinator's certificate has to be made out to; the host of the address
-    /// if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Whether the coordinator asks for a certificate too.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub mutual: bool,
-    pub token: Token,
-}
 
 /// Why there is no access.
 #[derive(Debug, thiserror::Error)]
@@ -130,59 +56,55 @@ impl AccessError {
     }
 }
 
-impl Access {
-    /// Reads an access file.
-    pub fn read(path: &Path) -> Result<Self, AccessError> {
-        let bytes = read_private("the access file", path)?;
-        // The words of the parser may quote the file.
-        serde_json::from_slice(&bytes).map_err(|error| AccessError::Malformed {
-            path: path.to_owned(),
-            line: error.line(),
-            column: error.column(),
-        })
-    }
+/// Reads an access file.
+pub fn read(path: &Path) -> Result<Access, AccessError> {
+    let bytes = read_private("the access file", path)?;
+    Access::parse(&bytes).map_err(|Malformed { line, column }| AccessError::Malformed {
+        path: path.to_owned(),
+        line,
+        column,
+    })
+}
 
-    /// Writes an access file that only its owner may read.
-    pub fn write(&self, path: &Path) -> Result<(), AccessError> {
-        let text = serde_json::to_string_pretty(self).expect("an access file is plain data");
-        write_private(path, &(text + "\n"))
-            .map_err(|source| AccessError::Write { path: path.to_owned(), source })
-    }
+/// Writes an access file that only its owner may read.
+pub fn write(access: &Access, path: &Path) -> Result<(), AccessError> {
+    write_private(path, &access.to_text())
+        .map_err(|source| AccessError::Write { path: path.to_owned(), source })
+}
 
-    /// A client that connects when it is used. To be called within a runtime.
-    pub fn client(&self, identity: Option<&Identity>) -> Result<Client, AccessError> {
-        let address = || self.address.clone();
-        let scheme = if self.pass.is_some() { "https" } else { "http" };
-        let host_and_port = self.address.rsplit_once(':').filter(|(host, port)| {
-            !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok()
-        });
-        let mut endpoint = host_and_port
-            .and_then(|_| Endpoint::from_shared(format!("{scheme}://{}", self.address)).ok())
-            .ok_or_else(|| AccessError::Address { address: address() })?
-            .connect_timeout(Duration::from_secs(5))
-            .http2_keep_alive_interval(Duration::from_secs(20))
-            .keep_alive_timeout(Duration::from_secs(20))
-            .keep_alive_while_idle(true);
-        if let Some(pass) = &self.pass {
-            let mut tls =
-                ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&pass.certificate));
-            if let Some(name) = &pass.name {
-                tls = tls.domain_name(name);
-            }
-            match identity {
-                Some(identity) => tls = tls.identity(identity.clone()),
-                None if pass.mutual => {
-                    return Err(AccessError::NoCertificate { address: address() });
-                }
-                None => {}
-            }
-            let certificate = |source| AccessError::Certificate { address: address(), source };
-            endpoint = endpoint.tls_config(tls).map_err(certificate)?;
+/// A client that connects when it is used. To be called within a runtime.
+pub fn client(access: &Access, identity: Option<&Identity>) -> Result<Client, AccessError> {
+    let address = || access.address.clone();
+    let scheme = if access.pass.is_some() { "https" } else { "http" };
+    let host_and_port = access.address.rsplit_once(':').filter(|(host, port)| {
+        !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok()
+    });
+    let mut endpoint = host_and_port
+        .and_then(|_| Endpoint::from_shared(format!("{scheme}://{}", access.address)).ok())
+        .ok_or_else(|| AccessError::Address { address: address() })?
+        .connect_timeout(Duration::from_secs(5))
+        .http2_keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(Duration::from_secs(20))
+        .keep_alive_while_idle(true);
+    if let Some(pass) = &access.pass {
+        let mut tls =
+            ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&pass.certificate));
+        if let Some(name) = &pass.name {
+            tls = tls.domain_name(name);
         }
-        let credentials = Credentials(self.pass.as_ref().map(|pass| pass.token.header()));
-        Ok(CensusClient::with_interceptor(endpoint.connect_lazy(), credentials)
-            .max_decoding_message_size(LARGEST_MESSAGE))
+        match identity {
+            Some(identity) => tls = tls.identity(identity.clone()),
+            None if pass.mutual => {
+                return Err(AccessError::NoCertificate { address: address() });
+            }
+            None => {}
+        }
+        let certificate = |source| AccessError::Certificate { address: address(), source };
+        endpoint = endpoint.tls_config(tls).map_err(certificate)?;
     }
+    let credentials = Credentials(access.pass.as_ref().map(|pass| pass.token.header()));
+    Ok(CensusClient::with_interceptor(endpoint.connect_lazy(), credentials)
+        .max_decoding_message_size(LARGEST_MESSAGE))
 }
 
 /// A client that shows its token.
@@ -233,7 +155,7 @@ impl Reach {
     /// What the access file holds now, with the address of the flag if there is one.
     pub fn access(&self) -> Result<Access, AccessError> {
         let mut access = match &self.access {
-            Some(path) => Access::read(path)?,
+            Some(path) => read(path)?,
             None => Access { address: String::new(), pass: None },
         };
         if let Some(address) = &self.coordinator {
@@ -246,8 +168,8 @@ impl Reach {
     pub fn identity(&self) -> Result<Option<Identity>, AccessError> {
         match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => Ok(Some(Identity::from_pem(
-                read("the certificate", certificate)?,
-                read("the key", key)?,
+                read_file("the certificate", certificate)?,
+                read_file("the key", key)?,
             ))),
             _ => Ok(None),
         }
@@ -256,7 +178,7 @@ impl Reach {
 
 /// Reads a file that others should not read; warns if they may.
 pub fn read_private(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
-    let bytes = read(what, path)?;
+    let bytes = read_file(what, path)?;
     if fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0) {
         tracing::warn!(
             "everybody on this machine may read {what} {}: chmod 600 it",
@@ -266,7 +188,7 @@ pub fn read_private(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessEr
     Ok(bytes)
 }
 
-fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
+fn read_file(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
     fs::read(path).map_err(|source| AccessError::Read { what, path: path.to_owned(), source })
 }
 
@@ -284,6 +206,8 @@ pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use trailtrap_shared::protocol::access::{Pass, Token};
+
     use super::*;
 
     fn access() -> Access {
@@ -302,55 +226,9 @@ mod tests {
         let path = directory.path().join("access.json");
         for access in [access(), Access { address: "[::1]:7461".to_owned(), pass: None }, access()]
         {
-            access.write(&path).unwrap();
-            assert_eq!(Access::read(&path).unwrap(), access);
+            write(&access, &path).unwrap();
+            assert_eq!(read(&path).unwrap(), access);
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        }
-    }
-
-    #[test]
-    fn nothing_shows_a_token() {
-        let token = "a7".repeat(32);
-        assert!(!format!("{:?}", access()).contains(&token));
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("access.json");
-        for text in [
-            "",
-            "{",
-            "[]",
-            "{\"address\":\"h:1\",\"certificate\":\"c\",\"token\":\"TOKEN00\"}",
-            "\"TOKEN\"",
-            "{\"address\":{\"TOKEN\":1}}",
-            "{\"address\":\"h:1\",\"pass\":{\"token\":\"TOKEN\"}}",
-            "{\"address\":\"h:1\",\"pass\":\"TOKEN\"}",
-        ] {
-            fs::write(&path, text.replace("TOKEN", &token)).unwrap();
-            let access = Access::read(&path);
-            // A pass that is not whole must not become none at all.
-            let error = access.unwrap_err();
-            assert!(matches!(error, AccessError::Malformed { .. }), "{text}");
-            assert!(!format!("{error} {error:?}").contains(&token), "{error:?}");
-        }
-    }
-
-    #[test]
-    fn headers() {
-        let token = Token::new(std::array::from_fn(|i| i as u8));
-        assert_eq!(Token::from_header(token.header().as_bytes()), Some(token.clone()));
-        assert_ne!(
-            Token::from_header(access().pass.unwrap().token.header().as_bytes()),
-            Some(token)
-        );
-        for bad in [
-            "",
-            "Bearer",
-            "Bearer ",
-            "Bearer 00",
-            "bearer x",
-            &"0".repeat(64),
-            &format!("Bearer {}", "g".repeat(64)),
-        ] {
-            assert_eq!(Token::from_header(bad.as_bytes()), None, "{bad}");
         }
     }
 
@@ -369,7 +247,7 @@ mod tests {
             ("user@host:1", false),
         ] {
             let access = Access { address: address.to_owned(), pass: None };
-            assert_eq!(access.client(None).is_ok(), good, "{address}");
+            assert_eq!(client(&access, None).is_ok(), good, "{address}");
         }
     }
 }

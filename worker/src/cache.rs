@@ -9,45 +9,14 @@ use std::{
 
 use lru::LruCache;
 use trailtrap_shared::{
-    degree::DegreeSequence,
     game::Game,
-    partition::{Block, Section, Table},
+    graph::degree::DegreeSequence,
+    partition::{Block, Table},
     plan::Shard,
+    protocol::messages::Wanted,
 };
 
 use crate::solve::{Solved, Source, SourceError};
-
-/// Something to fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Wanted {
-    /// The keys blocks of all graphs with this degree sequence, as parents of the next order.
-    Parents(DegreeSequence),
-    /// Keys and outcomes of one bucket of a finished partition: the two blocks of each part in
-    /// turn.
-    Bucket(DegreeSequence, u32),
-}
-
-impl Wanted {
-    /// The partition it is from.
-    pub fn sequence(&self) -> &DegreeSequence {
-        match self {
-            Wanted::Parents(sequence) | Wanted::Bucket(sequence, _) => sequence,
-        }
-    }
-
-    /// Whether blocks can be what is wanted.
-    fn admits(&self, blocks: &[Block]) -> bool {
-        blocks.iter().all(|block| {
-            block.id.sequence == *self.sequence()
-                && match self {
-                    Wanted::Parents(_) => block.id.section == Section::Keys,
-                    Wanted::Bucket(_, bucket) => {
-                        block.id.section != Section::Wins && block.id.bucket == *bucket
-                    }
-                }
-        })
-    }
-}
 
 /// Where blocks come from that are not in memory.
 pub trait Fetch: Send + Sync {

@@ -13,22 +13,22 @@ use tokio::runtime::Handle;
 use tonic::{Code, Request, Status};
 use trailtrap_shared::{
     game::{Game, TrailTrap},
-    labelling::{
-        LABELLING,
-        batch::{Kernel, MAX_BATCH_ORDER},
-    },
+    labelling::{LABELLING, MAX_BATCH_ORDER, batch::Kernel},
     partition::{BLOCK_FORMAT, Block, Checksum},
     plan::{Plan, PlanOptions},
-    wire::{self, PROTOCOL},
+    protocol::{
+        access::Access,
+        messages::{self, Described, Wanted},
+        wire::{self, PROTOCOL},
+    },
 };
 
 use crate::{
-    access::{Access, AccessError, Client, Reach},
-    cache::{Fetch, Wanted},
-    engine::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
-    messages,
+    access::{self, AccessError, Client, Reach},
+    cache::Fetch,
+    engine::{Delivered, Grant, Lease, Link, LinkError, Unsolved, delivery},
     solve::{Solved, SourceError},
-    supply::{Described, Origin, Supply},
+    supply::{Origin, Supply},
 };
 
 /// How this worker introduces itself.
@@ -105,7 +105,7 @@ struct Connection {
 
 impl Connection {
     fn new(reach: &Reach, access: Access, generation: u64) -> Result<Self, AccessError> {
-        let client = access.client(reach.identity()?.as_ref())?;
+        let client = access::client(&access, reach.identity()?.as_ref())?;
         Ok(Connection { access, client, generation })
     }
 }
@@ -357,7 +357,7 @@ impl Link for GrpcLink {
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         let blocks: Vec<Vec<Block>> = results.iter().map(Solved::blocks::<TrailTrap>).collect();
         self.supply.offer(blocks.iter().flatten());
-        self.deliver(lease, messages::delivery(lease, results, blocks))
+        self.deliver(lease, delivery(lease, results, blocks))
     }
 
     fn is_alone(&self) -> bool {

@@ -207,7 +207,7 @@ mod tests {
     use std::time::Duration;
 
     use trailtrap_shared::{
-        degree::DegreeSequence,
+        graph::degree::DegreeSequence,
         partition::{Section, Table},
     };
 

@@ -12,11 +12,12 @@ use std::{
 
 use rayon::prelude::*;
 use trailtrap_shared::{
-    degree::DegreeSequence,
     game::Game,
+    graph::degree::DegreeSequence,
     labelling::batch::Kernel,
-    partition::entry_bytes,
+    partition::{Block, entry_bytes},
     plan::{Plan, Unit},
+    protocol::{messages, wire},
 };
 
 use crate::{
@@ -134,6 +135,18 @@ impl<L: Link> Link for Arc<L> {
     fn give_back(&self, lease: &Lease, reason: Unsolved) {
         (**self).give_back(lease, reason);
     }
+}
+
+/// The messages that deliver the results of a lease, and their blocks.
+pub fn delivery(
+    lease: &Lease,
+    results: &[Solved],
+    blocks: Vec<Vec<Block>>,
+) -> Vec<wire::CompleteRequest> {
+    let result = |solved: &Solved| {
+        messages::result(&solved.unit, &solved.statistics, solved.digest, solved.elapsed)
+    };
+    messages::delivery(lease.worker, lease.number, results.iter().map(result).zip(blocks))
 }
 
 /// What a worker runs with.
@@ -398,10 +411,10 @@ impl<G: Game, L: Link> Engine<G, L> {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::{game::TrailTrap, partition::Block, plan::PlanOptions};
+    use trailtrap_shared::{game::TrailTrap, plan::PlanOptions, protocol::messages::Wanted};
 
     use super::*;
-    use crate::{cache::Wanted, solve::SourceError};
+    use crate::solve::SourceError;
 
     /// Leases of these editions, none of which can be solved.
     struct Damaged(Mutex<Vec<u32>>);

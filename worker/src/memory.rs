@@ -7,13 +7,12 @@ use std::{
 };
 
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    digest::Digest,
+    count::{digest::Digest, statistics::Statistics},
     game::Game,
+    graph::degree::DegreeSequence,
     labelling::batch::Kernel,
     partition::{Block, Table},
     plan::{Plan, PlanOptions, Unit},
-    statistics::Statistics,
 };
 
 use crate::solve::{SolveError, Solved, Solver, Source, SourceError};

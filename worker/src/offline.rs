@@ -21,13 +21,21 @@ use std::{
 };
 
 use prost::Message;
-use trailtrap_shared::{game::TrailTrap, partition::Block, plan::Plan, wire};
+use trailtrap_shared::{
+    game::TrailTrap,
+    partition::Block,
+    plan::Plan,
+    protocol::{
+        messages::{self, Wanted},
+        wire,
+    },
+};
 
 use crate::{
-    cache::{Fetch, Wanted},
+    cache::Fetch,
     client::{GrpcLink, PlanKeeper},
-    engine::{Delivered, Ended, Grant, Lease, Link, LinkError, Unsolved},
-    machine, messages,
+    engine::{Delivered, Ended, Grant, Lease, Link, LinkError, Unsolved, delivery},
+    machine,
     solve::{Solved, SourceError},
 };
 
@@ -482,7 +490,7 @@ impl Link for FileLink {
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         let mut bytes = Vec::new();
         let blocks = results.iter().map(Solved::blocks::<TrailTrap>).collect();
-        for message in messages::delivery(lease, results, blocks) {
+        for message in delivery(lease, results, blocks) {
             bytes.extend(message.encode_length_delimited_to_vec());
         }
         let [task, taken, result] =
@@ -528,7 +536,7 @@ impl Fetch for FileLink {
 #[cfg(test)]
 mod tests {
     use trailtrap_shared::{
-        degree::DegreeSequence,
+        graph::degree::DegreeSequence,
         partition::Table,
         plan::{PlanOptions, Unit},
     };

@@ -14,18 +14,19 @@ use std::{
 
 use rayon::prelude::*;
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    digest::{Digest, Digester},
-    extension::{Child, Extender, settle},
+    count::{
+        digest::{Digest, Digester},
+        statistics::Statistics,
+    },
     game::{Answer, Game},
-    graph::{Graph, pairs},
+    generate::{Child, Extender, settle},
+    graph::{Graph, degree::DegreeSequence, pairs},
     labelling::{
         batch::{Batch, Kernel, LANES, Lane, first_lanes, lanes_of},
         forest::Forest,
     },
     partition::{Block, Table, bucket_of_slot, graph_of_slot, slot_of_key},
     plan::{Plan, Shard, Unit, parent_range},
-    statistics::Statistics,
 };
 
 /// Where a unit's input comes from.
@@ -336,7 +337,7 @@ struct Predecessor {
 impl Predecessor {
     fn new(
         from: &DegreeSequence,
-        deletion: &trailtrap_shared::degree::Deletion,
+        deletion: &trailtrap_shared::graph::degree::Deletion,
         bucket_bits: u8,
     ) -> Self {
         let leads_there = |u, w| from.degree(u) == deletion.low && from.degree(w) == deletion.high;

@@ -15,10 +15,12 @@ use std::{
 
 use clap::Args;
 use tokio::runtime::Handle;
-use trailtrap_shared::partition::{Block, BlockName, Checksum, Section};
+use trailtrap_shared::{
+    partition::{Block, BlockName, Checksum, Section},
+    protocol::messages::{Described, Wanted},
+};
 
 use crate::{
-    cache::Wanted,
     depot::{Depot, DepotError},
     disk::{DiskCache, DiskError},
     machine::Size,
@@ -49,13 +51,6 @@ pub enum SupplyError {
     Disk(#[from] DiskError),
     #[error(transparent)]
     Depot(#[from] DepotError),
-}
-
-/// A block as the coordinator describes it. Small ones it tells at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Described {
-    Here(Block),
-    Named(BlockName),
 }
 
 /// Shorter blocks are not worth a file.
@@ -270,7 +265,7 @@ impl Rest {
 mod tests {
     use std::{cell::RefCell, fs};
 
-    use trailtrap_shared::{degree::DegreeSequence, game::TrailTrap, partition::Table};
+    use trailtrap_shared::{game::TrailTrap, graph::degree::DegreeSequence, partition::Table};
 
     use super::*;
 

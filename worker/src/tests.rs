@@ -10,18 +10,17 @@ use std::{
 
 use rayon::prelude::*;
 use trailtrap_shared::{
-    game::{Outcome, TrailTrap},
-    graph::{Graph, factorial},
+    game::{
+        Outcome, TrailTrap,
+        trail_trap::forward::{ForwardSearch, Solution},
+    },
+    graph::{Graph, factorial, nauty},
     labelling::batch::Kernel,
-    nauty,
     partition::graph_of_slot,
     plan::{Plan, PlanOptions},
 };
 
-use crate::{
-    forward::{ForwardSearch, Solution},
-    memory,
-};
+use crate::memory;
 
 type Memory = memory::Memory<TrailTrap>;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use trailtrap_shared::{
-    degree::DegreeSequence,
+    graph::degree::DegreeSequence,
     partition::Section,
     plan::{Plan, Unit},
 };

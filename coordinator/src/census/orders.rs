@@ -4,15 +4,13 @@
 use std::{collections::HashMap, sync::Arc};
 
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    digest::Digest,
+    count::{digest::Digest, statistics::Statistics},
     game::TrailTrap,
-    graph::pairs,
+    graph::{degree::DegreeSequence, pairs},
     partition::{Block, BlockId, Section, entry_bytes, slot_bytes},
     plan::{Plan, Shard, Unit},
-    statistics::Statistics,
+    protocol::messages::Wanted,
 };
-use trailtrap_worker::cache::Wanted;
 
 use super::{Census, CensusError, Found, Keep, Order, OrderResult, Partial, lock, totals};
 use crate::{

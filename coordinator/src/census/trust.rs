@@ -5,15 +5,13 @@
 use std::collections::HashMap;
 
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    labelling::batch::MAX_BATCH_ORDER,
+    graph::degree::DegreeSequence,
+    labelling::MAX_BATCH_ORDER,
     partition::{Block, BlockId, Section},
     plan::{Plan, Unit},
+    protocol::messages::{Described, Wanted},
 };
-use trailtrap_worker::{
-    cache::Wanted,
-    supply::{Described, is_shared},
-};
+use trailtrap_worker::supply::is_shared;
 
 use super::{Census, CensusError, Delivery, Order, Partial, Refusal, commit::Queued, lock};
 use crate::{

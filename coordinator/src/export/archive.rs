@@ -4,12 +4,10 @@
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    digest::Digest,
-    graph::{Graph, pairs},
+    count::{digest::Digest, statistics::Statistics},
+    graph::{Graph, degree::DegreeSequence, pairs},
     partition::{Section, graph_of_slot},
     plan::{Plan, Shard, Unit},
-    statistics::Statistics,
 };
 
 use super::ExportError;

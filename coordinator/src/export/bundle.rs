@@ -12,10 +12,10 @@ use clap::ValueEnum;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use trailtrap_shared::{
-    digest::Digest,
+    count::digest::Digest,
     game::{Game, TrailTrap},
+    graph::nauty,
     labelling::LABELLING,
-    nauty,
     partition::BLOCK_FORMAT,
 };
 

@@ -12,8 +12,7 @@ use clap::{Args, ValueEnum};
 use flate2::{Compression, GzBuilder};
 use rayon::prelude::*;
 use trailtrap_shared::{
-    graph::{Graph, pairs},
-    graph6, invariants, nauty,
+    graph::{Graph, graph6, invariants, nauty, pairs},
     plan::Shard,
 };
 

@@ -28,7 +28,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use trailtrap_shared::degree::DegreeSequence;
+use trailtrap_shared::graph::degree::DegreeSequence;
 use trailtrap_worker::machine::{self, Size};
 
 use self::{

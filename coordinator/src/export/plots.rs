@@ -3,8 +3,8 @@
 
 use clap::ValueEnum;
 use trailtrap_shared::{
+    count::statistics::{Cell, Counts},
     graph::pairs,
-    statistics::{Cell, Counts},
 };
 
 use super::{
@@ -87,7 +87,7 @@ fn proportions(of: impl Iterator<Item = f64>) -> Axis {
 }
 
 fn orders(results: &[OrderResult]) -> Picture {
-    type Pick = fn(&trailtrap_shared::statistics::Statistics) -> &Counts;
+    type Pick = fn(&trailtrap_shared::count::statistics::Statistics) -> &Counts;
     let kinds: [(&str, Colour, Marker, Option<f32>, Pick); 3] = [
         ("all graphs", BLUE, Marker::Disc, None, |s| &s.classes.all),
         ("connected graphs", VERMILLION, Marker::Ring, None, |s| &s.classes.connected),
@@ -130,7 +130,7 @@ fn sizes(result: &OrderResult) -> Picture {
     let n = result.order;
     let points = |odd: usize, labelled: bool| -> Vec<(f64, f64)> {
         let sizes = result.by_size.iter().enumerate().filter(|(size, _)| size % 2 == odd);
-        let counts = |size: &trailtrap_shared::statistics::Statistics| match labelled {
+        let counts = |size: &trailtrap_shared::count::statistics::Statistics| match labelled {
             true => share(&size.labelled.all),
             false => share(&size.classes.all),
         };

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use clap::ValueEnum;
-use trailtrap_shared::statistics::{Counts, Statistics};
+use trailtrap_shared::count::statistics::{Counts, Statistics};
 
 use crate::census::OrderResult;
 

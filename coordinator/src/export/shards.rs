@@ -19,8 +19,8 @@ use parquet::{
     schema::parser::parse_message_type,
 };
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    statistics::{Cell, Counts, Statistics, Structure, Sums, Weighing},
+    count::statistics::{Cell, Counts, Statistics, Structure, Sums, Weighing},
+    graph::degree::DegreeSequence,
 };
 
 use super::{

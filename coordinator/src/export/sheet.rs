@@ -3,10 +3,9 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use trailtrap_shared::{
-    graph::{Graph, VertexSet, vertices},
-    graph6, nauty,
+    game::trail_trap::forward::{ForwardSearch, Solution},
+    graph::{Graph, VertexSet, graph6, nauty, vertices},
 };
-use trailtrap_worker::forward::{ForwardSearch, Solution};
 
 use super::{
     graphs::GraphList,

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use trailtrap_shared::{
-    degree::DegreeSequence,
-    digest::Digest,
-    statistics::{Breakdown, Cell, Counts, Statistics, Structure, Sums},
+    count::{
+        digest::Digest,
+        statistics::{Breakdown, Cell, Counts, Statistics, Structure, Sums},
+    },
+    graph::degree::DegreeSequence,
 };
 
 use super::{

@@ -13,12 +13,14 @@ use clap::ValueEnum;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use trailtrap_shared::{
-    digest::Digest,
+    count::{
+        digest::Digest,
+        statistics::{Cell, Counts, Statistics, Sums, Weighing},
+    },
     game::TrailTrap,
     graph::pairs,
-    labelling::batch::MAX_BATCH_ORDER,
+    labelling::MAX_BATCH_ORDER,
     plan::{Plan, PlanOptions},
-    statistics::{Cell, Counts, Statistics, Sums, Weighing},
 };
 
 use super::list::{GraphList, Wins};

@@ -11,11 +11,10 @@ use flate2::read::MultiGzDecoder;
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 use trailtrap_shared::{
-    graph::{Graph, factorial, pairs},
-    graph6, nauty,
-    statistics::Statistics,
+    count::statistics::Statistics,
+    game::trail_trap::forward::{ForwardSearch, Solution},
+    graph::{Graph, factorial, graph6, nauty, pairs},
 };
-use trailtrap_worker::forward::{ForwardSearch, Solution};
 
 use crate::random::Random;
 

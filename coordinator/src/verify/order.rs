@@ -11,18 +11,24 @@ use std::{
 use anyhow::{Context, anyhow, bail, ensure};
 use rayon::prelude::*;
 use trailtrap_shared::{
-    digest::{Digest, Digester},
-    game::{Game, TrailTrap},
+    count::{
+        digest::{Digest, Digester},
+        statistics::Statistics,
+    },
+    game::{
+        Game, TrailTrap,
+        trail_trap::{
+            TABLE_1,
+            forward::{ForwardSearch, Solution},
+            rederive::{self, Known},
+        },
+    },
     graph::pairs,
     labelling::batch::Kernel,
     partition::{Section, Table, graph_of_slot},
     plan::{Shard, Unit},
-    statistics::Statistics,
 };
-use trailtrap_worker::{
-    forward::{ForwardSearch, Solution},
-    solve::Solver,
-};
+use trailtrap_worker::solve::Solver;
 
 use super::{Check, Drawing, Findings};
 use crate::{
@@ -32,7 +38,6 @@ use crate::{
     parents::{ENUMERATED_ORDER, Parents},
     progress,
     random::Random,
-    rederive::{self, Known},
     schedule::{Recalled, Schedule},
     store::UnitRecord,
 };
@@ -180,11 +185,9 @@ impl Verifier {
         const BIPARTITE: [u128; 12] = [1, 2, 3, 7, 13, 35, 88, 303, 1119, 5479, 32303, 251135];
         const ASYMMETRIC: [u128; 12] =
             [1, 0, 0, 0, 0, 8, 152, 3696, 135004, 7971848, 805364776, 144123121972];
-        /// Connected graphs that P2 wins, n = 3, …, 7.
-        const TABLE_1: [u128; 5] = [2, 4, 17, 88, 734];
         let n = self.finished.plan.order;
         let (sum, _) = self.finished.result.total();
-        let cell = |breakdown: &trailtrap_shared::statistics::Breakdown, value: u64| {
+        let cell = |breakdown: &trailtrap_shared::count::statistics::Breakdown, value: u64| {
             breakdown.get(&value).map_or(0, |cell| cell.classes.graphs)
         };
         let mut comparisons = vec![

@@ -6,18 +6,19 @@ use std::collections::HashMap;
 use tonic::{Status, transport::Channel};
 use trailtrap::census::OrderResult;
 use trailtrap_shared::{
-    codec,
-    degree::DegreeSequence,
-    digest::Digest,
+    count::{digest::Digest, statistics::Statistics},
     game::TrailTrap,
-    graph::pairs,
+    graph::{degree::DegreeSequence, pairs},
     labelling::batch::Kernel,
     partition::Block,
     plan::{Plan, PlanOptions, Unit},
-    statistics::Statistics,
-    wire::{self, census_client::CensusClient, complete_request::Part},
+    protocol::{
+        codec,
+        messages::{self, Wanted},
+        wire::{self, census_client::CensusClient, complete_request::Part},
+    },
 };
-use trailtrap_worker::{cache::Wanted, memory, messages};
+use trailtrap_worker::memory;
 
 /// A census that is known already.
 pub struct Answers {

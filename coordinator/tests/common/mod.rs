@@ -14,7 +14,7 @@ use trailtrap_shared::{
     game::{Game, TrailTrap},
     labelling::LABELLING,
     partition::BLOCK_FORMAT,
-    wire::{self, PROTOCOL},
+    protocol::wire::{self, PROTOCOL},
 };
 
 /// The messages of a delivery.

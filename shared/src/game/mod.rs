@@ -2,7 +2,7 @@
 //! from the values of all graphs with one edge less. Generator, shards, leases, store and tables
 //! know games only through [`Game`].
 
-mod trail_trap;
+pub mod trail_trap;
 
 pub use trail_trap::{Outcome, TrailTrap};
 

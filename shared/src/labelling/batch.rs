@@ -10,18 +10,13 @@ use std::str::FromStr;
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
 pub use super::lanes::{LANES, Lane};
+
 use super::{
-    Colours,
-    forest::{Leaf, Undecided},
-    key_bits,
+    Colours, Leaf, MAX_BATCH_ORDER, Undecided, key_bits,
     lanes::{Lanes, Portable},
     rounds::{Exact, Hashed, Refinement},
 };
 use crate::graph::{MAX_ORDER, Rows, VertexSet, all_vertices, pairs};
-
-/// Largest order that batches are compiled for, and so the largest order of a census: keys have
-/// C(11, 2) = 55 bits.
-pub const MAX_BATCH_ORDER: usize = 12;
 
 /// After this many rounds a lane that still changes is left to the search tree, where nodes are
 /// gathered anew: few random graphs take more, and one such lane would hold up the other 31.

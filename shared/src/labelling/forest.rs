@@ -2,40 +2,11 @@
 //! [`super::hashed`] and [`super::reference`] label them one at a time.
 
 use super::{
-    Colours,
-    batch::{Batch, LANES, MAX_BATCH_ORDER},
-    key_bits, search,
+    Colours, Leaf, Undecided,
+    batch::{Batch, LANES},
+    search,
 };
-use crate::graph::{Rows, VertexSet, all_vertices, vertices};
-
-/// A graph whose colours did not decide its labels.
-#[derive(Clone, Copy)]
-pub struct Undecided {
-    pub rows: Rows,
-    pub colours: Colours,
-    /// Whether refining the colours again would change nothing.
-    pub stable: bool,
-}
-
-/// The best leaf of a search tree: a canonical labelling.
-#[derive(Clone, Copy, Default)]
-pub struct Leaf {
-    /// [`crate::graph::Graph::code`] of the relabelled graph; without its last row it is the key.
-    pub code: u128,
-    /// Canonical label of each vertex.
-    pub label: [u8; MAX_BATCH_ORDER],
-    /// |Aut|.
-    pub automorphisms: u64,
-    /// The orbit of the vertex with the last label.
-    pub last_orbit: VertexSet,
-}
-
-impl Leaf {
-    /// The key of a graph of order `n`.
-    pub fn key(&self, n: usize) -> u64 {
-        (self.code & ((1 << key_bits(n)) - 1)) as u64
-    }
-}
+use crate::graph::{all_vertices, vertices};
 
 /// A node whose colours are to be refined.
 struct Node {

@@ -25,6 +25,10 @@ use crate::graph::{Graph, MAX_ORDER, Rows, VertexSet, all_vertices, map_sets, pa
 /// labellings do not mix.
 pub const LABELLING: u16 = 1;
 
+/// Largest order that batches are compiled for, and so the largest order of a census: keys have
+/// C(11, 2) = 55 bits.
+pub const MAX_BATCH_ORDER: usize = 12;
+
 /// A colour per vertex: the number of vertices of smaller colour. Entries from the order on are
 /// ignored.
 pub type Colours = [u16; MAX_ORDER];
@@ -42,6 +46,35 @@ pub struct Labelling {
     pub automorphisms: u64,
     /// The orbit under Aut H of the vertex labelled n − 1.
     pub last_orbit: VertexSet,
+}
+
+/// A graph whose colours did not decide its labels.
+#[derive(Clone, Copy)]
+pub struct Undecided {
+    pub rows: Rows,
+    pub colours: Colours,
+    /// Whether refining the colours again would change nothing.
+    pub stable: bool,
+}
+
+/// The best leaf of a search tree: a canonical labelling.
+#[derive(Clone, Copy, Default)]
+pub struct Leaf {
+    /// [`Graph::code`] of the relabelled graph; without its last row it is the key.
+    pub code: u128,
+    /// Canonical label of each vertex.
+    pub label: [u8; MAX_BATCH_ORDER],
+    /// |Aut|.
+    pub automorphisms: u64,
+    /// The orbit of the vertex with the last label.
+    pub last_orbit: VertexSet,
+}
+
+impl Leaf {
+    /// The key of a graph of order `n`.
+    pub fn key(&self, n: usize) -> u64 {
+        (self.code & ((1 << key_bits(n)) - 1)) as u64
+    }
 }
 
 /// Number of bits of a key of order `n`: C(n − 1, 2).

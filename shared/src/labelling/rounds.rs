@@ -2,8 +2,7 @@
 //! [`super::reference`].
 
 use super::{
-    batch::MAX_BATCH_ORDER,
-    hashed,
+    MAX_BATCH_ORDER, hashed,
     lanes::{Lane, Lanes},
 };
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::{batch, *};
-use crate::{degree::DegreeSequence, graph::factorial, nauty};
+use crate::graph::{degree::DegreeSequence, factorial, nauty};
 
 /// A labelling and what it is called in failure messages.
 type Named = (&'static str, fn(&Graph) -> Labelling);
@@ -290,7 +290,7 @@ fn check_batch(
     }
 }
 
-fn check_leaf(leaf: &forest::Leaf, graph: &Graph, label_one: fn(&Graph) -> Labelling, name: &str) {
+fn check_leaf(leaf: &Leaf, graph: &Graph, label_one: fn(&Graph) -> Labelling, name: &str) {
     let n = graph.order();
     let alone = label_one(graph);
     let label = std::array::from_fn(|v| if v < n { leaf.label[v] } else { 0 });
@@ -315,7 +315,7 @@ fn batches_label_like_one_at_a_time() {
             check_batches(kernel, &graphs);
         }
         for (_, graph) in
-            hard_graphs().iter().filter(|(_, graph)| graph.order() <= batch::MAX_BATCH_ORDER)
+            hard_graphs().iter().filter(|(_, graph)| graph.order() <= MAX_BATCH_ORDER)
         {
             check_batches(kernel, &[*graph]);
         }

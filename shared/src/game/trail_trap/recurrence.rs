@@ -1,5 +1,4 @@
-//! Trail Trap (Buchanan et al., arXiv 2405.05195): each player draws a trail with their own token;
-//! an edge used by either is gone for both; who cannot move loses.
+//! The recurrence of the census: a graph is combined from the graphs with one edge less.
 //!
 //! After both first moves a position is (H; a, b): H the unused edges, a the token of the player
 //! to move, b the other.
@@ -9,7 +8,7 @@
 //!   W(H − xy; v, x).
 //! * P1 wins G: ∃ uv ∈ E: ¬ R(G − uv; v) ∨ ¬ R(G − uv; u).
 
-use super::{Answer, Game, Tally};
+use crate::game::{Answer, Game, Tally};
 use crate::graph::{MAX_ORDER, VertexSet, all_vertices, map_sets, transpose};
 
 /// The game of the census.
@@ -143,7 +142,8 @@ fn put_bits(words: &mut [u64], start: usize, value: u16) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::record_bytes, *};
+    use super::*;
+    use crate::game::record_bytes;
 
     proptest! {
         #[test]

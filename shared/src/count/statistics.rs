@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     game::Tally,
-    graph::{Graph, factorial, pairs},
-    invariants,
-    labelling::batch::MAX_BATCH_ORDER,
+    graph::{Graph, factorial, invariants, pairs},
+    labelling::MAX_BATCH_ORDER,
 };
 
 /// Graphs, and those of them that P1 wins.

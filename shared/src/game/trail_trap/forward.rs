@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use trailtrap_shared::graph::{Graph, VertexSet, pairs, vertices};
+use crate::graph::{Graph, VertexSet, pairs, vertices};
 
 /// A directed edge: a token is put on the first vertex and moved to the second.
 pub type Move = (usize, usize);
@@ -143,9 +143,8 @@ fn position(unused: &Graph, a: usize, b: usize) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::graph6;
-
     use super::*;
+    use crate::graph::graph6;
 
     fn p1_wins(graph: &Graph) -> bool {
         matches!(ForwardSearch::new(10_000_000).solve(graph).unwrap(), Solution::P1 { .. })

@@ -1,18 +1,58 @@
 //! Between what workers and coordinators mean and the messages that say it. Each conversion stands
 //! here once, for gRPC and for files.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
-use trailtrap_shared::{
-    codec,
-    degree::DegreeSequence,
+use crate::{
+    count::{digest::Digest, statistics::Statistics},
     game::TrailTrap,
-    partition::{Block, BlockError, BlockName, Checksum},
+    graph::degree::DegreeSequence,
+    partition::{Block, BlockError, BlockName, Checksum, Section},
     plan::{Plan, Unit},
-    wire::{self, PIECE_BYTES, described_block, fetch_request::What},
+    protocol::{
+        codec,
+        wire::{self, PIECE_BYTES, described_block, fetch_request::What},
+    },
 };
 
-use crate::{cache::Wanted, engine::Lease, solve::Solved, supply::Described};
+/// Something to fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wanted {
+    /// The keys blocks of all graphs with this degree sequence, as parents of the next order.
+    Parents(DegreeSequence),
+    /// Keys and outcomes of one bucket of a finished partition: the two blocks of each part in
+    /// turn.
+    Bucket(DegreeSequence, u32),
+}
+
+impl Wanted {
+    /// The partition it is from.
+    pub fn sequence(&self) -> &DegreeSequence {
+        match self {
+            Wanted::Parents(sequence) | Wanted::Bucket(sequence, _) => sequence,
+        }
+    }
+
+    /// Whether blocks can be what is wanted.
+    pub fn admits(&self, blocks: &[Block]) -> bool {
+        blocks.iter().all(|block| {
+            block.id.sequence == *self.sequence()
+                && match self {
+                    Wanted::Parents(_) => block.id.section == Section::Keys,
+                    Wanted::Bucket(_, bucket) => {
+                        block.id.section != Section::Wins && block.id.bucket == *bucket
+                    }
+                }
+        })
+    }
+}
+
+/// A block as the coordinator describes it. Small ones it tells at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Described {
+    Here(Block),
+    Named(BlockName),
+}
 
 /// A message that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -129,22 +169,31 @@ pub fn pieces(block: &[u8]) -> impl Iterator<Item = wire::BlockPiece> {
     })
 }
 
-/// The messages that deliver the results of a lease, and their blocks.
+/// What there is to say of a solved unit beside its blocks.
+pub fn result(
+    unit: &Unit,
+    statistics: &Statistics,
+    digest: Digest,
+    elapsed: Duration,
+) -> wire::UnitResult {
+    wire::UnitResult {
+        unit: Some(unit_id(unit)),
+        statistics: codec::encode(statistics),
+        digest: digest.to_le_bytes().to_vec(),
+        elapsed_microseconds: elapsed.as_micros() as u64,
+    }
+}
+
+/// The messages that deliver the results of a lease, each with its blocks.
 pub fn delivery(
-    lease: &Lease,
-    results: &[Solved],
-    blocks: Vec<Vec<Block>>,
+    worker: u64,
+    lease: u64,
+    results: impl IntoIterator<Item = (wire::UnitResult, Vec<Block>)>,
 ) -> Vec<wire::CompleteRequest> {
     use wire::complete_request::Part;
-    let mut parts =
-        vec![Part::Start(wire::CompleteStart { worker: lease.worker, lease: lease.number })];
-    for (solved, blocks) in results.iter().zip(blocks) {
-        parts.push(Part::Unit(wire::UnitResult {
-            unit: Some(unit_id(&solved.unit)),
-            statistics: codec::encode(&solved.statistics),
-            digest: solved.digest.to_le_bytes().to_vec(),
-            elapsed_microseconds: solved.elapsed.as_micros() as u64,
-        }));
+    let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease })];
+    for (result, blocks) in results {
+        parts.push(Part::Unit(result));
         for block in blocks {
             parts.extend(pieces(block.bytes()).map(Part::Piece));
         }
@@ -154,9 +203,8 @@ pub fn delivery(
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::partition::Table;
-
     use super::*;
+    use crate::partition::Table;
 
     #[test]
     fn requests_are_understood() {

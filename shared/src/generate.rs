@@ -8,8 +8,10 @@
 //! are found by equal keys. No other K gives the same class.
 
 use crate::{
-    degree::{DegreeSequence, Parent},
-    graph::{Graph, VertexSet},
+    graph::{
+        Graph, VertexSet,
+        degree::{DegreeSequence, Parent},
+    },
     labelling::{
         batch::{Batch, Kernel, LANES},
         forest::Forest,
@@ -186,7 +188,11 @@ pub fn settle(children: &mut Vec<Child>) -> Result<(), u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{graph::factorial, labelling::hashed, nauty, partition::slot_of};
+    use crate::{
+        graph::{factorial, nauty},
+        labelling::hashed,
+        partition::slot_of,
+    };
 
     #[test]
     fn every_class_once() {

@@ -2,7 +2,9 @@
 //! graph6, sparse6 and digraph6 encodings*): one printable byte for the order, then the columns of
 //! the upper triangle, six bits a byte.
 
-use crate::graph::{Graph, MAX_ORDER, pairs};
+use std::fmt;
+
+use super::bitset::{Graph, MAX_ORDER, pairs};
 
 /// The optional header of a graph6 file; it has no newline of its own.
 pub const HEADER: &str = ">>graph6<<";
@@ -100,6 +102,13 @@ pub fn decode(line: &[u8]) -> Result<Graph, Graph6Error> {
         code |= u128::from(six) << (6 * index);
     }
     Ok(Graph::from_code(order, code))
+}
+
+/// Graphs are shown by their texts.
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph({})", encode(self))
+    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,7 @@
 
 use num_bigint::{BigInt, BigUint};
 
-use crate::{
-    degree::binomial,
-    graph::{factorial, pairs},
-};
+use crate::graph::{degree::binomial, factorial, pairs};
 
 /// A polynomial: the coefficient of x^m counts graphs with m edges.
 type Polynomial = Vec<BigInt>;

@@ -8,14 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    degree::DegreeSequence,
     game::{Game, record_bytes},
-    graph::Graph,
-    graph6,
+    graph::{Graph, degree::DegreeSequence, graph6},
     labelling::{
-        Colours,
-        batch::{Batch, Kernel, LANES, MAX_BATCH_ORDER},
-        forest::{Forest, Leaf},
+        Colours, Leaf, MAX_BATCH_ORDER,
+        batch::{Batch, Kernel, LANES},
+        forest::Forest,
         reference,
     },
 };

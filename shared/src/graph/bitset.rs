@@ -1,7 +1,5 @@
 //! Simple undirected graphs of order at most 16, one 16-bit adjacency set per vertex.
 
-use std::fmt;
-
 /// Largest order a [`Graph`] can have.
 pub const MAX_ORDER: usize = 16;
 
@@ -259,12 +257,6 @@ impl Graph {
             }
             reached = next;
         }
-    }
-}
-
-impl fmt::Debug for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Graph({})", crate::graph6::encode(self))
     }
 }
 

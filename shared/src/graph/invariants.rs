@@ -97,7 +97,7 @@ fn is_connected_within(graph: &Graph, set: VertexSet) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nauty;
+    use crate::graph::nauty;
 
     /// OEIS A033995, A006785, A005195, A002218 (which counts K2) and A001349, orders 1 to 8.
     #[test]

@@ -4,10 +4,12 @@
 
 use std::collections::HashMap;
 
-use trailtrap_shared::{
+use crate::{
     game::{Game, Outcome, TrailTrap},
-    graph::{Graph, all_vertices},
-    nauty::{self, NautyLabelling},
+    graph::{
+        Graph, all_vertices,
+        nauty::{self, NautyLabelling},
+    },
 };
 
 /// Outcomes of graphs, known by nauty's canonical form and kept in nauty's labels.

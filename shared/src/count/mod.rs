@@ -1,0 +1,4 @@
+//! What is said of many graphs together: counts and sums, and the public digest.
+
+pub mod digest;
+pub mod statistics;

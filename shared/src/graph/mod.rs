@@ -1,0 +1,14 @@
+//! Graphs of order at most 16: sets of bits, their text, and what is known of them by theory or by
+//! nauty.
+
+mod bitset;
+pub mod degree;
+pub mod graph6;
+pub mod invariants;
+pub mod nauty;
+pub mod polya;
+
+pub use bitset::{
+    Graph, MAX_ORDER, Rows, VertexSet, all_vertices, factorial, map_sets, pairs, transpose,
+    vertices,
+};

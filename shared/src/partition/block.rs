@@ -1,0 +1,329 @@
+//! Blocks: the bytes of partitions that are stored and sent.
+//!
+//! A block holds one section (keys, outcomes, or keys of P1-wins) of one bucket of one part of a
+//! partition:
+//!
+//! | bytes | meaning (integers little-endian) |
+//! |---|---|
+//! | 4 | magic `TTBK` |
+//! | 2, 2, 2 | block format 1, labelling ([`LABELLING`]), game ([`Game::ID`]) |
+//! | 1, 1 | section (1 keys, 2 outcomes, 3 wins), order n |
+//! | 16 | degrees in increasing order, then zeros |
+//! | 4, 1, 4 | part, bucket bits, bucket |
+//! | 8 | number of entries |
+//! | 8 | number of graphs of the part in this bucket (differs from the entries for wins) |
+//! | entries × width | slots of ⌈C(n − 1, 2)/8⌉ bytes, strictly increasing, or records in the order of the slots |
+//! | 16 | the first half of the BLAKE3 hash of everything before |
+
+use std::fmt;
+
+use super::slot::{bucket_of_slot, mask, slot_bytes};
+use crate::{
+    game::{Game, record_bytes},
+    graph::degree::DegreeSequence,
+    labelling::{LABELLING, MAX_BATCH_ORDER, key_bits},
+};
+
+const MAGIC: &[u8; 4] = b"TTBK";
+/// Version of the block format.
+pub const BLOCK_FORMAT: u16 = 1;
+const HEADER_BYTES: usize = 53;
+/// Bytes of the checksum of a block.
+pub const CHECKSUM_BYTES: usize = 16;
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Section {
+    /// The slots of all graphs.
+    Keys = 1,
+    /// The records of all graphs.
+    Outcomes = 2,
+    /// The slots of the graphs that P1 wins.
+    Wins = 3,
+}
+
+impl Section {
+    pub const ALL: [Section; 3] = [Section::Keys, Section::Outcomes, Section::Wins];
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|section| *section as u8 == byte)
+    }
+}
+
+/// Where a block belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockId {
+    pub sequence: DegreeSequence,
+    pub part: u32,
+    pub bucket_bits: u8,
+    pub bucket: u32,
+    pub section: Section,
+}
+
+/// The checksum at the end of a block, by which it is known wherever blocks are kept: there is no
+/// other block with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Checksum(pub [u8; CHECKSUM_BYTES]);
+
+/// 32 hexadecimal digits.
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What there is to know of a block before one has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockName {
+    pub checksum: Checksum,
+    /// Bytes of the block.
+    pub length: u64,
+}
+
+/// A checked block: the bytes are well-formed, carry the right checksum and, if slots, increase
+/// strictly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    pub id: BlockId,
+    /// Number of entries.
+    pub count: usize,
+    /// Number of graphs of the part that fall into the bucket.
+    pub graphs: usize,
+    /// The whole block.
+    bytes: Vec<u8>,
+}
+
+/// What is wrong with the bytes of a block.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlockError {
+    #[error("block of {0} bytes is too short")]
+    Short(usize),
+    #[error("not a partition block (bad magic)")]
+    Magic,
+    #[error("{what} {found} where this program has {expected}")]
+    Version { what: &'static str, found: u16, expected: u16 },
+    #[error("checksum mismatch: the block is damaged")]
+    Checksum,
+    #[error("malformed block: {0}")]
+    Malformed(&'static str),
+    #[error("it is another block than its name says")]
+    Name,
+}
+
+impl Block {
+    pub(super) fn build<G: Game>(
+        id: BlockId,
+        graphs: usize,
+        count: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Self {
+        let mut bytes = Vec::with_capacity(
+            HEADER_BYTES + CHECKSUM_BYTES + count * width::<G>(id.section, &id.sequence),
+        );
+        bytes.extend_from_slice(MAGIC);
+        for word in [BLOCK_FORMAT, LABELLING, G::ID] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.extend_from_slice(&[id.section as u8, id.sequence.order() as u8]);
+        let mut degrees = [0; 16];
+        degrees[..id.sequence.order()].copy_from_slice(id.sequence.bytes());
+        bytes.extend_from_slice(&degrees);
+        bytes.extend_from_slice(&id.part.to_le_bytes());
+        bytes.push(id.bucket_bits);
+        bytes.extend_from_slice(&id.bucket.to_le_bytes());
+        bytes.extend_from_slice(&(count as u64).to_le_bytes());
+        bytes.extend_from_slice(&(graphs as u64).to_le_bytes());
+        debug_assert_eq!(bytes.len(), HEADER_BYTES);
+        write(&mut bytes);
+        let checksum = blake3::hash(&bytes);
+        bytes.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
+        Block { id, count, graphs, bytes }
+    }
+
+    /// Checks bytes from a disk or a network and takes them in. Never panics.
+    pub fn parse<G: Game>(bytes: Vec<u8>) -> Result<Self, BlockError> {
+        if bytes.len() < HEADER_BYTES + CHECKSUM_BYTES {
+            return Err(BlockError::Short(bytes.len()));
+        }
+        let (body, checksum) = bytes.split_at(bytes.len() - CHECKSUM_BYTES);
+        if &body[..4] != MAGIC {
+            return Err(BlockError::Magic);
+        }
+        if blake3::hash(body).as_bytes()[..CHECKSUM_BYTES] != *checksum {
+            return Err(BlockError::Checksum);
+        }
+        let word = |at: usize| u16::from_le_bytes([body[at], body[at + 1]]);
+        let versions =
+            [("block format", 4, BLOCK_FORMAT), ("labelling", 6, LABELLING), ("game", 8, G::ID)];
+        for (what, at, expected) in versions {
+            if word(at) != expected {
+                return Err(BlockError::Version { what, found: word(at), expected });
+            }
+        }
+        let number = |at: usize, bytes: usize| {
+            body[at..at + bytes].iter().rev().fold(0u64, |n, &b| n << 8 | u64::from(b))
+        };
+        let section =
+            Section::from_byte(body[10]).ok_or(BlockError::Malformed("unknown section"))?;
+        let n = body[11] as usize;
+        if !(1..=MAX_BATCH_ORDER).contains(&n) {
+            return Err(BlockError::Malformed("order out of range"));
+        }
+        if body[12 + n..28].iter().any(|&b| b != 0) {
+            return Err(BlockError::Malformed("degrees beyond the order"));
+        }
+        let sequence = DegreeSequence::from_bytes(&body[12..12 + n])
+            .ok_or(BlockError::Malformed("not a degree sequence"))?;
+        let (bucket_bits, bucket) = (body[32], number(33, 4) as u32);
+        if bucket_bits as usize > key_bits(n).min(24) || bucket >> bucket_bits != 0 {
+            return Err(BlockError::Malformed("bucket out of range"));
+        }
+        let id = BlockId { sequence, part: number(28, 4) as u32, bucket_bits, bucket, section };
+        let (count, graphs) = (number(37, 8), number(45, 8));
+        if count > graphs || section != Section::Wins && count != graphs {
+            return Err(BlockError::Malformed("more entries than graphs"));
+        }
+        let payload = (body.len() - HEADER_BYTES) as u64;
+        let width = width::<G>(section, &sequence) as u64;
+        // A slot of no bytes (n ≤ 2) can stand only once.
+        if count.checked_mul(width) != Some(payload) || width == 0 && count > 1 {
+            return Err(BlockError::Malformed("length does not match the number of entries"));
+        }
+        let block = Block { id, count: count as usize, graphs: graphs as usize, bytes };
+        if section != Section::Outcomes {
+            let mut last = None;
+            for slot in block.slots() {
+                if last.is_some_and(|last| last >= slot) {
+                    return Err(BlockError::Malformed("slots do not increase"));
+                }
+                if slot > mask(key_bits(n))
+                    || bucket_of_slot(n, slot, bucket_bits) != bucket as usize
+                {
+                    return Err(BlockError::Malformed("slot outside its bucket"));
+                }
+                last = Some(slot);
+            }
+        }
+        Ok(block)
+    }
+
+    /// Takes in bytes that should be the block of this name.
+    pub fn parse_named<G: Game>(bytes: Vec<u8>, name: &BlockName) -> Result<Self, BlockError> {
+        let block = Self::parse::<G>(bytes)?;
+        if block.name() == *name { Ok(block) } else { Err(BlockError::Name) }
+    }
+
+    /// The name of the block.
+    pub fn name(&self) -> BlockName {
+        let checksum = self.bytes.last_chunk().expect("a block ends with its checksum");
+        BlockName { checksum: Checksum(*checksum), length: self.bytes.len() as u64 }
+    }
+
+    /// The bytes that [`Block::parse`] reads.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes themselves.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.bytes[HEADER_BYTES..self.bytes.len() - CHECKSUM_BYTES]
+    }
+
+    /// The slots of a keys or wins block.
+    pub fn slots(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.count).map(|i| self.slot(i))
+    }
+
+    /// The i-th slot of a keys or wins block.
+    pub fn slot(&self, i: usize) -> u64 {
+        let width = slot_bytes(self.id.sequence.order());
+        read_slot(&self.payload()[i * width..(i + 1) * width])
+    }
+
+    /// Where a slot stands in a keys or wins block, in O(log count).
+    pub fn find(&self, slot: u64) -> Option<usize> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.slot(middle).cmp(&slot) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Some(middle),
+            }
+        }
+        None
+    }
+
+    /// The i-th record of an outcomes block.
+    pub fn record<G: Game>(&self, i: usize) -> &[u8] {
+        let width = record_bytes::<G>(self.id.sequence.order());
+        &self.payload()[i * width..(i + 1) * width]
+    }
+}
+
+fn width<G: Game>(section: Section, sequence: &DegreeSequence) -> usize {
+    match section {
+        Section::Keys | Section::Wins => slot_bytes(sequence.order()),
+        Section::Outcomes => record_bytes::<G>(sequence.order()),
+    }
+}
+
+#[inline(always)]
+fn read_slot(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |slot, &byte| slot << 8 | u64::from(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        super::samples::{regular_partition, slots},
+        *,
+    };
+    use crate::game::TrailTrap;
+
+    proptest! {
+        #[test]
+        fn damage_is_noticed(slots in slots(), at: prop::sample::Index, flip in 1u8..) {
+            let (_, blocks) = regular_partition(&slots, 0, 0, 0);
+            for block in blocks {
+                let mut bytes = block.into_bytes();
+                let at = at.index(bytes.len());
+                bytes[at] ^= flip;
+                prop_assert!(Block::parse::<TrailTrap>(bytes.clone()).is_err());
+                bytes.truncate(at);
+                prop_assert!(Block::parse::<TrailTrap>(bytes).is_err());
+            }
+        }
+
+        /// Well-sealed nonsense, as a hostile worker could send it.
+        #[test]
+        fn parsing_never_panics(mut header in proptest::collection::vec(any::<u8>(), HEADER_BYTES), body in proptest::collection::vec(any::<u8>(), 0..64), n in 0u8..18) {
+            header[..4].copy_from_slice(MAGIC);
+            for (at, word) in [(4, BLOCK_FORMAT), (6, LABELLING), (8, TrailTrap::ID)] {
+                header[at..at + 2].copy_from_slice(&word.to_le_bytes());
+            }
+            header[11] = n;
+            header[12..28].fill(0);
+            header.extend(body);
+            let checksum = blake3::hash(&header);
+            header.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
+            let _ = Block::parse::<TrailTrap>(header);
+        }
+    }
+
+    #[test]
+    fn unsorted_slots_are_refused() {
+        let (_, [keys, ..]) = regular_partition(&[5, 3], 0, 0, 0);
+        assert_eq!(
+            Block::parse::<TrailTrap>(keys.into_bytes()),
+            Err(BlockError::Malformed("slots do not increase"))
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! Partitions: all records of one degree sequence, as they stand in memory ([`Table`]) and in
+//! blocks of bytes ([`Block`]) that are stored and sent.
+//!
+//! Within a partition a graph is known by its *slot*, a scrambled key: partitions are sorted by
+//! slot, so that equal ranges of slots (*buckets*) hold about equally many graphs and a look-up
+//! needs one step into a directory.
+
+mod block;
+mod slot;
+mod table;
+
+pub use block::{
+    BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, CHECKSUM_BYTES, Checksum, Section,
+};
+pub use slot::{bucket_of_slot, graph_of_slot, key_of_slot, slot_bytes, slot_of, slot_of_key};
+pub use table::{Mismatch, Table, entry_bytes};
+
+/// What the tests of blocks and tables take for partitions.
+#[cfg(test)]
+mod samples {
+    use proptest::prelude::*;
+
+    use super::{Block, Table};
+    use crate::{game::TrailTrap, graph::degree::DegreeSequence};
+
+    pub(super) fn regular_partition(
+        slots: &[u64],
+        bucket_bits: u8,
+        bucket: u32,
+        part: u32,
+    ) -> (Table, [Block; 3]) {
+        let sequence = DegreeSequence::new([4; 11]);
+        let table = Table::new::<TrailTrap>(
+            sequence,
+            bucket_bits,
+            bucket,
+            slots.iter().copied(),
+            |i, record| {
+                record.fill(slots[i] as u8);
+                // The verdict is bit 132, in the last byte.
+                record[16] = (slots[i] as u8 & 1) << 4;
+            },
+        );
+        let blocks = table.to_blocks::<TrailTrap>(part);
+        (table, blocks)
+    }
+
+    pub(super) fn slots() -> impl Strategy<Value = Vec<u64>> {
+        proptest::collection::btree_set(0u64..1 << 45, 0..300)
+            .prop_map(|set| set.into_iter().collect())
+    }
+}

@@ -1,0 +1,332 @@
+//! Partitions in memory, for look-ups.
+
+use super::{
+    block::{Block, BlockId, Section},
+    slot::{mask, slot_bytes},
+};
+use crate::{
+    game::{Game, record_bytes},
+    graph::degree::DegreeSequence,
+    labelling::key_bits,
+};
+
+/// Bytes of a slot and the record of its graph, of order `n`.
+pub fn entry_bytes<G: Game>(n: usize) -> usize {
+    slot_bytes(n) + record_bytes::<G>(n)
+}
+
+/// One bucket of a partition in memory: slots and records side by side, sorted by slot, with a
+/// directory. Look-ups are O(1): one step into the directory, then on average two neighbouring
+/// entries.
+pub struct Table {
+    sequence: DegreeSequence,
+    bucket_bits: u8,
+    bucket: u32,
+    count: usize,
+    /// Bytes of an entry: its slot, then its record.
+    stride: usize,
+    slot_bytes: usize,
+    slot_mask: u64,
+    entries: Vec<u8>,
+    /// `directory[i]` is the first entry whose slot, shifted right, is at least i (relative to the
+    /// bucket).
+    directory: Vec<u32>,
+    shift: u32,
+    /// What the slots of the bucket have in common, shifted likewise.
+    base: u64,
+}
+
+/// Entries are read in words of 8 bytes and records in words of 4, which may reach this far past
+/// the last entry.
+const SLACK: usize = 8;
+/// So many entries are looked through at once.
+const LOOK: usize = 4;
+
+/// A partition's keys and outcomes do not fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("keys and outcomes of partition {0} do not belong together")]
+pub struct Mismatch(pub DegreeSequence);
+
+impl Table {
+    /// A table from strictly increasing slots; `record` writes the record of the i-th.
+    pub fn new<G: Game>(
+        sequence: DegreeSequence,
+        bucket_bits: u8,
+        bucket: u32,
+        slots: impl ExactSizeIterator<Item = u64>,
+        mut record: impl FnMut(usize, &mut [u8]),
+    ) -> Self {
+        let n = sequence.order();
+        let count = slots.len();
+        let slot_bytes = slot_bytes(n);
+        let stride = entry_bytes::<G>(n);
+        // One or two entries for each place of the directory.
+        let directory_bits = count.max(1).ilog2().min((key_bits(n) - bucket_bits as usize) as u32);
+        let shift = key_bits(n) as u32 - u32::from(bucket_bits) - directory_bits;
+        let base = u64::from(bucket) << directory_bits;
+        let mut entries = vec![0; (count + LOOK) * stride + SLACK];
+        let mut directory = vec![0u32; (1 << directory_bits) + 1];
+        let mut filled = 0;
+        for (i, slot) in slots.enumerate() {
+            let entry = &mut entries[i * stride..(i + 1) * stride];
+            entry[..slot_bytes].copy_from_slice(&slot.to_le_bytes()[..slot_bytes]);
+            record(i, &mut entry[slot_bytes..]);
+            let place = ((slot >> shift) - base) as usize;
+            while filled <= place {
+                directory[filled] = i as u32;
+                filled += 1;
+            }
+        }
+        directory[filled..].fill(count as u32);
+        Table {
+            sequence,
+            bucket_bits,
+            bucket,
+            count,
+            stride,
+            slot_bytes,
+            slot_mask: mask(8 * slot_bytes),
+            entries,
+            directory,
+            shift,
+            base,
+        }
+    }
+
+    /// The table of a bucket from the keys and outcomes of its parts, in corresponding order.
+    pub fn from_blocks<G: Game>(parts: &[(Block, Block)]) -> Result<Self, Mismatch> {
+        let first = parts[0].0.id;
+        let fits = |(keys, outcomes): &(Block, Block)| {
+            keys.id == BlockId { part: keys.id.part, ..first }
+                && outcomes.id == BlockId { section: Section::Outcomes, ..keys.id }
+                && keys.id.section == Section::Keys
+                && keys.count == outcomes.count
+        };
+        if !parts.iter().all(fits) {
+            return Err(Mismatch(first.sequence));
+        }
+        let mut order: Vec<(u64, u32, u32)> =
+            Vec::with_capacity(parts.iter().map(|(keys, _)| keys.count).sum());
+        for (part, (keys, _)) in parts.iter().enumerate() {
+            order.extend(keys.slots().enumerate().map(|(i, slot)| (slot, part as u32, i as u32)));
+        }
+        if parts.len() > 1 {
+            order.sort_unstable();
+            if order.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+                return Err(Mismatch(first.sequence));
+            }
+        }
+        let width = record_bytes::<G>(first.sequence.order());
+        let slots = order.iter().map(|&(slot, _, _)| slot);
+        Ok(Self::new::<G>(
+            first.sequence,
+            first.bucket_bits,
+            first.bucket,
+            slots,
+            |entry, record| {
+                let (_, part, i) = order[entry];
+                record.copy_from_slice(
+                    &parts[part as usize].1.payload()
+                        [i as usize * width..(i as usize + 1) * width],
+                );
+            },
+        ))
+    }
+
+    /// The blocks of this table as part `part` of its partition: keys, outcomes, wins.
+    pub fn to_blocks<G: Game>(&self, part: u32) -> [Block; 3] {
+        let n = self.sequence.order();
+        let wins: Vec<usize> =
+            (0..self.count).filter(|&i| G::p1_wins(n, self.record(i))).collect();
+        Section::ALL.map(|section| {
+            let id = BlockId {
+                sequence: self.sequence,
+                part,
+                bucket_bits: self.bucket_bits,
+                bucket: self.bucket,
+                section,
+            };
+            let count = if section == Section::Wins { wins.len() } else { self.count };
+            Block::build::<G>(id, self.count, count, |bytes| match section {
+                Section::Keys => (0..self.count)
+                    .for_each(|i| bytes.extend_from_slice(&self.entry(i)[..self.slot_bytes])),
+                Section::Outcomes => {
+                    (0..self.count)
+                        .for_each(|i| bytes.extend_from_slice(&self.entry(i)[self.slot_bytes..]));
+                }
+                Section::Wins => wins
+                    .iter()
+                    .for_each(|&i| bytes.extend_from_slice(&self.entry(i)[..self.slot_bytes])),
+            })
+        })
+    }
+
+    /// The degree sequence of the partition.
+    pub fn sequence(&self) -> &DegreeSequence {
+        &self.sequence
+    }
+
+    /// Which bucket this is.
+    pub fn bucket(&self) -> u32 {
+        self.bucket
+    }
+
+    /// Number of graphs.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is no graph.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.entries.capacity() + 4 * self.directory.capacity() + size_of::<Self>()
+    }
+
+    fn entry(&self, i: usize) -> &[u8] {
+        &self.entries[i * self.stride..(i + 1) * self.stride]
+    }
+
+    /// The slot of the i-th graph.
+    #[inline(always)]
+    pub fn slot(&self, i: usize) -> u64 {
+        let at = i * self.stride;
+        u64::from_le_bytes(self.entries[at..at + 8].try_into().expect("eight bytes"))
+            & self.slot_mask
+    }
+
+    /// The record of the i-th graph, followed by a few bytes that do not belong to it.
+    #[inline(always)]
+    pub fn record(&self, i: usize) -> &[u8] {
+        &self.entries[i * self.stride + self.slot_bytes..(i + 1) * self.stride + 4]
+    }
+
+    /// Asks for the directory entry of a slot ahead of [`Table::locate`].
+    #[inline(always)]
+    pub fn prefetch(&self, slot: u64) {
+        prefetch(&self.directory, self.place(slot));
+    }
+
+    /// The first entry that can be that of a slot; asks for it ahead of [`Table::find`].
+    #[inline(always)]
+    pub fn locate(&self, slot: u64) -> u32 {
+        let first = self.directory[self.place(slot)];
+        prefetch(&self.entries, first as usize * self.stride);
+        prefetch(&self.entries, first as usize * self.stride + 64);
+        first
+    }
+
+    /// The entry of a slot, given what [`Table::locate`] said.
+    #[inline(always)]
+    pub fn find(&self, slot: u64, first: u32) -> Option<usize> {
+        let first = first as usize;
+        // Nearly always it is one of the first few. Comparing with all of these, without branches,
+        // spares the processor a wrong guess at each look-up.
+        let mut found = usize::MAX;
+        for i in (first..first + LOOK).rev() {
+            found = if self.slot(i) == slot { i } else { found };
+        }
+        if found < self.count {
+            return Some(found);
+        }
+        (first + LOOK..self.count)
+            .take_while(|&i| self.slot(i) <= slot)
+            .find(|&i| self.slot(i) == slot)
+    }
+
+    #[inline(always)]
+    fn place(&self, slot: u64) -> usize {
+        (slot >> self.shift).wrapping_sub(self.base) as usize
+    }
+}
+
+/// Hints that `items[index]` will be read; does nothing where there is no such instruction or no
+/// such item.
+#[inline(always)]
+fn prefetch<T>(items: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(item) = items.get(index) {
+        // SAFETY: a prefetch only needs an address, and this one is valid.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                std::ptr::from_ref(item).cast(),
+            )
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (items, index);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        super::{
+            block::{BlockError, BlockName},
+            samples::{regular_partition, slots},
+            slot::bucket_of_slot,
+        },
+        *,
+    };
+    use crate::game::TrailTrap;
+
+    proptest! {
+        #[test]
+        fn tables_find_what_they_hold(slots in slots(), other in 0u64..1 << 45) {
+            let (table, _) = regular_partition(&slots, 0, 0, 0);
+            for (i, &slot) in slots.iter().enumerate() {
+                prop_assert_eq!(table.find(slot, table.locate(slot)), Some(i));
+                prop_assert_eq!(table.slot(i), slot);
+                prop_assert_eq!(table.record(i)[0], slot as u8);
+            }
+            prop_assert_eq!(table.find(other, table.locate(other)), slots.iter().position(|&slot| slot == other));
+        }
+
+        #[test]
+        fn blocks_round_trip(slots in slots()) {
+            let (table, blocks) = regular_partition(&slots, 0, 0, 3);
+            for block in &blocks {
+                prop_assert_eq!(&Block::parse::<TrailTrap>(block.bytes().to_vec()).unwrap(), block);
+                let named = |name: &BlockName| Block::parse_named::<TrailTrap>(block.bytes().to_vec(), name);
+                prop_assert_eq!(&named(&block.name()).unwrap(), block);
+                let length = block.name().length + 1;
+                prop_assert_eq!(named(&BlockName { length, ..block.name() }), Err(BlockError::Name));
+            }
+            prop_assert_eq!(
+                Block::parse_named::<TrailTrap>(blocks[0].bytes().to_vec(), &blocks[1].name()),
+                Err(BlockError::Name)
+            );
+            prop_assert_eq!(blocks[2].slots().collect::<Vec<_>>(), slots.iter().copied().filter(|s| s & 1 == 1).collect::<Vec<_>>());
+            let [keys, outcomes, _] = blocks;
+            let again = Table::from_blocks::<TrailTrap>(&[(keys, outcomes)]).unwrap();
+            prop_assert_eq!(&again.entries, &table.entries);
+            prop_assert_eq!(&again.directory, &table.directory);
+        }
+
+        #[test]
+        fn parts_and_buckets_come_together(slots in slots(), pick: u64) {
+            let (whole, _) = regular_partition(&slots, 0, 0, 0);
+            for bucket in 0..4u32 {
+                let of_part = |part: u64| -> Vec<u64> {
+                    slots.iter().enumerate()
+                        .filter(|(i, slot)| bucket_of_slot(11, **slot, 2) == bucket as usize && pick.rotate_left(*i as u32) & 1 == part)
+                        .map(|(_, &slot)| slot).collect()
+                };
+                let parts = [0, 1].map(|part| {
+                    let (_, [keys, outcomes, _]) = regular_partition(&of_part(part), 2, bucket, part as u32);
+                    (keys, outcomes)
+                });
+                let table = Table::from_blocks::<TrailTrap>(&parts).unwrap();
+                for i in 0..table.len() {
+                    let j = whole.find(table.slot(i), whole.locate(table.slot(i))).unwrap();
+                    prop_assert_eq!(table.entry(i), whole.entry(j));
+                    prop_assert_eq!(table.find(table.slot(i), table.locate(table.slot(i))), Some(i));
+                }
+            }
+        }
+    }
+}
