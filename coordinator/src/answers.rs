@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use trailtrap_worker::machine;
+use trailtrap_worker::process::log;
 
 use crate::input::{self, Line};
 
@@ -93,7 +93,7 @@ impl Printer {
                 Ok(answer) => self.print_one(&answer)?,
                 Err(message) => {
                     self.failures += 1;
-                    machine::say(&format!("trailtrap {}: {message}", self.command));
+                    log::say(&format!("trailtrap {}: {message}", self.command));
                 }
             }
         }

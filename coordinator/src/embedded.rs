@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 use trailtrap_shared::{game::TrailTrap, partition::Block, protocol::messages::Wanted};
 use trailtrap_worker::{
     cache::Fetch,
-    engine::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
-    solve::{Solved, SourceError},
+    kernel::{Solved, SourceError},
+    link::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
 };
 
 use crate::{

@@ -15,7 +15,7 @@ use trailtrap_shared::{
     partition::{Section, Table},
     plan::{Plan, Shard},
 };
-use trailtrap_worker::solve::{Source, SourceError};
+use trailtrap_worker::kernel::{Source, SourceError};
 
 use crate::{
     census::OrderResult,

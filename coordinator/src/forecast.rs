@@ -11,9 +11,12 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions},
 };
 use trailtrap_worker::{
-    machine::{self, Size},
-    memory,
-    solve::SolveError,
+    kernel::SolveError,
+    link::memory,
+    process::{
+        limits::{self, Size},
+        log,
+    },
 };
 
 use crate::{
@@ -82,8 +85,8 @@ impl PlanCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         preflight::check_order(self.order)?;
-        machine::say("calibrating …");
-        let threads = self.threads.map_or_else(machine::threads, usize::from);
+        log::say("calibrating …");
+        let threads = self.threads.map_or_else(limits::threads, usize::from);
         let forecast = forecast(self.order, &calibrate(self.kernel)?);
         report::print(&if self.json {
             serde_json::to_string(&forecast)? + "\n"

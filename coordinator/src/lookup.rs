@@ -13,7 +13,7 @@ use trailtrap_shared::{
     labelling::hashed,
     partition::{Table, bucket_of_slot, slot_of_key},
 };
-use trailtrap_worker::machine::Size;
+use trailtrap_worker::process::limits::Size;
 
 use crate::{
     answers::{Answer, Questions, Reply},

@@ -21,9 +21,11 @@ use trailtrap::{
 };
 use trailtrap_shared::protocol::wire;
 use trailtrap_worker::{
-    access::{self, AccessError, Reach},
-    client::root_cause,
-    machine,
+    link::{
+        access::{self, AccessError, Reach},
+        grpc::root_cause,
+    },
+    process::{log, signals},
 };
 
 /// An exact census of the game Trail Trap over all graphs of an order.
@@ -79,8 +81,8 @@ struct StatusCommand {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    machine::log_to_stderr("warn");
-    machine::abort_on_panic();
+    log::log_to_stderr("warn");
+    signals::abort_on_panic();
     let result = match arguments.command {
         Command::Plan(command) => command.run(),
         Command::Census(command) => command.run(),
@@ -95,7 +97,7 @@ fn main() -> ExitCode {
         Command::Export(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
-        machine::say(&format!("trailtrap: {error:#}"));
+        log::say(&format!("trailtrap: {error:#}"));
         ExitCode::FAILURE
     })
 }

@@ -9,7 +9,7 @@ use trailtrap_shared::{
     labelling::MAX_BATCH_ORDER,
     partition::{entry_bytes, slot_bytes},
 };
-use trailtrap_worker::machine::{self, Size};
+use trailtrap_worker::process::limits::{self, Size};
 
 use crate::census::{Keep, graphs_by_size, totals};
 
@@ -109,7 +109,7 @@ pub fn check_disk(order: usize, keep: Keep, directory: &Path) -> Result<(), Shor
 
 /// Compares a budget with what the order needs and with what is free.
 pub fn check_memory(order: usize, memory: Size) -> Result<(), Shortage> {
-    let (least, available) = (least_memory(order), machine::available_memory());
+    let (least, available) = (least_memory(order), limits::available_memory());
     let problem = match memory.0 {
         budget if budget < least => "too small for this order",
         budget if budget > available => "more than this machine has free",

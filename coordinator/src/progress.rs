@@ -7,7 +7,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use trailtrap_worker::machine;
+use trailtrap_worker::process::log;
 
 /// Nothing is shown before.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ fn watch(what: &str, total: u64, done: &AtomicU64, finished: &AtomicBool) {
             bar.set_position(now);
         } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
             printed = Instant::now();
-            machine::say(&format!("{what}: {:.1} %", 100.0 * now as f64 / total.max(1) as f64));
+            log::say(&format!("{what}: {:.1} %", 100.0 * now as f64 / total.max(1) as f64));
         }
     }
     bar.finish_and_clear();

@@ -18,7 +18,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel, plan::PlanOptions};
 use trailtrap_worker::{
     engine::Engine,
-    machine::{self, Signals, Size},
+    process::{
+        self,
+        limits::{self, Size},
+        log,
+        signals::Signals,
+    },
 };
 
 use crate::{
@@ -187,12 +192,12 @@ impl Common {
         let closed = census.close();
         directory.publish(&status);
         for (number, alarm) in status.alarms.iter().filter(|(_, alarm)| alarm.settled.is_none()) {
-            machine::say(&format!("trailtrap: {}", alarm.line(*number)));
+            log::say(&format!("trailtrap: {}", alarm.line(*number)));
         }
         match closed {
             Ok(Some(results)) => self.print(&results).map(|()| ExitCode::SUCCESS),
             Ok(None) => {
-                machine::say(
+                log::say(
                     "trailtrap: stopped; everything finished is kept. The same command goes on \
                      from there",
                 );
@@ -213,8 +218,8 @@ impl Common {
 impl CensusCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let memory = self.memory.unwrap_or_else(machine::default_memory);
-        let threads = self.threads.map_or_else(machine::threads, usize::from);
+        let memory = self.memory.unwrap_or_else(limits::default_memory);
+        let threads = self.threads.map_or_else(limits::threads, usize::from);
         let directory = self.common.prepare(self.order, Some(memory))?;
         let census = open(&directory, self.common.options(self.order, Duration::from_secs(60)))?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -226,7 +231,7 @@ impl CensusCommand {
             signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
         });
         let link =
-            EmbeddedLink::new(census.clone(), machine::identity(), threads, self.kernel.name())?;
+            EmbeddedLink::new(census.clone(), process::identity(), threads, self.kernel.name())?;
         let engine =
             Engine::<TrailTrap, _>::new(link, threads, self.kernel, memory.0 as usize, stop)?;
         let worked = watched(&census, &directory, || engine.run());
@@ -261,11 +266,11 @@ impl CoordinatorCommand {
         let options = self.common.options(self.order, Duration::from_secs(self.lease));
         let census =
             open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;
-        machine::say(&format!("trailtrap: listening on {local}"));
+        log::say(&format!("trailtrap: listening on {local}"));
         if door.is_some() {
             let file = |name: &str| directory.path().join(name).display().to_string();
             let (access, viewer) = (file(secrets::ACCESS), file(secrets::VIEWER));
-            machine::say(&format!(
+            log::say(&format!(
                 "trailtrap: only for those with an access file: workers {access}, onlookers \
                  {viewer}"
             ));
@@ -383,7 +388,7 @@ fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
             bar.set_message(message);
         } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
             printed = Instant::now();
-            machine::say(&format!("order {}: {message}", order.order));
+            log::say(&format!("order {}: {message}", order.order));
         }
     }
     bar.finish_and_clear();

@@ -17,7 +17,7 @@ use trailtrap_shared::{
     partition::{Block, Section},
     plan::{Plan, Shard, Unit},
 };
-use trailtrap_worker::machine;
+use trailtrap_worker::process::log;
 
 use crate::{
     content::Content,
@@ -143,7 +143,7 @@ impl Salvage {
                 Ok(None) => break,
                 Ok(Some(record)) => record,
                 Err(error) => {
-                    machine::say(&format!("order {n} and those above are lost: {error}"));
+                    log::say(&format!("order {n} and those above are lost: {error}"));
                     break;
                 }
             };
@@ -176,7 +176,7 @@ impl Salvage {
     /// Takes back what was copied of an order.
     fn leave_out(&mut self, plan: &Plan, copied: &mut Copied) -> Result<(), StoreError> {
         let n = plan.order;
-        machine::say(&format!(
+        log::say(&format!(
             "order {n}: what is undamaged is of no use without what is not: it is left out"
         ));
         let units = self.new.units(n)?;
@@ -201,7 +201,7 @@ impl Salvage {
                 for part in 0..shard.parts {
                     let unit = Unit { order: plan.order as u8, shard: index as u32, part };
                     let read = self.read(unit, shard, order).unwrap_or_else(|error| {
-                        machine::say(&format!(
+                        log::say(&format!(
                             "order {}, shard {}, part {part}: {error}",
                             plan.order, shard.sequence
                         ));

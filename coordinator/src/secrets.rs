@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use trailtrap_shared::protocol::access::{Access, CERTIFICATE_NAME, Pass, Token};
 use trailtrap_worker::{
-    access::{self, AccessError, read_private, write_private},
-    machine,
+    link::access::{self, AccessError, read_private, write_private},
+    process::{self, log},
 };
 
 use crate::{admission::Guard, directory::DataDirectory};
@@ -209,7 +209,7 @@ fn public_address(advertise: Option<&str>, local: SocketAddr) -> String {
         }
         Some(host) if host.ends_with(']') || !host.contains(':') => format!("{host}:{port}"),
         Some(address) => address.to_owned(),
-        None if local.ip().is_unspecified() => format!("{}:{port}", machine::host()),
+        None if local.ip().is_unspecified() => format!("{}:{port}", process::host()),
         None => local.to_string(),
     }
 }
@@ -243,7 +243,7 @@ impl SecretsCommand {
         };
         let anywhere = SocketAddr::from(([0, 0, 0, 0], 7461));
         security.prepare(directory.path(), anywhere)?;
-        machine::say(&format!(
+        log::say(&format!(
             "trailtrap: wrote {SECRETS}, {ACCESS} and {VIEWER} in {}",
             self.data.display()
         ));
@@ -261,7 +261,7 @@ mod tests {
         let any = local("0.0.0.0:7461");
         assert_eq!(public_address(None, local("10.1.2.3:9")), "10.1.2.3:9");
         assert_eq!(public_address(None, local("[::1]:9")), "[::1]:9");
-        assert_eq!(public_address(None, any), format!("{}:7461", machine::host()));
+        assert_eq!(public_address(None, any), format!("{}:7461", process::host()));
         assert_eq!(public_address(Some("host"), any), "host:7461");
         assert_eq!(public_address(Some("host:1"), any), "host:1");
         assert_eq!(public_address(Some("fe80::1"), any), "[fe80::1]:7461");

@@ -235,7 +235,7 @@ mod tests {
         partition::Table,
         plan::{PlanOptions, Unit},
     };
-    use trailtrap_worker::memory;
+    use trailtrap_worker::link::memory;
 
     use super::*;
     use crate::{census::delivery, checks, store::Delivery};

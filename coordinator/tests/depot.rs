@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::{Data, Process, census_json, coordinator, stderr, stdout, worker};
-use trailtrap_worker::machine::Size;
+use trailtrap_worker::process::limits::Size;
 
 /// Files below a directory, by name, with their contents. What is removed meanwhile is left out.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {

@@ -20,8 +20,8 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::{
-    memory::{self, Memory},
-    solve::Solver,
+    kernel::Solver,
+    link::memory::{self, Memory},
 };
 
 fn main() {
@@ -140,7 +140,7 @@ fn solve_unit_of_order_8(bencher: Bencher) {
     let (memory, plan, unit) = &*CENSUS;
     let stop = AtomicBool::new(false);
     let solver = Solver { kernel: Kernel::best(), allowance: usize::MAX, stop: &stop };
-    let pairs = |solved: &trailtrap_worker::solve::Solved| {
+    let pairs = |solved: &trailtrap_worker::kernel::Solved| {
         solved.statistics.classes.all.graphs as usize * plan.shards[unit.shard as usize].size
     };
     let solved = solver.solve::<TrailTrap>(plan, *unit, memory).expect("solved before");

@@ -16,7 +16,7 @@ use trailtrap_shared::{
     protocol::messages::Wanted,
 };
 
-use crate::solve::{Solved, Source, SourceError};
+use crate::kernel::{Solved, Source, SourceError};
 
 /// Where blocks come from that are not in memory.
 pub trait Fetch: Send + Sync {

@@ -14,11 +14,19 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 use tokio::runtime::Runtime;
 use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel};
 use trailtrap_worker::{
-    access::Reach,
-    client::{GrpcLink, Identity},
-    engine::{Ended, Engine, LinkError},
-    machine::{self, Signals, Size},
-    offline::{self, FileLink, Patience},
+    engine::Engine,
+    link::{
+        Ended, LinkError,
+        access::Reach,
+        files::{self, FileLink, Patience},
+        grpc::{GrpcLink, Identity},
+    },
+    process::{
+        self,
+        limits::{self, Size},
+        log,
+        signals::{self, Signals},
+    },
     supply::{Supply, SupplyOptions},
 };
 
@@ -73,8 +81,8 @@ fn main() -> ExitCode {
                     --coordinator HOST:PORT";
         Arguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
     }
-    machine::log_to_stderr("info");
-    machine::abort_on_panic();
+    log::log_to_stderr("info");
+    signals::abort_on_panic();
     let asked_to_stop = Arc::new(AtomicBool::new(false));
     match run(arguments, asked_to_stop.clone()) {
         Ok(Ended::Finished) => ExitCode::SUCCESS,
@@ -82,7 +90,7 @@ fn main() -> ExitCode {
         // Asked before there was anything to stop.
         Err(_) if asked_to_stop.load(Ordering::Relaxed) => ExitCode::from(EXIT_AGAIN),
         Err(error) => {
-            machine::say(&format!("trailtrap-worker: {error:#}"));
+            log::say(&format!("trailtrap-worker: {error:#}"));
             ExitCode::from(match error.downcast_ref() {
                 Some(LinkError::Lost(_)) => EXIT_AGAIN,
                 Some(LinkError::Refused(_)) => EXIT_NEVER,
@@ -134,17 +142,17 @@ fn work(
     if let Some(deadline) = deadline {
         runtime.spawn(async move {
             tokio::time::sleep_until(deadline.into()).await;
-            machine::say("time is up; handing back what is not done");
+            log::say("time is up; handing back what is not done");
             leave();
         });
     }
     let identity = Identity {
-        name: machine::identity(),
-        threads: arguments.threads.map_or_else(machine::threads, usize::from),
+        name: process::identity(),
+        threads: arguments.threads.map_or_else(limits::threads, usize::from),
         kernel: arguments.kernel,
     };
     let threads = identity.threads;
-    let memory = arguments.memory.unwrap_or_else(machine::default_memory);
+    let memory = arguments.memory.unwrap_or_else(limits::default_memory);
     let patience = Duration::from_secs(arguments.patience);
     let kernel = arguments.kernel;
     let memory = memory.0 as usize;
@@ -168,7 +176,7 @@ fn work(
         runtime.spawn(link.heartbeats());
         let ended = match arguments.courier {
             // Enough that those who take tasks need not wait for the next.
-            Some(directory) => offline::carry(
+            Some(directory) => files::carry(
                 &link,
                 &directory,
                 2 * threads + 2,

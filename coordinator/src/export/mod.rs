@@ -29,7 +29,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use trailtrap_shared::graph::degree::DegreeSequence;
-use trailtrap_worker::machine::{self, Size};
+use trailtrap_worker::process::{limits::Size, log};
 
 use self::{
     archive::{Archive, Status},
@@ -370,7 +370,7 @@ impl GraphsCommand {
             if let Some(path) = self.output.path().filter(|path| !says_so(path)) {
                 return Err(ExportError::Unmarked { order, status, path: path.to_owned() });
             }
-            machine::say(&format!(
+            log::say(&format!(
                 "trailtrap: order {order} {status}; graphs may be missing from this list"
             ));
         }

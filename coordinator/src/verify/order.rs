@@ -28,7 +28,7 @@ use trailtrap_shared::{
     partition::{Section, Table, graph_of_slot},
     plan::{Shard, Unit},
 };
-use trailtrap_worker::solve::Solver;
+use trailtrap_worker::kernel::Solver;
 
 use super::{Check, Drawing, Findings};
 use crate::{

@@ -18,7 +18,7 @@ use trailtrap_shared::{
         wire::{self, census_client::CensusClient, complete_request::Part},
     },
 };
-use trailtrap_worker::memory;
+use trailtrap_worker::link::memory;
 
 /// A census that is known already.
 pub struct Answers {

@@ -20,7 +20,7 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions},
 };
 
-use crate::memory;
+use crate::link::memory;
 
 type Memory = memory::Memory<TrailTrap>;
 

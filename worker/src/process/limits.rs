@@ -2,16 +2,8 @@
 
 use std::{
     fs,
-    hash::{BuildHasher, RandomState},
-    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     str::FromStr,
-    time::{Duration, Instant},
-};
-
-use tokio::{
-    runtime::Runtime,
-    signal::unix::{Signal, SignalKind, signal},
 };
 
 /// Threads that may run at once: respects CPU affinity, cgroup quotas, and what a batch system has
@@ -132,96 +124,6 @@ impl std::fmt::Display for Size {
             _ => write!(f, "{:.1} TiB", bytes / 1_099_511_627_776.0),
         }
     }
-}
-
-/// The name of this host.
-pub fn host() -> String {
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    if host.trim().is_empty() { "localhost".to_owned() } else { host.trim().to_owned() }
-}
-
-/// The name of this host and process, for people.
-pub fn identity() -> String {
-    format!("{}/{}", host(), std::process::id())
-}
-
-/// The signals by which people and batch systems ask a process to leave, caught from the moment
-/// this exists: SIGINT, SIGTERM, SIGUSR1 and SIGUSR2.
-pub struct Signals([Signal; 4]);
-
-impl Signals {
-    /// Catches the signals; they are delivered on `runtime`.
-    pub fn new(runtime: &Runtime) -> io::Result<Self> {
-        let _inside = runtime.enter();
-        let [interrupt, terminate, user1, user2] = [
-            SignalKind::interrupt(),
-            SignalKind::terminate(),
-            SignalKind::user_defined1(),
-            SignalKind::user_defined2(),
-        ]
-        .map(signal);
-        Ok(Signals([interrupt?, terminate?, user1?, user2?]))
-    }
-
-    /// Calls `stop` on the first signal, and ends the process with `code` on the second. What
-    /// comes within a second of the first counts as one with it: batch systems signal a script and
-    /// its children, and scripts pass signals on.
-    pub async fn stop_or_exit(mut self, code: u8, stop: impl FnOnce()) {
-        self.next().await;
-        let first = Instant::now();
-        say("stopping; a second signal stops at once");
-        stop();
-        while first.elapsed() < Duration::from_secs(1) {
-            self.next().await;
-        }
-        std::process::exit(code.into());
-    }
-
-    async fn next(&mut self) {
-        let [interrupt, terminate, user1, user2] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = user1.recv() => {}
-            _ = user2.recv() => {}
-        }
-    }
-}
-
-/// Makes a panic of any thread end the process. A census is safe against crashes, but not against
-/// a thread that is missing.
-pub fn abort_on_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::abort();
-    }));
-}
-
-/// A number that nobody else will draw, on this machine or another: for names of files in
-/// directories that are shared.
-pub fn nonce() -> u64 {
-    // The standard library seeds its hashes from the system's random numbers, each anew.
-    RandomState::new().hash_one(())
-}
-
-/// Says something to people, on standard error. If nobody is there any more (a connection that was
-/// cut, a terminal that was closed), the work goes on.
-pub fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
-}
-
-/// Logs to standard error; `TRAILTRAP_LOG` sets the level (default: warnings, or `default`).
-pub fn log_to_stderr(default: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TRAILTRAP_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    let ansi = io::stderr().is_terminal();
-    // Its own complaints about a standard error that is gone would end the process.
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .log_internal_errors(false);
-    log.with_target(false).with_ansi(ansi).init();
 }
 
 #[cfg(test)]

@@ -2,15 +2,18 @@
 //! and the coordinator. With a cache or a depot the coordinator only names the blocks, and sends
 //! those that are nowhere else.
 
+mod backoff;
+pub mod depot;
+pub mod disk;
+
 use std::{
     collections::HashMap,
     fmt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use clap::Args;
@@ -21,10 +24,12 @@ use trailtrap_shared::{
 };
 
 use crate::{
-    depot::{Depot, DepotError},
-    disk::{DiskCache, DiskError},
-    machine::Size,
-    solve::SourceError,
+    kernel::SourceError,
+    process::limits::Size,
+    supply::{
+        depot::{Depot, DepotError},
+        disk::{DiskCache, DiskError},
+    },
 };
 
 /// The flags that say where blocks are kept.
@@ -231,33 +236,6 @@ impl fmt::Display for Traffic {
             "{coordinator} from the coordinator, {disk} from disk, {depot} from the depot; {put} \
              put into the depot"
         )
-    }
-}
-
-/// A pause after a failure, in which what failed is left alone.
-#[derive(Default)]
-pub(crate) struct Rest(Mutex<Option<Instant>>);
-
-impl Rest {
-    const DURATION: Duration = Duration::from_secs(60);
-
-    /// Whether there still is a pause.
-    pub(crate) fn lasts(&self) -> bool {
-        self.until().is_some_and(|until| Instant::now() < until)
-    }
-
-    /// Begins a pause; false if there is one.
-    pub(crate) fn begin(&self) -> bool {
-        let mut until = self.until();
-        let begins = until.is_none_or(|until| Instant::now() >= until);
-        if begins {
-            *until = Some(Instant::now() + Self::DURATION);
-        }
-        begins
-    }
-
-    fn until(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

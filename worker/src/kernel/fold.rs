@@ -1,16 +1,5 @@
-//! The kernel: all graphs of a unit and their outcomes, from the parents one order below and the
-//! partitions with one edge less.
-//!
-//! parent → extension → labelling → deletions → look-up → fold → record. The first half is
-//! [`generate`], the second [`fold_all`]; both run on the rayon pool they are called in.
-
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+//! The second half of the route: deletions of edges are labelled and looked up, and what their
+//! records say is folded into the outcomes.
 
 use rayon::prelude::*;
 use trailtrap_shared::{
@@ -19,190 +8,26 @@ use trailtrap_shared::{
         statistics::Statistics,
     },
     game::{Answer, Game},
-    generate::{Child, Extender, settle},
-    graph::{Graph, degree::DegreeSequence, pairs},
+    generate::Child,
+    graph::Graph,
     labelling::{
         batch::{Batch, Kernel, LANES, Lane, first_lanes, lanes_of},
         forest::Forest,
     },
-    partition::{Block, Table, bucket_of_slot, graph_of_slot, slot_of_key},
-    plan::{Plan, Shard, Unit, parent_range},
+    partition::slot_of_key,
+    plan::{Plan, Shard},
 };
 
-/// Where a unit's input comes from.
-pub trait Source: Sync {
-    /// The slots of all graphs with this degree sequence, of the order below the census's.
-    fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError>;
-
-    /// One of the 2^`bucket_bits` buckets of a finished partition.
-    fn table(
-        &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
-    ) -> Result<Arc<Table>, SourceError>;
-}
-
-/// Input could not be had: a broken link, a damaged block.
-pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Why a unit was not solved.
-#[derive(Debug, thiserror::Error)]
-pub enum SolveError {
-    #[error("cannot get input")]
-    Source(#[from] SourceError),
-    #[error(
-        "partition {sequence} lacks the graph of slot {slot:#x}: it, or this machine, is damaged"
-    )]
-    MissingPredecessor { sequence: DegreeSequence, slot: u64 },
-    #[error(
-        "partition {sequence} lists slot {slot:#x}, which is no graph: it, or this machine, is \
-         damaged"
-    )]
-    NoGraph { sequence: DegreeSequence, slot: u64 },
-    #[error(
-        "two parents generate the graph of slot {slot:#x} of {sequence}: the parent lists are \
-         wrong"
-    )]
-    Duplicate { sequence: DegreeSequence, slot: u64 },
-    #[error("interrupted")]
-    Interrupted,
-}
-
-/// A solved unit.
-pub struct Solved {
-    pub unit: Unit,
-    pub sequence: DegreeSequence,
-    /// One table for each bucket, in order.
-    pub tables: Vec<Arc<Table>>,
-    pub statistics: Statistics,
-    pub digest: Digest,
-    /// How long it took, waiting for input included.
-    pub elapsed: Duration,
-}
-
-impl Solved {
-    /// Keys, outcomes and wins of each bucket.
-    pub fn blocks<G: Game>(&self) -> Vec<Block> {
-        self.tables.iter().flat_map(|table| table.to_blocks::<G>(self.unit.part)).collect()
-    }
-}
-
-/// Graphs are decoded and worked off in chunks of this many: enough to hide the start of a chunk,
-/// few enough to stay in the cache and to spread over cores.
-const CHUNK: usize = 1024;
-/// Parents are extended in chunks of this many.
-const PARENT_CHUNK: usize = 256;
-
-/// How units are solved on this machine.
-pub struct Solver<'a> {
-    pub kernel: Kernel,
-    /// Bytes of predecessor tables to hold at a time for one unit.
-    pub allowance: usize,
-    /// Set to interrupt the work; looked at after every chunk.
-    pub stop: &'a AtomicBool,
-}
+use super::{
+    CHUNK, SolveError, Solver, Source, decode,
+    delete::{Deletion, Predecessor},
+};
 
 impl Solver<'_> {
-    /// Solves one unit. Takes about (graphs × edges) × 0.1 µs of a core.
-    pub fn solve<G: Game>(
-        &self,
-        plan: &Plan,
-        unit: Unit,
-        source: &dyn Source,
-    ) -> Result<Solved, SolveError> {
-        let start = Instant::now();
-        let shard = &plan.shards[unit.shard as usize];
-        let children = self.generate(shard, unit.part, source)?;
-        let mut outcomes = vec![G::Outcome::default(); children.len()];
-        let (statistics, digest) =
-            self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
-        let tables = self.tabulate::<G>(shard, &children, &outcomes);
-        Ok(Solved {
-            unit,
-            sequence: shard.sequence,
-            tables,
-            statistics,
-            digest,
-            elapsed: start.elapsed(),
-        })
-    }
-
-    fn check_stop(&self) -> Result<(), SolveError> {
-        if self.stop.load(Ordering::Relaxed) { Err(SolveError::Interrupted) } else { Ok(()) }
-    }
-
-    /// The graphs of a part of a shard, in the order of their slots.
-    fn generate(
-        &self,
-        shard: &Shard,
-        part: u32,
-        source: &dyn Source,
-    ) -> Result<Vec<Child>, SolveError> {
-        let target = shard.sequence;
-        if target.order() == 1 {
-            // It has no parent that would say to which part it belongs.
-            let all = vec![Child { slot: slot_of_key(1, 0), parent: 0, automorphisms: 1 }];
-            return Ok(if part == 0 { all } else { Vec::new() });
-        }
-        let kinds = target.parents();
-        let mut lists = Vec::with_capacity(kinds.len());
-        let mut before = 0u32;
-        for kind in &kinds {
-            let slots = source.parents(&kind.sequence)?;
-            let range = parent_range(slots.len(), part, shard.parts);
-            lists.push((before, slots, range));
-            before += lists.last().map_or(0, |(_, slots, _)| slots.len() as u32);
-        }
-        // Neighbouring lists are taken together until a chunk is full, long ones are cut.
-        let mut chunks: Vec<Vec<(usize, std::ops::Range<usize>)>> = vec![Vec::new()];
-        let mut room = PARENT_CHUNK;
-        for (kind, (_, _, range)) in lists.iter().enumerate() {
-            let mut start = range.start;
-            while start < range.end {
-                let end = range.end.min(start + room);
-                chunks.last_mut().expect("never empty").push((kind, start..end));
-                room -= end - start;
-                start = end;
-                if room == 0 {
-                    chunks.push(Vec::new());
-                    room = PARENT_CHUNK;
-                }
-            }
-        }
-        let extended: Vec<Vec<Child>> = chunks
-            .into_par_iter()
-            .map(|chunk| {
-                self.check_stop()?;
-                let mut children = Vec::new();
-                let mut extender = Extender::new(&target, self.kernel);
-                for (kind, range) in chunk {
-                    extender.take_from(&kinds[kind]);
-                    let (before, slots, _) = &lists[kind];
-                    for i in range {
-                        let parent = decode(&kinds[kind].sequence, slots[i])?;
-                        extender.extend(before + i as u32, &parent, &mut children);
-                    }
-                }
-                extender.finish(&mut children);
-                // Repeats within a parent go at once, before they take memory.
-                children.sort_unstable();
-                children.dedup();
-                Ok(children)
-            })
-            .collect::<Result<_, SolveError>>()?;
-        let mut children = extended.concat();
-        if children.len() > CHUNK {
-            children.par_sort_unstable();
-        }
-        settle(&mut children).map_err(|slot| SolveError::Duplicate { sequence: target, slot })?;
-        Ok(children)
-    }
-
     /// Folds every edge of every graph into its outcome, and takes statistics and public digest of
     /// the finished graphs. Predecessors are read in groups within the allowance, one bucket of
     /// one predecessor if it must be.
-    fn fold_all<G: Game>(
+    pub(super) fn fold_all<G: Game>(
         &self,
         plan: &Plan,
         shard: &Shard,
@@ -281,106 +106,6 @@ impl Solver<'_> {
         }
         (statistics, digester.finish())
     }
-
-    fn tabulate<G: Game>(
-        &self,
-        shard: &Shard,
-        children: &[Child],
-        outcomes: &[G::Outcome],
-    ) -> Vec<Arc<Table>> {
-        let n = shard.sequence.order();
-        let mut start = 0;
-        (0..1u32 << shard.bucket_bits)
-            .map(|bucket| {
-                let rest = &children[start..];
-                let length = rest.partition_point(|child| {
-                    bucket_of_slot(n, child.slot, shard.bucket_bits) <= bucket as usize
-                });
-                let range = start..start + length;
-                start += length;
-                let slots = children[range.clone()].iter().map(|child| child.slot);
-                let table = Table::new::<G>(
-                    shard.sequence,
-                    shard.bucket_bits,
-                    bucket,
-                    slots,
-                    |i, record| {
-                        G::encode(n, &outcomes[range.start + i], record);
-                    },
-                );
-                Arc::new(table)
-            })
-            .collect()
-    }
-}
-
-fn decode(sequence: &DegreeSequence, slot: u64) -> Result<Graph, SolveError> {
-    graph_of_slot(sequence, slot).ok_or(SolveError::NoGraph { sequence: *sequence, slot })
-}
-
-/// A partition one edge deletion away: which edges lead there, and its tables as far as they are
-/// at hand.
-struct Predecessor {
-    sequence: DegreeSequence,
-    /// The pairs of vertices whose edge leads there, as in [`Graph::code`]: vertices are in order
-    /// of degree, so of u < w u has the lower degree.
-    edges: u128,
-    /// The colours that labelling starts from, but for the ends of the deleted edge …
-    colours: [u16; 16],
-    /// … which have these.
-    low_colour: u16,
-    high_colour: u16,
-    bucket_bits: u8,
-    tables: Vec<Option<Arc<Table>>>,
-}
-
-impl Predecessor {
-    fn new(
-        from: &DegreeSequence,
-        deletion: &trailtrap_shared::graph::degree::Deletion,
-        bucket_bits: u8,
-    ) -> Self {
-        let leads_there = |u, w| from.degree(u) == deletion.low && from.degree(w) == deletion.high;
-        let edges = (1..from.order())
-            .flat_map(|w| (0..w).map(move |u| (u, w)))
-            .filter(|&(u, w)| leads_there(u, w));
-        let ranks = deletion.sequence.ranks();
-        Predecessor {
-            sequence: deletion.sequence,
-            edges: edges.fold(0, |set, (u, w)| set | 1 << (pairs(w) + u)),
-            colours: std::array::from_fn(
-                |v| if v < from.order() { ranks[from.degree(v)] } else { 0 },
-            ),
-            low_colour: ranks[deletion.low - 1],
-            high_colour: ranks[deletion.high - 1],
-            bucket_bits,
-            tables: vec![None; 1 << bucket_bits],
-        }
-    }
-
-    /// Takes the tables at hand along and leaves the predecessor without any.
-    fn split_off(&mut self) -> Self {
-        let tables = std::mem::replace(&mut self.tables, vec![None; 1 << self.bucket_bits]);
-        Predecessor { tables, ..*self }
-    }
-
-    /// The table that a slot belongs to. Buckets that are not at hand have their turn with another
-    /// group.
-    #[inline(always)]
-    fn table_of(&self, n: usize, slot: u64) -> Option<&Table> {
-        let bucket =
-            if self.bucket_bits == 0 { 0 } else { bucket_of_slot(n, slot, self.bucket_bits) };
-        self.tables[bucket].as_deref()
-    }
-}
-
-/// One edge of one graph, to be deleted.
-#[derive(Clone, Copy, Default)]
-struct Deletion {
-    /// Index of the graph in the chunk.
-    graph: u32,
-    u: u8,
-    w: u8,
 }
 
 /// Up to 32 deletions that lead to one predecessor, in one of the stages: being gathered, labelled

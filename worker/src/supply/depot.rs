@@ -32,7 +32,7 @@ use trailtrap_shared::{
 };
 use url::Url;
 
-use crate::supply::Rest;
+use crate::supply::backoff::Rest;
 
 /// Why a depot is of no use.
 #[derive(Debug, thiserror::Error)]

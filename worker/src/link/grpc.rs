@@ -24,10 +24,13 @@ use trailtrap_shared::{
 };
 
 use crate::{
-    access::{self, AccessError, Client, Reach},
     cache::Fetch,
-    engine::{Delivered, Grant, Lease, Link, LinkError, Unsolved, delivery},
-    solve::{Solved, SourceError},
+    kernel::{Solved, SourceError},
+    link::{
+        Delivered, Grant, Lease, Link, LinkError, Unsolved,
+        access::{self, AccessError, Client, Reach},
+        delivery,
+    },
     supply::{Origin, Supply},
 };
 

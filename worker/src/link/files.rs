@@ -33,10 +33,12 @@ use trailtrap_shared::{
 
 use crate::{
     cache::Fetch,
-    client::{GrpcLink, PlanKeeper},
-    engine::{Delivered, Ended, Grant, Lease, Link, LinkError, Unsolved, delivery},
-    machine,
-    solve::{Solved, SourceError},
+    kernel::{Solved, SourceError},
+    link::{
+        Delivered, Ended, Grant, Lease, Link, LinkError, Unsolved, delivery,
+        grpc::{GrpcLink, PlanKeeper},
+    },
+    process,
 };
 
 /// How often files are looked for.
@@ -88,7 +90,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
 
 /// Writes a file that nobody sees before it is complete. Others may write it too.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), OfflineError> {
-    let new = path.with_extension(format!("{:x}.new", machine::nonce()));
+    let new = path.with_extension(format!("{:x}.new", process::nonce()));
     let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
     written.inspect_err(|_| drop(fs::remove_file(&new))).map_err(at(path))
 }

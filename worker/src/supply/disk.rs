@@ -18,7 +18,7 @@ use trailtrap_shared::{
     partition::{Block, BlockError, BlockName, Checksum},
 };
 
-use crate::{machine, supply::Rest};
+use crate::{process, supply::backoff::Rest};
 
 /// Why a directory cannot be a cache.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,7 @@ impl DiskCache {
         if self.rest.lasts() || path.exists() || !self.make_room(length) {
             return;
         }
-        let new = path.with_extension(format!("{:x}", machine::nonce()));
+        let new = path.with_extension(format!("{:x}", process::nonce()));
         let written = path
             .parent()
             .map_or(Ok(()), fs::create_dir_all)

@@ -15,7 +15,7 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions, Unit},
 };
 
-use crate::solve::{SolveError, Solved, Solver, Source, SourceError};
+use crate::kernel::{SolveError, Solved, Solver, Source, SourceError};
 
 /// The tables of the parts of one bucket.
 type Parts = Vec<Arc<Table>>;

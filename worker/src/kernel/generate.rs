@@ -1,0 +1,82 @@
+//! The first half of the route: from the parents of a part of a shard to its graphs.
+
+use rayon::prelude::*;
+use trailtrap_shared::{
+    generate::{Child, Extender, settle},
+    partition::slot_of_key,
+    plan::{Shard, parent_range},
+};
+
+use super::{CHUNK, SolveError, Solver, Source, decode};
+
+/// Parents are extended in chunks of this many.
+const PARENT_CHUNK: usize = 256;
+
+impl Solver<'_> {
+    /// The graphs of a part of a shard, in the order of their slots.
+    pub(super) fn generate(
+        &self,
+        shard: &Shard,
+        part: u32,
+        source: &dyn Source,
+    ) -> Result<Vec<Child>, SolveError> {
+        let target = shard.sequence;
+        if target.order() == 1 {
+            // It has no parent that would say to which part it belongs.
+            let all = vec![Child { slot: slot_of_key(1, 0), parent: 0, automorphisms: 1 }];
+            return Ok(if part == 0 { all } else { Vec::new() });
+        }
+        let kinds = target.parents();
+        let mut lists = Vec::with_capacity(kinds.len());
+        let mut before = 0u32;
+        for kind in &kinds {
+            let slots = source.parents(&kind.sequence)?;
+            let range = parent_range(slots.len(), part, shard.parts);
+            lists.push((before, slots, range));
+            before += lists.last().map_or(0, |(_, slots, _)| slots.len() as u32);
+        }
+        // Neighbouring lists are taken together until a chunk is full, long ones are cut.
+        let mut chunks: Vec<Vec<(usize, std::ops::Range<usize>)>> = vec![Vec::new()];
+        let mut room = PARENT_CHUNK;
+        for (kind, (_, _, range)) in lists.iter().enumerate() {
+            let mut start = range.start;
+            while start < range.end {
+                let end = range.end.min(start + room);
+                chunks.last_mut().expect("never empty").push((kind, start..end));
+                room -= end - start;
+                start = end;
+                if room == 0 {
+                    chunks.push(Vec::new());
+                    room = PARENT_CHUNK;
+                }
+            }
+        }
+        let extended: Vec<Vec<Child>> = chunks
+            .into_par_iter()
+            .map(|chunk| {
+                self.check_stop()?;
+                let mut children = Vec::new();
+                let mut extender = Extender::new(&target, self.kernel);
+                for (kind, range) in chunk {
+                    extender.take_from(&kinds[kind]);
+                    let (before, slots, _) = &lists[kind];
+                    for i in range {
+                        let parent = decode(&kinds[kind].sequence, slots[i])?;
+                        extender.extend(before + i as u32, &parent, &mut children);
+                    }
+                }
+                extender.finish(&mut children);
+                // Repeats within a parent go at once, before they take memory.
+                children.sort_unstable();
+                children.dedup();
+                Ok(children)
+            })
+            .collect::<Result<_, SolveError>>()?;
+        let mut children = extended.concat();
+        if children.len() > CHUNK {
+            children.par_sort_unstable();
+        }
+        settle(&mut children).map_err(|slot| SolveError::Duplicate { sequence: target, slot })?;
+        Ok(children)
+    }
+}

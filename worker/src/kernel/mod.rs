@@ -1,0 +1,166 @@
+//! The kernel: all graphs of a unit and their outcomes, from the parents one order below and the
+//! partitions with one edge less.
+//!
+//! parent → extension → labelling → deletions → look-up → fold → record. The first half is
+//! [`generate`], the second [`fold`]; both run on the rayon pool they are called in.
+
+mod delete;
+mod fold;
+mod generate;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use trailtrap_shared::{
+    count::{digest::Digest, statistics::Statistics},
+    game::Game,
+    generate::Child,
+    graph::{Graph, degree::DegreeSequence},
+    labelling::batch::Kernel,
+    partition::{Block, Table, bucket_of_slot, graph_of_slot},
+    plan::{Plan, Shard, Unit},
+};
+
+/// Where a unit's input comes from.
+pub trait Source: Sync {
+    /// The slots of all graphs with this degree sequence, of the order below the census's.
+    fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError>;
+
+    /// One of the 2^`bucket_bits` buckets of a finished partition.
+    fn table(
+        &self,
+        sequence: &DegreeSequence,
+        bucket_bits: u8,
+        bucket: u32,
+    ) -> Result<Arc<Table>, SourceError>;
+}
+
+/// Input could not be had: a broken link, a damaged block.
+pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a unit was not solved.
+#[derive(Debug, thiserror::Error)]
+pub enum SolveError {
+    #[error("cannot get input")]
+    Source(#[from] SourceError),
+    #[error(
+        "partition {sequence} lacks the graph of slot {slot:#x}: it, or this machine, is damaged"
+    )]
+    MissingPredecessor { sequence: DegreeSequence, slot: u64 },
+    #[error(
+        "partition {sequence} lists slot {slot:#x}, which is no graph: it, or this machine, is \
+         damaged"
+    )]
+    NoGraph { sequence: DegreeSequence, slot: u64 },
+    #[error(
+        "two parents generate the graph of slot {slot:#x} of {sequence}: the parent lists are \
+         wrong"
+    )]
+    Duplicate { sequence: DegreeSequence, slot: u64 },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A solved unit.
+pub struct Solved {
+    pub unit: Unit,
+    pub sequence: DegreeSequence,
+    /// One table for each bucket, in order.
+    pub tables: Vec<Arc<Table>>,
+    pub statistics: Statistics,
+    pub digest: Digest,
+    /// How long it took, waiting for input included.
+    pub elapsed: Duration,
+}
+
+impl Solved {
+    /// Keys, outcomes and wins of each bucket.
+    pub fn blocks<G: Game>(&self) -> Vec<Block> {
+        self.tables.iter().flat_map(|table| table.to_blocks::<G>(self.unit.part)).collect()
+    }
+}
+
+/// Graphs are decoded and worked off in chunks of this many: enough to hide the start of a chunk,
+/// few enough to stay in the cache and to spread over cores.
+const CHUNK: usize = 1024;
+
+/// How units are solved on this machine.
+pub struct Solver<'a> {
+    pub kernel: Kernel,
+    /// Bytes of predecessor tables to hold at a time for one unit.
+    pub allowance: usize,
+    /// Set to interrupt the work; looked at after every chunk.
+    pub stop: &'a AtomicBool,
+}
+
+impl Solver<'_> {
+    /// Solves one unit. Takes about (graphs × edges) × 0.1 µs of a core.
+    pub fn solve<G: Game>(
+        &self,
+        plan: &Plan,
+        unit: Unit,
+        source: &dyn Source,
+    ) -> Result<Solved, SolveError> {
+        let start = Instant::now();
+        let shard = &plan.shards[unit.shard as usize];
+        let children = self.generate(shard, unit.part, source)?;
+        let mut outcomes = vec![G::Outcome::default(); children.len()];
+        let (statistics, digest) =
+            self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
+        let tables = self.tabulate::<G>(shard, &children, &outcomes);
+        Ok(Solved {
+            unit,
+            sequence: shard.sequence,
+            tables,
+            statistics,
+            digest,
+            elapsed: start.elapsed(),
+        })
+    }
+
+    fn check_stop(&self) -> Result<(), SolveError> {
+        if self.stop.load(Ordering::Relaxed) { Err(SolveError::Interrupted) } else { Ok(()) }
+    }
+
+    fn tabulate<G: Game>(
+        &self,
+        shard: &Shard,
+        children: &[Child],
+        outcomes: &[G::Outcome],
+    ) -> Vec<Arc<Table>> {
+        let n = shard.sequence.order();
+        let mut start = 0;
+        (0..1u32 << shard.bucket_bits)
+            .map(|bucket| {
+                let rest = &children[start..];
+                let length = rest.partition_point(|child| {
+                    bucket_of_slot(n, child.slot, shard.bucket_bits) <= bucket as usize
+                });
+                let range = start..start + length;
+                start += length;
+                let slots = children[range.clone()].iter().map(|child| child.slot);
+                let table = Table::new::<G>(
+                    shard.sequence,
+                    shard.bucket_bits,
+                    bucket,
+                    slots,
+                    |i, record| {
+                        G::encode(n, &outcomes[range.start + i], record);
+                    },
+                );
+                Arc::new(table)
+            })
+            .collect()
+    }
+}
+
+fn decode(sequence: &DegreeSequence, slot: u64) -> Result<Graph, SolveError> {
+    graph_of_slot(sequence, slot).ok_or(SolveError::NoGraph { sequence: *sequence, slot })
+}

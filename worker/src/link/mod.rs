@@ -1,0 +1,141 @@
+//! What joins a worker and its coordinator: who has work, where blocks come from, and who takes the
+//! results. Over gRPC, through files, or within one process.
+
+pub mod access;
+pub mod files;
+pub mod grpc;
+pub mod memory;
+
+use std::sync::Arc;
+
+use trailtrap_shared::{
+    partition::Block,
+    plan::{Plan, Unit},
+    protocol::{messages, wire},
+};
+
+use crate::{cache::Fetch, kernel::Solved};
+
+/// Why a link cannot go on. Passing trouble (a coordinator that restarts, say) is for the link
+/// itself to sit out.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// Waiting was no use: the coordinator stayed away.
+    #[error("{0}")]
+    Lost(String),
+    /// The coordinator, or the census, refuses this worker or its results for good.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Units to solve together.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    pub number: u64,
+    /// Who holds it, as the coordinator knows this worker at the time.
+    pub worker: u64,
+    /// The plan of the units' order; every unit is one of its.
+    pub plan: Arc<Plan>,
+    pub units: Vec<Unit>,
+    /// Partitions that were read under another edition may be others.
+    pub edition: u32,
+}
+
+/// The answer to a request for work.
+#[derive(Clone, Debug)]
+pub enum Grant {
+    Work(Lease),
+    /// Nothing was ready for a while; ask again.
+    Wait,
+    /// All is done.
+    Finished,
+}
+
+/// What became of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// Accepted; these shards will not be read by any unit any more, as far as the link knows.
+    Accepted { retired: Vec<u32> },
+    /// The lease was void, and the results were dropped.
+    Void,
+}
+
+/// Why a lease is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsolved<'a> {
+    /// The worker leaves, for this reason.
+    Leaving(&'a str),
+    /// It could not be solved here.
+    Failed(&'a str),
+}
+
+impl std::fmt::Display for Unsolved<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unsolved::Leaving(why) | Unsolved::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Why a worker stopped working.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All is done.
+    Finished,
+    /// It was asked to, or its time was up; there is more to do.
+    Stopped,
+}
+
+/// A worker's side of the conversation with its coordinator. Calls block.
+pub trait Link: Fetch {
+    /// Asks for work, waiting a few seconds for some.
+    fn lease(&self) -> Result<Grant, LinkError>;
+
+    /// Delivers the results of a lease. They are safe, or known not to be wanted, when this
+    /// returns.
+    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError>;
+
+    /// Whether no other worker solves parts of the same shards, so that it is worth waiting for
+    /// all parts of one.
+    fn is_alone(&self) -> bool;
+
+    /// How many leases may wait for an answer while others are solved.
+    fn pipeline(&self) -> usize;
+
+    /// Gives a lease back unsolved. Best effort: it would expire in any case.
+    fn give_back(&self, lease: &Lease, reason: Unsolved);
+}
+
+impl<L: Link> Link for Arc<L> {
+    fn lease(&self) -> Result<Grant, LinkError> {
+        (**self).lease()
+    }
+
+    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
+        (**self).complete(lease, results)
+    }
+
+    fn is_alone(&self) -> bool {
+        (**self).is_alone()
+    }
+
+    fn pipeline(&self) -> usize {
+        (**self).pipeline()
+    }
+
+    fn give_back(&self, lease: &Lease, reason: Unsolved) {
+        (**self).give_back(lease, reason);
+    }
+}
+
+/// The messages that deliver the results of a lease, and their blocks.
+pub fn delivery(
+    lease: &Lease,
+    results: &[Solved],
+    blocks: Vec<Vec<Block>>,
+) -> Vec<wire::CompleteRequest> {
+    let result = |solved: &Solved| {
+        messages::result(&solved.unit, &solved.statistics, solved.digest, solved.elapsed)
+    };
+    messages::delivery(lease.worker, lease.number, results.iter().map(result).zip(blocks))
+}

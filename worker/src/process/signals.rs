@@ -1,0 +1,66 @@
+//! How a process is asked to end, and how it ends when something in it is broken.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+use super::log::say;
+
+/// The signals by which people and batch systems ask a process to leave, caught from the moment
+/// this exists: SIGINT, SIGTERM, SIGUSR1 and SIGUSR2.
+pub struct Signals([Signal; 4]);
+
+impl Signals {
+    /// Catches the signals; they are delivered on `runtime`.
+    pub fn new(runtime: &Runtime) -> io::Result<Self> {
+        let _inside = runtime.enter();
+        let [interrupt, terminate, user1, user2] = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::user_defined1(),
+            SignalKind::user_defined2(),
+        ]
+        .map(signal);
+        Ok(Signals([interrupt?, terminate?, user1?, user2?]))
+    }
+
+    /// Calls `stop` on the first signal, and ends the process with `code` on the second. What
+    /// comes within a second of the first counts as one with it: batch systems signal a script and
+    /// its children, and scripts pass signals on.
+    pub async fn stop_or_exit(mut self, code: u8, stop: impl FnOnce()) {
+        self.next().await;
+        let first = Instant::now();
+        say("stopping; a second signal stops at once");
+        stop();
+        while first.elapsed() < Duration::from_secs(1) {
+            self.next().await;
+        }
+        std::process::exit(code.into());
+    }
+
+    async fn next(&mut self) {
+        let [interrupt, terminate, user1, user2] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = user1.recv() => {}
+            _ = user2.recv() => {}
+        }
+    }
+}
+
+/// Makes a panic of any thread end the process. A census is safe against crashes, but not against
+/// a thread that is missing.
+pub fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
