@@ -32,6 +32,7 @@ fn main() {
     for path in [
         "build.rs",
         "src",
+        "census/src",
         "../shared/src",
         "../worker/src",
         "../proto",

@@ -3,16 +3,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use trailtrap_census::{
+    core::lease::WorkerId,
+    driver::{Assignment, Census, Refusal, Work},
+    records::delivery,
+};
 use trailtrap_shared::{game::TrailTrap, partition::Block, protocol::messages::Wanted};
 use trailtrap_worker::{
     cache::Fetch,
     kernel::{Solved, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
-};
-
-use crate::{
-    census::{Assignment, Census, Refusal, Work, delivery},
-    lease::WorkerId,
 };
 
 const FAULTY: &str = "this machine, or this program, is faulty";

@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use trailtrap_census::read::status::duration;
 use trailtrap_shared::{
     game::TrailTrap,
+    graph::polya::{graphs_by_size, totals},
     labelling::batch::Kernel,
     partition::entry_bytes,
     plan::{Plan, PlanOptions},
@@ -19,12 +21,7 @@ use trailtrap_worker::{
     },
 };
 
-use crate::{
-    census::{graphs_by_size, totals},
-    preflight, report,
-    run::parse_order,
-    status::duration,
-};
+use crate::{preflight, report, run::parse_order};
 
 /// Tells what the census of an order takes: shards, graphs, work, space, and time by a short
 /// calibration on this machine.

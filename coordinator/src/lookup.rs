@@ -7,6 +7,10 @@ use clap::Args;
 use lru::LruCache;
 use rayon::prelude::*;
 use serde::Serialize;
+use trailtrap_census::{
+    read::finished::{FinishedOrder, open_store},
+    store::Store,
+};
 use trailtrap_shared::{
     game::{Game, Outcome, TrailTrap},
     graph::{Graph, MAX_ORDER, degree::DegreeSequence, graph6, vertices},
@@ -17,9 +21,7 @@ use trailtrap_worker::process::limits::Size;
 
 use crate::{
     answers::{Answer, Questions, Reply},
-    finished::{FinishedOrder, open_store},
     input::Line,
-    store::Store,
 };
 
 /// Looks up who wins Trail Trap on given graphs, in the store of a finished census.

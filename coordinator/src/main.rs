@@ -6,8 +6,7 @@ use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use tonic::Code;
 use trailtrap::{
-    alarm::AlarmsCommand,
-    directory,
+    alarms::AlarmsCommand,
     export::ExportCommand,
     forecast::PlanCommand,
     lookup::LookupCommand,
@@ -16,9 +15,9 @@ use trailtrap::{
     salvage::SalvageCommand,
     secrets::SecretsCommand,
     solve::SolveCommand,
-    status::Status,
     verify::VerifyCommand,
 };
+use trailtrap_census::read::status::{self, Status};
 use trailtrap_shared::protocol::wire;
 use trailtrap_worker::{
     link::{
@@ -105,7 +104,7 @@ fn main() -> ExitCode {
 impl StatusCommand {
     fn run(self) -> anyhow::Result<ExitCode> {
         let status = match &self.data {
-            Some(data) => directory::look(data)?,
+            Some(data) => status::look(data)?,
             None if self.reach.is_given() => ask(&self.reach)?,
             None => {
                 let what =

@@ -3,15 +3,14 @@
 
 use std::path::Path;
 
+use trailtrap_census::driver::Keep;
 use trailtrap_shared::{
     game::{TrailTrap, record_bytes},
-    graph::polya,
+    graph::polya::{self, graphs_by_size, totals},
     labelling::MAX_BATCH_ORDER,
     partition::{entry_bytes, slot_bytes},
 };
 use trailtrap_worker::process::limits::{self, Size};
-
-use crate::census::{Keep, graphs_by_size, totals};
 
 /// Why a run is not begun.
 #[derive(Debug, thiserror::Error)]

@@ -7,10 +7,24 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use trailtrap_census::watch::Watcher;
 use trailtrap_worker::process::log;
 
 /// Nothing is shown before.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Tells people by standard error.
+pub struct Terminal;
+
+impl Watcher for Terminal {
+    fn say(&self, text: &str) {
+        log::say(text);
+    }
+
+    fn watched(&self, what: &str, total: u64, done: &AtomicU64, work: &mut dyn FnMut()) {
+        watched(what, total, done, work);
+    }
+}
 
 /// Does `work`, which counts in `done` up to `total`, and shows how far it is: a bar on a
 /// terminal, a line every ten seconds elsewhere.

@@ -5,12 +5,11 @@ use std::io::{self, Write};
 use anyhow::Context;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
+use trailtrap_census::records::OrderResult;
 use trailtrap_shared::count::{
     digest::Digest,
     statistics::{Counts, Statistics, Weighing},
 };
-
-use crate::census::OrderResult;
 
 /// Writes text to standard output. A reader who wants no more is no error.
 pub fn print(text: &str) -> anyhow::Result<()> {

@@ -15,6 +15,12 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use trailtrap_census::{
+    driver::{Census, CensusError, CensusOptions, Keep, Worker},
+    read::status::{Status, duration},
+    records::OrderResult,
+    store::directory::DataDirectory,
+};
 use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel, plan::PlanOptions};
 use trailtrap_worker::{
     engine::Engine,
@@ -28,14 +34,11 @@ use trailtrap_worker::{
 
 use crate::{
     admission,
-    census::{Census, CensusError, CensusOptions, Keep, OrderResult},
-    directory::DataDirectory,
     embedded::EmbeddedLink,
     preflight,
     report::{self, CensusReport},
     secrets::{self, Security},
     service,
-    status::{Status, duration},
 };
 
 /// What both commands take.
@@ -46,7 +49,7 @@ pub struct Common {
     data: PathBuf,
     /// What to keep of the orders that this run does
     #[arg(long, value_enum, value_name = "WHAT", default_value = "all")]
-    keep: Keep,
+    keep: KeepArgument,
     /// Start even though disk or memory do not seem to suffice
     #[arg(long)]
     force: bool,
@@ -71,6 +74,25 @@ pub struct Common {
     /// Split partitions larger than this into buckets (applies to orders not yet begun)
     #[arg(long, value_name = "SIZE", default_value = "64MiB", hide_short_help = true)]
     bucket_size: Size,
+}
+
+/// What to keep of a finished order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum KeepArgument {
+    /// The outcome of every position of every graph
+    All,
+    /// P1-win graphs and statistics, and the graphs of the last order; outcomes go when no
+    /// unfinished shard needs them
+    Minimal,
+}
+
+impl From<KeepArgument> for Keep {
+    fn from(argument: KeepArgument) -> Self {
+        match argument {
+            KeepArgument::All => Keep::All,
+            KeepArgument::Minimal => Keep::Minimal,
+        }
+    }
 }
 
 /// Does a census in this process: coordinator, solver and store together.
@@ -154,7 +176,7 @@ impl Common {
         let plan = PlanOptions { part_graphs: self.part_graphs, bucket_bytes: self.bucket_size.0 };
         CensusOptions {
             order,
-            keep: self.keep,
+            keep: self.keep.into(),
             plan,
             lease_term,
             trial_rate: self.sample,
@@ -173,7 +195,7 @@ impl Common {
             .has_results(order)
             .with_context(|| format!("data directory {}", self.data.display()))?;
         if !self.force && !done {
-            preflight::check_disk(order, self.keep, directory.path())?;
+            preflight::check_disk(order, self.keep.into(), directory.path())?;
             memory.map_or(Ok(()), |memory| preflight::check_memory(order, memory))?;
         }
         Ok(directory)
@@ -322,7 +344,7 @@ impl CoordinatorCommand {
 /// Gives workers a moment to ask once more and hear that everything is done.
 fn dismiss_workers(census: &Census) {
     let start = Instant::now();
-    let waiting = |(_, worker, _): &(u64, crate::census::Worker, usize)| {
+    let waiting = |(_, worker, _): &(u64, Worker, usize)| {
         !worker.dismissed
             && !worker.distrusted
             && census.now().saturating_sub(worker.seen) < Duration::from_secs(15)

@@ -12,13 +12,14 @@ use clap::Args;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use trailtrap_census::store::directory::DataDirectory;
 use trailtrap_shared::protocol::access::{Access, CERTIFICATE_NAME, Pass, Token};
 use trailtrap_worker::{
     link::access::{self, AccessError, read_private, write_private},
     process::{self, log},
 };
 
-use crate::{admission::Guard, directory::DataDirectory};
+use crate::admission::Guard;
 
 /// The access file for workers, in the data directory.
 pub const ACCESS: &str = "access.json";

@@ -18,6 +18,11 @@ use tonic::{
     transport::{Server, server::Connected},
 };
 use tower::util::option_layer;
+use trailtrap_census::{
+    driver::{Assignment, Census, CensusError, Refusal, Work},
+    read::status::Status as CensusStatus,
+    records::{Delivery, delivery},
+};
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
     game::{Game, TrailTrap},
@@ -39,10 +44,7 @@ use trailtrap_shared::{
 use crate::{
     admission::{self, GRACE},
     budget::{Budget, Share},
-    census::{Assignment, Census, CensusError, Refusal, Work, delivery},
     secrets::Door,
-    status::Status as CensusStatus,
-    store::Delivery,
 };
 
 /// A request for work is answered after this long even if there is none.

@@ -16,11 +16,14 @@ use common::{Data, census_json, run, run_with_input, stderr, stdout, trailtrap};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use trailtrap::{
-    alarm::{Alarm, AlarmKind},
-    export::shards,
-    finished::FinishedOrder,
-    store::{Delivery, Store, UnitRecord},
+use trailtrap::export::shards;
+use trailtrap_census::{
+    read::finished::FinishedOrder,
+    records::{
+        Delivery, UnitRecord,
+        alarm::{Alarm, AlarmKind},
+    },
+    store::Store,
 };
 use trailtrap_shared::{
     game::{

@@ -11,7 +11,7 @@ use std::{
 
 use common::{Data, Process, census_json, coordinator, run, stderr, stdout, trailtrap, worker};
 use serde_json::Value;
-use trailtrap::{random::Random, store::Store};
+use trailtrap_census::{core::random::Random, store::Store};
 
 fn expected(order: usize) -> String {
     census_json(order, &Data::new(), &[])

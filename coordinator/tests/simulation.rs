@@ -26,10 +26,10 @@ use tonic::{
     Code, Request, Status,
     transport::{Channel, Endpoint, Uri},
 };
-use trailtrap::{
-    census::{Census, CensusError, CensusOptions, Keep},
-    random::Random,
-    service,
+use trailtrap::service;
+use trailtrap_census::{
+    core::random::Random,
+    driver::{Census, CensusError, CensusOptions, Keep},
 };
 use trailtrap_shared::{
     plan::{PlanOptions, Unit},

@@ -195,7 +195,8 @@ async fn a_late_result_that_agrees_is_welcome() {
     assert!(!client.complete(tokio_stream::iter(delivery)).await.unwrap().into_inner().accepted);
     assert!(leader.finish().status.success() && honest.finish().status.success());
     assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
-    let store = trailtrap::store::Store::open_read_only(&data.path().join("store")).unwrap();
+    let store =
+        trailtrap_census::store::Store::open_read_only(&data.path().join("store")).unwrap();
     let confirmed = store.unit(messages::units(&grant)[0]).unwrap().unwrap().confirmed;
     assert_eq!(confirmed, ["test, portable"]);
 }
@@ -246,7 +247,8 @@ async fn a_lie_is_found_out_for_certain_when_everything_is_solved_twice() {
     for worker in workers {
         assert!(worker.finish().status.success());
     }
-    let store = trailtrap::store::Store::open_read_only(&data.path().join("store")).unwrap();
+    let store =
+        trailtrap_census::store::Store::open_read_only(&data.path().join("store")).unwrap();
     assert!(store.units(8).unwrap().iter().all(|(_, record)| record.confirmed.len() == 1));
     let units = store.units(8).unwrap().len();
     drop(store);

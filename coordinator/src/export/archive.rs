@@ -3,6 +3,11 @@
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
+use trailtrap_census::{
+    read::finished::{self, DataFlag},
+    records::{OrderRecord, OrderResult, UnitRecord, alarm::Alarm},
+    store::{self, Store, StoreError},
+};
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
     graph::{Graph, degree::DegreeSequence, pairs},
@@ -11,12 +16,6 @@ use trailtrap_shared::{
 };
 
 use super::ExportError;
-use crate::{
-    alarm::Alarm,
-    census::OrderResult,
-    finished::{self, DataFlag},
-    store::{OrderRecord, Store, StoreError, UnitRecord},
-};
 
 /// The orders of a data directory, in use or not.
 pub struct Archive {
@@ -140,7 +139,7 @@ impl Archive {
         if let Some(result) = finished::result(order, &record) {
             return Ok(result);
         }
-        let plan = finished::plan(order, &record)?;
+        let plan = store::plan(order, &record)?;
         let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(order) + 1];
         for (unit, record) in self.unit_records(&plan)? {
             let (statistics, digest) = &mut by_size[plan.shards[unit.shard as usize].size];
@@ -177,14 +176,14 @@ impl Archive {
                 Status::Finished
             });
         }
-        let plan = finished::plan(order, &record)?;
+        let plan = store::plan(order, &record)?;
         let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();
         Ok(Status::Unfinished { recorded: self.unit_records(&plan)?.len(), planned })
     }
 
     /// The plan by which an order was split.
     pub fn plan(&self, order: usize) -> Result<Plan, ExportError> {
-        Ok(finished::plan(order, &self.record(order)?)?)
+        Ok(store::plan(order, &self.record(order)?)?)
     }
 
     /// The units of a plan that are recorded, in order.
@@ -204,7 +203,7 @@ impl Archive {
     /// which something is recorded.
     pub fn shards(&self, order: usize) -> Result<Vec<ShardSummary>, ExportError> {
         let record = self.record(order)?;
-        let plan = finished::plan(order, &record)?;
+        let plan = store::plan(order, &record)?;
         let mut summaries: BTreeMap<u32, ShardSummary> = BTreeMap::new();
         for (unit, record) in self.unit_records(&plan)? {
             let shard = &plan.shards[unit.shard as usize];

@@ -11,6 +11,7 @@ use std::{
 use clap::ValueEnum;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
+use trailtrap_census::records::OrderResult;
 use trailtrap_shared::{
     count::digest::Digest,
     game::{Game, TrailTrap},
@@ -31,7 +32,6 @@ use super::{
     shards, sheet,
     tables::{self, Orders},
 };
-use crate::census::OrderResult;
 
 /// Version of the layout of bundles and of their manifests.
 const BUNDLE_FORMAT: u32 = 1;

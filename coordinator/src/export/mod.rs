@@ -28,6 +28,10 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
+use trailtrap_census::{
+    read::finished::{DataFlag, FinishedError},
+    store::StoreError,
+};
 use trailtrap_shared::graph::degree::DegreeSequence;
 use trailtrap_worker::process::{limits::Size, log};
 
@@ -40,11 +44,7 @@ use self::{
     table::Table,
     tables::{Kind, Orders},
 };
-use crate::{
-    finished::{DataFlag, FinishedError},
-    run::parse_order,
-    store::StoreError,
-};
+use crate::run::parse_order;
 
 /// Why something cannot be exported.
 #[derive(Debug, thiserror::Error)]

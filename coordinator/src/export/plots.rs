@@ -2,6 +2,7 @@
 //! parity, and with the degree sequence.
 
 use clap::ValueEnum;
+use trailtrap_census::records::OrderResult;
 use trailtrap_shared::{
     count::statistics::{Cell, Counts},
     graph::pairs,
@@ -14,7 +15,6 @@ use super::{
     picture::{Anchor, BLACK, BLUE, Colour, GREEN, PALE, Picture, VERMILLION},
     tables::cell,
 };
-use crate::census::OrderResult;
 
 /// The plots there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use clap::ValueEnum;
+use trailtrap_census::records::OrderResult;
 use trailtrap_shared::count::statistics::{Counts, Statistics};
-
-use crate::census::OrderResult;
 
 /// The sequences there are; each by order, or by order and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
+use trailtrap_census::records::OrderResult;
 use trailtrap_shared::{
     count::{
         digest::Digest,
@@ -16,7 +17,6 @@ use super::{
     archive::{Archive, ShardSummary, Status},
     table::{Column, Table, Value},
 };
-use crate::census::OrderResult;
 
 /// The tables there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

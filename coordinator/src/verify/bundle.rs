@@ -12,6 +12,7 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
+use trailtrap_census::{records::OrderResult, trust::checks};
 use trailtrap_shared::{
     count::{
         digest::Digest,
@@ -24,16 +25,12 @@ use trailtrap_shared::{
 };
 
 use super::list::{GraphList, Wins};
-use crate::{
-    census::OrderResult,
-    checks,
-    export::{
-        archive::ShardSummary,
-        sequences::{self, Sequence},
-        shards,
-        table::{SHARE_DIGITS, Table, decimal},
-        tables::{self, Kind},
-    },
+use crate::export::{
+    archive::ShardSummary,
+    sequences::{self, Sequence},
+    shards,
+    table::{SHARE_DIGITS, Table, decimal},
+    tables::{self, Kind},
 };
 
 /// A bundle, as `trailtrap export bundle` makes it.

@@ -10,13 +10,12 @@ use anyhow::{Context, bail, ensure};
 use flate2::read::MultiGzDecoder;
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
+use trailtrap_census::core::random::Random;
 use trailtrap_shared::{
     count::statistics::Statistics,
     game::trail_trap::forward::{ForwardSearch, Solution},
     graph::{Graph, factorial, graph6, nauty, pairs},
 };
-
-use crate::random::Random;
 
 /// P1-win graphs of one size, counted in each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

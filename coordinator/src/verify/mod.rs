@@ -14,6 +14,10 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde::Serialize;
+use trailtrap_census::read::{
+    finished::{self, DataFlag, FinishedOrder, open_store},
+    status::duration,
+};
 
 use self::{
     bundle::Bundle,
@@ -26,10 +30,8 @@ use crate::{
         bundle::sha256_of,
         graphs::{self, Filter},
     },
-    finished::{self, DataFlag, FinishedOrder, open_store},
     report,
     run::parse_order,
-    status::duration,
 };
 
 /// Checks a finished order, an exported list of P1-win graphs, or a bundle.

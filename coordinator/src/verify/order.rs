@@ -10,6 +10,17 @@ use std::{
 
 use anyhow::{Context, anyhow, bail, ensure};
 use rayon::prelude::*;
+use trailtrap_census::{
+    core::{
+        parents::{ENUMERATED_ORDER, Parents},
+        random::Random,
+        schedule::{Recalled, Schedule},
+    },
+    driver::contents_of_parents,
+    read::finished::{DataFlag, FinishedOrder, FinishedSource},
+    records::UnitRecord,
+    trust::checks,
+};
 use trailtrap_shared::{
     count::{
         digest::{Digest, Digester},
@@ -31,16 +42,7 @@ use trailtrap_shared::{
 use trailtrap_worker::kernel::Solver;
 
 use super::{Check, Drawing, Findings};
-use crate::{
-    census::contents_of_parents,
-    checks,
-    finished::{DataFlag, FinishedOrder, FinishedSource},
-    parents::{ENUMERATED_ORDER, Parents},
-    progress,
-    random::Random,
-    schedule::{Recalled, Schedule},
-    store::UnitRecord,
-};
+use crate::progress;
 
 /// Forward search takes 0.4 · 2^m positions.
 pub const LARGEST_FORWARD_SIZE: usize = 20;
@@ -339,7 +341,7 @@ impl Verifier {
             let shard = &plan.shards[*index];
             let known = cache.of_predecessors(&self.finished, shard)?;
             let known: Vec<&Known> = known.iter().map(Arc::as_ref).collect();
-            let tables: Vec<Table> = self.finished.tables(shard).collect::<anyhow::Result<_>>()?;
+            let tables: Vec<Table> = self.finished.tables(shard).collect::<Result<_, _>>()?;
             let total: usize = tables.iter().map(Table::len).sum();
             picks.par_iter().try_for_each(|pick| {
                 let mut i = (*pick % total.max(1) as u64) as usize;

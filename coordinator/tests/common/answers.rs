@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use tonic::{Status, transport::Channel};
-use trailtrap::census::OrderResult;
+use trailtrap_census::records::OrderResult;
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
     game::TrailTrap,

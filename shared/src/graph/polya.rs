@@ -159,6 +159,18 @@ fn subtract(p: &mut Polynomial, q: &Polynomial) {
     }
 }
 
+/// Graphs of an order 1 ≤ n ≤ 12 for each number of edges, by Pólya's theorem.
+pub fn graphs_by_size(order: usize) -> Vec<u64> {
+    let sizes = unlabelled(order).pop().expect("orders start at 1").all;
+    sizes.iter().map(|count| count.try_into().unwrap_or(u64::MAX)).collect()
+}
+
+/// Graphs of an order, and (graph, edge) pairs, by Pólya's theorem.
+pub fn totals(order: usize) -> (u64, u64) {
+    let sizes = graphs_by_size(order);
+    (sizes.iter().sum(), sizes.iter().enumerate().map(|(size, &count)| size as u64 * count).sum())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

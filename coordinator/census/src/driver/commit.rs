@@ -14,10 +14,10 @@ use trailtrap_shared::{
     plan::{Plan, Unit},
 };
 
-use super::{Census, CensusError, Keep, State, lock};
 use crate::{
-    parents::ENUMERATED_ORDER,
-    store::{Delivery, OrderRecord},
+    core::parents::ENUMERATED_ORDER,
+    driver::{Census, CensusError, Keep, State, lock},
+    records::{Delivery, OrderRecord},
 };
 
 /// An entry of the committer's queue.

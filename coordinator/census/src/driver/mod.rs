@@ -11,7 +11,9 @@
 //! ([`commit`]).
 
 mod commit;
+mod names;
 mod orders;
+mod status;
 mod trust;
 
 pub use self::orders::contents_of_parents;
@@ -29,29 +31,29 @@ use std::{
 };
 
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics},
-    graph::{degree::DegreeSequence, polya},
-    partition::Block,
+    count::statistics::Statistics,
+    graph::degree::DegreeSequence,
     plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::supply::is_shared;
 
 use self::commit::{GATHER, Queued, gather};
 use crate::{
-    alarm::Alarm,
-    checks::Contradiction,
-    comparison::Comparisons,
-    content::Content,
-    lease::{Ended, LeaseTable, Purpose, WorkerId},
-    names::Names,
-    parents::Parents,
-    random::Random,
-    schedule::Schedule,
-    store::{Delivery, Store, StoreError, UnitRecord},
+    core::{
+        comparison::Comparisons,
+        lease::{Ended, LeaseTable, Purpose, WorkerId},
+        parents::Parents,
+        random::Random,
+        schedule::Schedule,
+    },
+    driver::names::Names,
+    records::{Delivery, OrderResult, UnitRecord, alarm::Alarm},
+    store::{Store, StoreError},
+    trust::checks::Contradiction,
 };
 
 /// What to keep of a finished order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// The outcome of every position of every graph
     All,
@@ -117,26 +119,6 @@ pub enum Refusal {
     Distrusted(String),
     #[error("the census has ended")]
     Ended,
-}
-
-/// The results of an order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OrderResult {
-    pub order: usize,
-    /// Statistics and digest for each number of edges.
-    pub by_size: Vec<(Statistics, Digest)>,
-}
-
-impl OrderResult {
-    /// Statistics and digest of all graphs of the order.
-    pub fn total(&self) -> (Statistics, Digest) {
-        let mut total = (Statistics::default(), Digest::default());
-        for (statistics, digest) in &self.by_size {
-            total.0 += statistics;
-            total.1 += *digest;
-        }
-        total
-    }
 }
 
 /// What a worker is told when it asks for work.
@@ -879,45 +861,6 @@ impl Census {
     pub fn results(&self) -> Vec<OrderResult> {
         self.state().results.clone()
     }
-}
-
-/// Graphs of an order 1 ≤ n ≤ 12 for each number of edges, by Pólya's theorem.
-pub fn graphs_by_size(order: usize) -> Vec<u64> {
-    let sizes = polya::unlabelled(order).pop().expect("orders start at 1").all;
-    sizes.iter().map(|count| count.try_into().unwrap_or(u64::MAX)).collect()
-}
-
-/// Graphs of an order, and (graph, edge) pairs, by Pólya's theorem.
-pub fn totals(order: usize) -> (u64, u64) {
-    let sizes = graphs_by_size(order);
-    (sizes.iter().sum(), sizes.iter().enumerate().map(|(size, &count)| size as u64 * count).sum())
-}
-
-/// The unit record and blocks of a solved unit.
-pub fn delivery(
-    unit: Unit,
-    sequence: DegreeSequence,
-    blocks: Vec<Block>,
-    statistics: Statistics,
-    digest: Digest,
-    elapsed: Duration,
-    worker: String,
-) -> Delivery {
-    let bytes = blocks.iter().map(|block| block.bytes().len() as u64).sum();
-    let record = UnitRecord {
-        statistics,
-        digest: digest.to_le_bytes(),
-        bytes,
-        microseconds: elapsed.as_micros() as u64,
-        worker,
-        content: Content::of_unit(&blocks),
-        // Known when it is let in.
-        instance: 0,
-        inputs: Content::default(),
-        tried: 0,
-        confirmed: Vec::new(),
-    };
-    Delivery { unit, sequence, blocks, record }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -17,7 +17,7 @@ use std::{
 
 use trailtrap_shared::plan::{Plan, Unit};
 
-use crate::content::Content;
+use crate::core::content::Content;
 
 /// A bundle is not made smaller than this many (graph, edge) pairs, as long as there are ready
 /// units to add …

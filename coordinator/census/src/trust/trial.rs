@@ -20,7 +20,7 @@ use trailtrap_shared::{
     plan::Plan,
 };
 
-use crate::{census::CensusError, random::Random, store::UnitRecord};
+use crate::{core::random::Random, records::UnitRecord};
 
 /// Of a sample, one unit in so many is drawn, since reading its predecessors costs as much as
 /// trying many records.
@@ -48,7 +48,7 @@ pub fn draw(graphs: u64, rate: f64, random: &mut Random) -> Vec<u64> {
 
 /// Why a trial did not end well.
 #[derive(Debug, thiserror::Error)]
-pub enum TrialError {
+pub enum TrialError<E> {
     /// The result is wrong.
     #[error("{0}")]
     Flaw(String),
@@ -57,36 +57,36 @@ pub enum TrialError {
     Gone,
     /// It could not be tried.
     #[error(transparent)]
-    Read(#[from] CensusError),
+    Read(E),
 }
 
 /// Reads keys and outcomes of one bucket of a finished partition; `None` if there is no such
 /// thing.
-pub type Read<'a> = &'a dyn Fn(&DegreeSequence, u32) -> Result<Option<Vec<Block>>, CensusError>;
+pub type Read<'a, E> = &'a dyn Fn(&DegreeSequence, u32) -> Result<Option<Vec<Block>>, E>;
 
 /// So many records are tried at a time: what they lead to is gathered before, from one bucket
 /// after the other.
 const BATCH: usize = 1 << 16;
 
 /// A trial of the results of one unit.
-pub struct Trial<'a> {
+pub struct Trial<'a, E> {
     plan: &'a Plan,
-    read: Read<'a>,
+    read: Read<'a, E>,
     /// What the records in work lead to: outcomes of the graphs in these slots, in the labels that
     /// the slots give them.
     known: HashMap<(DegreeSequence, u64), Outcome>,
 }
 
-impl<'a> Trial<'a> {
+impl<'a, E> Trial<'a, E> {
     /// A trial against what `read` reads.
-    pub fn new(plan: &'a Plan, read: Read<'a>) -> Self {
+    pub fn new(plan: &'a Plan, read: Read<'a, E>) -> Self {
         Trial { plan, read, known: HashMap::new() }
     }
 
     /// Tries records of a unit, by their places among all its graphs, in increasing order.
     /// `blocks` are keys, outcomes and wins of each bucket. Reads each bucket that they lead to
     /// once for every 65536 of them, and holds one of them at a time.
-    pub fn run(&mut self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError> {
+    pub fn run(&mut self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError<E>> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         let mut buckets = blocks.chunks_exact(3);
         let mut bucket = buckets.next();
@@ -110,7 +110,7 @@ impl<'a> Trial<'a> {
 
     /// Tries all records of a unit, and whether its counts and its digest are theirs. Takes a
     /// tenth of a millisecond for each graph.
-    pub fn run_all(&mut self, blocks: &[Block], record: &UnitRecord) -> Result<(), TrialError> {
+    pub fn run_all(&mut self, blocks: &[Block], record: &UnitRecord) -> Result<(), TrialError<E>> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         let mut statistics = Statistics::default();
         let mut digester = Digester::<TrailTrap>::new(&sequence, Kernel::best());
@@ -136,7 +136,7 @@ impl<'a> Trial<'a> {
         sequence: &DegreeSequence,
         mut records: impl Iterator<Item = (u64, &'b [u8])>,
         mut then: impl FnMut(&Graph, &Outcome),
-    ) -> Result<(), TrialError> {
+    ) -> Result<(), TrialError<E>> {
         loop {
             let batch: Vec<(u64, &[u8])> = records.by_ref().take(BATCH).collect();
             if batch.is_empty() {
@@ -156,7 +156,7 @@ impl<'a> Trial<'a> {
         &mut self,
         sequence: &DegreeSequence,
         slots: impl Iterator<Item = u64>,
-    ) -> Result<(), TrialError> {
+    ) -> Result<(), TrialError<E>> {
         let mut wanted: BTreeMap<(DegreeSequence, u32), BTreeSet<u64>> = BTreeMap::new();
         for graph in slots.filter_map(|slot| graph_of_slot(sequence, slot)) {
             for (u, w) in graph.edges() {
@@ -170,7 +170,9 @@ impl<'a> Trial<'a> {
         }
         self.known.clear();
         for ((sequence, bucket), slots) in wanted {
-            let blocks = (self.read)(&sequence, bucket)?.ok_or(TrialError::Gone)?;
+            let blocks = (self.read)(&sequence, bucket)
+                .map_err(TrialError::Read)?
+                .ok_or(TrialError::Gone)?;
             for slot in slots {
                 if let Some((outcomes, i)) =
                     blocks.chunks_exact(2).find_map(|pair| Some((&pair[1], pair[0].find(slot)?)))
@@ -190,7 +192,7 @@ impl<'a> Trial<'a> {
         sequence: &DegreeSequence,
         slot: u64,
         record: &[u8],
-    ) -> Result<(Graph, Outcome), TrialError> {
+    ) -> Result<(Graph, Outcome), TrialError<E>> {
         let flaw = |text: String| Err(TrialError::Flaw(text));
         let Some(graph) = graph_of_slot(sequence, slot) else {
             return flaw(format!("slot {slot:#x} is no graph of {sequence}"));
@@ -211,7 +213,7 @@ impl<'a> Trial<'a> {
     }
 
     /// The outcome of a graph with one edge less, in nauty's labels.
-    fn find(&self, rest: &Graph, labelling: &NautyLabelling) -> Result<Outcome, TrialError> {
+    fn find(&self, rest: &Graph, labelling: &NautyLabelling) -> Result<Outcome, TrialError<E>> {
         let missing = || {
             TrialError::Flaw(format!("{}, which it leads to, is not known", graph6::encode(rest)))
         };
@@ -228,7 +230,7 @@ impl<'a> Trial<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashMap, time::Duration};
+    use std::{collections::HashMap, convert::Infallible, time::Duration};
 
     use trailtrap_shared::{
         game::record_bytes,
@@ -238,7 +240,10 @@ mod tests {
     use trailtrap_worker::link::memory;
 
     use super::*;
-    use crate::{census::delivery, checks, store::Delivery};
+    use crate::{
+        records::{Delivery, delivery},
+        trust::checks,
+    };
 
     #[test]
     fn draws_are_as_many_as_they_should_be() {
@@ -292,7 +297,7 @@ mod tests {
         .unwrap();
         let read = |sequence: &DegreeSequence, bucket: u32| {
             let blocks = deliveries[sequence].blocks.chunks_exact(3).nth(bucket as usize);
-            Ok(blocks.map(|blocks| blocks[..2].to_vec()))
+            Ok::<_, Infallible>(blocks.map(|blocks| blocks[..2].to_vec()))
         };
         let mut random = Random(1);
         for Delivery { sequence, blocks, record, unit } in deliveries.values() {

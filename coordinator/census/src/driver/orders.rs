@@ -6,20 +6,23 @@ use std::{collections::HashMap, sync::Arc};
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
     game::TrailTrap,
-    graph::{degree::DegreeSequence, pairs},
+    graph::{degree::DegreeSequence, pairs, polya::totals},
     partition::{Block, BlockId, Section, entry_bytes, slot_bytes},
     plan::{Plan, Shard, Unit},
     protocol::messages::Wanted,
 };
 
-use super::{Census, CensusError, Found, Keep, Order, OrderResult, Partial, lock, totals};
 use crate::{
-    checks,
-    comparison::Comparisons,
-    content::Content,
-    parents::ENUMERATED_ORDER,
-    schedule::{Recalled, Schedule},
-    store::{OrderRecord, Store, StoreError, UnitRecord, block_id},
+    core::{
+        comparison::Comparisons,
+        content::Content,
+        parents::ENUMERATED_ORDER,
+        schedule::{Recalled, Schedule},
+    },
+    driver::{Census, CensusError, Found, Keep, Order, Partial, lock},
+    records::{OrderRecord, OrderResult, UnitRecord},
+    store::{Store, StoreError, block_id},
+    trust::checks,
 };
 
 impl Census {

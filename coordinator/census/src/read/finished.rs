@@ -6,22 +6,20 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::bail;
 use trailtrap_shared::{
     count::digest::Digest,
     game::TrailTrap,
     graph::degree::DegreeSequence,
     labelling::MAX_BATCH_ORDER,
-    partition::{Section, Table},
+    partition::{Mismatch, Section, Table},
     plan::{Plan, Shard},
 };
 use trailtrap_worker::kernel::{Source, SourceError};
 
 use crate::{
-    census::OrderResult,
-    directory,
-    parents::Parents,
-    store::{OrderRecord, Store, StoreError},
+    core::parents::Parents,
+    records::{OrderRecord, OrderResult},
+    store::{self, Store, StoreError, directory::store_in},
 };
 
 /// Why an order cannot be read.
@@ -36,8 +34,15 @@ pub enum FinishedError {
          with it, or says why it cannot"
     )]
     NotFinished { order: usize, data: DataFlag },
+    #[error(
+        "the outcomes of order {0} were not kept (`--keep minimal`); do it again with \
+         `--keep all`"
+    )]
+    NotKept(usize),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
 }
 
 /// The flag that names a data directory in a command that is recommended, with a space before it;
@@ -63,7 +68,7 @@ impl fmt::Display for DataFlag {
 
 /// Opens the store of a data directory, in use or not, to read from.
 pub fn open_store(data: &Path) -> Result<Arc<Store>, FinishedError> {
-    let path = directory::store_in(data);
+    let path = store_in(data);
     if !path.exists() {
         return Err(FinishedError::NoCensus(data.to_owned()));
     }
@@ -98,16 +103,6 @@ pub fn not_finished(store: &Store, order: usize) -> FinishedError {
     FinishedError::NotFinished { order, data: DataFlag::of(store) }
 }
 
-/// The plan by which an order was split.
-pub fn plan(order: usize, record: &OrderRecord) -> Result<Plan, StoreError> {
-    let plan = Plan::new::<TrailTrap>(order, record.options);
-    if plan.fingerprint == record.plan_fingerprint {
-        Ok(plan)
-    } else {
-        Err(StoreError::Plan(order))
-    }
-}
-
 /// A finished order.
 pub struct FinishedOrder {
     pub store: Arc<Store>,
@@ -122,7 +117,7 @@ impl FinishedOrder {
     pub fn open(store: &Arc<Store>, order: usize) -> Result<Self, FinishedError> {
         let record = store.order(order)?.ok_or_else(|| not_finished(store, order))?;
         let result = result(order, &record).ok_or_else(|| not_finished(store, order))?;
-        let plan = plan(order, &record)?;
+        let plan = store::plan(order, &record)?;
         Ok(FinishedOrder {
             store: store.clone(),
             plan,
@@ -137,13 +132,9 @@ impl FinishedOrder {
     }
 
     /// One bucket of a partition, keys and outcomes; an error if the outcomes were not kept.
-    pub fn table(&self, shard: &Shard, bucket: u32) -> anyhow::Result<Table> {
+    pub fn table(&self, shard: &Shard, bucket: u32) -> Result<Table, FinishedError> {
         if !self.outcomes_kept {
-            bail!(
-                "the outcomes of order {} were not kept (`--keep minimal`); do it again with \
-                 `--keep all`",
-                self.plan.order
-            );
+            return Err(FinishedError::NotKept(self.plan.order));
         }
         let keys = self.store.blocks(shard, bucket, Section::Keys)?;
         let outcomes = self.store.blocks(shard, bucket, Section::Outcomes)?;
@@ -163,7 +154,7 @@ impl FinishedOrder {
     }
 
     /// All buckets of a partition.
-    pub fn tables(&self, shard: &Shard) -> impl Iterator<Item = anyhow::Result<Table>> {
+    pub fn tables(&self, shard: &Shard) -> impl Iterator<Item = Result<Table, FinishedError>> {
         (0..1u32 << shard.bucket_bits).map(|bucket| self.table(shard, bucket))
     }
 }

@@ -1,11 +1,27 @@
 //! What is done, running and waiting, by whom, how fast, and how long it will take: for people,
 //! for scripts, and for a second process that looks at a data directory in use.
 
-use std::{fmt::Write as _, fs, io, path::Path};
+use std::{
+    fmt::Write as _,
+    fs::{self, File, TryLockError},
+    io,
+    path::Path,
+};
 
 use serde::{Deserialize, Serialize};
+use trailtrap_shared::{
+    game::TrailTrap,
+    graph::polya,
+    plan::{Plan, PlanOptions},
+};
 
-use crate::{alarm::Alarm, census::Census};
+use crate::{
+    records::alarm::Alarm,
+    store::{
+        Store, StoreError,
+        directory::{DirectoryError, store_in},
+    },
+};
 
 /// A snapshot of a census.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,64 +85,6 @@ pub struct WorkerStatus {
 }
 
 impl Status {
-    /// The status of a census of this process.
-    pub fn of(census: &Census) -> Self {
-        let progress = census.progress();
-        let elapsed = progress.elapsed.as_secs_f64();
-        let per_second = |pairs: u64| pairs as f64 / elapsed.max(0.001);
-        let rate = per_second(progress.pairs_this_run);
-        let left = progress.pairs.saturating_sub(progress.pairs_done);
-        let in_work = progress.shards > 0;
-        Status {
-            running: true,
-            process: Some(std::process::id()),
-            target_order: progress.target,
-            orders_done: census.results().iter().map(|result| result.order).collect(),
-            order: in_work.then_some(OrderStatus {
-                order: progress.order,
-                shards_done: progress.shards_done,
-                shards: progress.shards,
-                units_ready: progress.units_ready,
-                units_leased: progress.units_leased,
-                graphs_done: progress.graphs_done,
-                graphs: progress.graphs,
-                pairs_done: progress.pairs_done,
-                pairs: progress.pairs,
-                units_to_compare: progress.units_to_compare,
-                set_aside: progress
-                    .set_aside
-                    .into_iter()
-                    .map(|(unit, sequence, failures)| SetAside {
-                        sequence: sequence.to_string(),
-                        part: unit.part,
-                        failures,
-                    })
-                    .collect(),
-            }),
-            alarms: census.alarms(),
-            workers: census
-                .workers()
-                .into_iter()
-                .filter(|(_, worker, _)| !worker.dismissed)
-                .map(|(_, worker, units_leased)| WorkerStatus {
-                    units_leased,
-                    units_done: worker.units,
-                    pairs_per_second: per_second(worker.pairs),
-                    seconds_since_heard: progress
-                        .elapsed
-                        .saturating_sub(worker.seen)
-                        .as_secs_f64(),
-                    name: worker.name,
-                    threads: worker.threads,
-                    kernel: worker.kernel,
-                })
-                .collect(),
-            pairs_per_second: rate,
-            seconds_left: (in_work && rate > 0.0).then(|| left as f64 / rate),
-            seconds_running: elapsed,
-        }
-    }
-
     /// Without the units and results that alarms are about: a text of any size would not fit into
     /// a message.
     pub fn brief(mut self) -> Self {
@@ -221,6 +179,75 @@ impl Status {
     }
 }
 
+/// Why there is no status.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Looks at a directory, in use or not, without disturbing it.
+pub fn look(path: &Path) -> Result<Status, LookError> {
+    let io = |source| DirectoryError::Io { path: path.to_owned(), source };
+    let lock = match File::open(path.join("LOCK")) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(DirectoryError::Nothing { path: path.to_owned() }.into());
+        }
+        Err(error) => return Err(io(error).into()),
+    };
+    let in_use = matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock));
+    let snapshot = fs::read(path.join("status.json"))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
+    if in_use {
+        return Ok(snapshot.unwrap_or(Status { running: true, ..Status::default() }));
+    }
+    let store = store_in(path);
+    if !store.exists() {
+        return Ok(Status::default());
+    }
+    // Nobody writes: the store itself knows best.
+    let store = Store::open_read_only(&store)?;
+    let mut status = Status {
+        target_order: snapshot.map_or(0, |s| s.target_order),
+        alarms: store.alarms()?,
+        ..Status::default()
+    };
+    for order in 1.. {
+        match store.order(order)? {
+            None => break,
+            Some(record) if record.result.is_some() => status.orders_done.push(order),
+            Some(record) => status.order = Some(order_status(&store, order, record.options)?),
+        }
+        status.target_order = status.target_order.max(order);
+    }
+    Ok(status)
+}
+
+fn order_status(
+    store: &Store,
+    order: usize,
+    options: PlanOptions,
+) -> Result<OrderStatus, StoreError> {
+    let plan = Plan::new::<TrailTrap>(order, options);
+    let (graphs, pairs) = polya::totals(order);
+    let mut status =
+        OrderStatus { order, shards: plan.shards.len(), graphs, pairs, ..OrderStatus::default() };
+    let mut parts_done = vec![0; plan.shards.len()];
+    for (unit, record) in store.units(order)? {
+        let Some(shard) = plan.shards.get(unit.shard as usize) else { continue };
+        let graphs = record.statistics.classes.all.graphs as u64;
+        status.graphs_done += graphs;
+        status.pairs_done += graphs * shard.size as u64;
+        parts_done[unit.shard as usize] += 1;
+        status.shards_done += usize::from(parts_done[unit.shard as usize] == shard.parts);
+    }
+    Ok(status)
+}
+
 /// A duration for people: `7 s`, `3 min 5 s`, `2 h 10 min`.
 pub fn duration(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
@@ -236,7 +263,7 @@ mod tests {
     use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 
     use super::*;
-    use crate::alarm::AlarmKind;
+    use crate::records::alarm::AlarmKind;
 
     #[test]
     fn a_message_does_not_grow_with_what_is_doubted() {

@@ -8,11 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    census::CensusError,
-    status::{OrderStatus, Status},
-    store::Store,
-};
+use super::{Store, StoreError};
 
 /// Why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +98,7 @@ impl DataDirectory {
     }
 
     /// Whether all orders up to this one are done.
-    pub fn has_results(&self, order: usize) -> Result<bool, CensusError> {
+    pub fn has_results(&self, order: usize) -> Result<bool, StoreError> {
         if !self.store().exists() {
             return Ok(false);
         }
@@ -136,13 +132,6 @@ impl DataDirectory {
     pub fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Leaves a snapshot for onlookers.
-    pub fn publish(&self, status: &Status) {
-        if let Err(error) = status.write(&self.path.join("status.json")) {
-            tracing::debug!(%error, "cannot write the status");
-        }
-    }
 }
 
 /// Where the database of a directory is, to read from: under another name if a salvage was
@@ -150,65 +139,4 @@ impl DataDirectory {
 pub fn store_in(path: &Path) -> PathBuf {
     let (store, salvaged) = (path.join(STORE), path.join(SALVAGED));
     if !store.exists() && salvaged.exists() { salvaged } else { store }
-}
-
-/// Looks at a directory, in use or not, without disturbing it.
-pub fn look(path: &Path) -> Result<Status, anyhow::Error> {
-    let io = |source| DirectoryError::Io { path: path.to_owned(), source };
-    let lock = match File::open(path.join("LOCK")) {
-        Ok(lock) => lock,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(DirectoryError::Nothing { path: path.to_owned() }.into());
-        }
-        Err(error) => return Err(io(error).into()),
-    };
-    let in_use = matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock));
-    let snapshot = fs::read(path.join("status.json"))
-        .ok()
-        .and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
-    if in_use {
-        return Ok(snapshot.unwrap_or(Status { running: true, ..Status::default() }));
-    }
-    let store = store_in(path);
-    if !store.exists() {
-        return Ok(Status::default());
-    }
-    // Nobody writes: the store itself knows best.
-    let store = Store::open_read_only(&store).map_err(CensusError::from)?;
-    let mut status = Status {
-        target_order: snapshot.map_or(0, |s| s.target_order),
-        alarms: store.alarms().map_err(CensusError::from)?,
-        ..Status::default()
-    };
-    for order in 1.. {
-        match store.order(order).map_err(CensusError::from)? {
-            None => break,
-            Some(record) if record.result.is_some() => status.orders_done.push(order),
-            Some(record) => status.order = Some(order_status(&store, order, record.options)?),
-        }
-        status.target_order = status.target_order.max(order);
-    }
-    Ok(status)
-}
-
-fn order_status(
-    store: &Store,
-    order: usize,
-    options: trailtrap_shared::plan::PlanOptions,
-) -> Result<OrderStatus, CensusError> {
-    let plan =
-        trailtrap_shared::plan::Plan::new::<trailtrap_shared::game::TrailTrap>(order, options);
-    let (graphs, pairs) = crate::census::totals(order);
-    let mut status =
-        OrderStatus { order, shards: plan.shards.len(), graphs, pairs, ..OrderStatus::default() };
-    let mut parts_done = vec![0; plan.shards.len()];
-    for (unit, record) in store.units(order)? {
-        let Some(shard) = plan.shards.get(unit.shard as usize) else { continue };
-        let graphs = record.statistics.classes.all.graphs as u64;
-        status.graphs_done += graphs;
-        status.pairs_done += graphs * shard.size as u64;
-        parts_done[unit.shard as usize] += 1;
-        status.shards_done += usize::from(parts_done[unit.shard as usize] == shard.parts);
-    }
-    Ok(status)
 }

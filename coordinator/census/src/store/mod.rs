@@ -8,6 +8,9 @@
 //! exist. Only when all blocks of a group are small do they go into the log together with their
 //! records: one sync instead of a dozen, for bytes that are written twice but are few.
 
+pub mod directory;
+pub mod salvage;
+
 use std::{path::Path, sync::Arc};
 
 use rocksdb::{
@@ -16,16 +19,14 @@ use rocksdb::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics},
     game::{Game, TrailTrap},
-    graph::degree::DegreeSequence,
     labelling::{LABELLING, MAX_BATCH_ORDER},
     partition::{BLOCK_FORMAT, Block, BlockError, BlockId, Section},
-    plan::{PlanOptions, Shard, Unit},
+    plan::{Plan, Shard, Unit},
     protocol::codec::{self, CodecError},
 };
 
-use crate::{alarm::Alarm, content::Content};
+use crate::records::{Delivery, OrderRecord, UnitRecord, alarm::Alarm};
 
 /// Version of the layout of keys and records below.
 const STORE_FORMAT: u16 = 3;
@@ -106,66 +107,6 @@ struct Format {
     block: u16,
     labelling: u16,
     game: u16,
-}
-
-/// What is kept about a finished unit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnitRecord {
-    pub statistics: Statistics,
-    pub digest: [u8; 32],
-    /// Bytes of its blocks.
-    pub bytes: u64,
-    /// Time it took its worker.
-    pub microseconds: u64,
-    /// Who solved it.
-    pub worker: String,
-    /// Under which lease: later computations have larger numbers.
-    pub instance: u64,
-    /// Of its blocks.
-    pub content: Content,
-    /// Of the partitions it was computed from: its shard's parents, then its predecessors, in the
-    /// order of the plan.
-    pub inputs: Content,
-    /// Records that were derived again by nauty before it was let in.
-    pub tried: u64,
-    /// Other workers that solved it again, with the same results.
-    pub confirmed: Vec<String>,
-}
-
-impl UnitRecord {
-    /// The public digest of the unit's records.
-    pub fn digest(&self) -> Digest {
-        Digest::from_le_bytes(self.digest)
-    }
-
-    /// Whether two computations of a unit came to the same.
-    pub fn agrees(&self, other: &UnitRecord) -> bool {
-        self.content == other.content
-            && self.digest == other.digest
-            && self.statistics == other.statistics
-    }
-}
-
-/// What is kept about an order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OrderRecord {
-    pub options: PlanOptions,
-    /// Of the plan that shard numbers refer to.
-    pub plan_fingerprint: u64,
-    /// Statistics and digest for each number of edges, once all units are done and all checks have
-    /// passed.
-    pub result: Option<Vec<(Statistics, [u8; 32])>>,
-    /// Whether the outcomes of all positions are (still) there.
-    pub outcomes_kept: bool,
-}
-
-/// A finished unit on its way into the store.
-pub struct Delivery {
-    pub unit: Unit,
-    pub sequence: DegreeSequence,
-    /// Keys, outcomes, wins of each bucket.
-    pub blocks: Vec<Block>,
-    pub record: UnitRecord,
 }
 
 /// An open store. One process at a time can write to it.
@@ -515,6 +456,16 @@ impl Store {
 
     fn section(&self, section: Section) -> &ColumnFamily {
         self.family(section_name(section))
+    }
+}
+
+/// The plan by which an order was split.
+pub fn plan(order: usize, record: &OrderRecord) -> Result<Plan, StoreError> {
+    let plan = Plan::new::<TrailTrap>(order, record.options);
+    if plan.fingerprint == record.plan_fingerprint {
+        Ok(plan)
+    } else {
+        Err(StoreError::Plan(order))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use trailtrap_shared::plan::Unit;
 
-use crate::random::Random;
+use crate::core::random::Random;
 
 /// A comparison that has failed so often is set aside.
 const ATTEMPTS: usize = 5;

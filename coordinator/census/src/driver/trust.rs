@@ -13,15 +13,18 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::supply::is_shared;
 
-use super::{Census, CensusError, Delivery, Order, Partial, Refusal, commit::Queued, lock};
 use crate::{
-    alarm::{Alarm, AlarmKind},
-    checks::{self, Contradiction},
-    lease::WorkerId,
-    parents::ENUMERATED_ORDER,
-    random::Random,
-    store::{Store, StoreError, UnitRecord, block_id},
-    trial::{self, Trial, TrialError},
+    core::{lease::WorkerId, parents::ENUMERATED_ORDER, random::Random},
+    driver::{Census, CensusError, Order, Partial, Refusal, commit::Queued, lock},
+    records::{
+        Delivery, UnitRecord,
+        alarm::{Alarm, AlarmKind},
+    },
+    store::{Store, StoreError, block_id},
+    trust::{
+        checks::{self, Contradiction},
+        trial::{self, Trial, TrialError},
+    },
 };
 
 /// A description holds so many bytes of blocks at most: hundreds may be on their way.
@@ -306,7 +309,7 @@ impl Census {
         let _turn = lock(&self.judgements);
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
         let tried =
-            self.unit_blocks(plan, other.unit).map_err(TrialError::from).and_then(|blocks| {
+            self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
                 Trial::new(plan, &read).run_all(&blocks, accepted)?;
                 Ok(blocks)
             });

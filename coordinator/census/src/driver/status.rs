@@ -1,0 +1,76 @@
+//! The status of a census in progress.
+
+use super::Census;
+use crate::{
+    read::status::{OrderStatus, SetAside, Status, WorkerStatus},
+    store::directory::DataDirectory,
+};
+
+impl Status {
+    /// The status of a census of this process.
+    pub fn of(census: &Census) -> Self {
+        let progress = census.progress();
+        let elapsed = progress.elapsed.as_secs_f64();
+        let per_second = |pairs: u64| pairs as f64 / elapsed.max(0.001);
+        let rate = per_second(progress.pairs_this_run);
+        let left = progress.pairs.saturating_sub(progress.pairs_done);
+        let in_work = progress.shards > 0;
+        Status {
+            running: true,
+            process: Some(std::process::id()),
+            target_order: progress.target,
+            orders_done: census.results().iter().map(|result| result.order).collect(),
+            order: in_work.then_some(OrderStatus {
+                order: progress.order,
+                shards_done: progress.shards_done,
+                shards: progress.shards,
+                units_ready: progress.units_ready,
+                units_leased: progress.units_leased,
+                graphs_done: progress.graphs_done,
+                graphs: progress.graphs,
+                pairs_done: progress.pairs_done,
+                pairs: progress.pairs,
+                units_to_compare: progress.units_to_compare,
+                set_aside: progress
+                    .set_aside
+                    .into_iter()
+                    .map(|(unit, sequence, failures)| SetAside {
+                        sequence: sequence.to_string(),
+                        part: unit.part,
+                        failures,
+                    })
+                    .collect(),
+            }),
+            alarms: census.alarms(),
+            workers: census
+                .workers()
+                .into_iter()
+                .filter(|(_, worker, _)| !worker.dismissed)
+                .map(|(_, worker, units_leased)| WorkerStatus {
+                    units_leased,
+                    units_done: worker.units,
+                    pairs_per_second: per_second(worker.pairs),
+                    seconds_since_heard: progress
+                        .elapsed
+                        .saturating_sub(worker.seen)
+                        .as_secs_f64(),
+                    name: worker.name,
+                    threads: worker.threads,
+                    kernel: worker.kernel,
+                })
+                .collect(),
+            pairs_per_second: rate,
+            seconds_left: (in_work && rate > 0.0).then(|| left as f64 / rate),
+            seconds_running: elapsed,
+        }
+    }
+}
+
+impl DataDirectory {
+    /// Leaves a snapshot for onlookers.
+    pub fn publish(&self, status: &Status) {
+        if let Err(error) = status.write(&self.path().join("status.json")) {
+            tracing::debug!(%error, "cannot write the status");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Alarms: what was found wrong in a census, by whom it was done, and what became of it. They stay
+//! with the data.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
+
+use crate::records::UnitRecord;
+
+/// What kind of thing was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AlarmKind {
+    /// Two computations of a unit differ.
+    Disagreement,
+    /// A record does not follow from its predecessors.
+    Trial,
+    /// A block in the store is damaged or missing.
+    Damage,
+    /// Counts do not add up to what they have to.
+    Sum,
+}
+
+impl AlarmKind {
+    /// As one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            AlarmKind::Disagreement => "disagreement",
+            AlarmKind::Trial => "trial",
+            AlarmKind::Damage => "damage",
+            AlarmKind::Sum => "sum",
+        }
+    }
+}
+
+/// Something that was found wrong. `verify` fails for as long as one is not settled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// Seconds since 1970.
+    pub time: u64,
+    pub kind: AlarmKind,
+    pub unit: Unit,
+    /// The degree sequence of the unit.
+    pub sequence: String,
+    /// What was found, and what was done about it.
+    pub text: String,
+    /// Whose results are not believed (any more), as far as that is known.
+    pub blamed: Vec<String>,
+    /// Units that are to be solved again, if they were solved under leases up to …
+    pub doubted: Vec<Unit>,
+    /// … this one.
+    pub last_instance: u64,
+    /// Results that were taken out of the census, or not let in.
+    pub quarantined: Vec<UnitRecord>,
+    /// Why this is of no concern any more.
+    pub settled: Option<String>,
+}
+
+impl Alarm {
+    /// An alarm of this moment.
+    pub fn new(kind: AlarmKind, unit: Unit, sequence: &DegreeSequence, text: String) -> Self {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Alarm {
+            time,
+            kind,
+            unit,
+            sequence: sequence.to_string(),
+            text,
+            blamed: Vec::new(),
+            doubted: Vec::new(),
+            last_instance: 0,
+            quarantined: Vec::new(),
+            settled: None,
+        }
+    }
+
+    /// One line for people.
+    pub fn line(&self, number: u32) -> String {
+        let Unit { order, part, .. } = self.unit;
+        let state = self
+            .settled
+            .as_ref()
+            .map_or_else(|| "open".to_owned(), |why| format!("settled: {why}"));
+        format!(
+            "alarm {number}, {}, order {order}, shard {}, part {part}: {} ({state})",
+            self.kind.name(),
+            self.sequence,
+            self.text
+        )
+    }
+}

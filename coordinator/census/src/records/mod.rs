@@ -1,0 +1,122 @@
+//! What is kept: of units, of orders, and of what was found wrong.
+
+pub mod alarm;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use trailtrap_shared::{
+    count::{digest::Digest, statistics::Statistics},
+    graph::degree::DegreeSequence,
+    partition::Block,
+    plan::{PlanOptions, Unit},
+};
+
+use crate::core::content::Content;
+
+/// What is kept about a finished unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitRecord {
+    pub statistics: Statistics,
+    pub digest: [u8; 32],
+    /// Bytes of its blocks.
+    pub bytes: u64,
+    /// Time it took its worker.
+    pub microseconds: u64,
+    /// Who solved it.
+    pub worker: String,
+    /// Under which lease: later computations have larger numbers.
+    pub instance: u64,
+    /// Of its blocks.
+    pub content: Content,
+    /// Of the partitions it was computed from: its shard's parents, then its predecessors, in the
+    /// order of the plan.
+    pub inputs: Content,
+    /// Records that were derived again by nauty before it was let in.
+    pub tried: u64,
+    /// Other workers that solved it again, with the same results.
+    pub confirmed: Vec<String>,
+}
+
+impl UnitRecord {
+    /// The public digest of the unit's records.
+    pub fn digest(&self) -> Digest {
+        Digest::from_le_bytes(self.digest)
+    }
+
+    /// Whether two computations of a unit came to the same.
+    pub fn agrees(&self, other: &UnitRecord) -> bool {
+        self.content == other.content
+            && self.digest == other.digest
+            && self.statistics == other.statistics
+    }
+}
+
+/// What is kept about an order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderRecord {
+    pub options: PlanOptions,
+    /// Of the plan that shard numbers refer to.
+    pub plan_fingerprint: u64,
+    /// Statistics and digest for each number of edges, once all units are done and all checks have
+    /// passed.
+    pub result: Option<Vec<(Statistics, [u8; 32])>>,
+    /// Whether the outcomes of all positions are (still) there.
+    pub outcomes_kept: bool,
+}
+
+/// A finished unit on its way into the store.
+pub struct Delivery {
+    pub unit: Unit,
+    pub sequence: DegreeSequence,
+    /// Keys, outcomes, wins of each bucket.
+    pub blocks: Vec<Block>,
+    pub record: UnitRecord,
+}
+
+/// The unit record and blocks of a solved unit.
+pub fn delivery(
+    unit: Unit,
+    sequence: DegreeSequence,
+    blocks: Vec<Block>,
+    statistics: Statistics,
+    digest: Digest,
+    elapsed: Duration,
+    worker: String,
+) -> Delivery {
+    let bytes = blocks.iter().map(|block| block.bytes().len() as u64).sum();
+    let record = UnitRecord {
+        statistics,
+        digest: digest.to_le_bytes(),
+        bytes,
+        microseconds: elapsed.as_micros() as u64,
+        worker,
+        content: Content::of_unit(&blocks),
+        // Known when it is let in.
+        instance: 0,
+        inputs: Content::default(),
+        tried: 0,
+        confirmed: Vec::new(),
+    };
+    Delivery { unit, sequence, blocks, record }
+}
+
+/// The results of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderResult {
+    pub order: usize,
+    /// Statistics and digest for each number of edges.
+    pub by_size: Vec<(Statistics, Digest)>,
+}
+
+impl OrderResult {
+    /// Statistics and digest of all graphs of the order.
+    pub fn total(&self) -> (Statistics, Digest) {
+        let mut total = (Statistics::default(), Digest::default());
+        for (statistics, digest) in &self.by_size {
+            total.0 += statistics;
+            total.1 += *digest;
+        }
+        total
+    }
+}

@@ -1,0 +1,4 @@
+//! How results are checked: by counting, and by deriving records again.
+
+pub mod checks;
+pub mod trial;
