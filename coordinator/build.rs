@@ -33,6 +33,7 @@ fn main() {
         "build.rs",
         "src",
         "census/src",
+        "export/src",
         "../shared/src",
         "../worker/src",
         "../proto",

@@ -16,7 +16,6 @@ use common::{Data, census_json, run, run_with_input, stderr, stdout, trailtrap};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use trailtrap::export::shards;
 use trailtrap_census::{
     read::finished::FinishedOrder,
     records::{
@@ -25,6 +24,7 @@ use trailtrap_census::{
     },
     store::Store,
 };
+use trailtrap_export::shards;
 use trailtrap_shared::{
     game::{
         TrailTrap,

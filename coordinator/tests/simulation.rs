@@ -26,7 +26,7 @@ use tonic::{
     Code, Request, Status,
     transport::{Channel, Endpoint, Uri},
 };
-use trailtrap::service;
+use trailtrap::serve::service;
 use trailtrap_census::{
     core::random::Random,
     driver::{Census, CensusError, CensusOptions, Keep},

@@ -1,8 +1,8 @@
 //! A census: what is known of it in the store, what it does next, and what is believed.
 //!
-//! [`records`] are what is kept, [`store`] keeps them; [`core`] decides what is done next and knows
-//! of no store, thread or clock; [`trust`] checks results; [`driver`] joins them and runs. Others
-//! look through [`read`].
+//! [`records`] are what is kept, [`store`] keeps them; [`core`] decides what is done next and
+//! knows of no store, thread or clock; [`trust`] checks results; [`driver`] joins them and runs.
+//! Others look through [`read`].
 
 pub mod core;
 pub mod driver;

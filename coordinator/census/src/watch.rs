@@ -1,4 +1,5 @@
-//! How people hear of what takes longer than a moment. Nothing here prints; whoever calls says how.
+//! How people hear of what takes longer than a moment. Nothing here prints; whoever calls says
+//! how.
 
 use std::sync::atomic::AtomicU64;
 

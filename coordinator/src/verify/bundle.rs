@@ -9,10 +9,16 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use clap::ValueEnum;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use trailtrap_census::{records::OrderResult, trust::checks};
+use trailtrap_census::{read::archive::ShardSummary, records::OrderResult, trust::checks};
+use trailtrap_export::{
+    choice::Choice as _,
+    sequences::{self, Sequence},
+    shards,
+    table::{SHARE_DIGITS, Table, decimal},
+    tables::{self, Kind},
+};
 use trailtrap_shared::{
     count::{
         digest::Digest,
@@ -25,13 +31,6 @@ use trailtrap_shared::{
 };
 
 use super::list::{GraphList, Wins};
-use crate::export::{
-    archive::ShardSummary,
-    sequences::{self, Sequence},
-    shards,
-    table::{SHARE_DIGITS, Table, decimal},
-    tables::{self, Kind},
-};
 
 /// A bundle, as `trailtrap export bundle` makes it.
 pub struct Bundle {
@@ -245,13 +244,13 @@ impl Bundle {
         self.holds(&tables::by_order(&results))?;
         self.holds(&tables::by_size(&results, None))?;
         let mut count = 0;
-        for kind in Kind::value_variants().iter().filter(|&&kind| kind != Kind::Degrees) {
+        for kind in Kind::ALL.iter().filter(|&&kind| kind != Kind::Degrees) {
             let rows = self.rows(kind.name())?;
             self.adds_up(kind.name(), &rows, &results)?;
             self.json_agrees(kind.name(), &rows)?;
             count += 1;
         }
-        for sequence in Sequence::value_variants() {
+        for sequence in Sequence::ALL {
             for by_size in [false, true] {
                 let name = format!("bfiles/{}", sequence.file_name(by_size));
                 let text = std::fs::read_to_string(self.root.join(&name))

@@ -12,11 +12,15 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use clap::Args;
 use serde::Serialize;
 use trailtrap_census::read::{
+    archive::Archive,
     finished::{self, DataFlag, FinishedOrder, open_store},
     status::duration,
+};
+use trailtrap_export::{
+    bundle::sha256_of,
+    graphs::{self, Filter},
 };
 
 use self::{
@@ -24,67 +28,28 @@ use self::{
     list::{GraphList, Wins},
     order::{LARGEST_FORWARD_SIZE, Verifier},
 };
-use crate::{
-    export::{
-        archive::Archive,
-        bundle::sha256_of,
-        graphs::{self, Filter},
-    },
-    report,
-    run::parse_order,
-};
+use crate::terminal::{self, Terminal};
 
-/// Checks a finished order, an exported list of P1-win graphs, or a bundle.
-///
-/// Of an order, each level does what the levels below it do, and more:
-///
-///   1 records   every unit is recorded exactly once; Pólya counts, the mass formula and known sequences hold; seconds
-///   2 blocks    every block is there, undamaged, and holds what its record says; as long as reading the data
-///   3 digests   statistics and public digests follow from the stored graphs and outcomes; each graph is canonical and
-///               stands once; about two microseconds for each graph
-///   4 samples   graphs drawn at random agree with one step of the recurrence, taken with nauty from the outcomes of their
-///               predecessors, and (up to 20 edges) with forward search, which knows no recurrence; minutes
-///   5 shards    shards drawn at random, generated and solved again, have the same digests; minutes
-///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the census
-///
-/// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands
-/// twice, all are of one order; forward search finds P1-wins among those drawn at random; and if
-/// the order is finished in the data directory, they are all P1-wins of it. Of a bundle:
-/// checksums; tables, sequences and shard files (CSV, JSON, b-files, Parquet) against Pólya
-/// counting, the mass formula, and each other; and from level 2 on its lists, against the tables.
-///
-/// Exit code 0: nothing wrong; 1: something is, and standard output says what.
-#[derive(Args)]
-#[command(verbatim_doc_comment)]
-pub struct VerifyCommand {
-    /// An order, a list, or the directory of a bundle [default: all finished orders]
-    #[arg(value_name = "N|LIST|BUNDLE")]
-    what: Option<String>,
-    /// The data directory, in use or not
-    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
-    data: PathBuf,
-    #[command(flatten)]
-    drawing: Drawing,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+/// What is to be checked, and how.
+pub struct Verification {
+    /// What the command line names, and the order that it is, or why it is none; all finished
+    /// orders if it names nothing.
+    pub what: Option<(String, Result<usize, String>)>,
+    /// The data directory.
+    pub data: PathBuf,
+    pub drawing: Drawing,
+    /// Whether to print one JSON object.
+    pub json: bool,
 }
 
 /// How much is checked.
-#[derive(Args, Clone, Copy)]
-struct Drawing {
-    /// How thoroughly, 1 to 6
-    #[arg(long, value_name = "LEVEL", default_value_t = 3,
-          value_parser = clap::value_parser!(u8).range(1..=6))]
-    level: u8,
-    /// How many graphs level 4 draws, and shards level 5; how many graphs of a list are searched
-    /// forward
-    #[arg(long, value_name = "COUNT", default_value_t = 100,
-          value_parser = clap::value_parser!(u64).range(1..))]
-    sample: u64,
-    /// What the drawing starts from; equal seeds draw equally
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    seed: u64,
+#[derive(Clone, Copy)]
+pub struct Drawing {
+    pub level: u8,
+    /// How many graphs, or shards, are drawn.
+    pub sample: u64,
+    /// What the drawing starts from; equal seeds draw equally.
+    pub seed: u64,
 }
 
 /// One check: its level, what it is called, and what it does; the text says what it went over.
@@ -123,12 +88,12 @@ impl Findings {
             let seconds = start.elapsed().as_secs_f64();
             if self.aloud {
                 match &failure {
-                    None => report::print(&format!(
+                    None => terminal::print(&format!(
                         "{subject}: right   {check}: {scope} ({})\n",
                         duration(seconds)
                     ))?,
                     Some(failure) => {
-                        report::print(&format!("{subject}: WRONG   {check}: {failure}\n"))?
+                        terminal::print(&format!("{subject}: WRONG   {check}: {failure}\n"))?
                     }
                 }
             }
@@ -144,14 +109,14 @@ impl Findings {
     }
 }
 
-impl VerifyCommand {
-    /// Runs the command.
+impl Verification {
+    /// Checks it, and says what is wrong.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut findings =
             Findings { level: self.drawing.level, aloud: !self.json, list: Vec::new() };
-        match self.what.as_deref().map(|what| (what, parse_order(what))) {
+        match &self.what {
             None => self.check_orders(None, &mut findings)?,
-            Some((_, Ok(order))) => self.check_orders(Some(order), &mut findings)?,
+            Some((_, Ok(order))) => self.check_orders(Some(*order), &mut findings)?,
             Some((what, Err(why))) => {
                 let path = PathBuf::from(what);
                 if path.is_dir() {
@@ -174,7 +139,7 @@ impl VerifyCommand {
                 findings.list.len()
             ),
         };
-        report::print(&(text + "\n"))?;
+        terminal::print(&(text + "\n"))?;
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -261,6 +226,7 @@ impl VerifyCommand {
             &Archive::open(&self.data, true)?,
             list.order,
             &Filter::default(),
+            &Terminal,
         )?;
         ensure!(sha256_of(&stored)? == list.sha256, "it lists other graphs than the census has");
         Ok("they are those of the census, and none is missing")

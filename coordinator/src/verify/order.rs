@@ -42,7 +42,7 @@ use trailtrap_shared::{
 use trailtrap_worker::kernel::Solver;
 
 use super::{Check, Drawing, Findings};
-use crate::progress;
+use crate::terminal;
 
 /// Forward search takes 0.4 · 2^m positions.
 pub const LARGEST_FORWARD_SIZE: usize = 20;
@@ -589,7 +589,7 @@ impl Verifier {
     ) -> anyhow::Result<()> {
         let done = AtomicU64::new(0);
         let what = format!("order {}, {what}", self.finished.plan.order);
-        progress::watched(&what, length as u64, &done, || work(&done))
+        terminal::watched(&what, length as u64, &done, || work(&done))
     }
 }
 

@@ -1,5 +1,5 @@
 //! The reference labelling, version 1: the labelling in which public digests are taken. FROZEN.
-//! ARCHITECTURE.md specifies it; the test vectors in `shared/src/digest.rs` pin it.
+//! ARCHITECTURE.md specifies it; the test vectors in `shared/src/count/digest.rs` pin it.
 //!
 //! Refinement is exact. With colours c(v) = number of vertices of smaller colour, the signature of
 //! v is s(v) = Σ 16^c(w) over the neighbours w of v, whose hexadecimal digits count the neighbours

@@ -1,5 +1,5 @@
-//! What joins a worker and its coordinator: who has work, where blocks come from, and who takes the
-//! results. Over gRPC, through files, or within one process.
+//! What joins a worker and its coordinator: who has work, where blocks come from, and who takes
+//! the results. Over gRPC, through files, or within one process.
 
 pub mod access;
 pub mod files;

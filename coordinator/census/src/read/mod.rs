@@ -1,4 +1,5 @@
 //! What others read of a census: finished orders, and how far it is.
 
+pub mod archive;
 pub mod finished;
 pub mod status;

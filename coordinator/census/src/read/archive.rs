@@ -1,0 +1,297 @@
+//! The orders of a data directory, to read only: the finished ones, and if asked for the one in
+//! work.
+
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
+
+use trailtrap_shared::{
+    count::{digest::Digest, statistics::Statistics},
+    graph::{Graph, degree::DegreeSequence, pairs},
+    partition::{Section, graph_of_slot},
+    plan::{Plan, Shard, Unit},
+};
+
+use crate::{
+    read::finished::{self, DataFlag, FinishedError},
+    records::{OrderRecord, OrderResult, UnitRecord, alarm::Alarm},
+    store::{self, Store, StoreError},
+};
+
+/// Why orders cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    #[error(transparent)]
+    Finished(#[from] FinishedError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(
+        "order {order} is not begun here; `trailtrap census {order}{data}` does it, or says why \
+         it cannot"
+    )]
+    NotBegun { order: usize, data: DataFlag },
+    #[error(
+        "order {order} is not exported, as this is open:\n{alarm}\nLook into it, then `trailtrap \
+         alarms --settle {number} --because REASON{data}`"
+    )]
+    OpenAlarm { order: usize, number: u32, alarm: String, data: DataFlag },
+    #[error(
+        "order {order} is marked as done, but units of the shard {sequence} are missing: the \
+         store is damaged"
+    )]
+    MissingUnits { order: usize, sequence: DegreeSequence },
+    #[error("the shard {sequence} lists slot {slot:#x}, which is no graph: the store is damaged")]
+    NoGraph { sequence: DegreeSequence, slot: u64 },
+}
+
+/// The orders of a data directory, in use or not.
+pub struct Archive {
+    store: Arc<Store>,
+    alarms: Vec<(u32, Alarm)>,
+    /// Whether orders that are not finished may be read.
+    unfinished: bool,
+}
+
+/// Whether an order is all there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is, and has passed the checks.
+    Finished,
+    /// So many units of the planned ones are recorded, and nothing was checked.
+    Unfinished { recorded: usize, planned: usize },
+    /// It is, but an alarm about it, or about an order that it was computed from, is open.
+    Disputed,
+}
+
+impl Status {
+    /// One word, for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Finished => "finished",
+            Status::Unfinished { .. } => "unfinished",
+            Status::Disputed => "disputed",
+        }
+    }
+}
+
+/// For people, after the name of an order.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Status::Finished => write!(f, "is finished"),
+            Status::Unfinished { recorded, planned } => {
+                write!(
+                    f,
+                    "is UNFINISHED: {recorded} of {planned} units are recorded, counts are lower \
+                     bounds, and nothing was checked"
+                )
+            }
+            Status::Disputed => write!(f, "is DISPUTED: an alarm is open, see `trailtrap alarms`"),
+        }
+    }
+}
+
+/// What is known of a shard without looking at its graphs.
+pub struct ShardSummary {
+    pub sequence: DegreeSequence,
+    pub statistics: Statistics,
+    pub digest: Digest,
+    /// Parts of the plan, and those of them that the rest is about.
+    pub parts: u32,
+    pub parts_recorded: u32,
+    /// Bytes of its blocks.
+    pub bytes: u64,
+    /// Time it took its workers.
+    pub microseconds: u64,
+    /// Who solved its parts, each named once.
+    pub workers: Vec<String>,
+    /// Parts that another worker solved again, with the same results.
+    pub parts_confirmed: u32,
+    /// Records that nauty derived again from their predecessors before they were let in.
+    pub records_tried: u64,
+}
+
+impl Archive {
+    /// Opens the store of a data directory. Orders that are not finished can be read if
+    /// `unfinished` is set.
+    pub fn open(data: &Path, unfinished: bool) -> Result<Self, ArchiveError> {
+        let store = finished::open_store(data)?;
+        let alarms = store.alarms()?;
+        Ok(Archive { store, alarms, unfinished })
+    }
+
+    /// Whether orders that are not finished can be read.
+    pub fn admits_unfinished(&self) -> bool {
+        self.unfinished
+    }
+
+    /// Alarms about an order, settled or not.
+    pub fn alarms(&self, order: usize) -> impl Iterator<Item = &Alarm> {
+        self.alarms
+            .iter()
+            .map(|(_, alarm)| alarm)
+            .filter(move |alarm| alarm.unit.order as usize == order)
+    }
+
+    /// The first open alarm about an order, or about one that it was computed from.
+    fn open_alarm(&self, order: usize) -> Option<&(u32, Alarm)> {
+        self.alarms
+            .iter()
+            .find(|(_, alarm)| alarm.settled.is_none() && alarm.unit.order as usize <= order)
+    }
+
+    /// The record of an order that may be read.
+    fn record(&self, order: usize) -> Result<OrderRecord, ArchiveError> {
+        if let Some((number, alarm)) = self.open_alarm(order).filter(|_| !self.unfinished) {
+            let data = DataFlag::of(&self.store);
+            return Err(ArchiveError::OpenAlarm {
+                order,
+                number: *number,
+                alarm: alarm.line(*number),
+                data,
+            });
+        }
+        match self.store.order(order)? {
+            Some(record) if self.unfinished || record.result.is_some() => Ok(record),
+            None if self.unfinished => {
+                Err(ArchiveError::NotBegun { order, data: DataFlag::of(&self.store) })
+            }
+            _ => Err(finished::not_finished(&self.store, order).into()),
+        }
+    }
+
+    /// The result of an order; of one that is not finished, what its units add up to.
+    pub fn order(&self, order: usize) -> Result<OrderResult, ArchiveError> {
+        let record = self.record(order)?;
+        if let Some(result) = finished::result(order, &record) {
+            return Ok(result);
+        }
+        let plan = store::plan(order, &record)?;
+        let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(order) + 1];
+        for (unit, record) in self.unit_records(&plan)? {
+            let (statistics, digest) = &mut by_size[plan.shards[unit.shard as usize].size];
+            *statistics += &record.statistics;
+            *digest += record.digest();
+        }
+        Ok(OrderResult { order, by_size })
+    }
+
+    /// The results of all orders up to `last`, or of all that there are: at least of order 1.
+    pub fn orders(&self, last: Option<usize>) -> Result<Vec<OrderResult>, ArchiveError> {
+        if let Some(last) = last {
+            return (1..=last).map(|order| self.order(order)).collect();
+        }
+        let mut results = finished::results(&self.store)?;
+        if let Some(last) = results.last() {
+            self.record(last.order)?;
+        }
+        // The one in work comes after them.
+        if results.is_empty() || self.unfinished && self.store.order(results.len() + 1)?.is_some()
+        {
+            results.push(self.order(results.len() + 1)?);
+        }
+        Ok(results)
+    }
+
+    /// Whether an order is all there.
+    pub fn status(&self, order: usize) -> Result<Status, ArchiveError> {
+        let record = self.record(order)?;
+        if record.result.is_some() {
+            return Ok(if self.open_alarm(order).is_some() {
+                Status::Disputed
+            } else {
+                Status::Finished
+            });
+        }
+        let plan = store::plan(order, &record)?;
+        let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();
+        Ok(Status::Unfinished { recorded: self.unit_records(&plan)?.len(), planned })
+    }
+
+    /// The plan by which an order was split.
+    pub fn plan(&self, order: usize) -> Result<Plan, ArchiveError> {
+        Ok(store::plan(order, &self.record(order)?)?)
+    }
+
+    /// The units of a plan that are recorded, in order.
+    fn unit_records(&self, plan: &Plan) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
+        let units = self.store.units(plan.order)?;
+        let planned = |unit: &Unit| {
+            plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
+        };
+        if units.iter().all(|(unit, _)| planned(unit)) {
+            Ok(units)
+        } else {
+            Err(StoreError::Plan(plan.order))
+        }
+    }
+
+    /// The shards of an order, in the order of the plan; of one that is not finished, those of
+    /// which something is recorded.
+    pub fn shards(&self, order: usize) -> Result<Vec<ShardSummary>, ArchiveError> {
+        let record = self.record(order)?;
+        let plan = store::plan(order, &record)?;
+        let mut summaries: BTreeMap<u32, ShardSummary> = BTreeMap::new();
+        for (unit, record) in self.unit_records(&plan)? {
+            let shard = &plan.shards[unit.shard as usize];
+            let summary = summaries.entry(unit.shard).or_insert_with(|| ShardSummary {
+                sequence: shard.sequence,
+                statistics: Statistics::default(),
+                digest: Digest::default(),
+                parts: shard.parts,
+                parts_recorded: 0,
+                bytes: 0,
+                microseconds: 0,
+                workers: Vec::new(),
+                parts_confirmed: 0,
+                records_tried: 0,
+            });
+            summary.digest += record.digest();
+            summary.statistics += &record.statistics;
+            summary.parts_recorded += 1;
+            summary.bytes += record.bytes;
+            summary.microseconds += record.microseconds;
+            summary.parts_confirmed += u32::from(!record.confirmed.is_empty());
+            summary.records_tried += record.tried;
+            if !summary.workers.contains(&record.worker) {
+                summary.workers.push(record.worker);
+            }
+        }
+        if record.result.is_some() {
+            for (index, shard) in plan.shards.iter().enumerate() {
+                if summaries
+                    .get(&(index as u32))
+                    .is_none_or(|summary| summary.parts_recorded != shard.parts)
+                {
+                    return Err(ArchiveError::MissingUnits { order, sequence: shard.sequence });
+                }
+            }
+        }
+        Ok(summaries.into_values().collect())
+    }
+
+    /// Shards of an order with those of their parts whose graphs are there: all of them if it is
+    /// finished.
+    pub fn parts<'a>(&self, plan: &'a Plan) -> Result<Vec<(&'a Shard, u32)>, ArchiveError> {
+        if self.record(plan.order)?.result.is_some() {
+            return Ok(plan
+                .shards
+                .iter()
+                .flat_map(|shard| (0..shard.parts).map(move |part| (shard, part)))
+                .collect());
+        }
+        let units = self.unit_records(plan)?;
+        Ok(units.iter().map(|(unit, _)| (&plan.shards[unit.shard as usize], unit.part)).collect())
+    }
+
+    /// The P1-win graphs of a part of a shard, in the labels of the census.
+    pub fn p1_wins(&self, shard: &Shard, part: u32) -> Result<Vec<Graph>, ArchiveError> {
+        let mut graphs = Vec::new();
+        for bucket in 0..1u32 << shard.bucket_bits {
+            for slot in self.store.block(shard, part, bucket, Section::Wins)?.slots() {
+                let graph = graph_of_slot(&shard.sequence, slot);
+                graphs
+                    .push(graph.ok_or(ArchiveError::NoGraph { sequence: shard.sequence, slot })?);
+            }
+        }
+        Ok(graphs)
+    }
+}

@@ -1,0 +1,304 @@
+//! A bundle: a directory with everything about finished orders that others need to read, cite and
+//! check the results.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest as _, Sha256};
+use trailtrap_census::{
+    read::archive::{Archive, ShardSummary},
+    records::OrderResult,
+    watch::Watcher,
+};
+use trailtrap_shared::{
+    game::{Game, TrailTrap},
+    labelling::LABELLING,
+    partition::BLOCK_FORMAT,
+};
+
+use crate::{
+    ExportError,
+    choice::Choice as _,
+    documents,
+    formats::{self, Format, render},
+    graphs::{Filter, GraphList},
+    latex,
+    manifest::{
+        BUNDLE_FORMAT, Formats, ListEntry, Manifest, OrderEntry, Program, Trust, WorkerEntry,
+    },
+    output,
+    picture::PictureFormat,
+    plots,
+    sequences::{self, Sequence},
+    shards, sheet,
+    tables::{self, Orders},
+};
+
+/// What every order passed before it was reported.
+const CHECKS: &str = "numbers of graphs by size, all and connected, against Polya counting; sums \
+                      of n!/|Aut| by degree \
+                      sequence against numbers of labelled graphs";
+/// Drawings on a sheet.
+const DRAWINGS: usize = 20;
+/// The order of the sheet: the largest whose graphs forward search solves at once.
+const DRAWN_ORDER: usize = 7;
+
+/// A directory that is being filled, and the digests of its files.
+struct Filling {
+    root: PathBuf,
+    sums: BTreeMap<String, String>,
+}
+
+/// Counts what goes through into a digest.
+struct Hashing<'a> {
+    out: &'a mut dyn Write,
+    sha256: Sha256,
+}
+
+impl Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.sha256.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Filling {
+    fn put(&mut self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), ExportError> {
+        self.fill(name, |out| Ok(out.write_all(bytes.as_ref())?))
+    }
+
+    fn fill(
+        &mut self,
+        name: &str,
+        write: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
+    ) -> Result<(), ExportError> {
+        let path = self.root.join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)
+                .map_err(|source| ExportError::Target { path: parent.to_owned(), source })?;
+        }
+        let mut sum = None;
+        output::write_file(&path, |out| {
+            let mut hashing = Hashing { out, sha256: Sha256::new() };
+            write(&mut hashing)?;
+            sum = Some(hex::encode(hashing.sha256.finalize()));
+            Ok(())
+        })?;
+        self.sums.insert(name.to_owned(), sum.unwrap_or_default());
+        Ok(())
+    }
+}
+
+/// Makes the bundle of all finished orders, or of those up to `last`, in a new directory. Lists of
+/// P1-win graphs of more than `list_bytes` bytes of text are described, not included.
+pub fn bundle(
+    archive: &Archive,
+    directory: &Path,
+    last: Option<usize>,
+    list_bytes: u64,
+    program: Program,
+    watcher: &dyn Watcher,
+) -> Result<(), ExportError> {
+    let target = |source| ExportError::Target { path: directory.to_owned(), source };
+    if directory.symlink_metadata().is_ok() {
+        return Err(ExportError::Exists(directory.to_owned()));
+    }
+    let parent = directory
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let results = archive.orders(last)?;
+    let last = results.len();
+    // Goes with everything in it, unless it is moved to its place.
+    let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent);
+    // Its own words name a directory of which nobody has heard.
+    let beside = beside.map_err(|error| target(error.kind().into()))?;
+    let mut filling = Filling { root: beside.path().join("bundle"), sums: BTreeMap::new() };
+    fs::create_dir(&filling.root).map_err(target)?;
+
+    put_tables(&mut filling, archive, last)?;
+    for sequence in Sequence::ALL {
+        for by_size in [false, true] {
+            let text = sequences::b_file(*sequence, by_size, 1, &results);
+            filling.put(&format!("bfiles/{}", sequence.file_name(by_size)), text)?;
+        }
+    }
+    put_plots(&mut filling, archive, last)?;
+    let mut orders = Vec::new();
+    for result in &results {
+        orders.push(put_order(
+            &mut filling,
+            archive,
+            result,
+            list_bytes,
+            result.order == last.min(DRAWN_ORDER),
+            watcher,
+        )?);
+    }
+    let table = formats::markdown(&tables::build(
+        archive,
+        tables::Kind::Orders,
+        Orders::UpTo(Some(last)),
+    )?);
+    filling.put("README.md", documents::readme(&orders, &table))?;
+    filling.put("CITATION.cff", documents::citation(&program))?;
+    filling.put(".zenodo.json", documents::zenodo(last, &program))?;
+    filling.put("LICENSE", include_str!("../../../LICENSE"))?;
+    let manifest = Manifest {
+        bundle_format: BUNDLE_FORMAT,
+        title: documents::TITLE,
+        game: "Trail Trap (arXiv:2405.05195)",
+        exported_by: program,
+        formats: Formats {
+            public_digest: 1,
+            labelling: LABELLING,
+            block: BLOCK_FORMAT,
+            game: TrailTrap::ID,
+        },
+        orders,
+    };
+    filling.put(
+        "manifest.json",
+        serde_json::to_string_pretty(&manifest).expect("manifests are plain data") + "\n",
+    )?;
+    let sums: String = filling.sums.iter().map(|(name, sum)| format!("{sum}  {name}\n")).collect();
+    filling.put("SHA256SUMS", sums)?;
+    fs::rename(&filling.root, directory).map_err(target)
+}
+
+/// Tables over all orders: for programs, and, but for the long one by degree sequence, for people.
+fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(), ExportError> {
+    let mut inputs = String::new();
+    for &kind in tables::Kind::ALL {
+        if kind == tables::Kind::Degrees {
+            // The same is in the shard files, with more.
+            continue;
+        }
+        let table = tables::build(archive, kind, Orders::UpTo(Some(last)))?;
+        for (format, extension) in [
+            (Format::Csv, "csv"),
+            (Format::Json, "json"),
+            (Format::Markdown, "md"),
+            (Format::Latex, "tex"),
+        ] {
+            filling.put(&format!("tables/{}.{extension}", table.name), render(&table, format))?;
+        }
+        inputs += &latex::input(&table.name);
+    }
+    filling.put("tables/all.tex", latex::document(&inputs))
+}
+
+fn put_plots(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(), ExportError> {
+    for &kind in plots::Kind::ALL {
+        let orders =
+            if kind.is_of_one_order() { (3.min(last)..=last).collect() } else { vec![last] };
+        for order in orders {
+            let picture = plots::plot(archive, kind, Some(order))?;
+            let stem = if kind.is_of_one_order() {
+                format!("{}-n{order:02}", kind.name())
+            } else {
+                kind.name().to_owned()
+            };
+            for &format in PictureFormat::ALL {
+                filling.put(
+                    &format!("plots/{stem}.{}", format.extension()),
+                    picture.render(format),
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What there is of one order, with a sheet of drawings or not.
+fn put_order(
+    filling: &mut Filling,
+    archive: &Archive,
+    result: &OrderResult,
+    list_bytes: u64,
+    drawn: bool,
+    watcher: &dyn Watcher,
+) -> Result<OrderEntry, ExportError> {
+    let order = result.order;
+    let shards = archive.shards(order)?;
+    let shard_file = format!("shards/n{order:02}.parquet");
+    filling.put(&shard_file, shards::parquet(&shards, None)?)?;
+    let list = GraphList::read(archive, order, &Filter::default(), watcher)?;
+    if drawn {
+        let sheet = sheet::sheet(&list, order, DRAWINGS);
+        for &format in PictureFormat::ALL {
+            filling.put(
+                &format!("drawings/p1-wins-n{order:02}.{}", format.extension()),
+                sheet.render(format),
+            )?;
+        }
+    }
+    let options = archive.plan(order)?.options;
+    let (sum, digest) = result.total();
+    let units = shards.iter().map(|shard| shard.parts).sum();
+    let units_confirmed = shards.iter().map(|shard| shard.parts_confirmed).sum();
+    Ok(OrderEntry {
+        order,
+        graphs: sum.classes.all.graphs as u64,
+        p1_wins: sum.classes.all.p1_wins as u64,
+        digest,
+        checks: CHECKS,
+        shards: shards.len(),
+        units,
+        trust: Trust {
+            replication: if units_confirmed == units { 2 } else { 1 },
+            units_confirmed,
+            records_tried: shards.iter().map(|shard| shard.records_tried).sum(),
+            alarms_settled: archive.alarms(order).count(),
+        },
+        part_graphs: options.part_graphs,
+        bucket_bytes: options.bucket_bytes,
+        stored_bytes: shards.iter().map(|shard| shard.bytes).sum(),
+        worker_seconds: shards.iter().map(|shard| shard.microseconds).sum::<u64>() as f64 / 1e6,
+        workers: workers(&shards),
+        shard_file,
+        p1_win_list: put_list(filling, &list, order, list_bytes)?,
+    })
+}
+
+fn put_list(
+    filling: &mut Filling,
+    list: &GraphList,
+    order: usize,
+    list_bytes: u64,
+) -> Result<ListEntry, ExportError> {
+    let sha256 = sha256_of(list)?;
+    let file =
+        (list.bytes() <= list_bytes).then(|| format!("graphs/trailtrap.n{order:02}.p1.g6.gz"));
+    if let Some(file) = &file {
+        filling.fill(file, |out| list.write_gzip(out))?;
+    }
+    Ok(ListEntry { graphs: list.len(), bytes: list.bytes(), sha256, file })
+}
+
+/// Digest of a list as text.
+pub fn sha256_of(list: &GraphList) -> Result<String, ExportError> {
+    let mut hashing = Hashing { out: &mut io::sink(), sha256: Sha256::new() };
+    list.write(&mut hashing)?;
+    Ok(hex::encode(hashing.sha256.finalize()))
+}
+
+fn workers(shards: &[ShardSummary]) -> Vec<WorkerEntry> {
+    let mut workers: BTreeMap<&str, u64> = BTreeMap::new();
+    for name in shards.iter().flat_map(|shard| &shard.workers) {
+        *workers.entry(name).or_default() += 1;
+    }
+    workers
+        .into_iter()
+        .map(|(name, shards)| WorkerEntry { name: name.to_owned(), shards })
+        .collect()
+}

@@ -1,0 +1,270 @@
+//! Lists of the graphs that P1 wins: graph6, in nauty's canonical labels, sorted, the same bytes
+//! every time.
+
+use std::{
+    fmt,
+    io::Write,
+    str::FromStr,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use flate2::{Compression, GzBuilder};
+use rayon::prelude::*;
+use trailtrap_census::{read::archive::Archive, watch::Watcher};
+use trailtrap_shared::{
+    graph::{Graph, graph6, invariants, nauty, pairs},
+    plan::Shard,
+};
+
+use crate::{ExportError, choice::choices};
+
+/// Bytes that the edges of a graph of order 12, the largest of a census, take.
+const KEY_BYTES: usize = 9;
+
+/// A graph as a number: its graph6 bits, the first one highest. Sorts as the graph6 texts of one
+/// order do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key([u8; KEY_BYTES]);
+
+impl Key {
+    fn of(graph: &Graph) -> Self {
+        // The code has the first bit lowest.
+        let first_highest = graph.code().reverse_bits().to_be_bytes();
+        debug_assert!(pairs(graph.order()) <= 8 * KEY_BYTES);
+        Key(first_highest[..KEY_BYTES].try_into().expect("a code has 16 bytes"))
+    }
+
+    fn code(self) -> u128 {
+        let mut bytes = [0; 16];
+        bytes[..KEY_BYTES].copy_from_slice(&self.0);
+        u128::from_be_bytes(bytes).reverse_bits()
+    }
+}
+
+/// A number or a range of numbers, both ends included: `7`, `3..5`, `..5`, `3..`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    least: u64,
+    most: u64,
+}
+
+impl Range {
+    fn contains(&self, number: u64) -> bool {
+        (self.least..=self.most).contains(&number)
+    }
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not a range; write 7, 3..5, ..5 or 3..");
+        let end = |text: &str, open: u64| {
+            if text.is_empty() { Ok(open) } else { text.parse().map_err(|_| wrong()) }
+        };
+        let range = match text.split_once("..") {
+            None => {
+                let number = text.parse().map_err(|_| wrong())?;
+                Range { least: number, most: number }
+            }
+            Some((least, most)) => {
+                Range { least: end(least, 0)?, most: end(most.trim_start_matches('='), u64::MAX)? }
+            }
+        };
+        if range.least > range.most {
+            Err(format!("the range '{text}' is empty"))
+        } else {
+            Ok(range)
+        }
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.least, self.most) {
+            (least, most) if least == most => write!(f, "{least}"),
+            (least, u64::MAX) => write!(f, "{least}.."),
+            (least, most) => write!(f, "{least}..{most}"),
+        }
+    }
+}
+
+choices! {
+    /// Yes or no.
+    pub enum Answer {
+        Yes = "yes": "",
+        No = "no": "",
+    }
+}
+
+impl Answer {
+    fn admits(choice: Option<Self>, fact: impl FnOnce() -> bool) -> bool {
+        choice.is_none_or(|choice| (choice == Answer::Yes) == fact())
+    }
+}
+
+/// Which graphs are wanted; all of these have to hold. Ranges include both ends.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Number of edges
+    pub edges: Option<Range>,
+    /// Minimum degree
+    pub min_degree: Option<Range>,
+    /// Maximum degree
+    pub max_degree: Option<Range>,
+    /// Regular graphs, or (`no`) the others
+    pub regular: Option<Answer>,
+    /// Connected graphs, or the others
+    pub connected: Option<Answer>,
+    /// 2-connected graphs, or the others
+    pub biconnected: Option<Answer>,
+    /// Bipartite graphs, or the others
+    pub bipartite: Option<Answer>,
+    /// Girth, the length of a shortest cycle; 0 stands for forests
+    pub girth: Option<Range>,
+    /// Order of the automorphism group
+    pub automorphisms: Option<Range>,
+}
+
+impl Filter {
+    /// Whether graphs of this shard can pass.
+    fn admits_shard(&self, shard: &Shard) -> bool {
+        let (least, most) = (shard.sequence.degree(0), shard.sequence.maximum());
+        let within = |range: &Option<Range>, number: usize| {
+            range.is_none_or(|range| range.contains(number as u64))
+        };
+        within(&self.edges, shard.size)
+            && within(&self.min_degree, least)
+            && within(&self.max_degree, most)
+            && Answer::admits(self.regular, || least == most)
+    }
+
+    /// Whether a graph of an admitted shard passes, as far as can be told without its group.
+    fn admits_graph(&self, graph: &Graph) -> bool {
+        Answer::admits(self.connected, || graph.is_connected())
+            && Answer::admits(self.biconnected, || invariants::connectivity(graph) == 2)
+            && Answer::admits(self.bipartite, || invariants::is_bipartite(graph))
+            && self.girth.is_none_or(|range| range.contains(invariants::girth(graph).into()))
+    }
+
+    fn admits_group(&self, automorphisms: u64) -> bool {
+        self.automorphisms.is_none_or(|range| range.contains(automorphisms))
+    }
+}
+
+/// The P1-win graphs of an order that pass a filter, in nauty's canonical labels, sorted as
+/// `LC_ALL=C sort` sorts their graph6 lines. Nine bytes a graph.
+pub struct GraphList {
+    order: usize,
+    keys: Vec<Key>,
+}
+
+impl GraphList {
+    /// Reads them from an archive.
+    pub fn read(
+        archive: &Archive,
+        order: usize,
+        filter: &Filter,
+        watcher: &dyn Watcher,
+    ) -> Result<Self, ExportError> {
+        let plan = archive.plan(order)?;
+        let mut parts = archive.parts(&plan)?;
+        parts.retain(|(shard, _)| filter.admits_shard(shard));
+        let graphs_in = |shard: &Shard| shard.estimate.div_ceil(shard.parts.into());
+        let done = AtomicU64::new(0);
+        let total = parts.iter().map(|(shard, _)| graphs_in(shard)).sum();
+        let mut keys: Vec<Key> = watcher.during("graphs", total, &done, || {
+            let found: Result<Vec<Vec<Key>>, ExportError> = parts
+                .par_iter()
+                .map(|&(shard, part)| {
+                    let label = |graph: &Graph| {
+                        let found = nauty::label(graph);
+                        filter.admits_group(found.automorphisms).then(|| Key::of(&found.canonical))
+                    };
+                    let graphs = archive.p1_wins(shard, part)?;
+                    let keys = graphs
+                        .par_iter()
+                        .filter(|graph| filter.admits_graph(graph))
+                        .filter_map(label)
+                        .collect();
+                    done.fetch_add(graphs_in(shard), Ordering::Relaxed);
+                    Ok(keys)
+                })
+                .collect();
+            found.map(|lists| lists.concat())
+        })?;
+        keys.par_sort_unstable();
+        Ok(GraphList { order, keys })
+    }
+
+    /// Number of graphs.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The graphs, in order.
+    pub fn graphs(&self) -> impl Iterator<Item = Graph> + '_ {
+        self.keys.iter().map(|key| Graph::from_code(self.order, key.code()))
+    }
+
+    /// Bytes of the list as text.
+    pub fn bytes(&self) -> u64 {
+        (self.len() * (graph6::encoded_len(self.order) + 1)) as u64
+    }
+
+    /// One graph6 line for each graph.
+    pub fn write(&self, out: &mut dyn Write) -> Result<(), ExportError> {
+        let mut lines = Vec::with_capacity(1 << 16);
+        for key in &self.keys {
+            graph6::encode_code(self.order, key.code(), &mut lines);
+            lines.push(b'\n');
+            if lines.len() > (1 << 16) - 64 {
+                out.write_all(&lines)?;
+                lines.clear();
+            }
+        }
+        Ok(out.write_all(&lines)?)
+    }
+
+    /// The same, compressed; without name and time, as `gzip -n` does it.
+    pub fn write_gzip(&self, out: &mut dyn Write) -> Result<(), ExportError> {
+        let mut gzip = GzBuilder::new().mtime(0).write(out, Compression::best());
+        self.write(&mut gzip)?;
+        gzip.finish()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Keys keep the graph, and sort as lines do.
+        #[test]
+        fn keys_are_graph6_bits(n in 1usize..=12, a: u128, b: u128) {
+            let [a, b] = [a, b].map(|code| Graph::from_code(n, code));
+            prop_assert_eq!(Key::of(&a).code(), a.code());
+            prop_assert_eq!(Key::of(&a).cmp(&Key::of(&b)), graph6::encode(&a).cmp(&graph6::encode(&b)));
+        }
+    }
+
+    #[test]
+    fn ranges() {
+        let parse = |text: &str| text.parse::<Range>();
+        assert_eq!(parse("7"), Ok(Range { least: 7, most: 7 }));
+        assert_eq!(parse("3..5"), Ok(Range { least: 3, most: 5 }));
+        assert_eq!(parse("..5"), Ok(Range { least: 0, most: 5 }));
+        assert_eq!(parse("3..").map(|range| range.to_string()), Ok("3..".to_owned()));
+        for bad in ["", "x", "5..3", "1,2", "-1", "3...5"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Files that appear complete or not at all.
+
+use std::{
+    fs::Permissions,
+    io::{BufWriter, Write},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
+
+use crate::ExportError;
+
+/// Writes a file beside its place and moves it there when it is complete and on disk.
+pub fn write_file(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
+    let target = |source| ExportError::Target { path: path.to_owned(), source };
+    // What is written has its own errors; only those of the file itself are the target's.
+    let placed = |error| match error {
+        ExportError::Write(source) => target(source),
+        other => other,
+    };
+    if path.exists() && !path.is_file() {
+        // A device or a named pipe stays what it is.
+        let mut out =
+            BufWriter::new(std::fs::File::options().write(true).open(path).map_err(target)?);
+        return fill(&mut out).and_then(|()| Ok(out.flush()?)).map_err(placed);
+    }
+    let directory =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new()
+        .prefix(".trailtrap-")
+        // What the umask leaves of this, as for any new file.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(directory)
+        // Its own words name a file of which nobody has heard.
+        .map_err(|error| target(error.kind().into()))?;
+    let mut out = BufWriter::new(file);
+    fill(&mut out).map_err(placed)?;
+    let file = out.into_inner().map_err(|error| target(error.into_error()))?;
+    file.as_file().sync_all().map_err(target)?;
+    file.persist(path).map_err(|error| target(error.error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_completed_leaves_what_was_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("table.csv");
+        write_file(&path, |out| Ok(out.write_all(b"old")?)).unwrap();
+        let failed = write_file(&path, |out| {
+            out.write_all(b"half of the new")?;
+            Err(io::Error::other("the disk is full").into())
+        });
+        let message = format!("{:#}", anyhow::Error::from(failed.unwrap_err()));
+        assert!(message.contains("table.csv") && message.contains("disk is full"), "{message}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert_eq!(
+            std::fs::read_dir(directory.path()).unwrap().count(),
+            1,
+            "nothing is left beside it"
+        );
+    }
+}

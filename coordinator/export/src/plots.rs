@@ -1,0 +1,326 @@
+//! The plots: how the proportion of P1-wins goes with the order, with the number of edges and its
+//! parity, and with the degree sequence.
+
+use trailtrap_census::{read::archive::Archive, records::OrderResult};
+use trailtrap_shared::{
+    count::statistics::{Cell, Counts},
+    graph::pairs,
+};
+
+use crate::choice::choices;
+use crate::{
+    ExportError,
+    chart::{Axis, Marker, Scale, Series, TEXT, WIDTH, chart},
+    picture::{Anchor, BLACK, BLUE, Colour, GREEN, PALE, Picture, VERMILLION},
+    tables::cell,
+};
+
+choices! {
+    /// The plots there are.
+    pub enum Kind {
+        Orders = "orders": "Proportion of P1-wins against the order",
+        Sizes = "sizes": "Proportion of P1-wins of one order against the number of edges, even and odd",
+        HeatMap = "heat-map": "Proportion of P1-wins by order and number of edges, in colours",
+        Degrees = "degrees": "How the proportion of P1-wins is distributed over the degree sequences of one order",
+    }
+}
+
+impl Kind {
+    /// Whether it shows one order, rather than all up to one.
+    pub fn is_of_one_order(self) -> bool {
+        matches!(self, Kind::Sizes | Kind::Degrees)
+    }
+}
+
+/// Draws a plot of the order, or of all finished orders up to it; of the last finished order if
+/// none is given.
+pub fn plot(archive: &Archive, kind: Kind, order: Option<usize>) -> Result<Picture, ExportError> {
+    let results = match (kind.is_of_one_order(), order) {
+        (true, Some(order)) => vec![archive.order(order)?],
+        _ => archive.orders(order)?,
+    };
+    let last = results.last().expect("there is no archive without a finished order");
+    Ok(match kind {
+        Kind::Orders => orders(&results),
+        Kind::Sizes => sizes(last),
+        Kind::HeatMap => heat_map(&results),
+        Kind::Degrees => {
+            let shards = archive.shards(last.order)?;
+            let cells: Vec<(usize, Cell)> = shards
+                .iter()
+                .map(|shard| (shard.sequence.size(), cell(&shard.statistics)))
+                .collect();
+            degrees(last.order, &cells)
+        }
+    })
+}
+
+fn share(counts: &Counts) -> Option<f64> {
+    (counts.graphs > 0).then(|| counts.p1_wins as f64 / counts.graphs as f64)
+}
+
+const PROPORTION: &str = "proportion of P1-wins";
+
+/// A logarithmic axis down to the power of ten below the least positive proportion.
+fn proportions(of: impl Iterator<Item = f64>) -> Axis {
+    let least = of.filter(|&share| share > 0.0).fold(0.5, f64::min);
+    Axis {
+        label: PROPORTION.to_owned(),
+        from: 10f64.powf((least.log10() - 1e-9).floor()),
+        to: 1.0,
+        scale: Scale::Logarithmic,
+    }
+}
+
+fn orders(results: &[OrderResult]) -> Picture {
+    type Pick = fn(&trailtrap_shared::count::statistics::Statistics) -> &Counts;
+    let kinds: [(&str, Colour, Marker, Option<f32>, Pick); 3] = [
+        ("all graphs", BLUE, Marker::Disc, None, |s| &s.classes.all),
+        ("connected graphs", VERMILLION, Marker::Ring, None, |s| &s.classes.connected),
+        ("labelled graphs", GREEN, Marker::Disc, Some(2.0), |s| &s.labelled.all),
+    ];
+    let series: Vec<Series> = kinds
+        .into_iter()
+        .map(|(name, colour, marker, dash, pick)| {
+            let points = results.iter().filter(|result| result.order >= 2).filter_map(|result| {
+                share(pick(&result.total().0))
+                    .filter(|&share| share > 0.0)
+                    .map(|share| (result.order as f64, share))
+            });
+            Series {
+                name: name.to_owned(),
+                points: points.collect(),
+                colour,
+                marker,
+                line: Some(dash),
+            }
+        })
+        .collect();
+    let last = results.last().map_or(2, |result| result.order).max(3);
+    let x = Axis {
+        label: "number n of vertices".to_owned(),
+        from: 1.5,
+        to: last as f64 + 0.5,
+        scale: Scale::Linear,
+    };
+    let y = proportions(series.iter().flat_map(|one| one.points.iter().map(|point| point.1)));
+    chart(
+        "Proportion of graphs that the first player wins, by number of vertices",
+        &x,
+        &y,
+        &series,
+    )
+}
+
+fn sizes(result: &OrderResult) -> Picture {
+    let n = result.order;
+    let points = |odd: usize, labelled: bool| -> Vec<(f64, f64)> {
+        let sizes = result.by_size.iter().enumerate().filter(|(size, _)| size % 2 == odd);
+        let counts = |size: &trailtrap_shared::count::statistics::Statistics| match labelled {
+            true => share(&size.labelled.all),
+            false => share(&size.classes.all),
+        };
+        sizes
+            .filter_map(|(size, (statistics, _))| Some((size as f64, counts(statistics)?)))
+            .collect()
+    };
+    let one = |name: &str, odd: usize, labelled: bool, colour: Colour| Series {
+        name: name.to_owned(),
+        points: points(odd, labelled),
+        colour,
+        marker: if labelled { Marker::None } else { [Marker::Ring, Marker::Disc][odd] },
+        line: Some(labelled.then_some(2.0)),
+    };
+    let series = [
+        one("m odd", 1, false, VERMILLION),
+        one("m odd, labelled", 1, true, VERMILLION),
+        one("m even", 0, false, BLUE),
+        one("m even, labelled", 0, true, BLUE),
+    ];
+    let positive =
+        proportions(series.iter().flat_map(|one| one.points.iter().map(|point| point.1)));
+    let y = Axis { from: positive.from / 2.5, scale: Scale::LogarithmicWithZero, ..positive };
+    let x = Axis {
+        label: format!("number m of edges (n = {n})"),
+        from: 0.0,
+        to: pairs(n).max(1) as f64,
+        scale: Scale::Linear,
+    };
+    chart(
+        &format!(
+            "Proportion of graphs with {n} vertices that the first player wins, by number of \
+             edges and its parity"
+        ),
+        &x,
+        &y,
+        &series,
+    )
+}
+
+/// Dark to light, as in viridis.
+fn colour_of(place: f64) -> Colour {
+    const STOPS: [Colour; 5] = [
+        Colour(68, 1, 84),
+        Colour(59, 82, 139),
+        Colour(33, 145, 140),
+        Colour(94, 201, 98),
+        Colour(253, 231, 37),
+    ];
+    let along = place.clamp(0.0, 1.0) * (STOPS.len() - 1) as f64;
+    let i = (along as usize).min(STOPS.len() - 2);
+    let mix = |a: u8, b: u8| {
+        (f64::from(a) + (along - i as f64) * (f64::from(b) - f64::from(a))).round() as u8
+    };
+    let (Colour(r, g, b), Colour(r2, g2, b2)) = (STOPS[i], STOPS[i + 1]);
+    Colour(mix(r, r2), mix(g, g2), mix(b, b2))
+}
+
+/// Rectangles side by side overlap by this much, lest gaps shine through.
+const OVERLAP: f32 = 0.3;
+
+fn heat_map(results: &[OrderResult]) -> Picture {
+    let last = results.last().map_or(1, |result| result.order);
+    let cells: Vec<(usize, usize, f64)> = results
+        .iter()
+        .flat_map(|result| {
+            let sizes = result.by_size.iter().enumerate();
+            sizes.filter_map(|(size, (s, _))| Some((result.order, size, share(&s.classes.all)?)))
+        })
+        .collect();
+    let least = proportions(cells.iter().map(|cell| cell.2)).from;
+    let place = |share: f64| 1.0 - share.log10() / least.log10();
+    let (left, top, bottom, right) = (34.0, 8.0, 32.0, 52.0);
+    let (rows, height) = (pairs(last) + 1, 260.0);
+    let (cell_width, cell_height) =
+        ((WIDTH - left - right) / last as f32, (height - top - bottom) / rows as f32);
+    let title =
+        "Proportion of graphs that the first player wins, by number of vertices and of edges";
+    let mut picture = Picture::new(title, WIDTH, height);
+    let y_of = |size: usize| height - bottom - (size + 1) as f32 * cell_height;
+    for &(n, size, share) in &cells {
+        let colour = if share > 0.0 { colour_of(place(share)) } else { PALE };
+        let x = left + (n - 1) as f32 * cell_width;
+        picture.rectangle(x, y_of(size), cell_width - 1.0, cell_height + OVERLAP, colour);
+    }
+    for n in 1..=last {
+        let x = left + (n as f32 - 0.5) * cell_width;
+        picture.text(
+            (x, height - bottom + 10.0),
+            TEXT,
+            Anchor::Middle,
+            false,
+            &n.to_string(),
+            BLACK,
+        );
+    }
+    let step = [1, 2, 5, 10].into_iter().find(|step| rows / step <= 10).unwrap_or(20);
+    for size in (0..rows).step_by(step) {
+        let y = y_of(size) + cell_height / 2.0;
+        picture.line(&[(left - 4.0, y), (left - 1.0, y)], 0.6, None, BLACK);
+        picture.text((left - 6.0, y + 2.8), TEXT, Anchor::End, false, &size.to_string(), BLACK);
+    }
+    let middle = left + last as f32 * cell_width / 2.0;
+    picture.text(
+        (middle, height - 6.0),
+        TEXT,
+        Anchor::Middle,
+        false,
+        "number n of vertices",
+        BLACK,
+    );
+    picture.text(
+        (9.0, (height - bottom + top) / 2.0),
+        TEXT,
+        Anchor::Middle,
+        true,
+        "number m of edges",
+        BLACK,
+    );
+    // The scale of colours, and what stands for 0.
+    let (x, scale_top, scale_height) = (WIDTH - right + 8.0, top + 12.0, 130.0);
+    for i in 0..64 {
+        let step = scale_height / 64.0;
+        let colour = colour_of(1.0 - (f64::from(i) + 0.5) / 64.0);
+        picture.rectangle(x, scale_top + i as f32 * step, 8.0, step + OVERLAP, colour);
+    }
+    let decades = least.log10().round() as i32;
+    for power in decades..=0 {
+        let y = scale_top + scale_height * power as f32 / decades as f32;
+        picture.text(
+            (x + 11.0, y + 2.8),
+            TEXT - 1.0,
+            Anchor::Start,
+            false,
+            &super::chart::power_label(power),
+            BLACK,
+        );
+    }
+    picture.rectangle(x, scale_top + scale_height + 8.0, 8.0, 8.0, PALE);
+    picture.text(
+        (x + 11.0, scale_top + scale_height + 14.8),
+        TEXT - 1.0,
+        Anchor::Start,
+        false,
+        "0",
+        BLACK,
+    );
+    let label_at = (WIDTH - 3.0, scale_top + scale_height / 2.0);
+    picture.text(label_at, TEXT - 1.0, Anchor::Middle, true, PROPORTION, BLACK);
+    picture
+}
+
+/// A curve is drawn through this many points.
+const STEPS: i32 = 120;
+
+fn degrees(order: usize, cells: &[(usize, Cell)]) -> Picture {
+    let axis = proportions(cells.iter().filter_map(|(_, cell)| share(&cell.classes)));
+    let decades = axis.from.log10();
+    // For a proportion the part of the degree sequences, or of their graphs, that reach it.
+    let curve = |odd: usize, weight: fn(&Cell) -> f64| -> Vec<(f64, f64)> {
+        let chosen: Vec<(f64, f64)> = cells
+            .iter()
+            .filter(|(size, _)| size % 2 == odd)
+            .filter_map(|(_, cell)| Some((share(&cell.classes)?, weight(cell))))
+            .collect();
+        let whole: f64 = chosen.iter().map(|one| one.1).sum();
+        (0..=STEPS)
+            .map(|step| {
+                let least = 10f64.powf(decades * (1.0 - f64::from(step) / f64::from(STEPS)));
+                let reached =
+                    chosen.iter().filter(|one| one.0 >= least * (1.0 - 1e-12)).map(|one| one.1);
+                (least, reached.sum::<f64>() / whole.max(1.0))
+            })
+            .collect()
+    };
+    let one =
+        |name: &str, odd: usize, colour: Colour, dash: Option<f32>, weight: fn(&Cell) -> f64| {
+            Series {
+                name: name.to_owned(),
+                points: curve(odd, weight),
+                colour,
+                marker: Marker::None,
+                line: Some(dash),
+            }
+        };
+    let series = [
+        one("m odd, sequences", 1, VERMILLION, None, |_| 1.0),
+        one("m odd, their graphs", 1, VERMILLION, Some(2.0), |cell| cell.classes.graphs as f64),
+        one("m even, sequences", 0, BLUE, None, |_| 1.0),
+        one("m even, their graphs", 0, BLUE, Some(2.0), |cell| cell.classes.graphs as f64),
+    ];
+    let x = Axis { label: format!("proportion of P1-wins in a sequence (n = {order})"), ..axis };
+    let y = Axis {
+        label: "part that reaches it".to_owned(),
+        from: 0.0,
+        to: 1.0,
+        scale: Scale::Linear,
+    };
+    chart(
+        &format!(
+            "Distribution of the proportion of P1-wins over the degree sequences of order {order}"
+        ),
+        &x,
+        &y,
+        &series,
+    )
+}

@@ -1,0 +1,348 @@
+//! The statistics of every shard, that is degree sequence, of an order, as Parquet: written, and
+//! read back.
+
+use std::{collections::HashMap, fmt, fs::File, sync::Arc};
+
+use parquet::{
+    basic::{Compression, GzipLevel},
+    data_type::{
+        BoolType, ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type,
+        Int64Type,
+    },
+    errors::ParquetError,
+    file::{
+        properties::WriterProperties,
+        reader::{FileReader, SerializedFileReader},
+        writer::SerializedFileWriter,
+    },
+    record::{Field, Row},
+    schema::parser::parse_message_type,
+};
+use trailtrap_census::read::archive::{ShardSummary, Status};
+use trailtrap_shared::{
+    count::statistics::{Cell, Counts, Statistics, Structure, Sums, Weighing},
+    graph::degree::DegreeSequence,
+};
+
+use crate::{ExportError, tables::degrees_text};
+
+/// A column of the file.
+struct Column {
+    name: String,
+    /// What it means.
+    meaning: &'static str,
+    data: Data,
+}
+
+enum Data {
+    Flags(Vec<bool>),
+    Small(Vec<i32>),
+    Large(Vec<i64>),
+    /// Beyond 64 bits from order 12 on.
+    Huge(Vec<u128>),
+    Text(Vec<String>),
+}
+
+impl Data {
+    fn parquet_type(&self) -> (&'static str, &'static str) {
+        match self {
+            Data::Flags(_) => ("BOOLEAN", ""),
+            Data::Small(_) => ("INT32", ""),
+            Data::Large(_) => ("INT64", ""),
+            Data::Huge(_) => ("FIXED_LEN_BYTE_ARRAY(16)", " (DECIMAL(38,0))"),
+            Data::Text(_) => ("BYTE_ARRAY", " (UTF8)"),
+        }
+    }
+}
+
+/// Puts the columns together.
+struct Columns<'a> {
+    shards: &'a [ShardSummary],
+    columns: Vec<Column>,
+}
+
+impl Columns<'_> {
+    fn add(&mut self, name: impl Into<String>, meaning: &'static str, data: Data) {
+        self.columns.push(Column { name: name.into(), meaning, data });
+    }
+
+    fn flags(&mut self, name: &str, meaning: &'static str, value: impl Fn(&ShardSummary) -> bool) {
+        self.add(name, meaning, Data::Flags(self.shards.iter().map(value).collect()));
+    }
+
+    fn small(
+        &mut self,
+        name: &str,
+        meaning: &'static str,
+        value: impl Fn(&ShardSummary) -> usize,
+    ) {
+        self.add(
+            name,
+            meaning,
+            Data::Small(self.shards.iter().map(|shard| value(shard) as i32).collect()),
+        );
+    }
+
+    fn large(
+        &mut self,
+        name: String,
+        meaning: &'static str,
+        value: impl Fn(&ShardSummary) -> u128,
+    ) -> Result<(), ExportError> {
+        let values: Result<_, _> =
+            self.shards.iter().map(|shard| i64::try_from(value(shard))).collect();
+        let data =
+            Data::Large(values.map_err(|_| ExportError::TooLarge { column: name.clone() })?);
+        self.add(name, meaning, data);
+        Ok(())
+    }
+
+    fn text(
+        &mut self,
+        name: &str,
+        meaning: &'static str,
+        value: impl Fn(&ShardSummary) -> String,
+    ) {
+        self.add(name, meaning, Data::Text(self.shards.iter().map(value).collect()));
+    }
+
+    fn counts(
+        &mut self,
+        prefix: &str,
+        pick: impl Fn(&ShardSummary) -> Counts,
+    ) -> Result<(), ExportError> {
+        self.large(format!("{prefix}graphs"), "graphs", |shard| pick(shard).graphs)?;
+        self.large(format!("{prefix}p1_wins"), "graphs that the first player wins", |shard| {
+            pick(shard).p1_wins
+        })
+    }
+}
+
+/// With a status, which is that of the order, there are two columns more.
+fn columns(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<Column>, ExportError> {
+    let mut table = Columns { shards, columns: Vec::new() };
+    table.small("order", "number of vertices", |shard| shard.sequence.order());
+    table.small("size", "number of edges", |shard| shard.sequence.size());
+    table.text("degrees", "degree sequence, highest degree first, separated by spaces", |shard| {
+        degrees_text(&shard.sequence)
+    });
+    table.small("minimum_degree", "minimum degree", |shard| shard.sequence.degree(0));
+    table.small("maximum_degree", "maximum degree", |shard| shard.sequence.maximum());
+    table.flags("regular", "whether all degrees are equal", |shard| {
+        shard.sequence.degree(0) == shard.sequence.maximum()
+    });
+    table.counts("", |shard| shard.statistics.classes.all)?;
+    table.counts("connected_", |shard| shard.statistics.classes.connected)?;
+    table.counts("labelled_", |shard| shard.statistics.labelled.all)?;
+    table.counts("labelled_connected_", |shard| shard.statistics.labelled.connected)?;
+    type Part = fn(&Structure) -> Option<&Cell>;
+    let parts: [(&str, Part); 2] = [
+        ("biconnected_", |structure| structure.connectivity.get(&2)),
+        ("bipartite_", |structure| structure.bipartite.get(&1)),
+    ];
+    for (name, part) in parts {
+        let cell =
+            |shard: &ShardSummary| part(&shard.statistics.structure).copied().unwrap_or_default();
+        table.counts(name, |shard| cell(shard).classes)?;
+        table.counts(&format!("labelled_{name}"), |shard| cell(shard).labelled)?;
+    }
+    type Sum = fn(&Sums) -> u128;
+    let sums: [(&str, &'static str, Sum); 3] = [
+        (
+            "won_positions",
+            "sum of |W|: positions (rooted in both tokens) that the player to move wins",
+            |sums| sums.won_positions,
+        ),
+        ("refuted_ends", "sum of |R|: first ends of P1 that P2 can answer and win", |sums| {
+            sums.refuted_ends
+        }),
+        ("winning_first_moves", "first moves that win for the first player", |sums| {
+            sums.winning_first_moves
+        }),
+    ];
+    for (name, meaning, pick) in sums {
+        table.large(name.to_owned(), meaning, |shard| pick(&shard.statistics.classes.sums))?;
+    }
+    for (name, meaning, pick) in sums {
+        let values = shards.iter().map(|shard| pick(&shard.statistics.labelled.sums)).collect();
+        table.add(format!("labelled_{name}"), meaning, Data::Huge(values));
+    }
+    table.text("digest", "public digest, version 1", |shard| shard.digest.to_string());
+    table.small("parts", "parts that the work was split into", |shard| shard.parts as usize);
+    table.large("bytes".to_owned(), "bytes stored", |shard| shard.bytes.into())?;
+    table.large("microseconds".to_owned(), "time that the shard took its workers", |shard| {
+        shard.microseconds.into()
+    })?;
+    table.text("workers", "who solved it", |shard| shard.workers.join("; "));
+    table.small(
+        "parts_confirmed",
+        "parts that another worker solved again, with the same results",
+        |shard| shard.parts_confirmed as usize,
+    );
+    let tried = "records that nauty derived again from their predecessors before they were let in";
+    table.large("records_tried".to_owned(), tried, |shard| shard.records_tried.into())?;
+    if let Some(status) = status {
+        table.small("parts_recorded", "parts that all of this is about", |shard| {
+            shard.parts_recorded as usize
+        });
+        table.text(
+            "status",
+            "finished; unfinished if units of the order are missing and nothing was checked; \
+             disputed if an alarm is open",
+            |_| status.word().to_owned(),
+        );
+    }
+    Ok(table.columns)
+}
+
+/// Names and meanings of the columns.
+pub fn describe() -> Vec<(String, &'static str)> {
+    let columns = columns(&[], None).expect("no shard has no large numbers");
+    columns.into_iter().map(|column| (column.name, column.meaning)).collect()
+}
+
+/// The bytes of the file, one row for each shard; with the status of their order, if one is given.
+pub fn parquet(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<u8>, ExportError> {
+    let columns = columns(shards, status)?;
+    let fields = columns.iter().map(|column| {
+        let (physical, logical) = column.data.parquet_type();
+        format!("REQUIRED {physical} {}{logical};", column.name)
+    });
+    let schema = format!("message shards {{ {} }}", fields.collect::<Vec<_>>().join(" "));
+    Ok(write(&schema, &columns)?)
+}
+
+/// Reads such a file back; it has to have one row for each of these degree sequences, in this
+/// order.
+pub fn read(file: File, sequences: &[DegreeSequence]) -> Result<Vec<ShardSummary>, ParquetError> {
+    let rows: Vec<Row> =
+        SerializedFileReader::new(file)?.get_row_iter(None)?.collect::<Result<_, _>>()?;
+    if rows.len() != sequences.len() {
+        let message = format!("{} rows for {} degree sequences", rows.len(), sequences.len());
+        return Err(ParquetError::General(message));
+    }
+    rows.iter().zip(sequences).map(|(row, sequence)| Fields::of(row).summary(*sequence)).collect()
+}
+
+/// A row that is read.
+struct Fields<'a>(HashMap<&'a str, &'a Field>);
+
+impl<'a> Fields<'a> {
+    fn of(row: &'a Row) -> Self {
+        Fields(row.get_column_iter().map(|(name, field)| (name.as_str(), field)).collect())
+    }
+
+    fn wrong(name: &str, found: impl fmt::Display) -> ParquetError {
+        ParquetError::General(format!("column {name} is {found}"))
+    }
+
+    fn number(&self, name: &str) -> Result<u128, ParquetError> {
+        let number = match self.0.get(name) {
+            Some(Field::Int(number)) => u128::try_from(*number).ok(),
+            Some(Field::Long(number)) => u128::try_from(*number).ok(),
+            Some(Field::Decimal(decimal)) => {
+                decimal.data().try_into().ok().map(u128::from_be_bytes)
+            }
+            _ => None,
+        };
+        // Sums of hostile numbers may not overflow: there are 2^66 graphs of order 12, with up to
+        // 12² positions.
+        number
+            .filter(|&number| number < 1 << 80)
+            .ok_or_else(|| Self::wrong(name, "missing, or no number that can be"))
+    }
+
+    fn text(&self, name: &str) -> Result<&'a str, ParquetError> {
+        match self.0.get(name) {
+            Some(Field::Str(text)) => Ok(text),
+            _ => Err(Self::wrong(name, "missing, or no text")),
+        }
+    }
+
+    fn counts(&self, prefix: &str) -> Result<Counts, ParquetError> {
+        let number = |name: &str| self.number(&format!("{prefix}{name}"));
+        Ok(Counts { graphs: number("graphs")?, p1_wins: number("p1_wins")? })
+    }
+
+    fn weighing(&self, prefix: &str) -> Result<Weighing, ParquetError> {
+        let number = |name: &str| self.number(&format!("{prefix}{name}"));
+        Ok(Weighing {
+            all: self.counts(prefix)?,
+            connected: self.counts(&format!("{prefix}connected_"))?,
+            sums: Sums {
+                won_positions: number("won_positions")?,
+                refuted_ends: number("refuted_ends")?,
+                winning_first_moves: number("winning_first_moves")?,
+            },
+        })
+    }
+
+    fn cell(&self, name: &str) -> Result<Cell, ParquetError> {
+        Ok(Cell {
+            classes: self.counts(name)?,
+            labelled: self.counts(&format!("labelled_{name}"))?,
+        })
+    }
+
+    fn summary(&self, sequence: DegreeSequence) -> Result<ShardSummary, ParquetError> {
+        let degrees = self.text("degrees")?;
+        if degrees != degrees_text(&sequence) {
+            return Err(Self::wrong("degrees", format!("{degrees} where {sequence} is expected")));
+        }
+        let parts = self.number("parts")? as u32;
+        let digest = self.text("digest")?;
+        Ok(ShardSummary {
+            sequence,
+            statistics: Statistics {
+                classes: self.weighing("")?,
+                labelled: self.weighing("labelled_")?,
+                structure: Structure {
+                    connectivity: [(2, self.cell("biconnected_")?)].into(),
+                    bipartite: [(1, self.cell("bipartite_")?)].into(),
+                    ..Structure::default()
+                },
+            },
+            digest: digest.parse().map_err(|why| Self::wrong("digest", why))?,
+            parts,
+            parts_recorded: parts,
+            bytes: self.number("bytes")? as u64,
+            microseconds: self.number("microseconds")? as u64,
+            workers: self.text("workers")?.split("; ").map(str::to_owned).collect(),
+            parts_confirmed: self.number("parts_confirmed")? as u32,
+            records_tried: self.number("records_tried")? as u64,
+        })
+    }
+}
+
+fn write(schema: &str, columns: &[Column]) -> Result<Vec<u8>, ParquetError> {
+    let properties = WriterProperties::builder()
+        .set_created_by("trailtrap".to_owned())
+        .set_compression(Compression::GZIP(GzipLevel::default()))
+        .build();
+    let schema = Arc::new(parse_message_type(schema)?);
+    let mut file = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
+    let mut group = file.next_row_group()?;
+    for column in columns {
+        let mut writer = group.next_column()?.expect("the schema has all columns");
+        match &column.data {
+            Data::Flags(values) => writer.typed::<BoolType>().write_batch(values, None, None)?,
+            Data::Small(values) => writer.typed::<Int32Type>().write_batch(values, None, None)?,
+            Data::Large(values) => writer.typed::<Int64Type>().write_batch(values, None, None)?,
+            Data::Huge(values) => {
+                let bytes = |value: &u128| {
+                    FixedLenByteArray::from(ByteArray::from(value.to_be_bytes().to_vec()))
+                };
+                let values: Vec<_> = values.iter().map(bytes).collect();
+                writer.typed::<FixedLenByteArrayType>().write_batch(&values, None, None)?
+            }
+            Data::Text(values) => {
+                let values: Vec<_> =
+                    values.iter().map(|text| ByteArray::from(text.as_str())).collect();
+                writer.typed::<ByteArrayType>().write_batch(&values, None, None)?
+            }
+        };
+        writer.close()?;
+    }
+    group.close()?;
+    file.into_inner()
+}

@@ -1,0 +1,433 @@
+//! The tables of finished orders: what is in the rows, and what the columns mean.
+
+use std::collections::BTreeMap;
+
+use trailtrap_census::{
+    read::archive::{Archive, ShardSummary, Status},
+    records::OrderResult,
+};
+use trailtrap_shared::{
+    count::{
+        digest::Digest,
+        statistics::{Breakdown, Cell, Counts, Statistics, Structure, Sums},
+    },
+    graph::degree::DegreeSequence,
+};
+
+use crate::choice::{Choice as _, choices};
+use crate::{
+    ExportError,
+    table::{Column, Table, Value},
+};
+
+choices! {
+    /// The tables there are.
+    pub enum Kind {
+        Orders = "orders": "One row for each order: the paper's Table 1, continued",
+        Sizes = "sizes": "By number of edges",
+        Degrees = "degrees": "By degree sequence",
+        MinimumDegree = "minimum-degree": "By minimum degree",
+        MaximumDegree = "maximum-degree": "By maximum degree",
+        Regularity = "regularity": "Regular graphs by degree, and the others",
+        Girth = "girth": "By girth",
+        Bipartite = "bipartite": "Bipartite graphs, and the others",
+        Connectivity = "connectivity": "Disconnected, connected, 2-connected graphs",
+        Automorphisms = "automorphisms": "By order of the automorphism group",
+    }
+}
+
+/// The orders that a table is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orders {
+    One(usize),
+    /// All up to this one, or all that are finished; their number is a column.
+    UpTo(Option<usize>),
+}
+
+/// The table of this kind and these orders. Where orders that are not finished can be read, it
+/// says which are.
+pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, ExportError> {
+    let (results, order) = match orders {
+        Orders::One(order) => (vec![archive.order(order)?], Some(order)),
+        Orders::UpTo(last) => (archive.orders(last)?, None),
+    };
+    let mut table = match kind {
+        Kind::Orders => by_order(&results),
+        Kind::Sizes => by_size(&results, order),
+        Kind::Degrees | Kind::MinimumDegree | Kind::MaximumDegree | Kind::Regularity => {
+            let mut rows = Vec::new();
+            for result in &results {
+                rows.extend(by_degrees(kind, result.order, &archive.shards(result.order)?));
+            }
+            breakdown(kind, order, rows)
+        }
+        Kind::Girth | Kind::Bipartite | Kind::Connectivity | Kind::Automorphisms => {
+            let rows = results
+                .iter()
+                .flat_map(|result| by_structure(kind, result.order, &result.total().0.structure));
+            breakdown(kind, order, rows.collect())
+        }
+    };
+    if archive.admits_unfinished() {
+        let statuses: Result<BTreeMap<usize, Status>, ExportError> = results
+            .iter()
+            .map(|result| Ok((result.order, archive.status(result.order)?)))
+            .collect();
+        mark(&mut table, &statuses?);
+    }
+    Ok(table)
+}
+
+/// Adds a column for programs that says which rows are about unfinished orders, and for people a
+/// sentence.
+fn mark(table: &mut Table, statuses: &BTreeMap<usize, Status>) {
+    let meaning = "finished; unfinished: units of the order are missing, counts are lower \
+                   bounds, nothing was checked; or disputed: an alarm is open";
+    table.columns.push(column("status", None, meaning));
+    for row in &mut table.rows {
+        let order = match row[0] {
+            Value::Number(order) => order as usize,
+            _ => unreachable!("rows begin with their orders"),
+        };
+        row.push(Value::Text(statuses[&order].word().to_owned()));
+    }
+    if let Some(total) = &mut table.total {
+        total.push(Value::Text(String::new()));
+    }
+    for (order, status) in statuses.iter().filter(|(_, status)| **status != Status::Finished) {
+        table.caption += &format!(" Order {order} {status}.");
+    }
+}
+
+fn column(
+    name: impl Into<String>,
+    heading: Option<&'static str>,
+    meaning: impl Into<String>,
+) -> Column {
+    Column { name: name.into(), heading, group: "", meaning: meaning.into() }
+}
+
+fn order_column(shown: bool) -> Column {
+    column("order", shown.then_some("n"), "number of vertices")
+}
+
+fn size_column() -> Column {
+    column("size", Some("m"), "number of edges")
+}
+
+/// A column, and where its value comes from.
+type Field<T> = (Column, Box<dyn Fn(&T) -> Value>);
+
+fn class(number: u128) -> Value {
+    // Isomorphism classes of order 12 need 38 bits, their positions 46.
+    u64::try_from(number).map_or(Value::Large(number), Value::Number)
+}
+
+/// The columns about one kind of graphs. Those whose names end in one of `shown` are for people
+/// too.
+fn counts<T: 'static>(
+    (prefix, group, graphs): (&'static str, &'static str, &'static str),
+    shown: &[&str],
+    number: fn(u128) -> Value,
+    pick: fn(&T) -> &Counts,
+) -> Vec<Field<T>> {
+    type Quantity = fn(&Counts) -> u128;
+    let numbers: [(&str, &str, String, Quantity); 3] = [
+        ("graphs", "graphs", graphs.to_owned(), |counts| counts.graphs),
+        ("p1_wins", "P1-win", format!("{graphs} that the first player wins"), |counts| {
+            counts.p1_wins
+        }),
+        ("p2_wins", "P2-win", format!("{graphs} that the second player wins"), Counts::p2_wins),
+    ];
+    let shares: [(&str, &str, String, Quantity); 2] = [
+        ("p1_share", "P1-win, %", format!("{prefix}p1_wins / {prefix}graphs"), |counts| {
+            counts.p1_wins
+        }),
+        ("p2_share", "P2-win, %", format!("{prefix}p2_wins / {prefix}graphs"), Counts::p2_wins),
+    ];
+    let described = |name: &str, heading: &'static str, meaning: String| Column {
+        group,
+        ..column(format!("{prefix}{name}"), shown.contains(&name).then_some(heading), meaning)
+    };
+    let numbers = numbers.into_iter().map(|(name, heading, meaning, quantity)| -> Field<T> {
+        (described(name, heading, meaning), Box::new(move |what| number(quantity(pick(what)))))
+    });
+    let shares = shares.into_iter().map(|(name, heading, meaning, quantity)| -> Field<T> {
+        let share =
+            move |counts: &Counts| Value::Share { part: quantity(counts), whole: counts.graphs };
+        (described(name, heading, meaning), Box::new(move |what| share(pick(what))))
+    });
+    numbers.chain(shares).collect()
+}
+
+const ALL: (&str, &str, &str) = ("", "unlabelled", "graphs, that is isomorphism classes,");
+const CONNECTED: (&str, &str, &str) = ("connected_", "connected", "connected graphs");
+const LABELLED: (&str, &str, &str) =
+    ("labelled_", "labelled", "labelled graphs (weights n!/|Aut|)");
+const LABELLED_CONNECTED: (&str, &str, &str) =
+    ("labelled_connected_", "labelled, connected", "connected labelled graphs (weights n!/|Aut|)");
+
+type Full = (Statistics, Digest);
+
+/// Everything that is known about a set of graphs of one order; with `paper`, people see the
+/// columns of the paper's Table 1.
+fn full_fields(paper: bool) -> Vec<Field<Full>> {
+    const PAPER: &[&str] = &["graphs", "p1_wins", "p2_wins", "p2_share"];
+    const OTHERS: &[&str] = &["graphs", "p1_wins", "p2_wins", "p1_share"];
+    const LABELLED_OTHERS: &[&str] = &["graphs", "p1_wins", "p1_share"];
+    let [connected, all, labelled] = match paper {
+        true => [PAPER, PAPER, &["p1_wins", "p2_share"]],
+        false => [&[], OTHERS, LABELLED_OTHERS],
+    };
+    let mut fields: Vec<Field<Full>> =
+        counts(CONNECTED, connected, class, |f| &f.0.classes.connected);
+    fields.extend(counts(ALL, all, class, |f: &Full| &f.0.classes.all));
+    fields.extend(counts(LABELLED, labelled, Value::Large, |f: &Full| &f.0.labelled.all));
+    fields
+        .extend(counts(LABELLED_CONNECTED, &[], Value::Large, |f: &Full| &f.0.labelled.connected));
+    type Sum = fn(&Sums) -> u128;
+    let sums: [(&str, &str, Sum); 3] = [
+        ("won_positions", "sum of |W|: rooted positions that the player to move wins", |sums| {
+            sums.won_positions
+        }),
+        (
+            "refuted_ends",
+            "sum of |R|: ends of the first player's first move that the second player beats",
+            |sums| sums.refuted_ends,
+        ),
+        ("winning_first_moves", "first moves that win for the first player", |sums| {
+            sums.winning_first_moves
+        }),
+    ];
+    for (name, meaning, sum) in sums {
+        fields
+            .push((column(name, None, meaning), Box::new(move |f| class(sum(&f.0.classes.sums)))));
+    }
+    for (name, _, sum) in sums {
+        let column =
+            column(format!("labelled_{name}"), None, format!("{name} over labelled graphs"));
+        fields.push((column, Box::new(move |f| Value::Large(sum(&f.0.labelled.sums)))));
+    }
+    let digest = column("digest", None, "public digest, version 1, of all records");
+    fields.push((digest, Box::new(|f| Value::Text(f.1.to_string()))));
+    fields
+}
+
+/// The columns of breakdowns.
+fn brief_fields() -> Vec<Field<Cell>> {
+    let all = counts(ALL, &["graphs", "p1_wins", "p2_wins", "p1_share"], class, |cell: &Cell| {
+        &cell.classes
+    });
+    let labelled =
+        counts(LABELLED, &["graphs", "p1_wins", "p1_share"], Value::Large, |cell: &Cell| {
+            &cell.labelled
+        });
+    all.into_iter().chain(labelled).collect()
+}
+
+/// Puts a table together from the columns that tell rows apart, their values, and what the others
+/// are made from.
+fn assemble<T>(
+    (name, caption): (String, String),
+    keys: Vec<Column>,
+    fields: Vec<Field<T>>,
+    rows: Vec<(Vec<Value>, T)>,
+    total: Option<T>,
+) -> Table {
+    let values = |what: &T| fields.iter().map(|(_, value)| value(what)).collect::<Vec<_>>();
+    let total = total.map(|total| {
+        // The word stands in the first column that is shown.
+        let first = keys.iter().position(|key| key.heading.is_some());
+        let blanks = (0..keys.len())
+            .map(|i| Value::Text(if Some(i) == first { "total" } else { "" }.to_owned()));
+        blanks.chain(values(&total)).collect()
+    });
+    let rows = rows
+        .into_iter()
+        .map(|(key, what)| key.into_iter().chain(values(&what)).collect())
+        .collect();
+    let columns =
+        keys.into_iter().chain(fields.iter().map(|(column, _)| column.clone())).collect();
+    Table { name, caption, columns, rows, total }
+}
+
+/// The table by order.
+pub fn by_order(results: &[OrderResult]) -> Table {
+    let rows =
+        results.iter().map(|result| (vec![Value::Number(result.order as u64)], result.total()));
+    let caption =
+        "Trail Trap on all graphs with n vertices: how many the first (P1) and the second player \
+         (P2) win; labelled \
+                   graphs are those of G(n, 1/2)."
+            .to_owned();
+    assemble(
+        ("orders".to_owned(), caption),
+        vec![order_column(true)],
+        full_fields(true),
+        rows.collect(),
+        None,
+    )
+}
+
+/// The table by number of edges.
+pub fn by_size(results: &[OrderResult], order: Option<usize>) -> Table {
+    let rows = results.iter().flat_map(|result| {
+        result.by_size.iter().enumerate().map(|(size, row)| {
+            (vec![Value::Number(result.order as u64), Value::Number(size as u64)], row.clone())
+        })
+    });
+    let caption = format!(
+        "Trail Trap on all graphs with {} vertices, by number m of edges.",
+        vertices(order)
+    );
+    let sum = order.and(results.first()).map(OrderResult::total);
+    let keys = vec![order_column(order.is_none()), size_column()];
+    assemble((stem(Kind::Sizes, order), caption), keys, full_fields(false), rows.collect(), sum)
+}
+
+fn vertices(order: Option<usize>) -> String {
+    order.map_or_else(|| "n".to_owned(), |order| order.to_string())
+}
+
+fn stem(kind: Kind, order: Option<usize>) -> String {
+    match order {
+        Some(order) => format!("{}-n{order:02}", kind.name()),
+        None => kind.name().to_owned(),
+    }
+}
+
+/// A table of counts by something else than order and size. The keys of the rows begin with their
+/// orders.
+pub fn breakdown(kind: Kind, order: Option<usize>, rows: Vec<(Vec<Value>, Cell)>) -> Table {
+    let (keys, by) = match kind {
+        Kind::Degrees => (
+            vec![
+                size_column(),
+                column(
+                    "degrees",
+                    Some("degrees"),
+                    "degree sequence, highest degree first, separated by spaces",
+                ),
+            ],
+            "by degree sequence",
+        ),
+        Kind::MinimumDegree => (
+            vec![column("minimum_degree", Some("minimum degree"), "minimum degree")],
+            "by minimum degree",
+        ),
+        Kind::MaximumDegree => (
+            vec![column("maximum_degree", Some("maximum degree"), "maximum degree")],
+            "by maximum degree",
+        ),
+        Kind::Regularity => (
+            vec![column(
+                "regularity",
+                Some("regular"),
+                "k if all degrees are k, -1 if they differ",
+            )],
+            "regular ones by degree",
+        ),
+        Kind::Girth => (
+            vec![column("girth", Some("girth"), "length of a shortest cycle, 0 if there is none")],
+            "by girth",
+        ),
+        Kind::Bipartite => (
+            vec![column("bipartite", Some("bipartite"), "1 if bipartite, 0 if not")],
+            "bipartite or not",
+        ),
+        Kind::Connectivity => (
+            vec![column(
+                "connectivity",
+                Some("connectivity"),
+                "0 disconnected, 1 connected but not 2-connected, 2 2-connected",
+            )],
+            "by connectivity",
+        ),
+        Kind::Automorphisms => (
+            vec![column("automorphisms", Some("|Aut|"), "order of the automorphism group")],
+            "by order of the automorphism group",
+        ),
+        Kind::Orders | Kind::Sizes => unreachable!("these have tables of their own"),
+    };
+    let caption = format!("Trail Trap on all graphs with {} vertices, {by}.", vertices(order));
+    let total = order.map(|_| {
+        rows.iter().fold(Cell::default(), |mut sum, (_, cell)| {
+            sum += *cell;
+            sum
+        })
+    });
+    let keys = std::iter::once(order_column(order.is_none())).chain(keys).collect();
+    assemble((stem(kind, order), caption), keys, brief_fields(), rows, total)
+}
+
+/// What all graphs of these statistics add up to.
+pub fn cell(statistics: &Statistics) -> Cell {
+    Cell { classes: statistics.classes.all, labelled: statistics.labelled.all }
+}
+
+/// The rows of a table by something that the degree sequence tells.
+pub fn by_degrees(kind: Kind, order: usize, shards: &[ShardSummary]) -> Vec<(Vec<Value>, Cell)> {
+    let n = Value::Number(order as u64);
+    if kind == Kind::Degrees {
+        let row = |sequence: &DegreeSequence| {
+            vec![
+                n.clone(),
+                Value::Number(sequence.size() as u64),
+                Value::Text(degrees_text(sequence)),
+            ]
+        };
+        return shards
+            .iter()
+            .map(|shard| (row(&shard.sequence), cell(&shard.statistics)))
+            .collect();
+    }
+    let mut rows: BTreeMap<i64, Cell> = BTreeMap::new();
+    for shard in shards {
+        let (least, most) = (shard.sequence.degree(0) as i64, shard.sequence.maximum() as i64);
+        let key = match kind {
+            Kind::MinimumDegree => least,
+            Kind::MaximumDegree => most,
+            _ if least == most => most,
+            _ => -1,
+        };
+        *rows.entry(key).or_default() += cell(&shard.statistics);
+    }
+    let named = |key: i64| match key {
+        -1 => Value::Named(-1, "no".into()),
+        key if kind == Kind::Regularity => Value::Named(key, format!("{key}-regular").into()),
+        key => Value::Number(key as u64),
+    };
+    rows.into_iter().map(|(key, cell)| (vec![n.clone(), named(key)], cell)).collect()
+}
+
+/// The degrees, highest first, separated by spaces.
+pub fn degrees_text(sequence: &DegreeSequence) -> String {
+    sequence.bytes().iter().rev().map(u8::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn by_structure(kind: Kind, order: usize, structure: &Structure) -> Vec<(Vec<Value>, Cell)> {
+    let cells: &Breakdown = match kind {
+        Kind::Girth => &structure.girth,
+        Kind::Bipartite => &structure.bipartite,
+        Kind::Connectivity => &structure.connectivity,
+        _ => &structure.automorphisms,
+    };
+    let name = |key: u64| match (kind, key) {
+        (Kind::Girth, 0) => Some("forest"),
+        (Kind::Bipartite, 0) => Some("no"),
+        (Kind::Bipartite, _) => Some("yes"),
+        (Kind::Connectivity, 0) => Some("disconnected"),
+        (Kind::Connectivity, 1) => Some("connected, not 2-connected"),
+        (Kind::Connectivity, _) => Some("2-connected"),
+        _ => None,
+    };
+    let value = |key: u64| match (name(key), kind) {
+        (Some(name), _) => Value::Named(key as i64, name.into()),
+        (None, Kind::Girth) => Value::Named(key as i64, key.to_string().into()),
+        (None, _) => Value::Number(key),
+    };
+    cells
+        .iter()
+        .map(|(&key, cell)| (vec![Value::Number(order as u64), value(key)], *cell))
+        .collect()
+}

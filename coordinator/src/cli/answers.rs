@@ -1,0 +1,133 @@
+//! Answers about the graphs of the input, one for each, as text, CSV or JSON on standard output.
+
+use std::{
+    io::{self, BufWriter, StdoutLock, Write},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use trailtrap_worker::process::log;
+
+use crate::cli::input::{self, Line};
+
+/// What commands that answer questions about graphs are asked.
+#[derive(Args)]
+pub struct Questions {
+    /// Files of graph6 lines, `-` for standard input (the default), or graphs themselves
+    #[arg(value_name = "FILE|-|GRAPH6")]
+    inputs: Vec<String>,
+    /// How to print the answers
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Csv,
+    Json,
+}
+
+/// One answer. As JSON it is what serde makes of it.
+pub trait Answer: Serialize {
+    /// A line for people, or several, each with its end.
+    fn text(&self) -> String;
+
+    /// A line of CSV, without its end.
+    fn csv(&self) -> String;
+}
+
+/// What a question led to: an answer, or what is wrong with the question.
+pub type Reply<A> = Result<A, String>;
+
+impl Questions {
+    /// Has the lines of the input answered, at most `at_a_time` together, and prints the answers
+    /// in order. What could not be answered is named on standard error by `command`, and then the
+    /// exit code is 1. A reader who wants no more is no error.
+    pub fn answer<A: Answer>(
+        &self,
+        command: &'static str,
+        csv_header: &str,
+        at_a_time: usize,
+        mut answer: impl FnMut(&[Line]) -> anyhow::Result<Vec<Reply<A>>>,
+    ) -> anyhow::Result<ExitCode> {
+        let out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
+        let mut printer = Printer { command, format: self.format, out, answers: 0, failures: 0 };
+        let done = printer.begin(csv_header).and_then(|()| {
+            input::for_each_batch(&self.inputs, at_a_time, |lines| {
+                printer.print(answer(&lines)?)
+            })?;
+            printer.end()
+        });
+        match done {
+            Err(error) if input::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+            Err(error) => Err(error),
+            Ok(()) if printer.failures > 0 => Ok(ExitCode::FAILURE),
+            Ok(()) => Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+struct Printer {
+    command: &'static str,
+    format: Format,
+    out: BufWriter<StdoutLock<'static>>,
+    answers: usize,
+    failures: usize,
+}
+
+impl Printer {
+    fn begin(&mut self, csv_header: &str) -> anyhow::Result<()> {
+        match self.format {
+            Format::Text => Ok(()),
+            Format::Csv => self.write(&format!("{csv_header}\n")),
+            Format::Json => self.write("["),
+        }
+    }
+
+    fn print<A: Answer>(&mut self, replies: Vec<Reply<A>>) -> anyhow::Result<()> {
+        for reply in replies {
+            match reply {
+                Ok(answer) => self.print_one(&answer)?,
+                Err(message) => {
+                    self.failures += 1;
+                    log::say(&format!("trailtrap {}: {message}", self.command));
+                }
+            }
+        }
+        // Whoever reads along sees what is done.
+        self.flush()
+    }
+
+    fn print_one<A: Answer>(&mut self, answer: &A) -> anyhow::Result<()> {
+        match self.format {
+            Format::Text => self.write(&answer.text())?,
+            Format::Csv => self.write(&format!("{}\n", answer.csv()))?,
+            Format::Json => {
+                let comma = if self.answers > 0 { "," } else { "" };
+                self.write(&format!("{comma}\n{}", serde_json::to_string(answer)?))?;
+            }
+        }
+        self.answers += 1;
+        Ok(())
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        if self.format == Format::Json {
+            self.write(if self.answers > 0 { "\n]\n" } else { "]\n" })?;
+        }
+        self.flush()
+    }
+
+    fn write(&mut self, text: &str) -> anyhow::Result<()> {
+        self.out.write_all(text.as_bytes()).context(CANNOT_WRITE)
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        self.out.flush().context(CANNOT_WRITE)
+    }
+}
+
+const CANNOT_WRITE: &str = "cannot write to standard output";

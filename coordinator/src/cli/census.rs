@@ -1,0 +1,74 @@
+//! `trailtrap census`.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use clap::Args;
+use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel};
+use trailtrap_worker::{
+    engine::Engine,
+    process::{
+        self,
+        limits::{self, Size},
+        signals::Signals,
+    },
+};
+
+use super::run::{Common, EXIT_STOPPED, open, parse_order, watched};
+use crate::serve::embedded::EmbeddedLink;
+
+/// Does a census in this process: coordinator, solver and store together.
+#[derive(Args)]
+pub struct CensusCommand {
+    /// Do all orders (numbers of vertices) up to this one
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: usize,
+    /// Solving threads [default: the processors this process may use]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Budget for anonymous memory, such as 4GiB [default: six tenths of what is available]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// Instruction set: auto, portable, avx2 or avx512. Has no influence on results
+    #[arg(long, value_name = "KERNEL", default_value = "auto")]
+    kernel: Kernel,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl CensusCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let memory = self.memory.unwrap_or_else(limits::default_memory);
+        let threads = self.threads.map_or_else(limits::threads, usize::from);
+        let directory = self.common.prepare(self.order, Some(memory))?;
+        let census = open(&directory, self.common.options(self.order, Duration::from_secs(60)))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let signals = Signals::new(&runtime)?;
+        runtime.spawn({
+            let stop = stop.clone();
+            signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
+        });
+        let link =
+            EmbeddedLink::new(census.clone(), process::identity(), threads, self.kernel.name())?;
+        let engine =
+            Engine::<TrailTrap, _>::new(link, threads, self.kernel, memory.0 as usize, stop)?;
+        let worked = watched(&census, &directory, || engine.run());
+        // The engine holds the census; what it leaves in memory is not needed any more.
+        drop(engine);
+        if let Err(error) = worked {
+            // What is finished gets stored; an error of the census itself is nearer to the cause.
+            census.close()?;
+            return Err(error.into());
+        }
+        self.common.finish(&census, &directory)
+    }
+}

@@ -1,0 +1,147 @@
+//! `trailtrap coordinator`.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use clap::Args;
+use trailtrap_census::driver::{Census, CensusOptions, Worker};
+use trailtrap_worker::process::{limits::Size, log, signals::Signals};
+
+use super::run::{Common, EXIT_STOPPED, open, parse_order, parse_share, watched};
+use crate::serve::{
+    admission,
+    secrets::{self, Security},
+    service,
+};
+
+/// Coordinates a census whose work is done by `trailtrap-worker` processes.
+#[derive(Args)]
+pub struct CoordinatorCommand {
+    /// Do all orders (numbers of vertices) up to this one
+    #[arg(long, value_name = "N", value_parser = parse_order)]
+    order: usize,
+    /// Listen for workers here, for example 127.0.0.1:7461 or 0.0.0.0:7461. Beyond loopback,
+    /// connections are encrypted, and only those with an access file are admitted, which is
+    /// written into the data directory
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: String,
+    /// Give the work of a worker to others after this many seconds without a sign of life
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u64).range(1..=86400))]
+    lease: u64,
+    /// Have this share of all units, drawn at random, solved a second time by another worker, and
+    /// compare; 1 for all. If two computations differ, every record of the first is derived again
+    /// with nauty, which tells who was wrong. Another worker is another process; to find out
+    /// machines that are faulty, run workers on several. Workers name themselves: a lie is found
+    /// for certain unless the same party solves a unit twice under two names
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
+    double_check: f64,
+    /// Stay when everything is done, and tell workers so that come late, until stopped by a signal
+    #[arg(long)]
+    stay: bool,
+    /// Hold back workers that send or fetch results while messages of more bytes than this are in
+    /// memory
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", hide_short_help = true)]
+    message_memory: Size,
+    /// Answer gRPC health checks here, unencrypted and for everybody; nothing else is answered
+    /// there
+    #[arg(long, value_name = "ADDR:PORT")]
+    health: Option<String>,
+    #[command(flatten)]
+    security: Security,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl CoordinatorCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let runtime = tokio::runtime::Runtime::new()?;
+        let bind = |address: &String| {
+            runtime.block_on(admission::listen(address)).with_context(|| {
+                format!(
+                    "cannot listen on {address}: is the port in use, or the address not one \
+                         of this machine's?"
+                )
+            })
+        };
+        let listener = bind(&self.listen)?;
+        let health = self.health.as_ref().map(bind).transpose()?;
+        let directory = self.common.prepare(self.order, None)?;
+        let local = listener.local_addr()?;
+        let door = self.security.prepare(directory.path(), local)?;
+        let options = self.common.options(self.order, Duration::from_secs(self.lease));
+        let census =
+            open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;
+        log::say(&format!("trailtrap: listening on {local}"));
+        if door.is_some() {
+            let file = |name: &str| directory.path().join(name).display().to_string();
+            let (access, viewer) = (file(secrets::ACCESS), file(secrets::VIEWER));
+            log::say(&format!(
+                "trailtrap: only for those with an access file: workers {access}, onlookers \
+                 {viewer}"
+            ));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let signals = Signals::new(&runtime)?;
+        runtime.spawn({
+            let stop = stop.clone();
+            signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
+        });
+        let (shut, shutdown) = tokio::sync::oneshot::channel::<()>();
+        let server = runtime.spawn(service::serve(
+            census.clone(),
+            self.message_memory.0 as usize,
+            listener,
+            door,
+            async move {
+                let _ = shutdown.await;
+            },
+        ));
+        health.map(|listener| runtime.spawn(service::serve_health(listener)));
+        watched(&census, &directory, || {
+            while !census.has_ended() && !stop.load(Ordering::Relaxed) && !server.is_finished() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let complete = census.is_complete();
+        let code = if complete && self.stay {
+            self.common.print(&census.results())?;
+            while !stop.load(Ordering::Relaxed) && !server.is_finished() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            census.close().map(|_| ExitCode::SUCCESS).map_err(anyhow::Error::from)
+        } else {
+            if complete {
+                dismiss_workers(&census);
+            }
+            self.common.finish(&census, &directory)
+        };
+        let _ = shut.send(());
+        let served = runtime.block_on(server);
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        let code = code?;
+        served.context("the server failed")?.context("the server failed")?;
+        Ok(code)
+    }
+}
+
+/// Gives workers a moment to ask once more and hear that everything is done.
+fn dismiss_workers(census: &Census) {
+    let start = Instant::now();
+    let waiting = |(_, worker, _): &(u64, Worker, usize)| {
+        !worker.dismissed
+            && !worker.distrusted
+            && census.now().saturating_sub(worker.seen) < Duration::from_secs(15)
+    };
+    while start.elapsed() < Duration::from_secs(10) && census.workers().iter().any(waiting) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

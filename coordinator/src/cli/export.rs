@@ -1,0 +1,438 @@
+//! `trailtrap export`: finished orders for others to read.
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use trailtrap_census::read::archive::{Archive, Status};
+use trailtrap_export::{
+    ExportError, bundle,
+    formats::{Format, render},
+    graphs::{Answer, Filter, GraphList, Range},
+    manifest::Program,
+    output::write_file,
+    picture::{Picture, PictureFormat},
+    plots,
+    sequences::{self, Sequence},
+    shards, sheet,
+    tables::{self, Kind, Orders},
+};
+use trailtrap_shared::graph::nauty;
+use trailtrap_worker::process::{limits::Size, log};
+
+use super::{choices::choices, run::parse_order};
+use crate::terminal::Terminal;
+
+/// The option that all exports to one file have.
+#[derive(Args, Clone, Debug)]
+struct Output {
+    /// Write this file, which appears when it is complete; `-` or nothing: standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Output {
+    /// The file; `None` for standard output.
+    fn path(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+
+    /// Writes what `fill` writes. A reader of standard output that wants no more is no error.
+    fn write(
+        &self,
+        fill: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
+    ) -> Result<(), ExportError> {
+        let Some(path) = self.path() else {
+            let mut out = BufWriter::new(io::stdout().lock());
+            return match fill(&mut out).and_then(|()| Ok(out.flush()?)) {
+                Err(ExportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    Ok(())
+                }
+                other => other,
+            };
+        };
+        write_file(path, fill)
+    }
+}
+
+/// Which graphs are wanted; all of these have to hold. Ranges include both ends.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Filters (ranges: 7, 3..5, ..5, 3..)")]
+struct FilterArguments {
+    /// Number of edges
+    #[arg(long, value_name = "RANGE")]
+    edges: Option<Range>,
+    /// Minimum degree
+    #[arg(long, value_name = "RANGE")]
+    min_degree: Option<Range>,
+    /// Maximum degree
+    #[arg(long, value_name = "RANGE")]
+    max_degree: Option<Range>,
+    /// Regular graphs, or (`no`) the others
+    #[arg(long, value_name = "yes|no", value_parser = choices::<Answer>(),
+          hide_possible_values = true, num_args = 0..=1,
+          require_equals = true,
+          default_missing_value = "yes")]
+    regular: Option<Answer>,
+    /// Connected graphs, or the others
+    #[arg(long, value_name = "yes|no", value_parser = choices::<Answer>(),
+          hide_possible_values = true, num_args = 0..=1,
+          require_equals = true,
+          default_missing_value = "yes")]
+    connected: Option<Answer>,
+    /// 2-connected graphs, or the others
+    #[arg(long, value_name = "yes|no", value_parser = choices::<Answer>(),
+          hide_possible_values = true, num_args = 0..=1,
+          require_equals = true,
+          default_missing_value = "yes")]
+    biconnected: Option<Answer>,
+    /// Bipartite graphs, or the others
+    #[arg(long, value_name = "yes|no", value_parser = choices::<Answer>(),
+          hide_possible_values = true, num_args = 0..=1,
+          require_equals = true,
+          default_missing_value = "yes")]
+    bipartite: Option<Answer>,
+    /// Girth, the length of a shortest cycle; 0 stands for forests
+    #[arg(long, value_name = "RANGE")]
+    girth: Option<Range>,
+    /// Order of the automorphism group
+    #[arg(long, value_name = "RANGE")]
+    automorphisms: Option<Range>,
+}
+
+impl From<&FilterArguments> for Filter {
+    fn from(arguments: &FilterArguments) -> Self {
+        Filter {
+            edges: arguments.edges,
+            min_degree: arguments.min_degree,
+            max_degree: arguments.max_degree,
+            regular: arguments.regular,
+            connected: arguments.connected,
+            biconnected: arguments.biconnected,
+            bipartite: arguments.bipartite,
+            girth: arguments.girth,
+            automorphisms: arguments.automorphisms,
+        }
+    }
+}
+
+/// Writes results of finished orders for others to read: tables, sequences, lists, plots, bundles.
+///
+/// Everything is exact and reproducible byte for byte from the data directory, which is only read
+/// and may be in use. Orders that are not finished are refused, and so are those about which an
+/// alarm is open. A finished order has passed its checks (numbers of graphs against Pólya
+/// counting, the mass formula): no result is recorded before. Tables, shards and lists can be had
+/// of such an order with --unfinished, and say that they are; a bundle never.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  trailtrap export table orders --format latex -o orders.tex
+  trailtrap export table sizes 10 --format csv
+  trailtrap export bfile labelled-p1-wins
+  trailtrap export graphs 10 --regular --connected | nauty-countg --d
+  trailtrap export graphs 10 -o trailtrap.n10.p1.g6.gz
+  trailtrap export plot sizes 10 -o sizes.pdf
+  trailtrap export drawing 6 --connected -o sheet.svg
+  trailtrap export bundle trailtrap-results")]
+pub struct ExportCommand {
+    #[command(subcommand)]
+    what: What,
+    /// The data directory, in use or not
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "trailtrap-data",
+        env = "TRAILTRAP_DATA"
+    )]
+    data: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Table(TableCommand),
+    Shards(ShardsCommand),
+    Bfile(BfileCommand),
+    Graphs(GraphsCommand),
+    Plot(PlotCommand),
+    Drawing(DrawingCommand),
+    Bundle(BundleCommand),
+}
+
+/// A table: for LaTeX, for people, or for programs.
+///
+/// CSV and JSON have all columns, under names that do not change, and exact integers next to every
+/// share; columns that begin with labelled_ count labelled graphs, that is classes with weights
+/// n!/|Aut|, which is G(n, 1/2). JSON says what each column means. LaTeX (booktabs, siunitx) and
+/// Markdown have fewer columns, and percentages.
+#[derive(Args)]
+struct TableCommand {
+    #[arg(value_name = "TABLE", value_parser = choices::<Kind>())]
+    kind: Kind,
+    /// The order; without it, all finished orders. `orders` has a row for each order up to N
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: Option<usize>,
+    #[arg(long, short, value_name = "FORMAT", default_value = "markdown",
+          value_parser = choices::<Format>())]
+    format: Format,
+    /// Also take an order in work, as far as its units are recorded, or one about which an alarm
+    /// is open: captions say so, and CSV and JSON have one more column, `status`, which is
+    /// `finished`, `unfinished` or `disputed`
+    #[arg(long)]
+    unfinished: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The statistics of every degree sequence of an order, as Parquet.
+///
+/// One row for each degree sequence: counts, sums, public digest, time, workers. As CSV, with
+/// fewer columns: `export table degrees`.
+#[derive(Args)]
+struct ShardsCommand {
+    /// The order
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: usize,
+    /// Take an order in work as well, as far as its units are recorded; there are two more
+    /// columns, `status`, which is `finished` or `unfinished`, and `parts_recorded`
+    #[arg(long)]
+    unfinished: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// A sequence as a b-file, the form in which the OEIS takes it.
+#[derive(Args)]
+struct BfileCommand {
+    #[arg(value_name = "SEQUENCE", value_parser = choices::<Sequence>())]
+    sequence: Sequence,
+    /// The last order [default: the last finished one]
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: Option<usize>,
+    /// Terms by order and number of edges: a triangle, read by rows
+    #[arg(long)]
+    by_size: bool,
+    /// Index of the first term, which is that of order 1
+    #[arg(long, value_name = "INDEX", default_value_t = 1, allow_negative_numbers = true)]
+    offset: i64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The graphs of an order that the first player wins, or some of them, in graph6.
+///
+/// One a line, in the canonical labels of nauty (those of `nauty-labelg`), sorted by bytes. A file
+/// whose name ends in .gz is compressed, reproducibly. Takes about twenty bytes of memory for each
+/// graph of the list.
+#[derive(Args)]
+struct GraphsCommand {
+    /// The order
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: usize,
+    /// Take an order in work as well, as far as its units are recorded; the name of the file has
+    /// to say `unfinished`, as graph6 has no room for a note
+    #[arg(long)]
+    unfinished: bool,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    filter: FilterArguments,
+}
+
+/// A plot, one column of print wide (8.6 cm).
+///
+/// Text is drawn as outlines, so that no reader needs the font.
+#[derive(Args)]
+struct PlotCommand {
+    #[arg(value_name = "PLOT", value_parser = choices::<plots::Kind>())]
+    kind: plots::Kind,
+    /// The order, or the last one for plots over all orders [default: the last finished one]
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: Option<usize>,
+    #[command(flatten)]
+    output: PictureOutput,
+}
+
+/// Drawings of P1-win graphs of an order, with a winning first move as an arrow.
+///
+/// Graphs with the largest automorphism groups come first. Winning moves are found by forward
+/// search, for graphs of up to some 22 edges.
+#[derive(Args)]
+struct DrawingCommand {
+    /// The order
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: usize,
+    /// Draw no more graphs than this
+    #[arg(long, value_name = "GRAPHS", default_value_t = 20,
+          value_parser = clap::value_parser!(u16).range(1..=200))]
+    most: u16,
+    #[command(flatten)]
+    output: PictureOutput,
+    #[command(flatten)]
+    filter: FilterArguments,
+}
+
+#[derive(Args)]
+struct PictureOutput {
+    /// Format [default: what the name of the file ends in; svg for standard output]
+    #[arg(long, short, value_name = "FORMAT", value_parser = choices::<PictureFormat>())]
+    format: Option<PictureFormat>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Everything about all finished orders in one new directory, to publish and cite.
+///
+/// Tables, sequences, lists, plots, and digests, with README, manifest, SHA256SUMS, CITATION.cff
+/// and .zenodo.json. Made twice from the same data by the same program, it is the same bytes.
+#[derive(Args)]
+struct BundleCommand {
+    /// The directory to make
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Orders up to this one [default: all finished ones]
+    #[arg(long, value_name = "N", value_parser = parse_order)]
+    order: Option<usize>,
+    /// Leave out lists of P1-win graphs that take more than this as text; their digests and sizes
+    /// are given
+    #[arg(long, value_name = "SIZE", default_value = "4MiB")]
+    list_size: Size,
+}
+
+impl ExportCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let opened = Archive::open(&self.data, self.what.admits_unfinished());
+        let archive = opened.map_err(ExportError::from)?;
+        let done = match &self.what {
+            What::Table(command) => command.run(&archive),
+            What::Shards(command) => command.run(&archive),
+            What::Bfile(command) => command.run(&archive),
+            What::Graphs(command) => command.run(&archive),
+            What::Plot(command) => command.run(&archive),
+            What::Drawing(command) => command.run(&archive),
+            What::Bundle(command) => command.run(&archive),
+        };
+        match done {
+            // These do not say where.
+            Err(error @ ExportError::Archive(_)) => {
+                Err(error).with_context(|| format!("data directory {}", self.data.display()))
+            }
+            other => Ok(other.map(|()| ExitCode::SUCCESS)?),
+        }
+    }
+}
+
+impl What {
+    fn admits_unfinished(&self) -> bool {
+        match self {
+            What::Table(TableCommand { unfinished, .. })
+            | What::Shards(ShardsCommand { unfinished, .. })
+            | What::Graphs(GraphsCommand { unfinished, .. }) => *unfinished,
+            What::Bfile(_) | What::Plot(_) | What::Drawing(_) | What::Bundle(_) => false,
+        }
+    }
+}
+
+impl TableCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        let orders = match (self.kind, self.order) {
+            (Kind::Orders, last) => Orders::UpTo(last),
+            (_, Some(order)) => Orders::One(order),
+            (_, None) => Orders::UpTo(None),
+        };
+        let text = render(&tables::build(archive, self.kind, orders)?, self.format);
+        self.output.write(|out| Ok(out.write_all(text.as_bytes())?))
+    }
+}
+
+impl ShardsCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        let status = self.unfinished.then(|| archive.status(self.order)).transpose()?;
+        let bytes = shards::parquet(&archive.shards(self.order)?, status)?;
+        self.output.write(|out| Ok(out.write_all(&bytes)?))
+    }
+}
+
+impl BfileCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        let results = archive.orders(self.order)?;
+        let text = sequences::b_file(self.sequence, self.by_size, self.offset, &results);
+        self.output.write(|out| Ok(out.write_all(text.as_bytes())?))
+    }
+}
+
+impl GraphsCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        let (order, status) = (self.order, archive.status(self.order)?);
+        if status != Status::Finished {
+            let says_so = |path: &&Path| {
+                path.file_name().is_some_and(|name| name.to_string_lossy().contains("unfinished"))
+            };
+            if let Some(path) = self.output.path().filter(|path| !says_so(path)) {
+                return Err(ExportError::Unmarked { order, status, path: path.to_owned() });
+            }
+            log::say(&format!(
+                "trailtrap: order {order} {status}; graphs may be missing from this list"
+            ));
+        }
+        let list = GraphList::read(archive, order, &Filter::from(&self.filter), &Terminal)?;
+        self.output.write(|out| match self.output.path().is_some_and(is_gzip) {
+            true => list.write_gzip(out),
+            false => list.write(out),
+        })
+    }
+}
+
+impl PlotCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        self.output.write(|| plots::plot(archive, self.kind, self.order))
+    }
+}
+
+impl DrawingCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        self.output.write(|| {
+            let list =
+                GraphList::read(archive, self.order, &Filter::from(&self.filter), &Terminal)?;
+            Ok(sheet::sheet(&list, self.order, self.most.into()))
+        })
+    }
+}
+
+impl PictureOutput {
+    fn write(
+        &self,
+        draw: impl FnOnce() -> Result<Picture, ExportError>,
+    ) -> Result<(), ExportError> {
+        let format = match (self.format, self.output.path()) {
+            (Some(format), _) => format,
+            (None, None) => PictureFormat::Svg,
+            (None, Some(path)) => PictureFormat::of(path)
+                .ok_or_else(|| ExportError::PictureFormat(path.to_owned()))?,
+        };
+        let bytes = draw()?.render(format);
+        self.output.write(|out| Ok(out.write_all(&bytes)?))
+    }
+}
+
+impl BundleCommand {
+    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        let program = Program {
+            name: "trailtrap",
+            version: env!("CARGO_PKG_VERSION"),
+            commit: env!("TRAILTRAP_COMMIT"),
+            compiler: env!("TRAILTRAP_COMPILER"),
+            nauty: nauty::version(),
+        };
+        let (directory, last) = (&self.directory, self.order);
+        bundle::bundle(archive, directory, last, self.list_size.0, program, &Terminal)
+    }
+}
+
+fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}

@@ -1,0 +1,286 @@
+//! `trailtrap lookup`: what a finished census says about given graphs.
+
+use std::{collections::HashMap, path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::Context;
+use clap::Args;
+use lru::LruCache;
+use rayon::prelude::*;
+use serde::Serialize;
+use trailtrap_census::{
+    read::finished::{FinishedOrder, open_store},
+    store::Store,
+};
+use trailtrap_shared::{
+    game::{Game, Outcome, TrailTrap},
+    graph::{Graph, MAX_ORDER, degree::DegreeSequence, graph6, vertices},
+    labelling::hashed,
+    partition::{Table, bucket_of_slot, slot_of_key},
+};
+use trailtrap_worker::process::limits::Size;
+
+use crate::cli::{
+    answers::{Answer, Questions, Reply},
+    input::Line,
+};
+
+/// Looks up who wins Trail Trap on given graphs, in the store of a finished census.
+///
+/// Graphs are read in graph6, one a line, and may have any labelling. Each answer has the verdict,
+/// |Aut|, the number of rooted positions (H; a, b) that the player to move wins (Σ|W|), and the
+/// number of ends of P1's first move that P2 beats (|R|). A graph that cannot be looked up is
+/// named on standard error, the others get their answers, and the exit code is 1.
+#[derive(Args)]
+pub struct LookupCommand {
+    #[command(flatten)]
+    questions: Questions,
+    /// The data directory, in use or not
+    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    data: PathBuf,
+    /// Add the outcome of every rooted position, in the labels of the graph as given: for each
+    /// vertex a of the player to move the opponent's vertices b for which that player wins, and
+    /// the vertices v that P2 beats
+    #[arg(long)]
+    positions: bool,
+    /// Look up so many graphs together, sorted by shard; 1 answers each graph at once, more makes
+    /// large orders quicker
+    #[arg(long, value_name = "GRAPHS", default_value_t = 1 << 18,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    batch: u64,
+    /// Keep partitions that were read up to this size
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Size,
+}
+
+/// What the census says about a graph.
+#[derive(Serialize)]
+struct Verdict {
+    /// As given.
+    graph6: String,
+    order: usize,
+    size: usize,
+    winner: &'static str,
+    automorphisms: u64,
+    won_positions: u32,
+    refuted_ends: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    positions: Option<Positions>,
+}
+
+#[derive(Serialize)]
+struct Positions {
+    /// For each vertex a the vertices b with W(H; a, b).
+    won_against: Vec<Vec<usize>>,
+    /// The vertices v with R(H; v).
+    refuted: Vec<usize>,
+}
+
+/// A graph on its way to its record.
+struct Query {
+    graph: Graph,
+    sequence: DegreeSequence,
+    label: [u8; MAX_ORDER],
+    automorphisms: u64,
+    slot: u64,
+}
+
+impl LookupCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let mut session = Session {
+            store: open_store(&self.data)?,
+            orders: HashMap::new(),
+            tables: LruCache::unbounded(),
+            held: 0,
+            command: &self,
+        };
+        let positions = if self.positions { ",won_against,refuted" } else { "" };
+        let header = format!(
+            "graph6,order,size,winner,automorphisms,won_positions,refuted_ends{positions}"
+        );
+        self.questions.answer("lookup", &header, self.batch as usize, |lines| {
+            session
+                .look_up(lines)
+                .with_context(|| format!("data directory {}", self.data.display()))
+        })
+    }
+}
+
+impl Answer for Verdict {
+    fn text(&self) -> String {
+        let Verdict { graph6, winner, automorphisms, won_positions, refuted_ends, .. } = self;
+        let mut text = format!(
+            "{graph6} {winner} |Aut| {automorphisms} Σ|W| {won_positions} |R| {refuted_ends}\n"
+        );
+        if let Some(Positions { won_against, refuted }) = &self.positions {
+            for (a, set) in won_against.iter().enumerate() {
+                text += &format!("  the player to move at {a} wins against: {}\n", spaced(set));
+            }
+            text += &format!("  P2 beats P1's token at: {}\n", spaced(refuted));
+        }
+        text
+    }
+
+    fn csv(&self) -> String {
+        let Verdict {
+            graph6,
+            order,
+            size,
+            winner,
+            automorphisms,
+            won_positions,
+            refuted_ends,
+            positions,
+        } = self;
+        // No graph6 character needs quoting: they are the bytes 63 to 126.
+        let mut line = format!(
+            "{graph6},{order},{size},{winner},{automorphisms},{won_positions},{refuted_ends}"
+        );
+        if let Some(Positions { won_against, refuted }) = positions {
+            let sets: Vec<String> = won_against.iter().map(|set| spaced(set)).collect();
+            line += &format!(",{},{}", sets.join(";"), spaced(refuted));
+        }
+        line
+    }
+}
+
+fn spaced(set: &[usize]) -> String {
+    set.iter().map(usize::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// A place in the store: order, shard, bucket.
+type Place = (usize, u32, u32);
+
+struct Session<'a> {
+    store: Arc<Store>,
+    /// The orders asked for, or why they cannot be read.
+    orders: HashMap<usize, Result<FinishedOrder, String>>,
+    /// Buckets at hand, least recently used first out.
+    tables: LruCache<Place, Arc<Table>>,
+    held: usize,
+    command: &'a LookupCommand,
+}
+
+impl Session<'_> {
+    /// Looks up a batch: labels all graphs, and visits each bucket once.
+    fn look_up(&mut self, lines: &[Line]) -> anyhow::Result<Vec<Reply<Verdict>>> {
+        let label = |line: &Line| -> Result<Query, String> {
+            let graph =
+                graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
+            let n = graph.order();
+            if !(1..=trailtrap_shared::labelling::MAX_BATCH_ORDER).contains(&n) {
+                return Err(format!(
+                    "{}: no census has graphs of order {n}; `trailtrap solve` may do",
+                    line.origin
+                ));
+            }
+            let labelling = hashed::label(&graph);
+            Ok(Query {
+                graph,
+                sequence: DegreeSequence::of(&graph),
+                label: labelling.label,
+                automorphisms: labelling.automorphisms,
+                slot: slot_of_key(n, labelling.key as u64),
+            })
+        };
+        let queries: Vec<Result<Query, String>> =
+            lines.par_iter().with_min_len(64).map(label).collect();
+        let mut answers: Vec<Reply<Verdict>> = Vec::with_capacity(lines.len());
+        let mut places: Vec<(Place, usize)> = Vec::with_capacity(lines.len());
+        for (i, (line, query)) in lines.iter().zip(&queries).enumerate() {
+            // What is not replaced below says what is wrong.
+            answers.push(match query {
+                Err(message) => Err(message.clone()),
+                Ok(query) => match self.place(query)? {
+                    Ok(place) => {
+                        places.push((place, i));
+                        Err(String::new())
+                    }
+                    Err(message) => Err(format!("{}: {message}", line.origin)),
+                },
+            });
+        }
+        places.sort_unstable();
+        for same in places.chunk_by(|a, b| a.0 == b.0) {
+            let table = self.table(same[0].0)?;
+            for &(_, i) in same {
+                let query = queries[i].as_ref().expect("only graphs have places");
+                let entry =
+                    table.find(query.slot, table.locate(query.slot)).with_context(|| {
+                        format!(
+                            "partition {} lacks a graph: the store is damaged; see `trailtrap \
+                             verify`",
+                            query.sequence
+                        )
+                    })?;
+                answers[i] = Ok(self.describe(
+                    &lines[i],
+                    query,
+                    &TrailTrap::decode(query.graph.order(), table.record(entry)),
+                ));
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Where the record of a graph is, or why it is nowhere.
+    fn place(&mut self, query: &Query) -> anyhow::Result<Result<Place, String>> {
+        let n = query.graph.order();
+        let store = &self.store;
+        let order = self.orders.entry(n).or_insert_with(|| {
+            FinishedOrder::open(store, n).map_err(|error| format!("{error:#}"))
+        });
+        let order = match order {
+            Ok(order) => order,
+            Err(message) => return Ok(Err(message.clone())),
+        };
+        let index =
+            order.plan.find(&query.sequence).context("the plan lacks a degree sequence")?;
+        let bits = order.plan.shards[index as usize].bucket_bits;
+        let bucket = if bits == 0 { 0 } else { bucket_of_slot(n, query.slot, bits) as u32 };
+        Ok(Ok((n, index, bucket)))
+    }
+
+    fn table(&mut self, place: Place) -> anyhow::Result<Arc<Table>> {
+        if let Some(table) = self.tables.get(&place) {
+            return Ok(table.clone());
+        }
+        let (order, shard, bucket) = place;
+        let order =
+            self.orders[&order].as_ref().map_err(|message| anyhow::anyhow!("{message}"))?;
+        let table = Arc::new(order.table(&order.plan.shards[shard as usize], bucket)?);
+        self.held += table.memory();
+        self.tables.put(place, table.clone());
+        while self.held > self.command.memory.0 as usize && self.tables.len() > 1 {
+            if let Some((_, oldest)) = self.tables.pop_lru() {
+                self.held -= oldest.memory();
+            }
+        }
+        Ok(table)
+    }
+
+    fn describe(&self, line: &Line, query: &Query, canonical: &Outcome) -> Verdict {
+        let n = query.graph.order();
+        let tally = TrailTrap::tally(n, canonical);
+        Verdict {
+            graph6: String::from_utf8_lossy(&line.text).into_owned(),
+            order: n,
+            size: query.graph.size(),
+            winner: if tally.p1_wins { "P1" } else { "P2" },
+            automorphisms: query.automorphisms,
+            won_positions: tally.won_positions,
+            refuted_ends: tally.refuted_ends,
+            positions: self.command.positions.then(|| {
+                // The labelling takes the graph as given to the canonical one; its inverse takes
+                // the outcome back.
+                let mut inverse = [0; MAX_ORDER];
+                (0..n).for_each(|v| inverse[query.label[v] as usize] = v as u8);
+                let outcome = TrailTrap::relabelled(n, canonical, &inverse);
+                Positions {
+                    won_against: (0..n).map(|a| vertices(outcome.wins[a]).collect()).collect(),
+                    refuted: vertices(outcome.refuted).collect(),
+                }
+            }),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The command line: one file for each command, and what several of them have in common.
+
+mod alarms;
+mod answers;
+mod census;
+mod choices;
+mod coordinator;
+mod export;
+mod input;
+mod lookup;
+mod plan;
+mod preflight;
+mod report;
+mod run;
+mod salvage;
+mod secrets;
+mod solve;
+mod status;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use trailtrap_worker::process::{log, signals};
+
+use self::{
+    alarms::AlarmsCommand, census::CensusCommand, coordinator::CoordinatorCommand,
+    export::ExportCommand, lookup::LookupCommand, plan::PlanCommand, salvage::SalvageCommand,
+    secrets::SecretsCommand, solve::SolveCommand, status::StatusCommand, verify::VerifyCommand,
+};
+
+/// An exact census of the game Trail Trap over all graphs of an order.
+///
+/// Two players each draw a trail on a graph; an edge used by either is gone for both; who cannot
+/// move loses. The census says for every graph with up to N vertices, and every position on it,
+/// who wins.
+#[derive(Parser)]
+#[command(name = "trailtrap", version)]
+#[command(after_help = "Examples:
+  trailtrap plan 11                                       what an order takes: graphs, space, time
+  trailtrap census 8                                      all orders up to 8, on this machine
+  trailtrap census 10 --data /scratch/tt --json           a longer one; stop and start it as you \
+  like
+  trailtrap coordinator --order 10 --listen 0.0.0.0:7461  the same for workers on other machines …
+  trailtrap-worker --access access.json                   … of which this starts one
+  trailtrap status --data /scratch/tt                     how far it is
+  trailtrap export table orders --data /scratch/tt        the results: tables, lists, plots, \
+  bundles
+  nauty-geng -c 6 | trailtrap solve --format csv          single graphs")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Plan(PlanCommand),
+    Census(CensusCommand),
+    Coordinator(CoordinatorCommand),
+    Secrets(SecretsCommand),
+    Status(StatusCommand),
+    Alarms(AlarmsCommand),
+    Salvage(SalvageCommand),
+    Solve(SolveCommand),
+    Lookup(LookupCommand),
+    Verify(VerifyCommand),
+    Export(ExportCommand),
+}
+
+/// What the program does.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    log::log_to_stderr("warn");
+    signals::abort_on_panic();
+    let result = match arguments.command {
+        Command::Plan(command) => command.run(),
+        Command::Census(command) => command.run(),
+        Command::Coordinator(command) => command.run(),
+        Command::Secrets(command) => command.run(),
+        Command::Status(command) => command.run(),
+        Command::Alarms(command) => command.run(),
+        Command::Salvage(command) => command.run(),
+        Command::Solve(command) => command.run(),
+        Command::Lookup(command) => command.run(),
+        Command::Verify(command) => command.run(),
+        Command::Export(command) => command.run(),
+    };
+    result.unwrap_or_else(|error| {
+        log::say(&format!("trailtrap: {error:#}"));
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,230 @@
+//! `trailtrap census` and `trailtrap coordinator`: a census from start to table, with workers in
+//! this process or in others.
+
+use std::{
+    io::IsTerminal,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use trailtrap_census::{
+    driver::{Census, CensusError, CensusOptions, Keep},
+    read::status::{Status, duration},
+    records::OrderResult,
+    store::directory::DataDirectory,
+};
+use trailtrap_shared::plan::PlanOptions;
+use trailtrap_worker::process::{limits::Size, log};
+
+use super::{preflight, report::CensusReport};
+use crate::terminal;
+
+/// What both commands take.
+#[derive(Args)]
+pub struct Common {
+    /// Where results are kept; a run that was stopped goes on from there
+    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    data: PathBuf,
+    /// What to keep of the orders that this run does
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "all")]
+    keep: KeepArgument,
+    /// Start even though disk or memory do not seem to suffice
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Derive this share of all records again from their predecessors, with nauty, before results
+    /// are let in: one step of the recurrence, without code of the kernel. Each unit is drawn with
+    /// probability p = max(1/16, RATE), and of it RATE/p of its records, at least one; 1 tries
+    /// all. A worker that gets a share f of the records wrong in k units of g graphs each goes
+    /// unnoticed with probability (1 − p · (1 − (1 − f)^s))^k, where s = max(1, g · RATE/p),
+    /// about; a single wrong record is found with probability RATE, or more in small units. 0
+    /// turns it off
+    #[arg(long, value_name = "RATE", default_value = "1e-4", hide_short_help = true,
+          value_parser = parse_share)]
+    sample: f64,
+    /// Split shards with more graphs than this into parts (applies to orders not yet begun)
+    #[arg(long, value_name = "GRAPHS", default_value_t = PlanOptions::default().part_graphs,
+          hide_short_help = true,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    part_graphs: u64,
+    /// Split partitions larger than this into buckets (applies to orders not yet begun)
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", hide_short_help = true)]
+    bucket_size: Size,
+}
+
+/// What to keep of a finished order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum KeepArgument {
+    /// The outcome of every position of every graph
+    All,
+    /// P1-win graphs and statistics, and the graphs of the last order; outcomes go when no
+    /// unfinished shard needs them
+    Minimal,
+}
+
+impl From<KeepArgument> for Keep {
+    fn from(argument: KeepArgument) -> Self {
+        match argument {
+            KeepArgument::All => Keep::All,
+            KeepArgument::Minimal => Keep::Minimal,
+        }
+    }
+}
+
+/// An order from 1 to 16.
+pub fn parse_order(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(order @ 1..=16) => Ok(order),
+        _ => Err("an order is a number of vertices from 1 to 16".to_owned()),
+    }
+}
+
+/// A share from 0 to 1.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a share is a number from 0 to 1, such as 0.01 or 1e-4".to_owned()),
+    }
+}
+
+/// A census that was stopped; the same command goes on with it.
+pub const EXIT_STOPPED: u8 = 130;
+
+impl Common {
+    pub fn options(&self, order: usize, lease_term: Duration) -> CensusOptions {
+        let plan = PlanOptions { part_graphs: self.part_graphs, bucket_bytes: self.bucket_size.0 };
+        CensusOptions {
+            order,
+            keep: self.keep.into(),
+            plan,
+            lease_term,
+            trial_rate: self.sample,
+            compared_share: 0.0,
+            gather: Duration::from_secs(1),
+            clock: Instant::now,
+        }
+    }
+
+    /// Takes the directory, if there is room for what is to come. A coordinator holds no
+    /// partitions, and has no budget.
+    pub fn prepare(&self, order: usize, memory: Option<Size>) -> anyhow::Result<DataDirectory> {
+        preflight::check_order(order)?;
+        let directory = DataDirectory::take(&self.data)?;
+        let done = directory
+            .has_results(order)
+            .with_context(|| format!("data directory {}", self.data.display()))?;
+        if !self.force && !done {
+            preflight::check_disk(order, self.keep.into(), directory.path())?;
+            memory.map_or(Ok(()), |memory| preflight::check_memory(order, memory))?;
+        }
+        Ok(directory)
+    }
+
+    pub fn print(&self, results: &[OrderResult]) -> anyhow::Result<()> {
+        let report = CensusReport::new(results);
+        let text = if self.json { report.to_json() } else { report.to_table() };
+        terminal::print(&(text + "\n"))
+    }
+
+    /// Closes the census, prints its results, or says why there are none.
+    pub fn finish(&self, census: &Census, directory: &DataDirectory) -> anyhow::Result<ExitCode> {
+        let status =
+            Status { running: false, process: None, workers: Vec::new(), ..Status::of(census) };
+        let closed = census.close();
+        directory.publish(&status);
+        for (number, alarm) in status.alarms.iter().filter(|(_, alarm)| alarm.settled.is_none()) {
+            log::say(&format!("trailtrap: {}", alarm.line(*number)));
+        }
+        match closed {
+            Ok(Some(results)) => self.print(&results).map(|()| ExitCode::SUCCESS),
+            Ok(None) => {
+                log::say(
+                    "trailtrap: stopped; everything finished is kept. The same command goes on \
+                     from there",
+                );
+                Ok(ExitCode::from(EXIT_STOPPED))
+            }
+            Err(CensusError::Store(error)) if error.is_disk_full() => Err(anyhow::anyhow!(
+                "the disk of {} is full; everything finished is kept. Make room, and the same \
+                 command goes on ({error})",
+                self.data.display()
+            )),
+            Err(error) => {
+                Err(error).with_context(|| format!("data directory {}", self.data.display()))
+            }
+        }
+    }
+}
+
+/// Opens the census of a directory.
+pub fn open(directory: &DataDirectory, options: CensusOptions) -> anyhow::Result<Arc<Census>> {
+    Census::open(&directory.store(), options)
+        .with_context(|| format!("data directory {}", directory.path().display()))
+}
+
+/// Does something and shows the progress of the census meanwhile: a bar on a terminal, a line
+/// every ten seconds elsewhere.
+pub fn watched<T>(census: &Census, directory: &DataDirectory, work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| watch(census, directory, &done));
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
+    let terminal = std::io::stderr().is_terminal();
+    let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr_with_hz(5));
+    let style =
+        ProgressStyle::with_template("{prefix} {wide_bar} {msg}").expect("a valid template");
+    bar.set_style(style);
+    let start = Instant::now();
+    let (mut published, mut printed) = (None::<Instant>, Instant::now());
+    while !done.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(50));
+        let due = published.is_none_or(|at| at.elapsed() > Duration::from_secs(1));
+        if !due {
+            continue;
+        }
+        published = Some(Instant::now());
+        let status = Status::of(census);
+        directory.publish(&status);
+        let Some(order) = &status.order else { continue };
+        let share = order.pairs_done as f64 / order.pairs.max(1) as f64;
+        let left = status.seconds_left.map_or_else(|| "?".to_owned(), duration);
+        let mut message = format!(
+            "{:.1} %, {} of {} graphs, {:.2} M pairs/s, {left} left",
+            100.0 * share,
+            order.graphs_done,
+            order.graphs,
+            status.pairs_per_second / 1e6
+        );
+        if order.units_to_compare > 0 && order.units_ready == 0 && order.units_leased == 0 {
+            message = format!(
+                "{} units wait for another worker to solve them a second time",
+                order.units_to_compare
+            );
+        }
+        if terminal && start.elapsed() > Duration::from_secs(1) {
+            bar.set_prefix(format!("order {}", order.order));
+            bar.set_position((1000.0 * share) as u64);
+            bar.set_message(message);
+        } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
+            printed = Instant::now();
+            log::say(&format!("order {}: {message}", order.order));
+        }
+    }
+    bar.finish_and_clear();
+}

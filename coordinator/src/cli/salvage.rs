@@ -1,0 +1,88 @@
+//! `trailtrap salvage`: what is undamaged of a damaged store goes into a new one, and a census
+//! solves the rest again.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use trailtrap_census::{
+    read::finished::FinishedError,
+    store::{
+        Store,
+        directory::{DataDirectory, store_in},
+        salvage::{Salvaged, salvage},
+    },
+};
+
+use crate::terminal::{self, Terminal};
+
+/// Makes a damaged data directory usable again.
+///
+/// Copies every unit of which all is undamaged into a new store, which takes the place of the old
+/// one; that is kept beside it. Then `trailtrap census` solves what is missing, and nothing else.
+/// Takes as long as reading the data, and as much space again. Of an order whose outcomes were not
+/// kept (`--keep minimal`), no unit can be solved again alone: if one is damaged, all of it is
+/// left out.
+///
+/// A census mends single damaged blocks by itself when it reads them. This is for what it cannot
+/// read around: a database that does not open, or damage in finished orders that
+/// `trailtrap verify` has found.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct SalvageCommand {
+    /// The data directory
+    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    data: PathBuf,
+}
+
+impl SalvageCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        if !store_in(&self.data).exists() {
+            return Err(FinishedError::NoCensus(self.data).into());
+        }
+        let complete = !self.data.join("store").exists();
+        let directory = DataDirectory::take(&self.data)?;
+        if complete {
+            // An earlier attempt was interrupted when only a name was left to change, which is
+            // done.
+            terminal::print(&format!(
+                "what was salvaged before is in its place; {}",
+                self.remedy()
+            ))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let path = directory.store();
+        let (new, salvaged) = (path.with_extension("salvaging"), directory.salvaged());
+        for remains in [&new, &salvaged].into_iter().filter(|remains| remains.exists()) {
+            // An earlier attempt was interrupted, and the old store may have changed since.
+            std::fs::remove_dir_all(remains)?;
+        }
+        let old = Store::open_damaged(&path).with_context(|| {
+            format!(
+                "{} is damaged beyond what can be read; only a new census helps",
+                path.display()
+            )
+        })?;
+        // No database is open when its directory moves.
+        let Salvaged { kept, lost } = salvage(old, Store::open(&new)?, &Terminal)?;
+        directory.rename(&new, &salvaged)?;
+        let aside = (1..)
+            .map(|i| path.with_extension(format!("damaged-{i}")))
+            .find(|aside| !aside.exists());
+        let Some(aside) = aside else { bail!("no name is left for the damaged store") };
+        directory.rename(&path, &aside)?;
+        directory.rename(&salvaged, &path)?;
+        terminal::print(&format!(
+            "kept {kept} units; {lost} are damaged, of no use alone, or were not done. The \
+             damaged store is now {}\n{}",
+            aside.display(),
+            self.remedy()
+        ))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn remedy(&self) -> String {
+        format!("`trailtrap census N --data {}` solves what is missing\n", self.data.display())
+    }
+}

@@ -1,0 +1,143 @@
+//! `trailtrap solve`: who wins the given graphs, by forward search.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use rayon::prelude::*;
+use serde::Serialize;
+use trailtrap_shared::{
+    game::trail_trap::forward::{ForwardSearch, Move, Solution},
+    graph::{Graph, graph6},
+};
+
+use crate::cli::{
+    answers::{Answer, Questions, Reply},
+    input::Line,
+};
+
+/// Says who wins Trail Trap on given graphs (at most 16 vertices), by forward search.
+///
+/// Graphs are read in graph6, one a line. Vertices count from 0. A graph that cannot be solved is
+/// named on standard error, the others get their answers, and the exit code is 1.
+#[derive(Args)]
+pub struct SolveCommand {
+    #[command(flatten)]
+    questions: Questions,
+    /// Add a winning first move of P1, or P2's answer to each first move
+    #[arg(long)]
+    explain: bool,
+    /// Remember at most this many positions, of about 40 bytes each, and give up on graphs that
+    /// need more. A graph with m edges has about 0.4 · 2^m; graphs that are solved at the same
+    /// time share the limit
+    #[arg(long, value_name = "POSITIONS", default_value_t = 40_000_000,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+}
+
+/// Who wins a graph, and why.
+#[derive(Serialize)]
+struct Solved {
+    /// As given.
+    graph6: String,
+    order: usize,
+    size: usize,
+    winner: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_move: Option<Move>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answers: Option<Vec<AnswerTo>>,
+}
+
+/// P2's winning answer to a first move.
+#[derive(Serialize)]
+struct AnswerTo {
+    first_move: Move,
+    answer: Move,
+}
+
+/// Lines are solved in parallel, this many at a time.
+const LINES: usize = 256;
+/// A thread takes at least this many at a time.
+const CLAIM: usize = 8;
+
+impl SolveCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let explanation = if self.explain { ",explanation" } else { "" };
+        let header = format!("graph6,order,size,winner{explanation}");
+        self.questions.answer("solve", &header, LINES, |lines| {
+            let at_a_time = lines.len().div_ceil(CLAIM).clamp(1, rayon::current_num_threads());
+            let limit = usize::try_from(self.limit).unwrap_or(usize::MAX) / at_a_time;
+            let replies = lines
+                .par_iter()
+                .with_min_len(CLAIM)
+                .map_init(|| ForwardSearch::new(limit), |search, line| self.answer(search, line));
+            Ok(replies.collect())
+        })
+    }
+
+    fn answer(&self, search: &mut ForwardSearch, line: &Line) -> Reply<Solved> {
+        let graph =
+            graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
+        let solution = search.solve(&graph).map_err(|error| {
+            format!("{}: {error} (size {}; see --limit)", line.origin, graph.size())
+        })?;
+        Ok(self.describe(line, &graph, solution))
+    }
+
+    fn describe(&self, line: &Line, graph: &Graph, solution: Solution) -> Solved {
+        let mut solved = Solved {
+            graph6: String::from_utf8_lossy(&line.text).into_owned(),
+            order: graph.order(),
+            size: graph.size(),
+            winner: "P1",
+            first_move: None,
+            answers: None,
+        };
+        match solution {
+            Solution::P1 { first_move } => {
+                solved.first_move = Some(first_move).filter(|_| self.explain)
+            }
+            Solution::P2 { answers } => {
+                solved.winner = "P2";
+                let list = answers
+                    .into_iter()
+                    .map(|(first_move, answer)| AnswerTo { first_move, answer });
+                solved.answers = self.explain.then(|| list.collect());
+            }
+        }
+        solved
+    }
+}
+
+impl Answer for Solved {
+    fn text(&self) -> String {
+        let explanation: String =
+            self.explanation().iter().map(|line| format!("  {line}\n")).collect();
+        format!("{} {}\n{explanation}", self.graph6, self.winner)
+    }
+
+    fn csv(&self) -> String {
+        let Solved { graph6, order, size, winner, .. } = self;
+        let explanation = self.explanation().join("; ");
+        // No graph6 character needs quoting: they are the bytes 63 to 126.
+        let comma = if explanation.is_empty() { "" } else { "," };
+        format!("{graph6},{order},{size},{winner}{comma}{explanation}")
+    }
+}
+
+impl Solved {
+    /// Lines that say how it is won; none if nobody asked.
+    fn explanation(&self) -> Vec<String> {
+        let show = |(from, to): Move| format!("{from}→{to}");
+        match (&self.first_move, &self.answers) {
+            (Some(first_move), _) => vec![format!("P1 wins by {}", show(*first_move))],
+            (None, Some(answers)) if answers.is_empty() => vec!["P1 cannot move".to_owned()],
+            (None, Some(answers)) => answers
+                .iter()
+                .map(|a| format!("P2 answers {} by {}", show(a.first_move), show(a.answer)))
+                .collect(),
+            (None, None) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `trailtrap status`.
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use clap::{Args, CommandFactory, error::ErrorKind};
+use tonic::Code;
+use trailtrap_census::read::status::{self, Status};
+use trailtrap_shared::protocol::wire;
+use trailtrap_worker::link::{
+    access::{self, AccessError, Reach},
+    grpc::root_cause,
+};
+
+use super::Arguments;
+use crate::terminal;
+
+/// Shows what is done, running and waiting, by whom, how fast, and how long it will take.
+#[derive(Args)]
+pub struct StatusCommand {
+    #[command(flatten)]
+    reach: Reach,
+    /// Look at a data directory, in use or not
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["access", "coordinator"])]
+    data: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl StatusCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let status = match &self.data {
+            Some(data) => status::look(data)?,
+            None if self.reach.is_given() => ask(&self.reach)?,
+            None => {
+                let what =
+                    "say where to look: --data DIR, --access FILE or --coordinator HOST:PORT";
+                Arguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
+            }
+        };
+        terminal::print(&if self.json { status.to_json() + "\n" } else { status.to_text() })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Asks a coordinator.
+fn ask(reach: &Reach) -> anyhow::Result<Status> {
+    let access = reach.access()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let answer = runtime.block_on(async {
+        let mut client = access::client(&access, reach.identity()?.as_ref())?;
+        let call =
+            tokio::time::timeout(Duration::from_secs(10), client.status(wire::StatusRequest {}));
+        Ok::<_, AccessError>(call.await)
+    })?;
+    let status = match answer {
+        Ok(Ok(reply)) => {
+            let json = reply.into_inner().json;
+            return serde_json::from_str(&json)
+                .context("the coordinator's answer is not a status: is it of another version?");
+        }
+        Ok(Err(status)) => status,
+        Err(_) => tonic::Status::unavailable("no answer in 10 s"),
+    };
+    let address = access.address;
+    Err(match status.code() {
+        Code::Unauthenticated | Code::PermissionDenied => {
+            anyhow::anyhow!("coordinator at {address}: {}", status.message())
+        }
+        _ => anyhow::anyhow!(
+            "cannot reach a coordinator at {address} ({}); is it running there? Beyond loopback \
+             it admits those who have \
+             an access file (--access)",
+            root_cause(&status)
+        ),
+    })
+}

@@ -1,0 +1,74 @@
+//! `trailtrap verify`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+
+use super::run::parse_order;
+use crate::verify::{Drawing, Verification};
+
+/// Checks a finished order, an exported list of P1-win graphs, or a bundle.
+///
+/// Of an order, each level does what the levels below it do, and more:
+///
+///   1 records   every unit is recorded exactly once; Pólya counts, the mass formula and known sequences hold; seconds
+///   2 blocks    every block is there, undamaged, and holds what its record says; as long as reading the data
+///   3 digests   statistics and public digests follow from the stored graphs and outcomes; each graph is canonical and
+///               stands once; about two microseconds for each graph
+///   4 samples   graphs drawn at random agree with one step of the recurrence, taken with nauty from the outcomes of their
+///               predecessors, and (up to 20 edges) with forward search, which knows no recurrence; minutes
+///   5 shards    shards drawn at random, generated and solved again, have the same digests; minutes
+///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the census
+///
+/// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands
+/// twice, all are of one order; forward search finds P1-wins among those drawn at random; and if
+/// the order is finished in the data directory, they are all P1-wins of it. Of a bundle:
+/// checksums; tables, sequences and shard files (CSV, JSON, b-files, Parquet) against Pólya
+/// counting, the mass formula, and each other; and from level 2 on its lists, against the tables.
+///
+/// Exit code 0: nothing wrong; 1: something is, and standard output says what.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct VerifyCommand {
+    /// An order, a list, or the directory of a bundle [default: all finished orders]
+    #[arg(value_name = "N|LIST|BUNDLE")]
+    what: Option<String>,
+    /// The data directory, in use or not
+    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    data: PathBuf,
+    #[command(flatten)]
+    drawing: DrawingArguments,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How much is checked.
+#[derive(Args)]
+struct DrawingArguments {
+    /// How thoroughly, 1 to 6
+    #[arg(long, value_name = "LEVEL", default_value_t = 3,
+          value_parser = clap::value_parser!(u8).range(1..=6))]
+    level: u8,
+    /// How many graphs level 4 draws, and shards level 5; how many graphs of a list are searched
+    /// forward
+    #[arg(long, value_name = "COUNT", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    sample: u64,
+    /// What the drawing starts from; equal seeds draw equally
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+}
+
+impl VerifyCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let DrawingArguments { level, sample, seed } = self.drawing;
+        let what = self.what.map(|what| {
+            let order = parse_order(&what);
+            (what, order)
+        });
+        let drawing = Drawing { level, sample, seed };
+        Verification { what, data: self.data, drawing, json: self.json }.run()
+    }
+}

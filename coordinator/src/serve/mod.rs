@@ -1,0 +1,8 @@
+//! Who takes part in a census: workers that come over the network, and who of them is let in; and
+//! the one in this process.
+
+pub mod admission;
+pub mod budget;
+pub mod embedded;
+pub mod secrets;
+pub mod service;

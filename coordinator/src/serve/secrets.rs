@@ -1,0 +1,260 @@
+//! What a coordinator keeps to itself, and whom it admits: tokens, certificate and key in the data
+//! directory, and the access files made of them.
+
+use std::{
+    fs, io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use serde::{Deserialize, Serialize};
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use trailtrap_shared::protocol::access::{Access, CERTIFICATE_NAME, Pass, Token};
+use trailtrap_worker::{
+    link::access::{self, AccessError, read_private, write_private},
+    process,
+};
+
+use crate::serve::admission::Guard;
+
+/// The access file for workers, in the data directory.
+pub const ACCESS: &str = "access.json";
+/// The access file for those who only look on.
+pub const VIEWER: &str = "viewer.json";
+/// What neither of them may know.
+pub const SECRETS: &str = "secrets.json";
+
+/// Why a coordinator cannot decide whom to admit.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretsError {
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    #[error(
+        "{path} does not hold the secrets of a coordinator (line {line}, column {column}); \
+         remove it, and the next start makes new ones, which every worker needs an access file of"
+    )]
+    Malformed { path: PathBuf, line: usize, column: usize },
+    #[error("cannot write {path}: {source}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error("the system has no random numbers to give: {0}")]
+    Random(getrandom::Error),
+    #[error("the certificate, its key or the authority that was given cannot be used")]
+    Tls(#[source] tonic::transport::Error),
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+}
+
+/// Kept from start to start, so that access files stay valid.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Secrets {
+    worker: Token,
+    viewer: Token,
+    /// Self-signed, PEM.
+    certificate: String,
+    /// Its private key, PEM.
+    key: String,
+}
+
+impl Secrets {
+    fn generate() -> Result<Self, SecretsError> {
+        let random = || {
+            let mut bytes = [0; 32];
+            getrandom::fill(&mut bytes).map(|()| Token::new(bytes)).map_err(SecretsError::Random)
+        };
+        let key = KeyPair::generate()?;
+        let mut parameters = CertificateParams::new([CERTIFICATE_NAME.to_owned()])?;
+        parameters.distinguished_name = DistinguishedName::new();
+        parameters.distinguished_name.push(DnType::CommonName, CERTIFICATE_NAME);
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let certificate = parameters.self_signed(&key)?.pem();
+        Ok(Secrets { worker: random()?, viewer: random()?, certificate, key: key.serialize_pem() })
+    }
+
+    fn read(path: &Path) -> Result<Self, SecretsError> {
+        let bytes = read_private("the secrets", path)?;
+        // The words of the parser may quote the file.
+        serde_json::from_slice(&bytes).map_err(|error| SecretsError::Malformed {
+            path: path.to_owned(),
+            line: error.line(),
+            column: error.column(),
+        })
+    }
+
+    /// Those of a data directory, made if need be.
+    fn take(directory: &Path) -> Result<Self, SecretsError> {
+        let path = directory.join(SECRETS);
+        match Secrets::read(&path) {
+            Err(SecretsError::Access(error)) if error.is_missing() => {
+                let secrets = Secrets::generate()?;
+                let text = serde_json::to_string_pretty(&secrets).expect("secrets are plain data");
+                write_private(&path, &text)
+                    .map_err(|source| SecretsError::Write { path, source })?;
+                Ok(secrets)
+            }
+            other => other,
+        }
+    }
+}
+
+/// The flags that say whom to admit.
+#[derive(Args)]
+pub struct Security {
+    /// Name or address of this machine for access files [default: that of --listen, or this
+    /// machine's name]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub advertise: Option<String>,
+    /// Encrypt, and ask for tokens, on loopback too; elsewhere that is always done
+    #[arg(long)]
+    pub secure: bool,
+    /// Use the secrets of this file (see `trailtrap secrets`) instead of those in the data
+    /// directory
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub secrets: Option<PathBuf>,
+    /// Show this certificate (PEM), made out to the advertised host, instead of a generated one
+    #[arg(long, value_name = "FILE", requires_all = ["key", "ca"], hide_short_help = true)]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "certificate", hide_short_help = true)]
+    pub key: Option<PathBuf>,
+    /// The authority that signed the certificate (PEM), for access files
+    #[arg(long, value_name = "FILE", requires = "certificate", hide_short_help = true)]
+    pub ca: Option<PathBuf>,
+    /// Ask for certificates signed by this authority (PEM), beside the token
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub client_ca: Option<PathBuf>,
+}
+
+/// A lock, and who has a key.
+pub struct Door {
+    pub tls: ServerTlsConfig,
+    pub guard: Guard,
+}
+
+impl Security {
+    /// Writes the access files, and says how to check those who come: nothing for a door that is
+    /// open, on loopback.
+    pub fn prepare(
+        &self,
+        directory: &Path,
+        local: SocketAddr,
+    ) -> Result<Option<Door>, SecretsError> {
+        let address = public_address(self.advertise.as_deref(), local);
+        let asked = self.secure
+            || self.secrets.is_some()
+            || self.certificate.is_some()
+            || self.client_ca.is_some();
+        if local.ip().to_canonical().is_loopback() && !asked {
+            let access = Access { address, pass: None };
+            access::write(&access, &directory.join(ACCESS))?;
+            access::write(&access, &directory.join(VIEWER))?;
+            return Ok(None);
+        }
+        let secrets = match &self.secrets {
+            Some(path) => Secrets::read(path)?,
+            None => Secrets::take(directory)?,
+        };
+        let (identity, root, name) = match (&self.certificate, &self.key, &self.ca) {
+            (Some(certificate), Some(key), Some(ca)) => {
+                let identity = Identity::from_pem(
+                    read("the certificate", certificate)?,
+                    read("the key", key)?,
+                );
+                (identity, read("the authority's certificate", ca)?, None)
+            }
+            _ => {
+                let identity = Identity::from_pem(&secrets.certificate, &secrets.key);
+                (identity, secrets.certificate.clone(), Some(CERTIFICATE_NAME.to_owned()))
+            }
+        };
+        let mut tls =
+            ServerTlsConfig::new().identity(identity).timeout(crate::serve::admission::GRACE);
+        if let Some(path) = &self.client_ca {
+            tls = tls
+                .client_ca_root(Certificate::from_pem(read("the authority's certificate", path)?));
+        }
+        // Said before anything begins.
+        Server::builder().tls_config(tls.clone()).map_err(SecretsError::Tls)?;
+        for (file, token) in [(ACCESS, &secrets.worker), (VIEWER, &secrets.viewer)] {
+            let mutual = self.client_ca.is_some();
+            let pass = Pass {
+                certificate: root.clone(),
+                name: name.clone(),
+                mutual,
+                token: token.clone(),
+            };
+            let access = Access { address: address.clone(), pass: Some(pass) };
+            access::write(&access, &directory.join(file))?;
+        }
+        Ok(Some(Door { tls, guard: Guard::new(secrets.worker, secrets.viewer) }))
+    }
+}
+
+fn read(what: &'static str, path: &Path) -> Result<String, AccessError> {
+    fs::read_to_string(path).map_err(|source| AccessError::Read {
+        what,
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// What to write into access files: HOST:PORT.
+fn public_address(advertise: Option<&str>, local: SocketAddr) -> String {
+    let port = local.port();
+    match advertise {
+        Some(host) if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) => {
+            format!("[{host}]:{port}")
+        }
+        Some(host) if host.ends_with(']') || !host.contains(':') => format!("{host}:{port}"),
+        Some(address) => address.to_owned(),
+        None if local.ip().is_unspecified() => format!("{}:{port}", process::host()),
+        None => local.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_for_access_files() {
+        let local = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let any = local("0.0.0.0:7461");
+        assert_eq!(public_address(None, local("10.1.2.3:9")), "10.1.2.3:9");
+        assert_eq!(public_address(None, local("[::1]:9")), "[::1]:9");
+        assert_eq!(public_address(None, any), format!("{}:7461", process::host()));
+        assert_eq!(public_address(Some("host"), any), "host:7461");
+        assert_eq!(public_address(Some("host:1"), any), "host:1");
+        assert_eq!(public_address(Some("fe80::1"), any), "[fe80::1]:7461");
+        assert_eq!(public_address(Some("[fe80::1]"), any), "[fe80::1]:7461");
+        assert_eq!(public_address(Some("[fe80::1]:2"), any), "[fe80::1]:2");
+    }
+
+    #[test]
+    fn secrets_are_kept_and_their_damage_is_not_quoted() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = Secrets::take(directory.path()).unwrap();
+        let again = Secrets::take(directory.path()).unwrap();
+        assert!(
+            first.worker == again.worker
+                && first.viewer == again.viewer
+                && first.worker != first.viewer
+        );
+        assert_eq!((first.certificate, first.key), (again.certificate, again.key));
+        let other = tempfile::tempdir().unwrap();
+        assert!(Secrets::take(other.path()).unwrap().worker != first.worker);
+        let path = directory.path().join(SECRETS);
+        let text = fs::read_to_string(&path).unwrap();
+        let token = text.split('"').nth(3).unwrap();
+        assert_eq!(token.len(), 64);
+        fs::write(&path, text.replace("\"worker\"", "\"wroker\"")).unwrap();
+        let error = Secrets::take(directory.path()).err().unwrap();
+        assert!(
+            error.to_string().contains("remove it")
+                && !format!("{error} {error:?}").contains(token),
+            "{error:?}"
+        );
+    }
+}

@@ -1,0 +1,550 @@
+//! The gRPC face of the census: checks messages and hands them on.
+
+use std::{io, pin::Pin, sync::Arc, time::Duration};
+
+use prost::Message;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    sync::{
+        Mutex, Semaphore,
+        mpsc::{Sender, channel},
+    },
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
+use tonic::{
+    Request, Response, Status, Streaming,
+    transport::{Server, server::Connected},
+};
+use tower::util::option_layer;
+use trailtrap_census::{
+    driver::{Assignment, Census, CensusError, Refusal, Work},
+    read::status::Status as CensusStatus,
+    records::{Delivery, delivery},
+};
+use trailtrap_shared::{
+    count::{digest::Digest, statistics::Statistics},
+    game::{Game, TrailTrap},
+    labelling::LABELLING,
+    partition::{BLOCK_FORMAT, Block, entry_bytes},
+    plan::{Plan, Unit},
+    protocol::{
+        codec,
+        messages::{self, Wanted},
+        wire::{
+            self, PIECE_BYTES, PROTOCOL,
+            census_server::{Census as CensusService, CensusServer},
+            complete_request::Part,
+            lease_reply::Answer,
+        },
+    },
+};
+
+use crate::serve::{
+    admission::{self, GRACE},
+    budget::{Budget, Share},
+    secrets::Door,
+};
+
+/// A request for work is answered after this long even if there is none.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Whoever is first in the line of those who wait for work steps back after this long: what there
+/// is may not be for them, but for one behind.
+const TURN: Duration = Duration::from_millis(200);
+const DESCRIBING: usize = 8;
+/// A delivery is refused when it has more bytes than this and several times those that it is
+/// expected to have.
+const DELIVERY_BYTES: usize = 64 << 20;
+/// More leases, or names of blocks, than any worker has to list in a message.
+const LONGEST_LIST: usize = 1 << 16;
+/// Nobody works on a unit for longer than these twelve days. Sums of such times do not overflow.
+const LONGEST_MICROSECONDS: u64 = 1 << 40;
+/// So many may probe the health at a time.
+const PROBES: usize = 64;
+/// A stream is given up when its client neither sends nor takes anything for this long.
+const STALLED: Duration = Duration::from_secs(60);
+/// A stream that is held back has sent no more bytes than this …
+const STREAM_WINDOW: u32 = 64 << 10;
+/// … and all streams of a worker together do not fill its connection, so that heartbeats and other
+/// streams get through.
+const STREAMS: u32 = 1024;
+
+/// Serves `census` on a bound listener until `shutdown`, to everybody if there is no door; gives
+/// open connections a moment to finish then. Messages take up to about `memory` bytes.
+pub async fn serve(
+    census: Arc<Census>,
+    memory: usize,
+    listener: TcpListener,
+    door: Option<Door>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), tonic::transport::Error> {
+    let connections = admission::connections(listener, door.is_some().then_some(GRACE));
+    serve_on(census, memory, connections, door, shutdown).await
+}
+
+/// Like [`serve`], on connections of any kind.
+pub async fn serve_on<C>(
+    census: Arc<Census>,
+    memory: usize,
+    connections: impl Stream<Item = io::Result<C>>,
+    door: Option<Door>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), tonic::transport::Error>
+where
+    C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+{
+    let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
+    let shutdown = async move {
+        shutdown.await;
+        let _ = stopping.send(());
+    };
+    let (tls, guard) = door.map(|door| (door.tls, door.guard)).unzip();
+    let mut builder = Server::builder()
+        .http2_keepalive_interval(Some(Duration::from_secs(20)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW * STREAMS)
+        .max_concurrent_streams(STREAMS);
+    if let Some(tls) = tls {
+        builder = builder.tls_config(tls)?;
+    }
+    let server = builder
+        .layer(option_layer(guard))
+        .add_service(
+            CensusServer::new(Service::new(census, memory)).max_decoding_message_size(4 << 20),
+        )
+        .serve_with_incoming_shutdown(connections, shutdown);
+    // tonic waits for idle connections for ever.
+    tokio::select! {
+        result = server => result,
+        () = async { let _ = stopped.await; tokio::time::sleep(Duration::from_secs(2)).await } => Ok(()),
+    }
+}
+
+/// Serves gRPC health checks, and nothing else, to everybody: those who probe cannot show tokens.
+pub async fn serve_health(listener: TcpListener) -> Result<(), tonic::transport::Error> {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_serving::<CensusServer<Service>>().await;
+    // Nobody shows a token here: no connection stays.
+    let connections = admission::few_connections(listener, GRACE, PROBES);
+    Server::builder()
+        .add_service(health.max_decoding_message_size(1 << 10))
+        .serve_with_incoming(connections)
+        .await
+}
+
+const DISTRUSTED: &str = "results of this worker were wrong, and it gets no more work: see \
+                          `trailtrap alarms`, and check its machine";
+
+#[derive(Clone)]
+struct Service {
+    census: Arc<Census>,
+    budget: Arc<Budget>,
+    /// Those who wait for work stand in line for this: news wakes one of them, not hundreds.
+    turn: Arc<Mutex<()>>,
+    /// Descriptions that are made at a time: after a restart each may have to read what it names.
+    describing: Arc<Semaphore>,
+}
+
+impl Service {
+    fn new(census: Arc<Census>, memory: usize) -> Self {
+        let describing = Arc::new(Semaphore::new(DESCRIBING));
+        Service { census, budget: Budget::new(memory), turn: Arc::default(), describing }
+    }
+
+    fn known(&self, worker: u64) -> Result<(), Status> {
+        match self.census.hear(worker) {
+            true => Ok(()),
+            false => {
+                Err(Status::not_found("this coordinator does not know the worker: register again"))
+            }
+        }
+    }
+
+    /// Work for a worker; waits for some until `deadline`.
+    async fn assignment(&self, worker: u64, deadline: Instant) -> Assignment {
+        loop {
+            let Ok(_turn) = timeout_at(deadline, self.turn.lock()).await else {
+                return Assignment::Wait;
+            };
+            let end = deadline.min(Instant::now() + TURN);
+            loop {
+                let changed = self.census.wakeup.notified();
+                match self.census.assign(worker, false) {
+                    Assignment::Wait => {}
+                    other => return other,
+                }
+                if timeout_at(end, changed).await.is_err() {
+                    break;
+                }
+            }
+            if end == deadline {
+                return Assignment::Wait;
+            }
+        }
+    }
+
+    /// What a worker asks for.
+    fn wanted(&self, request: &wire::FetchRequest) -> Result<Wanted, Status> {
+        self.known(request.worker)?;
+        check_list(request.only.len())?;
+        messages::wanted(request).map_err(|error| Status::invalid_argument(error.to_string()))
+    }
+
+    /// What `read` finds of it.
+    async fn look_up<T: Send + 'static>(
+        &self,
+        wanted: Wanted,
+        read: impl FnOnce(&Census, &Wanted) -> Result<Option<T>, CensusError> + Send + 'static,
+    ) -> Result<T, Status> {
+        let census = self.census.clone();
+        blocking(move || read(&census, &wanted))
+            .await?
+            .map_err(|error| Status::internal(error.to_string()))?
+            .ok_or_else(|| {
+                Status::not_found(format!("partition {} is not finished", wanted.sequence()))
+            })
+    }
+
+    /// The answer to one request for a partition, and its share of the memory.
+    async fn blocks(&self, request: wire::FetchRequest) -> Result<(Vec<Block>, Share), Status> {
+        let wanted = self.wanted(&request)?;
+        let expected =
+            self.look_up(wanted, |census, wanted| census.wanted_bytes(wanted).map(Some)).await?;
+        let share = self.budget.take(expected).await;
+        let read = |census: &Census, wanted: &Wanted| {
+            Ok(census.wanted_blocks(wanted)?.map(|blocks| (blocks, share)))
+        };
+        let (blocks, mut share) = self.look_up(wanted, read).await?;
+        let blocks = messages::select(&request, blocks);
+        let bytes: usize = blocks.iter().map(|block| block.bytes().len()).sum();
+        // Beside the blocks there are copies of the pieces that are on their way.
+        share.cover(bytes + bytes.min(3 * PIECE_BYTES)).await;
+        Ok((blocks, share))
+    }
+
+    /// Sends the answers to one request after the other; returns early when nobody listens any
+    /// more.
+    async fn send_partitions(
+        self,
+        mut answer: Result<(Vec<Block>, Share), Status>,
+        mut requests: Streaming<wire::FetchRequest>,
+        sender: Sender<Result<wire::BlockPiece, Status>>,
+    ) {
+        loop {
+            match answer {
+                Ok((blocks, _share)) => {
+                    for piece in pieces(&blocks) {
+                        if !matches!(timeout(STALLED, sender.send(Ok(piece))).await, Ok(Ok(()))) {
+                            return;
+                        }
+                    }
+                }
+                Err(status) => return drop(timeout(STALLED, sender.send(Err(status))).await),
+            }
+            answer = match next(&mut requests).await {
+                Ok(None) => return,
+                Ok(Some(request)) => self.blocks(request).await,
+                Err(status) => Err(status),
+            };
+        }
+    }
+}
+
+/// Does something that waits for a disk.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Status::internal(error.to_string()))
+}
+
+/// The next message of a client that does not stall.
+async fn next<T>(stream: &mut Streaming<T>) -> Result<Option<T>, Status> {
+    timeout(STALLED, stream.message()).await.map_err(stalled)?
+}
+
+fn stalled<T>(_elapsed: T) -> Status {
+    Status::deadline_exceeded(format!("nothing came for {} s", STALLED.as_secs()))
+}
+
+/// Whether a list in a message is no longer than it has to be.
+fn check_list(length: usize) -> Result<(), Status> {
+    match length <= LONGEST_LIST {
+        true => Ok(()),
+        false => Err(Status::invalid_argument(format!("a list of more than {LONGEST_LIST}"))),
+    }
+}
+
+/// Blocks in the pieces that they are sent in.
+fn pieces<'a>(blocks: &'a [Block]) -> impl Iterator<Item = wire::BlockPiece> + Send + 'a {
+    let nothing =
+        blocks.is_empty().then(|| wire::BlockPiece { data: Vec::new(), last: false, done: true });
+    let of_block = |(i, block): (usize, &'a Block)| {
+        let last_block = i + 1 == blocks.len();
+        messages::pieces(block.bytes())
+            .map(move |piece| wire::BlockPiece { done: last_block && piece.last, ..piece })
+    };
+    blocks.iter().enumerate().flat_map(of_block).chain(nothing)
+}
+
+/// A lower bound, near the truth where it is large, for the bytes of a delivery of these units.
+fn delivery_bytes(plan: &Plan, units: &[Unit]) -> usize {
+    let entry = entry_bytes::<TrailTrap>(plan.order) as u64;
+    let of_unit = |unit: &Unit| {
+        let shard = &plan.shards[unit.shard as usize];
+        shard.estimate / u64::from(shard.parts) * entry
+    };
+    units.iter().map(of_unit).sum::<u64>() as usize
+}
+
+type Reply<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl CensusService for Service {
+    async fn register(
+        &self,
+        request: Request<wire::RegisterRequest>,
+    ) -> Reply<wire::RegisterReply> {
+        let request = request.into_inner();
+        let pairs = [
+            ("protocol", request.protocol, PROTOCOL),
+            ("labelling", request.labelling, LABELLING.into()),
+            ("game", request.game, TrailTrap::ID.into()),
+            ("block format", request.block_format, BLOCK_FORMAT.into()),
+        ];
+        if let Some((what, theirs, ours)) =
+            pairs.into_iter().find(|(_, theirs, ours)| theirs != ours)
+        {
+            return Err(Status::failed_precondition(format!(
+                "worker has {what} {theirs}, coordinator has {what} {ours}; their results would \
+                 not fit together. Use \
+                 the same program version for both"
+            )));
+        }
+        let printable = |text: &str| -> String {
+            text.chars().filter(|c| !c.is_control()).take(100).collect()
+        };
+        let threads = request.threads.clamp(1, 4096) as usize;
+        let worker = self
+            .census
+            .register(&printable(&request.name), threads, &printable(&request.kernel))
+            .map_err(|refusal| Status::failed_precondition(refusal.to_string()))?;
+        let options = self.census.options();
+        Ok(Response::new(wire::RegisterReply {
+            worker,
+            heartbeat_milliseconds: (options.lease_term / 6).as_millis() as u32,
+        }))
+    }
+
+    async fn lease(&self, request: Request<wire::LeaseRequest>) -> Reply<wire::LeaseReply> {
+        let worker = request.into_inner().worker;
+        self.known(worker)?;
+        let answer = match self.assignment(worker, Instant::now() + LONGEST_WAIT).await {
+            Assignment::Finished => Answer::Finished(true),
+            Assignment::Stopping => {
+                return Err(Status::unavailable("the coordinator is stopping"));
+            }
+            Assignment::Wait => Answer::WaitMilliseconds(0),
+            Assignment::Distrusted => return Err(Status::failed_precondition(DISTRUSTED)),
+            Assignment::Work(Work { lease, plan, units, edition }) => {
+                Answer::Grant(messages::grant(lease, &plan, &units, edition))
+            }
+        };
+        Ok(Response::new(wire::LeaseReply { answer: Some(answer) }))
+    }
+
+    type FetchPartitionStream =
+        Pin<Box<dyn Stream<Item = Result<wire::BlockPiece, Status>> + Send>>;
+
+    async fn fetch_partition(
+        &self,
+        request: Request<Streaming<wire::FetchRequest>>,
+    ) -> Reply<Self::FetchPartitionStream> {
+        let mut requests = request.into_inner();
+        let first = next(&mut requests)
+            .await?
+            .ok_or_else(|| Status::invalid_argument("nothing asked for"))?;
+        // An error of the first answer is one of the call.
+        let first = self.blocks(first).await?;
+        let (sender, receiver) = channel(1);
+        tokio::spawn(self.clone().send_partitions(Ok(first), requests, sender));
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    type DescribeStream = Pin<Box<dyn Stream<Item = Result<wire::Description, Status>> + Send>>;
+
+    async fn describe(
+        &self,
+        request: Request<Streaming<wire::FetchRequest>>,
+    ) -> Reply<Self::DescribeStream> {
+        let service = self.clone();
+        let answers = request.into_inner().timeout(STALLED).then(move |request| {
+            let service = service.clone();
+            async move {
+                let wanted = service.wanted(&request.map_err(stalled)??)?;
+                let _permit = service.describing.acquire().await;
+                service.look_up(wanted, Census::described_blocks).await.map(messages::description)
+            }
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<wire::HeartbeatRequest>,
+    ) -> Reply<wire::HeartbeatReply> {
+        let request = request.into_inner();
+        self.known(request.worker)?;
+        check_list(request.leases.len())?;
+        self.census.renew(request.worker, &request.leases);
+        Ok(Response::new(wire::HeartbeatReply {}))
+    }
+
+    async fn complete(
+        &self,
+        request: Request<Streaming<wire::CompleteRequest>>,
+    ) -> Reply<wire::CompleteReply> {
+        let mut stream = request.into_inner();
+        let Some(Part::Start(start)) = next(&mut stream).await?.and_then(|message| message.part)
+        else {
+            return Err(Status::invalid_argument("a delivery begins with its start"));
+        };
+        self.known(start.worker)?;
+        // Only who holds a lease may send more, and not more than belongs to it.
+        let Some((plan, units)) = self.census.leased(start.worker, start.lease) else {
+            return Ok(Response::new(wire::CompleteReply { accepted: false }));
+        };
+        let mut blocks_left: usize =
+            units.iter().map(|unit| 3 << plan.shards[unit.shard as usize].bucket_bits).sum();
+        let name = self.census.worker_name(start.worker);
+        let expected = delivery_bytes(&plan, &units);
+        let mut share = self.budget.take(expected).await;
+        let mut received = 0;
+        let mut deliveries: Vec<Delivery> = Vec::new();
+        let mut current: Option<(wire::UnitResult, Vec<Block>)> = None;
+        let mut bytes: Vec<u8> = Vec::new();
+        let finish =
+            |(result, blocks): (wire::UnitResult, Vec<Block>)| -> Result<Delivery, Status> {
+                let id = result
+                    .unit
+                    .ok_or_else(|| Status::invalid_argument("a result without its unit"))?;
+                let unit = Unit { order: plan.order as u8, shard: id.shard, part: id.part };
+                let shard = plan
+                    .shards
+                    .get(id.shard as usize)
+                    .ok_or_else(|| Status::invalid_argument("no such shard"))?;
+                let statistics: Statistics = codec::decode(&result.statistics)
+                    .map_err(|error| Status::invalid_argument(format!("statistics: {error}")))?;
+                let digest: [u8; 32] = result
+                    .digest
+                    .try_into()
+                    .map_err(|_| Status::invalid_argument("a digest has 32 bytes"))?;
+                let elapsed =
+                    Duration::from_micros(result.elapsed_microseconds.min(LONGEST_MICROSECONDS));
+                let digest = Digest::from_le_bytes(digest);
+                Ok(delivery(
+                    unit,
+                    shard.sequence,
+                    blocks,
+                    statistics,
+                    digest,
+                    elapsed,
+                    name.clone(),
+                ))
+            };
+        while let Some(message) = next(&mut stream).await? {
+            received += message.encoded_len();
+            if received > expected.saturating_mul(4).saturating_add(DELIVERY_BYTES) {
+                return Err(Status::invalid_argument("more bytes than the leased units have"));
+            }
+            share.cover(received).await;
+            match message.part {
+                Some(Part::Unit(_)) if deliveries.len() == units.len() => {
+                    return Err(Status::invalid_argument("more units than were leased"));
+                }
+                Some(Part::Unit(result)) => {
+                    if let Some(done) = current.replace((result, Vec::new())) {
+                        deliveries.push(finish(done)?);
+                    }
+                }
+                Some(Part::Piece(piece)) => {
+                    // Whoever sends little at a time would hold its share for ever.
+                    if !piece.last && piece.data.len() != PIECE_BYTES {
+                        return Err(Status::invalid_argument(format!(
+                            "a piece that is not the last has {PIECE_BYTES} bytes"
+                        )));
+                    }
+                    bytes.extend_from_slice(&piece.data);
+                    if piece.last {
+                        let Some((_, blocks)) = &mut current else {
+                            return Err(Status::invalid_argument("a block without its unit"));
+                        };
+                        let block = Block::parse::<TrailTrap>(std::mem::take(&mut bytes))
+                            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+                        blocks_left = blocks_left.checked_sub(1).ok_or_else(|| {
+                            Status::invalid_argument("more blocks than the leased units have")
+                        })?;
+                        blocks.push(block);
+                    }
+                }
+                Some(Part::Start(_)) | None => {
+                    return Err(Status::invalid_argument("unexpected part of a delivery"));
+                }
+            }
+        }
+        if !bytes.is_empty() {
+            return Err(Status::invalid_argument("the last block is cut short"));
+        }
+        if let Some(done) = current {
+            deliveries.push(finish(done)?);
+        }
+        let census = self.census.clone();
+        let accept = move || {
+            // In here, because it goes on when the client leaves.
+            let _share = share;
+            census.accept(start.worker, start.lease, deliveries, true)
+        };
+        match blocking(accept).await? {
+            Ok(_) => {
+                tracing::debug!(worker = start.worker, lease = start.lease, ?units, "durable");
+                Ok(Response::new(wire::CompleteReply { accepted: true }))
+            }
+            Err(refusal @ Refusal::Reopened { .. }) => {
+                tracing::error!(worker = start.worker, %refusal, "results refused");
+                Ok(Response::new(wire::CompleteReply { accepted: false }))
+            }
+            Err(Refusal::Distrusted(_)) => Err(Status::failed_precondition(DISTRUSTED)),
+            Err(Refusal::Void | Refusal::Ended) => {
+                Ok(Response::new(wire::CompleteReply { accepted: false }))
+            }
+            Err(refusal @ Refusal::Wrong { .. }) => {
+                tracing::error!(worker = start.worker, %refusal, "results refused");
+                Err(Status::invalid_argument(refusal.to_string()))
+            }
+        }
+    }
+
+    async fn give_back(
+        &self,
+        request: Request<wire::GiveBackRequest>,
+    ) -> Reply<wire::GiveBackReply> {
+        let request = request.into_inner();
+        self.known(request.worker)?;
+        check_list(request.leases.len())?;
+        let failure: String =
+            request.failure.chars().filter(|c| !c.is_control()).take(1000).collect();
+        let failure = (!failure.is_empty()).then_some(&failure[..]);
+        request
+            .leases
+            .iter()
+            .for_each(|&lease| self.census.give_back(request.worker, lease, failure));
+        Ok(Response::new(wire::GiveBackReply {}))
+    }
+
+    async fn status(&self, _: Request<wire::StatusRequest>) -> Reply<wire::StatusReply> {
+        Ok(Response::new(wire::StatusReply {
+            json: CensusStatus::of(&self.census).brief().to_json(),
+        }))
+    }
+}

@@ -1,0 +1,73 @@
+//! Standard output, and on standard error the progress of what takes longer than a moment.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use trailtrap_census::watch::Watcher;
+use trailtrap_worker::process::log;
+
+/// Nothing is shown before.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Writes text to standard output. A reader who wants no more is no error.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells people by standard error.
+pub struct Terminal;
+
+impl Watcher for Terminal {
+    fn say(&self, text: &str) {
+        log::say(text);
+    }
+
+    fn watched(&self, what: &str, total: u64, done: &AtomicU64, work: &mut dyn FnMut()) {
+        watched(what, total, done, work);
+    }
+}
+
+/// Does `work`, which counts in `done` up to `total`, and shows how far it is: a bar on a
+/// terminal, a line every ten seconds elsewhere.
+pub fn watched<T>(what: &str, total: u64, done: &AtomicU64, work: impl FnOnce() -> T) -> T {
+    let finished = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch(what, total, done, &finished));
+        let result = work();
+        finished.store(true, Ordering::Relaxed);
+        watcher.thread().unpark();
+        result
+    })
+}
+
+fn watch(what: &str, total: u64, done: &AtomicU64, finished: &AtomicBool) {
+    let terminal = std::io::stderr().is_terminal();
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(5));
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent} %, {eta} left")
+        .expect("a valid template");
+    bar.set_style(style);
+    bar.set_prefix(what.to_owned());
+    let (start, mut printed) = (Instant::now(), Instant::now());
+    while !finished.load(Ordering::Relaxed) {
+        std::thread::park_timeout(Duration::from_millis(100));
+        let now = done.load(Ordering::Relaxed).min(total);
+        if terminal && start.elapsed() > PATIENCE {
+            bar.set_position(now);
+        } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
+            printed = Instant::now();
+            log::say(&format!("{what}: {:.1} %", 100.0 * now as f64 / total.max(1) as f64));
+        }
+    }
+    bar.finish_and_clear();
+}
