@@ -198,7 +198,7 @@ async fn without_a_valid_token_nothing_can_be_done() {
     let directory = tempfile::tempdir().unwrap();
     let written = |name: &str, access: &Access| {
         let path = directory.path().join(name);
-        access::write(&access, &path).unwrap();
+        access::write(access, &path).unwrap();
         path
     };
     let cases = [
@@ -259,11 +259,11 @@ async fn disturb(kind: usize, here: &str, stranger: &Access, access: &Access) {
         }
         // A wrong token and a body of megabytes, which nobody reads.
         3 => {
-            refused(&access::client(&stranger, None).unwrap().register(large()).await.unwrap_err())
+            refused(&access::client(stranger, None).unwrap().register(large()).await.unwrap_err())
         }
         // Many calls at once on one connection.
         4 => {
-            let client = access::client(&stranger, None).unwrap();
+            let client = access::client(stranger, None).unwrap();
             let calls = (0..100).map(|_| {
                 let mut client = client.clone();
                 tokio::spawn(async move { client.status(wire::StatusRequest {}).await })
@@ -278,9 +278,7 @@ async fn disturb(kind: usize, here: &str, stranger: &Access, access: &Access) {
             let endless = tokio_stream::iter(std::iter::repeat_with(move || {
                 wire::CompleteRequest { part: Some(Part::Piece(piece.clone())) }
             }));
-            refused(
-                &access::client(&stranger, None).unwrap().complete(endless).await.unwrap_err(),
-            );
+            refused(&access::client(stranger, None).unwrap().complete(endless).await.unwrap_err());
         }
         // Somebody who belongs here, and sends more than is allowed.
         _ => {

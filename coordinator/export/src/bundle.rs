@@ -9,10 +9,9 @@ use std::{
 };
 
 use sha2::{Digest as _, Sha256};
-use trailtrap_census::{
-    read::archive::{Archive, ShardSummary},
-    records::OrderResult,
-    watch::Watcher,
+use trailtrap_census::read::{
+    OrderResult, Watcher,
+    archive::{Archive, ShardSummary},
 };
 use trailtrap_shared::{
     game::{Game, TrailTrap},

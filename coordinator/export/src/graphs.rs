@@ -10,7 +10,7 @@ use std::{
 
 use flate2::{Compression, GzBuilder};
 use rayon::prelude::*;
-use trailtrap_census::{read::archive::Archive, watch::Watcher};
+use trailtrap_census::read::{Watcher, archive::Archive};
 use trailtrap_shared::{
     graph::{Graph, graph6, invariants, nauty, pairs},
     plan::Shard,

@@ -1,16 +1,16 @@
 //! The plots: how the proportion of P1-wins goes with the order, with the number of edges and its
 //! parity, and with the degree sequence.
 
-use trailtrap_census::{read::archive::Archive, records::OrderResult};
+use trailtrap_census::read::{OrderResult, archive::Archive};
 use trailtrap_shared::{
     count::statistics::{Cell, Counts},
     graph::pairs,
 };
 
-use crate::choice::choices;
 use crate::{
     ExportError,
     chart::{Axis, Marker, Scale, Series, TEXT, WIDTH, chart},
+    choice::choices,
     picture::{Anchor, BLACK, BLUE, Colour, GREEN, PALE, Picture, VERMILLION},
     tables::cell,
 };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use trailtrap_census::records::OrderResult;
+use trailtrap_census::read::OrderResult;
 use trailtrap_shared::count::statistics::{Counts, Statistics};
 
 use crate::choice::{Choice as _, choices};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use trailtrap_census::{
-    read::archive::{Archive, ShardSummary, Status},
-    records::OrderResult,
+use trailtrap_census::read::{
+    OrderResult,
+    archive::{Archive, ShardSummary, Status},
 };
 use trailtrap_shared::{
     count::{
@@ -14,9 +14,9 @@ use trailtrap_shared::{
     graph::degree::DegreeSequence,
 };
 
-use crate::choice::{Choice as _, choices};
 use crate::{
     ExportError,
+    choice::{Choice as _, choices},
     table::{Column, Table, Value},
 };
 

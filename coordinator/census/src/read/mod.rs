@@ -3,3 +3,5 @@
 pub mod archive;
 pub mod finished;
 pub mod status;
+
+pub use crate::{records::OrderResult, watch::Watcher};
