@@ -252,7 +252,12 @@ async fn a_lie_is_found_out_for_certain_when_everything_is_solved_twice() {
     assert!(store.units(8).unwrap().iter().all(|(_, record)| record.confirmed.len() == 1));
     let units = store.units(8).unwrap().len();
     drop(store);
-    let expected = json!({"replication": 2, "units_confirmed": units, "records_tried": 0, "alarms_settled": 1});
+    let expected = json!({
+        "replication": 2,
+        "units_confirmed": units,
+        "records_tried": 0,
+        "alarms_settled": 1,
+    });
     assert_eq!(exported_trust(&data, 8), expected);
 }
 

@@ -336,9 +336,10 @@ mod tests {
                 .run()
         };
         assert_eq!(run(&[0, 0, 1, 2, 2, 3]).unwrap(), Ended::Finished);
-        assert!(
-            matches!(run(&[0, 4, 4, 4, 5]), Err(LinkError::Refused(why)) if why.contains("damaged"))
-        );
+        assert!(matches!(
+            run(&[0, 4, 4, 4, 5]),
+            Err(LinkError::Refused(why)) if why.contains("damaged")
+        ));
     }
 
     #[test]

@@ -57,9 +57,18 @@ pub fn zenodo(last: usize, program: &Program) -> String {
         "creators": [{"name": "The trailtrap authors"}],
         "license": "MIT",
         "version": program.version,
-        "keywords": ["combinatorial games", "Trail Trap", "graph enumeration", "exhaustive computation"],
+        "keywords": [
+            "combinatorial games",
+            "Trail Trap",
+            "graph enumeration",
+            "exhaustive computation",
+        ],
         "related_identifiers": [
-            {"identifier": "arXiv:2405.05195", "relation": "references", "resource_type": "publication-article"}
+            {
+                "identifier": "arXiv:2405.05195",
+                "relation": "references",
+                "resource_type": "publication-article",
+            }
         ],
     });
     serde_json::to_string_pretty(&metadata).expect("plain data") + "\n"

@@ -74,7 +74,8 @@ pub fn json(table: &Table) -> String {
         })
         .collect();
     format!(
-        "{{\"table\":{},\n\"caption\":{},\n\"rounding\":{},\n\"columns\":{},\n\"rows\":[\n{}\n]}}\n",
+        "{{\"table\":{},\n\"caption\":{},\n\"rounding\":{},\n\"columns\":{},\n\
+         \"rows\":[\n{}\n]}}\n",
         json!(table.name),
         json!(table.caption),
         json!(format!("shares are {SHARE_ROUNDING}")),

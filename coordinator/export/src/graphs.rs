@@ -252,7 +252,10 @@ mod tests {
         fn keys_are_graph6_bits(n in 1usize..=12, a: u128, b: u128) {
             let [a, b] = [a, b].map(|code| Graph::from_code(n, code));
             prop_assert_eq!(Key::of(&a).code(), a.code());
-            prop_assert_eq!(Key::of(&a).cmp(&Key::of(&b)), graph6::encode(&a).cmp(&graph6::encode(&b)));
+            prop_assert_eq!(
+                Key::of(&a).cmp(&Key::of(&b)),
+                graph6::encode(&a).cmp(&graph6::encode(&b))
+            );
         }
     }
 

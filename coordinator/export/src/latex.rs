@@ -10,12 +10,14 @@ const ROWS_OF_A_PAGE: usize = 45;
 const FONT: &str = "\\footnotesize\\setlength{\\tabcolsep}{4pt}";
 
 /// What a document needs before `\begin{document}`.
-const PREAMBLE: &str = "\\usepackage[margin=18mm]{geometry}\n\\usepackage{booktabs}\n\\usepackage{longtable}\n\\usepackage{siunitx}\n";
+const PREAMBLE: &str = "\\usepackage[margin=18mm]{geometry}\n\\usepackage{booktabs}\n\
+                        \\usepackage{longtable}\n\\usepackage{siunitx}\n";
 
 /// A document with this body.
 pub fn document(body: &str) -> String {
     format!(
-        "\\documentclass[a4paper]{{article}}\n{PREAMBLE}\\begin{{document}}\n{body}\\end{{document}}\n"
+        "\\documentclass[a4paper]{{article}}\n\
+         {PREAMBLE}\\begin{{document}}\n{body}\\end{{document}}\n"
     )
 }
 
@@ -44,12 +46,16 @@ pub fn fragment(table: &Table) -> String {
     }
     match table.rows.len() > ROWS_OF_A_PAGE {
         false => format!(
-            "% Needs \\usepackage{{booktabs,siunitx}}.\n\\begin{{table}}\n\\centering{FONT}\n{caption}\n\
-             \\begin{{tabular}}{{{specification}}}\n{head}{body}\\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n"
+            "% Needs \\usepackage{{booktabs,siunitx}}.\n\
+             \\begin{{table}}\n\\centering{FONT}\n{caption}\n\
+             \\begin{{tabular}}{{{specification}}}\n{head}{body}\
+             \\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n"
         ),
         true => format!(
-            "% Needs \\usepackage{{booktabs,siunitx,longtable}}.\n{{{FONT}\n\\begin{{longtable}}{{{specification}}}\n\
-             {caption}\\\\\n{head}\\endfirsthead\n{head}\\endhead\n\\bottomrule\n\\endfoot\n{body}\\end{{longtable}}\n}}\n"
+            "% Needs \\usepackage{{booktabs,siunitx,longtable}}.\n\
+             {{{FONT}\n\\begin{{longtable}}{{{specification}}}\n\
+             {caption}\\\\\n{head}\\endfirsthead\n{head}\\endhead\n\
+             \\bottomrule\n\\endfoot\n{body}\\end{{longtable}}\n}}\n"
         ),
     }
 }

@@ -19,9 +19,12 @@ choices! {
     /// The plots there are.
     pub enum Kind {
         Orders = "orders": "Proportion of P1-wins against the order",
-        Sizes = "sizes": "Proportion of P1-wins of one order against the number of edges, even and odd",
+        Sizes = "sizes":
+            "Proportion of P1-wins of one order against the number of edges, even and odd",
         HeatMap = "heat-map": "Proportion of P1-wins by order and number of edges, in colours",
-        Degrees = "degrees": "How the proportion of P1-wins is distributed over the degree sequences of one order",
+        Degrees = "degrees":
+            "How the proportion of P1-wins is distributed over the degree sequences of one \
+             order",
     }
 }
 

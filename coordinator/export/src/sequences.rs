@@ -16,8 +16,10 @@ choices! {
         ConnectedP2Wins = "connected-p2-wins": "Connected graphs that P2 wins",
         LabelledP1Wins = "labelled-p1-wins": "Labelled graphs that P1 wins",
         LabelledP2Wins = "labelled-p2-wins": "Labelled graphs that P2 wins",
-        LabelledConnectedP1Wins = "labelled-connected-p1-wins": "Connected labelled graphs that P1 wins",
-        LabelledConnectedP2Wins = "labelled-connected-p2-wins": "Connected labelled graphs that P2 wins",
+        LabelledConnectedP1Wins = "labelled-connected-p1-wins":
+            "Connected labelled graphs that P1 wins",
+        LabelledConnectedP2Wins = "labelled-connected-p2-wins":
+            "Connected labelled graphs that P2 wins",
     }
 }
 

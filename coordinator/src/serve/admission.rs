@@ -337,7 +337,9 @@ mod tests {
         tokio::select! {
             biased;
             _ = connections.next() => panic!("a second one"),
-            ended = first.read(&mut nothing) => assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut),
+            ended = first.read(&mut nothing) => {
+                assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            }
         }
         drop(first);
         connections.next().await.unwrap().unwrap();

@@ -118,7 +118,10 @@ where
     // tonic waits for idle connections for ever.
     tokio::select! {
         result = server => result,
-        () = async { let _ = stopped.await; tokio::time::sleep(Duration::from_secs(2)).await } => Ok(()),
+        () = async {
+            let _ = stopped.await;
+            tokio::time::sleep(Duration::from_secs(2)).await
+        } => Ok(()),
     }
 }
 

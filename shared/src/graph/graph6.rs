@@ -168,7 +168,10 @@ mod tests {
         }
 
         #[test]
-        fn accepts_only_what_it_writes(n in 0u8..=18, body in proptest::collection::vec(63u8..=126, 0..24)) {
+        fn accepts_only_what_it_writes(
+            n in 0u8..=18,
+            body in proptest::collection::vec(63u8..=126, 0..24),
+        ) {
             let mut text = vec![63 + n];
             text.extend(body);
             if let Ok(graph) = decode(&text) {

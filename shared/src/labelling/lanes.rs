@@ -355,7 +355,8 @@ mod x86 {
         #[inline(always)]
         fn meets(self, other: Self) -> Self {
             Self::not(unsafe {
-                halves!(a = self, b = other => _mm256_cmpeq_epi16(_mm256_and_si256(a, b), _mm256_setzero_si256()))
+                halves!(a = self, b = other =>
+                    _mm256_cmpeq_epi16(_mm256_and_si256(a, b), _mm256_setzero_si256()))
             })
         }
         #[inline(always)]

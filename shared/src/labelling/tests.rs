@@ -332,7 +332,10 @@ proptest! {
             let graph = Graph::from_code(n, code);
             let moved = graph.relabelled(&permutation(n, seed));
             for labelling in &LABELLINGS[..2] {
-                prop_assert_eq!(check_one(*labelling, &graph).key, check_one(*labelling, &moved).key);
+                prop_assert_eq!(
+                    check_one(*labelling, &graph).key,
+                    check_one(*labelling, &moved).key
+                );
             }
         }
     }

@@ -12,7 +12,7 @@
 //! | 4, 1, 4 | part, bucket bits, bucket |
 //! | 8 | number of entries |
 //! | 8 | number of graphs of the part in this bucket (differs from the entries for wins) |
-//! | entries × width | slots of ⌈C(n − 1, 2)/8⌉ bytes, strictly increasing, or records in the order of the slots |
+//! | entries × width | slots of ⌈C(n − 1, 2)/8⌉ bytes, increasing, or records in their order |
 //! | 16 | the first half of the BLAKE3 hash of everything before |
 
 use std::fmt;
@@ -304,7 +304,11 @@ mod tests {
 
         /// Well-sealed nonsense, as a hostile worker could send it.
         #[test]
-        fn parsing_never_panics(mut header in proptest::collection::vec(any::<u8>(), HEADER_BYTES), body in proptest::collection::vec(any::<u8>(), 0..64), n in 0u8..18) {
+        fn parsing_never_panics(
+            mut header in proptest::collection::vec(any::<u8>(), HEADER_BYTES),
+            body in proptest::collection::vec(any::<u8>(), 0..64),
+            n in 0u8..18,
+        ) {
             header[..4].copy_from_slice(MAGIC);
             for (at, word) in [(4, BLOCK_FORMAT), (6, LABELLING), (8, TrailTrap::ID)] {
                 header[at..at + 2].copy_from_slice(&word.to_le_bytes());

@@ -283,24 +283,38 @@ mod tests {
                 prop_assert_eq!(table.slot(i), slot);
                 prop_assert_eq!(table.record(i)[0], slot as u8);
             }
-            prop_assert_eq!(table.find(other, table.locate(other)), slots.iter().position(|&slot| slot == other));
+            prop_assert_eq!(
+                table.find(other, table.locate(other)),
+                slots.iter().position(|&slot| slot == other)
+            );
         }
 
         #[test]
         fn blocks_round_trip(slots in slots()) {
             let (table, blocks) = regular_partition(&slots, 0, 0, 3);
             for block in &blocks {
-                prop_assert_eq!(&Block::parse::<TrailTrap>(block.bytes().to_vec()).unwrap(), block);
-                let named = |name: &BlockName| Block::parse_named::<TrailTrap>(block.bytes().to_vec(), name);
+                prop_assert_eq!(
+                    &Block::parse::<TrailTrap>(block.bytes().to_vec()).unwrap(),
+                    block
+                );
+                let named = |name: &BlockName| {
+                    Block::parse_named::<TrailTrap>(block.bytes().to_vec(), name)
+                };
                 prop_assert_eq!(&named(&block.name()).unwrap(), block);
                 let length = block.name().length + 1;
-                prop_assert_eq!(named(&BlockName { length, ..block.name() }), Err(BlockError::Name));
+                prop_assert_eq!(
+                    named(&BlockName { length, ..block.name() }),
+                    Err(BlockError::Name)
+                );
             }
             prop_assert_eq!(
                 Block::parse_named::<TrailTrap>(blocks[0].bytes().to_vec(), &blocks[1].name()),
                 Err(BlockError::Name)
             );
-            prop_assert_eq!(blocks[2].slots().collect::<Vec<_>>(), slots.iter().copied().filter(|s| s & 1 == 1).collect::<Vec<_>>());
+            prop_assert_eq!(
+                blocks[2].slots().collect::<Vec<_>>(),
+                slots.iter().copied().filter(|s| s & 1 == 1).collect::<Vec<_>>()
+            );
             let [keys, outcomes, _] = blocks;
             let again = Table::from_blocks::<TrailTrap>(&[(keys, outcomes)]).unwrap();
             prop_assert_eq!(&again.entries, &table.entries);
@@ -312,19 +326,29 @@ mod tests {
             let (whole, _) = regular_partition(&slots, 0, 0, 0);
             for bucket in 0..4u32 {
                 let of_part = |part: u64| -> Vec<u64> {
-                    slots.iter().enumerate()
-                        .filter(|(i, slot)| bucket_of_slot(11, **slot, 2) == bucket as usize && pick.rotate_left(*i as u32) & 1 == part)
-                        .map(|(_, &slot)| slot).collect()
+                    slots
+                        .iter()
+                        .enumerate()
+                        .filter(|(i, slot)| {
+                            bucket_of_slot(11, **slot, 2) == bucket as usize
+                                && pick.rotate_left(*i as u32) & 1 == part
+                        })
+                        .map(|(_, &slot)| slot)
+                        .collect()
                 };
                 let parts = [0, 1].map(|part| {
-                    let (_, [keys, outcomes, _]) = regular_partition(&of_part(part), 2, bucket, part as u32);
+                    let (_, [keys, outcomes, _]) =
+                        regular_partition(&of_part(part), 2, bucket, part as u32);
                     (keys, outcomes)
                 });
                 let table = Table::from_blocks::<TrailTrap>(&parts).unwrap();
                 for i in 0..table.len() {
                     let j = whole.find(table.slot(i), whole.locate(table.slot(i))).unwrap();
                     prop_assert_eq!(table.entry(i), whole.entry(j));
-                    prop_assert_eq!(table.find(table.slot(i), table.locate(table.slot(i))), Some(i));
+                    prop_assert_eq!(
+                        table.find(table.slot(i), table.locate(table.slot(i))),
+                        Some(i)
+                    );
                 }
             }
         }

@@ -63,7 +63,10 @@ mod tests {
     proptest! {
         #[test]
         fn round_trip(value: (u128, String, Vec<u32>, Option<i64>)) {
-            prop_assert_eq!(decode::<(u128, String, Vec<u32>, Option<i64>)>(&encode(&value)).unwrap(), value);
+            prop_assert_eq!(
+                decode::<(u128, String, Vec<u32>, Option<i64>)>(&encode(&value)).unwrap(),
+                value
+            );
         }
 
         #[test]

@@ -52,7 +52,10 @@ pub enum AccessError {
 impl AccessError {
     /// Whether the file is not there (yet).
     pub fn is_missing(&self) -> bool {
-        matches!(self, AccessError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        matches!(
+            self,
+            AccessError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound
+        )
     }
 }
 

@@ -618,9 +618,10 @@ mod tests {
         grant.plan_fingerprint ^= 1;
         fs::write(directory.path().join("7.task"), grant.encode_length_delimited_to_vec())
             .unwrap();
-        assert!(
-            matches!(link(directory.path()).lease(), Err(LinkError::Refused(why)) if why.contains("versions"))
-        );
+        assert!(matches!(
+            link(directory.path()).lease(),
+            Err(LinkError::Refused(why)) if why.contains("versions")
+        ));
         assert_eq!(names(directory.path()), ["7.task"]);
     }
 

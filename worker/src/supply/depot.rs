@@ -182,7 +182,9 @@ impl Depot {
                 biased;
                 () = all => {}
                 () = stopped => {}
-                () = sleep(self.patience) => self.fail(rest, &format!("not done within {:?}", self.patience)),
+                () = sleep(self.patience) => {
+                    self.fail(rest, &format!("not done within {:?}", self.patience));
+                }
             }
         });
     }

@@ -358,7 +358,12 @@ mod tests {
             let mut schedule = schedule(order);
             let plan = schedule.plan().clone();
             let mut random = seed | 1;
-            let mut next = |n: usize| { random ^= random << 13; random ^= random >> 7; random ^= random << 17; random as usize % n };
+            let mut next = |n: usize| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random as usize % n
+            };
             let (mut taken, mut done, mut retired) = (Vec::new(), HashSet::new(), HashSet::new());
             while !schedule.is_done() {
                 if taken.is_empty() || next(3) > 0 {
@@ -367,20 +372,32 @@ mod tests {
                 prop_assert!(!taken.is_empty(), "stuck");
                 let unit = taken.swap_remove(next(taken.len()));
                 match next(10) {
-                    0 | 1 => { schedule.put_back([unit]); continue }
-                    2 if !schedule.failures.contains_key(&unit) => { schedule.fail([unit], "test"); continue }
+                    0 | 1 => {
+                        schedule.put_back([unit]);
+                        continue;
+                    }
+                    2 if !schedule.failures.contains_key(&unit) => {
+                        schedule.fail([unit], "test");
+                        continue;
+                    }
                     _ => {}
                 }
                 prop_assert!(done.insert(unit), "{unit:?} twice");
                 for predecessor in &plan.shards[unit.shard as usize].predecessors {
-                    prop_assert!(schedule.unfinished_parts(*predecessor) == 0 && !retired.contains(predecessor));
+                    prop_assert!(
+                        schedule.unfinished_parts(*predecessor) == 0
+                            && !retired.contains(predecessor)
+                    );
                 }
                 let content = computed(&schedule, unit, 0).content;
                 for shard in schedule.finish(unit, content).retired {
                     prop_assert!(retired.insert(shard));
                 }
             }
-            prop_assert_eq!(done.len() as u32, plan.shards.iter().map(|shard| shard.parts).sum::<u32>());
+            prop_assert_eq!(
+                done.len() as u32,
+                plan.shards.iter().map(|shard| shard.parts).sum::<u32>()
+            );
             prop_assert_eq!(retired.len(), plan.shards.len());
             prop_assert_eq!(schedule.ready(), 0);
         }
@@ -392,24 +409,35 @@ mod tests {
             let mut first = schedule(7);
             let all = run(&mut first, &HashSet::new());
             let mut random = seed | 1;
-            let mut next = || { random ^= random << 13; random ^= random >> 7; random ^= random << 17; random % 10 };
-            let kept: HashMap<Unit, Recalled> = all.iter().filter(|_| next() < share).map(|(&u, &r)| (u, r)).collect();
+            let mut next = || {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random % 10
+            };
+            let kept: HashMap<Unit, Recalled> =
+                all.iter().filter(|_| next() < share).map(|(&u, &r)| (u, r)).collect();
             let mut second = resumed(7, kept.clone());
             let rest = run(&mut second, &HashSet::new());
             let settled = second.settled();
             prop_assert!(second.is_done() && settled.stale.is_empty());
             prop_assert_eq!(settled.affirmed.len() + rest.len(), all.len());
-            prop_assert!(rest.iter().all(|(unit, result)| !kept.contains_key(unit) && all[unit] == *result));
+            prop_assert!(
+                rest.iter().all(|(unit, result)| !kept.contains_key(unit) && all[unit] == *result)
+            );
         }
 
         /// Units that were wrong, and all that was computed from them, are computed again, and
         /// nothing else is.
         #[test]
-        fn what_was_computed_from_wrong_data_is_computed_again(picks in proptest::collection::vec(0usize..1000, 1..4)) {
+        fn what_was_computed_from_wrong_data_is_computed_again(
+            picks in proptest::collection::vec(0usize..1000, 1..4),
+        ) {
             let right = run(&mut schedule(6), &HashSet::new());
             let mut units: Vec<Unit> = right.keys().copied().collect();
             units.sort();
-            let wrong: HashSet<Unit> = picks.iter().map(|pick| units[pick % units.len()]).collect();
+            let wrong: HashSet<Unit> =
+                picks.iter().map(|pick| units[pick % units.len()]).collect();
             let mut stored = run(&mut schedule(6), &wrong);
             let tainted = stored.iter().filter(|(unit, result)| right[unit] != **result).count();
             stored.retain(|unit, _| !wrong.contains(unit));

@@ -39,7 +39,9 @@ impl Copied {
     /// Whether what is missing cannot be solved again: that takes the outcomes of graphs with one
     /// edge less.
     fn lacks_outcomes(&self) -> bool {
-        matches!((self.first_missing, self.last_dropped), (Some(missing), Some(dropped)) if missing <= dropped + 1)
+        self.first_missing
+            .zip(self.last_dropped)
+            .is_some_and(|(missing, dropped)| missing <= dropped + 1)
     }
 }
 

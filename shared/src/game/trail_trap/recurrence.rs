@@ -147,8 +147,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_keep_outcomes(n in 1usize..=16, wins: [u16; 16], refuted: u16, first_moves in 0u16..2) {
-            let mut outcome = Outcome { refuted: refuted & all_vertices(n), first_moves, ..Outcome::default() };
+        fn records_keep_outcomes(
+            n in 1usize..=16,
+            wins: [u16; 16],
+            refuted: u16,
+            first_moves in 0u16..2,
+        ) {
+            let mut outcome =
+                Outcome { refuted: refuted & all_vertices(n), first_moves, ..Outcome::default() };
             (0..n).for_each(|a| outcome.wins[a] = wins[a] & all_vertices(n));
             let mut record = vec![0xff; record_bytes::<TrailTrap>(n)];
             TrailTrap::encode(n, &outcome, &mut record);
@@ -158,9 +164,13 @@ mod tests {
             prop_assert_eq!(TrailTrap::sums(n, &record), (won_positions, refuted_ends));
             for (u, w) in [(0, n - 1), (n / 2, n / 3)] {
                 let answer = TrailTrap::ask(n, &record, u, w);
-                let column = |y: usize| (0..n).fold(0, |set, a| set | (outcome.wins[a] >> y & 1) << a);
+                let column =
+                    |y: usize| (0..n).fold(0, |set, a| set | (outcome.wins[a] >> y & 1) << a);
                 prop_assert_eq!(answer.sets, [column(u), column(w)]);
-                prop_assert_eq!(answer.flags, outcome.refuted >> u & 1 | (outcome.refuted >> w & 1) << 1);
+                prop_assert_eq!(
+                    answer.flags,
+                    outcome.refuted >> u & 1 | (outcome.refuted >> w & 1) << 1
+                );
             }
         }
     }
