@@ -5,15 +5,13 @@
 //! equal colours are all mutual twins are finished by numbering the twins; the few others are left
 //! to a search, see [`super::forest`].
 
-use std::str::FromStr;
+use std::{marker::PhantomData, str::FromStr};
 
-#[cfg(target_arch = "x86_64")]
-use super::lanes::{Avx2, Avx512};
 pub use super::lanes::{LANES, Lane};
 
 use super::{
     Colours, Leaf, MAX_BATCH_ORDER, Undecided, key_bits,
-    lanes::{Lanes, Portable},
+    lanes::{Instructions, Lanes, Operation},
     rounds::{Exact, Hashed, Refinement},
 };
 use crate::graph::{MAX_ORDER, Rows, VertexSet, all_vertices, pairs};
@@ -36,16 +34,14 @@ impl Kernel {
 
     /// Whether this machine has the instructions.
     pub fn is_available(self) -> bool {
+        self.instructions().is_some()
+    }
+
+    fn instructions(self) -> Option<Instructions> {
         match self {
-            Kernel::Portable => true,
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => is_x86_feature_detected!("avx2"),
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => {
-                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => false,
+            Kernel::Portable => Some(Instructions::Portable),
+            Kernel::Avx2 => Instructions::avx2(),
+            Kernel::Avx512 => Instructions::avx512(),
         }
     }
 
@@ -90,7 +86,7 @@ impl FromStr for Kernel {
 /// to batch.
 pub struct Batch {
     order: usize,
-    kernel: Kernel,
+    instructions: Instructions,
     /// Whether this is the reference labelling.
     exact: bool,
     /// Adjacency sets: `rows[v]` holds that of vertex v of every lane.
@@ -131,10 +127,12 @@ impl Batch {
 
     fn with(n: usize, kernel: Kernel, exact: bool) -> Box<Self> {
         assert!((1..=MAX_BATCH_ORDER).contains(&n), "no batches of order {n}");
-        assert!(kernel.is_available(), "this machine has no {} instructions", kernel.name());
+        let Some(instructions) = kernel.instructions() else {
+            panic!("this machine has no {} instructions", kernel.name());
+        };
         Box::new(Batch {
             order: n,
-            kernel,
+            instructions,
             exact,
             rows: [ZERO; MAX_BATCH_ORDER],
             labels: [ZERO; MAX_BATCH_ORDER],
@@ -157,13 +155,15 @@ impl Batch {
     /// Puts a graph into lane `first` and all lanes after it.
     #[inline(always)]
     pub fn set_rows_from(&mut self, first: usize, rows: &Rows) {
-        fill_from(self.kernel, &mut self.rows[..self.order], first, rows);
+        let lanes = &mut self.rows[..self.order];
+        self.instructions.run(FillFrom::new(lanes, first, rows));
     }
 
     /// Puts initial colours into lane `first` and all lanes after it.
     #[inline(always)]
     pub fn set_colours_from(&mut self, first: usize, colours: &Colours) {
-        fill_from(self.kernel, &mut self.labels[..self.order], first, colours);
+        let lanes = &mut self.labels[..self.order];
+        self.instructions.run(FillFrom::new(lanes, first, colours));
     }
 
     /// The order of the graphs.
@@ -262,39 +262,7 @@ impl Batch {
     /// Pulls a set of labels back to vertices, in every lane: v is in the result if its label is
     /// in `set`.
     pub fn pull_back(&self, set: &Lane) -> Lane {
-        #[cfg(target_arch = "x86_64")]
-        match self.kernel {
-            Kernel::Portable => self.pull_back_with::<Portable>(set),
-            // SAFETY: `new` checked that the machine has the instructions.
-            Kernel::Avx2 => unsafe { self.pull_back_avx2(set) },
-            Kernel::Avx512 => unsafe { self.pull_back_avx512(set) },
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        self.pull_back_with::<Portable>(set)
-    }
-
-    #[inline(always)]
-    fn pull_back_with<L: Lanes>(&self, set: &Lane) -> Lane {
-        let labels = L::load(set);
-        let mut pulled = L::splat(0);
-        for v in 0..self.order {
-            pulled = pulled.add_where(labels.meets(L::load(&self.one_hot[v])), L::splat(1 << v));
-        }
-        let mut lane = ZERO;
-        pulled.store(&mut lane);
-        lane
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn pull_back_avx512(&self, set: &Lane) -> Lane {
-        self.pull_back_with::<Avx512>(set)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
-    fn pull_back_avx2(&self, set: &Lane) -> Lane {
-        self.pull_back_with::<Avx2>(set)
+        self.instructions.run(PullBack { batch: self, set })
     }
 
     /// Refines all lanes; the result has a bit for each lane that is labelled now.
@@ -315,48 +283,28 @@ impl Batch {
     }
 
     fn refine_by<R: Refinement, const N: usize>(&mut self) -> u32 {
-        #[cfg(target_arch = "x86_64")]
-        match self.kernel {
-            Kernel::Portable => self.refine_with::<Portable, R, N>(),
-            // SAFETY: `new` checked that the machine has the instructions.
-            Kernel::Avx2 => unsafe { self.refine_avx2::<R, N>() },
-            Kernel::Avx512 => unsafe { self.refine_avx512::<R, N>() },
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        self.refine_with::<Portable, R, N>()
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn refine_avx512<R: Refinement, const N: usize>(&mut self) -> u32 {
-        self.refine_with::<Avx512, R, N>()
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
-    fn refine_avx2<R: Refinement, const N: usize>(&mut self) -> u32 {
-        self.refine_with::<Avx2, R, N>()
+        self.instructions.run(Refine::<R, N> { batch: self, refinement: PhantomData })
     }
 
     // Plain loops throughout, as in [`super::rounds`].
     #[inline(always)]
-    fn refine_with<L: Lanes, R: Refinement, const N: usize>(&mut self) -> u32 {
-        let zero = L::splat(0);
-        let one = L::splat(1);
+    fn refine_with<L: Lanes, R: Refinement, const N: usize>(&mut self, token: L::Token) -> u32 {
+        let zero = L::splat(token, 0);
+        let one = L::splat(token, 1);
         let mut colours = [zero; N];
         for v in 0..N {
-            colours[v] = L::load(&self.labels[v]);
+            colours[v] = L::load(token, &self.labels[v]);
         }
         let mut discrete = 0;
         self.stable = 0;
         for _ in 0..MAX_ROUNDS {
-            let ranks = R::round(&self.rows, &colours);
+            let ranks = R::round::<L, N>(token, &self.rows, &colours);
             // Ranks add up to 0 + 1 + … + (N − 1) exactly when they are all different.
             let mut sum = zero;
             for v in 0..N {
                 sum = sum.add(ranks[v]);
             }
-            discrete = L::bits(sum.equals(L::splat(pairs(N) as u16)));
+            discrete = L::bits(sum.equals(L::splat(token, pairs(N) as u16)));
             self.stable = !0;
             for v in 0..N {
                 self.stable &= L::bits(ranks[v].equals(colours[v]));
@@ -372,8 +320,10 @@ impl Batch {
             let mut earlier = [zero; N];
             for w in 1..N {
                 for v in 0..w {
-                    let apart = L::splat(!(1 << v | 1 << w));
-                    let differ = L::load(&self.rows[v]).xor(L::load(&self.rows[w])).meets(apart);
+                    let apart = L::splat(token, !(1 << v | 1 << w));
+                    let differ = L::load(token, &self.rows[v])
+                        .xor(L::load(token, &self.rows[w]))
+                        .meets(apart);
                     let twins = L::both(colours[v].equals(colours[w]), L::not(differ));
                     earlier[w] = earlier[w].add_where(twins, one);
                 }
@@ -384,7 +334,7 @@ impl Batch {
                 colours[v] = colours[v].add(earlier[v]);
                 sum = sum.add(colours[v]);
             }
-            solved = L::bits(sum.equals(L::splat(pairs(N) as u16)));
+            solved = L::bits(sum.equals(L::splat(token, pairs(N) as u16)));
         }
         let mut one_hot = [zero; N];
         for v in 0..N {
@@ -393,7 +343,7 @@ impl Batch {
         let mut image = [zero; N];
         for w in 1..N {
             for v in 0..w {
-                let joined = L::load(&self.rows[v]).meets(L::splat(1 << w));
+                let joined = L::load(token, &self.rows[v]).meets(L::splat(token, 1 << w));
                 image[v] = image[v].add_where(joined, one_hot[w]);
                 image[w] = image[w].add_where(joined, one_hot[v]);
             }
@@ -404,9 +354,9 @@ impl Batch {
         for j in 1..N {
             let mut row = zero;
             for v in 0..N {
-                row = row.add_where(colours[v].equals(L::splat(j as u16)), image[v]);
+                row = row.add_where(colours[v].equals(L::splat(token, j as u16)), image[v]);
             }
-            row = row.and(L::splat(all_vertices(j)));
+            row = row.and(L::splat(token, all_vertices(j)));
             let (word, bit) = (pairs(j) / 16, pairs(j) % 16);
             code[word] = code[word].or(row.shl(bit as u32));
             if bit + j > 16 {
@@ -421,6 +371,70 @@ impl Batch {
             code[k].store(&mut self.codes[k]);
         }
         solved
+    }
+}
+
+/// [`Batch::pull_back`].
+struct PullBack<'a> {
+    batch: &'a Batch,
+    set: &'a Lane,
+}
+
+impl Operation for PullBack<'_> {
+    type Output = Lane;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, token: L::Token) -> Lane {
+        let labels = L::load(token, self.set);
+        let mut pulled = L::splat(token, 0);
+        for v in 0..self.batch.order {
+            let joined = labels.meets(L::load(token, &self.batch.one_hot[v]));
+            pulled = pulled.add_where(joined, L::splat(token, 1 << v));
+        }
+        let mut lane = ZERO;
+        pulled.store(&mut lane);
+        lane
+    }
+}
+
+/// [`Batch::refine`].
+struct Refine<'a, R, const N: usize> {
+    batch: &'a mut Batch,
+    refinement: PhantomData<R>,
+}
+
+impl<R: Refinement, const N: usize> Operation for Refine<'_, R, N> {
+    type Output = u32;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, token: L::Token) -> u32 {
+        self.batch.refine_with::<L, R, N>(token)
+    }
+}
+
+/// Writes to each of `lanes`, from the `first` on, its value.
+struct FillFrom<'a> {
+    lanes: &'a mut [Lane],
+    first: usize,
+    values: &'a [u16; MAX_ORDER],
+}
+
+impl<'a> FillFrom<'a> {
+    #[inline(always)]
+    fn new(lanes: &'a mut [Lane], first: usize, values: &'a [u16; MAX_ORDER]) -> Self {
+        assert!(first < LANES && lanes.len() <= MAX_ORDER, "no lane {first}");
+        FillFrom { lanes, first, values }
+    }
+}
+
+impl Operation for FillFrom<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, token: L::Token) {
+        for v in 0..self.lanes.len() {
+            L::fill_from(token, &mut self.lanes[v], self.first, self.values[v]);
+        }
     }
 }
 
@@ -440,40 +454,6 @@ pub fn lanes_of(mut mask: u32) -> impl Iterator<Item = usize> {
             lane
         })
     })
-}
-
-/// Writes to each of `lanes`, from the `first` on, its value.
-#[inline(always)]
-fn fill_from(kernel: Kernel, lanes: &mut [Lane], first: usize, values: &[u16; MAX_ORDER]) {
-    assert!(first < LANES && lanes.len() <= MAX_ORDER, "no lane {first}");
-    #[cfg(target_arch = "x86_64")]
-    match kernel {
-        Kernel::Portable => fill_with::<Portable>(lanes, first, values),
-        // SAFETY: batches exist only where the machine has the instructions.
-        Kernel::Avx2 => unsafe { fill_avx2(lanes, first, values) },
-        Kernel::Avx512 => unsafe { fill_avx512(lanes, first, values) },
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    fill_with::<Portable>(lanes, first, values)
-}
-
-#[inline(always)]
-fn fill_with<L: Lanes>(lanes: &mut [Lane], first: usize, values: &[u16; MAX_ORDER]) {
-    for v in 0..lanes.len() {
-        L::fill_from(&mut lanes[v], first, values[v]);
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn fill_avx512(lanes: &mut [Lane], first: usize, values: &[u16; MAX_ORDER]) {
-    fill_with::<Avx512>(lanes, first, values);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn fill_avx2(lanes: &mut [Lane], first: usize, values: &[u16; MAX_ORDER]) {
-    fill_with::<Avx2>(lanes, first, values);
 }
 
 /// The vertices of a lane's graph that `label_of` sends into `set`; the scalar twin of

@@ -4,6 +4,11 @@
 //!
 //! Loads, stores and masks aside, an operation on [`Lanes`] does in each lane what its name says
 //! on `u16`.
+//!
+//! What makes this sound stands in types. A vector is made from a token of its instruction set,
+//! and a token is made by looking for the instructions; so whoever has a vector, or a token, is on
+//! a machine that has them. [`Instructions::run`] compiles an [`Operation`] for each instruction
+//! set and runs it with what was found. All code outside this module is safe.
 
 /// Number of lanes.
 pub const LANES: usize = 32;
@@ -13,14 +18,16 @@ pub const LANES: usize = 32;
 #[repr(C, align(64))]
 pub struct Lane(pub [u16; LANES]);
 
-/// A vector in registers. Implementations other than [`Portable`] may only be used inside
-/// functions compiled for their instruction set.
+/// A vector in registers. Outside an [`Operation`] that [`Instructions::run`] runs, its operations
+/// are slow: they are not inlined into code that is compiled without their instruction set.
 pub(super) trait Lanes: Copy {
     /// One truth value a lane.
     type Mask: Copy;
-    fn load(from: &Lane) -> Self;
+    /// Shows that this machine has the instructions.
+    type Token: Copy;
+    fn load(token: Self::Token, from: &Lane) -> Self;
     fn store(self, to: &mut Lane);
-    fn splat(value: u16) -> Self;
+    fn splat(token: Self::Token, value: u16) -> Self;
     fn add(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
@@ -47,8 +54,56 @@ pub(super) trait Lanes: Copy {
     fn either(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// Where the mask does not hold.
     fn not(mask: Self::Mask) -> Self::Mask;
-    /// Writes `value` to lane `first` and to all after it.
-    fn fill_from(to: &mut Lane, first: usize, value: u16);
+    /// Writes `value` to lane `first` < 32 and to all after it.
+    fn fill_from(token: Self::Token, to: &mut Lane, first: usize, value: u16);
+}
+
+/// Something that is written once in [`Lanes`] and compiled for each instruction set.
+pub(super) trait Operation {
+    type Output;
+    /// Has to be `#[inline(always)]`, as all that it calls, and without closures: what is not
+    /// inlined is compiled without the instruction set.
+    fn run<L: Lanes>(self, token: L::Token) -> Self::Output;
+}
+
+/// The instructions that operations run on, which this machine has.
+#[derive(Clone, Copy)]
+pub(super) enum Instructions {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(x86::Avx2Token),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(x86::Avx512Token),
+}
+
+impl Instructions {
+    /// AVX2, if this machine has it.
+    pub fn avx2() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        return x86::Avx2Token::detect().map(Instructions::Avx2);
+        #[cfg(not(target_arch = "x86_64"))]
+        None
+    }
+
+    /// AVX-512 F and BW, if this machine has them.
+    pub fn avx512() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        return x86::Avx512Token::detect().map(Instructions::Avx512);
+        #[cfg(not(target_arch = "x86_64"))]
+        None
+    }
+
+    /// Runs an operation.
+    #[inline(always)]
+    pub fn run<O: Operation>(self, operation: O) -> O::Output {
+        match self {
+            Instructions::Portable => operation.run::<Portable>(()),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(token) => token.run(operation),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512(token) => token.run(operation),
+        }
+    }
 }
 
 /// The twin that runs everywhere; plain arrays, which the compiler vectorizes as it can.
@@ -69,9 +124,10 @@ impl Portable {
 impl Lanes for Portable {
     /// All ones or all zeros.
     type Mask = Portable;
+    type Token = ();
 
     #[inline(always)]
-    fn load(from: &Lane) -> Self {
+    fn load((): (), from: &Lane) -> Self {
         Portable(from.0)
     }
     #[inline(always)]
@@ -79,7 +135,7 @@ impl Lanes for Portable {
         to.0 = self.0;
     }
     #[inline(always)]
-    fn splat(value: u16) -> Self {
+    fn splat((): (), value: u16) -> Self {
         Portable([value; LANES])
     }
     #[inline(always)]
@@ -147,22 +203,63 @@ impl Lanes for Portable {
         mask.map2(mask, |a, _| !a)
     }
     #[inline(always)]
-    fn fill_from(to: &mut Lane, first: usize, value: u16) {
+    fn fill_from((): (), to: &mut Lane, first: usize, value: u16) {
         to.0[first..].fill(value);
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Avx2, Avx512};
-
-/// The intrinsics. SAFETY, for every block here: each needs only its instruction set, which the
-/// caller of [`Lanes`] methods has to guarantee by being compiled for it, and loads and stores go
-/// to a `Lane`, which is 64 bytes long and aligned to 64.
-#[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{LANES, Lane, Lanes};
+    use super::{LANES, Lane, Lanes, Operation};
+
+    /// Evaluates intrinsics, in methods that have a vector or a token at hand.
+    macro_rules! detected {
+        ($intrinsics:expr) => {
+            // SAFETY: vectors and tokens exist only where their instruction set was detected, and
+            // that is all that intrinsics need which keep to registers. Loads and stores go to a
+            // `Lane`, which is 64 bytes long and aligned to 64; `fill_from` says what else it
+            // reads.
+            unsafe { $intrinsics }
+        };
+    }
+
+    /// A token, and how operations are compiled for it.
+    macro_rules! token {
+        ($(#[$doc:meta])* $token:ident of $lanes:ident, $features:literal, $($feature:tt)*) => {
+            $(#[$doc])*
+            #[derive(Clone, Copy)]
+            pub(in super::super) struct $token(());
+
+            impl $token {
+                /// The token, if this machine has the instructions.
+                pub fn detect() -> Option<Self> {
+                    ($(is_x86_feature_detected!($feature))&&*).then_some($token(()))
+                }
+
+                /// Runs an operation that is compiled for the instruction set.
+                #[inline(always)]
+                pub fn run<O: Operation>(self, operation: O) -> O::Output {
+                    #[target_feature(enable = $features)]
+                    fn compiled<O: Operation>(token: $token, operation: O) -> O::Output {
+                        operation.run::<$lanes>(token)
+                    }
+                    // SAFETY: the token exists, so the instruction set was detected.
+                    unsafe { compiled(self, operation) }
+                }
+            }
+        };
+    }
+
+    token! {
+        /// Shows that this machine has AVX-512 F and BW.
+        Avx512Token of Avx512, "avx512f,avx512bw", "avx512f" "avx512bw"
+    }
+    token! {
+        /// Shows that this machine has AVX2.
+        Avx2Token of Avx2, "avx2", "avx2"
+    }
 
     /// AVX-512 F, BW.
     #[derive(Clone, Copy)]
@@ -170,66 +267,67 @@ mod x86 {
 
     impl Lanes for Avx512 {
         type Mask = __mmask32;
+        type Token = Avx512Token;
 
         #[inline(always)]
-        fn load(from: &Lane) -> Self {
-            Avx512(unsafe { _mm512_load_si512(from.0.as_ptr().cast()) })
+        fn load(_: Self::Token, from: &Lane) -> Self {
+            Avx512(detected!(_mm512_load_si512(from.0.as_ptr().cast())))
         }
         #[inline(always)]
         fn store(self, to: &mut Lane) {
-            unsafe { _mm512_store_si512(to.0.as_mut_ptr().cast(), self.0) }
+            detected!(_mm512_store_si512(to.0.as_mut_ptr().cast(), self.0))
         }
         #[inline(always)]
-        fn splat(value: u16) -> Self {
-            Avx512(unsafe { _mm512_set1_epi16(value as i16) })
+        fn splat(_: Self::Token, value: u16) -> Self {
+            Avx512(detected!(_mm512_set1_epi16(value as i16)))
         }
         #[inline(always)]
         fn add(self, other: Self) -> Self {
-            Avx512(unsafe { _mm512_add_epi16(self.0, other.0) })
+            Avx512(detected!(_mm512_add_epi16(self.0, other.0)))
         }
         #[inline(always)]
         fn or(self, other: Self) -> Self {
-            Avx512(unsafe { _mm512_or_si512(self.0, other.0) })
+            Avx512(detected!(_mm512_or_si512(self.0, other.0)))
         }
         #[inline(always)]
         fn xor(self, other: Self) -> Self {
-            Avx512(unsafe { _mm512_xor_si512(self.0, other.0) })
+            Avx512(detected!(_mm512_xor_si512(self.0, other.0)))
         }
         #[inline(always)]
         fn mul(self, other: Self) -> Self {
-            Avx512(unsafe { _mm512_mullo_epi16(self.0, other.0) })
+            Avx512(detected!(_mm512_mullo_epi16(self.0, other.0)))
         }
         #[inline(always)]
         fn and(self, other: Self) -> Self {
-            Avx512(unsafe { _mm512_and_si512(self.0, other.0) })
+            Avx512(detected!(_mm512_and_si512(self.0, other.0)))
         }
         #[inline(always)]
         fn shl(self, bits: u32) -> Self {
-            Avx512(unsafe { _mm512_sll_epi16(self.0, _mm_cvtsi32_si128(bits as i32)) })
+            Avx512(detected!(_mm512_sll_epi16(self.0, _mm_cvtsi32_si128(bits as i32))))
         }
         #[inline(always)]
         fn shr(self, bits: u32) -> Self {
-            Avx512(unsafe { _mm512_srl_epi16(self.0, _mm_cvtsi32_si128(bits as i32)) })
+            Avx512(detected!(_mm512_srl_epi16(self.0, _mm_cvtsi32_si128(bits as i32))))
         }
         #[inline(always)]
         fn one_hot(self) -> Self {
-            Avx512(unsafe { _mm512_sllv_epi16(_mm512_set1_epi16(1), self.0) })
+            Avx512(detected!(_mm512_sllv_epi16(_mm512_set1_epi16(1), self.0)))
         }
         #[inline(always)]
         fn meets(self, other: Self) -> Self::Mask {
-            unsafe { _mm512_test_epi16_mask(self.0, other.0) }
+            detected!(_mm512_test_epi16_mask(self.0, other.0))
         }
         #[inline(always)]
         fn signed_less(self, other: Self) -> Self::Mask {
-            unsafe { _mm512_cmplt_epi16_mask(self.0, other.0) }
+            detected!(_mm512_cmplt_epi16_mask(self.0, other.0))
         }
         #[inline(always)]
         fn equals(self, other: Self) -> Self::Mask {
-            unsafe { _mm512_cmpeq_epi16_mask(self.0, other.0) }
+            detected!(_mm512_cmpeq_epi16_mask(self.0, other.0))
         }
         #[inline(always)]
         fn add_where(self, mask: Self::Mask, other: Self) -> Self {
-            Avx512(unsafe { _mm512_mask_add_epi16(self.0, mask, self.0, other.0) })
+            Avx512(detected!(_mm512_mask_add_epi16(self.0, mask, self.0, other.0)))
         }
         #[inline(always)]
         fn bits(mask: Self::Mask) -> u32 {
@@ -248,14 +346,12 @@ mod x86 {
             !mask
         }
         #[inline(always)]
-        fn fill_from(to: &mut Lane, first: usize, value: u16) {
-            unsafe {
-                _mm512_mask_storeu_epi16(
-                    to.0.as_mut_ptr().cast(),
-                    !0 << first,
-                    _mm512_set1_epi16(value as i16),
-                );
-            }
+        fn fill_from(_: Self::Token, to: &mut Lane, first: usize, value: u16) {
+            detected!(_mm512_mask_storeu_epi16(
+                to.0.as_mut_ptr().cast(),
+                !0 << first,
+                _mm512_set1_epi16(value as i16),
+            ));
         }
     }
 
@@ -284,60 +380,61 @@ mod x86 {
     impl Lanes for Avx2 {
         /// All ones or all zeros.
         type Mask = Avx2;
+        type Token = Avx2Token;
 
         #[inline(always)]
-        fn load(from: &Lane) -> Self {
+        fn load(_: Self::Token, from: &Lane) -> Self {
             let half = from.0.as_ptr().cast::<__m256i>();
-            unsafe { Avx2([_mm256_load_si256(half), _mm256_load_si256(half.add(1))]) }
+            detected!(Avx2([_mm256_load_si256(half), _mm256_load_si256(half.add(1))]))
         }
         #[inline(always)]
         fn store(self, to: &mut Lane) {
             let half = to.0.as_mut_ptr().cast::<__m256i>();
-            unsafe {
+            detected!({
                 _mm256_store_si256(half, self.0[0]);
                 _mm256_store_si256(half.add(1), self.0[1]);
-            }
+            });
         }
         #[inline(always)]
-        fn splat(value: u16) -> Self {
-            Avx2([unsafe { _mm256_set1_epi16(value as i16) }; 2])
+        fn splat(_: Self::Token, value: u16) -> Self {
+            Avx2([detected!(_mm256_set1_epi16(value as i16)); 2])
         }
         #[inline(always)]
         fn add(self, other: Self) -> Self {
-            unsafe { halves!(a = self, b = other => _mm256_add_epi16(a, b)) }
+            detected!(halves!(a = self, b = other => _mm256_add_epi16(a, b)))
         }
         #[inline(always)]
         fn or(self, other: Self) -> Self {
-            unsafe { halves!(a = self, b = other => _mm256_or_si256(a, b)) }
+            detected!(halves!(a = self, b = other => _mm256_or_si256(a, b)))
         }
         #[inline(always)]
         fn xor(self, other: Self) -> Self {
-            unsafe { halves!(a = self, b = other => _mm256_xor_si256(a, b)) }
+            detected!(halves!(a = self, b = other => _mm256_xor_si256(a, b)))
         }
         #[inline(always)]
         fn mul(self, other: Self) -> Self {
-            unsafe { halves!(a = self, b = other => _mm256_mullo_epi16(a, b)) }
+            detected!(halves!(a = self, b = other => _mm256_mullo_epi16(a, b)))
         }
         #[inline(always)]
         fn and(self, other: Self) -> Self {
-            unsafe { halves!(a = self, b = other => _mm256_and_si256(a, b)) }
+            detected!(halves!(a = self, b = other => _mm256_and_si256(a, b)))
         }
         #[inline(always)]
         fn shl(self, bits: u32) -> Self {
-            unsafe {
+            detected!(
                 halves!(a = self, _b = self => _mm256_sll_epi16(a, _mm_cvtsi32_si128(bits as i32)))
-            }
+            )
         }
         #[inline(always)]
         fn shr(self, bits: u32) -> Self {
-            unsafe {
+            detected!(
                 halves!(a = self, _b = self => _mm256_srl_epi16(a, _mm_cvtsi32_si128(bits as i32)))
-            }
+            )
         }
         #[inline(always)]
         fn one_hot(self) -> Self {
             // There is no 16-bit variable shift: look up both bytes of 1 << lane.
-            unsafe {
+            detected!({
                 let low = _mm_setr_epi8(1, 2, 4, 8, 16, 32, 64, -128, 0, 0, 0, 0, 0, 0, 0, 0);
                 let high = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, -128);
                 let (low, high) =
@@ -350,22 +447,21 @@ mod x86 {
                     let high = _mm256_shuffle_epi8(high, only_low);
                     _mm256_or_si256(low, _mm256_slli_epi16::<8>(high))
                 })
-            }
-        }
-        #[inline(always)]
-        fn meets(self, other: Self) -> Self {
-            Self::not(unsafe {
-                halves!(a = self, b = other =>
-                    _mm256_cmpeq_epi16(_mm256_and_si256(a, b), _mm256_setzero_si256()))
             })
         }
         #[inline(always)]
+        fn meets(self, other: Self) -> Self {
+            Self::not(detected!(halves!(a = self, b = other => {
+                _mm256_cmpeq_epi16(_mm256_and_si256(a, b), _mm256_setzero_si256())
+            })))
+        }
+        #[inline(always)]
         fn signed_less(self, other: Self) -> Self {
-            unsafe { halves!(a = self, b = other => _mm256_cmpgt_epi16(b, a)) }
+            detected!(halves!(a = self, b = other => _mm256_cmpgt_epi16(b, a)))
         }
         #[inline(always)]
         fn equals(self, other: Self) -> Self {
-            unsafe { halves!(a = self, b = other => _mm256_cmpeq_epi16(a, b)) }
+            detected!(halves!(a = self, b = other => _mm256_cmpeq_epi16(a, b)))
         }
         #[inline(always)]
         fn add_where(self, mask: Self, other: Self) -> Self {
@@ -373,14 +469,14 @@ mod x86 {
         }
         #[inline(always)]
         fn bits(mask: Self) -> u32 {
-            unsafe {
+            detected!({
                 // Packing halves words to bytes within each 128-bit part; the permutation puts the
                 // parts in order.
                 let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(
                     mask.0[0], mask.0[1],
                 ));
                 _mm256_movemask_epi8(packed) as u32
-            }
+            })
         }
         #[inline(always)]
         fn both(a: Self, b: Self) -> Self {
@@ -392,20 +488,20 @@ mod x86 {
         }
         #[inline(always)]
         fn not(mask: Self) -> Self {
-            mask.xor(Self::splat(!0))
+            mask.xor(Self::splat(Avx2Token(()), !0))
         }
         #[inline(always)]
-        fn fill_from(to: &mut Lane, first: usize, value: u16) {
+        fn fill_from(token: Self::Token, to: &mut Lane, first: usize, value: u16) {
             /// Lanes of zeros, then lanes of ones.
             static BEFORE_AND_AFTER: [[u16; LANES]; 2] = [[0; LANES], [!0; LANES]];
-            let after = unsafe {
-                // SAFETY: `first` < 32, so that 32 lanes follow.
-                let half =
-                    BEFORE_AND_AFTER.as_ptr().cast::<u16>().add(LANES - first).cast::<__m256i>();
+            // At most 32 of the 64 lanes come before those that are read.
+            let before = LANES.saturating_sub(first);
+            let after = detected!({
+                let half = BEFORE_AND_AFTER.as_ptr().cast::<u16>().add(before).cast::<__m256i>();
                 Avx2([_mm256_loadu_si256(half), _mm256_loadu_si256(half.add(1))])
-            };
-            let kept = Self::load(to).and(Self::not(after));
-            kept.or(after.and(Self::splat(value))).store(to);
+            });
+            let kept = Self::load(token, to).and(Self::not(after));
+            kept.or(after.and(Self::splat(token, value))).store(to);
         }
     }
 }
@@ -415,55 +511,53 @@ mod tests {
     use super::*;
 
     /// Every operation in turn, from three operands.
-    #[inline(always)]
-    fn exercise<L: Lanes>(a: &Lane, b: &Lane, small: &Lane) -> (Vec<Lane>, Vec<u32>) {
-        let (x, y, s) = (L::load(a), L::load(b), L::load(small));
-        let vectors = [
-            x.add(y),
-            x.or(y),
-            x.xor(y),
-            x.mul(y),
-            x.and(y),
-            x.shl(12),
-            x.shr(7),
-            s.one_hot(),
-            x.add_where(x.signed_less(y), L::splat(3)),
-        ];
-        let masks = [
-            x.meets(s),
-            x.signed_less(y),
-            x.equals(x),
-            s.equals(L::splat(5)),
-            L::both(x.meets(y), L::not(y.meets(s))),
-            L::either(x.signed_less(y), s.equals(L::splat(5))),
-        ];
-        let stored = vectors.map(|vector| {
-            let mut lane = Lane([0; LANES]);
-            vector.store(&mut lane);
-            lane
-        });
-        let filled = (0..LANES).map(|first| {
-            let mut lane = *a;
-            L::fill_from(&mut lane, first, b.0[first]);
-            lane
-        });
-        (stored.into_iter().chain(filled).collect(), masks.map(L::bits).to_vec())
+    struct Exercise<'a> {
+        a: &'a Lane,
+        b: &'a Lane,
+        small: &'a Lane,
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn exercise_avx512(a: &Lane, b: &Lane, small: &Lane) -> (Vec<Lane>, Vec<u32>) {
-        exercise::<Avx512>(a, b, small)
-    }
+    impl Operation for Exercise<'_> {
+        type Output = (Vec<Lane>, Vec<u32>);
 
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
-    fn exercise_avx2(a: &Lane, b: &Lane, small: &Lane) -> (Vec<Lane>, Vec<u32>) {
-        exercise::<Avx2>(a, b, small)
+        #[inline(always)]
+        fn run<L: Lanes>(self, token: L::Token) -> Self::Output {
+            let Exercise { a, b, small } = self;
+            let (x, y, s) = (L::load(token, a), L::load(token, b), L::load(token, small));
+            let vectors = [
+                x.add(y),
+                x.or(y),
+                x.xor(y),
+                x.mul(y),
+                x.and(y),
+                x.shl(12),
+                x.shr(7),
+                s.one_hot(),
+                x.add_where(x.signed_less(y), L::splat(token, 3)),
+            ];
+            let masks = [
+                x.meets(s),
+                x.signed_less(y),
+                x.equals(x),
+                s.equals(L::splat(token, 5)),
+                L::both(x.meets(y), L::not(y.meets(s))),
+                L::either(x.signed_less(y), s.equals(L::splat(token, 5))),
+            ];
+            let stored = vectors.map(|vector| {
+                let mut lane = Lane([0; LANES]);
+                vector.store(&mut lane);
+                lane
+            });
+            let filled = (0..LANES).map(|first| {
+                let mut lane = *a;
+                L::fill_from(token, &mut lane, first, b.0[first]);
+                lane
+            });
+            (stored.into_iter().chain(filled).collect(), masks.map(L::bits).to_vec())
+        }
     }
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
     fn all_instruction_sets_do_the_same() {
         let mut state = 1u64;
         let mut word = || {
@@ -473,12 +567,10 @@ mod tests {
         for _ in 0..200 {
             let [a, b] = [(); 2].map(|()| Lane([(); LANES].map(|()| word())));
             let small = Lane([(); LANES].map(|()| word() % 16));
-            let expected = exercise::<Portable>(&a, &b, &small);
-            if is_x86_feature_detected!("avx2") {
-                assert_eq!(unsafe { exercise_avx2(&a, &b, &small) }, expected);
-            }
-            if is_x86_feature_detected!("avx512bw") {
-                assert_eq!(unsafe { exercise_avx512(&a, &b, &small) }, expected);
+            let exercise = |on: Instructions| on.run(Exercise { a: &a, b: &b, small: &small });
+            let expected = exercise(Instructions::Portable);
+            for found in [Instructions::avx2(), Instructions::avx512()].into_iter().flatten() {
+                assert_eq!(exercise(found), expected);
             }
         }
     }

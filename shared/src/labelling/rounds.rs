@@ -9,8 +9,11 @@ use super::{
 /// How colours are refined.
 pub(super) trait Refinement {
     /// The colours after one more round.
-    fn round<L: Lanes, const N: usize>(rows: &[Lane; MAX_BATCH_ORDER], colours: &[L; N])
-    -> [L; N];
+    fn round<L: Lanes, const N: usize>(
+        token: L::Token,
+        rows: &[Lane; MAX_BATCH_ORDER],
+        colours: &[L; N],
+    ) -> [L; N];
 }
 
 // Plain loops throughout: what is called in a closure is not inlined, as closures are compiled
@@ -22,20 +25,21 @@ pub(super) struct Hashed;
 impl Refinement for Hashed {
     #[inline(always)]
     fn round<L: Lanes, const N: usize>(
+        token: L::Token,
         rows: &[Lane; MAX_BATCH_ORDER],
         colours: &[L; N],
     ) -> [L; N] {
         let [a, b, c] = hashed::SCRAMBLE;
-        let (a, b, c) = (L::splat(a), L::splat(b), L::splat(c));
-        let mut scrambled = [L::splat(0); N];
+        let (a, b, c) = (L::splat(token, a), L::splat(token, b), L::splat(token, c));
+        let mut scrambled = [L::splat(token, 0); N];
         for v in 0..N {
             let x = colours[v].mul(a).add(b);
             scrambled[v] = x.xor(x.shr(7)).mul(c);
         }
-        let mut words = [L::splat(0); N];
+        let mut words = [L::splat(token, 0); N];
         for w in 1..N {
             for v in 0..w {
-                let joined = L::load(&rows[v]).meets(L::splat(1 << w));
+                let joined = L::load(token, &rows[v]).meets(L::splat(token, 1 << w));
                 words[v] = words[v].add_where(joined, scrambled[w]);
                 words[w] = words[w].add_where(joined, scrambled[v]);
             }
@@ -43,10 +47,10 @@ impl Refinement for Hashed {
         // Old colour, then hashed neighbourhood; with the top bit flipped words compare as signed
         // numbers.
         for v in 0..N {
-            words[v] = colours[v].shl(12).or(words[v].shr(4)).xor(L::splat(1 << 15));
+            words[v] = colours[v].shl(12).or(words[v].shr(4)).xor(L::splat(token, 1 << 15));
         }
-        let one = L::splat(1);
-        let mut ranks = [L::splat(0); N];
+        let one = L::splat(token, 1);
+        let mut ranks = [L::splat(token, 0); N];
         for w in 1..N {
             for v in 0..w {
                 ranks[w] = ranks[w].add_where(words[v].signed_less(words[w]), one);
@@ -63,35 +67,36 @@ pub(super) struct Exact;
 impl Refinement for Exact {
     #[inline(always)]
     fn round<L: Lanes, const N: usize>(
+        token: L::Token,
         rows: &[Lane; MAX_BATCH_ORDER],
         colours: &[L; N],
     ) -> [L; N] {
         const { assert!(N <= MAX_BATCH_ORDER && MAX_BATCH_ORDER == 12, "3 words of 4 digits") };
         // The signatures' hexadecimal digits, four to a lane: words[k] holds those of colours 4k
         // to 4k + 3.
-        let mut digits = [[L::splat(0); N]; 3];
+        let mut digits = [[L::splat(token, 0); N]; 3];
         for v in 0..N {
             for colour in 0..N {
                 let word = &mut digits[colour / 4][v];
                 *word = word.add_where(
-                    colours[v].equals(L::splat(colour as u16)),
-                    L::splat(1 << (4 * (colour % 4))),
+                    colours[v].equals(L::splat(token, colour as u16)),
+                    L::splat(token, 1 << (4 * (colour % 4))),
                 );
             }
         }
         // With their top bits flipped words compare as signed numbers.
-        let mut words = [[L::splat(1 << 15); N]; 3];
+        let mut words = [[L::splat(token, 1 << 15); N]; 3];
         for w in 1..N {
             for v in 0..w {
-                let joined = L::load(&rows[v]).meets(L::splat(1 << w));
+                let joined = L::load(token, &rows[v]).meets(L::splat(token, 1 << w));
                 for k in 0..3 {
                     words[k][v] = words[k][v].add_where(joined, digits[k][w]);
                     words[k][w] = words[k][w].add_where(joined, digits[k][v]);
                 }
             }
         }
-        let one = L::splat(1);
-        let mut ranks = [L::splat(0); N];
+        let one = L::splat(token, 1);
+        let mut ranks = [L::splat(token, 0); N];
         for w in 1..N {
             for v in 0..w {
                 // Compared by colour, then by signature from the highest digit down.
