@@ -18,6 +18,7 @@ use trailtrap_shared::{
     labelling::LABELLING,
     partition::BLOCK_FORMAT,
 };
+use trailtrap_worker::process::replace::sync_directory;
 
 use crate::{
     ExportError,
@@ -171,7 +172,7 @@ pub fn bundle(
     )?;
     let sums: String = filling.sums.iter().map(|(name, sum)| format!("{sum}  {name}\n")).collect();
     filling.put("SHA256SUMS", sums)?;
-    fs::rename(&filling.root, directory).map_err(target)
+    fs::rename(&filling.root, directory).and_then(|()| sync_directory(parent)).map_err(target)
 }
 
 /// Tables over all orders: for programs, and, but for the long one by degree sequence, for people.

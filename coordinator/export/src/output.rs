@@ -1,11 +1,11 @@
 //! Files that appear complete or not at all.
 
 use std::{
-    fs::Permissions,
     io::{BufWriter, Write},
-    os::unix::fs::PermissionsExt,
     path::Path,
 };
+
+use trailtrap_worker::process::replace::Replacement;
 
 use crate::ExportError;
 
@@ -26,21 +26,7 @@ pub fn write_file(
             BufWriter::new(std::fs::File::options().write(true).open(path).map_err(target)?);
         return fill(&mut out).and_then(|()| Ok(out.flush()?)).map_err(placed);
     }
-    let directory =
-        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = tempfile::Builder::new()
-        .prefix(".trailtrap-")
-        // What the umask leaves of this, as for any new file.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory)
-        // Its own words name a file of which nobody has heard.
-        .map_err(|error| target(error.kind().into()))?;
-    let mut out = BufWriter::new(file);
-    fill(&mut out).map_err(placed)?;
-    let file = out.into_inner().map_err(|error| target(error.into_error()))?;
-    file.as_file().sync_all().map_err(target)?;
-    file.persist(path).map_err(|error| target(error.error))?;
-    Ok(())
+    Replacement::of(path).fill(fill).map_err(placed)
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use trailtrap_shared::protocol::access::{Access, CERTIFICATE_NAME, Pass, Token};
 use trailtrap_worker::{
-    link::access::{self, AccessError, read_private, write_private},
-    process,
+    link::access::{self, AccessError, read_private},
+    process::{self, replace::Replacement},
 };
 
 use crate::serve::admission::Guard;
@@ -90,7 +90,9 @@ impl Secrets {
             Err(SecretsError::Access(error)) if error.is_missing() => {
                 let secrets = Secrets::generate()?;
                 let text = serde_json::to_string_pretty(&secrets).expect("secrets are plain data");
-                write_private(&path, &text)
+                Replacement::of(&path)
+                    .private()
+                    .write(text.as_bytes())
                     .map_err(|source| SecretsError::Write { path, source })?;
                 Ok(secrets)
             }

@@ -4,9 +4,8 @@
 //! over a connection that is encrypted to the very certificate of the file.
 
 use std::{
-    fs,
-    io::{self, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    fs, io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -22,6 +21,8 @@ use trailtrap_shared::protocol::{
     access::{Access, Malformed},
     wire::census_client::CensusClient,
 };
+
+use crate::process::replace::Replacement;
 
 /// The largest message that a client takes; blocks come in smaller pieces.
 const LARGEST_MESSAGE: usize = 8 << 20;
@@ -71,7 +72,9 @@ pub fn read(path: &Path) -> Result<Access, AccessError> {
 
 /// Writes an access file that only its owner may read.
 pub fn write(access: &Access, path: &Path) -> Result<(), AccessError> {
-    write_private(path, &access.to_text())
+    Replacement::of(path)
+        .private()
+        .write(access.to_text().as_bytes())
         .map_err(|source| AccessError::Write { path: path.to_owned(), source })
 }
 
@@ -193,18 +196,6 @@ pub fn read_private(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessEr
 
 fn read_file(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
     fs::read(path).map_err(|source| AccessError::Read { what, path: path.to_owned(), source })
-}
-
-/// Writes a file that only its owner may read; nobody ever sees half of it.
-pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all())?;
-    fs::rename(new, path)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ use crate::{
         Delivered, Ended, Grant, Lease, Link, LinkError, Unsolved, delivery,
         grpc::{GrpcLink, PlanKeeper},
     },
-    process,
+    process::replace::{self, Replacement},
 };
 
 /// How often files are looked for.
@@ -90,9 +90,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
 
 /// Writes a file that nobody sees before it is complete. Others may write it too.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), OfflineError> {
-    let new = path.with_extension(format!("{:x}.new", process::nonce()));
-    let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
-    written.inspect_err(|_| drop(fs::remove_file(&new))).map_err(at(path))
+    Replacement::of(path).write(bytes).map_err(at(path))
 }
 
 /// Shows that somebody cares for a file.
@@ -190,7 +188,7 @@ pub fn carry(
         Err(TryLockError::Error(source)) => return Err(at(&place)(source).into()),
     }
     // What an earlier courier left is not leased any more.
-    for extension in ["task", "taken", "result", "damaged", "new"] {
+    for extension in ["task", "taken", "result", "damaged", replace::EXTENSION] {
         files(directory, extension)?.iter().for_each(|path| drop(fs::remove_file(path)));
     }
     let _ = fs::remove_file(directory.join(FINISHED));

@@ -2,12 +2,10 @@
 
 pub mod limits;
 pub mod log;
+pub mod replace;
 pub mod signals;
 
-use std::{
-    fs,
-    hash::{BuildHasher, RandomState},
-};
+use std::fs;
 
 /// The name of this host.
 pub fn host() -> String {
@@ -18,11 +16,4 @@ pub fn host() -> String {
 /// The name of this host and process, for people.
 pub fn identity() -> String {
     format!("{}/{}", host(), std::process::id())
-}
-
-/// A number that nobody else will draw, on this machine or another: for names of files in
-/// directories that are shared.
-pub fn nonce() -> u64 {
-    // The standard library seeds its hashes from the system's random numbers, each anew.
-    RandomState::new().hash_one(())
 }

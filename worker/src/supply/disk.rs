@@ -18,7 +18,7 @@ use trailtrap_shared::{
     partition::{Block, BlockError, BlockName, Checksum},
 };
 
-use crate::{process, supply::backoff::Rest};
+use crate::{process::replace::Replacement, supply::backoff::Rest};
 
 /// Why a directory cannot be a cache.
 #[derive(Debug, thiserror::Error)]
@@ -100,21 +100,18 @@ impl DiskCache {
         if self.rest.lasts() || path.exists() || !self.make_room(length) {
             return;
         }
-        let new = path.with_extension(format!("{:x}", process::nonce()));
         let written = path
             .parent()
             .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| fs::write(&new, block.bytes()))
-            .and_then(|()| fs::rename(&new, &path));
-        if let Err(error) = written {
-            let _ = fs::remove_file(&new);
-            if self.rest.begin() {
-                tracing::warn!(
-                    directory = %self.directory.display(),
-                    %error,
-                    "cannot keep blocks on disk for now"
-                );
-            }
+            .and_then(|()| Replacement::of(&path).fleeting().write(block.bytes()));
+        if let Err(error) = written
+            && self.rest.begin()
+        {
+            tracing::warn!(
+                directory = %self.directory.display(),
+                %error,
+                "cannot keep blocks on disk for now"
+            );
         }
     }
 
@@ -167,11 +164,11 @@ impl DiskCache {
             // Others may remove what is listed.
             for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
                 let path = entry.path();
-                // One that was being written when its process was killed has an extension.
+                // One that was being written when its process was killed has extensions.
                 let ours = path
-                    .file_stem()
-                    .and_then(|stem| stem.to_str())
-                    .is_some_and(|stem| is_hex(stem, 32));
+                    .file_name()
+                    .and_then(|name| name.to_str()?.split('.').next())
+                    .is_some_and(|name| is_hex(name, 32));
                 let Some(metadata) =
                     entry.metadata().ok().filter(|metadata| ours && metadata.is_file())
                 else {

@@ -14,6 +14,7 @@ use trailtrap_shared::{
     graph::polya,
     plan::{Plan, PlanOptions},
 };
+use trailtrap_worker::process::replace::Replacement;
 
 use crate::{
     records::alarm::Alarm,
@@ -101,9 +102,8 @@ impl Status {
 
     /// Leaves the snapshot for other processes; a reader never sees half of one.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let new = path.with_extension("json.new");
-        fs::write(&new, self.to_json())?;
-        fs::rename(new, path)
+        // The next start removes it: a loss of power may do so too.
+        Replacement::of(path).fleeting().write(self.to_json().as_bytes())
     }
 
     /// A few lines for people.

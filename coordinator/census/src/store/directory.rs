@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use trailtrap_worker::process::replace::{self, sync_directory};
+
 use super::{Store, StoreError};
 
 /// Why a directory cannot be used.
@@ -87,8 +89,9 @@ impl DataDirectory {
         if let Err(error) = written {
             tracing::debug!(%error, "cannot note the process in the lock");
         }
-        // The snapshot of an earlier run.
+        // The snapshot of an earlier run, and what that run left if it was killed writing one.
         let _ = fs::remove_file(path.join("status.json"));
+        let _ = replace::sweep(&path.join("status.json"));
         let directory = DataDirectory { path: path.to_owned(), _lock: lock };
         if !directory.store().exists() && directory.salvaged().exists() {
             // Otherwise an empty store would take the place of what was salvaged.
@@ -125,7 +128,7 @@ impl DataDirectory {
     /// Gives something in the directory another name; one that outlasts a loss of power.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)?;
-        File::open(&self.path)?.sync_all()
+        sync_directory(&self.path)
     }
 
     /// The directory.

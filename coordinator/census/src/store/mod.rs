@@ -25,6 +25,7 @@ use trailtrap_shared::{
     plan::{Plan, Shard, Unit},
     protocol::codec::{self, CodecError},
 };
+use trailtrap_worker::process::replace::sync_directory;
 
 use crate::records::{Delivery, OrderRecord, UnitRecord, alarm::Alarm};
 
@@ -128,7 +129,7 @@ impl Store {
             std::fs::rename(&new, path)?;
             if let Some(parent) = path.parent() {
                 // The new name has to outlast a loss of power before anything in the store does.
-                std::fs::File::open(parent)?.sync_all()?;
+                sync_directory(parent)?;
             }
         }
         Self::open_or_create(path)
