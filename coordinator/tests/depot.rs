@@ -12,18 +12,12 @@ use std::{
 
 use common::{Data, Process, census_json, coordinator, stderr, stdout, worker};
 use trailtrap_worker::process::limits::Size;
+use walkdir::{DirEntry, WalkDir};
 
 /// Files below a directory, by name, with their contents. What is removed meanwhile is left out.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let path = entry.path();
-        match fs::read(&path) {
-            Ok(bytes) => drop(found.insert(path, bytes)),
-            Err(_) => found.extend(files(&path)),
-        }
-    }
-    found
+    let paths = WalkDir::new(directory).into_iter().flatten().map(DirEntry::into_path);
+    paths.filter_map(|path| Some((path.clone(), fs::read(path).ok()?))).collect()
 }
 
 /// Blocks in a directory, without notes.

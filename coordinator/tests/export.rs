@@ -21,6 +21,7 @@ use parquet::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use trailtrap_shared::graph::{Graph, graph6, nauty, vertices};
+use walkdir::WalkDir;
 
 /// A census of order 7, for all tests to read, and what `census --json` said.
 static CENSUS: LazyLock<(Data, Value)> = LazyLock::new(|| {
@@ -352,16 +353,9 @@ fn pictures_come_in_three_formats_and_need_no_font() {
 
 /// All files below a directory and what is in them.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.insert(path.clone(), fs::read(&path).unwrap());
-        }
-    }
-    found
+    let paths = WalkDir::new(directory).into_iter().map(|entry| entry.unwrap().into_path());
+    let files = paths.filter(|path| !path.is_dir());
+    files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
 fn relative(directory: &Path) -> BTreeMap<String, Vec<u8>> {

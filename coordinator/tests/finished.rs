@@ -34,6 +34,7 @@ use trailtrap_shared::{
     partition::{Block, Table},
     plan::Unit,
 };
+use walkdir::WalkDir;
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {
     run_with_input(&[&["lookup", "--data", &data.text()], arguments].concat(), input)
@@ -542,12 +543,12 @@ fn copy(data: &Data) -> Data {
 }
 
 fn copy_directory(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
+    for entry in WalkDir::new(from) {
         let entry = entry.unwrap();
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_directory(&entry.path(), &to.join(entry.file_name())),
-            false => drop(fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        let copy = to.join(entry.path().strip_prefix(from).unwrap());
+        match entry.file_type().is_dir() {
+            true => fs::create_dir_all(copy).unwrap(),
+            false => drop(fs::copy(entry.path(), copy).unwrap()),
         }
     }
 }

@@ -11,6 +11,7 @@ use trailtrap_shared::{
     partition::{entry_bytes, slot_bytes},
 };
 use trailtrap_worker::process::limits::{self, Size};
+use walkdir::WalkDir;
 
 /// Why a run is not begun.
 #[derive(Debug, thiserror::Error)]
@@ -124,15 +125,9 @@ pub fn check_memory(order: usize, memory: Size) -> Result<(), Shortage> {
 
 /// Bytes of all files below a directory.
 fn bytes_below(directory: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
-    entries
-        .flatten()
-        .map(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
-            Ok(metadata) => metadata.len(),
-            Err(_) => 0,
-        })
-        .sum()
+    let metadata =
+        WalkDir::new(directory).into_iter().flatten().flat_map(|entry| entry.metadata());
+    metadata.filter(|metadata| !metadata.is_dir()).map(|metadata| metadata.len()).sum()
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use trailtrap_shared::{
     labelling::MAX_BATCH_ORDER,
     plan::{Plan, PlanOptions},
 };
+use walkdir::WalkDir;
 
 use super::list::{GraphList, Wins};
 
@@ -157,8 +158,7 @@ impl Bundle {
     /// that passes may be looked into: the other checks read what may have come from anywhere.
     pub fn checksums(&self) -> anyhow::Result<String> {
         // What is found inside, by looking, is what may be read; what a file says is not.
-        let mut present = BTreeSet::new();
-        files_below(&self.root, "", &mut present)?;
+        let mut present = files_below(&self.root)?;
         ensure!(present.remove(SUMS), "there is no {SUMS}");
         let listed = self.listed()?;
         for (name, sum) in &listed {
@@ -545,20 +545,15 @@ fn sha256_of(path: &Path) -> std::io::Result<String> {
 
 /// The names of all files, which have to be regular ones: what lies elsewhere, or never ends, is
 /// no part of a bundle.
-fn files_below(root: &Path, prefix: &str, found: &mut BTreeSet<String>) -> anyhow::Result<()> {
-    for entry in std::fs::read_dir(root.join(prefix))
-        .with_context(|| format!("cannot read {}", root.display()))?
-    {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let path = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            files_below(root, &path, found)?;
-        } else {
-            ensure!(kind.is_file(), "{path} is no regular file");
+fn files_below(root: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for entry in WalkDir::new(root).min_depth(1) {
+        let entry = entry.with_context(|| format!("cannot read {}", root.display()))?;
+        if !entry.file_type().is_dir() {
+            let path = entry.path().strip_prefix(root)?.to_string_lossy().into_owned();
+            ensure!(entry.file_type().is_file(), "{path} is no regular file");
             found.insert(path);
         }
     }
-    Ok(())
+    Ok(found)
 }

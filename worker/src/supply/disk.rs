@@ -17,6 +17,7 @@ use trailtrap_shared::{
     game::TrailTrap,
     partition::{Block, BlockError, BlockName, Checksum},
 };
+use walkdir::{DirEntry, WalkDir};
 
 use crate::{process::replace::Replacement, supply::backoff::Rest};
 
@@ -156,27 +157,27 @@ impl DiskCache {
         let is_hex = |text: &str, digits| {
             text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
+        let ours = |entry: &DirEntry| match (entry.depth(), entry.file_name().to_str()) {
+            (0, _) => true,
+            (1, Some(name)) => entry.file_type().is_dir() && is_hex(name, 2),
+            // One that was being written when its process was killed has extensions.
+            (_, Some(name)) => name.split('.').next().is_some_and(|name| is_hex(name, 32)),
+            (_, None) => false,
+        };
         let mut files = Vec::new();
-        for directory in fs::read_dir(&self.directory)?.flatten() {
-            if !directory.file_name().to_str().is_some_and(|name| is_hex(name, 2)) {
+        let below = WalkDir::new(&self.directory).min_depth(2).max_depth(2);
+        for entry in below.into_iter().filter_entry(ours) {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) if error.depth() == 0 => return Err(error.into()),
+                // Others may remove what is listed.
+                Err(_) => continue,
+            };
+            let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else {
                 continue;
-            }
-            // Others may remove what is listed.
-            for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
-                let path = entry.path();
-                // One that was being written when its process was killed has extensions.
-                let ours = path
-                    .file_name()
-                    .and_then(|name| name.to_str()?.split('.').next())
-                    .is_some_and(|name| is_hex(name, 32));
-                let Some(metadata) =
-                    entry.metadata().ok().filter(|metadata| ours && metadata.is_file())
-                else {
-                    continue;
-                };
-                let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                files.push(Kept { path, length: metadata.len(), used });
-            }
+            };
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            files.push(Kept { path: entry.into_path(), length: metadata.len(), used });
         }
         Ok(files)
     }
