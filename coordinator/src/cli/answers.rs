@@ -35,8 +35,8 @@ pub trait Answer: Serialize {
     /// A line for people, or several, each with its end.
     fn text(&self) -> String;
 
-    /// A line of CSV, without its end.
-    fn csv(&self) -> String;
+    /// The cells of a row of CSV.
+    fn csv(&self) -> Vec<String>;
 }
 
 /// What a question led to: an answer, or what is wrong with the question.
@@ -49,7 +49,7 @@ impl Questions {
     pub fn answer<A: Answer>(
         &self,
         command: &'static str,
-        csv_header: &str,
+        csv_header: &[&str],
         at_a_time: usize,
         mut answer: impl FnMut(&[Line]) -> anyhow::Result<Vec<Reply<A>>>,
     ) -> anyhow::Result<ExitCode> {
@@ -79,11 +79,11 @@ struct Printer {
 }
 
 impl Printer {
-    fn begin(&mut self, csv_header: &str) -> anyhow::Result<()> {
+    fn begin(&mut self, csv_header: &[&str]) -> anyhow::Result<()> {
         match self.format {
             Format::Text => Ok(()),
-            Format::Csv => self.write(&format!("{csv_header}\n")),
-            Format::Json => self.write("["),
+            Format::Csv => self.write(&csv_row(csv_header)?),
+            Format::Json => self.write(b"["),
         }
     }
 
@@ -103,11 +103,12 @@ impl Printer {
 
     fn print_one<A: Answer>(&mut self, answer: &A) -> anyhow::Result<()> {
         match self.format {
-            Format::Text => self.write(&answer.text())?,
-            Format::Csv => self.write(&format!("{}\n", answer.csv()))?,
+            Format::Text => self.write(answer.text().as_bytes())?,
+            Format::Csv => self.write(&csv_row(&answer.csv())?)?,
             Format::Json => {
                 let comma = if self.answers > 0 { "," } else { "" };
-                self.write(&format!("{comma}\n{}", serde_json::to_string(answer)?))?;
+                let json = serde_json::to_string(answer)?;
+                self.write(format!("{comma}\n{json}").as_bytes())?;
             }
         }
         self.answers += 1;
@@ -116,18 +117,24 @@ impl Printer {
 
     fn end(&mut self) -> anyhow::Result<()> {
         if self.format == Format::Json {
-            self.write(if self.answers > 0 { "\n]\n" } else { "]\n" })?;
+            self.write(if self.answers > 0 { b"\n]\n" } else { b"]\n" })?;
         }
         self.flush()
     }
 
-    fn write(&mut self, text: &str) -> anyhow::Result<()> {
-        self.out.write_all(text.as_bytes()).context(CANNOT_WRITE)
+    fn write(&mut self, text: &[u8]) -> anyhow::Result<()> {
+        self.out.write_all(text).context(CANNOT_WRITE)
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {
         self.out.flush().context(CANNOT_WRITE)
     }
+}
+
+fn csv_row<C: AsRef<[u8]>>(cells: &[C]) -> anyhow::Result<Vec<u8>> {
+    let mut writer = csv::WriterBuilder::new().buffer_capacity(256).from_writer(Vec::new());
+    writer.write_record(cells)?;
+    Ok(writer.into_inner()?)
 }
 
 const CANNOT_WRITE: &str = "cannot write to standard output";

@@ -94,10 +94,18 @@ impl LookupCommand {
             held: 0,
             command: &self,
         };
-        let positions = if self.positions { ",won_against,refuted" } else { "" };
-        let header = format!(
-            "graph6,order,size,winner,automorphisms,won_positions,refuted_ends{positions}"
-        );
+        let mut header = vec![
+            "graph6",
+            "order",
+            "size",
+            "winner",
+            "automorphisms",
+            "won_positions",
+            "refuted_ends",
+        ];
+        if self.positions {
+            header.extend(["won_against", "refuted"]);
+        }
         self.questions.answer("lookup", &header, self.batch as usize, |lines| {
             session
                 .look_up(lines)
@@ -121,26 +129,21 @@ impl Answer for Verdict {
         text
     }
 
-    fn csv(&self) -> String {
-        let Verdict {
-            graph6,
-            order,
-            size,
-            winner,
-            automorphisms,
-            won_positions,
-            refuted_ends,
-            positions,
-        } = self;
-        // No graph6 character needs quoting: they are the bytes 63 to 126.
-        let mut line = format!(
-            "{graph6},{order},{size},{winner},{automorphisms},{won_positions},{refuted_ends}"
-        );
-        if let Some(Positions { won_against, refuted }) = positions {
+    fn csv(&self) -> Vec<String> {
+        let mut cells = vec![
+            self.graph6.clone(),
+            self.order.to_string(),
+            self.size.to_string(),
+            self.winner.to_owned(),
+            self.automorphisms.to_string(),
+            self.won_positions.to_string(),
+            self.refuted_ends.to_string(),
+        ];
+        if let Some(Positions { won_against, refuted }) = &self.positions {
             let sets: Vec<String> = won_against.iter().map(|set| spaced(set)).collect();
-            line += &format!(",{},{}", sets.join(";"), spaced(refuted));
+            cells.extend([sets.join(";"), spaced(refuted)]);
         }
-        line
+        cells
     }
 }
 

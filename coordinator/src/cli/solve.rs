@@ -63,8 +63,8 @@ const CLAIM: usize = 8;
 impl SolveCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let explanation = if self.explain { ",explanation" } else { "" };
-        let header = format!("graph6,order,size,winner{explanation}");
+        let mut header = vec!["graph6", "order", "size", "winner"];
+        header.extend(self.explain.then_some("explanation"));
         self.questions.answer("solve", &header, LINES, |lines| {
             let at_a_time = lines.len().div_ceil(CLAIM).clamp(1, rayon::current_num_threads());
             let limit = usize::try_from(self.limit).unwrap_or(usize::MAX) / at_a_time;
@@ -117,12 +117,13 @@ impl Answer for Solved {
         format!("{} {}\n{explanation}", self.graph6, self.winner)
     }
 
-    fn csv(&self) -> String {
+    fn csv(&self) -> Vec<String> {
         let Solved { graph6, order, size, winner, .. } = self;
+        let mut cells =
+            vec![graph6.clone(), order.to_string(), size.to_string(), winner.to_string()];
         let explanation = self.explanation().join("; ");
-        // No graph6 character needs quoting: they are the bytes 63 to 126.
-        let comma = if explanation.is_empty() { "" } else { "," };
-        format!("{graph6},{order},{size},{winner}{comma}{explanation}")
+        cells.extend(Some(explanation).filter(|explanation| !explanation.is_empty()));
+        cells
     }
 }
 
