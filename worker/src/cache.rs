@@ -1,13 +1,21 @@
 //! Partitions in memory, one copy for all threads, within a budget: the least recently used go
 //! first.
+//!
+//! Why not a crate for caches? Two things matter here: several keys are reserved by one thread and
+//! fetched with one request, and a table that was solved or fetched ahead stays until it is read.
+//! `moka` can only load key by key, and meets its budget a while later. `quick_cache` could
+//! reserve several keys, but when it is full it drops what came last and was not read yet, and it
+//! takes nothing that is larger than its part for entries in use; on a machine with little memory,
+//! what is fetched ahead would go before its turn.
 
 use std::{
     collections::{HashMap, HashSet},
     hash::Hash,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use lru::LruCache;
+use parking_lot::{Condvar, Mutex};
 use trailtrap_shared::{
     game::Game,
     graph::degree::DegreeSequence,
@@ -49,18 +57,13 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
         Budgeted { inner: Mutex::new(inner), loaded: Condvar::new(), budget }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<K, V>> {
-        // The map is consistent between any two statements that may panic.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The value of `key`, loaded by one thread while others that want it wait.
     fn get_or_load<E>(
         &self,
         key: &K,
         load: impl FnOnce() -> Result<(V, usize), E>,
     ) -> Result<Arc<V>, E> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         loop {
             if let Some((value, _)) = inner.values.get(key) {
                 return Ok(value.clone());
@@ -68,7 +71,7 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
             if inner.loading.insert(key.clone()) {
                 break;
             }
-            inner = self.loaded.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            self.loaded.wait(&mut inner);
         }
         drop(inner);
         let done = Done(self, std::slice::from_ref(key));
@@ -86,7 +89,7 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
         load: impl FnOnce(&[K]) -> Result<Vec<(V, usize)>, E>,
     ) -> Result<(), E> {
         let missing: Vec<K> = {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             keys.filter(|key| !inner.values.contains(key) && inner.loading.insert(key.clone()))
                 .collect()
         };
@@ -101,7 +104,7 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
     }
 
     fn insert(&self, key: K, value: Arc<V>, bytes: usize) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some((_, old)) = inner.values.put(key, (value, bytes)) {
             inner.bytes -= old;
         }
@@ -113,7 +116,7 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
     }
 
     fn remove(&self, key: &K) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some((_, bytes)) = inner.values.pop(key) {
             inner.bytes -= bytes;
         }
@@ -121,7 +124,7 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
 
     #[cfg(test)]
     fn bytes(&self) -> usize {
-        self.lock().bytes
+        self.inner.lock().bytes
     }
 }
 
@@ -130,7 +133,7 @@ struct Done<'a, K: Hash + Eq + Clone, V>(&'a Budgeted<K, V>, &'a [K]);
 
 impl<K: Hash + Eq + Clone, V> Drop for Done<'_, K, V> {
     fn drop(&mut self) {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         inner.loading.retain(|key| !self.1.contains(key));
         self.0.loaded.notify_all();
     }
@@ -177,7 +180,7 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
             return Ok(());
         }
         let all = {
-            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut parts = self.parts.lock();
             let mine = parts.entry(shard.sequence).or_default();
             mine.insert(solved.unit.part, solved.tables.clone());
             if mine.len() < shard.parts as usize {
@@ -208,7 +211,7 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
         for bucket in 0..1u32 << shard.bucket_bits {
             self.tables.remove(&(shard.sequence, shard.bucket_bits, bucket));
         }
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner).remove(&shard.sequence);
+        self.parts.lock().remove(&shard.sequence);
     }
 }
 

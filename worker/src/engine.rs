@@ -4,12 +4,13 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use rayon::prelude::*;
 use trailtrap_shared::{
     game::Game, graph::degree::DegreeSequence, labelling::batch::Kernel, partition::entry_bytes,
@@ -128,7 +129,7 @@ impl<G: Game, L: Link> Engine<G, L> {
 
     /// The cache of an edition; that of another one is left to those who still use it.
     fn cache(&self, edition: u32) -> Arc<Cache<G, L>> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         if cache.0 != edition {
             *cache = (edition, Arc::new(PartitionCache::new(self.cache_bytes, self.link.clone())));
         }
@@ -304,7 +305,7 @@ mod tests {
 
     impl Link for Damaged {
         fn lease(&self) -> Result<Grant, LinkError> {
-            let Some(edition) = self.0.lock().unwrap().pop() else { return Ok(Grant::Finished) };
+            let Some(edition) = self.0.lock().pop() else { return Ok(Grant::Finished) };
             let plan = Arc::new(Plan::new::<TrailTrap>(3, PlanOptions::default()));
             let units = (0..plan.shards.len() as u32)
                 .map(|shard| Unit { order: 3, shard, part: 0 })

@@ -2,11 +2,9 @@
 //! is about to read or to send many bytes takes a share of the budget first, and waits until there
 //! is one.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// So many bytes for all.
@@ -59,7 +57,7 @@ impl Budget {
     }
 
     fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Share> {
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         if !taken.shares.is_empty() && !self.has_room(&taken, bytes) {
             return None;
         }
@@ -73,10 +71,6 @@ impl Budget {
     fn has_room(&self, taken: &Taken, bytes: usize) -> bool {
         taken.bytes.saturating_add(bytes) <= self.bytes
     }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Share {
@@ -88,7 +82,7 @@ impl Share {
             let returned = self.budget.returned.notified();
             let more = bytes.saturating_sub(self.bytes);
             {
-                let mut taken = self.budget.taken();
+                let mut taken = self.budget.taken.lock();
                 if more == 0
                     || taken.shares.first() == Some(&self.number)
                     || self.budget.has_room(&taken, more)
@@ -105,7 +99,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.budget.taken();
+        let mut taken = self.budget.taken.lock();
         taken.shares.remove(&self.number);
         taken.bytes -= self.bytes;
         drop(taken);
@@ -149,7 +143,7 @@ mod tests {
         assert!(at_once(budget.take(41)).is_none());
         assert!(at_once(budget.take(40)).is_some());
         drop((large, small));
-        assert_eq!(budget.taken().bytes, 0);
+        assert_eq!(budget.taken.lock().bytes, 0);
     }
 
     #[test]
@@ -188,7 +182,7 @@ mod tests {
         assert!(at_once(old.cover(500)).is_some());
         drop(old);
         assert!(at_once(young.cover(200)).is_some(), "now it is the oldest");
-        assert_eq!(budget.taken().bytes, 200);
+        assert_eq!(budget.taken.lock().bytes, 200);
     }
 
     /// Many who take less than they will need: all get through, and never more is taken than the
@@ -205,7 +199,7 @@ mod tests {
                     let mut share = budget.take(needed / 10).await;
                     for received in (0..=needed).step_by(50) {
                         share.cover(received).await;
-                        most.fetch_max(budget.taken().bytes, Ordering::Relaxed);
+                        most.fetch_max(budget.taken.lock().bytes, Ordering::Relaxed);
                         tokio::task::yield_now().await;
                     }
                 })
@@ -214,7 +208,7 @@ mod tests {
         for task in tasks {
             task.await.unwrap();
         }
-        assert_eq!(budget.taken().bytes, 0);
+        assert_eq!(budget.taken.lock().bytes, 0);
         let most = most.load(Ordering::Relaxed);
         assert!((700..=1700).contains(&most), "{most}");
     }

@@ -3,12 +3,13 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
+use parking_lot::Mutex;
 use rayon::prelude::*;
 use trailtrap_census::{
     core::{
@@ -616,7 +617,7 @@ impl KnownShards {
     }
 
     fn of_shard(&self, finished: &FinishedOrder, index: u32) -> anyhow::Result<Arc<Known>> {
-        if let Some(known) = self.shards().get(&index) {
+        if let Some(known) = self.0.lock().get(&index) {
             return Ok(known.clone());
         }
         let shard = &finished.plan.shards[index as usize];
@@ -634,15 +635,11 @@ impl KnownShards {
             }
         }
         let known = Arc::new(known);
-        self.shards().insert(index, known.clone());
+        self.0.lock().insert(index, known.clone());
         Ok(known)
     }
 
-    fn shards(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<Known>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn forget(&self) {
-        self.shards().clear();
+        self.0.lock().clear();
     }
 }

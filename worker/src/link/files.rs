@@ -14,12 +14,13 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant, SystemTime},
 };
 
+use parking_lot::Mutex;
 use prost::Message;
 use trailtrap_shared::{
     game::TrailTrap,
@@ -373,10 +374,6 @@ impl FileLink {
         FileLink { directory, patience, plans: PlanKeeper::default(), tasks: Mutex::default() }
     }
 
-    fn tasks(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Inputs>>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn path(&self, number: u64, extension: &str) -> PathBuf {
         self.directory.join(format!("{number}.{extension}"))
     }
@@ -434,7 +431,7 @@ impl FileLink {
         let weak = Arc::downgrade(self);
         async move {
             while let Some(link) = weak.upgrade() {
-                let numbers: Vec<u64> = link.tasks().keys().copied().collect();
+                let numbers: Vec<u64> = link.tasks.lock().keys().copied().collect();
                 numbers.into_iter().for_each(|number| touch(&link.path(number, "taken")));
                 drop(link);
                 tokio::time::sleep(SILENCE / 6).await;
@@ -446,7 +443,7 @@ impl FileLink {
     /// something else, and whoever works on a lease of the newest finds it there or in a later
     /// one.
     fn blocks(&self, wanted: &Wanted) -> Result<Vec<Block>, SourceError> {
-        let tasks: Vec<Arc<Inputs>> = self.tasks().values().rev().cloned().collect();
+        let tasks: Vec<Arc<Inputs>> = self.tasks.lock().values().rev().cloned().collect();
         let found = tasks.iter().find_map(|inputs| inputs.get(wanted));
         Ok(found
             .ok_or_else(|| format!("no task in work holds partition {}", wanted.sequence()))?
@@ -472,7 +469,7 @@ impl Link for FileLink {
         };
         match self.open(&taken) {
             Ok((lease, inputs)) => {
-                self.tasks().insert(lease.number, Arc::new(inputs));
+                self.tasks.lock().insert(lease.number, Arc::new(inputs));
                 return Ok(Grant::Work(lease));
             }
             // For a worker of the right version.
@@ -502,7 +499,7 @@ impl Link for FileLink {
             write(&result, &bytes)?;
             Ok(Delivered::Accepted { retired: Vec::new() })
         });
-        self.tasks().remove(&lease.number);
+        self.tasks.lock().remove(&lease.number);
         delivered.inspect_err(|_| drop(fs::rename(&taken, &task)))
     }
 
@@ -515,7 +512,7 @@ impl Link for FileLink {
     }
 
     fn give_back(&self, lease: &Lease, reason: Unsolved) {
-        self.tasks().remove(&lease.number);
+        self.tasks.lock().remove(&lease.number);
         let taken = self.path(lease.number, "taken");
         match reason {
             Unsolved::Failed(why) => set_aside(&taken, &why),
@@ -577,12 +574,14 @@ mod tests {
         };
         let wanted = Wanted::Parents(sequence);
         for number in [3, 9, 1, 7] {
-            link.tasks().insert(number, Arc::new(Inputs::from([(wanted, vec![keys(number)])])));
+            link.tasks
+                .lock()
+                .insert(number, Arc::new(Inputs::from([(wanted, vec![keys(number)])])));
         }
-        link.tasks().insert(11, Arc::default());
+        link.tasks.lock().insert(11, Arc::default());
         for expected in [9, 7, 3, 1] {
             assert_eq!(link.fetch(&[wanted]).unwrap(), [[keys(expected)]]);
-            link.tasks().remove(&expected);
+            link.tasks.lock().remove(&expected);
         }
         assert!(link.fetch(&[wanted]).is_err());
     }

@@ -3,12 +3,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tonic::{Code, Request, Status};
 use trailtrap_shared::{
@@ -75,7 +76,7 @@ impl PlanKeeper {
                  different versions"
             ))
         };
-        let mut last = lock(&self.0);
+        let mut last = self.0.lock();
         let plan = match &*last {
             Some(plan) if plan.fingerprint == grant.plan_fingerprint => plan.clone(),
             _ if (1..=MAX_BATCH_ORDER).contains(&order) => {
@@ -164,15 +165,15 @@ impl GrpcLink {
     }
 
     fn client(&self) -> Client {
-        lock(&self.connection).client.clone()
+        self.connection.lock().client.clone()
     }
 
     fn address(&self) -> String {
-        lock(&self.connection).access.address.clone()
+        self.connection.lock().access.address.clone()
     }
 
     fn generation(&self) -> u64 {
-        lock(&self.connection).generation
+        self.connection.lock().generation
     }
 
     /// Takes up what the access file says now: the coordinator may have been started again
@@ -180,7 +181,7 @@ impl GrpcLink {
     fn refresh(&self, generation: u64) -> bool {
         // A file that is away, or half copied, may be there again the next time.
         let access = self.reach.access();
-        let mut connection = lock(&self.connection);
+        let mut connection = self.connection.lock();
         if connection.generation != generation {
             return true;
         }
@@ -204,7 +205,7 @@ impl GrpcLink {
     /// Registers, unless another thread has done so since the coordinator rejected the number
     /// `rejected`.
     fn register(&self, rejected: u64) -> Result<(), LinkError> {
-        let _one_at_a_time = lock(&self.registering);
+        let _one_at_a_time = self.registering.lock();
         if self.worker() != rejected {
             return Ok(());
         }
@@ -221,7 +222,7 @@ impl GrpcLink {
             let (mut client, request) = (self.client(), request.clone());
             async move { client.register(with_timeout(request, 30)).await }
         })?;
-        *lock(&self.heartbeat) =
+        *self.heartbeat.lock() =
             Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
         self.worker.store(reply.worker, Ordering::Relaxed);
         tracing::info!(worker = reply.worker, coordinator = self.address(), "registered");
@@ -297,11 +298,11 @@ impl GrpcLink {
         let weak = Arc::downgrade(self);
         async move {
             while let Some(link) = weak.upgrade() {
-                let (mut client, pause) = (link.client(), *lock(&link.heartbeat));
+                let (mut client, pause) = (link.client(), *link.heartbeat.lock());
                 let generation = link.generation();
                 let request = wire::HeartbeatRequest {
                     worker: link.worker(),
-                    leases: lock(&link.held).clone(),
+                    leases: link.held.lock().clone(),
                 };
                 drop(link);
                 if let Err(status) = client.heartbeat(with_timeout(request, 10)).await {
@@ -314,7 +315,7 @@ impl GrpcLink {
     }
 
     fn release(&self, lease: &Lease) {
-        lock(&self.held).retain(|&number| number != lease.number);
+        self.held.lock().retain(|&number| number != lease.number);
     }
 }
 
@@ -345,7 +346,7 @@ impl Link for GrpcLink {
             }
             Some(wire::lease_reply::Answer::Grant(grant)) => {
                 let plan = self.plans.agree(&grant)?;
-                lock(&self.held).push(grant.lease);
+                self.held.lock().push(grant.lease);
                 Ok(Grant::Work(Lease {
                     number: grant.lease,
                     worker,
@@ -543,8 +544,4 @@ fn jitter(most: Duration) -> Duration {
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |d| d.subsec_nanos());
     most.mul_f64(f64::from(nanoseconds % 1_000_000) / 1e6)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

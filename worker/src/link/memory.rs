@@ -3,9 +3,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
 };
 
+use parking_lot::RwLock;
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
     game::Game,
@@ -35,7 +36,7 @@ impl<G: Game> Default for Memory<G> {
 impl<G: Game> Memory<G> {
     /// Adds a solved unit; the parts of a shard in order.
     pub fn keep(&self, solved: &Solved) {
-        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.tables.write();
         for table in &solved.tables {
             tables.entry((solved.sequence, table.bucket())).or_default().push(table.clone());
         }
@@ -43,7 +44,7 @@ impl<G: Game> Memory<G> {
 
     /// All tables of an order.
     pub fn tables(&self, order: usize) -> Vec<Arc<Table>> {
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.tables.read();
         tables
             .values()
             .flatten()
@@ -53,11 +54,7 @@ impl<G: Game> Memory<G> {
     }
 
     fn parts(&self, sequence: &DegreeSequence, bucket: u32) -> Option<Parts> {
-        self.tables
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&(*sequence, bucket))
-            .cloned()
+        self.tables.read().get(&(*sequence, bucket)).cloned()
     }
 }
 

@@ -9,10 +9,10 @@ use std::{
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
     time::SystemTime,
 };
 
+use parking_lot::Mutex;
 use trailtrap_shared::{
     game::TrailTrap,
     partition::{Block, BlockError, BlockName, Checksum},
@@ -63,7 +63,7 @@ impl DiskCache {
             rest: Rest::default(),
         };
         let bytes = cache.trim(budget).map_err(error)?;
-        *cache.ledger.lock().unwrap_or_else(PoisonError::into_inner) = Ledger { bytes, since: 0 };
+        *cache.ledger.lock() = Ledger { bytes, since: 0 };
         Ok(cache)
     }
 
@@ -118,7 +118,7 @@ impl DiskCache {
 
     /// Whether there is room for so many bytes, after dropping what is old.
     fn make_room(&self, length: u64) -> bool {
-        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ledger = self.ledger.lock();
         let Some(limit) = self.budget.checked_sub(length) else { return false };
         if ledger.bytes > limit || ledger.since > self.budget / LOOK {
             let Ok(bytes) = self.trim(limit) else { return false };
