@@ -3,15 +3,18 @@
 
 use std::{
     collections::BTreeSet,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::{Context, Wake, Waker},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use rayon::prelude::*;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use trailtrap_shared::{
     game::Game, graph::degree::DegreeSequence, labelling::batch::Kernel, partition::entry_bytes,
 };
@@ -34,7 +37,8 @@ pub struct Engine<G: Game, L: Link> {
     link: Arc<L>,
     /// What was read and solved under the edition of the last lease.
     cache: Mutex<(u32, Arc<Cache<G, L>>)>,
-    stop: Arc<AtomicBool>,
+    stop: CancellationToken,
+    interrupt: Interrupt,
     /// Heard that all is done.
     finished: AtomicBool,
     /// Leases that would last longer are not begun.
@@ -43,6 +47,34 @@ pub struct Engine<G: Game, L: Link> {
 }
 
 type Cache<G, L> = PartitionCache<G, Arc<L>>;
+
+/// The plain flag that the kernel looks at, raised when a token is cancelled.
+struct Interrupt {
+    flag: Arc<Flag>,
+    /// As long as it exists, the token wakes the flag.
+    _cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Interrupt {
+    fn by(token: &CancellationToken) -> Self {
+        let flag = Arc::<Flag>::default();
+        let mut cancelled = Box::pin(token.clone().cancelled_owned());
+        let waker = Waker::from(flag.clone());
+        if cancelled.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            waker.wake();
+        }
+        Interrupt { flag, _cancelled: cancelled }
+    }
+}
 
 /// How long leases take, from those that were solved.
 #[derive(Default)]
@@ -86,14 +118,15 @@ fn pairs(lease: &Lease) -> u64 {
 }
 
 impl<G: Game, L: Link> Engine<G, L> {
-    /// An engine of `threads` threads that holds up to about `memory` bytes of partitions. Setting
-    /// `stop` makes it give back what it is doing and return.
+    /// An engine of `threads` threads that holds up to about `memory` bytes of partitions. When
+    /// `stop` is cancelled, it gives back what it is doing and returns; it cancels `stop` itself
+    /// when it hears that all is done.
     pub fn new(
         link: L,
         threads: usize,
         kernel: Kernel,
         memory: usize,
-        stop: Arc<AtomicBool>,
+        stop: CancellationToken,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
@@ -110,6 +143,7 @@ impl<G: Game, L: Link> Engine<G, L> {
             cache: Mutex::new((0, Arc::new(PartitionCache::new(cache_bytes, link.clone())))),
             cache_bytes,
             link,
+            interrupt: Interrupt::by(&stop),
             stop,
             finished: AtomicBool::new(false),
             deadline: None,
@@ -136,8 +170,8 @@ impl<G: Game, L: Link> Engine<G, L> {
         cache.1.clone()
     }
 
-    /// Works until everything is done, `stop` is set or time is up. A few leases more than there
-    /// are threads are held at a time, so that fetching and delivering overlap with solving.
+    /// Works until everything is done, `stop` is cancelled or time is up. A few leases more than
+    /// there are threads are held at a time, so that fetching and delivering overlap with solving.
     pub fn run(&self) -> Result<Ended, LinkError> {
         std::thread::scope(|scope| {
             let slots: Vec<_> = (0..self.threads + self.link().pipeline())
@@ -154,15 +188,11 @@ impl<G: Game, L: Link> Engine<G, L> {
             .is_none_or(|deadline| Instant::now() + self.pace.expect(pairs(lease)) <= deadline)
     }
 
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
     fn work(&self) -> Result<(), LinkError> {
         // In a row, of leases of the same edition: a damaged block makes others fail too, and a
         // new edition begin when it is found.
         let (mut failures, mut failing) = (0, 0);
-        while !self.stopped() {
+        while !self.stop.is_cancelled() {
             let lease = match self.link().lease() {
                 Ok(Grant::Work(lease)) => lease,
                 Ok(Grant::Wait) => continue,
@@ -170,7 +200,7 @@ impl<G: Game, L: Link> Engine<G, L> {
                     self.finished.store(true, Ordering::Relaxed);
                     // For all slots: what they still deliver is not wanted, and the coordinator
                     // will soon be gone.
-                    self.stop.store(true, Ordering::Relaxed);
+                    self.stop.cancel();
                     break;
                 }
                 Err(error) => return self.abandon(error),
@@ -237,11 +267,19 @@ impl<G: Game, L: Link> Engine<G, L> {
 
     /// Makes the other slots stop too; an error after a wanted stop is none.
     fn abandon(&self, error: LinkError) -> Result<(), LinkError> {
-        if self.stop.swap(true, Ordering::Relaxed) { Ok(()) } else { Err(error) }
+        if self.stop.is_cancelled() {
+            return Ok(());
+        }
+        self.stop.cancel();
+        Err(error)
     }
 
     fn solve(&self, lease: &Lease, cache: &Cache<G, L>) -> Result<Vec<Solved>, SolveError> {
-        let solver = Solver { kernel: self.kernel, allowance: self.allowance, stop: &self.stop };
+        let solver = Solver {
+            kernel: self.kernel,
+            allowance: self.allowance,
+            stop: &self.interrupt.flag.0,
+        };
         let plan = &*lease.plan;
         self.warm(lease, cache)?;
         self.pool.install(|| {
@@ -332,15 +370,32 @@ mod tests {
     fn failures_count_within_an_edition() {
         let run = |editions: &[u32]| {
             let link = Damaged(Mutex::new(editions.iter().rev().copied().collect()));
-            Engine::<TrailTrap, _>::new(link, 1, Kernel::Portable, 1 << 20, Arc::default())
-                .unwrap()
-                .run()
+            Engine::<TrailTrap, _>::new(
+                link,
+                1,
+                Kernel::Portable,
+                1 << 20,
+                CancellationToken::new(),
+            )
+            .unwrap()
+            .run()
         };
         assert_eq!(run(&[0, 0, 1, 2, 2, 3]).unwrap(), Ended::Finished);
         assert!(matches!(
             run(&[0, 4, 4, 4, 5]),
             Err(LinkError::Refused(why)) if why.contains("damaged")
         ));
+    }
+
+    #[test]
+    fn a_token_raises_the_flag_whenever_it_is_cancelled() {
+        let raised = |interrupt: &Interrupt| interrupt.flag.0.load(Ordering::Relaxed);
+        let parent = CancellationToken::new();
+        let interrupt = Interrupt::by(&parent.child_token());
+        assert!(!raised(&interrupt));
+        parent.cancel();
+        assert!(raised(&interrupt));
+        assert!(raised(&Interrupt::by(&parent)), "cancelled before");
     }
 
     #[test]

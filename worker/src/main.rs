@@ -3,15 +3,13 @@
 use std::{
     path::PathBuf,
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel};
 use trailtrap_worker::{
     engine::Engine,
@@ -83,12 +81,12 @@ fn main() -> ExitCode {
     }
     log::log_to_stderr("info");
     signals::abort_on_panic();
-    let asked_to_stop = Arc::new(AtomicBool::new(false));
+    let asked_to_stop = CancellationToken::new();
     match run(arguments, asked_to_stop.clone()) {
         Ok(Ended::Finished) => ExitCode::SUCCESS,
         Ok(Ended::Stopped) => ExitCode::from(EXIT_AGAIN),
         // Asked before there was anything to stop.
-        Err(_) if asked_to_stop.load(Ordering::Relaxed) => ExitCode::from(EXIT_AGAIN),
+        Err(_) if asked_to_stop.is_cancelled() => ExitCode::from(EXIT_AGAIN),
         Err(error) => {
             log::say(&format!("trailtrap-worker: {error:#}"));
             ExitCode::from(match error.downcast_ref() {
@@ -115,7 +113,7 @@ fn deadline(until: Option<u64>) -> Option<Instant> {
     Instant::now().checked_add(left - MARGIN.min(left / 10))
 }
 
-fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<Ended> {
+fn run(arguments: Arguments, asked_to_stop: CancellationToken) -> anyhow::Result<Ended> {
     let runtime = Runtime::new()?;
     let ended = work(arguments, asked_to_stop, &runtime);
     // However it ended: a call to a file system that hangs would be waited for otherwise.
@@ -125,18 +123,13 @@ fn run(arguments: Arguments, asked_to_stop: Arc<AtomicBool>) -> anyhow::Result<E
 
 fn work(
     arguments: Arguments,
-    asked_to_stop: Arc<AtomicBool>,
+    asked_to_stop: CancellationToken,
     runtime: &Runtime,
 ) -> anyhow::Result<Ended> {
-    let stop = Arc::new(AtomicBool::new(false));
+    // Cancelled also when all is done, which nobody asked for.
+    let stop = asked_to_stop.child_token();
     let signals = Signals::new(runtime)?;
-    let leave = {
-        let stop = stop.clone();
-        move || {
-            asked_to_stop.store(true, Ordering::Relaxed);
-            stop.store(true, Ordering::Relaxed);
-        }
-    };
+    let leave = move || asked_to_stop.cancel();
     runtime.spawn(signals.stop_or_exit(EXIT_AGAIN, leave.clone()));
     let deadline = deadline(arguments.until);
     if let Some(deadline) = deadline {

@@ -1,15 +1,9 @@
 //! `trailtrap census`.
 
-use std::{
-    process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
+use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel};
 use trailtrap_worker::{
     engine::Engine,
@@ -49,13 +43,13 @@ impl CensusCommand {
         let threads = self.threads.map_or_else(limits::threads, usize::from);
         let directory = self.common.prepare(self.order, Some(memory))?;
         let census = open(&directory, self.common.options(self.order, Duration::from_secs(60)))?;
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = CancellationToken::new();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let signals = Signals::new(&runtime)?;
         runtime.spawn({
             let stop = stop.clone();
-            signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
+            signals.stop_or_exit(EXIT_STOPPED, move || stop.cancel())
         });
         let link =
             EmbeddedLink::new(census.clone(), process::identity(), threads, self.kernel.name())?;

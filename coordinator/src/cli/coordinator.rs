@@ -2,15 +2,12 @@
 
 use std::{
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use clap::Args;
+use tokio_util::sync::CancellationToken;
 use trailtrap_census::driver::{Census, CensusOptions, Worker};
 use trailtrap_worker::process::{limits::Size, log, signals::Signals};
 
@@ -89,32 +86,30 @@ impl CoordinatorCommand {
                  {viewer}"
             ));
         }
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = CancellationToken::new();
         let signals = Signals::new(&runtime)?;
         runtime.spawn({
             let stop = stop.clone();
-            signals.stop_or_exit(EXIT_STOPPED, move || stop.store(true, Ordering::Relaxed))
+            signals.stop_or_exit(EXIT_STOPPED, move || stop.cancel())
         });
-        let (shut, shutdown) = tokio::sync::oneshot::channel::<()>();
+        let shut = CancellationToken::new();
         let server = runtime.spawn(service::serve(
             census.clone(),
             self.message_memory.0 as usize,
             listener,
             door,
-            async move {
-                let _ = shutdown.await;
-            },
+            shut.clone().cancelled_owned(),
         ));
         health.map(|listener| runtime.spawn(service::serve_health(listener)));
         watched(&census, &directory, || {
-            while !census.has_ended() && !stop.load(Ordering::Relaxed) && !server.is_finished() {
+            while !census.has_ended() && !stop.is_cancelled() && !server.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
         let complete = census.is_complete();
         let code = if complete && self.stay {
             self.common.print(&census.results())?;
-            while !stop.load(Ordering::Relaxed) && !server.is_finished() {
+            while !stop.is_cancelled() && !server.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
             }
             census.close().map(|_| ExitCode::SUCCESS).map_err(anyhow::Error::from)
@@ -124,7 +119,7 @@ impl CoordinatorCommand {
             }
             self.common.finish(&census, &directory)
         };
-        let _ = shut.send(());
+        shut.cancel();
         let served = runtime.block_on(server);
         runtime.shutdown_timeout(Duration::from_secs(1));
         let code = code?;

@@ -22,6 +22,7 @@ use std::{
 
 use parking_lot::Mutex;
 use prost::Message;
+use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::TrailTrap,
     partition::Block,
@@ -107,8 +108,8 @@ fn touch(path: &Path) {
 pub struct Patience {
     /// So long it is tried again.
     pub lasts: Duration,
-    /// And not any more when this is set.
-    pub stop: Arc<AtomicBool>,
+    /// And not any more when this is cancelled.
+    pub stop: CancellationToken,
 }
 
 impl Patience {
@@ -121,7 +122,7 @@ impl Patience {
         loop {
             match attempt() {
                 Err(error @ OfflineError::Io { .. })
-                    if start.elapsed() < self.lasts && !self.stopped() =>
+                    if start.elapsed() < self.lasts && !self.stop.is_cancelled() =>
                 {
                     if !std::mem::replace(&mut warned, true) {
                         tracing::warn!(%error, "trying again");
@@ -131,10 +132,6 @@ impl Patience {
                 result => return Ok(result?),
             }
         }
-    }
-
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -195,11 +192,11 @@ pub fn carry(
     let _ = fs::remove_file(directory.join(FINISHED));
     let finished = AtomicBool::new(false);
     let slot = || -> Result<(), LinkError> {
-        while !patience.stopped() {
+        while !patience.stop.is_cancelled() {
             match link.lease()? {
                 Grant::Finished => {
                     finished.store(true, Ordering::Relaxed);
-                    patience.stop.store(true, Ordering::Relaxed);
+                    patience.stop.cancel();
                 }
                 Grant::Wait => {}
                 Grant::Work(lease) => carry_lease(link, directory, &lease, patience)?,
@@ -210,7 +207,11 @@ pub fn carry(
     // As in the engine: the others stop too, and an error after a wanted stop is none.
     let slot = || {
         slot().or_else(|error| {
-            if patience.stop.swap(true, Ordering::Relaxed) { Ok(()) } else { Err(error) }
+            if patience.stop.is_cancelled() {
+                return Ok(());
+            }
+            patience.stop.cancel();
+            Err(error)
         })
     };
     std::thread::scope(|scope| {
@@ -272,7 +273,7 @@ fn deliver_result(
     patience: &Patience,
 ) -> Result<bool, LinkError> {
     let [task, taken, result, damaged] = ["task", "taken", "result", "damaged"].map(path);
-    while !patience.stopped() {
+    while !patience.stop.is_cancelled() {
         match fs::read(&result) {
             Ok(bytes) => {
                 link.deliver(lease, unpack_result(&result, &bytes, lease)?)?;
@@ -543,7 +544,7 @@ mod tests {
     fn link(directory: &Path) -> FileLink {
         FileLink::new(
             directory.to_owned(),
-            Patience { lasts: Duration::ZERO, stop: Arc::default() },
+            Patience { lasts: Duration::ZERO, stop: CancellationToken::new() },
         )
     }
 
@@ -629,7 +630,7 @@ mod tests {
         assert!(
             matches!(link(&missing).lease(), Err(LinkError::Lost(why)) if why.contains("missing"))
         );
-        let patient = Patience { lasts: Duration::MAX, stop: Arc::default() };
+        let patient = Patience { lasts: Duration::MAX, stop: CancellationToken::new() };
         let link = FileLink::new(missing.clone(), patient);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| link.lease());

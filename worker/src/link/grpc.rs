@@ -4,13 +4,14 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Status};
 use trailtrap_shared::{
     game::{Game, TrailTrap},
@@ -52,7 +53,7 @@ pub struct GrpcLink {
     identity: Identity,
     /// How long to keep trying when the coordinator is out of reach.
     patience: Duration,
-    stop: Arc<AtomicBool>,
+    stop: CancellationToken,
     /// The number under which the coordinator knows this worker; changed only by registering.
     worker: AtomicU64,
     registering: Mutex<()>,
@@ -122,14 +123,14 @@ impl GrpcLink {
         identity: Identity,
         supply: Supply,
         patience: Duration,
-        stop: Arc<AtomicBool>,
+        stop: CancellationToken,
     ) -> Result<Self, LinkError> {
         let refused = |error: AccessError| LinkError::Refused(error.to_string());
         let start = Instant::now();
         let access = loop {
             match reach.access() {
                 Err(error) if error.is_missing() => {
-                    if stop.load(Ordering::Relaxed) || start.elapsed() > patience {
+                    if stop.is_cancelled() || start.elapsed() > patience {
                         let seconds = start.elapsed().as_secs();
                         return Err(LinkError::Lost(format!(
                             "{error}; gave up after {seconds} s"
@@ -263,7 +264,7 @@ impl GrpcLink {
                     status.message()
                 )));
             }
-            if self.stop.load(Ordering::Relaxed) {
+            if self.stop.is_cancelled() {
                 return Err(LinkError::Lost(
                     "stopped while the coordinator was out of reach".to_owned(),
                 ));
@@ -285,7 +286,7 @@ impl GrpcLink {
                 "no answer, trying again"
             );
             let until = Instant::now() + pause + jitter(pause / 2);
-            while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
+            while Instant::now() < until && !self.stop.is_cancelled() {
                 std::thread::sleep(Duration::from_millis(50));
             }
             pause = (pause * 2).min(Duration::from_secs(10));

@@ -5,16 +5,7 @@
 //! never change and are put as a whole, any number of times. A depot may lack any block: what it
 //! does not have comes from the coordinator.
 
-use std::{
-    fs,
-    future::ready,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{fs, future::ready, io, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use object_store::{
@@ -26,6 +17,7 @@ use object_store::{
     prefix::PrefixStore,
 };
 use tokio::{runtime::Handle, time::sleep};
+use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::TrailTrap,
     partition::{Block, BlockError, BlockName, Checksum},
@@ -59,8 +51,8 @@ pub struct Depot {
     store: Arc<dyn ObjectStore>,
     /// For people.
     place: String,
-    /// When it is set, whoever waits for the depot gives up.
-    stop: Arc<AtomicBool>,
+    /// When it is cancelled, whoever waits for the depot gives up.
+    stop: CancellationToken,
     patience: Duration,
     /// After failures, so that a depot that is out of reach, or full, costs little.
     reads: Rest,
@@ -88,8 +80,13 @@ const NOTE: (&str, &str) = (
 impl Depot {
     /// The depot in a directory, given as path or `file:` URL, or in `s3://BUCKET/PREFIX`, with
     /// credentials, region and endpoint from the environment (`AWS_ACCESS_KEY_ID` …). Leaves a
-    /// note there, as far as that is possible. When `stop` is set, nobody waits for it any more.
-    pub fn open(runtime: Handle, place: &str, stop: Arc<AtomicBool>) -> Result<Self, DepotError> {
+    /// note there, as far as that is possible. When `stop` is cancelled, nobody waits for it any
+    /// more.
+    pub fn open(
+        runtime: Handle,
+        place: &str,
+        stop: CancellationToken,
+    ) -> Result<Self, DepotError> {
         let (store, place) = (store(place)?, place.to_owned());
         let (reads, writes) = (Rest::default(), Rest::default());
         let depot = Depot { runtime, store, place, stop, patience: PATIENCE, reads, writes };
@@ -172,9 +169,7 @@ impl Depot {
             ready(())
         });
         let stopped = async {
-            while !self.stop.load(Ordering::Relaxed) {
-                sleep(Duration::from_millis(100)).await;
-            }
+            self.stop.cancelled().await;
             sleep(GRACE).await;
         };
         self.runtime.block_on(async {
@@ -283,7 +278,7 @@ mod tests {
 
     fn open(place: &str) -> Result<Depot, DepotError> {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        Depot::open(runtime.handle().clone(), place, Arc::default())
+        Depot::open(runtime.handle().clone(), place, CancellationToken::new())
     }
 
     #[test]
@@ -333,7 +328,7 @@ mod tests {
             let depot = Depot::open(
                 runtime.handle().clone(),
                 directory.path().to_str().unwrap(),
-                Arc::default(),
+                CancellationToken::new(),
             )
             .unwrap();
             Depot { patience, ..depot }
@@ -350,7 +345,7 @@ mod tests {
         assert!(depot.writes.lasts() && !depot.reads.lasts());
         // It is not the depot's fault if there is no time.
         let depot = open(Duration::MAX);
-        depot.stop.store(true, Ordering::Relaxed);
+        depot.stop.cancel();
         assert_eq!(answers(&|depot| &depot.reads, &depot), [3]);
         assert!(!depot.reads.lasts());
     }

@@ -10,14 +10,12 @@ use std::{
     collections::HashMap,
     fmt,
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use clap::Args;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     partition::{Block, BlockName, Checksum, Section},
     protocol::messages::{Described, Wanted},
@@ -95,12 +93,12 @@ pub struct Traffic {
 }
 
 impl Supply {
-    /// What the flags say; a depot that is out of reach is done without. When `stop` is set,
+    /// What the flags say; a depot that is out of reach is done without. When `stop` is cancelled,
     /// nothing waits for a depot any more.
     pub fn open(
         options: &SupplyOptions,
         runtime: Handle,
-        stop: Arc<AtomicBool>,
+        stop: CancellationToken,
     ) -> Result<Self, SupplyError> {
         let disk =
             options.disk_cache.as_deref().map(|path| DiskCache::open(path, options.disk_budget.0));
@@ -343,7 +341,8 @@ mod tests {
                 depot: depot
                     .then(|| self.directory.path().join("depot").to_str().unwrap().to_owned()),
             };
-            Supply::open(&options, self.runtime.handle().clone(), Arc::default()).unwrap()
+            Supply::open(&options, self.runtime.handle().clone(), CancellationToken::new())
+                .unwrap()
         }
 
         /// Where a block lies.
