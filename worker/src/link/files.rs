@@ -20,6 +20,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use backon::{BlockingRetryable, ConstantBuilder};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
@@ -115,23 +116,25 @@ pub struct Patience {
 impl Patience {
     fn persist<T>(
         &self,
-        mut attempt: impl FnMut() -> Result<T, OfflineError>,
+        attempt: impl FnMut() -> Result<T, OfflineError>,
     ) -> Result<T, LinkError> {
         let start = Instant::now();
         let mut warned = false;
-        loop {
-            match attempt() {
-                Err(error @ OfflineError::Io { .. })
-                    if start.elapsed() < self.lasts && !self.stop.is_cancelled() =>
-                {
-                    if !std::mem::replace(&mut warned, true) {
-                        tracing::warn!(%error, "trying again");
-                    }
-                    std::thread::sleep(PAUSE);
+        let done = attempt
+            .retry(ConstantBuilder::new().with_delay(PAUSE).without_max_times())
+            .sleep(std::thread::sleep)
+            .when(|error| {
+                matches!(error, OfflineError::Io { .. })
+                    && start.elapsed() < self.lasts
+                    && !self.stop.is_cancelled()
+            })
+            .notify(|error, _| {
+                if !std::mem::replace(&mut warned, true) {
+                    tracing::warn!(%error, "trying again");
                 }
-                result => return Ok(result?),
-            }
-        }
+            })
+            .call();
+        Ok(done?)
     }
 }
 

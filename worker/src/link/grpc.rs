@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use backon::{ConstantBuilder, ExponentialBuilder, Retryable};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,9 @@ pub struct Identity {
     pub threads: usize,
     pub kernel: Kernel,
 }
+
+/// The first pause before something is tried again.
+const LEAST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The gRPC link. Its methods block, and must not be called from within the runtime.
 pub struct GrpcLink {
@@ -127,20 +131,17 @@ impl GrpcLink {
     ) -> Result<Self, LinkError> {
         let refused = |error: AccessError| LinkError::Refused(error.to_string());
         let start = Instant::now();
-        let access = loop {
-            match reach.access() {
-                Err(error) if error.is_missing() => {
-                    if stop.is_cancelled() || start.elapsed() > patience {
-                        let seconds = start.elapsed().as_secs();
-                        return Err(LinkError::Lost(format!(
-                            "{error}; gave up after {seconds} s"
-                        )));
-                    }
-                    std::thread::sleep(Duration::from_millis(200));
-                }
-                other => break other.map_err(refused)?,
+        let pauses = ConstantBuilder::new().with_delay(LEAST_PAUSE).without_max_times();
+        let access =
+            (|| async { reach.access() }).retry(pauses).sleep(sleeper(&stop)).when(|error| {
+                error.is_missing() && !stop.is_cancelled() && start.elapsed() <= patience
+            });
+        let access = runtime.block_on(access).map_err(|error| match error.is_missing() {
+            true => {
+                LinkError::Lost(format!("{error}; gave up after {} s", start.elapsed().as_secs()))
             }
-        };
+            false => refused(error),
+        })?;
         let _inside = runtime.enter();
         let link = GrpcLink {
             connection: Mutex::new(Connection::new(&reach, access, 0).map_err(refused)?),
@@ -241,56 +242,63 @@ impl GrpcLink {
         F: Future<Output = Result<tonic::Response<T>, Status>>,
     {
         let start = Instant::now();
-        let mut pause = Duration::from_millis(200);
-        loop {
-            let generation = self.generation();
-            let status = match self.runtime.block_on(call()) {
-                Ok(response) => return Ok(response.into_inner()),
-                Err(status) => status,
-            };
-            if self.refresh(generation) {
-                continue;
+        let attempt = || async {
+            loop {
+                let generation = self.generation();
+                match call().await {
+                    // There is another address or token to try at once.
+                    Err(_) if self.refresh(generation) => {}
+                    answer => return answer,
+                }
             }
-            if let Some(certificate) = certificate_error(&status) {
-                return Err(LinkError::Refused(format!(
-                    "what answers at {} is not the coordinator of the access file: {certificate}",
-                    self.address()
-                )));
-            }
-            if !is_passing(&status) {
-                return Err(LinkError::Refused(format!(
-                    "coordinator at {}: {}",
-                    self.address(),
-                    status.message()
-                )));
-            }
-            if self.stop.is_cancelled() {
-                return Err(LinkError::Lost(
-                    "stopped while the coordinator was out of reach".to_owned(),
-                ));
-            }
-            if start.elapsed() + pause > self.patience {
-                return Err(LinkError::Lost(format!(
-                    "cannot reach the coordinator at {} ({}); gave up after {} s. Is it running, \
-                     and is the address right? \
-                     Beyond loopback it admits those who have its access file (--access)",
-                    self.address(),
-                    root_cause(&status),
-                    start.elapsed().as_secs()
-                )));
-            }
-            tracing::warn!(
-                what,
-                coordinator = self.address(),
-                cause = root_cause(&status),
-                "no answer, trying again"
-            );
-            let until = Instant::now() + pause + jitter(pause / 2);
-            while Instant::now() < until && !self.stop.is_cancelled() {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            pause = (pause * 2).min(Duration::from_secs(10));
+        };
+        let pauses = ExponentialBuilder::new()
+            .with_min_delay(LEAST_PAUSE)
+            .with_max_delay(Duration::from_secs(10))
+            .with_jitter()
+            .without_max_times();
+        let passes = |status: &Status| certificate_error(status).is_none() && is_passing(status);
+        let answer = attempt
+            .retry(pauses)
+            .sleep(sleeper(&self.stop))
+            .when(|status| passes(status) && !self.stop.is_cancelled())
+            .adjust(|_, pause| pause.filter(|&pause| start.elapsed() + pause <= self.patience))
+            .notify(|status, _| {
+                tracing::warn!(
+                    what,
+                    coordinator = self.address(),
+                    cause = root_cause(status),
+                    "no answer, trying again"
+                );
+            });
+        let status = match self.runtime.block_on(answer) {
+            Ok(response) => return Ok(response.into_inner()),
+            Err(status) => status,
+        };
+        let address = self.address();
+        if let Some(certificate) = certificate_error(&status) {
+            return Err(LinkError::Refused(format!(
+                "what answers at {address} is not the coordinator of the access file: \
+                 {certificate}"
+            )));
         }
+        if !is_passing(&status) {
+            return Err(LinkError::Refused(format!(
+                "coordinator at {address}: {}",
+                status.message()
+            )));
+        }
+        if self.stop.is_cancelled() {
+            let why = "stopped while the coordinator was out of reach";
+            return Err(LinkError::Lost(why.to_owned()));
+        }
+        Err(LinkError::Lost(format!(
+            "cannot reach the coordinator at {address} ({}); gave up after {} s. Is it running, \
+             and is the address right? \
+             Beyond loopback it admits those who have its access file (--access)",
+            root_cause(&status),
+            start.elapsed().as_secs()
+        )))
     }
 
     /// Renews the leases that are held, for as long as the link exists; to be spawned on the
@@ -538,11 +546,8 @@ fn with_timeout<T>(message: T, seconds: u64) -> Request<T> {
     request
 }
 
-/// Between zero and `most`, from the clock's low digits: enough to keep workers from calling in
-/// step.
-fn jitter(most: Duration) -> Duration {
-    let nanoseconds = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |d| d.subsec_nanos());
-    most.mul_f64(f64::from(nanoseconds % 1_000_000) / 1e6)
+/// Sleeps until the pause is over, or the worker is asked to stop.
+fn sleeper(stop: &CancellationToken) -> impl backon::Sleeper + use<> {
+    let stop = stop.clone();
+    move |pause| stop.clone().run_until_cancelled_owned(tokio::time::sleep(pause))
 }
