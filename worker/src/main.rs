@@ -67,9 +67,10 @@ struct Arguments {
     /// then
     #[arg(long, value_name = "TIME", env = "SLURM_JOB_END_TIME")]
     until: Option<u64>,
-    /// Seconds to keep trying when the coordinator, or the directory of tasks, is out of reach
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-    patience: u64,
+    /// Keep trying for so long when the coordinator, or the directory of tasks, is out of reach:
+    /// seconds, or a time such as 5min
+    #[arg(long, value_name = "TIME", default_value = "300", value_parser = limits::parse_time)]
+    patience: Duration,
 }
 
 fn main() -> ExitCode {
@@ -146,7 +147,7 @@ fn work(
     };
     let threads = identity.threads;
     let memory = arguments.memory.unwrap_or_else(limits::default_memory);
-    let patience = Duration::from_secs(arguments.patience);
+    let patience = arguments.patience;
     let kernel = arguments.kernel;
     let memory = memory.0 as usize;
     let ended = if let Some(directory) = arguments.offline {

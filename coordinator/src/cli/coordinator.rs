@@ -9,7 +9,11 @@ use anyhow::Context;
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 use trailtrap_census::driver::{Census, CensusOptions, Worker};
-use trailtrap_worker::process::{limits::Size, log, signals::Signals};
+use trailtrap_worker::process::{
+    limits::{self, Size},
+    log,
+    signals::Signals,
+};
 
 use super::run::{Common, EXIT_STOPPED, open, parse_order, parse_share, watched};
 use crate::serve::{
@@ -29,10 +33,10 @@ pub struct CoordinatorCommand {
     /// written into the data directory
     #[arg(long, value_name = "ADDR:PORT")]
     listen: String,
-    /// Give the work of a worker to others after this many seconds without a sign of life
-    #[arg(long, value_name = "SECONDS", default_value_t = 60,
-          value_parser = clap::value_parser!(u64).range(1..=86400))]
-    lease: u64,
+    /// Give the work of a worker to others after so long without a sign of life: seconds, or a
+    /// time such as 5min
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_lease)]
+    lease: Duration,
     /// Have this share of all units, drawn at random, solved a second time by another worker, and
     /// compare; 1 for all. If two computations differ, every record of the first is derived again
     /// with nauty, which tells who was wrong. Another worker is another process; to find out
@@ -57,6 +61,15 @@ pub struct CoordinatorCommand {
     common: Common,
 }
 
+/// From a second to a day.
+fn parse_lease(text: &str) -> Result<Duration, String> {
+    let lease = limits::parse_time(text)?;
+    match (Duration::from_secs(1)..=Duration::from_secs(86400)).contains(&lease) {
+        true => Ok(lease),
+        false => Err("a lease lasts from 1s to 1day".to_owned()),
+    }
+}
+
 impl CoordinatorCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -74,7 +87,7 @@ impl CoordinatorCommand {
         let directory = self.common.prepare(self.order, None)?;
         let local = listener.local_addr()?;
         let door = self.security.prepare(directory.path(), local)?;
-        let options = self.common.options(self.order, Duration::from_secs(self.lease));
+        let options = self.common.options(self.order, self.lease);
         let census =
             open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;
         log::say(&format!("trailtrap: listening on {local}"));

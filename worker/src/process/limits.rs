@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     str::FromStr,
+    time::Duration,
 };
 
 /// Threads that may run at once: respects CPU affinity, cgroup quotas, and what a batch system has
@@ -87,8 +88,21 @@ pub fn default_memory() -> Size {
     Size(available_memory() / 10 * 6)
 }
 
+/// A time, written like `300` (seconds), `5min` or `1h 30min`.
+///
+/// # Errors
+/// If it is none.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_secs).or_else(|_| {
+        let no_time = |error| format!("'{text}' is not a time ({error}); write 300 or 5min");
+        humantime::parse_duration(text).map_err(no_time)
+    })
+}
+
 /// A number of bytes, written like `512MiB` or `14GiB` (`14G` means the same; a plain number means
 /// bytes).
+// The crate `bytesize` reads `14G` as 14 · 10^9 bytes, and what is too large as the largest number
+// there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
@@ -182,6 +196,16 @@ mod tests {
         );
         assert_eq!(directories("nonsense\n"), [""; 0]);
         assert!(available_memory() > 0 && threads() > 0);
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(parse_time("300"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_time("5min"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_time("1h 30s"), Ok(Duration::from_secs(3630)));
+        for bad in ["", "-1", "1.5", "5 apples", "s"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
