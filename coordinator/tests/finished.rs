@@ -216,7 +216,7 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
     // A unit's record gone, and counts that add up no more.
     let data = copy(&sound);
     let store = Store::open(&data.path().join("store")).unwrap();
-    store.forget(&[Unit { order: 7, shard: 40, part: 0 }]).unwrap();
+    store.take_back(&[Unit { order: 7, shard: 40, part: 0 }]).unwrap();
     drop(store);
     let failed = failures(&data, &["--level", "1"]);
     assert!(failed["every unit recorded once"].contains("the list has a gap"), "{failed:?}");

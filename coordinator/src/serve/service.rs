@@ -513,7 +513,7 @@ impl CensusService for Service {
                 tracing::debug!(worker = start.worker, lease = start.lease, ?units, "durable");
                 Ok(Response::new(wire::CompleteReply { accepted: true }))
             }
-            Err(refusal @ Refusal::Reopened { .. }) => {
+            Err(refusal @ Refusal::TakenBack { .. }) => {
                 tracing::error!(worker = start.worker, %refusal, "results refused");
                 Ok(Response::new(wire::CompleteReply { accepted: false }))
             }

@@ -15,7 +15,7 @@ use trailtrap_census::{
     core::{
         parents::{ENUMERATED_ORDER, Parents},
         random::Random,
-        schedule::{Recalled, Schedule},
+        schedule::{OnRecord, Schedule},
     },
     driver::contents_of_parents,
     read::finished::{DataFlag, FinishedOrder, FinishedSource},
@@ -108,18 +108,18 @@ impl Verifier {
 
     /// Every unit was computed from the partitions that are there now.
     fn inputs(&self) -> anyhow::Result<String> {
-        let recalled: HashMap<Unit, Recalled> = self
+        let recalled: HashMap<Unit, OnRecord> = self
             .records()?
             .iter()
             .map(|(unit, record)| {
-                (*unit, Recalled { inputs: record.inputs, content: record.content })
+                (*unit, OnRecord { inputs: record.inputs, content: record.content })
             })
             .collect();
         let count = recalled.len();
         let plan = Arc::new(self.finished.plan.clone());
         let parents = contents_of_parents(&self.finished.store, &plan)?;
         let mut schedule = Schedule::new(plan.clone(), parents, recalled);
-        if let Some(unit) = schedule.settled().stale.first() {
+        if let Some(unit) = schedule.recall().stale.first() {
             let sequence = plan.shards[unit.shard as usize].sequence;
             bail!(
                 "part {} of {sequence} was computed from partitions that are not there",

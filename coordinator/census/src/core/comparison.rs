@@ -54,7 +54,7 @@ impl Comparisons {
 
     /// Units for this worker, none of which it has solved itself; `work` tells their (graph, edge)
     /// pairs.
-    pub fn take(&mut self, worker: &str, work: impl Fn(Unit) -> u64) -> Vec<Unit> {
+    pub fn lease(&mut self, worker: &str, work: impl Fn(Unit) -> u64) -> Vec<Unit> {
         let (mut units, mut sum) = (Vec::new(), 0);
         let available = |open: &Open| !open.leased && !open.is_set_aside() && open.by != worker;
         for (&unit, open) in self.open.iter_mut().filter(|(_, open)| available(open)) {
@@ -69,24 +69,15 @@ impl Comparisons {
         units
     }
 
-    /// Takes units back that were not solved.
-    pub fn put_back(&mut self, units: &[Unit]) {
-        for unit in units {
-            if let Some(open) = self.open.get_mut(unit) {
-                open.leased = false;
-            }
-        }
-    }
-
-    /// Takes units back whose second computation failed; those for which it has failed too often
-    /// are set aside and returned.
-    pub fn fail(&mut self, units: &[Unit], why: &str) -> Vec<Unit> {
-        self.put_back(units);
+    /// Makes leased units available again that were not compared. With a `failure` that was tried;
+    /// those that have failed too often are set aside and returned.
+    pub fn give_back(&mut self, units: &[Unit], failure: Option<&str>) -> Vec<Unit> {
         let mut set_aside = Vec::new();
         for &unit in units {
             let Some(open) = self.open.get_mut(&unit) else { continue };
-            open.failures.push(why.to_owned());
-            if open.is_set_aside() {
+            open.leased = false;
+            open.failures.extend(failure.map(str::to_owned));
+            if failure.is_some() && open.is_set_aside() {
                 set_aside.push(unit);
             }
         }
@@ -135,10 +126,10 @@ mod tests {
         let mut comparisons = Comparisons::new(1.0, 7);
         comparisons.add(unit(1), "a");
         comparisons.add(unit(2), "b");
-        assert_eq!(comparisons.take("a", |_| 10), [unit(2)]);
-        assert_eq!(comparisons.take("a", |_| 10), []);
-        comparisons.put_back(&[unit(2), unit(3)]);
-        assert_eq!(comparisons.take("c", |_| 10), [unit(1), unit(2)]);
+        assert_eq!(comparisons.lease("a", |_| 10), [unit(2)]);
+        assert_eq!(comparisons.lease("a", |_| 10), []);
+        comparisons.give_back(&[unit(2), unit(3)], None);
+        assert_eq!(comparisons.lease("c", |_| 10), [unit(1), unit(2)]);
         assert_eq!(comparisons.first(), Some(unit(1)));
         comparisons.finish(unit(1));
         assert_eq!((comparisons.first(), comparisons.open()), (Some(unit(2)), 1));
@@ -150,11 +141,11 @@ mod tests {
         comparisons.add(unit(1), "a");
         comparisons.add(unit(2), "a");
         for attempt in 1..=ATTEMPTS {
-            assert_eq!(comparisons.take("b", |_| MOST_WORK), [unit(1)]);
-            let set_aside = comparisons.fail(&[unit(1)], "why");
+            assert_eq!(comparisons.lease("b", |_| MOST_WORK), [unit(1)]);
+            let set_aside = comparisons.give_back(&[unit(1)], Some("why"));
             assert_eq!(set_aside.len(), usize::from(attempt == ATTEMPTS));
         }
-        assert_eq!(comparisons.take("b", |_| MOST_WORK), [unit(2)]);
+        assert_eq!(comparisons.lease("b", |_| MOST_WORK), [unit(2)]);
         assert_eq!((comparisons.waiting(), comparisons.open()), (1, 2));
         assert_eq!(
             comparisons.set_aside().map(|(unit, why)| (unit, why.len())).collect::<Vec<_>>(),
@@ -166,8 +157,8 @@ mod tests {
     fn large_units_go_alone() {
         let mut comparisons = Comparisons::new(1.0, 7);
         (0..4).for_each(|shard| comparisons.add(unit(shard), "a"));
-        assert_eq!(comparisons.take("b", |_| MOST_WORK).len(), 1);
-        assert_eq!(comparisons.take("b", |_| MOST_WORK / 2).len(), 2);
+        assert_eq!(comparisons.lease("b", |_| MOST_WORK).len(), 1);
+        assert_eq!(comparisons.lease("b", |_| MOST_WORK / 2).len(), 2);
     }
 
     #[test]

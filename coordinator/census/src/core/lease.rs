@@ -71,8 +71,8 @@ impl LeaseTable {
     }
 
     /// Leases units to a worker of this process, which needs no deadline.
-    pub fn grant_embedded(&mut self, worker: WorkerId, units: Vec<Unit>) -> u64 {
-        self.insert(Held { worker, purpose: Purpose::Solve, units, deadline: None })
+    pub fn grant_embedded(&mut self, worker: WorkerId, purpose: Purpose, units: Vec<Unit>) -> u64 {
+        self.insert(Held { worker, purpose, units, deadline: None })
     }
 
     fn insert(&mut self, held: Held) -> u64 {
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn embedded_leases_do_not_expire() {
         let mut table = LeaseTable::new(1, TERM);
-        let number = table.grant_embedded(0, vec![unit(1), unit(2)]);
+        let number = table.grant_embedded(0, Purpose::Solve, vec![unit(1), unit(2)]);
         assert!(table.expire(at(1 << 30)).is_empty());
         assert_eq!(table.units(Some(0)), 2);
         assert_eq!(

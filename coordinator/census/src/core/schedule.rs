@@ -31,7 +31,7 @@ const ATTEMPTS: usize = 5;
 
 /// A unit that was solved before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recalled {
+pub struct OnRecord {
     /// Of what it read then.
     pub inputs: Content,
     pub content: Content,
@@ -51,8 +51,8 @@ pub struct Schedule {
     unfinished_successors: Vec<u32>,
     /// The finished parts of shards that have unfinished ones too.
     partly: HashMap<u32, BTreeMap<u32, Content>>,
-    recalled: HashMap<Unit, Recalled>,
-    settled: Settled,
+    on_record: HashMap<Unit, OnRecord>,
+    recall: Recall,
     ready: BTreeSet<Unit>,
     ready_work: u64,
     unfinished_shards: usize,
@@ -62,18 +62,11 @@ pub struct Schedule {
     failures: BTreeMap<Unit, Vec<String>>,
 }
 
-/// What finishing a unit brought about.
+/// What became of units on record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Finished {
-    /// Shards that no unfinished shard reads any more.
-    pub retired: Vec<u32>,
-}
-
-/// What became of recalled units.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct Recall {
     /// They read what is there now, and are done.
-    pub affirmed: Vec<Unit>,
+    pub recalled: Vec<Unit>,
     /// They read something else, and are solved again.
     pub stale: Vec<Unit>,
 }
@@ -81,7 +74,11 @@ pub struct Settled {
 impl Schedule {
     /// A schedule in which nothing is done but what can be recalled. `parents` holds for each
     /// shard the content of its parents.
-    pub fn new(plan: Arc<Plan>, parents: Vec<Content>, recalled: HashMap<Unit, Recalled>) -> Self {
+    pub fn new(
+        plan: Arc<Plan>,
+        parents: Vec<Content>,
+        on_record: HashMap<Unit, OnRecord>,
+    ) -> Self {
         assert_eq!(parents.len(), plan.shards.len(), "parents of every shard");
         let successors = plan.successors();
         let mut unfinished_by_size = Vec::new();
@@ -98,7 +95,7 @@ impl Schedule {
                 .collect(),
             unfinished_successors: successors.iter().map(|list| list.len() as u32).collect(),
             partly: HashMap::new(),
-            settled: Settled::default(),
+            recall: Recall::default(),
             ready: BTreeSet::new(),
             ready_work: 0,
             unfinished_shards: plan.shards.len(),
@@ -106,13 +103,13 @@ impl Schedule {
             failures: BTreeMap::new(),
             successors,
             parents,
-            recalled,
+            on_record,
             plan,
         };
         for shard in 0..schedule.plan.shards.len() as u32 {
-            // Those that read others are released by them.
+            // Those that read others become ready by them.
             if schedule.plan.shards[shard as usize].predecessors.is_empty() {
-                schedule.release(shard, &mut Finished::default());
+                schedule.make_ready(shard, &mut Vec::new());
             }
         }
         schedule
@@ -157,15 +154,15 @@ impl Schedule {
         Content::of_all(std::iter::once(&self.parents[shard as usize]).chain(predecessors))
     }
 
-    /// What became of recalled units since this was last asked.
-    pub fn settled(&mut self) -> Settled {
-        std::mem::take(&mut self.settled)
+    /// What became of units on record since this was last asked.
+    pub fn recall(&mut self) -> Recall {
+        std::mem::take(&mut self.recall)
     }
 
     /// Takes a bundle of ready units for one of `sharers` that want work; empty if nothing is
     /// ready. The bundle shrinks when there is little to share. A unit that has failed goes alone,
     /// so that it is known which one failed.
-    pub fn take(&mut self, sharers: usize) -> Vec<Unit> {
+    pub fn lease(&mut self, sharers: usize) -> Vec<Unit> {
         let aim = (self.ready_work / (2 * sharers.max(1) as u64)).clamp(LEAST_WORK, MOST_WORK);
         let mut bundle = Vec::new();
         let mut work = 0;
@@ -186,25 +183,21 @@ impl Schedule {
         bundle
     }
 
-    /// Makes units ready again that were taken and not solved.
-    pub fn put_back(&mut self, units: impl IntoIterator<Item = Unit>) {
-        for unit in units {
+    /// Makes leased units ready again that were not solved. With a `failure` that was tried; those
+    /// that have failed too often are set aside and returned.
+    pub fn give_back(&mut self, units: &[Unit], failure: Option<&str>) -> Vec<Unit> {
+        let mut set_aside = Vec::new();
+        for &unit in units {
+            if let Some(why) = failure {
+                let failures = self.failures.entry(unit).or_default();
+                failures.push(why.to_owned());
+                if failures.len() >= ATTEMPTS {
+                    set_aside.push(unit);
+                    continue;
+                }
+            }
             if self.ready.insert(unit) {
                 self.ready_work += self.work(unit);
-            }
-        }
-    }
-
-    /// Notes that units that were taken failed. They are made ready again, but for those that have
-    /// failed too often, which are set aside and returned.
-    pub fn fail(&mut self, units: impl IntoIterator<Item = Unit>, why: &str) -> Vec<Unit> {
-        let mut set_aside = Vec::new();
-        for unit in units {
-            let failures = self.failures.entry(unit).or_default();
-            failures.push(why.to_owned());
-            match failures.len() < ATTEMPTS {
-                true => self.put_back([unit]),
-                false => set_aside.push(unit),
             }
         }
         set_aside
@@ -216,14 +209,15 @@ impl Schedule {
         set_aside.map(|(&unit, failures)| (unit, &failures[..]))
     }
 
-    /// Marks a unit done that was taken. Each unit may be finished once.
-    pub fn finish(&mut self, unit: Unit, content: Content) -> Finished {
-        let mut finished = Finished::default();
-        self.finish_into(unit, content, &mut finished);
-        finished
+    /// Marks a leased unit done, which each unit is once. Returns the shards that no unfinished
+    /// shard reads any more.
+    pub fn finish(&mut self, unit: Unit, content: Content) -> Vec<u32> {
+        let mut retired = Vec::new();
+        self.finish_into(unit, content, &mut retired);
+        retired
     }
 
-    fn finish_into(&mut self, unit: Unit, content: Content, finished: &mut Finished) {
+    fn finish_into(&mut self, unit: Unit, content: Content, retired: &mut Vec<u32>) {
         let index = unit.shard as usize;
         let plan = self.plan.clone();
         self.failures.remove(&unit);
@@ -238,18 +232,18 @@ impl Schedule {
         self.unfinished_shards -= 1;
         self.unfinished_by_size[plan.shards[index].size] -= 1;
         if self.unfinished_successors[index] == 0 {
-            finished.retired.push(unit.shard);
+            retired.push(unit.shard);
         }
         for &predecessor in &plan.shards[index].predecessors {
             self.unfinished_successors[predecessor as usize] -= 1;
             if self.unfinished_successors[predecessor as usize] == 0 {
-                finished.retired.push(predecessor);
+                retired.push(predecessor);
             }
         }
         for successor in std::mem::take(&mut self.successors[index]) {
             self.unfinished_predecessors[successor as usize] -= 1;
             if self.unfinished_predecessors[successor as usize] == 0 {
-                self.release(successor, finished);
+                self.make_ready(successor, retired);
             }
         }
     }
@@ -273,20 +267,21 @@ impl Schedule {
     }
 
     /// Makes the parts of a shard ready whose predecessors are done, or done if they were before.
-    fn release(&mut self, shard: u32, finished: &mut Finished) {
+    fn make_ready(&mut self, shard: u32, retired: &mut Vec<u32>) {
         let inputs = self.inputs(shard);
         for part in 0..self.plan.shards[shard as usize].parts {
             let unit = Unit { order: self.plan.order as u8, shard, part };
-            match self.recalled.remove(&unit) {
-                Some(recalled) if recalled.inputs == inputs => {
-                    self.settled.affirmed.push(unit);
-                    self.finish_into(unit, recalled.content, finished);
+            match self.on_record.remove(&unit) {
+                Some(record) if record.inputs == inputs => {
+                    self.recall.recalled.push(unit);
+                    self.finish_into(unit, record.content, retired);
                 }
-                Some(_) => {
-                    self.settled.stale.push(unit);
-                    self.put_back([unit]);
+                known => {
+                    if known.is_some() {
+                        self.recall.stale.push(unit);
+                    }
+                    self.give_back(&[unit], None);
                 }
-                None => self.put_back([unit]),
             }
         }
     }
@@ -312,9 +307,9 @@ mod tests {
         ))
     }
 
-    fn resumed(order: usize, recalled: HashMap<Unit, Recalled>) -> Schedule {
+    fn resumed(order: usize, on_record: HashMap<Unit, OnRecord>) -> Schedule {
         let plan = plan(order);
-        Schedule::new(plan.clone(), vec![Content::default(); plan.shards.len()], recalled)
+        Schedule::new(plan.clone(), vec![Content::default(); plan.shards.len()], on_record)
     }
 
     fn schedule(order: usize) -> Schedule {
@@ -323,21 +318,21 @@ mod tests {
 
     /// What a computation of this unit gives: it depends on the inputs, and on nothing else but
     /// `salt`.
-    fn computed(schedule: &Schedule, unit: Unit, salt: u8) -> Recalled {
+    fn computed(schedule: &Schedule, unit: Unit, salt: u8) -> OnRecord {
         let inputs = schedule.inputs(unit.shard);
         let part = Content::of_all(&vec![
             Content::default();
             unit.part as usize + usize::from(salt) * 1000
         ]);
-        Recalled { inputs, content: Content::of_all([&inputs, &part]) }
+        OnRecord { inputs, content: Content::of_all([&inputs, &part]) }
     }
 
     /// Works everything off; what was computed on the way.
-    fn run(schedule: &mut Schedule, wrong: &HashSet<Unit>) -> HashMap<Unit, Recalled> {
+    fn run(schedule: &mut Schedule, wrong: &HashSet<Unit>) -> HashMap<Unit, OnRecord> {
         let mut done = HashMap::new();
-        while let [unit, rest @ ..] = &schedule.take(1)[..] {
+        while let [unit, rest @ ..] = &schedule.lease(1)[..] {
             let unit = *unit;
-            schedule.put_back(rest.to_vec());
+            schedule.give_back(rest, None);
             let result = computed(schedule, unit, u8::from(wrong.contains(&unit)));
             assert!(!schedule.is_finished(unit));
             schedule.finish(unit, result.content);
@@ -367,17 +362,17 @@ mod tests {
             let (mut taken, mut done, mut retired) = (Vec::new(), HashSet::new(), HashSet::new());
             while !schedule.is_done() {
                 if taken.is_empty() || next(3) > 0 {
-                    taken.extend(schedule.take(1 + next(4)));
+                    taken.extend(schedule.lease(1 + next(4)));
                 }
                 prop_assert!(!taken.is_empty(), "stuck");
                 let unit = taken.swap_remove(next(taken.len()));
                 match next(10) {
                     0 | 1 => {
-                        schedule.put_back([unit]);
+                        schedule.give_back(&[unit], None);
                         continue;
                     }
                     2 if !schedule.failures.contains_key(&unit) => {
-                        schedule.fail([unit], "test");
+                        schedule.give_back(&[unit], Some("test"));
                         continue;
                     }
                     _ => {}
@@ -390,7 +385,7 @@ mod tests {
                     );
                 }
                 let content = computed(&schedule, unit, 0).content;
-                for shard in schedule.finish(unit, content).retired {
+                for shard in schedule.finish(unit, content) {
                     prop_assert!(retired.insert(shard));
                 }
             }
@@ -415,13 +410,13 @@ mod tests {
                 random ^= random << 17;
                 random % 10
             };
-            let kept: HashMap<Unit, Recalled> =
+            let kept: HashMap<Unit, OnRecord> =
                 all.iter().filter(|_| next() < share).map(|(&u, &r)| (u, r)).collect();
             let mut second = resumed(7, kept.clone());
             let rest = run(&mut second, &HashSet::new());
-            let settled = second.settled();
-            prop_assert!(second.is_done() && settled.stale.is_empty());
-            prop_assert_eq!(settled.affirmed.len() + rest.len(), all.len());
+            let recall = second.recall();
+            prop_assert!(second.is_done() && recall.stale.is_empty());
+            prop_assert_eq!(recall.recalled.len() + rest.len(), all.len());
             prop_assert!(
                 rest.iter().all(|(unit, result)| !kept.contains_key(unit) && all[unit] == *result)
             );
@@ -443,9 +438,9 @@ mod tests {
             stored.retain(|unit, _| !wrong.contains(unit));
             let mut mended = resumed(6, stored.clone());
             let again = run(&mut mended, &HashSet::new());
-            let settled = mended.settled();
+            let recall = mended.recall();
             prop_assert_eq!(again.len(), tainted);
-            prop_assert_eq!(settled.stale.len() + wrong.len(), tainted);
+            prop_assert_eq!(recall.stale.len() + wrong.len(), tainted);
             prop_assert!(again.iter().all(|(unit, result)| right[unit] == *result));
         }
     }
@@ -456,31 +451,29 @@ mod tests {
         let lost = *stored.keys().min().unwrap();
         stored.remove(&lost);
         let mut mended = resumed(6, stored.clone());
-        assert_eq!(mended.settled().affirmed.len(), 0, "everything hangs on the edgeless graph");
+        assert_eq!(mended.recall().recalled.len(), 0, "everything hangs on the edgeless graph");
         let again = run(&mut mended, &HashSet::new());
         assert_eq!(again.into_keys().collect::<Vec<_>>(), [lost]);
-        assert_eq!(mended.settled().affirmed.len(), stored.len());
+        assert_eq!(mended.recall().recalled.len(), stored.len());
         assert!(mended.is_done());
     }
 
     #[test]
     fn what_fails_goes_alone_and_is_set_aside_in_the_end() {
         let mut schedule = schedule(6);
-        let first = schedule.take(1);
+        let first = schedule.lease(1);
         schedule.finish(first[0], Content::default());
-        let bundle = schedule.take(1);
+        let bundle = schedule.lease(1);
         let content = computed(&schedule, bundle[0], 0).content;
         schedule.finish(bundle[0], content);
-        let bundle = schedule.take(1);
+        let bundle = schedule.lease(1);
         assert!(bundle.len() > 1, "two shards of two edges");
         for attempt in 1..=ATTEMPTS {
-            let set_aside = schedule.fail(
-                if attempt == 1 { bundle.clone() } else { vec![bundle[0]] },
-                "the worker vanished",
-            );
+            let failed = if attempt == 1 { &bundle[..] } else { &bundle[..1] };
+            let set_aside = schedule.give_back(failed, Some("the worker vanished"));
             assert_eq!(set_aside.len(), usize::from(attempt == ATTEMPTS));
             if attempt < ATTEMPTS {
-                assert_eq!(schedule.take(1), [bundle[0]]);
+                assert_eq!(schedule.lease(1), [bundle[0]]);
             }
         }
         let (unit, failures) = schedule.set_aside().next().unwrap();
@@ -495,7 +488,7 @@ mod tests {
         let mut schedule = schedule(6);
         let mut last = None;
         while !schedule.is_done() {
-            for unit in schedule.take(1) {
+            for unit in schedule.lease(1) {
                 schedule.finish(unit, Content::default());
                 assert!(schedule.retired_size() >= last);
                 last = schedule.retired_size();

@@ -1,13 +1,14 @@
 //! The names of blocks that came or were read lately, so that a block need not be read only to be
 //! named.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::num::NonZeroUsize;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use trailtrap_shared::partition::{Block, BlockId, BlockName};
+use trailtrap_worker::supply::is_shared;
+
+use crate::records::Delivery;
 
 /// Names by place, the last so many of them.
 pub struct Names {
@@ -20,23 +21,24 @@ impl Names {
         Names { known: Mutex::new(LruCache::new(most)) }
     }
 
-    fn known(&self) -> MutexGuard<'_, LruCache<BlockId, BlockName>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The name of the block at this place, if it is remembered.
     pub fn get(&self, id: &BlockId) -> Option<BlockName> {
-        self.known().get(id).copied()
+        self.known.lock().get(id).copied()
     }
 
     /// Remembers the name of a block, which takes the place of any other.
     pub fn note(&self, block: &Block) {
-        self.known().put(block.id, block.name());
+        self.known.lock().put(block.id, block.name());
+    }
+
+    /// Remembers what blocks of a unit will be asked for by name.
+    pub fn note_all(&self, delivery: &Delivery) {
+        delivery.blocks.iter().filter(|block| is_shared(block)).for_each(|block| self.note(block));
     }
 
     /// Forgets all: units may be solved again.
     pub fn clear(&self) {
-        self.known().clear();
+        self.known.lock().clear();
     }
 }
 

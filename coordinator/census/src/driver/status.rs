@@ -34,10 +34,10 @@ impl Status {
                 set_aside: progress
                     .set_aside
                     .into_iter()
-                    .map(|(unit, sequence, failures)| SetAside {
-                        sequence: sequence.to_string(),
-                        part: unit.part,
-                        failures,
+                    .map(|set_aside| SetAside {
+                        sequence: set_aside.sequence.to_string(),
+                        part: set_aside.unit.part,
+                        failures: set_aside.failures,
                     })
                     .collect(),
             }),

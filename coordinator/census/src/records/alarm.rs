@@ -60,6 +60,17 @@ impl Alarm {
     /// An alarm of this moment.
     pub fn new(kind: AlarmKind, unit: Unit, sequence: &DegreeSequence, text: String) -> Self {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Alarm::at(time, kind, unit, sequence, text)
+    }
+
+    /// An alarm of a moment in seconds since 1970.
+    pub fn at(
+        time: u64,
+        kind: AlarmKind,
+        unit: Unit,
+        sequence: &DegreeSequence,
+        text: String,
+    ) -> Self {
         Alarm {
             time,
             kind,

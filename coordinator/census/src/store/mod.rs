@@ -295,7 +295,7 @@ impl Store {
     }
 
     /// Takes units back, so that they count as not done.
-    pub fn forget(&self, units: &[Unit]) -> Result<(), StoreError> {
+    pub fn take_back(&self, units: &[Unit]) -> Result<(), StoreError> {
         if units.is_empty() {
             return Ok(());
         }
@@ -306,7 +306,7 @@ impl Store {
 
     /// Takes units back, changes the records of orders accordingly, and begins an edition: all of
     /// it or nothing.
-    pub fn reopen(
+    pub fn begin_edition(
         &self,
         edition: u32,
         units: &[Unit],

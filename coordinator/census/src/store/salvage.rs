@@ -113,7 +113,7 @@ impl Salvage<'_> {
             "order {n}: what is undamaged is of no use without what is not: it is left out"
         ));
         let units = self.new.units(n)?;
-        self.new.forget(&units.into_iter().map(|(unit, _)| unit).collect::<Vec<Unit>>())?;
+        self.new.take_back(&units.into_iter().map(|(unit, _)| unit).collect::<Vec<Unit>>())?;
         Section::ALL
             .into_iter()
             .try_for_each(|section| self.new.drop_section(section, n, pairs(n)))?;

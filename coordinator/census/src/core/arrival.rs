@@ -1,0 +1,334 @@
+//! What becomes of a delivery: it is examined, then accepted or compared, then answered.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use trailtrap_shared::plan::{Plan, Unit};
+
+use super::{
+    Accepted, ArrivalId, Confirmed, Core, Effect, Entry, Examined, Fault, Refusal,
+    inquiry::Next,
+    lease::{Ended, Purpose, WorkerId},
+    order::{Partial, parts_of},
+};
+use crate::records::{
+    Delivery, UnitRecord,
+    alarm::{Alarm, AlarmKind},
+};
+
+/// Results of one lease that are being examined, compared or inquired into.
+pub(super) struct Arrival {
+    pub(super) worker: WorkerId,
+    lease: u64,
+    /// Whether its worker waits until it is durable.
+    durable: bool,
+    pub(super) edition: u32,
+    pub(super) plan: Arc<Plan>,
+    pub(super) outcomes_kept: bool,
+    /// The lease, if it was held until now and its units are not accepted.
+    pub(super) ended: Option<Ended>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The driver has the results.
+    Examining,
+    /// These are still to be compared with what was accepted before; the record of the first is
+    /// being read.
+    Comparing(VecDeque<Delivery>),
+    /// What the parts of this shard are on record with is being read, since they do not add up.
+    Summing { shard: u32, why: String, records: Vec<UnitRecord> },
+    /// An inquiry answers.
+    Inquiring,
+}
+
+impl Core {
+    /// A worker delivers the results of a lease. With `durable` it is answered when they are on
+    /// disk, otherwise when they are accepted and there is room for more.
+    pub fn deliver(
+        &mut self,
+        worker: WorkerId,
+        lease: u64,
+        deliveries: Vec<Delivery>,
+        durable: bool,
+    ) -> ArrivalId {
+        self.next_arrival += 1;
+        let arrival = self.next_arrival;
+        let Some((plan, units)) = self.leased(worker, lease) else {
+            let refusal = if self.ended.is_some() { Refusal::Ended } else { Refusal::Void };
+            self.emit(Effect::Answer { arrival, answer: Err(refusal) });
+            return arrival;
+        };
+        let edition = self.edition;
+        let outcomes_kept = self.order.as_ref().is_some_and(|order| order.outcomes_kept);
+        let stage = Stage::Examining;
+        let ended = None;
+        self.arrivals.insert(
+            arrival,
+            Arrival {
+                worker,
+                lease,
+                durable,
+                edition,
+                plan: plan.clone(),
+                outcomes_kept,
+                ended,
+                stage,
+            },
+        );
+        if deliveries.iter().map(|delivery| delivery.unit).eq(units.iter().copied()) {
+            self.emit(Effect::Examine { arrival, plan, deliveries });
+        } else {
+            let why = "these are not the leased units".to_owned();
+            self.examined(arrival, deliveries, Examined::Wrong { unit: units[0], why });
+        }
+        arrival
+    }
+
+    /// The results of an arrival were examined.
+    pub fn examined(&mut self, id: ArrivalId, deliveries: Vec<Delivery>, examined: Examined) {
+        let Some(arrival) = self.arrivals.get_mut(&id) else { return };
+        let (worker, lease, edition) = (arrival.worker, arrival.lease, arrival.edition);
+        if let Examined::Flaw { index, why } = examined {
+            return match edition == self.edition {
+                true => self.reject(id, &deliveries[index], why),
+                false => self.refuse(id, Refusal::Void),
+            };
+        }
+        if self.ended.is_some() || self.closing {
+            return self.refuse(id, Refusal::Ended);
+        }
+        arrival.ended = self.leases.end(worker, lease);
+        let verdict = match examined {
+            Examined::Passed => Ok(()),
+            Examined::Wrong { unit, why } => Err(Refusal::Wrong { unit, why }),
+            Examined::Gone | Examined::Flaw { .. } => Err(Refusal::Void),
+        };
+        let purpose = arrival.ended.as_ref().map(|ended| ended.purpose);
+        match (verdict, purpose) {
+            (Err(refusal), _) => self.refuse(id, refusal),
+            (Ok(()), _) if edition != self.edition => self.refuse(id, Refusal::Void),
+            (Ok(()), Some(Purpose::Solve)) => self.accept(id, deliveries),
+            // Others have the units by now; or they are to be solved twice.
+            (Ok(()), Some(Purpose::Compare) | None) => self.compare(id, deliveries.into()),
+        }
+    }
+
+    /// Results that do not follow from what they were computed from: their worker is not believed.
+    fn reject(&mut self, id: ArrivalId, delivery: &Delivery, why: String) {
+        let Delivery { unit, sequence, record, .. } = delivery;
+        let text = format!("a result of {} was not let in: {why}", record.worker);
+        let alarm = Alarm {
+            blamed: vec![record.worker.clone()],
+            quarantined: vec![record.clone()],
+            ..self.alarm(AlarmKind::Trial, *unit, sequence, text)
+        };
+        let refusal = Refusal::Wrong { unit: *unit, why };
+        self.inquire(id, alarm, Next::Distrust { refusal });
+    }
+
+    /// Takes the results of a lease in, if the shards they finish add up.
+    fn accept(&mut self, id: ArrivalId, mut deliveries: Vec<Delivery>) {
+        let Some(order) = &mut self.order else { return self.refuse(id, Refusal::Void) };
+        match order.weigh(&deliveries) {
+            Ok(()) => {}
+            Err(Refusal::TakenBack { sequence, why }) => {
+                let shard = order.plan().find(&sequence).expect("a shard of the plan");
+                return self.sum(id, shard, why, deliveries);
+            }
+            Err(refusal) => return self.refuse(id, refusal),
+        }
+        let Some(Arrival { worker, lease, durable, .. }) = self.arrivals.remove(&id) else {
+            return;
+        };
+        let name = self.title(worker);
+        let Some(order) = &mut self.order else { return };
+        let mut accepted = Accepted::default();
+        for delivery in &mut deliveries {
+            delivery.record.instance = lease;
+            delivery.record.inputs = order.schedule.inputs(delivery.unit.shard);
+        }
+        let deliveries: Vec<Arc<Delivery>> = deliveries.into_iter().map(Arc::new).collect();
+        for delivery in &deliveries {
+            let Delivery { unit, record, .. } = &**delivery;
+            if order.comparisons.want(*unit) {
+                order.comparisons.add(*unit, &name);
+            }
+            accepted.retired.extend(order.schedule.finish(*unit, record.content));
+            let pairs = order.count(*unit, Partial::of(record));
+            self.pairs_this_run += pairs;
+            if let Some(worker) = self.workers.get_mut(&worker) {
+                worker.units += 1;
+                worker.pairs += pairs;
+            }
+            self.pending.insert(*unit, delivery.clone());
+            self.pending_bytes += record.bytes as usize;
+        }
+        let stale = order.recall();
+        let (retired, urgent) = (order.retired(), order.is_solved());
+        let arrival = durable.then_some(id);
+        let entry =
+            Entry { deliveries, stale, retired, urgent, arrival, ..Entry::of(self.edition) };
+        self.emit(Effect::Commit(entry));
+        if durable {
+            self.awaited.insert(id, accepted);
+        } else {
+            self.held_back.push_back((id, accepted));
+            self.make_room();
+        }
+        self.emit(Effect::Wake);
+    }
+
+    /// Answers those that were held back, if there is room for more.
+    pub(super) fn make_room(&mut self) {
+        if self.pending_bytes > self.settings.pending_bytes {
+            return;
+        }
+        for (arrival, accepted) in std::mem::take(&mut self.held_back) {
+            self.emit(Effect::Answer { arrival, answer: Ok(accepted) });
+        }
+    }
+
+    /// The parts of a shard do not add up: all of them are taken back, unless that was tried.
+    fn sum(&mut self, id: ArrivalId, shard: u32, why: String, deliveries: Vec<Delivery>) {
+        let of_shard = self.pending.values().filter(|delivery| delivery.unit.shard == shard);
+        let mut records: Vec<UnitRecord> =
+            of_shard.map(|delivery| delivery.record.clone()).collect();
+        records.extend(deliveries.into_iter().map(|delivery| delivery.record));
+        let arrival = self.arrivals.get_mut(&id).expect("the caller has it");
+        arrival.stage = Stage::Summing { shard, why: why.clone(), records };
+        let units = parts_of(&arrival.plan, shard);
+        self.void();
+        if self.was_summed_up(&units) {
+            let sequence = self.arrivals[&id].plan.shards[shard as usize].sequence;
+            let fault = Fault::Faulty(format!("again, {why}"));
+            self.refuse(id, Refusal::TakenBack { sequence, why });
+            return self.end(Err(fault));
+        }
+        self.emit(Effect::ReadRecords { arrival: id, units });
+    }
+
+    /// Compares results with those that were accepted before. They have to be equal.
+    fn compare(&mut self, id: ArrivalId, mut deliveries: VecDeque<Delivery>) {
+        loop {
+            let Some(delivery) = deliveries.front() else { return self.end_comparing(id) };
+            let unit = delivery.unit;
+            if let Some(pending) = self.pending.get(&unit) {
+                let accepted = pending.record.clone();
+                let delivery = deliveries.pop_front().expect("just looked at");
+                if !self.compare_one(id, accepted, delivery) {
+                    return;
+                }
+                continue;
+            }
+            // A record of before something was taken back may still be there.
+            let is_finished = |order: &super::Order| order.schedule.is_finished(unit);
+            if self.order().is_some_and(is_finished) {
+                let Some(arrival) = self.arrivals.get_mut(&id) else { return };
+                arrival.stage = Stage::Comparing(deliveries);
+                return self.emit(Effect::ReadRecords { arrival: id, units: vec![unit] });
+            }
+            deliveries.pop_front();
+        }
+    }
+
+    /// The records of the units that were asked for: those that there are.
+    pub fn records_read(&mut self, id: ArrivalId, found: Vec<UnitRecord>) {
+        let Some(arrival) = self.arrivals.get_mut(&id) else { return };
+        let plan = arrival.plan.clone();
+        let is_current = arrival.edition == self.edition;
+        match std::mem::replace(&mut arrival.stage, Stage::Inquiring) {
+            Stage::Summing { shard, why, mut records } => {
+                records.extend(found);
+                let units = parts_of(&plan, shard);
+                let sequence = plan.shards[shard as usize].sequence;
+                let text = format!("{why}; {} parts are solved again", units.len());
+                let alarm = Alarm {
+                    doubted: units.clone(),
+                    quarantined: records,
+                    ..self.alarm(AlarmKind::Sum, units[0], &sequence, text)
+                };
+                let refusal = Refusal::TakenBack { sequence, why };
+                self.inquire(id, alarm, Next::TakeBack { refusal });
+            }
+            Stage::Comparing(_) if !is_current => self.refuse(id, Refusal::Void),
+            Stage::Comparing(mut deliveries) => {
+                let delivery = deliveries.pop_front();
+                let is_equal = match (delivery, found.into_iter().next()) {
+                    (Some(delivery), Some(accepted)) => self.compare_one(id, accepted, delivery),
+                    _ => true,
+                };
+                if is_equal {
+                    self.compare(id, deliveries);
+                }
+            }
+            Stage::Examining | Stage::Inquiring => {}
+        }
+    }
+
+    /// Compares a result with the one that was accepted; no if they differ, which is inquired
+    /// into.
+    fn compare_one(&mut self, id: ArrivalId, accepted: UnitRecord, other: Delivery) -> bool {
+        let Some(arrival) = self.arrivals.get(&id) else { return false };
+        if !accepted.agrees(&other.record) {
+            self.dispute(id, accepted, other);
+            return false;
+        }
+        let by = self.title(arrival.worker);
+        if accepted.worker == by {
+            return true;
+        }
+        let Some(order) = &mut self.order else { return true };
+        order.comparisons.finish(other.unit);
+        order.to_commit += 1;
+        let (retired, urgent) = (order.retired(), order.is_solved());
+        let confirmed = vec![Confirmed { unit: other.unit, by }];
+        self.emit(Effect::Commit(Entry { confirmed, retired, urgent, ..Entry::of(self.edition) }));
+        true
+    }
+
+    /// All results of an arrival are equal to those that were accepted.
+    fn end_comparing(&mut self, id: ArrivalId) {
+        let Some(arrival) = self.arrivals.get_mut(&id) else { return };
+        match arrival.ended.take() {
+            Some(ended) => {
+                // Those that were compared are not there any more.
+                self.make_available(ended, None);
+                self.arrivals.remove(&id);
+                self.emit(Effect::Answer { arrival: id, answer: Ok(Accepted::default()) });
+                self.after_scrutiny();
+                self.emit(Effect::Wake);
+            }
+            None => self.refuse(id, Refusal::Void),
+        }
+    }
+
+    /// Ends an arrival with a no; what was leased for it goes to others.
+    pub(super) fn refuse(&mut self, id: ArrivalId, refusal: Refusal) {
+        let Some(arrival) = self.arrivals.remove(&id) else { return };
+        if let Some(ended) = arrival.ended.filter(|_| arrival.edition == self.edition) {
+            self.make_available(ended, Some(&refusal.to_string()));
+        }
+        self.emit(Effect::Answer { arrival: id, answer: Err(refusal) });
+        self.after_scrutiny();
+        self.emit(Effect::Wake);
+    }
+
+    /// If the order in work is done but for what was being found out, lets the committer know.
+    fn after_scrutiny(&mut self) {
+        if self.is_order_done() {
+            self.emit(Effect::Commit(Entry { urgent: true, ..Entry::of(self.edition) }));
+        }
+    }
+
+    /// Whether the order in work is done and durable, and nothing is being found out about it.
+    pub(super) fn is_order_done(&self) -> bool {
+        let is_done = |order: &super::Order| order.to_commit == 0 && order.is_solved();
+        self.arrivals.is_empty() && self.order().is_some_and(is_done)
+    }
+
+    /// Whether an alarm about the sums of these units is open, so that taking back does not help.
+    pub(super) fn was_summed_up(&self, units: &[Unit]) -> bool {
+        let is_open = |alarm: &Alarm| alarm.kind == AlarmKind::Sum && alarm.settled.is_none();
+        self.alarms.values().any(|alarm| is_open(alarm) && alarm.doubted == units)
+    }
+}

@@ -1,0 +1,304 @@
+//! What is done about an alarm: it is kept, the culprit is found, and what is doubted is taken
+//! back. Whatever is done about an alarm is done after it is durable.
+
+use std::{error::Error, sync::Arc};
+
+use trailtrap_shared::{
+    graph::degree::DegreeSequence,
+    plan::{Plan, Unit},
+};
+
+use super::{ArrivalId, Case, Core, Effect, Fault, Instance, Refusal, Suspect, Verdict};
+use crate::records::{
+    Delivery, UnitRecord,
+    alarm::{Alarm, AlarmKind},
+};
+
+/// What is being done about an alarm.
+pub(super) struct Inquiry {
+    /// Whom to answer when all is known.
+    arrival: Option<ArrivalId>,
+    next: Next,
+}
+
+/// What comes next: in most cases, when the alarm is durable.
+pub(super) enum Next {
+    /// Find out which of two results is wrong.
+    Judge { case: Box<Case> },
+    /// The verdict is awaited.
+    Judging { dispute: Dispute },
+    /// Those whom the alarm blames get no more work, and what they did is traced.
+    Distrust { refusal: Refusal },
+    /// What they did is being read.
+    Tracing { refusal: Refusal },
+    /// What the alarm doubts is taken back.
+    TakeBack { refusal: Refusal },
+}
+
+/// Two results that differ.
+pub(super) struct Dispute {
+    unit: Unit,
+    first: String,
+    second: String,
+    edition: u32,
+    /// Whether the unit can be solved again alone.
+    outcomes_kept: bool,
+}
+
+/// What a worker has done since a result of it was last confirmed by another worker.
+pub struct Trace {
+    name: String,
+    units: Vec<Instance>,
+    confirmed: u64,
+}
+
+impl Trace {
+    /// Begins with what is accepted and not durable.
+    pub fn new(suspect: Suspect) -> Self {
+        Trace { name: suspect.name, units: suspect.pending, confirmed: 0 }
+    }
+
+    /// Considers a unit that the store holds.
+    pub fn add(&mut self, unit: Unit, record: &UnitRecord) {
+        if record.worker == self.name {
+            self.units.push(Instance { lease: record.instance, unit });
+            if !record.confirmed.is_empty() {
+                self.confirmed = self.confirmed.max(record.instance);
+            }
+        }
+    }
+
+    /// The units.
+    pub fn finish(self) -> impl Iterator<Item = Unit> {
+        let confirmed = self.confirmed;
+        let later = self.units.into_iter().filter(move |instance| instance.lease > confirmed);
+        later.map(|instance| instance.unit)
+    }
+}
+
+/// A block in the store that is damaged or missing.
+#[derive(Debug)]
+pub struct Damage {
+    pub unit: Unit,
+    pub sequence: DegreeSequence,
+    /// What the store knows of the unit.
+    pub record: UnitRecord,
+    /// What is wrong with the block.
+    pub text: String,
+    /// The edition in which it was read.
+    pub edition: u32,
+}
+
+impl Core {
+    /// An alarm of this moment.
+    pub(super) fn alarm(
+        &self,
+        kind: AlarmKind,
+        unit: Unit,
+        sequence: &DegreeSequence,
+        text: String,
+    ) -> Alarm {
+        let time = self.settings.unix_seconds + self.now.as_secs();
+        Alarm { last_instance: self.leases.last(), ..Alarm::at(time, kind, unit, sequence, text) }
+    }
+
+    /// Raises an alarm: keeps it, and goes on when it is durable.
+    pub(super) fn inquire(&mut self, arrival: ArrivalId, alarm: Alarm, next: Next) {
+        self.raise(Some(arrival), alarm, next);
+    }
+
+    fn raise(&mut self, arrival: Option<ArrivalId>, alarm: Alarm, next: Next) {
+        let number = self.alarms.last_key_value().map_or(1, |(number, _)| number + 1);
+        self.inquiries.insert(number, Inquiry { arrival, next });
+        self.keep(number, alarm);
+    }
+
+    fn keep(&mut self, number: u32, alarm: Alarm) {
+        self.alarms.insert(number, alarm.clone());
+        self.emit(Effect::KeepAlarm { number, alarm });
+    }
+
+    /// An alarm is durable.
+    pub fn alarm_kept(&mut self, number: u32) {
+        let Some(Inquiry { arrival, next }) = self.inquiries.remove(&number) else { return };
+        match next {
+            Next::Judge { case } => {
+                let outcomes_kept = arrival
+                    .and_then(|id| self.arrivals.get(&id))
+                    .is_some_and(|arrival| arrival.outcomes_kept);
+                let dispute = Dispute {
+                    unit: case.other.unit,
+                    first: case.accepted.worker.clone(),
+                    second: case.other.record.worker.clone(),
+                    edition: case.edition,
+                    outcomes_kept,
+                };
+                let next = Next::Judging { dispute };
+                self.inquiries.insert(number, Inquiry { arrival, next });
+                self.emit(Effect::Judge { alarm: number, case });
+            }
+            Next::Distrust { refusal } => self.distrust(number, arrival, refusal),
+            Next::TakeBack { refusal } => {
+                let doubted = self.alarms[&number].doubted.clone();
+                if !doubted.is_empty() {
+                    self.take_back(doubted);
+                }
+                if let Some(id) = arrival {
+                    self.refuse(id, refusal);
+                }
+                self.emit(Effect::Wake);
+            }
+            next @ (Next::Judging { .. } | Next::Tracing { .. }) => {
+                self.inquiries.insert(number, Inquiry { arrival, next });
+            }
+        }
+    }
+
+    /// Two computations of a unit differ. Finding out who is wrong takes a while, and must not be
+    /// what the alarm waits for.
+    pub(super) fn dispute(&mut self, id: ArrivalId, accepted: UnitRecord, other: Delivery) {
+        let (first, second) = (&accepted.worker, &other.record.worker);
+        let text = format!("computations by {first} and by {second} differ");
+        let alarm = Alarm {
+            doubted: vec![other.unit],
+            quarantined: vec![accepted.clone(), other.record.clone()],
+            ..self.alarm(AlarmKind::Disagreement, other.unit, &other.sequence, text)
+        };
+        let arrival = &self.arrivals[&id];
+        let (plan, edition) = (arrival.plan.clone(), arrival.edition);
+        let case = Box::new(Case { plan, accepted, other, edition });
+        self.inquire(id, alarm, Next::Judge { case });
+    }
+
+    /// It was found out which of two results is wrong.
+    pub fn judged(&mut self, number: u32, verdict: Verdict) {
+        let Some(inquiry) = self.inquiries.remove(&number) else { return };
+        let Inquiry { arrival, next: Next::Judging { dispute } } = inquiry else {
+            self.inquiries.insert(number, inquiry);
+            return;
+        };
+        let verdict = match dispute.edition == self.edition {
+            true => verdict,
+            // What was read may not be what they were computed from.
+            false => Verdict::Unknown("units were taken back meanwhile".to_owned()),
+        };
+        let Some(alarm) = self.alarms.get_mut(&number) else { return };
+        alarm.text = format!("{}: {verdict}", alarm.text);
+        let why = alarm.text.clone();
+        let refusal = match verdict {
+            Verdict::First(_) => {
+                alarm.blamed.push(dispute.first);
+                alarm.quarantined.truncate(1);
+                Refusal::Void
+            }
+            Verdict::Second => {
+                alarm.blamed.push(dispute.second);
+                alarm.quarantined.remove(0);
+                alarm.doubted.clear();
+                Refusal::Wrong { unit: dispute.unit, why }
+            }
+            Verdict::Unknown(_) => {
+                // Without outcomes its whole order would have to be solved again, whenever
+                // somebody says something else.
+                if !dispute.outcomes_kept {
+                    alarm.doubted.clear();
+                }
+                Refusal::Void
+            }
+        };
+        self.distrust(number, arrival, refusal);
+    }
+
+    /// Gives those whom an alarm blames no more work, and finds out what they did since a result
+    /// of them was last confirmed.
+    fn distrust(&mut self, number: u32, arrival: Option<ArrivalId>, refusal: Refusal) {
+        let blamed = self.alarms[&number].blamed.clone();
+        let mut ended = Vec::new();
+        for (&id, worker) in &mut self.workers {
+            if blamed.contains(&worker.title()) {
+                worker.distrusted = true;
+                ended.extend(self.leases.end_all(id));
+            }
+        }
+        ended.into_iter().for_each(|ended| self.make_available(ended, None));
+        if let Some(alarm) = self.alarms.get_mut(&number) {
+            // Nothing of theirs is accepted from here on.
+            alarm.last_instance = self.leases.last();
+        }
+        self.inquiries.insert(number, Inquiry { arrival, next: Next::Tracing { refusal } });
+        if blamed.is_empty() {
+            return self.traced(number, Vec::new());
+        }
+        let suspect = |name: String| {
+            let theirs = self.pending.values().filter(|delivery| delivery.record.worker == name);
+            let instance = |delivery: &Arc<Delivery>| Instance {
+                lease: delivery.record.instance,
+                unit: delivery.unit,
+            };
+            let pending = theirs.map(instance).collect();
+            Suspect { name, pending }
+        };
+        let workers = blamed.into_iter().map(suspect).collect();
+        self.emit(Effect::Trace { alarm: number, workers });
+    }
+
+    /// What those whom an alarm blames did since a result of theirs was last confirmed.
+    pub fn traced(&mut self, number: u32, units: Vec<Unit>) {
+        let Some(inquiry) = self.inquiries.get_mut(&number) else { return };
+        let Next::Tracing { refusal } = &inquiry.next else { return };
+        inquiry.next = Next::TakeBack { refusal: refusal.clone() };
+        let Some(alarm) = self.alarms.get(&number) else { return };
+        let mut alarm = alarm.clone();
+        alarm.doubted.extend(units);
+        alarm.doubted.sort_unstable();
+        alarm.doubted.dedup();
+        if !alarm.doubted.is_empty() {
+            alarm.text += &format!("; {} units are solved again", alarm.doubted.len());
+        }
+        self.keep(number, alarm);
+    }
+
+    /// Counts of an order contradict theory; these are the units with so many edges. All of them
+    /// are taken back, unless that was tried.
+    pub fn contradicted(
+        &mut self,
+        plan: &Plan,
+        contradiction: Box<dyn Error + Send + Sync>,
+        records: Vec<(Unit, UnitRecord)>,
+    ) {
+        let (units, records): (Vec<Unit>, Vec<UnitRecord>) = records.into_iter().unzip();
+        let Some(&first) = units.first().filter(|_| !self.was_summed_up(&units)) else {
+            return self.end(Err(Fault::Contradiction(contradiction)));
+        };
+        let count = units.len();
+        let text =
+            format!("{contradiction}; all {count} units with so many edges are solved again");
+        let sequence = &plan.shards[first.shard as usize].sequence;
+        let alarm = Alarm {
+            doubted: units,
+            quarantined: records,
+            ..self.alarm(AlarmKind::Sum, first, sequence, text)
+        };
+        self.raise(None, alarm, Next::TakeBack { refusal: Refusal::Void });
+    }
+
+    /// A block is damaged or missing: its unit is taken back. That is done for whoever finds it
+    /// first; others have read in an edition that is over.
+    pub fn damaged(&mut self, damage: Damage) {
+        let Damage { unit, sequence, record, text, edition } = damage;
+        // What is of no use to the order in work may have been dropped.
+        let order = usize::from(unit.order);
+        let is_read = self.plan().is_some_and(|plan| (order..=order + 1).contains(&plan.order));
+        if edition != self.edition || self.ended.is_some() || !is_read {
+            return;
+        }
+        self.void();
+        let alarm = Alarm {
+            doubted: vec![unit],
+            quarantined: vec![record],
+            settled: Some("it is solved again".to_owned()),
+            ..self.alarm(AlarmKind::Damage, unit, &sequence, text)
+        };
+        self.raise(None, alarm, Next::TakeBack { refusal: Refusal::Void });
+    }
+}

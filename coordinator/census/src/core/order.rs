@@ -1,0 +1,234 @@
+//! The order in work: its schedule, its second computations, and what the store holds of it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use trailtrap_shared::{
+    count::statistics::Statistics,
+    plan::{Plan, Unit},
+};
+
+use super::{
+    comparison::Comparisons,
+    effect::{Refusal, Retired},
+    schedule::{OnRecord, Schedule},
+};
+use crate::{
+    core::content::Content,
+    records::{Delivery, UnitRecord},
+};
+
+/// What is known of an order when it is taken up.
+pub struct Opening {
+    pub plan: Arc<Plan>,
+    /// For each shard the content of the parents that it is generated from.
+    pub parents: Vec<Content>,
+    /// What the store holds; what is not of the plan is left out.
+    pub records: Vec<(Unit, UnitRecord)>,
+    /// Whether the outcomes of all positions are (still) there, and will be.
+    pub outcomes_kept: bool,
+    /// Graphs of the order and (graph, edge) pairs, by theory.
+    pub graphs: u64,
+    pub pairs: u64,
+    /// Which units are to be solved twice.
+    pub comparisons: Comparisons,
+}
+
+/// An order in work.
+pub struct Order {
+    pub(super) schedule: Schedule,
+    pub(super) comparisons: Comparisons,
+    /// Units without a durable record that counts, and confirmations on their way there.
+    pub(super) to_commit: usize,
+    /// What the store held of it when it was taken up.
+    found: HashMap<Unit, Found>,
+    /// Shards of which some part is done and some is not.
+    partial: HashMap<u32, Partial>,
+    pub(super) outcomes_kept: bool,
+    /// Outcomes with up to this many edges have been dropped.
+    pub(super) dropped_size: Option<usize>,
+    pub(super) graphs: u64,
+    pub(super) graphs_done: u64,
+    pub(super) pairs: u64,
+    pub(super) pairs_done: u64,
+    /// Units on record that are to be solved again.
+    pub(super) stale: Vec<Unit>,
+    /// Units that should have been solved a second time, and were not.
+    pub waived: usize,
+}
+
+/// What the finished parts of a shard add up to, or a unit.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Partial {
+    /// Σ n!/|Aut|.
+    mass: u128,
+    graphs: u64,
+}
+
+impl Partial {
+    pub(super) fn of(record: &UnitRecord) -> Self {
+        let Statistics { classes, labelled, .. } = &record.statistics;
+        Partial { mass: labelled.all.graphs, graphs: classes.all.graphs as u64 }
+    }
+
+    fn add(&mut self, other: Partial) {
+        // What a worker says may be anything.
+        self.mass = self.mass.saturating_add(other.mass);
+        self.graphs = self.graphs.saturating_add(other.graphs);
+    }
+}
+
+/// A unit that the store holds.
+struct Found {
+    sums: Partial,
+    /// Who solved it, if another worker has to solve it again.
+    to_compare: Option<String>,
+}
+
+impl Order {
+    /// The state of an order from what the store knows of it. Takes a second for the largest
+    /// orders, so it is made outside any lock.
+    pub fn open(opening: Opening) -> Self {
+        let Opening { plan, parents, records, outcomes_kept, graphs, pairs, comparisons } =
+            opening;
+        let (mut on_record, mut found, mut waived) = (HashMap::new(), HashMap::new(), 0);
+        for (unit, record) in records {
+            if plan.shards.get(unit.shard as usize).is_none_or(|shard| unit.part >= shard.parts) {
+                continue;
+            }
+            let sums = Partial::of(&record);
+            // Of an order whose outcomes are not kept, what it was computed from may be gone.
+            let is_wanted = record.confirmed.is_empty() && comparisons.want(unit);
+            waived += usize::from(is_wanted && !outcomes_kept);
+            let UnitRecord { inputs, content, worker, .. } = record;
+            let to_compare = (is_wanted && outcomes_kept).then_some(worker);
+            on_record.insert(unit, OnRecord { inputs, content });
+            found.insert(unit, Found { sums, to_compare });
+        }
+        let mut order = Order {
+            to_commit: plan.shards.iter().map(|shard| shard.parts as usize).sum(),
+            found,
+            partial: HashMap::new(),
+            outcomes_kept,
+            dropped_size: None,
+            graphs,
+            graphs_done: 0,
+            pairs,
+            pairs_done: 0,
+            comparisons,
+            schedule: Schedule::new(plan, parents, on_record),
+            stale: Vec::new(),
+            waived,
+        };
+        order.stale = order.recall();
+        order
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Arc<Plan> {
+        self.schedule.plan()
+    }
+
+    /// Whether all parts of a shard are accepted.
+    pub fn is_shard_finished(&self, shard: u32) -> bool {
+        self.schedule.unfinished_parts(shard) == 0
+    }
+
+    /// Whether the outcomes of all positions are (still) there, and will be.
+    pub fn outcomes_kept(&self) -> bool {
+        self.outcomes_kept
+    }
+
+    /// Units that failed again and again, in solving or in comparing, and why.
+    pub(super) fn set_aside(&self) -> impl Iterator<Item = (Unit, &[String])> {
+        self.schedule.set_aside().chain(self.comparisons.set_aside())
+    }
+
+    /// Whether nothing is left to do but to make it durable.
+    pub(super) fn is_solved(&self) -> bool {
+        self.schedule.is_done() && self.comparisons.open() == 0
+    }
+
+    /// The outcomes that nothing that is left to do reads.
+    pub(super) fn retired(&self) -> Option<Retired> {
+        let plan = self.plan();
+        let size = self.schedule.retired_size()?;
+        let size = match self.comparisons.first() {
+            Some(unit) => {
+                plan.shards[unit.shard as usize].size.checked_sub(2).map(|other| other.min(size))
+            }
+            None => Some(size),
+        };
+        Some(Retired { order: plan.order, size: size? })
+    }
+
+    /// Counts a unit as done; its (graph, edge) pairs.
+    pub(super) fn count(&mut self, unit: Unit, sums: Partial) -> u64 {
+        let pairs = sums.graphs * self.plan().shards[unit.shard as usize].size as u64;
+        self.graphs_done += sums.graphs;
+        self.pairs_done += pairs;
+        pairs
+    }
+
+    /// Counts the units that were recalled since this was last asked; those that are stale.
+    pub(super) fn recall(&mut self) -> Vec<Unit> {
+        let recall = self.schedule.recall();
+        for unit in recall.recalled {
+            let Some(found) = self.found.remove(&unit) else { continue };
+            self.count(unit, found.sums);
+            self.to_commit -= 1;
+            if self.schedule.unfinished_parts(unit.shard) > 0 {
+                self.partial.entry(unit.shard).or_default().add(found.sums);
+            } else {
+                self.partial.remove(&unit.shard);
+            }
+            if let Some(by) = found.to_compare {
+                self.comparisons.add(unit, &by);
+            }
+        }
+        recall.stale
+    }
+
+    /// Compares Σ n!/|Aut| of the shards that these deliveries finish with the number of labelled
+    /// graphs. If the parts of a shard do not add up, any of them may be the wrong one: all are to
+    /// be taken back.
+    ///
+    /// # Errors
+    ///
+    /// What does not add up.
+    pub(super) fn weigh(&mut self, deliveries: &[Delivery]) -> Result<(), Refusal> {
+        let mut sums: HashMap<u32, (Partial, u32)> = HashMap::new();
+        for Delivery { unit, record, .. } in deliveries {
+            let before = || (self.partial.get(&unit.shard).copied().unwrap_or_default(), 0);
+            let (sum, parts) = sums.entry(unit.shard).or_insert_with(before);
+            sum.add(Partial::of(record));
+            *parts += 1;
+        }
+        for Delivery { unit, .. } in deliveries {
+            let (Partial { mass, .. }, parts) = sums[&unit.shard];
+            let shard = &self.plan().shards[unit.shard as usize];
+            let is_complete = self.schedule.unfinished_parts(unit.shard) == parts;
+            if mass > shard.mass || is_complete && mass != shard.mass {
+                let sequence = shard.sequence;
+                let why = format!("Σ n!/|Aut| of {sequence} is {mass}, not {}", shard.mass);
+                return Err(match self.partial.contains_key(&unit.shard) {
+                    true => Refusal::TakenBack { sequence, why },
+                    false => Refusal::Wrong { unit: *unit, why },
+                });
+            }
+        }
+        for (shard, (sum, parts)) in sums {
+            if self.schedule.unfinished_parts(shard) == parts {
+                self.partial.remove(&shard);
+            } else {
+                self.partial.insert(shard, sum);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All parts of a shard.
+pub(super) fn parts_of(plan: &Plan, shard: u32) -> Vec<Unit> {
+    let parts = plan.shards[shard as usize].parts;
+    (0..parts).map(|part| Unit { order: plan.order as u8, shard, part }).collect()
+}

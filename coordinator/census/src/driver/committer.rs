@@ -1,0 +1,172 @@
+//! The committer: a thread that makes durable what was accepted, in the order in which it was
+//! accepted, and begins editions.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use trailtrap_shared::plan::Unit;
+
+use super::{Census, CensusError};
+use crate::{
+    core::{Confirmed, Entry, parents::ENUMERATED_ORDER},
+    records::{Delivery, OrderRecord},
+    store::StoreError,
+};
+
+/// What the committer does.
+pub(super) enum Task {
+    Commit(Entry),
+    /// Takes these units back.
+    BeginEdition(Vec<Unit>),
+}
+
+/// What it does as one.
+enum Group {
+    Commit(Vec<Entry>),
+    BeginEdition(Vec<Unit>),
+}
+
+/// The committer gathers deliveries for this part of the time that a run has lasted, and no longer
+/// than the options say, when nobody waits for them: a crash costs little of what was done, and
+/// long runs write few files …
+const GATHER: u32 = 20;
+/// … half as long as a lease of much work takes when a worker waits, …
+const GATHER_AWAITED: Duration = Duration::from_millis(100);
+/// … and no more than this many bytes.
+const GATHER_BYTES: u64 = 64 << 20;
+
+/// Starts the committer, which ends with the queue or with the census.
+pub(super) fn spawn(census: &Arc<Census>, queue: Receiver<Task>) -> JoinHandle<()> {
+    let longest = census.options.gather;
+    let census = Arc::downgrade(census);
+    let work = move || {
+        let started = Instant::now();
+        let mut gatherer = Gatherer { queue, next: None };
+        while let Some(group) = gatherer.gather((started.elapsed() / GATHER).min(longest)) {
+            let Some(census) = census.upgrade() else { return };
+            let done = match group {
+                Group::Commit(entries) => census.commit(entries),
+                Group::BeginEdition(units) => census.begin_edition(units),
+            };
+            if let Err(error) = done {
+                census.fail(error);
+            }
+        }
+        if let Some(census) = census.upgrade() {
+            // Nobody answers them any more.
+            census.state().waiting.clear();
+        }
+    };
+    let thread = std::thread::Builder::new().name("committer".to_owned());
+    thread.spawn(work).expect("threads can be spawned")
+}
+
+struct Gatherer {
+    queue: Receiver<Task>,
+    /// What was found in the queue and is not of the group before it.
+    next: Option<Task>,
+}
+
+impl Gatherer {
+    /// Waits for something to do, then gathers what comes along, until it is urgent, or time or
+    /// room is up. `None` when no more can come.
+    fn gather(&mut self, patience: Duration) -> Option<Group> {
+        let first = match self.next.take() {
+            Some(task) => task,
+            None => self.queue.recv().ok()?,
+        };
+        let mut entries = match first {
+            Task::BeginEdition(units) => return Some(Group::BeginEdition(units)),
+            Task::Commit(entry) => vec![entry],
+        };
+        let start = Instant::now();
+        loop {
+            let deliveries = entries.iter().flat_map(|entry| &entry.deliveries);
+            let bytes: u64 = deliveries.map(|delivery| delivery.record.bytes).sum();
+            // What comes after a stale unit may be that unit again.
+            let is_stale = entries.last().is_some_and(|entry| !entry.stale.is_empty());
+            if bytes > GATHER_BYTES || is_stale {
+                return Some(Group::Commit(entries));
+            }
+            let patience = match () {
+                () if entries.iter().any(|entry| entry.urgent) => Duration::ZERO,
+                () if entries.iter().any(|entry| entry.arrival.is_some()) => {
+                    patience.min(GATHER_AWAITED)
+                }
+                () => patience,
+            };
+            match self.queue.recv_timeout(patience.saturating_sub(start.elapsed())) {
+                Ok(Task::Commit(entry)) => entries.push(entry),
+                Ok(task) => {
+                    self.next = Some(task);
+                    return Some(Group::Commit(entries));
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    return Some(Group::Commit(entries));
+                }
+            }
+        }
+    }
+}
+
+impl Census {
+    /// Has the committer do something; no if there is no committer any more.
+    pub(super) fn enqueue(&self, task: Task) -> bool {
+        self.queue.lock().as_ref().is_some_and(|queue| queue.send(task).is_ok())
+    }
+
+    /// Makes entries durable.
+    fn commit(&self, entries: Vec<Entry>) -> Result<(), CensusError> {
+        let entries = self.event(|core| core.writing(entries));
+        self.write(&entries)?;
+        self.event(|core| core.written(entries));
+        Ok(())
+    }
+
+    fn write(&self, entries: &[Entry]) -> Result<(), StoreError> {
+        let deliveries = entries.iter().flat_map(|entry| entry.deliveries.iter().cloned());
+        let deliveries: Vec<Arc<Delivery>> = deliveries.collect();
+        let confirmed = entries.iter().flat_map(|entry| entry.confirmed.iter().cloned());
+        let confirmed: Vec<(Unit, String)> =
+            confirmed.map(|Confirmed { unit, by }| (unit, by)).collect();
+        let stale = entries.iter().flat_map(|entry| entry.stale.iter().copied());
+        let stale: Vec<Unit> = stale.collect();
+        self.store.commit(&deliveries)?;
+        self.store.confirm(&confirmed)?;
+        self.store.take_back(&stale)
+    }
+
+    /// Takes these units back in the store, with results of orders that they belong to, and begins
+    /// an edition.
+    fn begin_edition(&self, mut units: Vec<Unit>) -> Result<(), CensusError> {
+        if self.has_ended() {
+            return Ok(());
+        }
+        let edition = self.event(|core| core.beginning());
+        let mut withdrawn = Vec::new();
+        let mut first = units.iter().map(|unit| usize::from(unit.order)).min();
+        if let Some(first) = &mut first {
+            while *first > ENUMERATED_ORDER + 1 && !self.store.has_keys(*first - 1)? {
+                *first -= 1;
+            }
+            for n in *first.. {
+                let Some(record) = self.store.order(n)? else { break };
+                if !record.outcomes_kept {
+                    // What single units were computed from may be gone.
+                    units.extend(self.store.units(n)?.into_iter().map(|(unit, _)| unit));
+                }
+                withdrawn.push((n, OrderRecord { result: None, ..record }));
+            }
+        }
+        self.store.begin_edition(edition, &units, &withdrawn)?;
+        *self.parent_plan.lock() = None;
+        self.event(|core| core.begun(first));
+        Ok(())
+    }
+}

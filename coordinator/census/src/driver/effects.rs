@@ -1,0 +1,112 @@
+//! Events are handed in to the core, and its effects carried out.
+
+use trailtrap_shared::partition::Section;
+
+use super::{Census, CensusError, State, committer::Task, examination};
+use crate::core::{Core, Effect};
+
+impl Census {
+    /// Hands an event in, and carries out what comes of it.
+    pub(super) fn event<T>(&self, event: impl FnOnce(&mut Core) -> T) -> T {
+        self.event_with_waiter(|state| event(&mut state.core))
+    }
+
+    /// The same for somebody who waits for what comes of it.
+    pub(super) fn event_with_waiter<T>(&self, event: impl FnOnce(&mut State) -> T) -> T {
+        let (value, todo) = self.hand_in(event);
+        for effect in todo {
+            if let Err(error) = self.carry_out(effect) {
+                self.fail(error);
+            }
+        }
+        value
+    }
+
+    /// The driver cannot do what it has to do: the census ends.
+    pub(super) fn fail(&self, error: CensusError) {
+        let ((), _nothing) = self.hand_in(|state| {
+            if state.core.fail() {
+                state.error = Some(error);
+            }
+        });
+    }
+
+    /// Hands an event in. Returns what is to be done without the lock; what costs nothing is done,
+    /// and what is for the committer is on its way to it, in the order in which it was accepted.
+    fn hand_in<T>(&self, event: impl FnOnce(&mut State) -> T) -> (T, Vec<Effect>) {
+        let mut state = self.state();
+        let value = event(&mut state);
+        let (mut todo, mut wakes) = (Vec::new(), false);
+        for effect in state.core.effects() {
+            match effect {
+                Effect::Commit(entry) => {
+                    entry.deliveries.iter().for_each(|delivery| self.names.note_all(delivery));
+                    let arrival = entry.arrival;
+                    if !self.enqueue(Task::Commit(entry))
+                        && let Some(arrival) = arrival
+                    {
+                        state.waiting.remove(&arrival);
+                    }
+                }
+                Effect::BeginEdition { units } => {
+                    self.enqueue(Task::BeginEdition(units));
+                }
+                Effect::Answer { arrival, answer } => {
+                    if let Some(waiter) = state.waiting.remove(&arrival) {
+                        let _ = waiter.send(answer);
+                    }
+                }
+                Effect::EditionOver => self.names.clear(),
+                Effect::Wake => wakes = true,
+                effect => todo.push(effect),
+            }
+        }
+        drop(state);
+        if wakes {
+            self.changed.notify_all();
+            self.wakeup.notify_waiters();
+        }
+        (value, todo)
+    }
+
+    /// Carries an effect out, and hands in what comes of that.
+    fn carry_out(&self, effect: Effect) -> Result<(), CensusError> {
+        match effect {
+            Effect::Examine { arrival, plan, mut deliveries } => {
+                let examined = self.examine(&plan, &mut deliveries)?;
+                self.event(|core| core.examined(arrival, deliveries, examined));
+            }
+            Effect::ReadRecords { arrival, units } => {
+                let mut found = Vec::new();
+                for unit in units {
+                    found.extend(self.store.unit(unit)?);
+                }
+                self.event(|core| core.records_read(arrival, found));
+            }
+            Effect::KeepAlarm { number, alarm } => {
+                tracing::error!("{}", alarm.line(number));
+                self.store.put_alarm(number, &alarm)?;
+                self.event(|core| core.alarm_kept(number));
+            }
+            Effect::Judge { alarm, case } => {
+                let verdict = self.judge(&case);
+                self.event(|core| core.judged(alarm, verdict));
+            }
+            Effect::Trace { alarm, workers } => {
+                let units = examination::trace(&self.store, workers)?;
+                self.event(|core| core.traced(alarm, units));
+            }
+            Effect::OpenOrder { order, edition } => self.open_order(order, edition)?,
+            Effect::CloseOrder { plan } => self.close_order(&plan)?,
+            Effect::DropOutcomes { order, size } => {
+                self.store.drop_section(Section::Outcomes, order, size)?;
+            }
+            Effect::Commit(_)
+            | Effect::BeginEdition { .. }
+            | Effect::Answer { .. }
+            | Effect::EditionOver
+            | Effect::Wake => unreachable!("done when it was handed in"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! What those read who compute and who examine: what is accepted and not durable yet from memory,
+//! all else from the store.
+
+use trailtrap_shared::{
+    game::TrailTrap,
+    graph::degree::DegreeSequence,
+    partition::{Block, BlockId, Section, entry_bytes, slot_bytes},
+    plan::{Plan, Unit},
+    protocol::messages::{Described, Wanted},
+};
+use trailtrap_worker::supply::is_shared;
+
+use super::{Census, CensusError};
+use crate::{
+    core::{Damage, parents::ENUMERATED_ORDER},
+    store::{StoreError, block_id},
+};
+
+/// A description holds so many bytes of blocks at most: hundreds may be on their way.
+const DESCRIPTION_BYTES: u64 = 64 << 10;
+
+impl Census {
+    /// Whether the order in work is extended from graphs of the order of these. Those of other
+    /// orders may have been dropped.
+    fn has_parents(&self, sequence: &DegreeSequence) -> bool {
+        self.leased_plan().is_some_and(|plan| plan.order == sequence.order() + 1)
+    }
+
+    /// A lower bound, near the truth where it is large, for the bytes of what a worker wants to
+    /// read.
+    pub fn wanted_bytes(&self, wanted: &Wanted) -> Result<usize, CensusError> {
+        let (plan, entry, buckets) = match wanted {
+            Wanted::Parents(parents)
+                if parents.order() <= ENUMERATED_ORDER || !self.has_parents(parents) =>
+            {
+                return Ok(0);
+            }
+            Wanted::Parents(parents) => {
+                (Some(self.parent_plan(parents.order())?), slot_bytes(parents.order()), false)
+            }
+            Wanted::Bucket(sequence, _) => {
+                (self.leased_plan(), entry_bytes::<TrailTrap>(sequence.order()), true)
+            }
+        };
+        let bytes = plan.and_then(|plan| {
+            let shard = &plan.shards[plan.find(wanted.sequence())? as usize];
+            Some((shard.estimate as usize * entry) >> if buckets { shard.bucket_bits } else { 0 })
+        });
+        Ok(bytes.unwrap_or(0))
+    }
+
+    /// Calls `take` for each block that a worker wants to read: keys and outcomes of a bucket of a
+    /// finished shard of the order in work, or the keys of a finished order. The block comes along
+    /// if it is not to be read from the store. `None` if there is no such thing.
+    pub(super) fn each_wanted<T>(
+        &self,
+        wanted: &Wanted,
+        mut take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
+    ) -> Result<Option<Vec<T>>, CensusError> {
+        match wanted {
+            Wanted::Parents(sequence) => {
+                if !self.has_parents(sequence) {
+                    return Ok(None);
+                }
+                if let Some(block) = self.parents.block(sequence) {
+                    return Ok(Some(vec![take(&block.id, Some(&block))?]));
+                }
+                let plan = self.parent_plan(sequence.order())?;
+                let Some(index) = plan.find(sequence) else { return Ok(Some(Vec::new())) };
+                let shard = &plan.shards[index as usize];
+                let places = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
+                    (0..shard.parts).map(move |part| block_id(shard, part, bucket, Section::Keys))
+                });
+                Ok(Some(places.map(|id| take(&id, None)).collect::<Result<_, _>>()?))
+            }
+            Wanted::Bucket(sequence, bucket) => self.each_of_bucket(sequence, *bucket, take),
+        }
+    }
+
+    /// Calls `take` for keys and outcomes of each part of a bucket.
+    fn each_of_bucket<T>(
+        &self,
+        sequence: &DegreeSequence,
+        bucket: u32,
+        mut take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
+    ) -> Result<Option<Vec<T>>, CensusError> {
+        let finished = |state: &super::State| {
+            let order = state.core.order()?;
+            let index = order.plan().find(sequence)?;
+            order
+                .is_shard_finished(index)
+                .then(|| (order.plan().clone(), index, order.outcomes_kept()))
+        };
+        let Some((plan, index, outcomes_kept)) = finished(&self.state()) else { return Ok(None) };
+        let shard = &plan.shards[index as usize];
+        if bucket >> shard.bucket_bits != 0 {
+            return Ok(None);
+        }
+        let mut taken = Vec::new();
+        for part in 0..shard.parts {
+            let unit = Unit { order: plan.order as u8, shard: index, part };
+            let pending = self.state().core.pending(unit).cloned();
+            for section in [Section::Keys, Section::Outcomes] {
+                let at_hand = pending
+                    .as_ref()
+                    .map(|unit| &unit.blocks[3 * bucket as usize + section as usize - 1]);
+                match take(&block_id(shard, part, bucket, section), at_hand) {
+                    // No unit that is open reads it.
+                    Err(StoreError::MissingBlock(id))
+                        if id.section == Section::Outcomes && !outcomes_kept =>
+                    {
+                        return Ok(None);
+                    }
+                    block => taken.push(block?),
+                }
+            }
+        }
+        Ok(Some(taken))
+    }
+
+    /// All blocks of a finished unit of the order in work.
+    pub(super) fn unit_blocks(&self, plan: &Plan, unit: Unit) -> Result<Vec<Block>, CensusError> {
+        let shard = &plan.shards[unit.shard as usize];
+        let pending = self.state().core.pending(unit).cloned();
+        if let Some(delivery) = pending {
+            return Ok(delivery.blocks.clone());
+        }
+        let places = (0..1u32 << shard.bucket_bits)
+            .flat_map(|bucket| Section::ALL.map(|section| (bucket, section)));
+        places
+            .map(|(bucket, section)| Ok(self.store.block(shard, unit.part, bucket, section)?))
+            .collect()
+    }
+
+    /// What a worker wants to read; `None` if there is no such thing.
+    pub fn wanted_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Block>>, CensusError> {
+        self.read_wanted(wanted, |id, at_hand| {
+            at_hand.map_or_else(|| self.store.read(id), |block| Ok(block.clone()))
+        })
+    }
+
+    /// What a worker wants to read, described; `None` if there is no such thing.
+    pub fn described_blocks(
+        &self,
+        wanted: &Wanted,
+    ) -> Result<Option<Vec<Described>>, CensusError> {
+        let (mut room, edition) = (DESCRIPTION_BYTES, self.state().core.edition());
+        let mut describe = |block: &Block| {
+            let name = block.name();
+            if is_shared(block) {
+                // Not what was read before something was taken back.
+                let state = self.state();
+                if state.core.edition() == edition {
+                    self.names.note(block);
+                }
+                return Described::Named(name);
+            }
+            if name.length > room {
+                return Described::Named(name);
+            }
+            room -= name.length;
+            Described::Here(block.clone())
+        };
+        self.read_wanted(wanted, |id, at_hand| match (at_hand, self.names.get(id)) {
+            (Some(block), _) => Ok(describe(block)),
+            (None, Some(name)) => Ok(Described::Named(name)),
+            (None, None) => Ok(describe(&self.store.read(id)?)),
+        })
+    }
+
+    /// Reads what a worker wants. A unit of which something is damaged is solved again.
+    fn read_wanted<T>(
+        &self,
+        wanted: &Wanted,
+        take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
+    ) -> Result<Option<Vec<T>>, CensusError> {
+        let edition = self.state().core.edition();
+        let read = self.each_wanted(wanted, take);
+        if let Err(CensusError::Store(error)) = &read
+            && let Some(id) = error.bad_block()
+        {
+            self.report_damage(id, error, edition)?;
+        }
+        read
+    }
+
+    /// Has the core take a unit back of which a block is damaged or missing.
+    fn report_damage(
+        &self,
+        id: &BlockId,
+        error: &StoreError,
+        edition: u32,
+    ) -> Result<(), CensusError> {
+        let order = id.sequence.order();
+        let plan = match self.leased_plan().filter(|plan| plan.order == order) {
+            Some(plan) => plan,
+            None => self.parent_plan(order)?,
+        };
+        let Some(shard) = plan.find(&id.sequence) else { return Ok(()) };
+        let unit = Unit { order: order as u8, shard, part: id.part };
+        let Some(record) = self.store.unit(unit)? else { return Ok(()) };
+        let cause = std::error::Error::source(error);
+        let cause = cause.map_or_else(String::new, |cause| format!(" ({cause})"));
+        let text = format!("{error}{cause}");
+        let sequence = id.sequence;
+        self.event(|core| core.damaged(Damage { unit, sequence, record, text, edition }));
+        Ok(())
+    }
+}
