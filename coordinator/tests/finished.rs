@@ -27,8 +27,8 @@ use trailtrap_census::{
 use trailtrap_export::shards;
 use trailtrap_shared::{
     game::{
-        TrailTrap,
-        trail_trap::forward::{ForwardSearch, Solution},
+        Game, Search, TrailTrap,
+        trail_trap::{ForwardSearch, REFUTED_ENDS, WON_POSITIONS},
     },
     graph::{Graph, degree::DegreeSequence, graph6, nauty},
     partition::{Block, Table},
@@ -64,7 +64,7 @@ fn lookup_agrees_with_forward_search_in_any_labelling() {
     let mut search = ForwardSearch::new(usize::MAX);
     for (graph, answer) in graphs.iter().zip(&answers) {
         let n = graph.order();
-        let p1_wins = matches!(search.solve(graph).unwrap(), Solution::P1 { .. });
+        let p1_wins = search.solve(graph).unwrap().is_listed();
         assert_eq!(answer["winner"], if p1_wins { "P1" } else { "P2" }, "{graph:?}");
         assert_eq!(answer["automorphisms"], nauty::label(graph).automorphisms);
         let mut won = 0;
@@ -215,7 +215,7 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
 
     // A unit's record gone, and counts that add up no more.
     let data = copy(&sound);
-    let store = Store::open(&data.path().join("store")).unwrap();
+    let store = Store::open(&data.path().join("store"), None).unwrap();
     store.take_back(&[Unit { order: 7, shard: 40, part: 0 }]).unwrap();
     drop(store);
     let failed = failures(&data, &["--level", "1"]);
@@ -224,7 +224,7 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
 
     // An alarm about an order that this one was computed from, and one about an order above.
     let data = copy(&sound);
-    let store = Store::open(&data.path().join("store")).unwrap();
+    let store = Store::open(&data.path().join("store"), None).unwrap();
     let alarm = |order: usize| {
         let (unit, sequence) =
             (Unit { order: order as u8, shard: 0, part: 0 }, DegreeSequence::new([0; 8]));
@@ -233,7 +233,7 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
     store.put_alarm(1, &alarm(8)).unwrap();
     drop(store);
     assert_eq!(failures(&data, &["--level", "1"]), HashMap::new());
-    let store = Store::open(&data.path().join("store")).unwrap();
+    let store = Store::open(&data.path().join("store"), None).unwrap();
     store.put_alarm(2, &alarm(5)).unwrap();
     drop(store);
     let failed = failures(&data, &["--level", "1"]);
@@ -492,12 +492,12 @@ fn verify_reads_bundles() {
     let sequences = DegreeSequence::all(6);
     let shard_file = |root: &Path| {
         let path = root.join("shards/n06.parquet");
-        let mut shards = shards::read(fs::File::open(&path).unwrap(), &sequences).unwrap();
+        let mut shards =
+            shards::read(&TrailTrap::ABOUT, fs::File::open(&path).unwrap(), &sequences).unwrap();
         for shard in &mut shards {
-            let sums = &mut shard.statistics.classes.sums;
-            std::mem::swap(&mut sums.won_positions, &mut sums.refuted_ends);
+            shard.statistics.classes.sums.0.swap(WON_POSITIONS, REFUTED_ENDS);
         }
-        fs::write(path, shards::parquet(&shards, None).unwrap()).unwrap();
+        fs::write(path, shards::parquet(&TrailTrap::ABOUT, &shards, None).unwrap()).unwrap();
     };
     assert!(failed(&shard_file, "1")["shards"].contains("do not add up to tables/sizes.csv"));
 
@@ -557,7 +557,7 @@ fn copy_directory(from: &Path, to: &Path) {
 /// behind the back of its unit's record, with checksums that fit.
 fn damaged(sound: &Data, change: impl Fn(&mut Vec<(u64, Vec<u8>)>)) -> Data {
     let data = copy(sound);
-    let store = Arc::new(Store::open(&data.path().join("store")).unwrap());
+    let store = Arc::new(Store::open(&data.path().join("store"), None).unwrap());
     let finished = FinishedOrder::open(&store, 7).unwrap();
     let (index, shard) = finished
         .plan
@@ -568,17 +568,18 @@ fn damaged(sound: &Data, change: impl Fn(&mut Vec<(u64, Vec<u8>)>)) -> Data {
         .max_by_key(|(_, shard)| shard.mass)
         .unwrap();
     let table = finished.table(shard, 0).unwrap();
-    let width = trailtrap_shared::game::record_bytes::<TrailTrap>(7);
+    let width = trailtrap_shared::game::TrailTrap::LAYOUT.record_bytes(7);
     let mut entries: Vec<(u64, Vec<u8>)> =
         (0..table.len()).map(|i| (table.slot(i), table.record(i)[..width].to_vec())).collect();
     change(&mut entries);
     entries.sort();
     let slots = entries.iter().map(|(slot, _)| *slot).collect::<Vec<_>>();
-    let table = Table::new::<TrailTrap>(shard.sequence, 0, 0, slots.into_iter(), |i, record| {
-        record.copy_from_slice(&entries[i].1)
-    });
+    let table =
+        Table::new(TrailTrap::LAYOUT, shard.sequence, 0, 0, slots.into_iter(), |i, record| {
+            record.copy_from_slice(&entries[i].1)
+        });
     let unit = Unit { order: 7, shard: index as u32, part: 0 };
-    let blocks: Vec<Block> = table.to_blocks::<TrailTrap>(0).into();
+    let blocks: Vec<Block> = table.to_blocks(0).into();
     let record: UnitRecord = store.unit(unit).unwrap().unwrap();
     store
         .commit(&[Arc::new(Delivery { unit, sequence: shard.sequence, blocks, record })])

@@ -497,7 +497,8 @@ fn numbers_of_leases_do_not_repeat_after_a_salvage() {
     }
     salvage(&data);
     assert!(
-        u64::from(Store::open(&data.path().join("store")).unwrap().next_epoch().unwrap()) > last
+        u64::from(Store::open(&data.path().join("store"), None).unwrap().next_epoch().unwrap())
+            > last
     );
 }
 

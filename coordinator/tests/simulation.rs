@@ -111,6 +111,7 @@ impl Log {
 fn options(order: usize) -> CensusOptions {
     let clock = || Instant::now().into_std();
     CensusOptions {
+        game: None,
         order,
         keep: Keep::All,
         plan: SPLIT,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status, transport::Channel};
 use trailtrap_shared::{
     count::statistics::Statistics,
-    game::{Game, Outcome, Tally, TrailTrap},
+    game::{Game, Tally, TrailTrap, trail_trap::Outcome},
     graph::{Graph, degree::DegreeSequence},
     partition::{self, Table},
     plan::PlanOptions,
@@ -53,7 +53,8 @@ fn edgeless_counted_as(
 ) -> Vec<Part> {
     assert_eq!((grant.order, grant.units.len()), (8, 1), "only the edgeless graph is ready");
     let slots = [partition::slot_of_key(8, 0)];
-    let table = Table::new::<TrailTrap>(
+    let table = Table::new(
+        TrailTrap::LAYOUT,
         DegreeSequence::new([0; 8]),
         0,
         0,
@@ -63,7 +64,7 @@ fn edgeless_counted_as(
         },
     );
     let mut statistics = Statistics::default();
-    let tally: Tally = TrailTrap::tally(8, outcome);
+    let tally: Tally = TrailTrap::tally(counted, 40_320, outcome);
     statistics.add(counted, 40_320, &tally);
     let mut delivery = vec![
         Part::Start(wire::CompleteStart { worker, lease: grant.lease }),
@@ -74,7 +75,7 @@ fn edgeless_counted_as(
             elapsed_microseconds: 1,
         }),
     ];
-    let blocks = table.to_blocks::<TrailTrap>(0);
+    let blocks = table.to_blocks(0);
     delivery.extend(blocks.map(|block| {
         Part::Piece(wire::BlockPiece { data: block.into_bytes(), last: true, done: false })
     }));

@@ -4,7 +4,7 @@
 use prost::Message;
 use trailtrap_shared::{
     count::statistics::Statistics,
-    game::TrailTrap,
+    game::{Game, TrailTrap},
     graph::{degree::DegreeSequence, graph6},
     partition::{Block, Section, Table, graph_of_slot},
     protocol::{codec, wire},
@@ -24,12 +24,12 @@ pub fn graph6(data: &[u8]) {
 /// Two blocks that should be the keys and the outcomes of a bucket. The first two bytes say where
 /// one ends and the other begins. Checksums, which no fuzzer guesses, are added here.
 pub fn block(data: &[u8]) {
-    let _ = Block::parse::<TrailTrap>(data.to_vec());
+    let _ = Block::parse(TrailTrap::LAYOUT, data.to_vec());
     let [low, high, rest @ ..] = data else { return };
     let middle = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
     let blocks = [&rest[..middle], &rest[middle..]].map(|body| {
         let bytes = [body, &blake3::hash(body).as_bytes()[..16]].concat();
-        let block = Block::parse::<TrailTrap>(bytes.clone()).ok()?;
+        let block = Block::parse(TrailTrap::LAYOUT, bytes.clone()).ok()?;
         assert_eq!(block.bytes(), bytes);
         if block.id.section != Section::Outcomes {
             assert_eq!(block.slots().count(), block.count);
@@ -42,14 +42,14 @@ pub fn block(data: &[u8]) {
     });
     let [Some(keys), Some(outcomes)] = blocks else { return };
     let part = keys.id.part;
-    let Ok(table) = Table::from_blocks::<TrailTrap>(&[(keys.clone(), outcomes.clone())]) else {
+    let Ok(table) = Table::from_blocks(&[(keys.clone(), outcomes.clone())]) else {
         return;
     };
     assert_eq!(table.len(), keys.count);
     for (i, slot) in keys.slots().enumerate() {
         assert_eq!((table.slot(i), table.find(slot, table.locate(slot))), (slot, Some(i)));
     }
-    let [keys_again, outcomes_again, _] = table.to_blocks::<TrailTrap>(part);
+    let [keys_again, outcomes_again, _] = table.to_blocks(part);
     assert_eq!((keys_again.bytes(), outcomes_again.bytes()), (keys.bytes(), outcomes.bytes()));
 }
 

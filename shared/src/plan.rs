@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    game::Game,
+    game::Layout,
     graph::{
         degree::{DegreeSequence, LabelledCounts},
         factorial,
@@ -53,22 +53,24 @@ pub struct Shard {
 /// The shards of one order, by number of edges and then by degrees.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// Of the records of its partitions.
+    pub layout: Layout,
     pub order: usize,
     pub options: PlanOptions,
     pub shards: Vec<Shard>,
-    /// A number that differs between plans that split differently.
+    /// A number that differs between plans that split differently, and between games.
     pub fingerprint: u64,
     index: HashMap<DegreeSequence, u32>,
 }
 
 impl Plan {
     /// The plan of an order 1 ≤ n ≤ 12. Order 11 has 59 348 shards and takes about a second.
-    pub fn new<G: Game>(order: usize, options: PlanOptions) -> Self {
+    pub fn new(layout: Layout, order: usize, options: PlanOptions) -> Self {
         let sequences = DegreeSequence::all(order);
         let index: HashMap<_, _> =
             sequences.iter().enumerate().map(|(i, sequence)| (*sequence, i as u32)).collect();
         let mut counts = LabelledCounts::default();
-        let entry_bytes = entry_bytes::<G>(order) as u64;
+        let entry_bytes = entry_bytes(layout, order) as u64;
         let shards = sequences
             .into_iter()
             .map(|sequence| {
@@ -84,15 +86,18 @@ impl Plan {
                     estimate,
                     parts: estimate.div_ceil(options.part_graphs.max(1)).min(1 << 20) as u32,
                     bucket_bits: buckets.ilog2().min(key_bits(order) as u32).min(16) as u8,
-                    predecessors: sequence
-                        .deletions()
-                        .iter()
-                        .map(|deletion| index[&deletion.sequence])
-                        .collect(),
+                    predecessors: match layout.reads_predecessors {
+                        true => sequence
+                            .deletions()
+                            .iter()
+                            .map(|deletion| index[&deletion.sequence])
+                            .collect(),
+                        false => Vec::new(),
+                    },
                 }
             })
             .collect();
-        let mut plan = Plan { order, options, shards, fingerprint: 0, index };
+        let mut plan = Plan { layout, order, options, shards, fingerprint: 0, index };
         plan.fingerprint = plan.compute_fingerprint();
         plan
     }
@@ -120,7 +125,7 @@ impl Plan {
     }
 
     fn compute_fingerprint(&self) -> u64 {
-        let described = crate::protocol::codec::encode(&(
+        let mut described = crate::protocol::codec::encode(&(
             self.order as u64,
             self.options,
             self.shards
@@ -128,6 +133,10 @@ impl Plan {
                 .map(|shard| (shard.mass, shard.parts, shard.bucket_bits))
                 .collect::<Vec<_>>(),
         ));
+        // Fingerprints of game 1 are in stores that were written when there was no other game.
+        if self.layout.game != 1 {
+            described.extend_from_slice(&self.layout.game.to_le_bytes());
+        }
         u64::from_le_bytes(
             blake3::hash(&described).as_bytes()[..8].try_into().expect("eight bytes"),
         )
@@ -154,12 +163,15 @@ pub fn parent_range(count: usize, part: u32, parts: u32) -> std::ops::Range<usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{game::TrailTrap, graph::pairs};
+    use crate::{
+        game::{EdgeGeography, Game, TrailTrap},
+        graph::pairs,
+    };
 
     #[test]
     fn shards_come_after_what_they_read() {
         for order in 1..=8 {
-            let plan = Plan::new::<TrailTrap>(order, PlanOptions::default());
+            let plan = Plan::new(TrailTrap::LAYOUT, order, PlanOptions::default());
             for (i, shard) in plan.shards.iter().enumerate() {
                 assert_eq!(plan.find(&shard.sequence), Some(i as u32));
                 assert!(
@@ -190,11 +202,23 @@ mod tests {
     #[test]
     fn small_limits_split() {
         let options = PlanOptions { part_graphs: 5, bucket_bytes: 100 };
-        let plan = Plan::new::<TrailTrap>(8, options);
+        let plan = Plan::new(TrailTrap::LAYOUT, 8, options);
         assert!(plan.shards.iter().any(|shard| shard.parts > 2 && shard.bucket_bits > 1));
         assert_ne!(
             plan.fingerprint,
-            Plan::new::<TrailTrap>(8, PlanOptions::default()).fingerprint
+            Plan::new(TrailTrap::LAYOUT, 8, PlanOptions::default()).fingerprint
         );
     }
+
+    /// The number of the first game's plans stands in stores; other games have other numbers, even
+    /// where they split alike.
+    #[test]
+    fn fingerprints_tell_games_apart() {
+        let options = PlanOptions { part_graphs: 1 << 40, bucket_bytes: 1 << 40 };
+        let of = |layout| Plan::new(layout, 5, options).fingerprint;
+        assert_eq!(of(TrailTrap::LAYOUT), FINGERPRINT);
+        assert_ne!(of(EdgeGeography::LAYOUT), FINGERPRINT);
+    }
+
+    const FINGERPRINT: u64 = 14_492_676_898_013_858_146;
 }

@@ -9,7 +9,7 @@ use std::{
 use divan::{Bencher, counter::ItemsCount};
 use trailtrap_shared::{
     count::digest::Digest,
-    game::{Game, TrailTrap, record_bytes},
+    game::{Game, TrailTrap},
     graph::{Graph, nauty},
     labelling::{
         batch::{Batch, Kernel, LANES, first_lanes, lanes_of},
@@ -29,11 +29,11 @@ fn main() {
 }
 
 /// A census of order 8, and the largest shard of it.
-static CENSUS: LazyLock<(Memory<TrailTrap>, Plan, Unit)> = LazyLock::new(|| {
+static CENSUS: LazyLock<(Memory, Plan, Unit)> = LazyLock::new(|| {
     let options = PlanOptions::default();
-    let (_, memory) =
-        memory::census(8, options, Kernel::best(), usize::MAX).expect("a small census");
-    let plan = Plan::new::<TrailTrap>(8, options);
+    let (_, memory) = memory::census::<TrailTrap>(8, options, Kernel::best(), usize::MAX)
+        .expect("a small census");
+    let plan = Plan::new(TrailTrap::LAYOUT, 8, options);
     let largest = (0..plan.shards.len() as u32)
         .max_by_key(|&i| plan.shards[i as usize].mass)
         .expect("shards");
@@ -158,7 +158,9 @@ fn look_up(bencher: Bencher) {
     slots.sort_unstable();
     slots.dedup();
     let table =
-        Table::new::<TrailTrap>(sequence, 0, 0, slots.iter().copied(), |_, record| record.fill(1));
+        Table::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.iter().copied(), |_, record| {
+            record.fill(1)
+        });
     let wanted: Vec<u64> = (0..32_768).map(|i| slots[i * 7919 % slots.len()]).collect();
     bencher.counter(ItemsCount::new(wanted.len())).bench_local(|| {
         let mut sum = 0;
@@ -178,7 +180,7 @@ fn look_up(bencher: Bencher) {
 fn record_codec(bencher: Bencher) {
     let (memory, ..) = &*CENSUS;
     let table = memory.tables(8).into_iter().max_by_key(|table| table.len()).expect("tables");
-    let mut record = vec![0; record_bytes::<TrailTrap>(8)];
+    let mut record = vec![0; TrailTrap::LAYOUT.record_bytes(8)];
     bencher.counter(ItemsCount::new(table.len())).bench_local(|| {
         for i in 0..table.len() {
             let outcome = TrailTrap::decode(8, table.record(i));
@@ -194,12 +196,10 @@ fn block_codec(bencher: Bencher) {
     let (memory, ..) = &*CENSUS;
     let table = memory.tables(8).into_iter().max_by_key(|table| table.len()).expect("tables");
     bencher.counter(ItemsCount::new(table.len())).bench_local(|| {
-        let [keys, outcomes, _] = table.to_blocks::<TrailTrap>(0);
+        let [keys, outcomes, _] = table.to_blocks(0);
         let parse =
-            |block: Block| Block::parse::<TrailTrap>(block.into_bytes()).expect("just made");
-        Table::from_blocks::<TrailTrap>(&[(parse(keys), parse(outcomes))])
-            .expect("belong together")
-            .len()
+            |block: Block| Block::parse(TrailTrap::LAYOUT, block.into_bytes()).expect("just made");
+        Table::from_blocks(&[(parse(keys), parse(outcomes))]).expect("belong together").len()
     });
 }
 

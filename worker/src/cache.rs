@@ -17,7 +17,6 @@ use std::{
 use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
 use trailtrap_shared::{
-    game::Game,
     graph::degree::DegreeSequence,
     partition::{Block, Table},
     plan::Shard,
@@ -143,7 +142,7 @@ impl<K: Hash + Eq + Clone, V> Drop for Done<'_, K, V> {
 type PartTables = Vec<Arc<Table>>;
 
 /// The partitions a node has in memory, filled by what it fetches and by what it solves itself.
-pub struct PartitionCache<G: Game, F: Fetch> {
+pub struct PartitionCache<F: Fetch> {
     fetch: F,
     /// By degree sequence, bucket bits and bucket.
     tables: Budgeted<BucketKey, Table>,
@@ -151,10 +150,9 @@ pub struct PartitionCache<G: Game, F: Fetch> {
     parents: Budgeted<DegreeSequence, Vec<u64>>,
     /// Solved parts of partitions of several parts.
     parts: Mutex<HashMap<DegreeSequence, HashMap<u32, PartTables>>>,
-    game: std::marker::PhantomData<G>,
 }
 
-impl<G: Game, F: Fetch> PartitionCache<G, F> {
+impl<F: Fetch> PartitionCache<F> {
     /// A cache of at most about `budget` bytes, one eighth of them for parents.
     pub fn new(budget: usize, fetch: F) -> Self {
         PartitionCache {
@@ -162,7 +160,6 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
             tables: Budgeted::new(budget - budget / 8),
             parents: Budgeted::new(budget / 8),
             parts: Mutex::default(),
-            game: std::marker::PhantomData,
         }
     }
 
@@ -191,11 +188,11 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
         for bucket in 0..1u32 << shard.bucket_bits {
             let blocks: Vec<(Block, Block)> = (0..shard.parts)
                 .map(|part| {
-                    let [keys, outcomes, _] = all[&part][bucket as usize].to_blocks::<G>(part);
+                    let [keys, outcomes, _] = all[&part][bucket as usize].to_blocks(part);
                     (keys, outcomes)
                 })
                 .collect();
-            let table = Table::from_blocks::<G>(&blocks)?;
+            let table = Table::from_blocks(&blocks)?;
             let bytes = table.memory();
             self.tables.insert(
                 (shard.sequence, shard.bucket_bits, bucket),
@@ -218,7 +215,7 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
 /// A bucket of a partition: degree sequence, bucket bits, bucket.
 pub type BucketKey = (DegreeSequence, u8, u32);
 
-impl<G: Game, F: Fetch> PartitionCache<G, F> {
+impl<F: Fetch> PartitionCache<F> {
     /// Fetches those of the parents that are not at hand, with one request.
     pub fn warm_parents(&self, sequences: &[DegreeSequence]) -> Result<(), SourceError> {
         self.parents.load_missing(sequences.iter().copied(), |missing| self.load_parents(missing))
@@ -271,7 +268,7 @@ impl<G: Game, F: Fetch> PartitionCache<G, F> {
                     )
                     .into());
                 }
-                let table = Table::from_blocks::<G>(&pairs)?;
+                let table = Table::from_blocks(&pairs)?;
                 let bytes = table.memory();
                 Ok((table, bytes))
             })
@@ -295,7 +292,7 @@ fn only<T>(loaded: Vec<T>) -> Result<T, SourceError> {
     Ok(loaded.into_iter().next().ok_or("nothing came of what was asked for")?)
 }
 
-impl<G: Game, F: Fetch> Source for PartitionCache<G, F> {
+impl<F: Fetch> Source for PartitionCache<F> {
     fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
         self.parents.get_or_load(sequence, || only(self.load_parents(&[*sequence])?))
     }

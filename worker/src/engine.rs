@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    marker::PhantomData,
     pin::Pin,
     sync::{
         Arc,
@@ -27,6 +28,7 @@ use crate::{
 
 /// What a worker runs with.
 pub struct Engine<G: Game, L: Link> {
+    game: PhantomData<G>,
     pool: rayon::ThreadPool,
     threads: usize,
     kernel: Kernel,
@@ -36,7 +38,7 @@ pub struct Engine<G: Game, L: Link> {
     cache_bytes: usize,
     link: Arc<L>,
     /// What was read and solved under the edition of the last lease.
-    cache: Mutex<(u32, Arc<Cache<G, L>>)>,
+    cache: Mutex<(u32, Arc<Cache<L>>)>,
     stop: CancellationToken,
     interrupt: Interrupt,
     /// Heard that all is done.
@@ -46,7 +48,7 @@ pub struct Engine<G: Game, L: Link> {
     pace: Pace,
 }
 
-type Cache<G, L> = PartitionCache<G, Arc<L>>;
+type Cache<L> = PartitionCache<Arc<L>>;
 
 /// The plain flag that the kernel looks at, raised when a token is cancelled.
 struct Interrupt {
@@ -134,6 +136,7 @@ impl<G: Game, L: Link> Engine<G, L> {
             .build()?;
         let (link, cache_bytes) = (Arc::new(link), memory / 4 * 3);
         Ok(Engine {
+            game: PhantomData,
             pool,
             threads,
             kernel,
@@ -162,7 +165,7 @@ impl<G: Game, L: Link> Engine<G, L> {
     }
 
     /// The cache of an edition; that of another one is left to those who still use it.
-    fn cache(&self, edition: u32) -> Arc<Cache<G, L>> {
+    fn cache(&self, edition: u32) -> Arc<Cache<L>> {
         let mut cache = self.cache.lock();
         if cache.0 != edition {
             *cache = (edition, Arc::new(PartitionCache::new(self.cache_bytes, self.link.clone())));
@@ -274,7 +277,7 @@ impl<G: Game, L: Link> Engine<G, L> {
         Err(error)
     }
 
-    fn solve(&self, lease: &Lease, cache: &Cache<G, L>) -> Result<Vec<Solved>, SolveError> {
+    fn solve(&self, lease: &Lease, cache: &Cache<L>) -> Result<Vec<Solved>, SolveError> {
         let solver = Solver {
             kernel: self.kernel,
             allowance: self.allowance,
@@ -289,7 +292,7 @@ impl<G: Game, L: Link> Engine<G, L> {
 
     /// Fetches what the lease reads, as far as it fits, so that the solving threads do not wait
     /// for a disk or a network.
-    fn warm(&self, lease: &Lease, cache: &Cache<G, L>) -> Result<(), SolveError> {
+    fn warm(&self, lease: &Lease, cache: &Cache<L>) -> Result<(), SolveError> {
         let plan = &*lease.plan;
         let shards = || lease.units.iter().map(|unit| &plan.shards[unit.shard as usize]);
         let parents: BTreeSet<DegreeSequence> = shards()
@@ -303,7 +306,7 @@ impl<G: Game, L: Link> Engine<G, L> {
         let (mut left, mut together, mut bytes_together) = (self.allowance, Vec::new(), 0);
         'all: for &predecessor in &predecessors {
             let predecessor = &plan.shards[predecessor as usize];
-            let bytes = (predecessor.estimate as usize * entry_bytes::<G>(plan.order))
+            let bytes = (predecessor.estimate as usize * entry_bytes(plan.layout, plan.order))
                 >> predecessor.bucket_bits;
             for bucket in 0..1u32 << predecessor.bucket_bits {
                 let Some(rest) = left.checked_sub(bytes) else { break 'all };
@@ -344,7 +347,7 @@ mod tests {
     impl Link for Damaged {
         fn lease(&self) -> Result<Grant, LinkError> {
             let Some(edition) = self.0.lock().pop() else { return Ok(Grant::Finished) };
-            let plan = Arc::new(Plan::new::<TrailTrap>(3, PlanOptions::default()));
+            let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 3, PlanOptions::default()));
             let units = (0..plan.shards.len() as u32)
                 .map(|shard| Unit { order: 3, shard, part: 0 })
                 .collect();

@@ -10,7 +10,7 @@ use std::{
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
-use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel};
+use trailtrap_shared::{game::GameName, labelling::batch::Kernel, play};
 use trailtrap_worker::{
     engine::Engine,
     link::{
@@ -63,6 +63,10 @@ struct Arguments {
     /// Instruction set: auto, portable, avx2 or avx512. Has no influence on results
     #[arg(long, value_name = "KERNEL", default_value = "auto")]
     kernel: Kernel,
+    /// The game of the census: trail-trap or edge-geography. Another one than the coordinator's is
+    /// refused
+    #[arg(long, value_name = "GAME", default_value_t)]
+    game: GameName,
     /// Be gone by this moment, in seconds since 1970, and begin nothing that will not be done by
     /// then
     #[arg(long, value_name = "TIME", env = "SLURM_JOB_END_TIME")]
@@ -144,17 +148,23 @@ fn work(
         name: process::identity(),
         threads: arguments.threads.map_or_else(limits::threads, usize::from),
         kernel: arguments.kernel,
+        game: arguments.game,
     };
     let threads = identity.threads;
     let memory = arguments.memory.unwrap_or_else(limits::default_memory);
     let patience = arguments.patience;
-    let kernel = arguments.kernel;
+    let (game, kernel) = (arguments.game, arguments.kernel);
     let memory = memory.0 as usize;
     let ended = if let Some(directory) = arguments.offline {
-        let link =
-            Arc::new(FileLink::new(directory, Patience { lasts: patience, stop: stop.clone() }));
+        let link = Arc::new(FileLink::new(
+            directory,
+            game.layout(),
+            Patience { lasts: patience, stop: stop.clone() },
+        ));
         runtime.spawn(link.heartbeats());
-        Engine::<TrailTrap, _>::new(link, threads, kernel, memory, stop)?.until(deadline).run()?
+        play!(game, G => {
+            Engine::<G, _>::new(link, threads, kernel, memory, stop)?.until(deadline).run()?
+        })
     } else {
         let handle = runtime.handle().clone();
         let supply = Supply::open(&arguments.supply, handle.clone(), stop.clone())
@@ -176,9 +186,11 @@ fn work(
                 2 * threads + 2,
                 &Patience { lasts: patience, stop },
             )?,
-            None => Engine::<TrailTrap, _>::new(link.clone(), threads, kernel, memory, stop)?
-                .until(deadline)
-                .run()?,
+            None => play!(game, G => {
+                Engine::<G, _>::new(link.clone(), threads, kernel, memory, stop)?
+                    .until(deadline)
+                    .run()?
+            }),
         };
         tracing::info!("blocks read: {}", link.supply().traffic());
         ended

@@ -13,11 +13,7 @@ use trailtrap_census::read::{
     OrderResult, Watcher,
     archive::{Archive, ShardSummary},
 };
-use trailtrap_shared::{
-    game::{Game, TrailTrap},
-    labelling::LABELLING,
-    partition::BLOCK_FORMAT,
-};
+use trailtrap_shared::{labelling::LABELLING, partition::BLOCK_FORMAT};
 use trailtrap_worker::process::replace::sync_directory;
 
 use crate::{
@@ -117,7 +113,7 @@ pub fn bundle(
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     let results = archive.orders(last)?;
-    let last = results.len();
+    let (about, last) = (archive.game().about(), results.len());
     // Goes with everything in it, unless it is moved to its place.
     let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent);
     // Its own words name a directory of which nobody has heard.
@@ -128,7 +124,7 @@ pub fn bundle(
     put_tables(&mut filling, archive, last)?;
     for sequence in Sequence::ALL {
         for by_size in [false, true] {
-            let text = sequences::b_file(*sequence, by_size, 1, &results);
+            let text = sequences::b_file(about, *sequence, by_size, 1, &results);
             filling.put(&format!("bfiles/{}", sequence.file_name(by_size)), text)?;
         }
     }
@@ -149,20 +145,20 @@ pub fn bundle(
         tables::Kind::Orders,
         Orders::UpTo(Some(last)),
     )?);
-    filling.put("README.md", documents::readme(&orders, &table))?;
-    filling.put("CITATION.cff", documents::citation(&program))?;
-    filling.put(".zenodo.json", documents::zenodo(last, &program))?;
+    filling.put("README.md", documents::readme(about, &orders, &table))?;
+    filling.put("CITATION.cff", documents::citation(about, &program))?;
+    filling.put(".zenodo.json", documents::zenodo(about, last, &program))?;
     filling.put("LICENSE", include_str!("../../../LICENSE"))?;
     let manifest = Manifest {
         bundle_format: BUNDLE_FORMAT,
-        title: documents::TITLE,
-        game: "Trail Trap (arXiv:2405.05195)",
+        title: documents::title(about),
+        game: format!("{} ({})", about.title, about.reference),
         exported_by: program,
         formats: Formats {
             public_digest: 1,
             labelling: LABELLING,
             block: BLOCK_FORMAT,
-            game: TrailTrap::ID,
+            game: archive.game().layout().game,
         },
         orders,
     };
@@ -231,10 +227,10 @@ fn put_order(
     let order = result.order;
     let shards = archive.shards(order)?;
     let shard_file = format!("shards/n{order:02}.parquet");
-    filling.put(&shard_file, shards::parquet(&shards, None)?)?;
+    filling.put(&shard_file, shards::parquet(archive.game().about(), &shards, None)?)?;
     let list = GraphList::read(archive, order, &Filter::default(), watcher)?;
     if drawn {
-        let sheet = sheet::sheet(&list, order, DRAWINGS);
+        let sheet = sheet::sheet(archive.game(), &list, order, DRAWINGS);
         for &format in PictureFormat::ALL {
             filling.put(
                 &format!("drawings/p1-wins-n{order:02}.{}", format.extension()),
@@ -249,7 +245,7 @@ fn put_order(
     Ok(OrderEntry {
         order,
         graphs: sum.classes.all.graphs as u64,
-        p1_wins: sum.classes.all.p1_wins as u64,
+        p1_wins: sum.classes.all.listed as u64,
         digest,
         checks: CHECKS,
         shards: shards.len(),

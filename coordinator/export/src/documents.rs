@@ -1,5 +1,7 @@
 //! What a bundle says of itself: README, citation, metadata for Zenodo.
 
+use trailtrap_shared::game::{About, GameName};
+
 use crate::{
     formats,
     manifest::{ListEntry, OrderEntry, Program, Trust},
@@ -11,71 +13,73 @@ use crate::{
 const SEARCHED_ORDER: usize = 8;
 
 /// Title of the data.
-pub const TITLE: &str = "Exact census of the game Trail Trap over all graphs of small order";
-const ABSTRACT: &str = "Who wins the game Trail Trap on every graph with up to a given number of \
-                        vertices: exact counts by \
-                        number of edges, degree sequence and other properties, lists of the \
-                        graphs that the first player \
-                        wins, and digests of the outcome of every position.";
+pub fn title(about: &About) -> String {
+    format!("Exact census of the game {} over all graphs of small order", about.title)
+}
+
+fn summary(about: &About) -> String {
+    format!(
+        "Who wins the game {} on every graph with up to a given number of vertices: exact counts \
+         by number of edges, degree sequence and other properties, lists of the graphs that the \
+         first player wins, and digests of the outcome of every position.",
+        about.title
+    )
+}
 
 /// `CITATION.cff`.
-pub fn citation(program: &Program) -> String {
+pub fn citation(about: &About, program: &Program) -> String {
+    let (title, summary) = (title(about), summary(about));
     format!(
         "cff-version: 1.2.0
 message: If you use these results, please cite them and the paper that defines the game.
 type: dataset
-title: \"{TITLE}\"
-abstract: \"{ABSTRACT}\"
+title: \"{title}\"
+abstract: \"{summary}\"
 authors:
   - name: The trailtrap authors
 version: {}
 commit: \"{}\"
 license: MIT
 references:
-  - type: article
-    title: \"Trail Trap: a variant of Partizan Edge Geography\"
-    authors:
-      - family-names: Buchanan
-      - family-names: Carr
-      - family-names: Clifton
-      - family-names: Hartke
-      - family-names: Iršič
-      - family-names: Sieger
-      - family-names: Whitman
-    url: https://arxiv.org/abs/2405.05195
-",
-        program.version, program.commit,
+{}",
+        program.version, program.commit, about.citation,
     )
 }
 
 /// `.zenodo.json` of orders up to `last`.
-pub fn zenodo(last: usize, program: &Program) -> String {
+pub fn zenodo(about: &About, last: usize, program: &Program) -> String {
+    let (title, summary) = (title(about), summary(about));
+    let related: Vec<serde_json::Value> = about
+        .identifier
+        .iter()
+        .map(|identifier| {
+            serde_json::json!({
+                "identifier": identifier,
+                "relation": "references",
+                "resource_type": "publication-article",
+            })
+        })
+        .collect();
     let metadata = serde_json::json!({
-        "title": TITLE,
+        "title": title,
         "upload_type": "dataset",
-        "description": format!("{ABSTRACT} Orders 1 to {last}."),
+        "description": format!("{summary} Orders 1 to {last}."),
         "creators": [{"name": "The trailtrap authors"}],
         "license": "MIT",
         "version": program.version,
         "keywords": [
             "combinatorial games",
-            "Trail Trap",
+            about.title,
             "graph enumeration",
             "exhaustive computation",
         ],
-        "related_identifiers": [
-            {
-                "identifier": "arXiv:2405.05195",
-                "relation": "references",
-                "resource_type": "publication-article",
-            }
-        ],
+        "related_identifiers": related,
     });
     serde_json::to_string_pretty(&metadata).expect("plain data") + "\n"
 }
 
 /// `README.md`; `table` is that of the orders.
-pub fn readme(orders: &[OrderEntry], table: &str) -> String {
+pub fn readme(about: &About, orders: &[OrderEntry], table: &str) -> String {
     let lists = orders.iter().map(|entry| {
         let ListEntry { graphs, bytes, sha256, file } = &entry.p1_win_list;
         let file =
@@ -89,12 +93,17 @@ pub fn readme(orders: &[OrderEntry], table: &str) -> String {
                  {alarms_settled} |\n"
         )
     });
-    let columns = shards::describe()
+    let columns = shards::describe(about)
         .into_iter()
-        .map(|(name, meaning)| format!("| `{name}` | {} |\n", formats::escaped(meaning)));
+        .map(|(name, meaning)| format!("| `{name}` | {} |\n", formats::escaped(&meaning)));
     let last = orders.len();
+    // The flag that names the game, where it is not the one that commands take by default.
+    let is_default = about.name == GameName::default().about().name;
+    let flag = if is_default { String::new() } else { format!(" --game {}", about.name) };
     [
-        ("{title}", TITLE.to_owned()),
+        ("{title}", title(about)),
+        ("{rules}", about.rules.to_owned()),
+        ("{flag}", flag),
         ("{last}", last.to_string()),
         ("{table}", table.to_owned()),
         ("{share_rounding}", SHARE_ROUNDING.to_owned()),

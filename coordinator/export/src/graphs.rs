@@ -181,7 +181,7 @@ impl GraphList {
                         let found = nauty::label(graph);
                         filter.admits_group(found.automorphisms).then(|| Key::of(&found.canonical))
                     };
-                    let graphs = archive.p1_wins(shard, part)?;
+                    let graphs = archive.listed(shard, part)?;
                     let keys = graphs
                         .par_iter()
                         .filter(|graph| filter.admits_graph(graph))

@@ -29,8 +29,8 @@ pub struct Formats {
 #[derive(Serialize)]
 pub struct Manifest {
     pub bundle_format: u32,
-    pub title: &'static str,
-    pub game: &'static str,
+    pub title: String,
+    pub game: String,
     pub exported_by: Program,
     pub formats: Formats,
     pub orders: Vec<OrderEntry>,

@@ -59,7 +59,7 @@ pub fn plot(archive: &Archive, kind: Kind, order: Option<usize>) -> Result<Pictu
 }
 
 fn share(counts: &Counts) -> Option<f64> {
-    (counts.graphs > 0).then(|| counts.p1_wins as f64 / counts.graphs as f64)
+    (counts.graphs > 0).then(|| counts.listed as f64 / counts.graphs as f64)
 }
 
 const PROPORTION: &str = "proportion of P1-wins";

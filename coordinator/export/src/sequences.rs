@@ -3,7 +3,10 @@
 use std::fmt::Write;
 
 use trailtrap_census::read::OrderResult;
-use trailtrap_shared::count::statistics::{Counts, Statistics};
+use trailtrap_shared::{
+    count::statistics::{Counts, Statistics},
+    game::About,
+};
 
 use crate::choice::{Choice as _, choices};
 
@@ -46,8 +49,8 @@ impl Sequence {
             Sequence::P1Wins
             | Sequence::ConnectedP1Wins
             | Sequence::LabelledP1Wins
-            | Sequence::LabelledConnectedP1Wins => counts.p1_wins,
-            _ => counts.p2_wins(),
+            | Sequence::LabelledConnectedP1Wins => counts.listed,
+            _ => counts.others(),
         }
     }
 
@@ -76,7 +79,13 @@ impl Sequence {
 /// The b-file of a sequence: one term for each order from 1 on, or, `by_size`, the rows of the
 /// triangle T(n, m), 0 ≤ m ≤ n(n − 1)/2, one after the other. The first term has index `offset`.
 /// Orders have to begin with 1.
-pub fn b_file(sequence: Sequence, by_size: bool, offset: i64, results: &[OrderResult]) -> String {
+pub fn b_file(
+    about: &About,
+    sequence: Sequence,
+    by_size: bool,
+    offset: i64,
+    results: &[OrderResult],
+) -> String {
     let shape = match by_size {
         true => {
             "T(n, m), n >= 1, 0 <= m <= n(n-1)/2, read by rows, m being the number of edges: \
@@ -91,8 +100,12 @@ pub fn b_file(sequence: Sequence, by_size: bool, offset: i64, results: &[OrderRe
             .collect(),
         false => results.iter().map(|result| sequence.term(&result.total().0)).collect(),
     };
-    let mut text =
-        format!("# {shape}{} in the game Trail Trap (arXiv:2405.05195).\n", sequence.meaning());
+    let mut text = format!(
+        "# {shape}{} in the game {} ({}).\n",
+        sequence.meaning(),
+        about.title,
+        about.reference
+    );
     for (index, term) in (offset..).zip(terms) {
         writeln!(text, "{index} {term}").expect("strings can be written to");
     }

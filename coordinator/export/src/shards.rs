@@ -21,6 +21,7 @@ use parquet::{
 use trailtrap_census::read::archive::{ShardSummary, Status};
 use trailtrap_shared::{
     count::statistics::{Cell, Counts, Statistics, Structure, Sums, Weighing},
+    game::{About, SumName, VerdictName},
     graph::degree::DegreeSequence,
 };
 
@@ -30,7 +31,7 @@ use crate::{ExportError, tables::degrees_text};
 struct Column {
     name: String,
     /// What it means.
-    meaning: &'static str,
+    meaning: String,
     data: Data,
 }
 
@@ -57,13 +58,14 @@ impl Data {
 
 /// Puts the columns together.
 struct Columns<'a> {
+    about: &'a About,
     shards: &'a [ShardSummary],
     columns: Vec<Column>,
 }
 
 impl Columns<'_> {
-    fn add(&mut self, name: impl Into<String>, meaning: &'static str, data: Data) {
-        self.columns.push(Column { name: name.into(), meaning, data });
+    fn add(&mut self, name: impl Into<String>, meaning: impl Into<String>, data: Data) {
+        self.columns.push(Column { name: name.into(), meaning: meaning.into(), data });
     }
 
     fn flags(&mut self, name: &str, meaning: &'static str, value: impl Fn(&ShardSummary) -> bool) {
@@ -86,7 +88,7 @@ impl Columns<'_> {
     fn large(
         &mut self,
         name: String,
-        meaning: &'static str,
+        meaning: impl Into<String>,
         value: impl Fn(&ShardSummary) -> u128,
     ) -> Result<(), ExportError> {
         let values: Result<_, _> =
@@ -112,15 +114,19 @@ impl Columns<'_> {
         pick: impl Fn(&ShardSummary) -> Counts,
     ) -> Result<(), ExportError> {
         self.large(format!("{prefix}graphs"), "graphs", |shard| pick(shard).graphs)?;
-        self.large(format!("{prefix}p1_wins"), "graphs that the first player wins", |shard| {
-            pick(shard).p1_wins
-        })
+        let VerdictName { stem, clause, .. } = &self.about.verdicts[0];
+        let meaning = format!("graphs {clause}");
+        self.large(format!("{prefix}{stem}_wins"), meaning, |shard| pick(shard).listed)
     }
 }
 
 /// With a status, which is that of the order, there are two columns more.
-fn columns(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<Column>, ExportError> {
-    let mut table = Columns { shards, columns: Vec::new() };
+fn columns(
+    about: &About,
+    shards: &[ShardSummary],
+    status: Option<Status>,
+) -> Result<Vec<Column>, ExportError> {
+    let mut table = Columns { about, shards, columns: Vec::new() };
     table.small("order", "number of vertices", |shard| shard.sequence.order());
     table.small("size", "number of edges", |shard| shard.sequence.size());
     table.text("degrees", "degree sequence, highest degree first, separated by spaces", |shard| {
@@ -146,26 +152,14 @@ fn columns(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<Column
         table.counts(name, |shard| cell(shard).classes)?;
         table.counts(&format!("labelled_{name}"), |shard| cell(shard).labelled)?;
     }
-    type Sum = fn(&Sums) -> u128;
-    let sums: [(&str, &'static str, Sum); 3] = [
-        (
-            "won_positions",
-            "sum of |W|: positions (rooted in both tokens) that the player to move wins",
-            |sums| sums.won_positions,
-        ),
-        ("refuted_ends", "sum of |R|: first ends of P1 that P2 can answer and win", |sums| {
-            sums.refuted_ends
-        }),
-        ("winning_first_moves", "first moves that win for the first player", |sums| {
-            sums.winning_first_moves
-        }),
-    ];
-    for (name, meaning, pick) in sums {
-        table.large(name.to_owned(), meaning, |shard| pick(&shard.statistics.classes.sums))?;
+    for (i, SumName { key, meaning_in_shards, .. }) in about.sums.iter().enumerate() {
+        table.large((*key).to_owned(), *meaning_in_shards, |shard| {
+            shard.statistics.classes.sums.0[i]
+        })?;
     }
-    for (name, meaning, pick) in sums {
-        let values = shards.iter().map(|shard| pick(&shard.statistics.labelled.sums)).collect();
-        table.add(format!("labelled_{name}"), meaning, Data::Huge(values));
+    for (i, SumName { key, meaning_in_shards, .. }) in about.sums.iter().enumerate() {
+        let values = shards.iter().map(|shard| shard.statistics.labelled.sums.0[i]).collect();
+        table.add(format!("labelled_{key}"), *meaning_in_shards, Data::Huge(values));
     }
     table.text("digest", "public digest, version 1", |shard| shard.digest.to_string());
     table.small("parts", "parts that the work was split into", |shard| shard.parts as usize);
@@ -196,14 +190,18 @@ fn columns(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<Column
 }
 
 /// Names and meanings of the columns.
-pub fn describe() -> Vec<(String, &'static str)> {
-    let columns = columns(&[], None).expect("no shard has no large numbers");
+pub fn describe(about: &About) -> Vec<(String, String)> {
+    let columns = columns(about, &[], None).expect("no shard has no large numbers");
     columns.into_iter().map(|column| (column.name, column.meaning)).collect()
 }
 
 /// The bytes of the file, one row for each shard; with the status of their order, if one is given.
-pub fn parquet(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<u8>, ExportError> {
-    let columns = columns(shards, status)?;
+pub fn parquet(
+    about: &About,
+    shards: &[ShardSummary],
+    status: Option<Status>,
+) -> Result<Vec<u8>, ExportError> {
+    let columns = columns(about, shards, status)?;
     let fields = columns.iter().map(|column| {
         let (physical, logical) = column.data.parquet_type();
         format!("REQUIRED {physical} {}{logical};", column.name)
@@ -214,22 +212,33 @@ pub fn parquet(shards: &[ShardSummary], status: Option<Status>) -> Result<Vec<u8
 
 /// Reads such a file back; it has to have one row for each of these degree sequences, in this
 /// order.
-pub fn read(file: File, sequences: &[DegreeSequence]) -> Result<Vec<ShardSummary>, ParquetError> {
+pub fn read(
+    about: &About,
+    file: File,
+    sequences: &[DegreeSequence],
+) -> Result<Vec<ShardSummary>, ParquetError> {
     let rows: Vec<Row> =
         SerializedFileReader::new(file)?.get_row_iter(None)?.collect::<Result<_, _>>()?;
     if rows.len() != sequences.len() {
         let message = format!("{} rows for {} degree sequences", rows.len(), sequences.len());
         return Err(ParquetError::General(message));
     }
-    rows.iter().zip(sequences).map(|(row, sequence)| Fields::of(row).summary(*sequence)).collect()
+    rows.iter()
+        .zip(sequences)
+        .map(|(row, sequence)| Fields::of(about, row).summary(*sequence))
+        .collect()
 }
 
 /// A row that is read.
-struct Fields<'a>(HashMap<&'a str, &'a Field>);
+struct Fields<'a> {
+    about: &'a About,
+    by_name: HashMap<&'a str, &'a Field>,
+}
 
 impl<'a> Fields<'a> {
-    fn of(row: &'a Row) -> Self {
-        Fields(row.get_column_iter().map(|(name, field)| (name.as_str(), field)).collect())
+    fn of(about: &'a About, row: &'a Row) -> Self {
+        let by_name = row.get_column_iter().map(|(name, field)| (name.as_str(), field)).collect();
+        Fields { about, by_name }
     }
 
     fn wrong(name: &str, found: impl fmt::Display) -> ParquetError {
@@ -237,7 +246,7 @@ impl<'a> Fields<'a> {
     }
 
     fn number(&self, name: &str) -> Result<u128, ParquetError> {
-        let number = match self.0.get(name) {
+        let number = match self.by_name.get(name) {
             Some(Field::Int(number)) => u128::try_from(*number).ok(),
             Some(Field::Long(number)) => u128::try_from(*number).ok(),
             Some(Field::Decimal(decimal)) => {
@@ -253,7 +262,7 @@ impl<'a> Fields<'a> {
     }
 
     fn text(&self, name: &str) -> Result<&'a str, ParquetError> {
-        match self.0.get(name) {
+        match self.by_name.get(name) {
             Some(Field::Str(text)) => Ok(text),
             _ => Err(Self::wrong(name, "missing, or no text")),
         }
@@ -261,19 +270,20 @@ impl<'a> Fields<'a> {
 
     fn counts(&self, prefix: &str) -> Result<Counts, ParquetError> {
         let number = |name: &str| self.number(&format!("{prefix}{name}"));
-        Ok(Counts { graphs: number("graphs")?, p1_wins: number("p1_wins")? })
+        let listed = format!("{}_wins", self.about.verdicts[0].stem);
+        Ok(Counts { graphs: number("graphs")?, listed: number(&listed)? })
     }
 
     fn weighing(&self, prefix: &str) -> Result<Weighing, ParquetError> {
         let number = |name: &str| self.number(&format!("{prefix}{name}"));
+        let mut sums = Sums::default();
+        for (sum, SumName { key, .. }) in sums.0.iter_mut().zip(self.about.sums) {
+            *sum = number(key)?;
+        }
         Ok(Weighing {
             all: self.counts(prefix)?,
             connected: self.counts(&format!("{prefix}connected_"))?,
-            sums: Sums {
-                won_positions: number("won_positions")?,
-                refuted_ends: number("refuted_ends")?,
-                winning_first_moves: number("winning_first_moves")?,
-            },
+            sums,
         })
     }
 

@@ -3,8 +3,9 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use trailtrap_shared::{
-    game::trail_trap::forward::{ForwardSearch, Solution},
+    game::{Game, GameName, Opening, Search, Solution},
     graph::{Graph, VertexSet, graph6, nauty, vertices},
+    play,
 };
 
 use crate::{
@@ -26,7 +27,7 @@ const POSITIONS: usize = 3_000_000;
 /// Draws up to `most` graphs of a list, those with the largest automorphism groups, and of these
 /// the first. A winning first move is an arrow; graphs with so many edges that forward search does
 /// not find one are drawn without.
-pub fn sheet(list: &GraphList, order: usize, most: usize) -> Picture {
+pub fn sheet(game: GameName, list: &GraphList, order: usize, most: usize) -> Picture {
     // The least of those to keep is on top.
     let mut chosen: BinaryHeap<Reverse<(u64, Reverse<usize>, Graph)>> = BinaryHeap::new();
     for (index, graph) in list.graphs().enumerate() {
@@ -41,11 +42,14 @@ pub fn sheet(list: &GraphList, order: usize, most: usize) -> Picture {
         .map(|Reverse((group, _, graph))| (group, graph))
         .collect();
     // One search after the other: each may take a hundred megabytes.
-    let mut search = ForwardSearch::new(POSITIONS);
-    let mut first_move = |graph: &Graph| match search.solve(graph) {
-        Ok(Solution::P1 { first_move }) => Some(first_move),
-        _ => None,
-    };
+    let openings: Vec<Option<Opening>> = play!(game, G => {
+        let mut search = <G as Game>::Search::new(POSITIONS);
+        let opening = |(_, graph): &(u64, Graph)| match search.solve(graph) {
+            Ok(Solution::P1 { opening }) => Some(opening),
+            _ => None,
+        };
+        chosen.iter().map(opening).collect()
+    });
     let rows = chosen.len().div_ceil(COLUMNS).max(1);
     let columns = chosen.len().clamp(1, COLUMNS);
     let title = format!("{} of {} P1-win graphs of order {order}", chosen.len(), list.len());
@@ -55,7 +59,7 @@ pub fn sheet(list: &GraphList, order: usize, most: usize) -> Picture {
     for (i, (group, graph)) in chosen.iter().enumerate() {
         let corner =
             (MARGIN + (i % COLUMNS) as f32 * CELL.0, HEAD + (i / COLUMNS) as f32 * CELL.1);
-        draw(&mut picture, corner, graph, *group, first_move(graph));
+        draw(&mut picture, corner, graph, *group, openings[i]);
     }
     picture
 }
@@ -65,7 +69,7 @@ fn draw(
     (x, y): (f32, f32),
     graph: &Graph,
     group: u64,
-    first_move: Option<(usize, usize)>,
+    opening: Option<Opening>,
 ) {
     let side = CELL.0 - 22.0;
     let places: Vec<(f32, f32)> = layout(graph)
@@ -75,15 +79,15 @@ fn draw(
     for (u, w) in graph.edges() {
         picture.line(&[places[u], places[w]], 0.7, None, GREY);
     }
-    if let Some((u, v)) = first_move {
+    if let Some(Opening::Along((u, v))) = opening {
         arrow(picture, places[u], places[v], VERMILLION);
     }
     for (v, &(a, b)) in places.iter().enumerate() {
-        let start = first_move.is_some_and(|(u, _)| u == v);
+        let start = opening.is_some_and(|opening| opening.start() == v);
         picture.disc(a, b, 2.4, if start { VERMILLION } else { BLACK });
     }
     let text = y + CELL.0 - 8.0;
-    let note = if first_move.is_some() { "" } else { ", move not searched" };
+    let note = if opening.is_some() { "" } else { ", move not searched" };
     picture.text((x + 4.0, text), 7.0, Anchor::Start, false, &graph6::encode(graph), BLACK);
     let facts = format!("m = {}, |Aut| = {group}{note}", graph.size());
     picture.text((x + 4.0, text + 9.0), 6.5, Anchor::Start, false, &facts, BLACK);

@@ -9,8 +9,9 @@ use trailtrap_census::read::{
 use trailtrap_shared::{
     count::{
         digest::Digest,
-        statistics::{Breakdown, Cell, Counts, Statistics, Structure, Sums},
+        statistics::{Breakdown, Cell, Counts, Statistics, Structure},
     },
+    game::{About, SumName, VerdictName},
     graph::degree::DegreeSequence,
 };
 
@@ -51,21 +52,22 @@ pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, Exp
         Orders::One(order) => (vec![archive.order(order)?], Some(order)),
         Orders::UpTo(last) => (archive.orders(last)?, None),
     };
+    let about = archive.game().about();
     let mut table = match kind {
-        Kind::Orders => by_order(&results),
-        Kind::Sizes => by_size(&results, order),
+        Kind::Orders => by_order(about, &results),
+        Kind::Sizes => by_size(about, &results, order),
         Kind::Degrees | Kind::MinimumDegree | Kind::MaximumDegree | Kind::Regularity => {
             let mut rows = Vec::new();
             for result in &results {
                 rows.extend(by_degrees(kind, result.order, &archive.shards(result.order)?));
             }
-            breakdown(kind, order, rows)
+            breakdown(about, kind, order, rows)
         }
         Kind::Girth | Kind::Bipartite | Kind::Connectivity | Kind::Automorphisms => {
             let rows = results
                 .iter()
                 .flat_map(|result| by_structure(kind, result.order, &result.total().0.structure));
-            breakdown(kind, order, rows.collect())
+            breakdown(about, kind, order, rows.collect())
         }
     };
     if archive.admits_unfinished() {
@@ -123,41 +125,67 @@ fn class(number: u128) -> Value {
     u64::try_from(number).map_or(Value::Large(number), Value::Number)
 }
 
-/// The columns about one kind of graphs. Those whose names end in one of `shown` are for people
-/// too.
+/// The columns about one kind of graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Graphs,
+    Listed,
+    Others,
+    ListedShare,
+    OthersShare,
+}
+
+impl Part {
+    const ALL: [Part; 5] =
+        [Part::Graphs, Part::Listed, Part::Others, Part::ListedShare, Part::OthersShare];
+
+    /// Name, heading and meaning.
+    fn words(self, about: &About, prefix: &str, graphs: &str) -> (String, &'static str, String) {
+        let [listed, other] = &about.verdicts;
+        let wins = |verdict: &VerdictName| {
+            let meaning = format!("{graphs} {}", verdict.clause);
+            (format!("{}_wins", verdict.stem), verdict.heading, meaning)
+        };
+        let share = |verdict: &VerdictName| {
+            let meaning = format!("{prefix}{}_wins / {prefix}graphs", verdict.stem);
+            (format!("{}_share", verdict.stem), verdict.share_heading, meaning)
+        };
+        match self {
+            Part::Graphs => ("graphs".to_owned(), "graphs", graphs.to_owned()),
+            Part::Listed => wins(listed),
+            Part::Others => wins(other),
+            Part::ListedShare => share(listed),
+            Part::OthersShare => share(other),
+        }
+    }
+
+    fn value(self, counts: &Counts, number: fn(u128) -> Value) -> Value {
+        let share = |part| Value::Share { part, whole: counts.graphs };
+        match self {
+            Part::Graphs => number(counts.graphs),
+            Part::Listed => number(counts.listed),
+            Part::Others => number(counts.others()),
+            Part::ListedShare => share(counts.listed),
+            Part::OthersShare => share(counts.others()),
+        }
+    }
+}
+
+/// The columns about one kind of graphs. Those in `shown` are for people too.
 fn counts<T: 'static>(
+    about: &About,
     (prefix, group, graphs): (&'static str, &'static str, &'static str),
-    shown: &[&str],
+    shown: &[Part],
     number: fn(u128) -> Value,
     pick: fn(&T) -> &Counts,
 ) -> Vec<Field<T>> {
-    type Quantity = fn(&Counts) -> u128;
-    let numbers: [(&str, &str, String, Quantity); 3] = [
-        ("graphs", "graphs", graphs.to_owned(), |counts| counts.graphs),
-        ("p1_wins", "P1-win", format!("{graphs} that the first player wins"), |counts| {
-            counts.p1_wins
-        }),
-        ("p2_wins", "P2-win", format!("{graphs} that the second player wins"), Counts::p2_wins),
-    ];
-    let shares: [(&str, &str, String, Quantity); 2] = [
-        ("p1_share", "P1-win, %", format!("{prefix}p1_wins / {prefix}graphs"), |counts| {
-            counts.p1_wins
-        }),
-        ("p2_share", "P2-win, %", format!("{prefix}p2_wins / {prefix}graphs"), Counts::p2_wins),
-    ];
-    let described = |name: &str, heading: &'static str, meaning: String| Column {
-        group,
-        ..column(format!("{prefix}{name}"), shown.contains(&name).then_some(heading), meaning)
+    let field = |part: Part| -> Field<T> {
+        let (name, heading, meaning) = part.words(about, prefix, graphs);
+        let heading = shown.contains(&part).then_some(heading);
+        let column = Column { group, ..column(format!("{prefix}{name}"), heading, meaning) };
+        (column, Box::new(move |what| part.value(pick(what), number)))
     };
-    let numbers = numbers.into_iter().map(|(name, heading, meaning, quantity)| -> Field<T> {
-        (described(name, heading, meaning), Box::new(move |what| number(quantity(pick(what)))))
-    });
-    let shares = shares.into_iter().map(|(name, heading, meaning, quantity)| -> Field<T> {
-        let share =
-            move |counts: &Counts| Value::Share { part: quantity(counts), whole: counts.graphs };
-        (described(name, heading, meaning), Box::new(move |what| share(pick(what))))
-    });
-    numbers.chain(shares).collect()
+    Part::ALL.into_iter().map(field).collect()
 }
 
 const ALL: (&str, &str, &str) = ("", "unlabelled", "graphs, that is isomorphism classes,");
@@ -171,42 +199,28 @@ type Full = (Statistics, Digest);
 
 /// Everything that is known about a set of graphs of one order; with `paper`, people see the
 /// columns of the paper's Table 1.
-fn full_fields(paper: bool) -> Vec<Field<Full>> {
-    const PAPER: &[&str] = &["graphs", "p1_wins", "p2_wins", "p2_share"];
-    const OTHERS: &[&str] = &["graphs", "p1_wins", "p2_wins", "p1_share"];
-    const LABELLED_OTHERS: &[&str] = &["graphs", "p1_wins", "p1_share"];
+fn full_fields(about: &'static About, paper: bool) -> Vec<Field<Full>> {
+    const PAPER: &[Part] = &[Part::Graphs, Part::Listed, Part::Others, Part::OthersShare];
+    const OTHERS: &[Part] = &[Part::Graphs, Part::Listed, Part::Others, Part::ListedShare];
     let [connected, all, labelled] = match paper {
-        true => [PAPER, PAPER, &["p1_wins", "p2_share"]],
-        false => [&[], OTHERS, LABELLED_OTHERS],
+        true => [PAPER, PAPER, &[Part::Listed, Part::OthersShare]],
+        false => [&[], OTHERS, &[Part::Graphs, Part::Listed, Part::ListedShare]],
     };
     let mut fields: Vec<Field<Full>> =
-        counts(CONNECTED, connected, class, |f| &f.0.classes.connected);
-    fields.extend(counts(ALL, all, class, |f: &Full| &f.0.classes.all));
-    fields.extend(counts(LABELLED, labelled, Value::Large, |f: &Full| &f.0.labelled.all));
-    fields
-        .extend(counts(LABELLED_CONNECTED, &[], Value::Large, |f: &Full| &f.0.labelled.connected));
-    type Sum = fn(&Sums) -> u128;
-    let sums: [(&str, &str, Sum); 3] = [
-        ("won_positions", "sum of |W|: rooted positions that the player to move wins", |sums| {
-            sums.won_positions
-        }),
-        (
-            "refuted_ends",
-            "sum of |R|: ends of the first player's first move that the second player beats",
-            |sums| sums.refuted_ends,
-        ),
-        ("winning_first_moves", "first moves that win for the first player", |sums| {
-            sums.winning_first_moves
-        }),
-    ];
-    for (name, meaning, sum) in sums {
-        fields
-            .push((column(name, None, meaning), Box::new(move |f| class(sum(&f.0.classes.sums)))));
+        counts(about, CONNECTED, connected, class, |f| &f.0.classes.connected);
+    fields.extend(counts(about, ALL, all, class, |f: &Full| &f.0.classes.all));
+    fields.extend(counts(about, LABELLED, labelled, Value::Large, |f: &Full| &f.0.labelled.all));
+    fields.extend(counts(about, LABELLED_CONNECTED, &[], Value::Large, |f: &Full| {
+        &f.0.labelled.connected
+    }));
+    for (i, SumName { key, heading, meaning, .. }) in about.sums.iter().enumerate() {
+        let column = column(*key, *heading, *meaning);
+        fields.push((column, Box::new(move |f| class(f.0.classes.sums.0[i]))));
     }
-    for (name, _, sum) in sums {
-        let column =
-            column(format!("labelled_{name}"), None, format!("{name} over labelled graphs"));
-        fields.push((column, Box::new(move |f| Value::Large(sum(&f.0.labelled.sums)))));
+    for (i, SumName { key, .. }) in about.sums.iter().enumerate() {
+        let meaning = format!("{key} over labelled graphs");
+        let column = column(format!("labelled_{key}"), None, meaning);
+        fields.push((column, Box::new(move |f| Value::Large(f.0.labelled.sums.0[i]))));
     }
     let digest = column("digest", None, "public digest, version 1, of all records");
     fields.push((digest, Box::new(|f| Value::Text(f.1.to_string()))));
@@ -214,14 +228,12 @@ fn full_fields(paper: bool) -> Vec<Field<Full>> {
 }
 
 /// The columns of breakdowns.
-fn brief_fields() -> Vec<Field<Cell>> {
-    let all = counts(ALL, &["graphs", "p1_wins", "p2_wins", "p1_share"], class, |cell: &Cell| {
-        &cell.classes
-    });
+fn brief_fields(about: &About) -> Vec<Field<Cell>> {
+    const SHOWN: &[Part] = &[Part::Graphs, Part::Listed, Part::Others, Part::ListedShare];
+    const LABELLED_SHOWN: &[Part] = &[Part::Graphs, Part::Listed, Part::ListedShare];
+    let all = counts(about, ALL, SHOWN, class, |cell: &Cell| &cell.classes);
     let labelled =
-        counts(LABELLED, &["graphs", "p1_wins", "p1_share"], Value::Large, |cell: &Cell| {
-            &cell.labelled
-        });
+        counts(about, LABELLED, LABELLED_SHOWN, Value::Large, |cell: &Cell| &cell.labelled);
     all.into_iter().chain(labelled).collect()
 }
 
@@ -252,37 +264,44 @@ fn assemble<T>(
 }
 
 /// The table by order.
-pub fn by_order(results: &[OrderResult]) -> Table {
+pub fn by_order(about: &'static About, results: &[OrderResult]) -> Table {
     let rows =
         results.iter().map(|result| (vec![Value::Number(result.order as u64)], result.total()));
-    let caption =
-        "Trail Trap on all graphs with n vertices: how many the first (P1) and the second player \
-         (P2) win; labelled \
-                   graphs are those of G(n, 1/2)."
-            .to_owned();
+    let caption = format!(
+        "{} on all graphs with n vertices: how many the first (P1) and the second player (P2) \
+         win; labelled graphs are those of G(n, 1/2).",
+        about.title
+    );
     assemble(
         ("orders".to_owned(), caption),
         vec![order_column(true)],
-        full_fields(true),
+        full_fields(about, true),
         rows.collect(),
         None,
     )
 }
 
 /// The table by number of edges.
-pub fn by_size(results: &[OrderResult], order: Option<usize>) -> Table {
+pub fn by_size(about: &'static About, results: &[OrderResult], order: Option<usize>) -> Table {
     let rows = results.iter().flat_map(|result| {
         result.by_size.iter().enumerate().map(|(size, row)| {
             (vec![Value::Number(result.order as u64), Value::Number(size as u64)], row.clone())
         })
     });
     let caption = format!(
-        "Trail Trap on all graphs with {} vertices, by number m of edges.",
+        "{} on all graphs with {} vertices, by number m of edges.",
+        about.title,
         vertices(order)
     );
     let sum = order.and(results.first()).map(OrderResult::total);
     let keys = vec![order_column(order.is_none()), size_column()];
-    assemble((stem(Kind::Sizes, order), caption), keys, full_fields(false), rows.collect(), sum)
+    assemble(
+        (stem(Kind::Sizes, order), caption),
+        keys,
+        full_fields(about, false),
+        rows.collect(),
+        sum,
+    )
 }
 
 fn vertices(order: Option<usize>) -> String {
@@ -298,7 +317,12 @@ fn stem(kind: Kind, order: Option<usize>) -> String {
 
 /// A table of counts by something else than order and size. The keys of the rows begin with their
 /// orders.
-pub fn breakdown(kind: Kind, order: Option<usize>, rows: Vec<(Vec<Value>, Cell)>) -> Table {
+pub fn breakdown(
+    about: &About,
+    kind: Kind,
+    order: Option<usize>,
+    rows: Vec<(Vec<Value>, Cell)>,
+) -> Table {
     let (keys, by) = match kind {
         Kind::Degrees => (
             vec![
@@ -349,7 +373,8 @@ pub fn breakdown(kind: Kind, order: Option<usize>, rows: Vec<(Vec<Value>, Cell)>
         ),
         Kind::Orders | Kind::Sizes => unreachable!("these have tables of their own"),
     };
-    let caption = format!("Trail Trap on all graphs with {} vertices, {by}.", vertices(order));
+    let caption =
+        format!("{} on all graphs with {} vertices, {by}.", about.title, vertices(order));
     let total = order.map(|_| {
         rows.iter().fold(Cell::default(), |mut sum, (_, cell)| {
             sum += *cell;
@@ -357,7 +382,7 @@ pub fn breakdown(kind: Kind, order: Option<usize>, rows: Vec<(Vec<Value>, Cell)>
         })
     });
     let keys = std::iter::once(order_column(order.is_none())).chain(keys).collect();
-    assemble((stem(kind, order), caption), keys, brief_fields(), rows, total)
+    assemble((stem(kind, order), caption), keys, brief_fields(about), rows, total)
 }
 
 /// What all graphs of these statistics add up to.

@@ -61,7 +61,7 @@ impl AlarmsCommand {
     fn settle(&self, number: u32, reason: &str) -> anyhow::Result<()> {
         open_store(&self.data)?;
         let directory = DataDirectory::take(&self.data)?;
-        let store = Store::open(&directory.store())?;
+        let store = Store::open(&directory.store(), None)?;
         let Some((_, alarm)) = store.alarms()?.into_iter().find(|(found, _)| *found == number)
         else {
             bail!("there is no alarm {number}; `trailtrap alarms` lists them");

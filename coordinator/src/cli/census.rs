@@ -4,7 +4,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
-use trailtrap_shared::{game::TrailTrap, labelling::batch::Kernel};
+use trailtrap_shared::{labelling::batch::Kernel, play};
 use trailtrap_worker::{
     engine::Engine,
     process::{
@@ -53,11 +53,12 @@ impl CensusCommand {
         });
         let link =
             EmbeddedLink::new(census.clone(), process::identity(), threads, self.kernel.name())?;
-        let engine =
-            Engine::<TrailTrap, _>::new(link, threads, self.kernel, memory.0 as usize, stop)?;
-        let worked = watched(&census, &directory, || engine.run());
-        // The engine holds the census; what it leaves in memory is not needed any more.
-        drop(engine);
+        let worked = play!(census.game(), G => {
+            // The engine holds the census; what it leaves in memory is not needed afterwards.
+            let engine =
+                Engine::<G, _>::new(link, threads, self.kernel, memory.0 as usize, stop)?;
+            watched(&census, &directory, || engine.run())
+        });
         if let Err(error) = worked {
             // What is finished gets stored; an error of the census itself is nearer to the cause.
             census.close()?;

@@ -352,7 +352,7 @@ impl TableCommand {
 impl ShardsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
         let status = self.unfinished.then(|| archive.status(self.order)).transpose()?;
-        let bytes = shards::parquet(&archive.shards(self.order)?, status)?;
+        let bytes = shards::parquet(archive.game().about(), &archive.shards(self.order)?, status)?;
         self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
 }
@@ -360,7 +360,13 @@ impl ShardsCommand {
 impl BfileCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
         let results = archive.orders(self.order)?;
-        let text = sequences::b_file(self.sequence, self.by_size, self.offset, &results);
+        let text = sequences::b_file(
+            archive.game().about(),
+            self.sequence,
+            self.by_size,
+            self.offset,
+            &results,
+        );
         self.output.write(|out| Ok(out.write_all(text.as_bytes())?))
     }
 }
@@ -398,7 +404,7 @@ impl DrawingCommand {
         self.output.write(|| {
             let list =
                 GraphList::read(archive, self.order, &Filter::from(&self.filter), &Terminal)?;
-            Ok(sheet::sheet(&list, self.order, self.most.into()))
+            Ok(sheet::sheet(archive.game(), &list, self.order, self.most.into()))
         })
     }
 }

@@ -6,16 +6,17 @@ use anyhow::Context;
 use clap::Args;
 use lru::LruCache;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use trailtrap_census::{
     read::finished::{FinishedOrder, open_store},
     store::Store,
 };
 use trailtrap_shared::{
-    game::{Game, Outcome, TrailTrap},
-    graph::{Graph, MAX_ORDER, degree::DegreeSequence, graph6, vertices},
+    game::{About, Game, Positions, SumName, Told},
+    graph::{Graph, MAX_ORDER, VertexSet, degree::DegreeSequence, graph6, vertices},
     labelling::hashed,
     partition::{Table, bucket_of_slot, slot_of_key},
+    play,
 };
 use trailtrap_worker::process::limits::Size;
 
@@ -24,11 +25,13 @@ use crate::cli::{
     input::Line,
 };
 
-/// Looks up who wins Trail Trap on given graphs, in the store of a finished census.
+/// Looks up who wins on given graphs, in the store of a finished census.
 ///
 /// Graphs are read in graph6, one a line, and may have any labelling. Each answer has the verdict,
-/// |Aut|, the number of rooted positions (H; a, b) that the player to move wins (Σ|W|), and the
-/// number of ends of P1's first move that P2 beats (|R|). A graph that cannot be looked up is
+/// |Aut|, and what the graph adds to the sums of the game. For Trail Trap these are the number of
+/// rooted positions (H; a, b) that the player to move wins (Σ|W|), and the number of ends of P1's
+/// first move that P2 beats (|R|); for edge geography the number of vertices from which the player
+/// to move wins (|U|), of their orbits, and of all orbits. A graph that cannot be looked up is
 /// named on standard error, the others get their answers, and the exit code is 1.
 #[derive(Args)]
 pub struct LookupCommand {
@@ -37,9 +40,10 @@ pub struct LookupCommand {
     /// The data directory, in use or not
     #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
     data: PathBuf,
-    /// Add the outcome of every rooted position, in the labels of the graph as given: for each
-    /// vertex a of the player to move the opponent's vertices b for which that player wins, and
-    /// the vertices v that P2 beats
+    /// Add the outcome of every rooted position, in the labels of the graph as given: for Trail
+    /// Trap for each vertex a of the player to move the opponent's vertices b for which that
+    /// player wins, and the vertices v that P2 beats; for edge geography the vertices from which
+    /// the player to move wins
     #[arg(long)]
     positions: bool,
     /// Look up so many graphs together, sorted by shard; 1 answers each graph at once, more makes
@@ -61,18 +65,46 @@ struct Verdict {
     size: usize,
     winner: &'static str,
     automorphisms: u64,
-    won_positions: u32,
-    refuted_ends: u32,
+    /// What the graph adds to the sums of the game, as far as its record tells.
+    #[serde(flatten, serialize_with = "as_map")]
+    sums: Vec<(&'static SumName, u32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    positions: Option<Positions>,
+    positions: Option<Outcomes>,
 }
 
-#[derive(Serialize)]
-struct Positions {
-    /// For each vertex a the vertices b with W(H; a, b).
-    won_against: Vec<Vec<usize>>,
-    /// The vertices v with R(H; v).
-    refuted: Vec<usize>,
+fn as_map<S: Serializer>(
+    sums: &[(&'static SumName, u32)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(sums.iter().map(|(name, sum)| (name.key, sum)))
+}
+
+/// The outcome of every position, under the keys of the game.
+struct Outcomes(Vec<(&'static str, Positions)>);
+
+impl Serialize for Outcomes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, positions) in &self.0 {
+            match positions {
+                Positions::Whole { set, .. } => map.serialize_entry(key, &members(*set))?,
+                Positions::Each { sets, .. } => {
+                    let sets: Vec<Vec<usize>> = sets.iter().map(|&set| members(set)).collect();
+                    map.serialize_entry(key, &sets)?;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+/// The sums of which the record of a graph, with the graph, tells.
+fn told_sums(about: &'static About) -> impl Iterator<Item = (usize, &'static SumName)> {
+    about.sums.iter().enumerate().filter(|(_, sum)| sum.told != Told::ByOutcome)
+}
+
+fn members(set: VertexSet) -> Vec<usize> {
+    vertices(set).collect()
 }
 
 /// A graph on its way to its record.
@@ -94,17 +126,11 @@ impl LookupCommand {
             held: 0,
             command: &self,
         };
-        let mut header = vec![
-            "graph6",
-            "order",
-            "size",
-            "winner",
-            "automorphisms",
-            "won_positions",
-            "refuted_ends",
-        ];
+        let about = session.store.game().about();
+        let mut header = vec!["graph6", "order", "size", "winner", "automorphisms"];
+        header.extend(told_sums(about).map(|(_, sum)| sum.key));
         if self.positions {
-            header.extend(["won_against", "refuted"]);
+            header.extend(about.position_keys);
         }
         self.questions.answer("lookup", &header, self.batch as usize, |lines| {
             session
@@ -116,39 +142,50 @@ impl LookupCommand {
 
 impl Answer for Verdict {
     fn text(&self) -> String {
-        let Verdict { graph6, winner, automorphisms, won_positions, refuted_ends, .. } = self;
-        let mut text = format!(
-            "{graph6} {winner} |Aut| {automorphisms} Σ|W| {won_positions} |R| {refuted_ends}\n"
-        );
-        if let Some(Positions { won_against, refuted }) = &self.positions {
-            for (a, set) in won_against.iter().enumerate() {
-                text += &format!("  the player to move at {a} wins against: {}\n", spaced(set));
+        let Verdict { graph6, winner, automorphisms, sums, .. } = self;
+        let mut text = format!("{graph6} {winner} |Aut| {automorphisms}");
+        sums.iter().for_each(|(name, sum)| text += &format!(" {} {sum}", name.symbol));
+        text += "\n";
+        for (_, positions) in self.positions.iter().flat_map(|positions| &positions.0) {
+            match positions {
+                Positions::Whole { says, set } => {
+                    text += &format!("  {says}: {}\n", spaced(*set));
+                }
+                Positions::Each { says: [before, after], sets } => {
+                    for (v, set) in sets.iter().enumerate() {
+                        text += &format!("  {before} {v} {after}: {}\n", spaced(*set));
+                    }
+                }
             }
-            text += &format!("  P2 beats P1's token at: {}\n", spaced(refuted));
         }
         text
     }
 
     fn csv(&self) -> Vec<String> {
+        let Verdict { graph6, order, size, winner, automorphisms, sums, positions } = self;
         let mut cells = vec![
-            self.graph6.clone(),
-            self.order.to_string(),
-            self.size.to_string(),
-            self.winner.to_owned(),
-            self.automorphisms.to_string(),
-            self.won_positions.to_string(),
-            self.refuted_ends.to_string(),
+            graph6.clone(),
+            order.to_string(),
+            size.to_string(),
+            (*winner).to_owned(),
+            automorphisms.to_string(),
         ];
-        if let Some(Positions { won_against, refuted }) = &self.positions {
-            let sets: Vec<String> = won_against.iter().map(|set| spaced(set)).collect();
-            cells.extend([sets.join(";"), spaced(refuted)]);
+        cells.extend(sums.iter().map(|(_, sum)| sum.to_string()));
+        for (_, positions) in positions.iter().flat_map(|positions| &positions.0) {
+            cells.push(match positions {
+                Positions::Whole { set, .. } => spaced(*set),
+                Positions::Each { sets, .. } => {
+                    let sets: Vec<String> = sets.iter().map(|&set| spaced(set)).collect();
+                    sets.join(";")
+                }
+            });
         }
         cells
     }
 }
 
-fn spaced(set: &[usize]) -> String {
-    set.iter().map(usize::to_string).collect::<Vec<_>>().join(" ")
+fn spaced(set: VertexSet) -> String {
+    vertices(set).map(|v| v.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 /// A place in the store: order, shard, bucket.
@@ -216,11 +253,7 @@ impl Session<'_> {
                             query.sequence
                         )
                     })?;
-                answers[i] = Ok(self.describe(
-                    &lines[i],
-                    query,
-                    &TrailTrap::decode(query.graph.order(), table.record(entry)),
-                ));
+                answers[i] = Ok(self.describe(&lines[i], query, table.record(entry)));
             }
         }
         Ok(answers)
@@ -262,27 +295,29 @@ impl Session<'_> {
         Ok(table)
     }
 
-    fn describe(&self, line: &Line, query: &Query, canonical: &Outcome) -> Verdict {
-        let n = query.graph.order();
-        let tally = TrailTrap::tally(n, canonical);
+    fn describe(&self, line: &Line, query: &Query, record: &[u8]) -> Verdict {
+        play!(self.store.game(), G => self.describe_in::<G>(line, query, record))
+    }
+
+    fn describe_in<G: Game>(&self, line: &Line, query: &Query, record: &[u8]) -> Verdict {
+        let Query { graph, automorphisms, .. } = query;
+        let n = graph.order();
+        // The labelling takes the graph as given to the canonical one; its inverse takes the
+        // outcome back.
+        let mut inverse = [0; MAX_ORDER];
+        (0..n).for_each(|v| inverse[query.label[v] as usize] = v as u8);
+        let outcome = G::relabelled(n, &G::decode(n, record), &inverse);
+        let tally = G::tally(graph, *automorphisms, &outcome);
         Verdict {
             graph6: String::from_utf8_lossy(&line.text).into_owned(),
             order: n,
-            size: query.graph.size(),
-            winner: if tally.p1_wins { "P1" } else { "P2" },
-            automorphisms: query.automorphisms,
-            won_positions: tally.won_positions,
-            refuted_ends: tally.refuted_ends,
+            size: graph.size(),
+            winner: G::ABOUT.verdicts[usize::from(!tally.listed)].winner,
+            automorphisms: *automorphisms,
+            sums: told_sums(&G::ABOUT).map(|(i, sum)| (sum, tally.sums[i])).collect(),
             positions: self.command.positions.then(|| {
-                // The labelling takes the graph as given to the canonical one; its inverse takes
-                // the outcome back.
-                let mut inverse = [0; MAX_ORDER];
-                (0..n).for_each(|v| inverse[query.label[v] as usize] = v as u8);
-                let outcome = TrailTrap::relabelled(n, canonical, &inverse);
-                Positions {
-                    won_against: (0..n).map(|a| vertices(outcome.wins[a]).collect()).collect(),
-                    refuted: vertices(outcome.refuted).collect(),
-                }
+                let keys = G::ABOUT.position_keys.iter().copied();
+                Outcomes(keys.zip(G::positions(n, &outcome)).collect())
             }),
         }
     }

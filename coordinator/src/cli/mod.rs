@@ -29,7 +29,7 @@ use self::{
     secrets::SecretsCommand, solve::SolveCommand, status::StatusCommand, verify::VerifyCommand,
 };
 
-/// An exact census of the game Trail Trap over all graphs of an order.
+/// An exact census of the game Trail Trap, or of another one, over all graphs of an order.
 ///
 /// Two players each draw a trail on a graph; an edge used by either is gone for both; who cannot
 /// move loses. The census says for every graph with up to N vertices, and every position on it,

@@ -6,11 +6,12 @@ use clap::Args;
 use serde::Serialize;
 use trailtrap_census::read::status::duration;
 use trailtrap_shared::{
-    game::TrailTrap,
+    game::{Game, GameName},
     graph::polya::{graphs_by_size, totals},
     labelling::batch::Kernel,
     partition::entry_bytes,
     plan::{Plan, PlanOptions},
+    play,
 };
 use trailtrap_worker::{
     kernel::SolveError,
@@ -34,6 +35,9 @@ pub struct PlanCommand {
     /// The order
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
+    /// The game: trail-trap or edge-geography
+    #[arg(long, value_name = "GAME", default_value_t)]
+    game: GameName,
     /// Threads to estimate the time for [default: the processors this process may use]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -85,7 +89,8 @@ impl PlanCommand {
         preflight::check_order(self.order)?;
         log::say("calibrating …");
         let threads = self.threads.map_or_else(limits::threads, usize::from);
-        let forecast = forecast(self.order, &calibrate(self.kernel)?);
+        let forecast =
+            forecast(self.game, self.order, &play!(self.game, G => calibrate::<G>(self.kernel))?);
         terminal::print(&if self.json {
             serde_json::to_string(&forecast)? + "\n"
         } else {
@@ -95,10 +100,10 @@ impl PlanCommand {
     }
 }
 
-fn forecast(order: usize, calibration: &Calibration) -> Forecast {
-    let plan = Plan::new::<TrailTrap>(order, PlanOptions::default());
+fn forecast(game: GameName, order: usize, calibration: &Calibration) -> Forecast {
+    let plan = Plan::new(game.layout(), order, PlanOptions::default());
     let (graphs, pairs) = totals(order);
-    let bytes = entry_bytes::<TrailTrap>(order) as u64;
+    let bytes = entry_bytes(game.layout(), order) as u64;
     let sizes = graphs_by_size(order);
     // Shards are known by a lower bound; together they hold `graphs`.
     let estimated: u64 = plan.shards.iter().map(|shard| shard.estimate).sum();
@@ -133,25 +138,19 @@ fn forecast(order: usize, calibration: &Calibration) -> Forecast {
 
 /// Solves a small order on one thread, and splits the time of its shards into a part for each pair
 /// and one for each unit, by least squares.
-fn calibrate(kernel: Kernel) -> Result<Calibration, SolveError> {
+fn calibrate<G: Game>(kernel: Kernel) -> Result<Calibration, SolveError> {
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool of one thread");
     let mut samples: Vec<(f64, f64)> = Vec::new();
     pool.install(|| {
         let options = PlanOptions::default();
-        memory::census_with::<TrailTrap>(
-            CALIBRATION_ORDER,
-            options,
-            kernel,
-            usize::MAX,
-            |plan, solved| {
-                if plan.order == CALIBRATION_ORDER {
-                    let size = plan.shards[solved.unit.shard as usize].size;
-                    let pairs = solved.statistics.classes.all.graphs as f64 * size as f64;
-                    samples.push((pairs, solved.elapsed.as_secs_f64()));
-                }
-            },
-        )
+        memory::census_with::<G>(CALIBRATION_ORDER, options, kernel, usize::MAX, |plan, solved| {
+            if plan.order == CALIBRATION_ORDER {
+                let size = plan.shards[solved.unit.shard as usize].size;
+                let pairs = solved.statistics.classes.all.graphs as f64 * size as f64;
+                samples.push((pairs, solved.elapsed.as_secs_f64()));
+            }
+        })
     })?;
     let count = samples.len() as f64;
     let sum = |f: fn(&(f64, f64)) -> f64| samples.iter().map(f).sum::<f64>();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trailtrap_census::driver::Keep;
 use trailtrap_shared::{
-    game::{TrailTrap, record_bytes},
+    game::GameName,
     graph::polya::{self, graphs_by_size, totals},
     labelling::MAX_BATCH_ORDER,
     partition::{entry_bytes, slot_bytes},
@@ -33,15 +33,16 @@ pub enum Shortage {
     Memory { budget: Size, problem: &'static str, least: Size, available: Size },
 }
 
-/// Bytes that one graph of order n takes in the store: slot and record, and a slot once more if P1
-/// wins, which for one graph in five is more than happens.
-fn graph_bytes(n: usize) -> u64 {
-    entry_bytes::<TrailTrap>(n) as u64 + slot_bytes(n) as u64 / 5 + 1
+/// Bytes that one graph of order n takes in the store: slot and record, and a slot once more
+/// if it is listed, as often as the game says, which is more than happens.
+fn graph_bytes(game: GameName, n: usize) -> u64 {
+    let listed_one_in = game.about().listed_one_in;
+    entry_bytes(game.layout(), n) as u64 + slot_bytes(n) as u64 / listed_one_in + 1
 }
 
 /// Bytes on disk at the fullest moment of a census up to `order`.
-fn disk_needed(order: usize, keep: Keep) -> u64 {
-    let kept: u64 = (1..=order).map(|n| totals(n).0 * graph_bytes(n)).sum();
+fn disk_needed(game: GameName, order: usize, keep: Keep) -> u64 {
+    let kept: u64 = (1..=order).map(|n| totals(n).0 * graph_bytes(game, n)).sum();
     match keep {
         Keep::All => kept,
         // The widest numbers of edges of the last order, and the keys of it and of the order
@@ -54,7 +55,7 @@ fn disk_needed(order: usize, keep: Keep) -> u64 {
                 .iter()
                 .map(|&n| totals(n).0 * slot_bytes(n) as u64)
                 .sum();
-            (widest * record_bytes::<TrailTrap>(order) as u64 + keys).min(kept)
+            (widest * game.layout().record_bytes(order) as u64 + keys).min(kept)
         }
     }
 }
@@ -80,14 +81,19 @@ pub fn check_order(order: usize) -> Result<(), Shortage> {
     Err(Shortage::Order {
         order,
         graphs,
-        bytes: Size((graphs * graph_bytes(order) as f64) as u64),
+        bytes: Size((graphs * graph_bytes(GameName::default(), order) as f64) as u64),
     })
 }
 
 /// Compares the disk that a census needs, in all, with what it has already and what is free.
-pub fn check_disk(order: usize, keep: Keep, directory: &Path) -> Result<(), Shortage> {
+pub fn check_disk(
+    game: GameName,
+    order: usize,
+    keep: Keep,
+    directory: &Path,
+) -> Result<(), Shortage> {
     let present = bytes_below(directory);
-    let needed = disk_needed(order, keep) + (64 << 20);
+    let needed = disk_needed(game, order, keep) + (64 << 20);
     let free =
         rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
     if needed.saturating_sub(present) > free {
@@ -136,10 +142,11 @@ mod tests {
 
     #[test]
     fn needs_grow_with_the_order_and_minimal_needs_less() {
-        assert!(disk_needed(8, Keep::All) < 1 << 20);
-        let gigabytes = disk_needed(11, Keep::All) >> 30;
+        assert!(disk_needed(GameName::TrailTrap, 8, Keep::All) < 1 << 20);
+        let gigabytes = disk_needed(GameName::TrailTrap, 11, Keep::All) >> 30;
         assert!((20..40).contains(&gigabytes), "{gigabytes}");
-        assert!((9..=12).all(|n| disk_needed(n, Keep::Minimal) < disk_needed(n, Keep::All)));
+        assert!((9..=12).all(|n| disk_needed(GameName::TrailTrap, n, Keep::Minimal)
+            < disk_needed(GameName::TrailTrap, n, Keep::All)));
     }
 
     #[test]
@@ -147,7 +154,8 @@ mod tests {
         assert!(check_order(12).is_ok());
         assert!(check_order(13).unwrap_err().to_string().contains("order 13 is beyond"));
         let directory = std::env::temp_dir();
-        let message = check_disk(12, Keep::All, &directory).unwrap_err().to_string();
+        let message =
+            check_disk(GameName::TrailTrap, 12, Keep::All, &directory).unwrap_err().to_string();
         assert!(message.contains("--keep minimal") && message.contains("TiB"), "{message}");
         let message = check_memory(7, Size(1 << 50)).unwrap_err().to_string();
         assert!(message.contains("--memory"), "{message}");

@@ -1,16 +1,24 @@
 //! Results as people and scripts read them. Equal results give the same bytes.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use trailtrap_census::records::OrderResult;
-use trailtrap_shared::count::{
-    digest::Digest,
-    statistics::{Counts, Statistics, Weighing},
+use trailtrap_shared::{
+    count::{
+        digest::Digest,
+        statistics::{Counts, Statistics, Weighing},
+    },
+    game::{About, GameName},
 };
 
 /// What `trailtrap census --json` prints.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CensusReport {
+    /// The name of the game, if it is another one than the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub game: Option<&'static str>,
+    #[serde(skip)]
+    about: &'static About,
     pub orders: Vec<OrderReport>,
 }
 
@@ -62,25 +70,25 @@ pub struct Winners<T> {
     pub p2_wins: T,
 }
 
-/// Sums over positions that do not depend on any labelling.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SumsReport<T> {
-    /// Rooted positions that the player to move wins.
-    pub won_positions: T,
-    /// Ends of P1's first move that P2 beats.
-    pub refuted_ends: T,
-    /// First moves that win for P1.
-    pub winning_first_moves: T,
+/// The sums of the game, under their keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SumsReport<T>(Vec<(&'static str, T)>);
+
+impl<T: Serialize> Serialize for SumsReport<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, sum)| (key, sum)))
+    }
 }
 
 impl CensusReport {
     /// The report of these orders.
-    pub fn new(results: &[OrderResult]) -> Self {
+    pub fn new(game: GameName, results: &[OrderResult]) -> Self {
+        let about = game.about();
         let orders = results.iter().map(|result| {
             let (sum, digest) = result.total();
             OrderReport {
                 order: result.order,
-                counts: CountsReport::new(&sum),
+                counts: CountsReport::new(about, &sum),
                 digest,
                 by_size: result
                     .by_size
@@ -88,13 +96,17 @@ impl CensusReport {
                     .enumerate()
                     .map(|(size, (statistics, digest))| SizeReport {
                         size,
-                        counts: CountsReport::new(statistics),
+                        counts: CountsReport::new(about, statistics),
                         digest: *digest,
                     })
                     .collect(),
             }
         });
-        CensusReport { orders: orders.collect() }
+        CensusReport {
+            game: (game != GameName::default()).then_some(about.name),
+            about,
+            orders: orders.collect(),
+        }
     }
 
     /// One line of JSON.
@@ -107,34 +119,35 @@ impl CensusReport {
     pub fn to_table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        let header = [
-            "order",
-            "connected",
-            "P1-win",
-            "P2-win",
-            "% P2-win",
-            "all graphs",
-            "P1-win",
-            "P2-win",
-            "% P2-win",
-        ];
-        table.set_header(header);
+        let [listed, other] = &self.about.verdicts;
+        let share = format!("% {}", other.heading);
+        let verdicts = [listed.heading, other.heading, &share];
+        let shown: Vec<(usize, &str)> = self
+            .about
+            .sums
+            .iter()
+            .enumerate()
+            .filter_map(|(i, sum)| sum.heading.map(|heading| (i, heading)))
+            .collect();
+        let header = ["order", "connected"].into_iter().chain(verdicts).chain(["all graphs"]);
+        let sums = shown.iter().map(|(_, heading)| *heading);
+        table.set_header(header.chain(verdicts).chain(sums));
         for OrderReport { order, counts, .. } in &self.orders {
             let connected = &counts.connected;
-            table.add_row(
-                [
-                    order.to_string(),
-                    connected.graphs.to_string(),
-                    connected.p1_wins.to_string(),
-                    connected.p2_wins.to_string(),
-                    percentage(connected.p2_wins, connected.graphs),
-                    counts.graphs.to_string(),
-                    counts.p1_wins.to_string(),
-                    counts.p2_wins.to_string(),
-                    percentage(counts.p2_wins, counts.graphs),
-                ]
-                .map(|text| Cell::new(text).set_alignment(CellAlignment::Right)),
-            );
+            let cells = [
+                order.to_string(),
+                connected.graphs.to_string(),
+                connected.p1_wins.to_string(),
+                connected.p2_wins.to_string(),
+                percentage(connected.p2_wins, connected.graphs),
+                counts.graphs.to_string(),
+                counts.p1_wins.to_string(),
+                counts.p2_wins.to_string(),
+                percentage(counts.p2_wins, counts.graphs),
+            ];
+            let sums = shown.iter().map(|&(i, _)| counts.sums.0[i].1.to_string());
+            let cells = cells.into_iter().chain(sums);
+            table.add_row(cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
         }
         table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         table.to_string()
@@ -142,7 +155,7 @@ impl CensusReport {
 }
 
 impl CountsReport {
-    fn new(statistics: &Statistics) -> Self {
+    fn new(about: &About, statistics: &Statistics) -> Self {
         let Statistics { classes, labelled, .. } = statistics;
         let all = winners(&classes.all, |n| n as u64);
         CountsReport {
@@ -157,10 +170,10 @@ impl CountsReport {
                     p1_wins: all.p1_wins,
                     p2_wins: all.p2_wins,
                     connected: winners(&labelled.connected, |n| n.to_string()),
-                    sums: sums(labelled, |n| n.to_string()),
+                    sums: sums(about, labelled, |n| n.to_string()),
                 }
             },
-            sums: sums(classes, |n| n as u64),
+            sums: sums(about, classes, |n| n as u64),
         }
     }
 }
@@ -168,17 +181,14 @@ impl CountsReport {
 fn winners<T>(counts: &Counts, number: impl Fn(u128) -> T) -> Winners<T> {
     Winners {
         graphs: number(counts.graphs),
-        p1_wins: number(counts.p1_wins),
-        p2_wins: number(counts.p2_wins()),
+        p1_wins: number(counts.listed),
+        p2_wins: number(counts.others()),
     }
 }
 
-fn sums<T>(weighing: &Weighing, number: impl Fn(u128) -> T) -> SumsReport<T> {
-    SumsReport {
-        won_positions: number(weighing.sums.won_positions),
-        refuted_ends: number(weighing.sums.refuted_ends),
-        winning_first_moves: number(weighing.sums.winning_first_moves),
-    }
+fn sums<T>(about: &About, weighing: &Weighing, number: impl Fn(u128) -> T) -> SumsReport<T> {
+    let sums = about.sums.iter().zip(weighing.sums.0);
+    SumsReport(sums.map(|(name, sum)| (name.key, number(sum))).collect())
 }
 
 /// `part` of `whole` in percent, rounded half up to two digits.

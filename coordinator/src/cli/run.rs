@@ -21,7 +21,7 @@ use trailtrap_census::{
     records::OrderResult,
     store::directory::DataDirectory,
 };
-use trailtrap_shared::plan::PlanOptions;
+use trailtrap_shared::{game::GameName, plan::PlanOptions};
 use trailtrap_worker::process::{limits::Size, log};
 
 use super::{preflight, report::CensusReport};
@@ -30,6 +30,10 @@ use crate::terminal;
 /// What both commands take.
 #[derive(Args)]
 pub struct Common {
+    /// The game: trail-trap or edge-geography [default: that of the data directory; trail-trap in
+    /// a new one]
+    #[arg(long, value_name = "GAME")]
+    game: Option<GameName>,
     /// Where results are kept; a run that was stopped goes on from there
     #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
     data: PathBuf,
@@ -104,6 +108,7 @@ impl Common {
     pub fn options(&self, order: usize, lease_term: Duration) -> CensusOptions {
         let plan = PlanOptions { part_graphs: self.part_graphs, bucket_bytes: self.bucket_size.0 };
         CensusOptions {
+            game: self.game,
             order,
             keep: self.keep.into(),
             plan,
@@ -124,14 +129,15 @@ impl Common {
             .has_results(order)
             .with_context(|| format!("data directory {}", self.data.display()))?;
         if !self.force && !done {
-            preflight::check_disk(order, self.keep.into(), directory.path())?;
+            let game = self.game.map_or_else(|| directory.game(), Ok)?;
+            preflight::check_disk(game, order, self.keep.into(), directory.path())?;
             memory.map_or(Ok(()), |memory| preflight::check_memory(order, memory))?;
         }
         Ok(directory)
     }
 
-    pub fn print(&self, results: &[OrderResult]) -> anyhow::Result<()> {
-        let report = CensusReport::new(results);
+    pub fn print(&self, game: GameName, results: &[OrderResult]) -> anyhow::Result<()> {
+        let report = CensusReport::new(game, results);
         let text = if self.json { report.to_json() } else { report.to_table() };
         terminal::print(&(text + "\n"))
     }
@@ -146,7 +152,7 @@ impl Common {
             log::say(&format!("trailtrap: {}", alarm.line(*number)));
         }
         match closed {
-            Ok(Some(results)) => self.print(&results).map(|()| ExitCode::SUCCESS),
+            Ok(Some(results)) => self.print(census.game(), &results).map(|()| ExitCode::SUCCESS),
             Ok(None) => {
                 log::say(
                     "trailtrap: stopped; everything finished is kept. The same command goes on \

@@ -64,8 +64,9 @@ impl SalvageCommand {
                 path.display()
             )
         })?;
+        let game = old.game();
         // No database is open when its directory moves.
-        let Salvaged { kept, lost } = salvage(old, Store::open(&new)?, &Terminal)?;
+        let Salvaged { kept, lost } = salvage(old, Store::open(&new, Some(game))?, &Terminal)?;
         directory.rename(&new, &salvaged)?;
         let aside = (1..)
             .map(|i| path.with_extension(format!("damaged-{i}")))

@@ -6,8 +6,9 @@ use clap::Args;
 use rayon::prelude::*;
 use serde::Serialize;
 use trailtrap_shared::{
-    game::trail_trap::forward::{ForwardSearch, Move, Solution},
+    game::{Game, GameName, Move, Opening, Search, Solution},
     graph::{Graph, graph6},
+    play,
 };
 
 use crate::cli::{
@@ -15,7 +16,7 @@ use crate::cli::{
     input::Line,
 };
 
-/// Says who wins Trail Trap on given graphs (at most 16 vertices), by forward search.
+/// Says who wins a game on given graphs (at most 16 vertices), by forward search.
 ///
 /// Graphs are read in graph6, one a line. Vertices count from 0. A graph that cannot be solved is
 /// named on standard error, the others get their answers, and the exit code is 1.
@@ -23,7 +24,11 @@ use crate::cli::{
 pub struct SolveCommand {
     #[command(flatten)]
     questions: Questions,
-    /// Add a winning first move of P1, or P2's answer to each first move
+    /// The game: trail-trap or edge-geography
+    #[arg(long, value_name = "GAME", default_value_t)]
+    game: GameName,
+    /// Add a winning first move of P1, or P2's answer to each first move; in edge geography the
+    /// first move is to put the token on a vertex
     #[arg(long)]
     explain: bool,
     /// Remember at most this many positions, of about 40 bytes each, and give up on graphs that
@@ -43,7 +48,7 @@ struct Solved {
     size: usize,
     winner: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    first_move: Option<Move>,
+    first_move: Option<Opening>,
     #[serde(skip_serializing_if = "Option::is_none")]
     answers: Option<Vec<AnswerTo>>,
 }
@@ -51,7 +56,7 @@ struct Solved {
 /// P2's winning answer to a first move.
 #[derive(Serialize)]
 struct AnswerTo {
-    first_move: Move,
+    first_move: Opening,
     answer: Move,
 }
 
@@ -68,15 +73,19 @@ impl SolveCommand {
         self.questions.answer("solve", &header, LINES, |lines| {
             let at_a_time = lines.len().div_ceil(CLAIM).clamp(1, rayon::current_num_threads());
             let limit = usize::try_from(self.limit).unwrap_or(usize::MAX) / at_a_time;
-            let replies = lines
-                .par_iter()
-                .with_min_len(CLAIM)
-                .map_init(|| ForwardSearch::new(limit), |search, line| self.answer(search, line));
-            Ok(replies.collect())
+            Ok(play!(self.game, G => self.answer_all::<<G as Game>::Search>(lines, limit)))
         })
     }
 
-    fn answer(&self, search: &mut ForwardSearch, line: &Line) -> Reply<Solved> {
+    fn answer_all<S: Search>(&self, lines: &[Line], limit: usize) -> Vec<Reply<Solved>> {
+        lines
+            .par_iter()
+            .with_min_len(CLAIM)
+            .map_init(|| S::new(limit), |search, line| self.answer(search, line))
+            .collect()
+    }
+
+    fn answer(&self, search: &mut impl Search, line: &Line) -> Reply<Solved> {
         let graph =
             graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
         let solution = search.solve(&graph).map_err(|error| {
@@ -95,9 +104,7 @@ impl SolveCommand {
             answers: None,
         };
         match solution {
-            Solution::P1 { first_move } => {
-                solved.first_move = Some(first_move).filter(|_| self.explain)
-            }
+            Solution::P1 { opening } => solved.first_move = Some(opening).filter(|_| self.explain),
             Solution::P2 { answers } => {
                 solved.winner = "P2";
                 let list = answers
@@ -132,11 +139,11 @@ impl Solved {
     fn explanation(&self) -> Vec<String> {
         let show = |(from, to): Move| format!("{from}→{to}");
         match (&self.first_move, &self.answers) {
-            (Some(first_move), _) => vec![format!("P1 wins by {}", show(*first_move))],
+            (Some(first_move), _) => vec![format!("P1 wins by {first_move}")],
             (None, Some(answers)) if answers.is_empty() => vec!["P1 cannot move".to_owned()],
             (None, Some(answers)) => answers
                 .iter()
-                .map(|a| format!("P2 answers {} by {}", show(a.first_move), show(a.answer)))
+                .map(|a| format!("P2 answers {} by {}", a.first_move, show(a.answer)))
                 .collect(),
             (None, None) => Vec::new(),
         }

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
+use trailtrap_shared::game::GameName;
 
 use super::run::parse_order;
 use crate::verify::{Drawing, Verification};
@@ -36,6 +37,10 @@ pub struct VerifyCommand {
     /// The data directory, in use or not
     #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
     data: PathBuf,
+    /// The game that a list is about [default: that of the data directory, or trail-trap]; orders
+    /// and bundles say themselves
+    #[arg(long, value_name = "GAME")]
+    game: Option<GameName>,
     #[command(flatten)]
     drawing: DrawingArguments,
     /// Print one JSON object
@@ -69,6 +74,6 @@ impl VerifyCommand {
             (what, order)
         });
         let drawing = Drawing { level, sample, seed };
-        Verification { what, data: self.data, drawing, json: self.json }.run()
+        Verification { what, game: self.game, data: self.data, drawing, json: self.json }.run()
     }
 }

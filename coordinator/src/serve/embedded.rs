@@ -8,7 +8,7 @@ use trailtrap_census::{
     driver::{Assignment, Census, Refusal, Work},
     records::delivery,
 };
-use trailtrap_shared::{game::TrailTrap, partition::Block, protocol::messages::Wanted};
+use trailtrap_shared::{partition::Block, protocol::messages::Wanted};
 use trailtrap_worker::{
     cache::Fetch,
     kernel::{Solved, SourceError},
@@ -53,7 +53,7 @@ impl Link for EmbeddedLink {
 
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         let deliver = |solved: &Solved| {
-            let blocks = solved.blocks::<TrailTrap>();
+            let blocks = solved.blocks();
             let Solved { unit, sequence, statistics, digest, elapsed, .. } = solved;
             delivery(
                 *unit,

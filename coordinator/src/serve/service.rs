@@ -25,7 +25,7 @@ use trailtrap_census::{
 };
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
-    game::{Game, TrailTrap},
+    game::GameName,
     labelling::LABELLING,
     partition::{BLOCK_FORMAT, Block, entry_bytes},
     plan::{Plan, Unit},
@@ -293,7 +293,7 @@ fn pieces<'a>(blocks: &'a [Block]) -> impl Iterator<Item = wire::BlockPiece> + S
 
 /// A lower bound, near the truth where it is large, for the bytes of a delivery of these units.
 fn delivery_bytes(plan: &Plan, units: &[Unit]) -> usize {
-    let entry = entry_bytes::<TrailTrap>(plan.order) as u64;
+    let entry = entry_bytes(plan.layout, plan.order) as u64;
     let of_unit = |unit: &Unit| {
         let shard = &plan.shards[unit.shard as usize];
         shard.estimate / u64::from(shard.parts) * entry
@@ -313,7 +313,6 @@ impl CensusService for Service {
         let pairs = [
             ("protocol", request.protocol, PROTOCOL),
             ("labelling", request.labelling, LABELLING.into()),
-            ("game", request.game, TrailTrap::ID.into()),
             ("block format", request.block_format, BLOCK_FORMAT.into()),
         ];
         if let Some((what, theirs, ours)) =
@@ -323,6 +322,15 @@ impl CensusService for Service {
                 "worker has {what} {theirs}, coordinator has {what} {ours}; their results would \
                  not fit together. Use \
                  the same program version for both"
+            )));
+        }
+        let ours = self.census.game();
+        if request.game != u32::from(ours.layout().game) {
+            let theirs = u16::try_from(request.game).ok().and_then(GameName::of_number);
+            let theirs = theirs.map_or_else(|| request.game.to_string(), |game| game.to_string());
+            return Err(Status::failed_precondition(format!(
+                "worker has game {theirs}, this is a census of {ours}: start the worker with \
+                 `--game {ours}`"
             )));
         }
         let printable = |text: &str| -> String {
@@ -483,7 +491,7 @@ impl CensusService for Service {
                         let Some((_, blocks)) = &mut current else {
                             return Err(Status::invalid_argument("a block without its unit"));
                         };
-                        let block = Block::parse::<TrailTrap>(std::mem::take(&mut bytes))
+                        let block = Block::parse(plan.layout, std::mem::take(&mut bytes))
                             .map_err(|error| Status::invalid_argument(error.to_string()))?;
                         blocks_left = blocks_left.checked_sub(1).ok_or_else(|| {
                             Status::invalid_argument("more blocks than the leased units have")

@@ -6,6 +6,7 @@ use std::{
     fs::File,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use anyhow::{Context, bail, ensure};
@@ -24,7 +25,7 @@ use trailtrap_shared::{
         digest::Digest,
         statistics::{Cell, Counts, Statistics, Sums, Weighing},
     },
-    game::TrailTrap,
+    game::{About, GameName},
     graph::pairs,
     labelling::MAX_BATCH_ORDER,
     plan::{Plan, PlanOptions},
@@ -36,13 +37,20 @@ use super::list::{GraphList, Wins};
 /// A bundle, as `trailtrap export bundle` makes it.
 pub struct Bundle {
     root: PathBuf,
+    game: GameName,
     manifest: Manifest,
 }
 
 #[derive(Deserialize)]
 struct Manifest {
     bundle_format: u32,
+    formats: Formats,
     orders: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Formats {
+    game: u16,
 }
 
 #[derive(Deserialize)]
@@ -64,59 +72,49 @@ struct ListEntry {
 }
 
 /// One row of `tables/sizes.csv`, from which the other tables by order and size follow.
-#[derive(Deserialize)]
-struct Row {
-    order: usize,
-    size: usize,
-    graphs: u128,
-    p1_wins: u128,
-    connected_graphs: u128,
-    connected_p1_wins: u128,
-    labelled_graphs: u128,
-    labelled_p1_wins: u128,
-    labelled_connected_graphs: u128,
-    labelled_connected_p1_wins: u128,
-    won_positions: u128,
-    refuted_ends: u128,
-    winning_first_moves: u128,
-    labelled_won_positions: u128,
-    labelled_refuted_ends: u128,
-    labelled_winning_first_moves: u128,
-    digest: Digest,
+struct Row<'a> {
+    about: &'a About,
+    cells: BTreeMap<String, String>,
 }
 
-impl Row {
+impl Row<'_> {
+    fn cell<T: FromStr>(&self, name: &str) -> anyhow::Result<T> {
+        let text = self.cells.get(name).with_context(|| format!("there is no column {name}"))?;
+        text.parse().ok().with_context(|| format!("{name} is '{text}'"))
+    }
+
+    fn counts(&self, prefix: &str) -> anyhow::Result<Counts> {
+        let stem = self.about.verdicts[0].stem;
+        Ok(Counts {
+            graphs: self.cell(&format!("{prefix}graphs"))?,
+            listed: self.cell(&format!("{prefix}{stem}_wins"))?,
+        })
+    }
+
+    fn weighing(&self, prefix: &str) -> anyhow::Result<Weighing> {
+        let mut sums = Sums::default();
+        for (sum, name) in sums.0.iter_mut().zip(self.about.sums) {
+            *sum = self.cell(&format!("{prefix}{}", name.key))?;
+        }
+        Ok(Weighing {
+            all: self.counts(prefix)?,
+            connected: self.counts(&format!("{prefix}connected_"))?,
+            sums,
+        })
+    }
+
+    /// Order and size.
+    fn place(&self) -> anyhow::Result<(usize, usize)> {
+        Ok((self.cell("order")?, self.cell("size")?))
+    }
+
     /// What is not about properties of graphs; an error if these counts are impossible.
     fn statistics(&self) -> anyhow::Result<Statistics> {
-        let classes = Weighing {
-            all: Counts { graphs: self.graphs, p1_wins: self.p1_wins },
-            connected: Counts { graphs: self.connected_graphs, p1_wins: self.connected_p1_wins },
-            sums: Sums {
-                won_positions: self.won_positions,
-                refuted_ends: self.refuted_ends,
-                winning_first_moves: self.winning_first_moves,
-            },
-        };
-        let labelled = Weighing {
-            all: Counts { graphs: self.labelled_graphs, p1_wins: self.labelled_p1_wins },
-            connected: Counts {
-                graphs: self.labelled_connected_graphs,
-                p1_wins: self.labelled_connected_p1_wins,
-            },
-            sums: Sums {
-                won_positions: self.labelled_won_positions,
-                refuted_ends: self.labelled_refuted_ends,
-                winning_first_moves: self.labelled_winning_first_moves,
-            },
-        };
+        let (order, size) = self.place()?;
+        let [classes, labelled] = [self.weighing("")?, self.weighing("labelled_")?];
         let statistics = Statistics { classes, labelled, ..Statistics::default() };
-        let possible = statistics.is_possible(self.order, self.size);
-        ensure!(
-            possible,
-            "order {}, {} edges: counts that are impossible together",
-            self.order,
-            self.size
-        );
+        let possible = statistics.is_possible(self.about, order, size);
+        ensure!(possible, "order {order}, {size} edges: counts that are impossible together");
         Ok(statistics)
     }
 }
@@ -146,7 +144,15 @@ impl Bundle {
             "{}: its orders are not 1, 2, …, at most {MAX_BATCH_ORDER}",
             path.display()
         );
-        Ok(Bundle { root: root.to_owned(), manifest })
+        let number = manifest.formats.game;
+        let game = GameName::of_number(number).with_context(|| {
+            format!("it is about game number {number}, which this program does not know")
+        })?;
+        Ok(Bundle { root: root.to_owned(), game, manifest })
+    }
+
+    fn about(&self) -> &'static About {
+        self.game.about()
     }
 
     /// The orders of the bundle.
@@ -205,17 +211,20 @@ impl Bundle {
     fn results(&self) -> anyhow::Result<Vec<OrderResult>> {
         let name = "tables/sizes.csv";
         let mut reader = csv::Reader::from_path(self.root.join(name)).context(name)?;
-        let rows: Vec<Row> = reader.deserialize().collect::<Result<_, _>>().context(name)?;
+        let rows: Vec<BTreeMap<String, String>> =
+            reader.deserialize().collect::<Result<_, _>>().context(name)?;
+        let rows: Vec<Row> =
+            rows.into_iter().map(|cells| Row { about: self.about(), cells }).collect();
+        let places: Vec<(usize, usize)> =
+            rows.iter().map(Row::place).collect::<Result<_, _>>().context(name)?;
         let expected =
             self.orders().flat_map(|order| (0..=pairs(order)).map(move |size| (order, size)));
-        ensure!(
-            rows.iter().map(|row| (row.order, row.size)).eq(expected),
-            "{name}: rows are missing, or out of order"
-        );
+        ensure!(places.iter().copied().eq(expected), "{name}: rows are missing, or out of order");
         let mut results: Vec<OrderResult> =
             self.orders().map(|order| OrderResult { order, by_size: Vec::new() }).collect();
-        for row in rows {
-            results[row.order - 1].by_size.push((row.statistics().context(name)?, row.digest));
+        for (row, (order, _)) in rows.iter().zip(places) {
+            let result = (row.statistics().context(name)?, row.cell("digest").context(name)?);
+            results[order - 1].by_size.push(result);
         }
         for result in &results {
             checks::check_order(
@@ -236,13 +245,13 @@ impl Bundle {
             let (sum, digest) = result.total();
             ensure!(
                 (entry.graphs, entry.p1_wins, entry.digest)
-                    == (sum.classes.all.graphs, sum.classes.all.p1_wins, digest),
+                    == (sum.classes.all.graphs, sum.classes.all.listed, digest),
                 "order {}: manifest.json and tables/sizes.csv differ",
                 entry.order
             );
         }
-        self.holds(&tables::by_order(&results))?;
-        self.holds(&tables::by_size(&results, None))?;
+        self.holds(&tables::by_order(self.about(), &results))?;
+        self.holds(&tables::by_size(self.about(), &results, None))?;
         let mut count = 0;
         for kind in Kind::ALL.iter().filter(|&&kind| kind != Kind::Degrees) {
             let rows = self.rows(kind.name())?;
@@ -255,7 +264,7 @@ impl Bundle {
                 let name = format!("bfiles/{}", sequence.file_name(by_size));
                 let text = std::fs::read_to_string(self.root.join(&name))
                     .with_context(|| name.clone())?;
-                let expected = sequences::b_file(*sequence, by_size, 1, &results);
+                let expected = sequences::b_file(self.about(), *sequence, by_size, 1, &results);
                 let terms = |text: &str| {
                     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
                 };
@@ -280,11 +289,11 @@ impl Bundle {
         let mut structure = Vec::new();
         for (entry, result) in self.manifest.orders.iter().zip(&results) {
             let (n, name) = (entry.order, &entry.shard_file);
-            let plan = Plan::new::<TrailTrap>(n, PlanOptions::default());
+            let plan = Plan::new(self.game.layout(), n, PlanOptions::default());
             let file = File::open(self.named(name)?).with_context(|| name.clone())?;
             let sequences: Vec<_> = plan.shards.iter().map(|shard| shard.sequence).collect();
             let shards: Vec<ShardSummary> =
-                shards::read(file, &sequences).with_context(|| name.clone())?;
+                shards::read(self.about(), file, &sequences).with_context(|| name.clone())?;
             let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(n) + 1];
             for (shard, planned) in shards.iter().zip(&plan.shards) {
                 let mass = shard.statistics.labelled.all.graphs;
@@ -320,7 +329,7 @@ impl Bundle {
             count += shards.len();
         }
         for (kind, rows) in by_degrees.into_values() {
-            self.holds(&tables::breakdown(kind, None, rows))?;
+            self.holds(&tables::breakdown(self.about(), kind, None, rows))?;
         }
         for (n, kind, key, cell) in structure {
             let rows = self.rows(kind.name())?;
@@ -335,7 +344,7 @@ impl Bundle {
             let found = found.map_or(Ok([0; 4]), counts)?;
             let Cell { classes, labelled } = cell;
             ensure!(
-                found == [classes.graphs, classes.p1_wins, labelled.graphs, labelled.p1_wins],
+                found == [classes.graphs, classes.listed, labelled.graphs, labelled.listed],
                 "tables/{key_column}.csv and {} differ",
                 self.manifest.orders[n - 1].shard_file
             );
@@ -385,7 +394,7 @@ impl Bundle {
                     "{name}: {found:?} of {size} edges, tables/sizes.csv has {expected:?}"
                 );
             }
-            searched += list.search()?;
+            searched += list.search(self.game)?;
             graphs += list.graphs();
         }
         Ok(format!(
@@ -470,12 +479,8 @@ impl Bundle {
         }
         for (result, found) in results.iter().zip(sums) {
             let Statistics { classes, labelled, .. } = result.total().0;
-            let expected = [
-                classes.all.graphs,
-                classes.all.p1_wins,
-                labelled.all.graphs,
-                labelled.all.p1_wins,
-            ];
+            let expected =
+                [classes.all.graphs, classes.all.listed, labelled.all.graphs, labelled.all.listed];
             ensure!(
                 found == expected,
                 "tables/{table}.csv: order {} adds up to {found:?} graphs and P1-wins, \

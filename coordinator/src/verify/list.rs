@@ -13,8 +13,9 @@ use sha2::{Digest as _, Sha256};
 use trailtrap_census::core::random::Random;
 use trailtrap_shared::{
     count::statistics::Statistics,
-    game::trail_trap::forward::{ForwardSearch, Solution},
+    game::{Game, GameName, Search},
     graph::{Graph, factorial, graph6, nauty, pairs},
+    play,
 };
 
 /// P1-win graphs of one size, counted in each way.
@@ -30,10 +31,10 @@ impl Wins {
     /// As a census counts them.
     pub fn of(statistics: &Statistics) -> Self {
         Wins {
-            graphs: statistics.classes.all.p1_wins,
-            connected: statistics.classes.connected.p1_wins,
-            labelled: statistics.labelled.all.p1_wins,
-            labelled_connected: statistics.labelled.connected.p1_wins,
+            graphs: statistics.classes.all.listed,
+            connected: statistics.classes.connected.listed,
+            labelled: statistics.labelled.all.listed,
+            labelled_connected: statistics.labelled.connected.listed,
         }
     }
 
@@ -178,9 +179,13 @@ impl GraphList {
     }
 
     /// Searches the graphs drawn forward: P1 has to win them all. Gives their number.
-    pub fn search(&self) -> anyhow::Result<usize> {
+    pub fn search(&self, game: GameName) -> anyhow::Result<usize> {
+        play!(game, G => self.search_by::<<G as Game>::Search>())
+    }
+
+    fn search_by<S: Search>(&self) -> anyhow::Result<usize> {
         self.drawn.par_iter().with_max_len(1).try_for_each(|graph| {
-            let won = matches!(ForwardSearch::new(20_000_000).solve(graph)?, Solution::P1 { .. });
+            let won = S::new(20_000_000).solve(graph)?.is_listed();
             ensure!(won, "{graph:?} is listed, but forward search says that P2 wins");
             Ok(())
         })?;

@@ -23,6 +23,8 @@ use trailtrap_export::{
     graphs::{self, Filter},
 };
 
+use trailtrap_shared::{game::GameName, play};
+
 use self::{
     bundle::Bundle,
     list::{GraphList, Wins},
@@ -35,6 +37,8 @@ pub struct Verification {
     /// What the command line names, and the order that it is, or why it is none; all finished
     /// orders if it names nothing.
     pub what: Option<(String, Result<usize, String>)>,
+    /// The game of a list, if it is not that of the data directory.
+    pub game: Option<GameName>,
     /// The data directory.
     pub data: PathBuf,
     pub drawing: Drawing,
@@ -163,7 +167,9 @@ impl Verification {
         }
         for order in orders {
             let finished = FinishedOrder::open(&store, order).with_context(directory)?;
-            Verifier::new(finished, self.drawing).run(findings)?;
+            play!(store.game(), G => {
+                Verifier::<G>::new(finished, self.drawing).run(findings)?;
+            });
         }
         Ok(())
     }
@@ -193,11 +199,14 @@ impl Verification {
 
     fn check_list(&self, path: &Path, name: &str, findings: &mut Findings) -> anyhow::Result<()> {
         let Drawing { sample, seed, .. } = self.drawing;
+        let of_store =
+            || open_store(&self.data).map_or_else(|_| GameName::default(), |store| store.game());
+        let game = self.game.unwrap_or_else(of_store);
         let check = || {
             let list = GraphList::read(path, sample as usize, seed, LARGEST_FORWARD_SIZE)?;
             ensure!(list.graphs() > 0, "the list is empty: there is nothing to check");
-            let searched = list.search()?;
-            let complete = self.is_complete(&list)?;
+            let searched = list.search(game)?;
+            let complete = self.is_complete(game, &list)?;
             Ok(format!(
                 "{} graphs of order {}, {searched} of them searched forward; {complete}",
                 list.graphs(),
@@ -208,10 +217,10 @@ impl Verification {
     }
 
     /// Compares a list with the census, if there is one of its order.
-    fn is_complete(&self, list: &GraphList) -> anyhow::Result<&'static str> {
+    fn is_complete(&self, game: GameName, list: &GraphList) -> anyhow::Result<&'static str> {
         let finished =
             open_store(&self.data).and_then(|store| FinishedOrder::open(&store, list.order));
-        let Ok(finished) = finished else {
+        let Some(finished) = finished.ok().filter(|order| order.store.game() == game) else {
             return Ok(
                 "whether some are missing cannot be said without a census of that order (--data)",
             );

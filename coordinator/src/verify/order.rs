@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    marker::PhantomData,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -27,15 +28,12 @@ use trailtrap_shared::{
         digest::{Digest, Digester},
         statistics::Statistics,
     },
-    game::{
-        Game, TrailTrap,
-        trail_trap::{
-            TABLE_1,
-            forward::{ForwardSearch, Solution},
-            rederive::{self, Known},
-        },
+    game::{Game, Method, Search, Told},
+    graph::{
+        Graph,
+        nauty::{self, NautyLabelling},
+        pairs,
     },
-    graph::pairs,
     labelling::batch::Kernel,
     partition::{Section, Table, graph_of_slot},
     plan::{Shard, Unit},
@@ -51,18 +49,19 @@ pub const LARGEST_FORWARD_SIZE: usize = 20;
 const DRAWN_TOGETHER: usize = 10;
 
 /// A finished order that is being checked.
-pub struct Verifier {
+pub struct Verifier<G: Game> {
+    game: PhantomData<G>,
     finished: FinishedOrder,
     /// What is recorded of its units, if it can be read.
     records: anyhow::Result<Vec<(Unit, UnitRecord)>>,
     drawing: Drawing,
 }
 
-impl Verifier {
+impl<G: Game> Verifier<G> {
     /// Checks of this order, as many as `drawing` says.
     pub fn new(finished: FinishedOrder, drawing: Drawing) -> Self {
         let records = finished.store.units(finished.plan.order).map_err(Into::into);
-        Verifier { finished, records, drawing }
+        Verifier { game: PhantomData, finished, records, drawing }
     }
 
     /// Runs all checks of the level asked for.
@@ -154,8 +153,8 @@ impl Verifier {
         let mut masses = vec![0u128; plan.shards.len()];
         for (unit, record) in self.records()? {
             let shard = plan.shards.get(unit.shard as usize).context("a record of no shard")?;
-            let sound = record.statistics.is_consistent()
-                && record.statistics.is_possible(plan.order, shard.size);
+            let sound = record.statistics.is_consistent(&G::ABOUT)
+                && record.statistics.is_possible(&G::ABOUT, plan.order, shard.size);
             ensure!(sound, "the counts of {} contradict each other", shard.sequence);
             masses[unit.shard as usize] += record.statistics.labelled.all.graphs;
             let (statistics, digest) = &mut by_size[shard.size];
@@ -207,12 +206,11 @@ impl Verifier {
                 ASYMMETRIC[n - 1],
             ),
         ];
-        if let Some(&p2_wins) = n.checked_sub(3).and_then(|i| TABLE_1.get(i)) {
-            comparisons.push((
-                "connected P2-wins (Table 1 of the paper)",
-                sum.classes.connected.p2_wins(),
-                p2_wins,
-            ));
+        for known in G::ABOUT.known {
+            let at = n.checked_sub(known.first_order);
+            if let Some(&others) = at.and_then(|i| known.counts.get(i)) {
+                comparisons.push((known.what, sum.classes.connected.others(), others));
+            }
         }
         for (what, found, known) in &comparisons {
             ensure!(found == known, "{found} {what}, but {known} are known");
@@ -235,9 +233,9 @@ impl Verifier {
             }
             let all = record.statistics.classes.all;
             let expected = if self.finished.outcomes_kept {
-                [all.graphs, all.graphs, all.p1_wins]
+                [all.graphs, all.graphs, all.listed]
             } else {
-                [all.graphs, all.p1_wins, 0]
+                [all.graphs, all.listed, 0]
             };
             ensure!(
                 counts == expected,
@@ -268,7 +266,7 @@ impl Verifier {
         }
         self.for_each_shard("digests", plan.shards.iter().enumerate(), |index, shard| {
             let n = plan.order;
-            let mut digester = Digester::<TrailTrap>::new(&shard.sequence, Kernel::best());
+            let mut digester = Digester::<G>::new(&shard.sequence, Kernel::best());
             let mut statistics = Statistics::default();
             for (bucket, table) in self.finished.tables(shard).enumerate() {
                 let table = table?;
@@ -283,12 +281,11 @@ impl Verifier {
                         shard.sequence,
                         table.slot(i)
                     );
-                    let outcome = TrailTrap::decode(n, table.record(i));
-                    // Records do not tell how many first moves win.
-                    let tally = TrailTrap::tally(n, &outcome);
+                    let outcome = G::decode(n, table.record(i));
+                    let tally = G::tally(&graph, labelling.automorphisms, &outcome);
                     statistics.add(&graph, labelling.automorphisms, &tally);
                     digester.add(&graph, &outcome);
-                    won.extend(tally.p1_wins.then_some(slot));
+                    won.extend(tally.listed.then_some(slot));
                 }
                 let mut listed = self.finished.slots(shard, bucket as u32, Section::Wins)?;
                 listed.sort_unstable();
@@ -301,10 +298,13 @@ impl Verifier {
             }
             let (recorded, digest) =
                 of_shards.get(&(index as u32)).context("a shard without records")?;
-            statistics.classes.sums.winning_first_moves =
-                recorded.classes.sums.winning_first_moves;
-            statistics.labelled.sums.winning_first_moves =
-                recorded.labelled.sums.winning_first_moves;
+            // Of some sums, records do not keep what graphs add to them.
+            for (i, sum) in G::ABOUT.sums.iter().enumerate() {
+                if sum.told == Told::ByOutcome {
+                    statistics.classes.sums.0[i] = recorded.classes.sums.0[i];
+                    statistics.labelled.sums.0[i] = recorded.labelled.sums.0[i];
+                }
+            }
             ensure!(
                 statistics == *recorded,
                 "{}: its graphs do not have the recorded statistics",
@@ -336,12 +336,12 @@ impl Verifier {
         }
         let mut drawn: Vec<(usize, Vec<u64>)> = drawn.into_iter().collect();
         drawn.sort_unstable();
-        let cache = KnownShards::default();
+        let cache = KnownShards::<G>::default();
         let checked: usize = drawn.iter().map(|(_, picks)| picks.len()).sum();
         self.for_each_in_turn("steps", &drawn, |(index, picks)| {
             let shard = &plan.shards[*index];
             let known = cache.of_predecessors(&self.finished, shard)?;
-            let known: Vec<&Known> = known.iter().map(Arc::as_ref).collect();
+            let known: Vec<&Known<G>> = known.iter().map(Arc::as_ref).collect();
             let tables: Vec<Table> = self.finished.tables(shard).collect::<Result<_, _>>()?;
             let total: usize = tables.iter().map(Table::len).sum();
             picks.par_iter().try_for_each(|pick| {
@@ -362,7 +362,7 @@ impl Verifier {
 
     fn steps_of_all(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
-        let cache = KnownShards::default();
+        let cache = KnownShards::<G>::default();
         let checked = AtomicU64::new(0);
         // Sizes one after the other: a shard's predecessors have one edge less, so no more than a
         // size is held.
@@ -370,7 +370,7 @@ impl Verifier {
             let shards = plan.shards.iter().enumerate().filter(|(_, shard)| shard.size == size);
             self.for_each_shard(&format!("steps, {size} edges"), shards, |_, shard| {
                 let known = cache.of_predecessors(&self.finished, shard)?;
-                let known: Vec<&Known> = known.iter().map(Arc::as_ref).collect();
+                let known: Vec<&Known<G>> = known.iter().map(Arc::as_ref).collect();
                 for table in self.finished.tables(shard) {
                     let table = table?;
                     (0..table.len())
@@ -390,16 +390,16 @@ impl Verifier {
         shard: &Shard,
         table: &Table,
         i: usize,
-        known: &[&Known],
+        known: &[&Known<G>],
     ) -> anyhow::Result<()> {
         let graph = stored_graph(shard, table, i)?;
-        let stored = TrailTrap::decode(self.finished.plan.order, table.record(i));
-        let derived = rederive::outcome(&graph, |rest, labelling| {
+        let stored = G::decode(self.finished.plan.order, table.record(i));
+        let derived = G::Method::derive(&graph, |rest, labelling| {
             let found = known.iter().find_map(|known| known.get(labelling));
             found.ok_or_else(|| anyhow!("{rest:?}, which {graph:?} leads to, is not in the store"))
         })?;
         ensure!(
-            rederive::agree(&derived, &stored),
+            G::record(graph.order(), &derived) == G::record(graph.order(), &stored),
             "{graph:?} (shard {}): the stored outcome is not what follows from its predecessors",
             shard.sequence
         );
@@ -432,9 +432,9 @@ impl Verifier {
             }
             let i = (pick & 0xffff_ffff) as usize % table.len();
             let graph = stored_graph(shard, &table, i)?;
-            let won = matches!(ForwardSearch::new(20_000_000).solve(&graph)?, Solution::P1 { .. });
+            let won = G::Search::new(20_000_000).solve(&graph)?.is_listed();
             searched.fetch_add(1, Ordering::Relaxed);
-            let stored = TrailTrap::p1_wins(plan.order, table.record(i));
+            let stored = plan.layout.is_listed(plan.order, table.record(i));
             ensure!(
                 won == stored,
                 "{graph:?}: forward search says that {} wins",
@@ -460,8 +460,11 @@ impl Verifier {
         } else {
             None
         };
-        let source =
-            FinishedSource { finished: &self.finished, below, parents: Parents::enumerate() };
+        let source = FinishedSource {
+            finished: &self.finished,
+            below,
+            parents: Parents::enumerate(plan.layout),
+        };
         let mut random = Random(self.drawing.seed ^ 0x5a4d);
         let mut drawn: Vec<usize> = match all {
             true => (0..plan.shards.len()).collect(),
@@ -476,7 +479,7 @@ impl Verifier {
         self.for_each_in_turn("shards", &drawn, |&index| {
             for part in 0..plan.shards[index].parts {
                 let unit = Unit { order: plan.order as u8, shard: index as u32, part };
-                let solved = solver.solve::<TrailTrap>(plan, unit, &source)?;
+                let solved = solver.solve::<G>(plan, unit, &source)?;
                 let record = records
                     .get(&unit)
                     .with_context(|| format!("unit {unit:?} is not recorded"))?;
@@ -603,30 +606,53 @@ fn stored_graph(
         .with_context(|| format!("{}: slot {:#x} is no graph", shard.sequence, table.slot(i)))
 }
 
-/// Outcomes of whole shards in nauty's labels, kept while neighbouring shards read them.
-#[derive(Default)]
-struct KnownShards(Mutex<HashMap<u32, Arc<Known>>>);
+/// Outcomes of graphs, known by nauty's canonical form and kept in nauty's labels.
+struct Known<G: Game>(HashMap<u128, G::Outcome>);
 
-impl KnownShards {
+impl<G: Game> Known<G> {
+    /// Adds a graph with its outcome; `false` if it was there, that is, if it stands in the store
+    /// twice.
+    fn insert(&mut self, graph: &Graph, outcome: &G::Outcome) -> bool {
+        let labelling = nauty::label(graph);
+        let outcome = G::relabelled(graph.order(), outcome, &labelling.label);
+        self.0.insert(labelling.canonical.code(), outcome).is_none()
+    }
+
+    /// The outcome of a graph, in nauty's labels.
+    fn get(&self, labelling: &NautyLabelling) -> Option<G::Outcome> {
+        self.0.get(&labelling.canonical.code()).copied()
+    }
+}
+
+/// Outcomes of whole shards in nauty's labels, kept while neighbouring shards read them.
+struct KnownShards<G: Game>(Mutex<HashMap<u32, Arc<Known<G>>>>);
+
+impl<G: Game> Default for KnownShards<G> {
+    fn default() -> Self {
+        KnownShards(Mutex::default())
+    }
+}
+
+impl<G: Game> KnownShards<G> {
     fn of_predecessors(
         &self,
         finished: &FinishedOrder,
         shard: &Shard,
-    ) -> anyhow::Result<Vec<Arc<Known>>> {
+    ) -> anyhow::Result<Vec<Arc<Known<G>>>> {
         shard.predecessors.iter().map(|&index| self.of_shard(finished, index)).collect()
     }
 
-    fn of_shard(&self, finished: &FinishedOrder, index: u32) -> anyhow::Result<Arc<Known>> {
+    fn of_shard(&self, finished: &FinishedOrder, index: u32) -> anyhow::Result<Arc<Known<G>>> {
         if let Some(known) = self.0.lock().get(&index) {
             return Ok(known.clone());
         }
         let shard = &finished.plan.shards[index as usize];
-        let mut known = Known::default();
+        let mut known = Known::<G>(HashMap::new());
         for table in finished.tables(shard) {
             let table = table?;
             for i in 0..table.len() {
                 let graph = stored_graph(shard, &table, i)?;
-                let outcome = TrailTrap::decode(finished.plan.order, table.record(i));
+                let outcome = G::decode(finished.plan.order, table.record(i));
                 ensure!(
                     known.insert(&graph, &outcome),
                     "{}: {graph:?} stands in it twice",

@@ -7,7 +7,7 @@ use tonic::{Status, transport::Channel};
 use trailtrap_census::records::OrderResult;
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
-    game::TrailTrap,
+    game::{Game, TrailTrap},
     graph::{degree::DegreeSequence, pairs},
     labelling::batch::Kernel,
     partition::Block,
@@ -36,7 +36,7 @@ impl Answers {
         let by_size = (1..=order).map(|n| vec![Default::default(); pairs(n) + 1]).collect();
         let mut answers = Answers {
             options,
-            plans: (1..=order).map(|n| (n, Plan::new::<TrailTrap>(n, options))).collect(),
+            plans: (1..=order).map(|n| (n, Plan::new(TrailTrap::LAYOUT, n, options))).collect(),
             results: HashMap::new(),
             blocks: HashMap::new(),
             by_size,
@@ -53,9 +53,7 @@ impl Answers {
                     digest: solved.digest.to_le_bytes().to_vec(),
                     elapsed_microseconds: 1,
                 };
-                answers
-                    .blocks
-                    .insert((solved.sequence, solved.unit.part), solved.blocks::<TrailTrap>());
+                answers.blocks.insert((solved.sequence, solved.unit.part), solved.blocks());
                 answers.results.insert(solved.unit, result);
                 let size = plan.shards[solved.unit.shard as usize].size;
                 let (statistics, digest) = &mut answers.by_size[plan.order - 1][size];

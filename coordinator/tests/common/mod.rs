@@ -95,7 +95,7 @@ pub fn introduction(name: impl Into<String>) -> wire::RegisterRequest {
     wire::RegisterRequest {
         protocol: PROTOCOL,
         labelling: LABELLING.into(),
-        game: TrailTrap::ID.into(),
+        game: TrailTrap::LAYOUT.game.into(),
         block_format: BLOCK_FORMAT.into(),
         name: name.into(),
         threads: 1,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    game::{Game, record_bytes},
+    game::Game,
     graph::{Graph, degree::DegreeSequence, graph6},
     labelling::{
         Colours, Leaf, MAX_BATCH_ORDER,
@@ -17,9 +17,6 @@ use crate::{
         reference,
     },
 };
-
-/// Prefix of every hashed record: the version of the reference labelling and of this digest.
-const TAG: &[u8] = b"TT1";
 
 /// A sum modulo 2^256 of SHA-256 values, one for each record. Digests of disjoint sets add up.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -58,11 +55,11 @@ impl Digest {
         message: &mut Vec<u8>,
     ) {
         message.clear();
-        message.extend_from_slice(TAG);
+        message.extend_from_slice(G::ABOUT.digest_tag.as_bytes());
         graph6::encode_code(n, code, message);
         message.extend_from_slice(&automorphisms.to_le_bytes());
         let start = message.len();
-        message.resize(start + record_bytes::<G>(n), 0);
+        message.resize(start + G::LAYOUT.record_bytes(n), 0);
         G::encode(n, &G::relabelled(n, outcome, label), &mut message[start..]);
         *self += Digest::from_le_bytes(Sha256::digest(message).into());
     }

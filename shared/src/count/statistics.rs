@@ -5,61 +5,52 @@ use std::{collections::BTreeMap, ops::AddAssign};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    game::Tally,
+    game::{About, SUMS, Scope, Tally},
     graph::{Graph, factorial, invariants, pairs},
     labelling::MAX_BATCH_ORDER,
 };
 
-/// Graphs, and those of them that P1 wins.
+/// Graphs, and those of them that have the listed verdict of the game.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub graphs: u128,
-    pub p1_wins: u128,
+    pub listed: u128,
 }
 
 impl Counts {
-    /// The graphs that P2 wins: there are no draws.
-    pub fn p2_wins(&self) -> u128 {
-        self.graphs - self.p1_wins
+    /// The graphs that have the other verdict: there is no third.
+    pub fn others(&self) -> u128 {
+        self.graphs - self.listed
     }
 
-    fn add(&mut self, weight: u128, p1_wins: bool) {
+    fn add(&mut self, weight: u128, listed: bool) {
         self.graphs += weight;
-        self.p1_wins += if p1_wins { weight } else { 0 };
+        self.listed += if listed { weight } else { 0 };
     }
 }
 
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.graphs += other.graphs;
-        self.p1_wins += other.p1_wins;
+        self.listed += other.listed;
     }
 }
 
-/// Sums over all positions, independent of any labelling.
+/// The sums of a game, in the order of [`About::sums`]; those that it does not have are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sums {
-    /// Σ|W|: rooted positions won by the player to move.
-    pub won_positions: u128,
-    /// Σ|R|: ends of P1's first move that P2 beats.
-    pub refuted_ends: u128,
-    /// First moves that win for P1.
-    pub winning_first_moves: u128,
-}
+pub struct Sums(pub [u128; SUMS]);
 
 impl Sums {
     fn add(&mut self, weight: u128, tally: &Tally) {
-        self.won_positions += weight * u128::from(tally.won_positions);
-        self.refuted_ends += weight * u128::from(tally.refuted_ends);
-        self.winning_first_moves += weight * u128::from(tally.winning_first_moves);
+        for (sum, more) in self.0.iter_mut().zip(tally.sums) {
+            *sum += weight * u128::from(more);
+        }
     }
 }
 
 impl AddAssign for Sums {
     fn add_assign(&mut self, other: Self) {
-        self.won_positions += other.won_positions;
-        self.refuted_ends += other.refuted_ends;
-        self.winning_first_moves += other.winning_first_moves;
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
     }
 }
 
@@ -73,29 +64,34 @@ pub struct Weighing {
 
 impl Weighing {
     fn add(&mut self, weight: u128, connected: bool, tally: &Tally) {
-        self.all.add(weight, tally.p1_wins);
+        self.all.add(weight, tally.listed);
         if connected {
-            self.connected.add(weight, tally.p1_wins);
+            self.connected.add(weight, tally.listed);
         }
         self.sums.add(weight, tally);
     }
 
-    /// Whether graphs of this order with at most `size` edges can be counted like this: no part is
-    /// larger than the whole, and no sum is larger than the number of positions, or of first moves
-    /// in graphs that P1 wins.
-    pub fn is_possible(&self, order: usize, size: usize) -> bool {
+    /// Whether graphs of this order with at most `size` edges can be counted like this in a game:
+    /// no part is larger than the whole, and each sum is within its bounds.
+    pub fn is_possible(&self, about: &About, order: usize, size: usize) -> bool {
         let Weighing { all, connected, sums } = self;
         let others =
-            (all.graphs.checked_sub(connected.graphs), all.p1_wins.checked_sub(connected.p1_wins));
-        let n = order as u128;
+            (all.graphs.checked_sub(connected.graphs), all.listed.checked_sub(connected.listed));
+        let scope = Scope {
+            order: order as u128,
+            size: size as u128,
+            graphs: all.graphs,
+            listed: all.listed,
+        };
+        let named = about.sums.iter().map(Some).chain(std::iter::repeat(None));
         all.graphs <= 1 << pairs(order)
-            && all.p1_wins <= all.graphs
-            && connected.p1_wins <= connected.graphs
-            && matches!(others, (Some(graphs), Some(p1_wins)) if p1_wins <= graphs)
-            && sums.won_positions <= (n * n).saturating_mul(all.graphs)
-            && sums.refuted_ends <= n.saturating_mul(all.graphs)
-            && sums.winning_first_moves >= all.p1_wins
-            && sums.winning_first_moves <= (2 * size as u128).saturating_mul(all.p1_wins)
+            && all.listed <= all.graphs
+            && connected.listed <= connected.graphs
+            && matches!(others, (Some(graphs), Some(listed)) if listed <= graphs)
+            && sums.0.iter().zip(named).all(|(sum, named)| match named {
+                Some(named) => (named.bounds)(&scope).contains(sum),
+                None => *sum == 0,
+            })
     }
 }
 
@@ -144,7 +140,7 @@ impl Structure {
         connectivity: u8,
         automorphisms: u64,
         weight: u128,
-        p1_wins: bool,
+        listed: bool,
     ) {
         let girth = invariants::girth(graph);
         // A triangle is an odd cycle, a forest has none.
@@ -157,8 +153,8 @@ impl Structure {
         ];
         for (breakdown, value) in values {
             let cell = breakdown.entry(value).or_default();
-            cell.classes.add(1, p1_wins);
-            cell.labelled.add(weight, p1_wins);
+            cell.classes.add(1, listed);
+            cell.labelled.add(weight, listed);
         }
     }
 
@@ -198,18 +194,19 @@ impl Statistics {
         let weight = u128::from(factorial(graph.order()) / automorphisms);
         self.classes.add(1, connectivity > 0, tally);
         self.labelled.add(weight, connectivity > 0, tally);
-        self.structure.add(graph, connectivity, automorphisms, weight, tally.p1_wins);
+        self.structure.add(graph, connectivity, automorphisms, weight, tally.listed);
     }
 
     /// Whether graphs of this order with at most `size` edges can be counted like this, apart from
     /// their structure.
-    pub fn is_possible(&self, order: usize, size: usize) -> bool {
-        [&self.classes, &self.labelled].iter().all(|weighing| weighing.is_possible(order, size))
+    pub fn is_possible(&self, about: &About, order: usize, size: usize) -> bool {
+        let weighings = [&self.classes, &self.labelled];
+        weighings.iter().all(|weighing| weighing.is_possible(about, order, size))
     }
 
     /// Whether the counts are possible, in some order that a census can have, and fit together:
     /// each breakdown adds up.
-    pub fn is_consistent(&self) -> bool {
+    pub fn is_consistent(&self, about: &About) -> bool {
         // Sums of hostile numbers may not overflow.
         let add = |sum: Option<u128>, more: u128| sum.and_then(|sum| sum.checked_add(more));
         let adds_up = |cells: &mut dyn Iterator<Item = &Cell>, whole: [&Counts; 2]| {
@@ -217,18 +214,17 @@ impl Statistics {
             for cell in cells {
                 let counts = [
                     cell.classes.graphs,
-                    cell.classes.p1_wins,
+                    cell.classes.listed,
                     cell.labelled.graphs,
-                    cell.labelled.p1_wins,
+                    cell.labelled.listed,
                 ];
                 sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum = add(*sum, count));
             }
-            sums == [whole[0].graphs, whole[0].p1_wins, whole[1].graphs, whole[1].p1_wins]
-                .map(Some)
+            sums == [whole[0].graphs, whole[0].listed, whole[1].graphs, whole[1].listed].map(Some)
         };
         let all = [&self.classes.all, &self.labelled.all];
         let connected = [&self.classes.connected, &self.labelled.connected];
-        self.is_possible(MAX_BATCH_ORDER, pairs(MAX_BATCH_ORDER))
+        self.is_possible(about, MAX_BATCH_ORDER, pairs(MAX_BATCH_ORDER))
             && self
                 .structure
                 .breakdowns()
@@ -252,40 +248,42 @@ impl AddAssign<&Statistics> for Statistics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::game::{Game, TrailTrap, trail_trap};
 
     #[test]
     fn parts_that_do_not_add_up_are_noticed() {
-        let tally =
-            Tally { p1_wins: true, won_positions: 4, refuted_ends: 1, winning_first_moves: 2 };
+        use trail_trap::{REFUTED_ENDS, WINNING_FIRST_MOVES, WON_POSITIONS};
+        let about = &TrailTrap::ABOUT;
+        let tally = Tally { listed: true, sums: [4, 1, 2] };
         let mut statistics = Statistics::default();
         statistics.add(&Graph::from_edges(3, [(0, 1), (1, 2)]), 2, &tally);
         statistics.add(&Graph::from_edges(3, [(0, 1)]), 2, &Tally::default());
-        assert!(statistics.is_consistent());
+        assert!(statistics.is_consistent(about));
         assert!(
-            statistics.is_possible(3, 2)
-                && !statistics.is_possible(1, 2)
-                && !statistics.is_possible(3, 0)
+            statistics.is_possible(about, 3, 2)
+                && !statistics.is_possible(about, 1, 2)
+                && !statistics.is_possible(about, 3, 0)
         );
         let mut twice = statistics.clone();
         twice += &statistics;
-        assert!(twice.is_consistent());
-        assert_eq!(twice.structure.connectivity[&1].labelled, Counts { graphs: 6, p1_wins: 6 });
+        assert!(twice.is_consistent(about));
+        assert_eq!(twice.structure.connectivity[&1].labelled, Counts { graphs: 6, listed: 6 });
         let spoil: [fn(&mut Statistics); 10] = [
             |s| s.structure.girth.get_mut(&0).unwrap().classes.graphs += 1,
-            |s| s.classes.connected.p1_wins = 0,
-            |s| s.labelled.all.p1_wins = u128::MAX,
+            |s| s.classes.connected.listed = 0,
+            |s| s.labelled.all.listed = u128::MAX,
             |s| s.structure.automorphisms.get_mut(&2).unwrap().labelled.graphs = u128::MAX,
-            |s| s.classes.sums.winning_first_moves = 0,
-            |s| s.classes.sums.winning_first_moves = 133,
-            |s| s.labelled.sums.winning_first_moves = u128::MAX,
-            |s| s.labelled.sums.won_positions = u128::MAX,
-            |s| s.labelled.sums.refuted_ends = u128::MAX,
+            |s| s.classes.sums.0[WINNING_FIRST_MOVES] = 0,
+            |s| s.classes.sums.0[WINNING_FIRST_MOVES] = 133,
+            |s| s.labelled.sums.0[WINNING_FIRST_MOVES] = u128::MAX,
+            |s| s.labelled.sums.0[WON_POSITIONS] = u128::MAX,
+            |s| s.labelled.sums.0[REFUTED_ENDS] = u128::MAX,
             |s| s.labelled.all.graphs = u128::MAX,
         ];
         for spoil in spoil {
             let mut spoiled = statistics.clone();
             spoil(&mut spoiled);
-            assert!(!spoiled.is_consistent());
+            assert!(!spoiled.is_consistent(about));
         }
     }
 }

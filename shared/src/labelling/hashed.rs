@@ -7,11 +7,16 @@
 //! collide the class stays whole, and the search tree separates it.
 
 use super::{Colours, Labelling, search};
-use crate::graph::{Graph, MAX_ORDER, Rows};
+use crate::graph::{Graph, MAX_ORDER, Rows, VertexSet};
 
 /// The labelling of a graph of order at least 1.
 pub fn label(graph: &Graph) -> Labelling {
     label_with::<{ u16::MAX }>(graph)
+}
+
+/// The least vertex of each orbit under the automorphisms of a graph of order at least 1.
+pub fn first_of_orbits(graph: &Graph) -> VertexSet {
+    search::first_of_orbits(graph.order(), graph.rows(), &refine::<{ u16::MAX }>)
 }
 
 /// The labelling with hashes masked by `MASK`. Keys of different masks are not comparable; narrow

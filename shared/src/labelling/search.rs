@@ -24,6 +24,44 @@ pub(super) fn label(
     labelling
 }
 
+/// The least vertex of each orbit under Aut H. Vertices that refinement tells apart, and twins,
+/// are decided at once; others by the keys that H has when they are individualized.
+pub(super) fn first_of_orbits(
+    n: usize,
+    rows: &Rows,
+    refine: &impl Fn(usize, &Rows, &mut Colours),
+) -> VertexSet {
+    let mut colours = degree_colours(n, rows);
+    refine(n, rows, &mut colours);
+    let mut firsts = 0;
+    for class in classes_by_colour(n, &colours) {
+        let mut keys = [0; MAX_ORDER];
+        let mut met = 0;
+        let mut left = class;
+        while left != 0 {
+            let v = left.trailing_zeros() as usize;
+            let twins = twins_in(rows, v, left);
+            let is_alone = twins == class;
+            left &= !twins;
+            let mut child = colours;
+            for w in vertices(class & !(1 << v)) {
+                child[w] += 1;
+            }
+            let mut search = Search { n, rows, refine, best: None };
+            if !is_alone {
+                search.visit(child, 1);
+            }
+            let key = search.best.map_or(0, |labelling| labelling.key);
+            if !keys[..met].contains(&key) {
+                firsts |= 1 << v;
+                keys[met] = key;
+                met += 1;
+            }
+        }
+    }
+    firsts
+}
+
 struct Search<'a, R> {
     n: usize,
     rows: &'a Rows,

@@ -49,6 +49,30 @@ fn check_one((name, label): Named, graph: &Graph) -> Labelling {
     found
 }
 
+/// On all graphs up to order 7, and on graphs with large groups that refinement cannot split.
+#[test]
+fn first_vertices_of_orbits_are_those_of_nauty() {
+    let pairs = (2..=6).map(|k| Graph::from_edges(2 * k, (0..k).map(|i| (2 * i, 2 * i + 1))));
+    let cycles = (2..=4).map(|k| {
+        let cycle = (0..3 * k).map(|i| (i, i / 3 * 3 + (i + 1) % 3));
+        Graph::from_edges(3 * k, cycle)
+    });
+    let hexagon_and_triangles = Graph::from_edges(
+        12,
+        (0..6)
+            .map(|i| (i, (i + 1) % 6))
+            .chain((0..6).map(|i| (6 + i, 6 + i / 3 * 3 + (i + 1) % 3))),
+    );
+    let small = nauty::enumerate(7).into_iter().flatten();
+    for graph in small.chain(pairs).chain(cycles).chain([hexagon_and_triangles]) {
+        let orbits = nauty::label(&graph).orbits;
+        let firsts = (0..graph.order())
+            .filter(|&v| orbits[v].trailing_zeros() as usize == v)
+            .fold(0, |set, v| set | 1 << v);
+        assert_eq!(hashed::first_of_orbits(&graph), firsts, "{graph:?}");
+    }
+}
+
 #[test]
 fn classes_and_groups_of_all_graphs_up_to_order_7() {
     for (n, graphs) in

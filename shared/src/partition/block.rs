@@ -1,12 +1,12 @@
 //! Blocks: the bytes of partitions that are stored and sent.
 //!
-//! A block holds one section (keys, outcomes, or keys of P1-wins) of one bucket of one part of a
+//! A block holds one section (keys, outcomes, or keys of wins) of one bucket of one part of a
 //! partition:
 //!
 //! | bytes | meaning (integers little-endian) |
 //! |---|---|
 //! | 4 | magic `TTBK` |
-//! | 2, 2, 2 | block format 1, labelling ([`LABELLING`]), game ([`Game::ID`]) |
+//! | 2, 2, 2 | block format 1, labelling ([`LABELLING`]), game ([`Layout::game`]) |
 //! | 1, 1 | section (1 keys, 2 outcomes, 3 wins), order n |
 //! | 16 | degrees in increasing order, then zeros |
 //! | 4, 1, 4 | part, bucket bits, bucket |
@@ -19,7 +19,7 @@ use std::fmt;
 
 use super::slot::{bucket_of_slot, mask, slot_bytes};
 use crate::{
-    game::{Game, record_bytes},
+    game::Layout,
     graph::degree::DegreeSequence,
     labelling::{LABELLING, MAX_BATCH_ORDER, key_bits},
 };
@@ -39,7 +39,7 @@ pub enum Section {
     Keys = 1,
     /// The records of all graphs.
     Outcomes = 2,
-    /// The slots of the graphs that P1 wins.
+    /// The slots of the graphs of the listed verdict.
     Wins = 3,
 }
 
@@ -86,6 +86,8 @@ pub struct BlockName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     pub id: BlockId,
+    /// Of the game whose block it is.
+    pub layout: Layout,
     /// Number of entries.
     pub count: usize,
     /// Number of graphs of the part that fall into the bucket.
@@ -112,17 +114,18 @@ pub enum BlockError {
 }
 
 impl Block {
-    pub(super) fn build<G: Game>(
+    pub(super) fn build(
+        layout: Layout,
         id: BlockId,
         graphs: usize,
         count: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Self {
         let mut bytes = Vec::with_capacity(
-            HEADER_BYTES + CHECKSUM_BYTES + count * width::<G>(id.section, &id.sequence),
+            HEADER_BYTES + CHECKSUM_BYTES + count * width(layout, id.section, &id.sequence),
         );
         bytes.extend_from_slice(MAGIC);
-        for word in [BLOCK_FORMAT, LABELLING, G::ID] {
+        for word in [BLOCK_FORMAT, LABELLING, layout.game] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         bytes.extend_from_slice(&[id.section as u8, id.sequence.order() as u8]);
@@ -138,11 +141,11 @@ impl Block {
         write(&mut bytes);
         let checksum = blake3::hash(&bytes);
         bytes.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
-        Block { id, count, graphs, bytes }
+        Block { id, layout, count, graphs, bytes }
     }
 
     /// Checks bytes from a disk or a network and takes them in. Never panics.
-    pub fn parse<G: Game>(bytes: Vec<u8>) -> Result<Self, BlockError> {
+    pub fn parse(layout: Layout, bytes: Vec<u8>) -> Result<Self, BlockError> {
         if bytes.len() < HEADER_BYTES + CHECKSUM_BYTES {
             return Err(BlockError::Short(bytes.len()));
         }
@@ -154,8 +157,11 @@ impl Block {
             return Err(BlockError::Checksum);
         }
         let word = |at: usize| u16::from_le_bytes([body[at], body[at + 1]]);
-        let versions =
-            [("block format", 4, BLOCK_FORMAT), ("labelling", 6, LABELLING), ("game", 8, G::ID)];
+        let versions = [
+            ("block format", 4, BLOCK_FORMAT),
+            ("labelling", 6, LABELLING),
+            ("game", 8, layout.game),
+        ];
         for (what, at, expected) in versions {
             if word(at) != expected {
                 return Err(BlockError::Version { what, found: word(at), expected });
@@ -185,12 +191,12 @@ impl Block {
             return Err(BlockError::Malformed("more entries than graphs"));
         }
         let payload = (body.len() - HEADER_BYTES) as u64;
-        let width = width::<G>(section, &sequence) as u64;
+        let width = width(layout, section, &sequence) as u64;
         // A slot of no bytes (n ≤ 2) can stand only once.
         if count.checked_mul(width) != Some(payload) || width == 0 && count > 1 {
             return Err(BlockError::Malformed("length does not match the number of entries"));
         }
-        let block = Block { id, count: count as usize, graphs: graphs as usize, bytes };
+        let block = Block { id, layout, count: count as usize, graphs: graphs as usize, bytes };
         if section != Section::Outcomes {
             let mut last = None;
             for slot in block.slots() {
@@ -209,8 +215,12 @@ impl Block {
     }
 
     /// Takes in bytes that should be the block of this name.
-    pub fn parse_named<G: Game>(bytes: Vec<u8>, name: &BlockName) -> Result<Self, BlockError> {
-        let block = Self::parse::<G>(bytes)?;
+    pub fn parse_named(
+        layout: Layout,
+        bytes: Vec<u8>,
+        name: &BlockName,
+    ) -> Result<Self, BlockError> {
+        let block = Self::parse(layout, bytes)?;
         if block.name() == *name { Ok(block) } else { Err(BlockError::Name) }
     }
 
@@ -260,16 +270,16 @@ impl Block {
     }
 
     /// The i-th record of an outcomes block.
-    pub fn record<G: Game>(&self, i: usize) -> &[u8] {
-        let width = record_bytes::<G>(self.id.sequence.order());
+    pub fn record(&self, i: usize) -> &[u8] {
+        let width = self.layout.record_bytes(self.id.sequence.order());
         &self.payload()[i * width..(i + 1) * width]
     }
 }
 
-fn width<G: Game>(section: Section, sequence: &DegreeSequence) -> usize {
+fn width(layout: Layout, section: Section, sequence: &DegreeSequence) -> usize {
     match section {
         Section::Keys | Section::Wins => slot_bytes(sequence.order()),
-        Section::Outcomes => record_bytes::<G>(sequence.order()),
+        Section::Outcomes => layout.record_bytes(sequence.order()),
     }
 }
 
@@ -286,7 +296,7 @@ mod tests {
         super::samples::{regular_partition, slots},
         *,
     };
-    use crate::game::TrailTrap;
+    use crate::game::{EdgeGeography, Game, TrailTrap};
 
     proptest! {
         #[test]
@@ -296,9 +306,9 @@ mod tests {
                 let mut bytes = block.into_bytes();
                 let at = at.index(bytes.len());
                 bytes[at] ^= flip;
-                prop_assert!(Block::parse::<TrailTrap>(bytes.clone()).is_err());
+                prop_assert!(Block::parse(TrailTrap::LAYOUT, bytes.clone()).is_err());
                 bytes.truncate(at);
-                prop_assert!(Block::parse::<TrailTrap>(bytes).is_err());
+                prop_assert!(Block::parse(TrailTrap::LAYOUT, bytes).is_err());
             }
         }
 
@@ -310,7 +320,7 @@ mod tests {
             n in 0u8..18,
         ) {
             header[..4].copy_from_slice(MAGIC);
-            for (at, word) in [(4, BLOCK_FORMAT), (6, LABELLING), (8, TrailTrap::ID)] {
+            for (at, word) in [(4, BLOCK_FORMAT), (6, LABELLING), (8, TrailTrap::LAYOUT.game)] {
                 header[at..at + 2].copy_from_slice(&word.to_le_bytes());
             }
             header[11] = n;
@@ -318,7 +328,7 @@ mod tests {
             header.extend(body);
             let checksum = blake3::hash(&header);
             header.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
-            let _ = Block::parse::<TrailTrap>(header);
+            let _ = Block::parse(TrailTrap::LAYOUT, header);
         }
     }
 
@@ -326,8 +336,21 @@ mod tests {
     fn unsorted_slots_are_refused() {
         let (_, [keys, ..]) = regular_partition(&[5, 3], 0, 0, 0);
         assert_eq!(
-            Block::parse::<TrailTrap>(keys.into_bytes()),
+            Block::parse(TrailTrap::LAYOUT, keys.into_bytes()),
             Err(BlockError::Malformed("slots do not increase"))
         );
+    }
+
+    /// A block says whose it is, and no other game takes it.
+    #[test]
+    fn blocks_of_another_game_are_refused() {
+        let (_, blocks) = regular_partition(&[3, 5], 0, 0, 0);
+        let [found, expected] = [TrailTrap::LAYOUT.game, EdgeGeography::LAYOUT.game];
+        for block in blocks {
+            assert_eq!(
+                Block::parse(EdgeGeography::LAYOUT, block.into_bytes()),
+                Err(BlockError::Version { what: "game", found, expected })
+            );
+        }
     }
 }

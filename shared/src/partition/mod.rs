@@ -21,7 +21,10 @@ mod samples {
     use proptest::prelude::*;
 
     use super::{Block, Table};
-    use crate::{game::TrailTrap, graph::degree::DegreeSequence};
+    use crate::{
+        game::{Game, TrailTrap},
+        graph::degree::DegreeSequence,
+    };
 
     pub(super) fn regular_partition(
         slots: &[u64],
@@ -30,7 +33,8 @@ mod samples {
         part: u32,
     ) -> (Table, [Block; 3]) {
         let sequence = DegreeSequence::new([4; 11]);
-        let table = Table::new::<TrailTrap>(
+        let table = Table::new(
+            TrailTrap::LAYOUT,
             sequence,
             bucket_bits,
             bucket,
@@ -41,7 +45,7 @@ mod samples {
                 record[16] = (slots[i] as u8 & 1) << 4;
             },
         );
-        let blocks = table.to_blocks::<TrailTrap>(part);
+        let blocks = table.to_blocks(part);
         (table, blocks)
     }
 

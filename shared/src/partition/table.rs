@@ -4,21 +4,18 @@ use super::{
     block::{Block, BlockId, Section},
     slot::{mask, slot_bytes},
 };
-use crate::{
-    game::{Game, record_bytes},
-    graph::degree::DegreeSequence,
-    labelling::key_bits,
-};
+use crate::{game::Layout, graph::degree::DegreeSequence, labelling::key_bits};
 
 /// Bytes of a slot and the record of its graph, of order `n`.
-pub fn entry_bytes<G: Game>(n: usize) -> usize {
-    slot_bytes(n) + record_bytes::<G>(n)
+pub fn entry_bytes(layout: Layout, n: usize) -> usize {
+    slot_bytes(n) + layout.record_bytes(n)
 }
 
 /// One bucket of a partition in memory: slots and records side by side, sorted by slot, with a
 /// directory. Look-ups are O(1): one step into the directory, then on average two neighbouring
 /// entries.
 pub struct Table {
+    layout: Layout,
     sequence: DegreeSequence,
     bucket_bits: u8,
     bucket: u32,
@@ -49,7 +46,8 @@ pub struct Mismatch(pub DegreeSequence);
 
 impl Table {
     /// A table from strictly increasing slots; `record` writes the record of the i-th.
-    pub fn new<G: Game>(
+    pub fn new(
+        layout: Layout,
         sequence: DegreeSequence,
         bucket_bits: u8,
         bucket: u32,
@@ -59,7 +57,7 @@ impl Table {
         let n = sequence.order();
         let count = slots.len();
         let slot_bytes = slot_bytes(n);
-        let stride = entry_bytes::<G>(n);
+        let stride = entry_bytes(layout, n);
         // One or two entries for each place of the directory.
         let directory_bits = count.max(1).ilog2().min((key_bits(n) - bucket_bits as usize) as u32);
         let shift = key_bits(n) as u32 - u32::from(bucket_bits) - directory_bits;
@@ -79,6 +77,7 @@ impl Table {
         }
         directory[filled..].fill(count as u32);
         Table {
+            layout,
             sequence,
             bucket_bits,
             bucket,
@@ -94,13 +93,14 @@ impl Table {
     }
 
     /// The table of a bucket from the keys and outcomes of its parts, in corresponding order.
-    pub fn from_blocks<G: Game>(parts: &[(Block, Block)]) -> Result<Self, Mismatch> {
-        let first = parts[0].0.id;
+    pub fn from_blocks(parts: &[(Block, Block)]) -> Result<Self, Mismatch> {
+        let Block { id: first, layout, .. } = parts[0].0;
         let fits = |(keys, outcomes): &(Block, Block)| {
             keys.id == BlockId { part: keys.id.part, ..first }
                 && outcomes.id == BlockId { section: Section::Outcomes, ..keys.id }
                 && keys.id.section == Section::Keys
                 && keys.count == outcomes.count
+                && [keys.layout, outcomes.layout] == [layout; 2]
         };
         if !parts.iter().all(fits) {
             return Err(Mismatch(first.sequence));
@@ -116,9 +116,10 @@ impl Table {
                 return Err(Mismatch(first.sequence));
             }
         }
-        let width = record_bytes::<G>(first.sequence.order());
+        let width = layout.record_bytes(first.sequence.order());
         let slots = order.iter().map(|&(slot, _, _)| slot);
-        Ok(Self::new::<G>(
+        Ok(Self::new(
+            layout,
             first.sequence,
             first.bucket_bits,
             first.bucket,
@@ -134,10 +135,10 @@ impl Table {
     }
 
     /// The blocks of this table as part `part` of its partition: keys, outcomes, wins.
-    pub fn to_blocks<G: Game>(&self, part: u32) -> [Block; 3] {
+    pub fn to_blocks(&self, part: u32) -> [Block; 3] {
         let n = self.sequence.order();
         let wins: Vec<usize> =
-            (0..self.count).filter(|&i| G::p1_wins(n, self.record(i))).collect();
+            (0..self.count).filter(|&i| self.layout.is_listed(n, self.record(i))).collect();
         Section::ALL.map(|section| {
             let id = BlockId {
                 sequence: self.sequence,
@@ -147,7 +148,7 @@ impl Table {
                 section,
             };
             let count = if section == Section::Wins { wins.len() } else { self.count };
-            Block::build::<G>(id, self.count, count, |bytes| match section {
+            Block::build(self.layout, id, self.count, count, |bytes| match section {
                 Section::Keys => (0..self.count)
                     .for_each(|i| bytes.extend_from_slice(&self.entry(i)[..self.slot_bytes])),
                 Section::Outcomes => {
@@ -272,7 +273,7 @@ mod tests {
         },
         *,
     };
-    use crate::game::TrailTrap;
+    use crate::game::{Game, TrailTrap};
 
     proptest! {
         #[test]
@@ -293,13 +294,10 @@ mod tests {
         fn blocks_round_trip(slots in slots()) {
             let (table, blocks) = regular_partition(&slots, 0, 0, 3);
             for block in &blocks {
-                prop_assert_eq!(
-                    &Block::parse::<TrailTrap>(block.bytes().to_vec()).unwrap(),
-                    block
-                );
-                let named = |name: &BlockName| {
-                    Block::parse_named::<TrailTrap>(block.bytes().to_vec(), name)
-                };
+                let bytes = || block.bytes().to_vec();
+                prop_assert_eq!(&Block::parse(TrailTrap::LAYOUT, bytes()).unwrap(), block);
+                let named =
+                    |name: &BlockName| Block::parse_named(TrailTrap::LAYOUT, bytes(), name);
                 prop_assert_eq!(&named(&block.name()).unwrap(), block);
                 let length = block.name().length + 1;
                 prop_assert_eq!(
@@ -308,7 +306,11 @@ mod tests {
                 );
             }
             prop_assert_eq!(
-                Block::parse_named::<TrailTrap>(blocks[0].bytes().to_vec(), &blocks[1].name()),
+                Block::parse_named(
+                    TrailTrap::LAYOUT,
+                    blocks[0].bytes().to_vec(),
+                    &blocks[1].name()
+                ),
                 Err(BlockError::Name)
             );
             prop_assert_eq!(
@@ -316,7 +318,7 @@ mod tests {
                 slots.iter().copied().filter(|s| s & 1 == 1).collect::<Vec<_>>()
             );
             let [keys, outcomes, _] = blocks;
-            let again = Table::from_blocks::<TrailTrap>(&[(keys, outcomes)]).unwrap();
+            let again = Table::from_blocks(&[(keys, outcomes)]).unwrap();
             prop_assert_eq!(&again.entries, &table.entries);
             prop_assert_eq!(&again.directory, &table.directory);
         }
@@ -341,7 +343,7 @@ mod tests {
                         regular_partition(&of_part(part), 2, bucket, part as u32);
                     (keys, outcomes)
                 });
-                let table = Table::from_blocks::<TrailTrap>(&parts).unwrap();
+                let table = Table::from_blocks(&parts).unwrap();
                 for i in 0..table.len() {
                     let j = whole.find(table.slot(i), whole.locate(table.slot(i))).unwrap();
                     prop_assert_eq!(table.entry(i), whole.entry(j));

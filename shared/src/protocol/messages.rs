@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 
 use crate::{
     count::{digest::Digest, statistics::Statistics},
-    game::TrailTrap,
+    game::Layout,
     graph::degree::DegreeSequence,
     partition::{Block, BlockError, BlockName, Checksum, Section},
     plan::{Plan, Unit},
@@ -122,10 +122,13 @@ pub fn description(blocks: Vec<Described>) -> wire::Description {
 }
 
 /// What a description says.
-pub fn described(description: wire::Description) -> Result<Vec<Described>, MessageError> {
+pub fn described(
+    layout: Layout,
+    description: wire::Description,
+) -> Result<Vec<Described>, MessageError> {
     let described = |block: wire::DescribedBlock| match block.what {
         Some(described_block::What::Block(bytes)) => {
-            Ok(Described::Here(Block::parse::<TrailTrap>(bytes)?))
+            Ok(Described::Here(Block::parse(layout, bytes)?))
         }
         Some(described_block::What::Name(wire::BlockName { checksum, length })) => {
             let checksum = Checksum(checksum.try_into().map_err(|_| MessageError::Checksum)?);
@@ -204,6 +207,7 @@ pub fn delivery(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::game::{Game, TrailTrap};
     use crate::partition::Table;
 
     #[test]
@@ -225,12 +229,14 @@ mod tests {
     #[test]
     fn blocks_are_described_and_selected() {
         let sequence = DegreeSequence::new([4; 11]);
-        let table = Table::new::<TrailTrap>(sequence, 0, 0, [3, 4].into_iter(), |_, record| {
-            record.fill(0)
-        });
-        let blocks = table.to_blocks::<TrailTrap>(0);
+        let table =
+            Table::new(TrailTrap::LAYOUT, sequence, 0, 0, [3, 4].into_iter(), |_, record| {
+                record.fill(0)
+            });
+        let blocks = table.to_blocks(0);
         let [keys, outcomes, _] = &blocks;
         let both = vec![Described::Here(keys.clone()), Described::Named(outcomes.name())];
+        let described = |description| described(TrailTrap::LAYOUT, description);
         assert_eq!(described(description(both.clone())), Ok(both.clone()));
         let changed = |change: &dyn Fn(&mut Option<described_block::What>)| {
             let mut description = description(both.clone());

@@ -7,7 +7,7 @@ use trailtrap_shared::{
         digest::{Digest, Digester},
         statistics::Statistics,
     },
-    game::{Answer, Game},
+    game::{Answer, Game, Method},
     generate::Child,
     graph::Graph,
     labelling::{
@@ -24,7 +24,8 @@ use super::{
 };
 
 impl Solver<'_> {
-    /// Folds every edge of every graph into its outcome, and takes statistics and public digest of
+    /// Folds every edge of every graph into its outcome, finishes it, and takes statistics and
+    /// public digest of
     /// the finished graphs. Predecessors are read in groups within the allowance, one bucket of
     /// one predecessor if it must be.
     pub(super) fn fold_all<G: Game>(
@@ -37,7 +38,11 @@ impl Solver<'_> {
     ) -> Result<(Statistics, Digest), SolveError> {
         let mut group: Vec<Predecessor> = Vec::new();
         let mut held = 0;
-        for deletion in shard.sequence.deletions() {
+        let deletions = match G::Method::READS_PREDECESSORS {
+            true => shard.sequence.deletions(),
+            false => Vec::new(),
+        };
+        for deletion in deletions {
             let index =
                 plan.find(&deletion.sequence).expect("the plan holds every degree sequence");
             let bucket_bits = plan.shards[index as usize].bucket_bits;
@@ -76,6 +81,10 @@ impl Solver<'_> {
                 .collect::<Result<_, _>>()?;
             Folder::<G>::new(shard.sequence.order(), self.kernel, group, outcomes).run(&graphs)?;
             Ok(if last {
+                let mut scratch = <G::Method as Method<G>>::Scratch::default();
+                for (graph, outcome) in graphs.iter().zip(outcomes.iter_mut()) {
+                    G::Method::finish(graph, outcome, &mut scratch);
+                }
                 self.summarize::<G>(shard, children, &graphs, outcomes)
             } else {
                 Default::default()
@@ -101,7 +110,8 @@ impl Solver<'_> {
         let mut statistics = Statistics::default();
         let mut digester = Digester::<G>::new(&shard.sequence, self.kernel);
         for ((child, graph), outcome) in children.iter().zip(graphs).zip(outcomes) {
-            statistics.add(graph, child.automorphisms.into(), &G::tally(graph.order(), outcome));
+            let automorphisms = child.automorphisms.into();
+            statistics.add(graph, automorphisms, &G::tally(graph, automorphisms, outcome));
             digester.add(graph, outcome);
         }
         (statistics, digester.finish())
@@ -192,7 +202,7 @@ impl<'a, G: Game> Folder<'a, G> {
             }
         }
         if self.group.is_empty() {
-            // The edgeless graph.
+            // The edgeless graph, or a game that reads no predecessors.
             return Ok(());
         }
         // Run the pipeline empty.
@@ -316,7 +326,7 @@ impl Stage {
             let Deletion { u, w, .. } = self.deletions[lane];
             let (u, w) =
                 (self.batch.label_of(lane, u as usize), self.batch.label_of(lane, w as usize));
-            answers[lane] = G::ask(n, table.record(entry), u, w);
+            answers[lane] = G::Method::ask(n, table.record(entry), u, w);
             sets[0].0[lane] = answers[lane].sets[0];
             sets[1].0[lane] = answers[lane].sets[1];
             present |= 1 << lane;
@@ -326,7 +336,7 @@ impl Stage {
             let Deletion { graph, u, w } = self.deletions[lane];
             let answer =
                 Answer { sets: [sets[0].0[lane], sets[1].0[lane]], flags: answers[lane].flags };
-            G::fold(n, &mut outcomes[graph as usize], u as usize, w as usize, &answer);
+            G::Method::fold(n, &mut outcomes[graph as usize], u as usize, w as usize, &answer);
         }
         Ok(())
     }

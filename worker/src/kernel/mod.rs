@@ -82,8 +82,8 @@ pub struct Solved {
 
 impl Solved {
     /// Keys, outcomes and wins of each bucket.
-    pub fn blocks<G: Game>(&self) -> Vec<Block> {
-        self.tables.iter().flat_map(|table| table.to_blocks::<G>(self.unit.part)).collect()
+    pub fn blocks(&self) -> Vec<Block> {
+        self.tables.iter().flat_map(|table| table.to_blocks(self.unit.part)).collect()
     }
 }
 
@@ -146,7 +146,8 @@ impl Solver<'_> {
                 let range = start..start + length;
                 start += length;
                 let slots = children[range.clone()].iter().map(|child| child.slot);
-                let table = Table::new::<G>(
+                let table = Table::new(
+                    G::LAYOUT,
                     shard.sequence,
                     shard.bucket_bits,
                     bucket,

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
-    game::TrailTrap,
+    game::Layout,
     partition::Block,
     plan::Plan,
     protocol::{
@@ -366,6 +366,8 @@ type Inputs = HashMap<Wanted, Vec<Block>>;
 /// The link of a worker without network.
 pub struct FileLink {
     directory: PathBuf,
+    /// Of the game whose tasks it takes.
+    layout: Layout,
     patience: Patience,
     plans: PlanKeeper,
     /// The tasks in work, by the numbers of their leases, which grow.
@@ -373,9 +375,10 @@ pub struct FileLink {
 }
 
 impl FileLink {
-    /// A link to the directory of a courier.
-    pub fn new(directory: PathBuf, patience: Patience) -> Self {
-        FileLink { directory, patience, plans: PlanKeeper::default(), tasks: Mutex::default() }
+    /// A link to the directory of a courier that carries tasks of a game.
+    pub fn new(directory: PathBuf, layout: Layout, patience: Patience) -> Self {
+        let plans = PlanKeeper::new(layout);
+        FileLink { directory, layout, patience, plans, tasks: Mutex::default() }
     }
 
     fn path(&self, number: u64, extension: &str) -> PathBuf {
@@ -414,7 +417,7 @@ impl FileLink {
             let wanted = messages::wanted(&input.request.unwrap_or_default());
             let wanted = wanted.map_err(|error| damaged(error.to_string()))?;
             let blocks: Result<Vec<Block>, _> =
-                input.blocks.into_iter().map(Block::parse::<TrailTrap>).collect();
+                input.blocks.into_iter().map(|bytes| Block::parse(self.layout, bytes)).collect();
             inputs.insert(wanted, blocks.map_err(|error| damaged(error.to_string()))?);
         }
         Ok((
@@ -490,7 +493,7 @@ impl Link for FileLink {
 
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         let mut bytes = Vec::new();
-        let blocks = results.iter().map(Solved::blocks::<TrailTrap>).collect();
+        let blocks = results.iter().map(Solved::blocks).collect();
         for message in delivery(lease, results, blocks) {
             bytes.extend(message.encode_length_delimited_to_vec());
         }
@@ -537,6 +540,7 @@ impl Fetch for FileLink {
 #[cfg(test)]
 mod tests {
     use trailtrap_shared::{
+        game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
         partition::Table,
         plan::{PlanOptions, Unit},
@@ -547,6 +551,7 @@ mod tests {
     fn link(directory: &Path) -> FileLink {
         FileLink::new(
             directory.to_owned(),
+            TrailTrap::LAYOUT,
             Patience { lasts: Duration::ZERO, stop: CancellationToken::new() },
         )
     }
@@ -562,7 +567,7 @@ mod tests {
 
     /// A task without inputs.
     fn task(number: u64) -> Vec<u8> {
-        let plan = Plan::new::<TrailTrap>(3, PlanOptions::default());
+        let plan = Plan::new(TrailTrap::LAYOUT, 3, PlanOptions::default());
         messages::grant(number, &plan, &[Unit { order: 3, shard: 0, part: 0 }], 0)
             .encode_length_delimited_to_vec()
     }
@@ -572,8 +577,10 @@ mod tests {
         let link = link(Path::new("nowhere"));
         let sequence = DegreeSequence::new([4; 11]);
         let keys = |slot: u64| {
-            Table::new::<TrailTrap>(sequence, 0, 0, [slot].into_iter(), |_, record| record.fill(0))
-                .to_blocks::<TrailTrap>(0)[0]
+            Table::new(TrailTrap::LAYOUT, sequence, 0, 0, [slot].into_iter(), |_, record| {
+                record.fill(0)
+            })
+            .to_blocks(0)[0]
                 .clone()
         };
         let wanted = Wanted::Parents(sequence);
@@ -634,7 +641,7 @@ mod tests {
             matches!(link(&missing).lease(), Err(LinkError::Lost(why)) if why.contains("missing"))
         );
         let patient = Patience { lasts: Duration::MAX, stop: CancellationToken::new() };
-        let link = FileLink::new(missing.clone(), patient);
+        let link = FileLink::new(missing.clone(), TrailTrap::LAYOUT, patient);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| link.lease());
             fs::create_dir(&missing).unwrap();

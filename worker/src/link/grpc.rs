@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Status};
 use trailtrap_shared::{
-    game::{Game, TrailTrap},
+    game::{GameName, Layout},
     labelling::{LABELLING, MAX_BATCH_ORDER, batch::Kernel},
     partition::{BLOCK_FORMAT, Block, Checksum},
     plan::{Plan, PlanOptions},
@@ -44,6 +44,8 @@ pub struct Identity {
     pub name: String,
     pub threads: usize,
     pub kernel: Kernel,
+    /// The game that it plays.
+    pub game: GameName,
 }
 
 /// The first pause before something is tried again.
@@ -68,10 +70,17 @@ pub struct GrpcLink {
 }
 
 /// The plan of the last lease, which many leases share.
-#[derive(Default)]
-pub(crate) struct PlanKeeper(Mutex<Option<Arc<Plan>>>);
+pub(crate) struct PlanKeeper {
+    layout: Layout,
+    last: Mutex<Option<Arc<Plan>>>,
+}
 
 impl PlanKeeper {
+    /// Keeps plans of a game.
+    pub(crate) fn new(layout: Layout) -> Self {
+        PlanKeeper { layout, last: Mutex::default() }
+    }
+
     /// The plan of a grant, which both sides must agree on.
     pub(crate) fn agree(&self, grant: &wire::Grant) -> Result<Arc<Plan>, LinkError> {
         let order = grant.order as usize;
@@ -81,7 +90,7 @@ impl PlanKeeper {
                  different versions"
             ))
         };
-        let mut last = self.0.lock();
+        let mut last = self.last.lock();
         let plan = match &*last {
             Some(plan) if plan.fingerprint == grant.plan_fingerprint => plan.clone(),
             _ if (1..=MAX_BATCH_ORDER).contains(&order) => {
@@ -89,7 +98,7 @@ impl PlanKeeper {
                     part_graphs: grant.part_graphs,
                     bucket_bytes: grant.bucket_bytes,
                 };
-                last.insert(Arc::new(Plan::new::<TrailTrap>(order, options))).clone()
+                last.insert(Arc::new(Plan::new(self.layout, order, options))).clone()
             }
             _ => return Err(differ()),
         };
@@ -143,6 +152,7 @@ impl GrpcLink {
             false => refused(error),
         })?;
         let _inside = runtime.enter();
+        let plans = PlanKeeper::new(identity.game.layout());
         let link = GrpcLink {
             connection: Mutex::new(Connection::new(&reach, access, 0).map_err(refused)?),
             runtime: runtime.clone(),
@@ -154,7 +164,7 @@ impl GrpcLink {
             registering: Mutex::default(),
             heartbeat: Mutex::new(Duration::from_secs(5)),
             held: Mutex::default(),
-            plans: PlanKeeper::default(),
+            plans,
             supply,
         };
         link.register(0)?;
@@ -214,7 +224,7 @@ impl GrpcLink {
         let request = wire::RegisterRequest {
             protocol: PROTOCOL,
             labelling: LABELLING.into(),
-            game: TrailTrap::ID.into(),
+            game: self.identity.game.layout().game.into(),
             block_format: BLOCK_FORMAT.into(),
             name: self.identity.name.clone(),
             threads: self.identity.threads as u32,
@@ -368,7 +378,7 @@ impl Link for GrpcLink {
     }
 
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
-        let blocks: Vec<Vec<Block>> = results.iter().map(Solved::blocks::<TrailTrap>).collect();
+        let blocks: Vec<Vec<Block>> = results.iter().map(Solved::blocks).collect();
         self.supply.offer(blocks.iter().flatten());
         self.deliver(lease, delivery(lease, results, blocks))
     }
@@ -443,6 +453,10 @@ impl Fetch for GrpcLink {
 }
 
 impl Origin for GrpcLink {
+    fn layout(&self) -> Layout {
+        self.identity.game.layout()
+    }
+
     fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError> {
         let worker = self.worker();
         let requests: Vec<wire::FetchRequest> =
@@ -462,7 +476,11 @@ impl Origin for GrpcLink {
                 }
             }
         })?;
-        answers.into_iter().map(|description| Ok(messages::described(description)?)).collect()
+        let layout = self.layout();
+        answers
+            .into_iter()
+            .map(|description| Ok(messages::described(layout, description)?))
+            .collect()
     }
 
     fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError> {
@@ -491,8 +509,9 @@ impl Origin for GrpcLink {
                 }
             }
         })?;
+        let layout = self.layout();
         let parse = |blocks: Vec<Vec<u8>>| {
-            blocks.into_iter().map(|bytes| Ok(Block::parse::<TrailTrap>(bytes)?)).collect()
+            blocks.into_iter().map(|bytes| Ok(Block::parse(layout, bytes)?)).collect()
         };
         answers.into_iter().map(parse).collect()
     }

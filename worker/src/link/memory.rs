@@ -22,18 +22,12 @@ use crate::kernel::{SolveError, Solved, Solver, Source, SourceError};
 type Parts = Vec<Arc<Table>>;
 
 /// Partitions in memory, for good.
-pub struct Memory<G: Game> {
+#[derive(Default)]
+pub struct Memory {
     tables: RwLock<HashMap<(DegreeSequence, u32), Parts>>,
-    game: std::marker::PhantomData<G>,
 }
 
-impl<G: Game> Default for Memory<G> {
-    fn default() -> Self {
-        Memory { tables: RwLock::default(), game: std::marker::PhantomData }
-    }
-}
-
-impl<G: Game> Memory<G> {
+impl Memory {
     /// Adds a solved unit; the parts of a shard in order.
     pub fn keep(&self, solved: &Solved) {
         let mut tables = self.tables.write();
@@ -58,7 +52,7 @@ impl<G: Game> Memory<G> {
     }
 }
 
-impl<G: Game> Source for Memory<G> {
+impl Source for Memory {
     fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
         let mut slots: Vec<u64> = (0..)
             .map_while(|bucket| self.parts(sequence, bucket))
@@ -85,11 +79,11 @@ impl<G: Game> Source for Memory<G> {
             .iter()
             .enumerate()
             .map(|(part, table)| {
-                let [keys, outcomes, _] = table.to_blocks::<G>(part as u32);
+                let [keys, outcomes, _] = table.to_blocks(part as u32);
                 (keys, outcomes)
             })
             .collect();
-        Ok(Arc::new(Table::from_blocks::<G>(&blocks)?))
+        Ok(Arc::new(Table::from_blocks(&blocks)?))
     }
 }
 
@@ -103,9 +97,9 @@ pub fn census<G: Game>(
     options: PlanOptions,
     kernel: Kernel,
     allowance: usize,
-) -> Result<(Results, Memory<G>), SolveError> {
+) -> Result<(Results, Memory), SolveError> {
     let mut results = vec![Default::default(); order];
-    let memory = census_with(order, options, kernel, allowance, |plan, solved| {
+    let memory = census_with::<G>(order, options, kernel, allowance, |plan, solved| {
         let (statistics, digest): &mut (Statistics, Digest) = &mut results[plan.order - 1];
         *statistics += &solved.statistics;
         *digest += solved.digest;
@@ -120,12 +114,12 @@ pub fn census_with<G: Game>(
     kernel: Kernel,
     allowance: usize,
     mut observe: impl FnMut(&Plan, &Solved),
-) -> Result<Memory<G>, SolveError> {
+) -> Result<Memory, SolveError> {
     let memory = Memory::default();
     let stop = AtomicBool::new(false);
     let solver = Solver { kernel, allowance, stop: &stop };
     for n in 1..=order {
-        let plan = Plan::new::<G>(n, options);
+        let plan = Plan::new(G::LAYOUT, n, options);
         for (index, shard) in plan.shards.iter().enumerate() {
             for part in 0..shard.parts {
                 let unit = Unit { order: n as u8, shard: index as u32, part };

@@ -19,7 +19,7 @@ use object_store::{
 use tokio::{runtime::Handle, time::sleep};
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
-    game::TrailTrap,
+    game::Layout,
     partition::{Block, BlockError, BlockName, Checksum},
 };
 use url::Url;
@@ -72,7 +72,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// What whoever finds a depot should know.
 const NOTE: (&str, &str) = (
     "README.txt",
-    "Blocks of a census of the game Trail Trap, under their checksums. All of this can be \
+    "Blocks of a census by trailtrap, under their checksums. All of this can be \
      deleted at any time, and should \
      be when the census is done: what is missing is fetched from the coordinator.\n",
 );
@@ -96,7 +96,7 @@ impl Depot {
     }
 
     /// Those of the blocks that are here and sound, in any order.
-    pub fn get(&self, names: &[BlockName]) -> Vec<Block> {
+    pub fn get(&self, layout: Layout, names: &[BlockName]) -> Vec<Block> {
         let get = |&name: &BlockName| async move {
             // Others may have failed meanwhile.
             if self.reads.lasts() {
@@ -104,7 +104,7 @@ impl Depot {
             }
             match self.read(&name).await {
                 Ok(bytes) => {
-                    match bytes.and_then(|bytes| Block::parse_named::<TrailTrap>(bytes, &name)) {
+                    match bytes.and_then(|bytes| Block::parse_named(layout, bytes, &name)) {
                         Ok(block) => return Some(block),
                         Err(error) => {
                             let (depot, block) = (&self.place, path(&name.checksum));

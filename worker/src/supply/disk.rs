@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::Mutex;
 use trailtrap_shared::{
-    game::TrailTrap,
+    game::Layout,
     partition::{Block, BlockError, BlockName, Checksum},
 };
 use walkdir::{DirEntry, WalkDir};
@@ -73,10 +73,10 @@ impl DiskCache {
     }
 
     /// The block of this name, if it is here and sound.
-    pub fn get(&self, name: &BlockName) -> Option<Block> {
+    pub fn get(&self, layout: Layout, name: &BlockName) -> Option<Block> {
         let path = self.path(&name.checksum);
         let file = File::open(&path).ok()?;
-        match read(&file, name) {
+        match read(&file, layout, name) {
             Ok(block) => {
                 // For whoever looks for what is old.
                 let _ = file.set_modified(SystemTime::now());
@@ -190,14 +190,14 @@ struct Kept {
 }
 
 /// The block in a file; what is wrong with it otherwise.
-fn read(mut file: &File, name: &BlockName) -> Result<Block, String> {
+fn read(mut file: &File, layout: Layout, name: &BlockName) -> Result<Block, String> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if length != name.length {
         return Err(BlockError::Name.to_string());
     }
     let mut bytes = Vec::with_capacity(length as usize);
     file.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    Block::parse_named::<TrailTrap>(bytes, name).map_err(|error| error.to_string())
+    Block::parse_named(layout, bytes, name).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -205,6 +205,7 @@ mod tests {
     use std::time::Duration;
 
     use trailtrap_shared::{
+        game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
         partition::{Section, Table},
     };
@@ -214,11 +215,15 @@ mod tests {
     /// A block of 8 KiB and a bit.
     fn block(part: u32) -> Block {
         let sequence = DegreeSequence::new([4; 11]);
-        let table =
-            Table::new::<TrailTrap>(sequence, 0, 0, (0..1366u32).map(u64::from), |_, record| {
-                record.fill(0)
-            });
-        let [keys, ..] = table.to_blocks::<TrailTrap>(part);
+        let table = Table::new(
+            TrailTrap::LAYOUT,
+            sequence,
+            0,
+            0,
+            (0..1366u32).map(u64::from),
+            |_, record| record.fill(0),
+        );
+        let [keys, ..] = table.to_blocks(part);
         assert_eq!(keys.id.section, Section::Keys);
         keys
     }
@@ -243,20 +248,20 @@ mod tests {
         for part in 1..60 {
             let block = block(part);
             caches[part as usize % 2].put(&block);
-            assert_eq!(caches[0].get(&block.name()), Some(block));
+            assert_eq!(caches[0].get(TrailTrap::LAYOUT, &block.name()), Some(block));
             assert!(bytes(directory.path()) <= budget, "after {part}");
             // Used again and again.
-            assert!(caches[1].get(&first.name()).is_some(), "after {part}");
+            assert!(caches[1].get(TrailTrap::LAYOUT, &first.name()).is_some(), "after {part}");
         }
-        assert!(caches[0].get(&block(40).name()).is_none());
-        assert!(caches[0].get(&block(59).name()).is_some());
+        assert!(caches[0].get(TrailTrap::LAYOUT, &block(40).name()).is_none());
+        assert!(caches[0].get(TrailTrap::LAYOUT, &block(59).name()).is_some());
         // A smaller budget is met at once.
         DiskCache::open(directory.path(), 3 * length).unwrap();
         assert!(bytes(directory.path()) <= 3 * length);
         // What is too large is not kept.
         let tiny = DiskCache::open(&directory.path().join("tiny"), length - 1).unwrap();
         tiny.put(&first);
-        assert!(tiny.get(&first.name()).is_none());
+        assert!(tiny.get(TrailTrap::LAYOUT, &first.name()).is_none());
     }
 
     #[test]
@@ -287,7 +292,7 @@ mod tests {
         let place = cache.path(&block(0).name().checksum);
         fs::write(place.parent().unwrap(), "in the way").unwrap();
         cache.put(&block(0));
-        assert!(cache.get(&block(0).name()).is_none());
+        assert!(cache.get(TrailTrap::LAYOUT, &block(0).name()).is_none());
         assert!(cache.rest.lasts(), "it is not tried again and again");
         let error = DiskCache::open(place.parent().unwrap(), 1 << 20).err().unwrap().to_string();
         assert!(error.contains("cannot keep blocks in"), "{error}");

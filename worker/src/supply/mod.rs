@@ -17,6 +17,7 @@ use clap::Args;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
+    game::Layout,
     partition::{Block, BlockName, Checksum, Section},
     protocol::messages::{Described, Wanted},
 };
@@ -67,6 +68,9 @@ pub fn is_shared(block: &Block) -> bool {
 
 /// Where blocks come from that are nowhere else: the coordinator.
 pub trait Origin {
+    /// Of the game whose blocks it has.
+    fn layout(&self) -> Layout;
+
     /// The blocks of each of the things wanted, as descriptions.
     fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError>;
 
@@ -136,17 +140,18 @@ impl Supply {
             count(&self.traffic.coordinator, blocks.iter().flatten());
             return Ok(blocks);
         }
+        let layout = origin.layout();
         let described = origin.describe(wanted)?;
         let mut found: HashMap<BlockName, Block> = HashMap::new();
         if let Some(disk) = &self.disk {
             let blocks: Vec<Block> =
-                missing(&described, &found).filter_map(|name| disk.get(name)).collect();
+                missing(&described, &found).filter_map(|name| disk.get(layout, name)).collect();
             count(&self.traffic.disk, &blocks);
             found.extend(blocks.into_iter().map(|block| (block.name(), block)));
         }
         if let Some(depot) = &self.depot {
             let names: Vec<BlockName> = missing(&described, &found).copied().collect();
-            let blocks = depot.get(&names);
+            let blocks = depot.get(layout, &names);
             count(&self.traffic.depot, &blocks);
             self.keep(&blocks);
             found.extend(blocks.into_iter().map(|block| (block.name(), block)));
@@ -241,7 +246,11 @@ impl fmt::Display for Traffic {
 mod tests {
     use std::{cell::RefCell, fs};
 
-    use trailtrap_shared::{game::TrailTrap, graph::degree::DegreeSequence, partition::Table};
+    use trailtrap_shared::{
+        game::{Game, TrailTrap},
+        graph::degree::DegreeSequence,
+        partition::Table,
+    };
 
     use super::*;
 
@@ -250,10 +259,10 @@ mod tests {
         let slots: Vec<u64> = (0..graphs).map(|slot| slot | u64::from(bucket) << 43).collect();
         let sequence = DegreeSequence::new([4; 11]);
         let table =
-            Table::new::<TrailTrap>(sequence, 2, bucket, slots.into_iter(), |i, record| {
+            Table::new(TrailTrap::LAYOUT, sequence, 2, bucket, slots.into_iter(), |i, record| {
                 record.fill(i as u8)
             });
-        let [keys, outcomes, _] = table.to_blocks::<TrailTrap>(0);
+        let [keys, outcomes, _] = table.to_blocks(0);
         vec![keys, outcomes]
     }
 
@@ -291,6 +300,10 @@ mod tests {
     }
 
     impl Origin for Coordinator {
+        fn layout(&self) -> Layout {
+            TrailTrap::LAYOUT
+        }
+
         fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError> {
             let describe = |block: &Block| match is_shared(block) {
                 true => Described::Named(block.name()),
@@ -471,6 +484,10 @@ mod tests {
     fn a_coordinator_that_does_not_keep_its_word_is_an_error() {
         struct Liar(Coordinator);
         impl Origin for Liar {
+            fn layout(&self) -> Layout {
+                TrailTrap::LAYOUT
+            }
+
             fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError> {
                 self.0.describe(wanted)
             }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use trailtrap_shared::{
-    game::TrailTrap,
+    game::Layout,
     graph::{degree::DegreeSequence, nauty},
     partition::{Block, Section, Table, slot_of},
 };
@@ -15,28 +15,29 @@ pub const ENUMERATED_ORDER: usize = 6;
 
 /// The graphs of the first orders, by degree sequence.
 pub struct Parents {
+    layout: Layout,
     slots: HashMap<DegreeSequence, Vec<u64>>,
 }
 
 impl Parents {
-    /// Enumerates them; takes a fraction of a second.
-    pub fn enumerate() -> Self {
+    /// Enumerates them for the census of a game; takes a fraction of a second.
+    pub fn enumerate(layout: Layout) -> Self {
         let mut slots: HashMap<DegreeSequence, Vec<u64>> = HashMap::new();
         for graph in nauty::enumerate(ENUMERATED_ORDER).iter().flatten() {
             slots.entry(DegreeSequence::of(graph)).or_default().push(slot_of(graph));
         }
         slots.values_mut().for_each(|list| list.sort_unstable());
-        Parents { slots }
+        Parents { layout, slots }
     }
 
     /// The keys block of a partition of a small order; `None` for larger orders.
     pub fn block(&self, sequence: &DegreeSequence) -> Option<Block> {
         let slots = self.slots.get(sequence)?;
         let table =
-            Table::new::<TrailTrap>(*sequence, 0, 0, slots.iter().copied(), |_, record| {
+            Table::new(self.layout, *sequence, 0, 0, slots.iter().copied(), |_, record| {
                 record.fill(0)
             });
-        let [keys, ..] = table.to_blocks::<TrailTrap>(0);
+        let [keys, ..] = table.to_blocks(0);
         debug_assert_eq!(keys.id.section, Section::Keys);
         Some(keys)
     }
@@ -58,11 +59,13 @@ impl Parents {
 
 #[cfg(test)]
 mod tests {
+    use trailtrap_shared::game::{Game, TrailTrap};
+
     use super::*;
 
     #[test]
     fn all_graphs_are_enumerated() {
-        let parents = Parents::enumerate();
+        let parents = Parents::enumerate(TrailTrap::LAYOUT);
         let of_order = |n: usize| {
             parents.slots.iter().filter(|(s, _)| s.order() == n).map(|(_, list)| list.len()).sum()
         };
@@ -71,7 +74,7 @@ mod tests {
 
     #[test]
     fn only_graphs_are_known() {
-        let parents = Parents::enumerate();
+        let parents = Parents::enumerate(TrailTrap::LAYOUT);
         let cubic = DegreeSequence::new([3, 3, 3, 3, 3, 3]);
         let slots = parents.slots[&cubic].clone();
         assert_eq!(slots.len(), 2);

@@ -296,12 +296,16 @@ mod tests {
     use std::collections::HashSet;
 
     use proptest::prelude::*;
-    use trailtrap_shared::{game::TrailTrap, plan::PlanOptions};
+    use trailtrap_shared::{
+        game::{Game, TrailTrap},
+        plan::PlanOptions,
+    };
 
     use super::*;
 
     fn plan(order: usize) -> Arc<Plan> {
-        Arc::new(Plan::new::<TrailTrap>(
+        Arc::new(Plan::new(
+            TrailTrap::LAYOUT,
             order,
             PlanOptions { part_graphs: 4, bucket_bytes: 1 << 20 },
         ))

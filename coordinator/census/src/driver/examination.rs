@@ -94,7 +94,7 @@ impl Census {
         if !blocks.iter().map(|block| block.id).eq(expected) {
             return Err("its blocks are not those of the unit");
         }
-        checks::check_unit(blocks, &record.statistics)?;
+        checks::check_unit(self.store.game(), blocks, &record.statistics)?;
         let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
         let mut slots = keys.flat_map(|block| block.slots());
         match plan.order > ENUMERATED_ORDER || self.parents.know(&shard.sequence, &mut slots) {
@@ -118,7 +118,7 @@ impl Census {
         }
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
         let _turn = self.trials.lock();
-        Trial::new(plan, &read).run(&delivery.blocks, &drawn)?;
+        Trial::new(self.store.game(), plan, &read).run(&delivery.blocks, &drawn)?;
         delivery.record.tried = drawn.len() as u64;
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Census {
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
         let tried =
             self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
-                Trial::new(plan, &read).run_all(&blocks, accepted)?;
+                Trial::new(self.store.game(), plan, &read).run_all(&blocks, accepted)?;
                 Ok(blocks)
             });
         let same_graphs = |blocks: &[Block]| {
@@ -146,7 +146,9 @@ impl Census {
             Ok(blocks) if same_graphs(&blocks) => Verdict::Second,
             // All records of the first are right, but one may be missing, or belong to another
             // part.
-            Ok(_) => match Trial::new(plan, &read).run_all(&other.blocks, &other.record) {
+            Ok(_) => match Trial::new(self.store.game(), plan, &read)
+                .run_all(&other.blocks, &other.record)
+            {
                 Err(TrialError::Flaw(_)) => Verdict::Second,
                 Err(error) => Verdict::Unknown(error.to_string()),
                 Ok(()) => Verdict::Unknown(

@@ -33,7 +33,10 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use trailtrap_shared::plan::{Plan, PlanOptions, Unit};
+use trailtrap_shared::{
+    game::GameName,
+    plan::{Plan, PlanOptions, Unit},
+};
 
 use self::{committer::Task, names::Names};
 use crate::{
@@ -55,6 +58,8 @@ pub enum Keep {
 /// What a census is to do.
 #[derive(Clone, Copy, Debug)]
 pub struct CensusOptions {
+    /// The game, if it is not to be what the store says; Trail Trap in a new one.
+    pub game: Option<GameName>,
     /// All orders up to this one.
     pub order: usize,
     pub keep: Keep,
@@ -128,7 +133,7 @@ impl Census {
     ///
     /// The store cannot be read or written, or what it holds contradicts theory.
     pub fn open(directory: &Path, options: CensusOptions) -> Result<Arc<Self>, CensusError> {
-        let store = Store::open(directory)?;
+        let store = Store::open(directory, options.game)?;
         let epoch = store.next_epoch()?;
         let salt = store.salt(Random::unforeseeable()?.0)?;
         // What was accepted and not durable when the run before ended is not to be used by those
@@ -153,9 +158,9 @@ impl Census {
         let core = Core::new(settings, start);
         let census = Arc::new(Census {
             options,
+            parents: Parents::enumerate(store.layout()),
             store,
             salt,
-            parents: Parents::enumerate(),
             names: Names::new(NAMES),
             parent_plan: Mutex::default(),
             trials: Mutex::default(),
@@ -174,6 +179,11 @@ impl Census {
         }
         *census.committer.lock() = Some(committer::spawn(&census, receiver));
         Ok(census)
+    }
+
+    /// The game that it is a census of.
+    pub fn game(&self) -> GameName {
+        self.store.game()
     }
 
     /// The options it was opened with.

@@ -44,16 +44,21 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::{game::TrailTrap, graph::degree::DegreeSequence, partition::Table};
+    use trailtrap_shared::{
+        game::{Game, TrailTrap},
+        graph::degree::DegreeSequence,
+        partition::Table,
+    };
 
     use super::*;
 
     fn keys(part: u32, slots: &[u64]) -> Block {
         let sequence = DegreeSequence::new([4; 11]);
-        let table = Table::new::<TrailTrap>(sequence, 0, 0, slots.iter().copied(), |_, record| {
-            record.fill(0)
-        });
-        let [keys, ..] = table.to_blocks::<TrailTrap>(part);
+        let table =
+            Table::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.iter().copied(), |_, record| {
+                record.fill(0)
+            });
+        let [keys, ..] = table.to_blocks(part);
         keys
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
-    game::TrailTrap,
     graph::{pairs, polya::totals},
     partition::Section,
     plan::{Plan, Shard},
@@ -29,7 +28,7 @@ impl Census {
             return Ok(());
         }
         let options = begun.as_ref().map_or(self.options.plan, |record| record.options);
-        let plan = Arc::new(Plan::new::<TrailTrap>(n, options));
+        let plan = Arc::new(Plan::new(self.store.layout(), n, options));
         let plan_fingerprint = plan.fingerprint;
         if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan_fingerprint) {
             return Err(StoreError::Plan(n).into());
@@ -103,7 +102,7 @@ impl Census {
             _ => {
                 let options =
                     self.store.order(order)?.map_or(self.options.plan, |record| record.options);
-                let plan = Arc::new(Plan::new::<TrailTrap>(order, options));
+                let plan = Arc::new(Plan::new(self.store.layout(), order, options));
                 *cached = Some(plan.clone());
                 Ok(plan)
             }
@@ -118,7 +117,8 @@ pub fn contents_of_parents(store: &Store, plan: &Plan) -> Result<Vec<Content>, S
     if n <= ENUMERATED_ORDER + 1 {
         return Ok(vec![Content::default(); plan.shards.len()]);
     }
-    let below = Plan::new::<TrailTrap>(
+    let below = Plan::new(
+        store.layout(),
         n - 1,
         store.order(n - 1)?.map_or(plan.options, |record| record.options),
     );

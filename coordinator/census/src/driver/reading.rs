@@ -2,7 +2,6 @@
 //! all else from the store.
 
 use trailtrap_shared::{
-    game::TrailTrap,
     graph::degree::DegreeSequence,
     partition::{Block, BlockId, Section, entry_bytes, slot_bytes},
     plan::{Plan, Unit},
@@ -39,7 +38,7 @@ impl Census {
                 (Some(self.parent_plan(parents.order())?), slot_bytes(parents.order()), false)
             }
             Wanted::Bucket(sequence, _) => {
-                (self.leased_plan(), entry_bytes::<TrailTrap>(sequence.order()), true)
+                (self.leased_plan(), entry_bytes(self.store.layout(), sequence.order()), true)
             }
         };
         let bytes = plan.and_then(|plan| {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
+    game::GameName,
     graph::{Graph, degree::DegreeSequence, pairs},
     partition::{Section, graph_of_slot},
     plan::{Plan, Shard, Unit},
@@ -118,6 +119,11 @@ impl Archive {
         Ok(Archive { store, alarms, unfinished })
     }
 
+    /// The game that all is about.
+    pub fn game(&self) -> GameName {
+        self.store.game()
+    }
+
     /// Whether orders that are not finished can be read.
     pub fn admits_unfinished(&self) -> bool {
         self.unfinished
@@ -164,7 +170,7 @@ impl Archive {
         if let Some(result) = finished::result(order, &record) {
             return Ok(result);
         }
-        let plan = store::plan(order, &record)?;
+        let plan = store::plan(self.store.layout(), order, &record)?;
         let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(order) + 1];
         for (unit, record) in self.unit_records(&plan)? {
             let (statistics, digest) = &mut by_size[plan.shards[unit.shard as usize].size];
@@ -201,14 +207,14 @@ impl Archive {
                 Status::Finished
             });
         }
-        let plan = store::plan(order, &record)?;
+        let plan = store::plan(self.store.layout(), order, &record)?;
         let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();
         Ok(Status::Unfinished { recorded: self.unit_records(&plan)?.len(), planned })
     }
 
     /// The plan by which an order was split.
     pub fn plan(&self, order: usize) -> Result<Plan, ArchiveError> {
-        Ok(store::plan(order, &self.record(order)?)?)
+        Ok(store::plan(self.store.layout(), order, &self.record(order)?)?)
     }
 
     /// The units of a plan that are recorded, in order.
@@ -228,7 +234,7 @@ impl Archive {
     /// which something is recorded.
     pub fn shards(&self, order: usize) -> Result<Vec<ShardSummary>, ArchiveError> {
         let record = self.record(order)?;
-        let plan = store::plan(order, &record)?;
+        let plan = store::plan(self.store.layout(), order, &record)?;
         let mut summaries: BTreeMap<u32, ShardSummary> = BTreeMap::new();
         for (unit, record) in self.unit_records(&plan)? {
             let shard = &plan.shards[unit.shard as usize];
@@ -282,8 +288,8 @@ impl Archive {
         Ok(units.iter().map(|(unit, _)| (&plan.shards[unit.shard as usize], unit.part)).collect())
     }
 
-    /// The P1-win graphs of a part of a shard, in the labels of the census.
-    pub fn p1_wins(&self, shard: &Shard, part: u32) -> Result<Vec<Graph>, ArchiveError> {
+    /// The graphs of the listed verdict of a part of a shard, in the labels of the census.
+    pub fn listed(&self, shard: &Shard, part: u32) -> Result<Vec<Graph>, ArchiveError> {
         let mut graphs = Vec::new();
         for bucket in 0..1u32 << shard.bucket_bits {
             for slot in self.store.block(shard, part, bucket, Section::Wins)?.slots() {

@@ -8,7 +8,6 @@ use std::{
 
 use trailtrap_shared::{
     count::digest::Digest,
-    game::TrailTrap,
     graph::degree::DegreeSequence,
     labelling::MAX_BATCH_ORDER,
     partition::{Mismatch, Section, Table},
@@ -117,7 +116,7 @@ impl FinishedOrder {
     pub fn open(store: &Arc<Store>, order: usize) -> Result<Self, FinishedError> {
         let record = store.order(order)?.ok_or_else(|| not_finished(store, order))?;
         let result = result(order, &record).ok_or_else(|| not_finished(store, order))?;
-        let plan = store::plan(order, &record)?;
+        let plan = store::plan(store.layout(), order, &record)?;
         Ok(FinishedOrder {
             store: store.clone(),
             plan,
@@ -139,7 +138,7 @@ impl FinishedOrder {
         let keys = self.store.blocks(shard, bucket, Section::Keys)?;
         let outcomes = self.store.blocks(shard, bucket, Section::Outcomes)?;
         let parts: Vec<_> = keys.into_iter().zip(outcomes).collect();
-        Ok(Table::from_blocks::<TrailTrap>(&parts)?)
+        Ok(Table::from_blocks(&parts)?)
     }
 
     /// The slots in one bucket of a partition, of its keys or of its wins.

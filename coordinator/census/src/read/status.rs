@@ -10,7 +10,6 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::{
-    game::TrailTrap,
     graph::polya,
     plan::{Plan, PlanOptions},
 };
@@ -232,7 +231,7 @@ fn order_status(
     order: usize,
     options: PlanOptions,
 ) -> Result<OrderStatus, StoreError> {
-    let plan = Plan::new::<TrailTrap>(order, options);
+    let plan = Plan::new(store.layout(), order, options);
     let (graphs, pairs) = polya::totals(order);
     let mut status =
         OrderStatus { order, shards: plan.shards.len(), graphs, pairs, ..OrderStatus::default() };

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use trailtrap_shared::game::GameName;
 use trailtrap_worker::process::replace::{self, sync_directory};
 
 use super::{Store, StoreError};
@@ -98,6 +99,17 @@ impl DataDirectory {
             directory.rename(&directory.salvaged(), &directory.store()).map_err(io)?;
         }
         Ok(directory)
+    }
+
+    /// The game of the census that is here; of one that is not begun, the default.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn game(&self) -> Result<GameName, StoreError> {
+        match self.store().exists() {
+            true => Ok(Store::open_read_only(&self.store())?.game()),
+            false => Ok(GameName::default()),
+        }
     }
 
     /// Whether all orders up to this one are done.

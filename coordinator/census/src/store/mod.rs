@@ -19,7 +19,7 @@ use rocksdb::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
-    game::{Game, TrailTrap},
+    game::{GameName, Layout},
     labelling::{LABELLING, MAX_BATCH_ORDER},
     partition::{BLOCK_FORMAT, Block, BlockError, BlockId, Section},
     plan::{Plan, Shard, Unit},
@@ -54,6 +54,16 @@ pub enum StoreError {
          version that wrote it, or another directory"
     )]
     Version { what: &'static str, found: u16, expected: u16 },
+    #[error(
+        "it is of game number {0}, which this program does not know: use the program version \
+         that wrote it, or another directory"
+    )]
+    UnknownGame(u16),
+    #[error(
+        "it is a census of the game {found}: go on with that one by `--game {found}`, or choose \
+         another directory for {asked}"
+    )]
+    OtherGame { found: GameName, asked: GameName },
     #[error("record {key} is damaged")]
     Record { key: String, source: CodecError },
     #[error("block {id:?} is damaged")]
@@ -113,29 +123,30 @@ struct Format {
 /// An open store. One process at a time can write to it.
 pub struct Store {
     db: DB,
+    game: GameName,
 }
 
 impl Store {
     /// Opens the store in `path`, or makes an empty one there. The making is all or nothing: it
     /// happens beside `path`.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, game: Option<GameName>) -> Result<Self, StoreError> {
         if !path.exists() {
             let new = path.with_extension("new");
             if new.exists() {
                 // An earlier run was interrupted here.
                 std::fs::remove_dir_all(&new)?;
             }
-            drop(Self::open_or_create(&new)?);
+            drop(Self::open_or_create(&new, game)?);
             std::fs::rename(&new, path)?;
             if let Some(parent) = path.parent() {
                 // The new name has to outlast a loss of power before anything in the store does.
                 sync_directory(parent)?;
             }
         }
-        Self::open_or_create(path)
+        Self::open_or_create(path, game)
     }
 
-    fn open_or_create(path: &Path) -> Result<Self, StoreError> {
+    fn open_or_create(path: &Path, game: Option<GameName>) -> Result<Self, StoreError> {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);
@@ -146,24 +157,26 @@ impl Store {
         options.set_max_open_files(400);
         // A few large column families would otherwise keep logs of several gigabytes.
         options.set_max_total_wal_size(64 << 20);
-        let store = Store { db: DB::open_cf_descriptors(&options, path, families())? };
+        let db = DB::open_cf_descriptors(&options, path, families())?;
+        let store = Store { db, game: game.unwrap_or_default() };
         match store.get::<Format>(b"format")? {
-            None => store.put(b"format", &current_format())?,
-            Some(format) => check_format(&format)?,
+            None => {
+                store.put(b"format", &current_format(store.game))?;
+                Ok(store)
+            }
+            Some(format) => Ok(Store { game: check_format(&format, game)?, ..store }),
         }
-        Ok(store)
     }
 
     /// Opens the store to look at, without any right to write. What an unfinished run commits
     /// later is not seen.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        let store = Store {
-            db: DB::open_cf_descriptors_read_only(&Options::default(), path, families(), false)?,
-        };
-        if let Some(format) = store.get::<Format>(b"format")? {
-            check_format(&format)?;
+        let db = DB::open_cf_descriptors_read_only(&Options::default(), path, families(), false)?;
+        let store = Store { db, game: GameName::default() };
+        match store.get::<Format>(b"format")? {
+            Some(format) => Ok(Store { game: check_format(&format, None)?, ..store }),
+            None => Ok(store),
         }
-        Ok(store)
     }
 
     /// Opens a store to read what can be read of it.
@@ -172,7 +185,30 @@ impl Store {
         options.set_paranoid_checks(false);
         // Files are opened when they are read.
         options.set_max_open_files(400);
-        Ok(Store { db: DB::open_cf_descriptors_read_only(&options, path, families(), false)? })
+        let db = DB::open_cf_descriptors_read_only(&options, path, families(), false)?;
+        let store = Store { db, game: GameName::default() };
+        let game = match store.get::<Format>(b"format") {
+            Ok(Some(format)) => check_format(&format, None)?,
+            // Without it, plans tell whose they are.
+            _ => {
+                let first = store.order(1).ok().flatten();
+                let is_of = |game: &GameName| {
+                    first.as_ref().is_some_and(|first| plan(game.layout(), 1, first).is_ok())
+                };
+                GameName::ALL.into_iter().find(is_of).unwrap_or_default()
+            }
+        };
+        Ok(Store { game, ..store })
+    }
+
+    /// The game that it is a census of.
+    pub fn game(&self) -> GameName {
+        self.game
+    }
+
+    /// Of the records of that game.
+    pub fn layout(&self) -> Layout {
+        self.game.layout()
     }
 
     /// The directory of the database.
@@ -184,7 +220,7 @@ impl Store {
     /// begins a new edition.
     pub fn take_over(&self, other: &Store) -> Result<(), StoreError> {
         match other.get::<Format>(b"format") {
-            Ok(Some(format)) => check_format(&format)?,
+            Ok(Some(format)) => drop(check_format(&format, Some(self.game))?),
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the format of the store is lost"),
         }
@@ -411,8 +447,8 @@ impl Store {
                 },
             );
         let bytes = read?.ok_or(StoreError::MissingBlock(id))?;
-        let block =
-            Block::parse::<TrailTrap>(bytes).map_err(|source| StoreError::Block { id, source })?;
+        let block = Block::parse(self.layout(), bytes)
+            .map_err(|source| StoreError::Block { id, source })?;
         if block.id == id { Ok(block) } else { Err(StoreError::MissingBlock(id)) }
     }
 
@@ -461,8 +497,8 @@ impl Store {
 }
 
 /// The plan by which an order was split.
-pub fn plan(order: usize, record: &OrderRecord) -> Result<Plan, StoreError> {
-    let plan = Plan::new::<TrailTrap>(order, record.options);
+pub fn plan(layout: Layout, order: usize, record: &OrderRecord) -> Result<Plan, StoreError> {
+    let plan = Plan::new(layout, order, record.options);
     if plan.fingerprint == record.plan_fingerprint {
         Ok(plan)
     } else {
@@ -500,21 +536,30 @@ fn families() -> Vec<ColumnFamilyDescriptor> {
     small.into_iter().chain(sections).collect()
 }
 
-fn current_format() -> Format {
-    Format { store: STORE_FORMAT, block: BLOCK_FORMAT, labelling: LABELLING, game: TrailTrap::ID }
+fn current_format(game: GameName) -> Format {
+    Format {
+        store: STORE_FORMAT,
+        block: BLOCK_FORMAT,
+        labelling: LABELLING,
+        game: game.layout().game,
+    }
 }
 
-fn check_format(found: &Format) -> Result<(), StoreError> {
-    let expected = current_format();
+/// The game that the store is of, which has to be the one that is asked for.
+fn check_format(found: &Format, asked: Option<GameName>) -> Result<GameName, StoreError> {
+    let game = GameName::of_number(found.game).ok_or(StoreError::UnknownGame(found.game))?;
+    let expected = current_format(game);
     let pairs = [
         ("store format", found.store, expected.store),
         ("block format", found.block, expected.block),
         ("labelling", found.labelling, expected.labelling),
-        ("game", found.game, expected.game),
     ];
     match pairs.into_iter().find(|(_, found, expected)| found != expected) {
         Some((what, found, expected)) => Err(StoreError::Version { what, found, expected }),
-        None => Ok(()),
+        None => match asked {
+            Some(asked) if asked != game => Err(StoreError::OtherGame { found: game, asked }),
+            _ => Ok(game),
+        },
     }
 }
 

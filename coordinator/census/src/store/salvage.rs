@@ -80,7 +80,7 @@ impl Salvage<'_> {
                     break;
                 }
             };
-            let plan = plan(n, &record)?;
+            let plan = plan(self.old.layout(), n, &record)?;
             let copied = self.copy(&plan, &record)?;
             orders.push((plan, record, copied));
         }

@@ -4,9 +4,10 @@
 use num_bigint::BigUint;
 use trailtrap_shared::{
     count::statistics::{Counts, Statistics, Sums, Weighing},
-    game::{Game, TrailTrap, record_bytes},
+    game::{Game, GameName, Told},
     graph::polya,
     partition::Block,
+    play,
 };
 
 /// A count that contradicts theory.
@@ -57,7 +58,15 @@ pub fn check_order<'a>(
 }
 
 /// Compares the counts of a unit with its blocks: keys, outcomes and wins of each bucket.
-pub fn check_unit(blocks: &[Block], statistics: &Statistics) -> Result<(), &'static str> {
+pub fn check_unit(
+    game: GameName,
+    blocks: &[Block],
+    statistics: &Statistics,
+) -> Result<(), &'static str> {
+    play!(game, G => check_unit_of::<G>(blocks, statistics))
+}
+
+fn check_unit_of<G: Game>(blocks: &[Block], statistics: &Statistics) -> Result<(), &'static str> {
     let mut counted = Counts::default();
     let mut sums = Sums::default();
     for bucket in blocks.chunks_exact(3) {
@@ -66,39 +75,38 @@ pub fn check_unit(blocks: &[Block], statistics: &Statistics) -> Result<(), &'sta
             return Err("it does not have a record for each graph");
         }
         if wins.graphs != keys.count {
-            return Err("its list of P1-wins says that it is of another number of graphs");
+            return Err("its list of wins says that it is of another number of graphs");
         }
         let n = keys.id.sequence.order();
-        let left_over = (record_bytes::<TrailTrap>(n) * 8 - TrailTrap::record_bits(n)) as u32;
         let mut listed = wins.slots();
         for i in 0..keys.count {
-            let record = outcomes.record::<TrailTrap>(i);
+            let record = outcomes.record(i);
             // Equal outcomes have equal bytes.
-            if record.last().is_some_and(|byte| byte.leading_zeros() < left_over) {
+            if !G::LAYOUT.is_tidy(n, record) {
                 return Err("a record has bits set that mean nothing");
             }
-            if TrailTrap::p1_wins(n, record) {
-                counted.p1_wins += 1;
+            if G::LAYOUT.is_listed(n, record) {
+                counted.listed += 1;
                 if listed.next() != Some(keys.slot(i)) {
-                    return Err("its list of P1-wins is not that of its records");
+                    return Err("its list of wins is not that of its records");
                 }
             }
-            let (won_positions, refuted_ends) = TrailTrap::sums(n, record);
-            sums.won_positions += u128::from(won_positions);
-            sums.refuted_ends += u128::from(refuted_ends);
+            for (sum, more) in sums.0.iter_mut().zip(G::record_sums(n, record)) {
+                *sum += u128::from(more);
+            }
         }
         if listed.next().is_some() {
-            return Err("its list of P1-wins is not that of its records");
+            return Err("its list of wins is not that of its records");
         }
         counted.graphs += keys.count as u128;
     }
     let Weighing { all, sums: stated, .. } = statistics.classes;
-    if all != counted
-        || (stated.won_positions, stated.refuted_ends) != (sums.won_positions, sums.refuted_ends)
-    {
+    let told = G::ABOUT.sums.iter().zip(stated.0).zip(sums.0);
+    let mut by_record = told.filter(|((name, _), _)| name.told == Told::ByRecord);
+    if all != counted || by_record.any(|((_, stated), sum)| stated != sum) {
         return Err("its counts are not those of its blocks");
     }
-    if !statistics.is_consistent() {
+    if !statistics.is_consistent(&G::ABOUT) {
         return Err("its counts are impossible");
     }
     Ok(())

@@ -1,14 +1,14 @@
 //! Results on trial: records of a unit derived again from those of its predecessors, one step of
 //! the recurrence each. nauty says which graphs are the same, and the step is written from the
-//! rules (`rederive.rs`), so what is shared with the kernel that solved the unit is the layout of
-//! the data. The labelling of the census serves as an index: it leads to an entry, and nauty
+//! rules (`Method::derive`), so what is shared with the kernel that solved the unit is the layout
+//! of the data. The labelling of the census serves as an index: it leads to an entry, and nauty
 //! decides whether that entry is the graph that was looked for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics},
-    game::{Game, Outcome, TrailTrap, trail_trap::rederive},
+    game::{Game, GameName, Method},
     graph::{
         Graph,
         degree::DegreeSequence,
@@ -18,6 +18,7 @@ use trailtrap_shared::{
     labelling::batch::Kernel,
     partition::{Block, bucket_of_slot, graph_of_slot, slot_of},
     plan::Plan,
+    play,
 };
 
 use crate::{core::random::Random, records::UnitRecord};
@@ -70,23 +71,52 @@ const BATCH: usize = 1 << 16;
 
 /// A trial of the results of one unit.
 pub struct Trial<'a, E> {
+    game: GameName,
     plan: &'a Plan,
     read: Read<'a, E>,
-    /// What the records in work lead to: outcomes of the graphs in these slots, in the labels that
-    /// the slots give them.
-    known: HashMap<(DegreeSequence, u64), Outcome>,
 }
 
 impl<'a, E> Trial<'a, E> {
-    /// A trial against what `read` reads.
-    pub fn new(plan: &'a Plan, read: Read<'a, E>) -> Self {
-        Trial { plan, read, known: HashMap::new() }
+    /// A trial, in a game, against what `read` reads.
+    pub fn new(game: GameName, plan: &'a Plan, read: Read<'a, E>) -> Self {
+        Trial { game, plan, read }
     }
 
     /// Tries records of a unit, by their places among all its graphs, in increasing order.
     /// `blocks` are keys, outcomes and wins of each bucket. Reads each bucket that they lead to
     /// once for every 65536 of them, and holds one of them at a time.
-    pub fn run(&mut self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError<E>> {
+    ///
+    /// # Errors
+    /// When a record is wrong, or cannot be tried.
+    pub fn run(&self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError<E>> {
+        play!(self.game, G => TrialOf::<G, E>::new(self.plan, self.read).run(blocks, places))
+    }
+
+    /// Tries all records of a unit, and whether its counts and its digest are theirs. Takes a
+    /// tenth of a millisecond for each graph.
+    ///
+    /// # Errors
+    /// When anything is wrong, or cannot be tried.
+    pub fn run_all(&self, blocks: &[Block], record: &UnitRecord) -> Result<(), TrialError<E>> {
+        play!(self.game, G => TrialOf::<G, E>::new(self.plan, self.read).run_all(blocks, record))
+    }
+}
+
+/// A trial in a game whose type is known.
+struct TrialOf<'a, G: Game, E> {
+    plan: &'a Plan,
+    read: Read<'a, E>,
+    /// What the records in work lead to: outcomes of the graphs in these slots, in the labels that
+    /// the slots give them.
+    known: HashMap<(DegreeSequence, u64), G::Outcome>,
+}
+
+impl<'a, G: Game, E> TrialOf<'a, G, E> {
+    fn new(plan: &'a Plan, read: Read<'a, E>) -> Self {
+        TrialOf { plan, read, known: HashMap::new() }
+    }
+
+    fn run(&mut self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError<E>> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         let mut buckets = blocks.chunks_exact(3);
         let mut bucket = buckets.next();
@@ -103,24 +133,22 @@ impl<'a, E> Trial<'a, E> {
                 return Err(TrialError::Flaw("it has fewer graphs than it says".to_owned()));
             };
             let i = (place - before) as usize;
-            records.push((keys.slot(i), outcomes.record::<TrailTrap>(i)));
+            records.push((keys.slot(i), outcomes.record(i)));
         }
         self.try_records(&sequence, records.into_iter(), |_, _| {})
     }
 
-    /// Tries all records of a unit, and whether its counts and its digest are theirs. Takes a
-    /// tenth of a millisecond for each graph.
-    pub fn run_all(&mut self, blocks: &[Block], record: &UnitRecord) -> Result<(), TrialError<E>> {
+    fn run_all(&mut self, blocks: &[Block], record: &UnitRecord) -> Result<(), TrialError<E>> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         let mut statistics = Statistics::default();
-        let mut digester = Digester::<TrailTrap>::new(&sequence, Kernel::best());
+        let mut digester = Digester::<G>::new(&sequence, Kernel::best());
         let records = blocks.chunks_exact(3).flat_map(|bucket| {
             let [keys, outcomes, _] = bucket else { unreachable!("chunks of three") };
-            (0..keys.count).map(|i| (keys.slot(i), outcomes.record::<TrailTrap>(i)))
+            (0..keys.count).map(|i| (keys.slot(i), outcomes.record(i)))
         });
         self.try_records(&sequence, records, |graph, outcome| {
             let automorphisms = nauty::label(graph).automorphisms;
-            statistics.add(graph, automorphisms, &TrailTrap::tally(graph.order(), outcome));
+            statistics.add(graph, automorphisms, &G::tally(graph, automorphisms, outcome));
             digester.add(graph, outcome);
         })?;
         match statistics == record.statistics && digester.finish() == record.digest() {
@@ -135,7 +163,7 @@ impl<'a, E> Trial<'a, E> {
         &mut self,
         sequence: &DegreeSequence,
         mut records: impl Iterator<Item = (u64, &'b [u8])>,
-        mut then: impl FnMut(&Graph, &Outcome),
+        mut then: impl FnMut(&Graph, &G::Outcome),
     ) -> Result<(), TrialError<E>> {
         loop {
             let batch: Vec<(u64, &[u8])> = records.by_ref().take(BATCH).collect();
@@ -157,6 +185,9 @@ impl<'a, E> Trial<'a, E> {
         sequence: &DegreeSequence,
         slots: impl Iterator<Item = u64>,
     ) -> Result<(), TrialError<E>> {
+        if !G::Method::READS_PREDECESSORS {
+            return Ok(());
+        }
         let mut wanted: BTreeMap<(DegreeSequence, u32), BTreeSet<u64>> = BTreeMap::new();
         for graph in slots.filter_map(|slot| graph_of_slot(sequence, slot)) {
             for (u, w) in graph.edges() {
@@ -177,8 +208,7 @@ impl<'a, E> Trial<'a, E> {
                 if let Some((outcomes, i)) =
                     blocks.chunks_exact(2).find_map(|pair| Some((&pair[1], pair[0].find(slot)?)))
                 {
-                    let outcome =
-                        TrailTrap::decode(sequence.order(), outcomes.record::<TrailTrap>(i));
+                    let outcome = G::decode(sequence.order(), outcomes.record(i));
                     self.known.insert((sequence, slot), outcome);
                 }
             }
@@ -192,7 +222,7 @@ impl<'a, E> Trial<'a, E> {
         sequence: &DegreeSequence,
         slot: u64,
         record: &[u8],
-    ) -> Result<(Graph, Outcome), TrialError<E>> {
+    ) -> Result<(Graph, G::Outcome), TrialError<E>> {
         let flaw = |text: String| Err(TrialError::Flaw(text));
         let Some(graph) = graph_of_slot(sequence, slot) else {
             return flaw(format!("slot {slot:#x} is no graph of {sequence}"));
@@ -200,9 +230,9 @@ impl<'a, E> Trial<'a, E> {
         if slot_of(&graph) != slot {
             return flaw(format!("{} does not stand where it should", graph6::encode(&graph)));
         }
-        let derived = rederive::outcome(&graph, |rest, labelling| self.find(rest, labelling))?;
+        let derived = G::Method::derive(&graph, |rest, labelling| self.find(rest, labelling))?;
         let mut expected = vec![0; record.len()];
-        TrailTrap::encode(graph.order(), &derived, &mut expected);
+        G::encode(graph.order(), &derived, &mut expected);
         match expected == record {
             true => Ok((graph, derived)),
             false => flaw(format!(
@@ -213,7 +243,7 @@ impl<'a, E> Trial<'a, E> {
     }
 
     /// The outcome of a graph with one edge less, in nauty's labels.
-    fn find(&self, rest: &Graph, labelling: &NautyLabelling) -> Result<Outcome, TrialError<E>> {
+    fn find(&self, rest: &Graph, labelling: &NautyLabelling) -> Result<G::Outcome, TrialError<E>> {
         let missing = || {
             TrialError::Flaw(format!("{}, which it leads to, is not known", graph6::encode(rest)))
         };
@@ -224,7 +254,7 @@ impl<'a, E> Trial<'a, E> {
         if stored_labelling.canonical != labelling.canonical {
             return Err(missing());
         }
-        Ok(TrailTrap::relabelled(rest.order(), outcome, &stored_labelling.label))
+        Ok(G::relabelled(rest.order(), outcome, &stored_labelling.label))
     }
 }
 
@@ -233,7 +263,7 @@ mod tests {
     use std::{collections::HashMap, convert::Infallible, time::Duration};
 
     use trailtrap_shared::{
-        game::record_bytes,
+        game::{EdgeGeography, TrailTrap},
         partition::Table,
         plan::{PlanOptions, Unit},
     };
@@ -275,16 +305,17 @@ mod tests {
     /// counts, is changed, that is noticed.
     #[test]
     fn what_is_right_passes_and_what_is_wrong_does_not() {
+        tried::<TrailTrap>(GameName::TrailTrap);
+        tried::<EdgeGeography>(GameName::EdgeGeography);
+    }
+
+    fn tried<G: Game>(game: GameName) {
         let options = PlanOptions { part_graphs: 1 << 20, bucket_bytes: 60 };
-        let plan = Plan::new::<TrailTrap>(6, options);
+        let plan = Plan::new(G::LAYOUT, 6, options);
         let mut deliveries: HashMap<DegreeSequence, Delivery> = HashMap::new();
-        memory::census_with::<TrailTrap>(6, options, Kernel::Portable, 1 << 20, |plan, solved| {
+        memory::census_with::<G>(6, options, Kernel::Portable, 1 << 20, |plan, solved| {
             if plan.order == 6 {
-                let blocks = solved
-                    .tables
-                    .iter()
-                    .flat_map(|table| table.to_blocks::<TrailTrap>(0))
-                    .collect();
+                let blocks = solved.tables.iter().flat_map(|table| table.to_blocks(0)).collect();
                 let (unit, sequence) = (solved.unit, solved.sequence);
                 let (statistics, digest) = (solved.statistics.clone(), solved.digest);
                 let worker = "test".to_owned();
@@ -302,58 +333,62 @@ mod tests {
         let mut random = Random(1);
         for Delivery { sequence, blocks, record, unit } in deliveries.values() {
             let Unit { order: 6, .. } = unit else { panic!("{unit:?}") };
-            Trial::new(&plan, &read).run_all(blocks, record).unwrap();
+            Trial::new(game, &plan, &read).run_all(blocks, record).unwrap();
             let all = 0..record.statistics.classes.all.graphs as u64;
-            Trial::new(&plan, &read).run(blocks, &all.clone().collect::<Vec<_>>()).unwrap();
-            let too_many = Trial::new(&plan, &read).run(blocks, &[all.end]);
+            Trial::new(game, &plan, &read).run(blocks, &all.clone().collect::<Vec<_>>()).unwrap();
+            let too_many = Trial::new(game, &plan, &read).run(blocks, &[all.end]);
             assert!(matches!(too_many, Err(TrialError::Flaw(_))));
             let mut miscounted = record.clone();
-            miscounted.statistics.classes.sums.winning_first_moves += 1;
+            miscounted.statistics.classes.sums.0[0] += 1;
             assert!(matches!(
-                Trial::new(&plan, &read).run_all(blocks, &miscounted),
+                Trial::new(game, &plan, &read).run_all(blocks, &miscounted),
                 Err(TrialError::Flaw(_))
             ));
             let mut misdigested = record.clone();
             misdigested.digest[3] ^= 1;
             assert!(matches!(
-                Trial::new(&plan, &read).run_all(blocks, &misdigested),
+                Trial::new(game, &plan, &read).run_all(blocks, &misdigested),
                 Err(TrialError::Flaw(_))
             ));
             // One bit of the record of one graph.
             let changed = random.below(all.end);
             // Some mean nothing, and have to be zero.
-            let bit = random.draw() as usize % (8 * record_bytes::<TrailTrap>(6));
+            let bit = random.draw() as usize % (8 * G::LAYOUT.record_bytes(6));
             let mut before = 0;
             let damaged = blocks.chunks_exact(3).enumerate().flat_map(|(bucket, blocks)| {
                 let (keys, outcomes) = (&blocks[0], &blocks[1]);
                 let start = before;
                 before += keys.count as u64;
                 let write = |i: usize, bytes: &mut [u8]| {
-                    bytes.copy_from_slice(outcomes.record::<TrailTrap>(i));
+                    bytes.copy_from_slice(outcomes.record(i));
                     bytes[bit / 8] ^= u8::from(start + i as u64 == changed) << (bit % 8);
                 };
                 let slots: Vec<u64> = keys.slots().collect();
                 let bits = keys.id.bucket_bits;
-                let table = Table::new::<TrailTrap>(
+                let table = Table::new(
+                    G::LAYOUT,
                     *sequence,
                     bits,
                     bucket as u32,
                     slots.into_iter(),
                     write,
                 );
-                table.to_blocks::<TrailTrap>(0)
+                table.to_blocks(0)
             });
             let damaged: Vec<Block> = damaged.collect();
-            if bit >= TrailTrap::record_bits(6) {
-                assert!(checks::check_unit(&damaged, &record.statistics).is_err(), "bit {bit}");
+            if bit >= G::LAYOUT.record_bits(6) {
+                assert!(
+                    checks::check_unit(game, &damaged, &record.statistics).is_err(),
+                    "bit {bit}"
+                );
             }
-            let failed = Trial::new(&plan, &read).run(&damaged, &[changed]);
+            let failed = Trial::new(game, &plan, &read).run(&damaged, &[changed]);
             assert!(
                 matches!(failed, Err(TrialError::Flaw(_))),
                 "bit {bit} of graph {changed} of {sequence}"
             );
             let others: Vec<u64> = all.filter(|&place| place != changed).collect();
-            Trial::new(&plan, &read).run(&damaged, &others).unwrap();
+            Trial::new(game, &plan, &read).run(&damaged, &others).unwrap();
         }
     }
 }

@@ -5,25 +5,10 @@
 
 use std::collections::HashSet;
 
-use crate::graph::{Graph, VertexSet, pairs, vertices};
-
-/// A directed edge: a token is put on the first vertex and moved to the second.
-pub type Move = (usize, usize);
-
-/// Who wins a graph, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Solution {
-    /// P1 wins, for example with this first move.
-    P1 { first_move: Move },
-    /// P2 wins; for each first move of P1 an answer that wins. No first moves: the graph has no
-    /// edge.
-    P2 { answers: Vec<(Move, Move)> },
-}
-
-/// The search met more positions than it may remember.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("forward search gave up after {0} positions")]
-pub struct TooManyPositions(pub usize);
+use crate::{
+    game::{Move, Opening, Search, Solution, TooManyPositions},
+    graph::{Graph, VertexSet, pairs, vertices},
+};
 
 /// A search with its table of positions.
 pub struct ForwardSearch {
@@ -32,28 +17,32 @@ pub struct ForwardSearch {
     lost: HashSet<u128, foldhash::fast::RandomState>,
 }
 
-impl ForwardSearch {
-    /// A search that gives up after `limit` positions; each takes about 40 bytes.
-    pub fn new(limit: usize) -> Self {
+impl Search for ForwardSearch {
+    fn new(limit: usize) -> Self {
         ForwardSearch { limit, won: HashSet::default(), lost: HashSet::default() }
     }
 
-    /// Solves a graph, of order at most 16.
-    pub fn solve(&mut self, graph: &Graph) -> Result<Solution, TooManyPositions> {
+    fn solve(&mut self, graph: &Graph) -> Result<Solution, TooManyPositions> {
         self.won.clear();
         self.lost.clear();
         let mut answers = Vec::new();
         for (u, v) in directed_edges(graph) {
+            let opening = Opening::Along((u, v));
             match self.answer(&graph.without_edge(u, v), v)? {
-                Some(answer) => answers.push(((u, v), answer)),
-                None => return Ok(Solution::P1 { first_move: (u, v) }),
+                Some(answer) => answers.push((opening, answer)),
+                None => return Ok(Solution::P1 { opening }),
             }
         }
         Ok(Solution::P2 { answers })
     }
+}
 
+impl ForwardSearch {
     /// A winning answer of P2 when P1's token is at `v` and these edges are unused. ¬R(H; v) if
     /// there is none.
+    ///
+    /// # Errors
+    /// When there are more positions than the limit.
     pub fn answer(&mut self, unused: &Graph, v: usize) -> Result<Option<Move>, TooManyPositions> {
         for (x, y) in directed_edges(unused) {
             if !self.mover_wins(&unused.without_edge(x, y), v, y)? {
@@ -64,6 +53,9 @@ impl ForwardSearch {
     }
 
     /// W(H; a, b): whether the player to move, whose token is at `a`, wins.
+    ///
+    /// # Errors
+    /// When there are more positions than the limit.
     pub fn mover_wins(
         &mut self,
         unused: &Graph,
@@ -222,7 +214,7 @@ mod tests {
         assert_eq!(search.solve(&Graph::edgeless(3)), Ok(Solution::P2 { answers: vec![] }));
         assert_eq!(
             search.solve(&Graph::from_edges(2, [(0, 1)])),
-            Ok(Solution::P1 { first_move: (0, 1) })
+            Ok(Solution::P1 { opening: Opening::Along((0, 1)) })
         );
         assert_eq!(search.solve(&Graph::from_code(7, u128::MAX)), Err(TooManyPositions(100)));
     }

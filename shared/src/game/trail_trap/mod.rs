@@ -1,11 +1,314 @@
 //! Trail Trap (Buchanan et al., arXiv 2405.05195): each player draws a trail with their own token;
 //! an edge used by either is gone for both; who cannot move loses.
+//!
+//! After both first moves a position is (H; a, b): H the unused edges, a the token of the player
+//! to move, b the other.
+//!
+//! * W(H; a, b), the player to move wins: ∃ w ∈ N(a): ¬ W(H − aw; b, w).
+//! * R(H; v), P2, still to place a token, beats P1's token at v: ∃ xy ∈ E: ¬ W(H − xy; v, y) ∨ ¬
+//!   W(H − xy; v, x).
+//! * P1 wins G: ∃ uv ∈ E: ¬ R(G − uv; v) ∨ ¬ R(G − uv; u).
 
-pub mod forward;
-mod recurrence;
-pub mod rederive;
+mod forward;
 
-pub use recurrence::{Outcome, TrailTrap};
+use std::ops::RangeInclusive;
+
+pub use forward::ForwardSearch;
+
+use super::{
+    About, Answer, ByEdges, FIRST_OR_SECOND, Game, KnownCounts, Layout, Positions, Retrograde,
+    SUMS, Scope, SumName, Tally, Told, bits,
+};
+use crate::graph::{
+    Graph, MAX_ORDER, VertexSet, all_vertices, map_sets,
+    nauty::{self, NautyLabelling},
+    transpose, vertices,
+};
 
 /// Connected graphs of order n = 3, …, 7 that P2 wins: Table 1 of the paper.
 pub const TABLE_1: [u128; 5] = [2, 4, 17, 88, 734];
+
+/// The game of the paper.
+#[derive(Clone, Copy, Debug)]
+pub struct TrailTrap;
+
+/// Who wins every position on one graph H.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// `wins[a]` is { b : W(H; a, b) }.
+    pub wins: [VertexSet; MAX_ORDER],
+    /// { v : R(H; v) }.
+    pub refuted: VertexSet,
+    /// Number of first moves that win for P1; P1 wins H if there is one.
+    pub first_moves: u16,
+}
+
+/// Place among the sums of Σ|W|, the rooted positions won by the player to move.
+pub const WON_POSITIONS: usize = 0;
+/// Place among the sums of Σ|R|, the ends of P1's first move that P2 beats.
+pub const REFUTED_ENDS: usize = 1;
+/// Place among the sums of the number of first moves that win for P1.
+pub const WINNING_FIRST_MOVES: usize = 2;
+
+const RULES: &str = concat!(
+    "Two players each draw a trail on a graph, edge by edge. P1 chooses an edge ",
+    "and moves\n",
+    "a token along it; P2 does the same with another edge and a token of their ",
+    "own; then they take turns, each moving their\n",
+    "own token along an unused edge. An edge used by either is gone for both; who ",
+    "cannot move loses. *P1-win* means that P1\n",
+    "wins with best play, *P2-win* that P2 does; there are no draws. The game and ",
+    "Table 1 for up to 7 vertices are from\n",
+    "Buchanan, Carr, Clifton, Hartke, Iršič, Sieger, Whitman, *Trail Trap: a ",
+    "variant of Partizan Edge Geography*,\n",
+    "[arXiv:2405.05195](https://arxiv.org/abs/2405.05195).",
+);
+
+const CITATION: &str = concat!(
+    "  - type: article\n",
+    "    title: \"Trail Trap: a variant of Partizan Edge Geography\"\n",
+    "    authors:\n",
+    "      - family-names: Buchanan\n",
+    "      - family-names: Carr\n",
+    "      - family-names: Clifton\n",
+    "      - family-names: Hartke\n",
+    "      - family-names: Iršič\n",
+    "      - family-names: Sieger\n",
+    "      - family-names: Whitman\n",
+    "    url: https://arxiv.org/abs/2405.05195\n",
+);
+
+const SUM_NAMES: [SumName; 3] = [
+    SumName {
+        key: "won_positions",
+        symbol: "Σ|W|",
+        heading: None,
+        meaning: "sum of |W|: rooted positions that the player to move wins",
+        meaning_in_shards: "sum of |W|: positions (rooted in both tokens) that the player to \
+                            move wins",
+        told: Told::ByRecord,
+        bounds: won_positions,
+    },
+    SumName {
+        key: "refuted_ends",
+        symbol: "|R|",
+        heading: None,
+        meaning: "sum of |R|: ends of the first player's first move that the second player beats",
+        meaning_in_shards: "sum of |R|: first ends of P1 that P2 can answer and win",
+        told: Told::ByRecord,
+        bounds: refuted_ends,
+    },
+    SumName {
+        key: "winning_first_moves",
+        symbol: "first moves",
+        heading: None,
+        meaning: "first moves that win for the first player",
+        meaning_in_shards: "first moves that win for the first player",
+        told: Told::ByOutcome,
+        bounds: winning_first_moves,
+    },
+];
+
+fn won_positions(scope: &Scope) -> RangeInclusive<u128> {
+    0..=(scope.order * scope.order).saturating_mul(scope.graphs)
+}
+
+fn refuted_ends(scope: &Scope) -> RangeInclusive<u128> {
+    0..=scope.order.saturating_mul(scope.graphs)
+}
+
+/// A graph that P1 wins has such a move, and no more than two along each edge.
+fn winning_first_moves(scope: &Scope) -> RangeInclusive<u128> {
+    scope.listed..=(2 * scope.size).saturating_mul(scope.listed)
+}
+
+/// A record holds, bit by bit from the lowest: for y = 0, …, n − 1 the column { a : W(H; a, y) }
+/// of n bits, the set { v : R(H; v) } of n bits, and one bit that is set if P1 wins. Left-over
+/// bits of the last byte are zero.
+impl Game for TrailTrap {
+    const LAYOUT: Layout = {
+        let mut bits = [0; MAX_ORDER + 1];
+        let mut n = 0;
+        while n <= MAX_ORDER {
+            bits[n] = (n * n + n + 1) as u16;
+            n += 1;
+        }
+        Layout::new(1, true, bits)
+    };
+
+    const ABOUT: About = About {
+        name: "trail-trap",
+        title: "Trail Trap",
+        reference: "arXiv:2405.05195",
+        rules: RULES,
+        citation: CITATION,
+        identifier: Some("arXiv:2405.05195"),
+        digest_tag: "TT1",
+        verdicts: FIRST_OR_SECOND,
+        sums: &SUM_NAMES,
+        position_keys: &["won_against", "refuted"],
+        listed_one_in: 5,
+        known: &[KnownCounts {
+            what: "connected P2-wins (Table 1 of the paper)",
+            first_order: 3,
+            counts: &TABLE_1,
+        }],
+    };
+
+    type Outcome = Outcome;
+
+    type Method = ByEdges;
+
+    type Search = ForwardSearch;
+
+    fn encode(n: usize, outcome: &Outcome, record: &mut [u8]) {
+        let columns = transpose(n, &outcome.wins);
+        let mut words = [0u64; (MAX_ORDER * MAX_ORDER + MAX_ORDER + 1).div_ceil(64)];
+        for y in 0..n {
+            put_bits(&mut words, y * n, columns[y]);
+        }
+        put_bits(&mut words, n * n, outcome.refuted);
+        put_bits(&mut words, n * n + n, u16::from(outcome.first_moves > 0));
+        for (bytes, word) in record.chunks_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+        }
+    }
+
+    /// Records do not keep the number of winning first moves, only whether it is zero.
+    fn decode(n: usize, record: &[u8]) -> Outcome {
+        let columns = std::array::from_fn(|y| if y < n { bits(record, y * n, n) } else { 0 });
+        Outcome {
+            wins: transpose(n, &columns),
+            refuted: bits(record, n * n, n),
+            first_moves: bits(record, n * n + n, 1),
+        }
+    }
+
+    fn relabelled(n: usize, outcome: &Outcome, label: &[u8]) -> Outcome {
+        let wins = map_sets(n, &outcome.wins, label);
+        let mut relabelled = Outcome::default();
+        for a in 0..n {
+            relabelled.wins[label[a] as usize] = wins[a];
+            relabelled.refuted |= (outcome.refuted >> a & 1) << label[a];
+        }
+        relabelled.first_moves = outcome.first_moves;
+        relabelled
+    }
+
+    fn tally(graph: &Graph, _automorphisms: u64, outcome: &Outcome) -> Tally {
+        let n = graph.order();
+        Tally {
+            listed: outcome.first_moves > 0,
+            sums: [
+                outcome.wins[..n].iter().map(|row| row.count_ones()).sum(),
+                outcome.refuted.count_ones(),
+                u32::from(outcome.first_moves),
+            ],
+        }
+    }
+
+    fn record_sums(n: usize, record: &[u8]) -> [u32; SUMS] {
+        let won_positions = (0..n).map(|y| bits(record, y * n, n).count_ones()).sum();
+        [won_positions, bits(record, n * n, n).count_ones(), 0]
+    }
+
+    fn positions(n: usize, outcome: &Outcome) -> Vec<Positions> {
+        vec![
+            Positions::Each {
+                says: ["the player to move at", "wins against"],
+                sets: outcome.wins[..n].to_vec(),
+            },
+            Positions::Whole { says: "P2 beats P1's token at", set: outcome.refuted },
+        ]
+    }
+}
+
+impl Retrograde for TrailTrap {
+    #[inline(always)]
+    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> Answer {
+        let refuted = bits(record, n * n, n);
+        Answer {
+            sets: [bits(record, u * n, n), bits(record, w * n, n)],
+            flags: refuted >> u & 1 | (refuted >> w & 1) << 1,
+        }
+    }
+
+    #[inline(always)]
+    fn fold(n: usize, outcome: &mut Outcome, u: usize, w: usize, answer: &Answer) {
+        // In H − uw the opponent, to move from b, loses against a token at u, or at w.
+        let [lost_against_u, lost_against_w] = answer.sets.map(|column| !column & all_vertices(n));
+        outcome.wins[u] |= lost_against_w;
+        outcome.wins[w] |= lost_against_u;
+        outcome.refuted |= lost_against_u | lost_against_w;
+        outcome.first_moves += 2 - answer.flags.count_ones() as u16;
+    }
+
+    fn derive<E>(
+        graph: &Graph,
+        mut find: impl FnMut(&Graph, &NautyLabelling) -> Result<Outcome, E>,
+    ) -> Result<Outcome, E> {
+        let all = all_vertices(graph.order());
+        let mut outcome = Outcome::default();
+        for (u, w) in graph.edges() {
+            let rest = graph.without_edge(u, w);
+            let labelling = nauty::label(&rest);
+            let found = find(&rest, &labelling)?;
+            let label = |v: usize| usize::from(labelling.label[v]);
+            let wins = |a: usize, b: usize| found.wins[label(a)] >> label(b) & 1 == 1;
+            let refuted = |v: usize| found.refuted >> label(v) & 1 == 1;
+            for b in vertices(all) {
+                // W(H; a, b) = ∃ w ∈ N(a): ¬ W(H − aw; b, w), for a = u and for a = w.
+                outcome.wins[u] |= u16::from(!wins(b, w)) << b;
+                outcome.wins[w] |= u16::from(!wins(b, u)) << b;
+                // R(H; v) = ∃ xy: ¬ W(H − xy; v, y) ∨ ¬ W(H − xy; v, x).
+                outcome.refuted |= u16::from(!wins(b, w) || !wins(b, u)) << b;
+            }
+            // P1 wins H: ∃ uv: ¬ R(H − uv; v) ∨ ¬ R(H − uv; u).
+            outcome.first_moves += u16::from(!refuted(u)) + u16::from(!refuted(w));
+        }
+        Ok(outcome)
+    }
+}
+
+#[inline(always)]
+fn put_bits(words: &mut [u64], start: usize, value: u16) {
+    let (word, bit) = (start / 64, start % 64);
+    words[word] |= u64::from(value) << bit;
+    if bit > 48 {
+        words[word + 1] |= u64::from(value) >> (64 - bit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// The columns of W stand in records as the fold asks for them.
+        #[test]
+        fn records_answer_by_columns(
+            n in 1usize..=16,
+            wins: [u16; 16],
+            refuted: u16,
+            first_moves in 0u16..2,
+        ) {
+            let all = all_vertices(n);
+            let refuted = refuted & all;
+            let mut outcome = Outcome { refuted, first_moves, ..Outcome::default() };
+            (0..n).for_each(|a| outcome.wins[a] = wins[a] & all);
+            let record = TrailTrap::record(n, &outcome);
+            prop_assert_eq!(TrailTrap::decode(n, &record), outcome);
+            for (u, w) in [(0, n - 1), (n / 2, n / 3)] {
+                let answer = TrailTrap::ask(n, &record, u, w);
+                let column = |y: usize| {
+                    (0..n).fold(0, |set, a| set | (outcome.wins[a] >> y & 1) << a)
+                };
+                prop_assert_eq!(answer.sets, [column(u), column(w)]);
+                let flags = outcome.refuted >> u & 1 | (outcome.refuted >> w & 1) << 1;
+                prop_assert_eq!(answer.flags, flags);
+            }
+        }
+    }
+}
