@@ -4,7 +4,7 @@
     scripts/referee.py FILE [ORDER]
 
 FILE is what `trailtrap census N --json` printed. All graphs up to ORDER (default 6) are generated anew, every position is
-played out by the rules of the game, and graphs, P1-wins, labelled counts, sums and public digests are compared for every
+played out by the rules of the game that the file names (Trail Trap if it names none), and graphs, P1-wins, labelled counts, sums and public digests are compared for every
 number of edges. The labelling and the digest are implemented here from their specification in ARCHITECTURE.md. Order 6
 takes a second, order 7 a minute and a half. Needs nothing but Python 3.
 """
@@ -104,6 +104,40 @@ def refuted(rows, v):
     return any(not mover_wins(without(rows, x, y), v, y) for x, y in edges(rows))
 
 
+@lru_cache(maxsize=None)
+def rooted_wins(rows, v):
+    return any(rows[v] >> w & 1 and not rooted_wins(without(rows, v, w), w) for w in range(len(rows)))
+
+
+def orbits(rows):
+    """Counts the orbits in a set of vertices that automorphisms keep, by trying all permutations."""
+    n = len(rows)
+    least = list(range(n))
+
+    def extend(image):
+        v = len(image)
+        if v == n:
+            for u, w in enumerate(image):
+                least[w] = min(least[w], u)
+            return
+        for w in range(n):
+            if w not in image and all(rows[v] >> u & 1 == rows[w] >> image[u] & 1 for u in range(v)):
+                extend([*image, w])
+
+    extend([])
+    return lambda chosen: len({least[v] for v in chosen})
+
+
+def rooted_record(rows):
+    """The same for edge geography."""
+    n = len(rows)
+    wins = [rooted_wins(rows, v) for v in range(n)]
+    bits = wins + [not all(wins)]
+    count = orbits(rows)
+    sums = (sum(wins), count([v for v in range(n) if wins[v]]), count(range(n)))
+    return sum(1 << i for i, bit in enumerate(bits) if bit), len(bits), sums
+
+
 def connected(rows):
     reached = {0}
     while True:
@@ -124,17 +158,25 @@ def record(rows):
     return sum(1 << i for i, bit in enumerate(bits) if bit), len(bits), sums
 
 
-def order_results(graphs):
+# For each game: tag of its digests, record, names of its sums.
+GAMES = {
+    "trail-trap": (b"TT1", record, ["won_positions", "refuted_ends", "winning_first_moves"]),
+    "edge-geography": (b"EG1", rooted_record, ["won_roots", "won_rooted_graphs", "rooted_graphs"]),
+}
+
+
+def order_results(graphs, tag, record):
     n = len(graphs[0])
     results = {}
     for rows in graphs:
         label, automorphisms = reference_labelling(rows)
         canonical = relabel(rows, label)
         value, bits, sums = record(canonical)
-        message = b"TT1" + graph6(canonical) + automorphisms.to_bytes(8, "little") + value.to_bytes((bits + 7) // 8, "little")
+        message = tag + graph6(canonical) + automorphisms.to_bytes(8, "little") + value.to_bytes((bits + 7) // 8, "little")
         digest = int.from_bytes(hashlib.sha256(message).digest(), "little")
         weight = factorial(n) // automorphisms
-        win = sums[2] > 0
+        # The last bit of a record is the verdict.
+        win = value >> bits - 1 & 1 == 1
         counts = [1, win, connected(rows), win and connected(rows), weight, win * weight]
         entry = results.setdefault(len(edges(rows)) // 2, [0] * 10)
         for i, amount in enumerate([*counts, digest, *sums]):
@@ -148,6 +190,7 @@ def main():
     with open(sys.argv[1], encoding="ascii") as file:
         report = json.load(file)
     last = int(sys.argv[2]) if len(sys.argv) == 3 else 6
+    tag, record_of, names = GAMES[report.get("game", "trail-trap")]
     graphs = [(0,)]
     for order in range(1, last + 1):
         if order > 1:
@@ -159,7 +202,8 @@ def main():
             graphs = sorted(found)
         mover_wins.cache_clear()
         refuted.cache_clear()
-        mine = order_results(graphs)
+        rooted_wins.cache_clear()
+        mine = order_results(graphs, tag, record_of)
         theirs = report["orders"][order - 1]
         assert theirs["order"] == order and len(theirs["by_size"]) == len(mine)
         for entry in theirs["by_size"]:
@@ -172,9 +216,7 @@ def main():
                 int(entry["labelled"]["graphs"]),
                 int(entry["labelled"]["p1_wins"]),
                 int(entry["digest"], 16),
-                sums["won_positions"],
-                sums["refuted_ends"],
-                sums["winning_first_moves"],
+                *(sums[name] for name in names),
             ]
             if reported != mine[entry["size"]]:
                 sys.exit(f"order {order}, {entry['size']} edges: reported {reported}, found {mine[entry['size']]}")
