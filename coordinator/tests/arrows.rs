@@ -36,6 +36,7 @@ const RULES: [Rule; 12] = [
             "crate::trust",
             "crate::driver",
             "crate::read",
+            "parking_lot",
             "rocksdb",
             "std::fs",
             "std::sync::Condvar",

@@ -29,6 +29,8 @@ pub mod order;
 pub mod parents;
 pub mod random;
 pub mod schedule;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::{

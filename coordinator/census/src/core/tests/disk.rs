@@ -1,0 +1,205 @@
+//! What the committer does, and what the store holds.
+
+use super::*;
+
+impl World {
+    /// As the driver finds it in the store.
+    pub(super) fn doubted(&self) -> Vec<Unit> {
+        let mut doubted = BTreeSet::new();
+        for alarm in self.disk.alarms.values() {
+            let mut units = alarm.doubted.clone();
+            if alarm.settled.is_none() {
+                for name in &alarm.blamed {
+                    units.extend(self.trace(Suspect { name: name.clone(), pending: Vec::new() }));
+                }
+            }
+            let is_left = |unit: &Unit| {
+                let record = self.disk.units.get(unit);
+                record.is_some_and(|record| record.instance <= alarm.last_instance)
+            };
+            doubted.extend(units.into_iter().filter(is_left));
+        }
+        doubted.into_iter().collect()
+    }
+
+    pub(super) fn trace(&self, suspect: Suspect) -> Vec<Unit> {
+        let mut trace = Trace::new(suspect);
+        self.disk.units.iter().for_each(|(unit, record)| trace.add(*unit, record));
+        trace.finish().collect()
+    }
+
+    pub(super) fn open_order(&mut self, order: usize, edition: u32) {
+        if let Some(result) = self.disk.results.get(&order) {
+            return self.core.found_finished(edition, result.clone());
+        }
+        let plan = self.plan(order);
+        let of_order =
+            |(unit, _): &(&Unit, &UnitRecord), order: usize| usize::from(unit.order) == order;
+        let below = self.disk.units.iter().filter(|item| of_order(item, order - 1));
+        let below = Content::of_all(below.map(|(_, record)| &record.content));
+        let records = self.disk.units.iter().filter(|item| of_order(item, order));
+        let opening = Opening {
+            parents: vec![below; plan.shards.len()],
+            records: records.map(|(unit, record)| (*unit, record.clone())).collect(),
+            outcomes_kept: self.outcomes_kept,
+            graphs: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
+            pairs: 0,
+            comparisons: Comparisons::new(self.compared_share, 7),
+            plan,
+        };
+        let opened = Box::new(Order::open(opening));
+        self.core.opened(edition, opened);
+        if let Some(opened) = self.core.order() {
+            let (done, all) = opened.schedule.shards_done();
+            self.say(format!("order {order} is opened: {done} of {all} shards are recalled"));
+        }
+    }
+
+    pub(super) fn close_order(&mut self, plan: &Plan) {
+        let order = plan.order;
+        let records = self.disk.units.iter().filter(|(unit, _)| usize::from(unit.order) == order);
+        let mut total = Statistics::default();
+        records.clone().for_each(|(_, record)| total += &record.statistics);
+        let units: usize = plan.shards.iter().map(|shard| shard.parts as usize).sum();
+        assert_eq!(records.count(), units, "closed before it was done");
+        let mass = plan.shards.iter().map(|shard| shard.mass).sum::<u128>();
+        assert_eq!(total.labelled.all.graphs, mass, "something is lost or counted twice");
+        let result = OrderResult { order, by_size: vec![(total, Default::default())] };
+        self.disk.results.insert(order, result.clone());
+        self.say(format!("order {order} is closed"));
+        self.core.closed(result);
+    }
+
+    /// The committer does the next thing; with `steps` it is killed after so many writes. Returns
+    /// whether there was anything to do.
+    pub(super) fn commit(&mut self, most: usize, steps: Option<usize>) -> bool {
+        if let Some(effect) = self.committer.pop_front() {
+            self.carry_out(effect);
+            let own = self.take_of_committer();
+            self.committer.extend(own);
+            return true;
+        }
+        match self.queue.pop_front() {
+            None => return false,
+            Some(Effect::BeginEdition { units }) => self.begin_edition(units),
+            Some(Effect::Commit(first)) => {
+                let mut group = vec![first];
+                while group.len() < most
+                    && group.last().is_some_and(|entry| entry.stale.is_empty())
+                    && let Some(Effect::Commit(_)) = self.queue.front()
+                {
+                    let Some(Effect::Commit(entry)) = self.queue.pop_front() else { break };
+                    group.push(entry);
+                }
+                self.write(group, steps);
+            }
+            Some(_) => unreachable!("not for the committer"),
+        }
+        let own = self.take_of_committer();
+        self.committer.extend(own);
+        true
+    }
+
+    /// What came of what the committer has done is its own to do.
+    pub(super) fn take_of_committer(&mut self) -> Vec<Effect> {
+        let is_own = |effect: &mut Effect| {
+            matches!(
+                effect,
+                Effect::OpenOrder { .. } | Effect::CloseOrder { .. } | Effect::DropOutcomes { .. }
+            )
+        };
+        self.todo.extract_if(.., is_own).collect()
+    }
+
+    pub(super) fn write(&mut self, group: Vec<Entry>, steps: Option<usize>) {
+        let group = self.core.writing(group);
+        self.collect();
+        let left = |step: usize| steps.is_none_or(|steps| step < steps);
+        let deliveries: Vec<_> = group.iter().flat_map(|entry| entry.deliveries.clone()).collect();
+        if left(0) {
+            for delivery in &deliveries {
+                self.disk.units.insert(delivery.unit, delivery.record.clone());
+            }
+            for delivery in &deliveries {
+                self.check_durable(delivery);
+            }
+        }
+        for Confirmed { unit, by } in group.iter().flat_map(|entry| &entry.confirmed) {
+            if left(1)
+                && let Some(record) = self.disk.units.get_mut(unit)
+            {
+                record.confirmed.push(by.clone());
+            }
+        }
+        for unit in group.iter().flat_map(|entry| &entry.stale) {
+            if left(2) {
+                self.disk.units.remove(unit);
+                self.acknowledged.remove(unit);
+            }
+        }
+        if !left(3) {
+            return self.start();
+        }
+        for entry in &group {
+            let Entry { deliveries, confirmed, stale, .. } = entry;
+            let mut parts = Vec::new();
+            if !deliveries.is_empty() {
+                parts.push(self.names(deliveries.iter().map(|delivery| &delivery.unit)));
+            }
+            for Confirmed { unit, by } in confirmed {
+                let by = by.trim_end_matches(", k");
+                parts.push(format!("{} confirmed by {by}", self.name(*unit)));
+            }
+            if !stale.is_empty() {
+                parts.push(format!("stale {}", self.names(stale)));
+            }
+            if !parts.is_empty() {
+                self.say(format!("durable: {}", parts.join(", ")));
+            }
+        }
+        self.core.written(group);
+        self.collect();
+    }
+
+    /// Whatever is durable was computed from what is durable.
+    pub(super) fn check_durable(&self, delivery: &Delivery) {
+        let Delivery { unit, record, .. } = delivery;
+        let Some(order) =
+            self.core.order().filter(|order| order.plan().order == unit.order as usize)
+        else {
+            return;
+        };
+        for &shard in &order.plan().shards[unit.shard as usize].predecessors {
+            for part in 0..order.plan().shards[shard as usize].parts {
+                let read = Unit { order: unit.order, shard, part };
+                assert!(self.disk.units.contains_key(&read), "{unit:?} before {read:?}");
+            }
+        }
+        assert_eq!(record.inputs, order.schedule.inputs(unit.shard));
+    }
+
+    pub(super) fn begin_edition(&mut self, units: Vec<Unit>) {
+        for unit in &units {
+            let by = self.disk.units.get(unit).map(|record| &record.worker);
+            let is_doubted = |alarm: &Alarm| {
+                let is_blamed = by.is_some_and(|by| alarm.blamed.contains(by));
+                alarm.doubted.contains(unit) || alarm.settled.is_none() && is_blamed
+            };
+            assert!(self.disk.alarms.values().any(is_doubted), "taken back without an alarm");
+        }
+        self.disk.edition = self.core.beginning();
+        self.collect();
+        for unit in &units {
+            self.disk.units.remove(unit);
+            self.acknowledged.remove(unit);
+        }
+        let first = units.iter().map(|unit| usize::from(unit.order)).min();
+        if let Some(first) = first {
+            self.disk.results.retain(|&order, _| order < first);
+        }
+        let what = self.names(&units);
+        self.say(format!("taken back: {what}"));
+        self.core.begun(first);
+        self.collect();
+    }
+}

@@ -1,0 +1,409 @@
+//! The core with a driver that carries its effects out by hand, a store in memory, and workers who
+//! say what they are told to say. No threads, no disk, no time but the one that is set.
+
+mod disk;
+mod property;
+mod stories;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use trailtrap_shared::{
+    count::statistics::Statistics,
+    game::TrailTrap,
+    plan::{Plan, PlanOptions, Unit},
+};
+
+use super::{comparison::Comparisons, effect::Effect, *};
+use crate::{
+    core::content::Content,
+    records::{Delivery, UnitRecord, alarm::Alarm},
+};
+
+/// A result as a worker may come to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Right,
+    /// The records are others; different liars do not agree.
+    Wrong(u8),
+    /// The records are right, the counts are not.
+    Miscounted,
+    /// Graphs are missing.
+    Light,
+}
+
+/// What outlasts a crash.
+#[derive(Default)]
+struct Disk {
+    epoch: u32,
+    edition: u32,
+    units: BTreeMap<Unit, UnitRecord>,
+    results: BTreeMap<usize, OrderResult>,
+    alarms: BTreeMap<u32, Alarm>,
+}
+
+/// A lease that a worker holds, or thinks it holds.
+#[derive(Clone)]
+struct Held {
+    worker: WorkerId,
+    lease: u64,
+    units: Vec<Unit>,
+    /// What the units are computed from, as it was when they were leased.
+    inputs: Vec<Content>,
+}
+
+/// What a driver would be in the middle of.
+struct World {
+    settings: Settings,
+    split: PlanOptions,
+    /// The share of units that are solved twice.
+    compared_share: f64,
+    /// Whether every record is tried before results are accepted.
+    tries_all: bool,
+    outcomes_kept: bool,
+    /// The next verdict is that nobody knows.
+    at_a_loss: bool,
+    now: Duration,
+    disk: Disk,
+    core: Core,
+    /// The committer's queue, and what it does before it looks there.
+    queue: VecDeque<Effect>,
+    committer: VecDeque<Effect>,
+    /// What other threads are to do.
+    todo: Vec<Effect>,
+    workers: BTreeMap<String, WorkerId>,
+    held: Vec<Held>,
+    /// By arrival: what was delivered, under which lease, and whether its worker waits.
+    arrivals: HashMap<ArrivalId, (String, Held, bool)>,
+    plans: HashMap<usize, Arc<Plan>>,
+    /// What happened, for stories.
+    log: Vec<String>,
+    leases: BTreeSet<u64>,
+    /// Units that workers were told are durable, and under which lease.
+    acknowledged: BTreeMap<Unit, u64>,
+}
+
+const TERM: Duration = Duration::from_secs(60);
+
+impl World {
+    fn new(target: usize, compared_share: f64, part_graphs: u64) -> Self {
+        let settings = Settings {
+            target,
+            lease_term: TERM,
+            pending_bytes: 3,
+            drops_outcomes: false,
+            unix_seconds: 0,
+        };
+        let mut world = World {
+            settings,
+            split: PlanOptions { part_graphs, bucket_bytes: 1 << 20 },
+            compared_share,
+            tries_all: false,
+            outcomes_kept: true,
+            at_a_loss: false,
+            now: Duration::ZERO,
+            disk: Disk::default(),
+            core: Core::new(settings, Start::default()),
+            queue: VecDeque::new(),
+            committer: VecDeque::new(),
+            todo: Vec::new(),
+            workers: BTreeMap::new(),
+            held: Vec::new(),
+            arrivals: HashMap::new(),
+            plans: HashMap::new(),
+            log: Vec::new(),
+            leases: BTreeSet::new(),
+            acknowledged: BTreeMap::new(),
+        };
+        world.start();
+        world
+    }
+
+    /// Starts the program; what was in memory is gone.
+    fn start(&mut self) {
+        self.disk.epoch += 1;
+        self.disk.edition += 1;
+        let start = Start {
+            epoch: self.disk.epoch,
+            edition: self.disk.edition,
+            alarms: self.disk.alarms.clone(),
+            doubted: self.doubted(),
+        };
+        self.queue.clear();
+        self.committer.clear();
+        self.todo.clear();
+        self.workers.clear();
+        self.held.clear();
+        self.arrivals.clear();
+        self.now = Duration::ZERO;
+        self.core = Core::new(self.settings, start);
+        self.collect();
+        // The program that opens a census does so itself, before there is a committer.
+        self.committer.extend(std::mem::take(&mut self.todo));
+    }
+
+    fn plan(&mut self, order: usize) -> Arc<Plan> {
+        let new = || Arc::new(Plan::new::<TrailTrap>(order, self.split));
+        self.plans.entry(order).or_insert_with(new).clone()
+    }
+
+    /// Units are named by order, place in the plan, and part: `u5.7`, `u5.7/1`.
+    fn name(&self, unit: Unit) -> String {
+        let Unit { order, shard, part } = unit;
+        let plan = &self.plans[&usize::from(order)];
+        match plan.shards[shard as usize].parts {
+            1 => format!("u{order}.{shard}"),
+            _ => format!("u{order}.{shard}/{part}"),
+        }
+    }
+
+    fn names<'a>(&self, units: impl IntoIterator<Item = &'a Unit>) -> String {
+        let names: Vec<String> = units.into_iter().map(|&unit| self.name(unit)).collect();
+        names.join(" ")
+    }
+
+    fn say(&mut self, text: String) {
+        self.log.push(text);
+    }
+
+    /// The units that are to be solved, as the store and the plan know them.
+    fn record(&self, unit: Unit, inputs: Content, worker: &str, way: Way) -> UnitRecord {
+        let shard = &self.plans[&usize::from(unit.order)].shards[unit.shard as usize];
+        let (parts, part) = (u128::from(shard.parts), u128::from(unit.part));
+        let mut mass = shard.mass / parts + u128::from(part < shard.mass % parts);
+        mass -= u128::from(way == Way::Light);
+        let mut statistics = Statistics::default();
+        statistics.labelled.all.graphs = mass;
+        statistics.classes.all.graphs = 1;
+        statistics.classes.all.p1_wins = u128::from(way == Way::Miscounted);
+        let lie = match way {
+            Way::Wrong(lie) => usize::from(lie),
+            _ => 0,
+        };
+        let own = [unit.shard as usize, unit.part as usize, lie];
+        let own = own.map(|number| Content::of_all(&vec![Content::default(); number]));
+        UnitRecord {
+            statistics,
+            digest: [0; 32],
+            bytes: 1,
+            microseconds: 1,
+            worker: worker.to_owned(),
+            instance: 0,
+            content: Content::of_all([&inputs].into_iter().chain(&own)),
+            inputs: Content::default(),
+            tried: 0,
+            confirmed: Vec::new(),
+        }
+    }
+
+    /// Whether a record follows from its predecessors: what nauty would say.
+    fn is_right(&self, unit: Unit, inputs: Content, record: &UnitRecord) -> bool {
+        self.record(unit, inputs, "", Way::Right).agrees(record)
+    }
+
+    /// Takes the effects of the last event in: entries for the committer are queued at once.
+    fn collect(&mut self) {
+        for effect in self.core.effects() {
+            match effect {
+                Effect::Commit(_) | Effect::BeginEdition { .. } => self.queue.push_back(effect),
+                Effect::Answer { arrival, answer } => self.answered(arrival, answer),
+                Effect::EditionOver | Effect::Wake => {}
+                effect => self.todo.push(effect),
+            }
+        }
+        self.check();
+    }
+
+    fn answered(&mut self, arrival: ArrivalId, answer: Result<Accepted, Refusal>) {
+        let Some((name, held, durable)) = self.arrivals.remove(&arrival) else { return };
+        let what = self.names(&held.units);
+        let Err(refusal) = answer else {
+            for &unit in held.units.iter().filter(|_| durable) {
+                let Some(record) = self.disk.units.get(&unit) else { continue };
+                if record.instance == held.lease {
+                    let before = self.acknowledged.insert(unit, held.lease);
+                    assert_eq!(before, None, "{unit:?} counts twice");
+                }
+            }
+            return self.say(format!("{name} is told: {what} accepted"));
+        };
+        let why = refusal.to_string();
+        let why = why.split_once("are wrong: ").map_or(&why[..], |(_, why)| why).to_owned();
+        self.say(format!("{name} is told: {what} refused, {why}"));
+    }
+
+    /// What holds at every time.
+    fn check(&self) {
+        if let Some(order) = self.core.order() {
+            let progress = self.core.progress();
+            assert!(progress.graphs_done <= progress.graphs, "counted twice");
+            assert!(order.to_commit >= self.core.pending.len(), "counted as durable and is not");
+        }
+        for (_, worker, _) in self.core.workers().filter(|(_, worker, _)| worker.distrusted) {
+            let is_theirs = |record: &UnitRecord| record.worker == worker.title();
+            let mut alarms = self.disk.alarms.values();
+            let is_known = alarms.any(|alarm| alarm.quarantined.iter().any(is_theirs));
+            assert!(is_known, "{} is distrusted before an alarm is durable", worker.name);
+        }
+        for (unit, lease) in &self.acknowledged {
+            let record = self.disk.units.get(unit);
+            assert!(record.is_some_and(|record| record.instance == *lease), "{unit:?} is lost");
+        }
+    }
+
+    /// A worker asks for work.
+    fn ask(&mut self, name: &str) -> bool {
+        self.core.set_now(self.now);
+        let known = self.workers.get(name).copied().filter(|&worker| self.core.hear(worker));
+        let worker = match known {
+            Some(worker) => worker,
+            None => match self.core.register(name, 1, "k") {
+                Ok(worker) => worker,
+                Err(refusal) => {
+                    self.say(format!("{name} is told: {refusal}"));
+                    return false;
+                }
+            },
+        };
+        self.workers.insert(name.to_owned(), worker);
+        let assignment = self.core.assign(worker, false);
+        self.collect();
+        let text = match assignment {
+            Assignment::Work(work) => {
+                assert!(self.leases.insert(work.lease), "a lease number comes twice");
+                assert_eq!(work.edition, self.core.edition());
+                let order = self.core.order().expect("there is work");
+                let inputs = work.units.iter().map(|unit| order.schedule.inputs(unit.shard));
+                let inputs = inputs.collect();
+                let Work { lease, units, .. } = work;
+                let what = self.names(&units);
+                self.held.push(Held { worker, lease, units, inputs });
+                format!("{name} leases {what}")
+            }
+            Assignment::Wait => format!("{name} is told to wait"),
+            Assignment::Distrusted => format!("{name} is told that it is not trusted"),
+            Assignment::Finished => format!("{name} is told that all is done"),
+            Assignment::Stopping => format!("{name} is told that the coordinator stops"),
+        };
+        let has_work = text.contains("leases");
+        self.say(text);
+        has_work
+    }
+
+    /// A worker delivers what it holds, or held, and waits until it is durable.
+    fn deliver(&mut self, name: &str, held: &Held, way: Way) {
+        self.deliver_and_wait(name, held, way, true);
+    }
+
+    fn deliver_and_wait(&mut self, name: &str, held: &Held, way: Way, durable: bool) {
+        let title = format!("{name}, k");
+        let one = |(&unit, &inputs): (&Unit, &Content)| Delivery {
+            unit,
+            sequence: self.plans[&usize::from(unit.order)].shards[unit.shard as usize].sequence,
+            blocks: Vec::new(),
+            record: self.record(unit, inputs, &title, way),
+        };
+        let deliveries = held.units.iter().zip(&held.inputs).map(one).collect();
+        // Answers may come at once.
+        let next = self.core.next_arrival + 1;
+        self.arrivals.insert(next, (name.to_owned(), held.clone(), durable));
+        let arrival = self.core.deliver(held.worker, held.lease, deliveries, durable);
+        assert_eq!(arrival, next);
+        self.collect();
+    }
+
+    /// Carries an effect out that is not for the committer's queue.
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Examine { arrival, deliveries, .. } => {
+                let inputs =
+                    |unit: Unit| self.core.order().map(|order| order.schedule.inputs(unit.shard));
+                let is_flawed = |delivery: &Delivery| {
+                    let inputs = inputs(delivery.unit);
+                    inputs.is_none_or(|inputs| {
+                        !self.is_right(delivery.unit, inputs, &delivery.record)
+                    })
+                };
+                let flaw = deliveries.iter().position(is_flawed).filter(|_| self.tries_all);
+                let examined = match flaw {
+                    Some(index) => Examined::Flaw { index, why: "it does not follow".to_owned() },
+                    None => Examined::Passed,
+                };
+                self.core.examined(arrival, deliveries, examined);
+            }
+            Effect::ReadRecords { arrival, units } => {
+                let found = units.iter().filter_map(|unit| self.disk.units.get(unit).cloned());
+                self.core.records_read(arrival, found.collect());
+            }
+            Effect::KeepAlarm { number, alarm } => {
+                let blamed = match &alarm.blamed[..] {
+                    [] => "nobody".to_owned(),
+                    blamed => blamed.join(" and ").replace(", k", ""),
+                };
+                let doubted = match &alarm.doubted[..] {
+                    [] => "nothing".to_owned(),
+                    doubted => self.names(doubted),
+                };
+                let kind = alarm.kind.name();
+                self.say(format!(
+                    "alarm {number} is kept: {kind}, blames {blamed}, doubts {doubted}"
+                ));
+                self.disk.alarms.insert(number, alarm);
+                self.core.alarm_kept(number);
+            }
+            Effect::Judge { alarm, case } => {
+                let unit = case.other.unit;
+                let inputs = self.core.order().filter(|_| case.edition == self.core.edition());
+                let inputs = inputs.map(|order| order.schedule.inputs(unit.shard));
+                let verdict = match inputs {
+                    _ if std::mem::take(&mut self.at_a_loss) => Verdict::Unknown("?".to_owned()),
+                    None => Verdict::Unknown("gone".to_owned()),
+                    Some(inputs) if self.is_right(unit, inputs, &case.accepted) => Verdict::Second,
+                    Some(_) => Verdict::First("it does not follow".to_owned()),
+                };
+                self.say(format!("verdict on {}: {verdict}", self.name(unit)));
+                self.core.judged(alarm, verdict);
+            }
+            Effect::Trace { alarm, workers } => {
+                let traced = workers.into_iter().flat_map(|suspect| self.trace(suspect)).collect();
+                self.core.traced(alarm, traced);
+            }
+            Effect::OpenOrder { order, edition } => self.open_order(order, edition),
+            Effect::CloseOrder { plan } => self.close_order(&plan),
+            Effect::DropOutcomes { order, size } => {
+                self.say(format!("outcomes of order {order} are dropped up to {size} edges"));
+            }
+            Effect::Commit(_)
+            | Effect::BeginEdition { .. }
+            | Effect::Answer { .. }
+            | Effect::EditionOver
+            | Effect::Wake => unreachable!("done when it is emitted"),
+        }
+        self.collect();
+    }
+
+    /// Somebody reads a unit of the store and finds it damaged.
+    fn damage(&mut self, unit: Unit) {
+        let Some(record) = self.disk.units.get(&unit).cloned() else { return };
+        let sequence = self.plan(unit.order.into()).shards[unit.shard as usize].sequence;
+        let edition = self.core.edition();
+        let text = "a block is damaged".to_owned();
+        self.core.damaged(Damage { unit, sequence, record, text, edition });
+        self.collect();
+    }
+
+    /// Carries everything out that is to be done, in the order in which it came.
+    fn run(&mut self) {
+        loop {
+            if !self.todo.is_empty() {
+                let effect = self.todo.remove(0);
+                self.carry_out(effect);
+            } else if !self.commit(usize::MAX, None) {
+                return;
+            }
+        }
+    }
+}
