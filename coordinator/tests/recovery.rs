@@ -6,139 +6,199 @@ mod common;
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
-use common::{Data, Process, census_json, coordinator, run, stderr, stdout, trailtrap, worker};
-use serde_json::Value;
+use common::{
+    Data, LONG_LEASE, PATIENCE, Process, census_json, coordinator, eventually, run, status,
+    stderr, stdout, trailtrap, units_leased, worker,
+};
 use trailtrap_census::{core::random::Random, store::Store};
+use trailtrap_shared::graph::degree::DegreeSequence;
 
 fn expected(order: usize) -> String {
     census_json(order, &Data::new(), &[])
 }
 
-/// Units that are done, as an onlooker sees them between two runs.
+/// Shards of each order that are done, as far as a directory that nobody works on says.
 fn shards_done(data: &Data) -> u64 {
-    let status: Value =
-        serde_json::from_str(&stdout(&run(&["status", "--json", "--data", &data.text()])))
-            .unwrap();
-    let done = status["orders_done"].as_array().unwrap().len() as u64;
-    done * 1_000_000 + status["order"]["shards_done"].as_u64().unwrap_or(0)
+    let status = status(&["--data", &data.text()]);
+    let whole = status["orders_done"].as_array().map_or(0, |orders| {
+        orders
+            .iter()
+            .map(|order| DegreeSequence::all(order.as_u64().unwrap() as usize).len())
+            .sum()
+    });
+    whole as u64 + status["order"]["shards_done"].as_u64().unwrap_or(0)
 }
 
+/// Kills a census again and again. How long it may run adapts to the machine: longer when it came
+/// to nothing, shorter when it came far. A kill counts only if results had become durable since
+/// the one before, and more were to come.
 #[test]
 fn killed_at_random_points_a_census_ends_the_same() {
+    const KILLS: usize = 15;
     let expected = expected(9);
-    for seed in [3, 1415, 92653] {
-        let mut random = Random(seed);
+    let all = (1..=9).map(|order| DegreeSequence::all(order).len() as u64).sum::<u64>();
+    let mut random = Random(3);
+    let shorter = |window: Duration| (window / 2).max(Duration::from_millis(1));
+    let (mut window, mut kills, mut idle) = (Duration::from_millis(8), 0, 0);
+    // A census that ends before it was killed often enough is followed by another.
+    while kills < KILLS {
         let data = Data::new();
-        let (mut kills, mut before) = (0, 0);
+        let mut before = 0;
         loop {
             let more: &[&str] = if kills % 2 == 0 { &[] } else { &["--threads", "3"] };
             let mut process = Process::start(
                 trailtrap().args(["census", "9", "--json", "--data", &data.text()]).args(more),
             );
-            let until = Instant::now() + Duration::from_millis(60 + random.below(300));
-            while Instant::now() < until && process.0.try_wait().unwrap().is_none() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            if process.0.try_wait().unwrap().is_some() {
+            std::thread::sleep(window / 2 + window.mul_f64(random.below(1000) as f64 / 2000.0));
+            if !process.is_running() {
                 let output = process.finish();
                 assert!(output.status.success(), "{}", stderr(&output));
-                assert_eq!(stdout(&output), expected, "seed {seed}");
+                assert_eq!(stdout(&output), expected, "after {kills} kills");
+                window = shorter(window);
                 break;
             }
-            process.kill();
-            kills += 1;
-            assert!(kills < 200, "no progress");
+            let hit = process.is_killed();
             // What was done stays done.
             let now = shards_done(&data);
-            assert!(now >= before, "seed {seed}: {now} < {before}");
+            assert!(now >= before, "{now} of {before} shards are left after {kills} kills");
+            match now - before {
+                0 => {
+                    idle += 1;
+                    window *= 2;
+                }
+                progress => {
+                    kills += usize::from(hit && now < all);
+                    window = if progress > all / 20 { shorter(window) } else { window };
+                }
+            }
             before = now;
         }
-        assert!(kills > 0);
     }
+    println!("{kills} kills hit a running census, {idle} came before it had done anything");
 }
 
+/// Files and directories below a directory, itself included.
+fn entries(path: &Path) -> usize {
+    let list = std::fs::read_dir(path).into_iter().flatten().flatten();
+    usize::from(path.exists()) + list.map(|entry| entries(&entry.path())).sum::<usize>()
+}
+
+/// Kills a census as soon as there are so many files, for every number of files, until kills have
+/// come before there was a store, while it was being made, and afterwards.
 #[test]
 fn killed_while_the_store_is_being_made_a_census_can_be_started_again() {
     let expected = expected(4);
-    for delay in (2..30).chain([40, 60, 90]) {
-        let data = Data::new();
-        let mut process =
-            Process::start(trailtrap().args(["census", "4", "--data", &data.text()]));
-        std::thread::sleep(Duration::from_millis(delay));
-        process.kill();
-        let status = run(&["status", "--data", &data.text()]);
-        assert!(
-            status.status.success() || !data.path().join("LOCK").exists(),
-            "{}",
-            stderr(&status)
-        );
-        assert_eq!(census_json(4, &data, &[]), expected, "killed after {delay} ms");
+    let (mut before, mut meanwhile, mut after) = (0, 0, 0);
+    while before == 0 || meanwhile == 0 || after == 0 {
+        for files in 0.. {
+            let data = Data::new();
+            let mut process =
+                Process::start(trailtrap().args(["census", "4", "--data", &data.text()]));
+            while process.is_running() && entries(&data.path()) < files {
+                std::hint::spin_loop();
+            }
+            let hit = process.is_killed();
+            // The store is made under another name.
+            let [new, made] = ["store.new", "store"].map(|name| data.path().join(name).exists());
+            match (hit, new, made) {
+                (false, ..) => {}
+                (true, false, false) => before += 1,
+                (true, true, false) => meanwhile += 1,
+                (true, _, true) => after += 1,
+            }
+            let status = run(&["status", "--data", &data.text()]);
+            let is_told = status.status.success() || !data.path().join("LOCK").exists();
+            assert!(is_told, "{}", stderr(&status));
+            assert_eq!(census_json(4, &data, &[]), expected, "killed at {files} files");
+            if !hit {
+                break;
+            }
+        }
     }
+    println!("killed {before} times before, {meanwhile} while, {after} after the store was made");
 }
 
 #[test]
 fn interrupted_politely_a_census_keeps_everything() {
     let data = Data::new();
     let process = Process::start(trailtrap().args(["census", "10", "--data", &data.text()]));
-    std::thread::sleep(Duration::from_millis(1500));
+    eventually("order 8 is done", || {
+        status(&["--data", &data.text()])["orders_done"].as_array().is_some_and(|l| l.len() >= 8)
+    });
     process.signal("INT");
-    let start = Instant::now();
     let output = process.finish();
     assert_eq!(output.status.code(), Some(130));
-    assert!(start.elapsed() < Duration::from_secs(10));
     assert!(stderr(&output).contains("The same command goes on"), "{}", stderr(&output));
     assert!(stdout(&output).is_empty());
-    // A lower order that was finished on the way is there at once.
+    // It stopped at once: order 10 is not done. What was done is kept, and not done again.
+    let left = status(&["--data", &data.text()]);
+    assert!((8..10).contains(&left["orders_done"].as_array().unwrap().len()), "{left}");
+    let before = instances(&data, 8);
     assert_eq!(census_json(8, &data, &[]), expected(8));
+    assert_eq!(instances(&data, 8), before);
 }
 
+/// The next kill comes when a few more shards are done, however long that takes.
 #[test]
 fn workers_and_coordinators_that_are_killed_change_nothing() {
     let expected = expected(9);
     let mut random = Random(271828);
-    let data = Data::new();
-    let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "1"]);
-    let start_worker = || {
-        Process::start(worker().args([
-            "--coordinator",
-            &address,
-            "--threads",
-            "1",
-            "--patience",
-            "30",
-        ]))
-    };
-    let mut workers: Vec<Process> = (0..3).map(|_| start_worker()).collect();
-    let start = Instant::now();
-    let mut kills = 0;
-    while leader.0.try_wait().unwrap().is_none() {
-        assert!(start.elapsed() < Duration::from_secs(100), "not done after {kills} kills");
-        std::thread::sleep(Duration::from_millis(40 + random.below(120)));
-        if kills == 12 {
-            continue;
+    let (mut workers_killed, mut leaders_killed) = (0, 0);
+    // A census that ends before enough was killed is followed by another.
+    while workers_killed < 4 || leaders_killed < 2 {
+        let data = Data::new();
+        let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "1"]);
+        let start_worker = || {
+            let flags = ["--coordinator", &address, "--threads", "1", "--patience", PATIENCE];
+            Process::start(worker().args(flags))
+        };
+        let mut workers: Vec<Process> = (0..3).map(|_| start_worker()).collect();
+        let mut kills = 0;
+        loop {
+            let (order, shards) = shards_done_at(&address);
+            let more = random.below(300);
+            eventually("there is progress", || {
+                let now = shards_done_at(&address);
+                !leader.is_running() || now.0 > order || now.1 > shards + more
+            });
+            if !leader.is_running() || kills == 12 {
+                break;
+            }
+            if random.below(5) == 0 {
+                leaders_killed += usize::from(leader.is_killed());
+                leader = coordinator(9, &data, &address, &["--lease", "1"]).0;
+            } else {
+                let victim = random.below(3) as usize;
+                workers_killed += usize::from(workers[victim].is_killed());
+                workers[victim] = start_worker();
+            }
+            kills += 1;
         }
-        if random.below(5) == 0 {
-            leader.kill();
-            leader = coordinator(9, &data, &address, &["--lease", "1"]).0;
-        } else {
-            let victim = random.below(3) as usize;
-            workers[victim].kill();
-            workers[victim] = start_worker();
+        let output = leader.finish();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(stdout(&output), expected);
+        // Those that were started too late to hear the end from the first hear it from another.
+        let (late, _) = coordinator(9, &data, &address, &["--stay"]);
+        for worker in workers {
+            assert_eq!(worker.finish().status.code(), Some(0), "workers leave by themselves");
         }
-        kills += 1;
+        late.signal("TERM");
+        assert_eq!(late.finish().status.code(), Some(0));
+        // The directory is the one that an embedded census would leave.
+        assert_eq!(census_json(9, &data, &[]), expected);
     }
-    assert!(kills >= 3, "too quick to be disturbed: {kills} kills");
-    let output = leader.finish();
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stdout(&output), expected);
-    for worker in workers {
-        assert_eq!(worker.finish().status.code(), Some(0), "workers leave by themselves");
-    }
-    // The directory is the one that an embedded census would leave.
-    assert_eq!(census_json(9, &data, &[]), expected);
+    println!("{workers_killed} workers and {leaders_killed} coordinators killed at work");
+}
+
+/// The order that a coordinator works on, and how many of its shards are done; zeros if it cannot
+/// be asked.
+fn shards_done_at(address: &str) -> (u64, u64) {
+    let status = status(&["--coordinator", address]);
+    let number = |name: &str| status["order"][name].as_u64().unwrap_or(0);
+    (number("order"), number("shards_done"))
 }
 
 /// The beginning of what `scripts/chaos` does with real processes.
@@ -155,25 +215,14 @@ fn a_little_chaos_changes_nothing() {
     assert!(stdout(&output).contains("10 faults survived"), "{}", stdout(&output));
 }
 
-/// Units that the coordinator believes to be in work.
-fn units_leased(address: &str) -> u64 {
-    let output = run(&["status", "--json", "--coordinator", address]);
-    let status: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    // Between two orders there are none.
-    status["order"]["units_leased"].as_u64().unwrap_or(0)
-}
-
 #[test]
 fn a_worker_that_is_asked_to_stop_gives_back_what_it_has() {
     let data = Data::new();
     // Leases that would not expire within this test, and more work than it has time for.
-    let (_leader, address) = coordinator(10, &data, "127.0.0.1:0", &["--lease", "3600"]);
+    let (_leader, address) = coordinator(10, &data, "127.0.0.1:0", &["--lease", LONG_LEASE]);
     for signal in ["TERM", "INT", "USR1", "USR2"] {
         let polite = Process::start(worker().args(["--coordinator", &address, "--threads", "1"]));
-        let start = Instant::now();
-        while units_leased(&address) == 0 {
-            assert!(start.elapsed() < Duration::from_secs(30));
-        }
+        eventually("the worker has work", || units_leased(&address) > 0);
         polite.signal(signal);
         assert_eq!(polite.finish().status.code(), Some(75), "there is more to do");
         assert_eq!(units_leased(&address), 0, "{signal}");
@@ -183,12 +232,9 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_has() {
 #[test]
 fn a_worker_whose_log_has_no_reader_gives_back_what_it_has() {
     let data = Data::new();
-    let (_leader, address) = coordinator(10, &data, "127.0.0.1:0", &["--lease", "3600"]);
+    let (_leader, address) = coordinator(10, &data, "127.0.0.1:0", &["--lease", LONG_LEASE]);
     let mut lonely = Process::start(worker().args(["--coordinator", &address, "--threads", "1"]));
-    let start = Instant::now();
-    while units_leased(&address) == 0 {
-        assert!(start.elapsed() < Duration::from_secs(30));
-    }
+    eventually("the worker has work", || units_leased(&address) > 0);
     drop(lonely.0.stderr.take());
     lonely.signal("TERM");
     assert_eq!(lonely.finish().status.code(), Some(75));
@@ -198,7 +244,7 @@ fn a_worker_whose_log_has_no_reader_gives_back_what_it_has() {
 #[test]
 fn a_worker_is_gone_when_its_time_is_up() {
     let data = Data::new();
-    let (_leader, address) = coordinator(10, &data, "127.0.0.1:0", &["--lease", "3600"]);
+    let (_leader, address) = coordinator(10, &data, "127.0.0.1:0", &["--lease", LONG_LEASE]);
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     let batch = |variable: &str, end: u64| {
         let mut command = worker();
@@ -218,24 +264,23 @@ fn a_worker_is_gone_when_its_time_is_up() {
 #[test]
 fn workers_wait_for_a_coordinator_that_is_stopped_politely() {
     let data = Data::new();
-    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", "3600"]);
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", LONG_LEASE]);
     let helper = Process::start(worker().args([
         "--coordinator",
         &address,
         "--threads",
         "1",
         "--patience",
-        "30",
+        PATIENCE,
     ]));
-    std::thread::sleep(Duration::from_millis(250));
+    eventually("the worker has work", || units_leased(&address) > 0);
     leader.signal("TERM");
     assert_eq!(leader.finish().status.code(), Some(130));
-    // Leases of an hour would be waited for if the worker were not recognized as a new one.
-    let start = Instant::now();
-    let output = coordinator(9, &data, &address, &["--lease", "3600"]).0.finish();
+    // Leases of a day would be waited for, and this test give up, if the worker were not
+    // recognized as a new one.
+    let output = coordinator(9, &data, &address, &["--lease", LONG_LEASE]).0.finish();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(9));
-    assert!(start.elapsed() < Duration::from_secs(50));
     assert_eq!(helper.finish().status.code(), Some(0));
 }
 
@@ -374,15 +419,23 @@ fn a_damaged_block_is_named_and_its_unit_solved_again_and_nothing_else() {
 }
 
 /// Without the outcomes of an order none of its units can be solved again alone: the order is done
-/// again.
+/// again. So is the order below, from whose graphs it is generated, as these are not kept either.
+/// Order 6 is generated without what is stored.
 #[test]
 fn a_damaged_block_of_a_minimal_census_costs_its_order() {
     let data = Data::new();
     census_json(8, &data, &["--keep", "minimal"]);
     damage(&data, "keys", 8, 12);
+    let before: Vec<Vec<u64>> = (1..=8).map(|order| instances(&data, order)).collect();
     let output = run(&["census", "9", "--data", &data.text(), "--json", "--keep", "minimal"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(9));
+    for (order, before) in (1..=8).zip(&before) {
+        let after = instances(&data, order);
+        let redone = before.iter().filter(|instance| !after.contains(instance)).count();
+        let expected = if order >= 7 { before.len() } else { 0 };
+        assert_eq!((after.len(), redone), (before.len(), expected), "order {order}");
+    }
 }
 
 /// The largest file of the store with this extension.

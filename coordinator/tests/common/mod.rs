@@ -4,18 +4,72 @@
 pub mod answers;
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+use tokio::net::TcpSocket;
 use trailtrap_shared::{
     game::{Game, TrailTrap},
     labelling::LABELLING,
     partition::BLOCK_FORMAT,
     protocol::wire::{self, PROTOCOL},
 };
+
+/// When a test gives up: long after anything that it waits for has happened, on however slow a
+/// machine. Nothing is concluded from how long it took.
+pub const GIVE_UP: Duration = Duration::from_secs(1200);
+/// How long workers of the tests look for a coordinator, in seconds: as long.
+pub const PATIENCE: &str = "1200";
+/// How long leases last that are not to expire within a test, in seconds: longer than any test
+/// waits.
+pub const LONG_LEASE: &str = "86400";
+/// How often it is looked whether something has happened.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Waits until something has happened.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    eventually_some(what, || condition().then_some(()));
+}
+
+/// Waits until there is something, and returns it.
+pub fn eventually_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < GIVE_UP, "waited in vain until {what}");
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// A port of this machine that nobody else gets while the socket is there. Connections to it are
+/// refused until a coordinator listens, which may do so beside the socket.
+pub fn reserved_port() -> (TcpSocket, u16) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    (socket, port)
+}
+
+/// What `trailtrap status --json` says with these arguments; nothing as long as there is nothing
+/// to say.
+pub fn status(arguments: &[&str]) -> Value {
+    let output = run(&[&["status", "--json"], arguments].concat());
+    serde_json::from_str(&stdout(&output)).unwrap_or_default()
+}
+
+/// Units that the coordinator believes to be in work.
+pub fn units_leased(address: &str) -> u64 {
+    // Between two orders there are none.
+    status(&["--coordinator", address])["order"]["units_leased"].as_u64().unwrap_or(0)
+}
 
 /// The messages of a delivery.
 pub fn parts(
@@ -103,17 +157,25 @@ pub fn introduction(name: impl Into<String>) -> wire::RegisterRequest {
     }
 }
 
-/// Bytes that a process has had in memory at most; `None` where that cannot be told.
+/// Looks on until a process has ended, and returns the bytes that it has had in memory at most;
+/// `None` where that cannot be told.
+pub fn watch_memory(process: u32) -> JoinHandle<Option<u64>> {
+    std::thread::spawn(move || {
+        let mut peak = None;
+        // Of a process that has ended nothing can be read.
+        while let Some(bytes) = peak_memory(process) {
+            peak = Some(bytes);
+            std::thread::sleep(LOOK);
+        }
+        peak
+    })
+}
+
 pub fn peak_memory(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    kilobytes
-        .trim()
-        .trim_end_matches("kB")
-        .trim()
-        .parse::<u64>()
-        .ok()
-        .map(|kilobytes| kilobytes << 10)
+    let kilobytes = kilobytes.trim().trim_end_matches("kB").trim();
+    kilobytes.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
 /// Kills its process when it goes.
@@ -130,24 +192,55 @@ impl Process {
         let _ = self.0.wait();
     }
 
-    /// Waits for the end; panics after a minute.
+    /// Whether it has not ended by itself.
+    pub fn is_running(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// SIGKILL; false if it had ended by itself.
+    pub fn is_killed(&mut self) -> bool {
+        self.kill();
+        let status = self.0.wait().unwrap();
+        std::os::unix::process::ExitStatusExt::signal(&status) == Some(9)
+    }
+
+    /// Waits for the end, and returns what it has written.
     pub fn finish(mut self) -> Output {
-        let start = Instant::now();
-        while self.0.try_wait().unwrap().is_none() {
-            assert!(start.elapsed() < Duration::from_secs(60), "still running after a minute");
-            std::thread::sleep(Duration::from_millis(5));
+        // Whatever it writes is read, so that it never waits for a reader.
+        fn collect(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                pipe.map(|mut pipe| pipe.read_to_end(&mut bytes).unwrap());
+                bytes
+            })
         }
-        let mut out =
-            Output { status: self.0.wait().unwrap(), stdout: Vec::new(), stderr: Vec::new() };
-        for (pipe, bytes) in [
-            (self.0.stdout.take().map(|p| Box::new(p) as Box<dyn std::io::Read>), &mut out.stdout),
-            (self.0.stderr.take().map(|p| Box::new(p) as Box<dyn std::io::Read>), &mut out.stderr),
-        ] {
-            if let Some(mut pipe) = pipe {
-                pipe.read_to_end(bytes).unwrap();
-            }
+        let (out, err) = (collect(self.0.stdout.take()), collect(self.0.stderr.take()));
+        eventually("the process ends", || !self.is_running());
+        let status = self.0.wait().unwrap();
+        Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
+    }
+
+    /// Does something while the process stands still. Where nobody can tell whether it does, it
+    /// may go on.
+    pub fn paused<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.signal("STOP");
+        let threads = format!("/proc/{}/task", self.0.id());
+        let stands = |thread: std::io::Result<std::fs::DirEntry>| {
+            let stat =
+                thread.and_then(|thread| std::fs::read_to_string(thread.path().join("stat")));
+            // The state stands behind the name in parentheses; a thread that is gone is none.
+            stat.is_ok_and(|stat| {
+                stat.rsplit(") ").next().is_some_and(|s| !s.starts_with(['R', 'S', 'D']))
+            })
+        };
+        if Path::new(&threads).exists() {
+            eventually("the process stands still", || {
+                std::fs::read_dir(&threads).is_ok_and(|mut list| list.all(stands))
+            });
         }
-        out
+        let result = work(self);
+        self.signal("CONT");
+        result
     }
 
     /// Sends a signal by its name.
