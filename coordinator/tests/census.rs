@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{Data, Process, census_json, run, stderr, stdout, trailtrap};
+use common::{Data, Process, census_json, eventually, run, stderr, stdout, trailtrap};
 use serde_json::Value;
 use trailtrap_shared::graph::{Graph, graph6, nauty};
 
@@ -108,9 +108,7 @@ fn orders_that_cannot_be_held_are_refused_before_anything_is_written() {
 fn a_directory_in_use_is_refused_and_can_be_looked_at() {
     let data = Data::new();
     let _running = Process::start(trailtrap().args(["census", "10", "--data", &data.text()]));
-    while !data.path().join("status.json").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    eventually("it shows its status", || data.path().join("status.json").exists());
     let output = run(&["census", "3", "--data", &data.text()]);
     assert_eq!(output.status.code(), Some(1));
     let text = stderr(&output);

@@ -5,31 +5,31 @@ mod common;
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
-use common::{Data, Process, census_json, coordinator, stderr, stdout, worker};
+use common::{
+    Data, LONG_LEASE, Process, census_json, coordinator, eventually, eventually_some, stderr,
+    stdout, worker,
+};
+
+/// Files with this extension.
+fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let list = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    list.filter(|path| path.extension().is_some_and(|e| e == extension)).collect()
+}
 
 /// A task that is put out, other than `last`.
 fn task(directory: &Path, last: Option<&Path>) -> PathBuf {
-    loop {
-        let mut paths =
-            fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-        let is_new = |path: &PathBuf| {
-            path.extension().is_some_and(|e| e == "task") && Some(&**path) != last
-        };
-        if let Some(path) = paths.find(is_new) {
-            return path;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually_some("there is a task", || {
+        files(directory, "task").into_iter().find(|path| Some(&**path) != last)
+    })
 }
 
 #[test]
 fn a_courier_carries_a_census_to_workers_without_network() {
     let data = Data::new();
     let (leader, address) =
-        coordinator(6, &data, "127.0.0.1:0", &["--lease", "3600", "--part-graphs", "9"]);
+        coordinator(6, &data, "127.0.0.1:0", &["--lease", LONG_LEASE, "--part-graphs", "9"]);
     let directory = tempfile::tempdir().unwrap();
     let tasks = directory.path().join("tasks");
     let courier =
@@ -40,15 +40,21 @@ fn a_courier_carries_a_census_to_workers_without_network() {
     let second = task(&tasks, Some(&first));
     let damaged = second.with_extension("damaged");
     fs::rename(&second, &damaged).unwrap();
-    while second.exists() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("the task that nobody can use is given back", || !second.exists());
     let offline = || Process::start(worker().args(["--threads", "1", "--offline"]).arg(&tasks));
     // Asked to leave, a worker puts back what it has taken.
-    let polite = offline();
-    std::thread::sleep(Duration::from_millis(500));
-    polite.signal("TERM");
+    let mut polite = offline();
+    eventually("the worker has taken a task", || {
+        polite.paused(|polite| {
+            let has_taken = !files(&tasks, "taken").is_empty();
+            if has_taken {
+                polite.signal("TERM");
+            }
+            has_taken
+        })
+    });
     assert_eq!(polite.finish().status.code(), Some(75));
+    assert!(files(&tasks, "taken").is_empty());
     let patient = offline();
     let output = leader.finish();
     assert!(output.status.success(), "{}", stderr(&output));

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use common::{answers::Answers, introduction};
+use common::{answers::Answers, eventually_some, introduction};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep};
 use tokio_stream::StreamExt;
@@ -126,16 +126,13 @@ fn options(order: usize) -> CensusOptions {
 
 /// Opens a census when the one before, which crashed, has let go of the directory.
 fn open(directory: &Path, order: usize) -> Arc<Census> {
-    let start = std::time::Instant::now();
-    loop {
+    eventually_some("the directory is free", || {
         match Census::open(&directory.join("store"), options(order)) {
-            Ok(census) => return census,
-            Err(CensusError::Store(_)) if start.elapsed() < Duration::from_secs(20) => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            Ok(census) => Some(census),
+            Err(CensusError::Store(_)) => None,
             Err(error) => panic!("{error}"),
         }
-    }
+    })
 }
 
 async fn lead(directory: PathBuf, order: usize, memory: usize, log: Arc<Log>) -> turmoil::Result {
