@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Data, coordinator, introduction, parts};
+use common::{
+    Data, Process, census_json, coordinator, introduction, parts, stderr, stdout, worker,
+};
 use tonic::{Code, Status, transport::Channel};
 use trailtrap_shared::protocol::wire::{
     self, PIECE_BYTES, census_client::CensusClient, complete_request::Part, fetch_request::What,
@@ -46,121 +48,120 @@ async fn other_versions_are_refused_by_name() {
     assert!(client.register(request).await.is_ok());
 }
 
-#[tokio::test]
-async fn nonsense_is_refused_and_the_census_goes_on() {
-    let data = Data::new();
-    let (leader, address) = coordinator(7, &data, "127.0.0.1:0", &[]);
+/// A coordinator of order 7, and a worker that has registered with it.
+async fn beginning(data: &Data) -> (Process, String, CensusClient<Channel>, u64) {
+    let (leader, address) = coordinator(7, data, "127.0.0.1:0", &[]);
     let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
-    let code = |status: Status| status.code();
-    // Strangers.
-    assert_eq!(
-        client.lease(wire::LeaseRequest { worker: 5 }).await.map_err(code).unwrap_err(),
-        Code::NotFound
-    );
-    let fetch = |worker, degrees: &[u8], bucket| {
-        let what = Some(What::Bucket(bucket));
-        tokio_stream::iter([wire::FetchRequest {
-            worker,
-            degrees: degrees.to_vec(),
-            what,
-            only: Vec::new(),
-        }])
-    };
-    assert_eq!(
-        client.fetch_partition(fetch(5, &[0], 0)).await.map_err(code).unwrap_err(),
-        Code::NotFound
-    );
-    assert_eq!(
-        describe(&mut client, fetch(5, &[0], 0)).await.map_err(code).unwrap_err(),
-        Code::NotFound
-    );
-    // A registered worker that asks for what there is not.
     let worker = client.register(introduction("test")).await.unwrap().into_inner().worker;
-    for degrees in [&[][..], &[1], &[3, 2, 1], &[9; 40]] {
-        let answer = client.fetch_partition(fetch(worker, degrees, 0)).await.map_err(code);
-        assert_eq!(answer.unwrap_err(), Code::InvalidArgument, "{degrees:?}");
-        let answer = describe(&mut client, fetch(worker, degrees, 0)).await.map_err(code);
-        assert_eq!(answer.unwrap_err(), Code::InvalidArgument, "{degrees:?}");
+    (leader, address, client, worker)
+}
+
+/// The lease of the first unit.
+async fn lease(client: &mut CensusClient<Channel>, worker: u64) -> wire::Grant {
+    let request = wire::LeaseRequest { worker };
+    match client.lease(request).await.unwrap().into_inner().answer {
+        Some(Answer::Grant(grant)) => grant,
+        other => panic!("work is there: {other:?}"),
     }
-    let answer = describe(&mut client, fetch(worker, &[0], 999)).await.map_err(code);
-    assert_eq!(answer.unwrap_err(), Code::NotFound);
-    assert_eq!(
-        client.fetch_partition(fetch(worker, &[0; 12], 0)).await.map_err(code).unwrap_err(),
-        Code::NotFound
-    );
-    assert_eq!(
-        client.fetch_partition(fetch(worker, &[0], 999)).await.map_err(code).unwrap_err(),
-        Code::NotFound
-    );
-    // Deliveries without a lease are dropped, those that are no deliveries refused.
+}
+
+fn code<T>(result: Result<T, Status>) -> Code {
+    result.map_or_else(|status| status.code(), |_| Code::Ok)
+}
+
+/// After whatever clients have sent, an honest worker finishes the census.
+fn ends_well(leader: Process, address: &str) {
+    let honest = Process::start(worker().args(["--coordinator", address, "--threads", "1"]));
+    let output = leader.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), census_json(7, &Data::new(), &[]));
+    assert!(honest.finish().status.success());
+}
+
+#[tokio::test]
+async fn what_there_is_not_is_refused() {
+    let data = Data::new();
+    let (leader, address, mut client, worker) = beginning(&data).await;
+    let stranger = worker + 1;
+    let no_work = client.lease(wire::LeaseRequest { worker: stranger }).await;
+    assert_eq!(code(no_work), Code::NotFound);
+    let refusals: [(u64, &[u8], u32, Code); 7] = [
+        (stranger, &[0], 0, Code::NotFound),
+        (worker, &[], 0, Code::InvalidArgument),
+        (worker, &[1], 0, Code::InvalidArgument),
+        (worker, &[3, 2, 1], 0, Code::InvalidArgument),
+        (worker, &[9; 40], 0, Code::InvalidArgument),
+        (worker, &[0; 12], 0, Code::NotFound),
+        (worker, &[0], 999, Code::NotFound),
+    ];
+    for (worker, degrees, bucket, expected) in refusals {
+        let request = || {
+            tokio_stream::iter([wire::FetchRequest {
+                worker,
+                degrees: degrees.to_vec(),
+                what: Some(What::Bucket(bucket)),
+                only: Vec::new(),
+            }])
+        };
+        let answers = [
+            code(client.fetch_partition(request()).await),
+            code(describe(&mut client, request()).await),
+        ];
+        assert_eq!(answers, [expected; 2], "{degrees:?}, bucket {bucket}");
+    }
+    ends_well(leader, &address);
+}
+
+#[tokio::test]
+async fn what_is_no_delivery_is_refused() {
+    let data = Data::new();
+    let (leader, address, mut client, worker) = beginning(&data).await;
     let start = |lease| Part::Start(wire::CompleteStart { worker, lease });
-    assert!(
-        !client.complete(parts(vec![start(12345), unit(0)])).await.unwrap().into_inner().accepted
-    );
-    assert_eq!(
-        client.complete(parts(vec![unit(0)])).await.map_err(code).unwrap_err(),
-        Code::InvalidArgument
-    );
-    let Some(Answer::Grant(grant)) =
-        client.lease(wire::LeaseRequest { worker }).await.unwrap().into_inner().answer
-    else {
-        panic!("work is there");
+    // Without a lease it is dropped.
+    let dropped = client.complete(parts(vec![start(12345), unit(0)])).await;
+    assert!(!dropped.unwrap().into_inner().accepted);
+    let grant = lease(&mut client, worker).await;
+    let (start, first) = (|| start(grant.lease), || unit(grant.units[0].shard));
+    let piece = |data: &[u8], last| {
+        Part::Piece(wire::BlockPiece { data: data.to_vec(), last, done: false })
     };
-    let piece = |data: &[u8]| {
-        Part::Piece(wire::BlockPiece { data: data.to_vec(), last: true, done: false })
-    };
-    let open =
-        |length| Part::Piece(wire::BlockPiece { data: vec![7; length], last: false, done: false });
-    for delivery in [
-        vec![start(grant.lease), unit(grant.units[0].shard), piece(b"no block")],
-        vec![start(grant.lease), piece(b"before any unit")],
-        vec![start(grant.lease), start(grant.lease)],
-        vec![start(grant.lease), unit(u32::MAX)],
-        vec![start(grant.lease), unit(grant.units[0].shard)],
-        // Little at a time, and far too much.
-        vec![start(grant.lease), unit(grant.units[0].shard), open(1), open(PIECE_BYTES)],
-        vec![start(grant.lease), unit(grant.units[0].shard), open(0)],
-        [vec![start(grant.lease), unit(grant.units[0].shard)], vec![open(PIECE_BYTES); 70]]
-            .concat(),
-    ] {
-        assert_eq!(
-            client.complete(parts(delivery)).await.map_err(code).unwrap_err(),
-            Code::InvalidArgument
-        );
+    let open = |length| piece(&vec![7; length], false);
+    let deliveries = [
+        ("without a start", vec![first()]),
+        ("a block that is none", vec![start(), first(), piece(b"no block", true)]),
+        ("a block before any unit", vec![start(), piece(b"before any unit", true)]),
+        ("two starts", vec![start(), start()]),
+        ("no such shard", vec![start(), unit(u32::MAX)]),
+        ("a unit without blocks", vec![start(), first()]),
+        ("little at a time", vec![start(), first(), open(1), open(PIECE_BYTES)]),
+        ("nothing at a time", vec![start(), first(), open(0)]),
+        ("far too much", [vec![start(), first()], vec![open(PIECE_BYTES); 70]].concat()),
+    ];
+    for (what, delivery) in deliveries {
+        assert_eq!(code(client.complete(parts(delivery)).await), Code::InvalidArgument, "{what}");
     }
-    // Lists longer than any worker has.
-    let many = vec![grant.lease; 100_000];
-    let heartbeat = wire::HeartbeatRequest { worker, leases: many.clone() };
-    assert_eq!(
-        client.heartbeat(heartbeat).await.map_err(code).unwrap_err(),
-        Code::InvalidArgument
-    );
-    let give_back = wire::GiveBackRequest { worker, leases: many, failure: String::new() };
-    assert_eq!(
-        client.give_back(give_back).await.map_err(code).unwrap_err(),
-        Code::InvalidArgument
-    );
+    let leases = vec![grant.lease, 1, 2];
+    let give_back = wire::GiveBackRequest { worker, leases, failure: String::new() };
+    client.give_back(give_back).await.unwrap();
+    ends_well(leader, &address);
+}
+
+#[tokio::test]
+async fn lists_longer_than_any_worker_has_are_refused() {
+    let data = Data::new();
+    let (leader, address, mut client, worker) = beginning(&data).await;
+    let leases = vec![lease(&mut client, worker).await.lease; 100_000];
+    let heartbeat = wire::HeartbeatRequest { worker, leases: leases.clone() };
+    assert_eq!(code(client.heartbeat(heartbeat).await), Code::InvalidArgument);
+    let give_back =
+        wire::GiveBackRequest { worker, leases: leases.clone(), failure: String::new() };
+    assert_eq!(code(client.give_back(give_back).await), Code::InvalidArgument);
     let only = vec![vec![7; 16]; 100_000];
     let fetch = wire::FetchRequest { worker, degrees: vec![0], what: Some(What::Bucket(0)), only };
     let fetched = client.fetch_partition(tokio_stream::iter([fetch])).await;
-    assert_eq!(fetched.map_err(code).unwrap_err(), Code::InvalidArgument);
-    client
-        .give_back(wire::GiveBackRequest {
-            worker,
-            leases: vec![grant.lease, 1, 2],
-            failure: String::new(),
-        })
-        .await
-        .unwrap();
-    // An honest worker finishes the census.
-    let honest = common::Process::start(common::worker().args([
-        "--coordinator",
-        &address,
-        "--threads",
-        "1",
-    ]));
-    let output = leader.finish();
-    assert!(output.status.success(), "{}", common::stderr(&output));
-    assert_eq!(common::stdout(&output), common::census_json(7, &Data::new(), &[]));
-    assert!(honest.finish().status.success());
+    assert_eq!(code(fetched), Code::InvalidArgument);
+    let leases = leases[..1].to_vec();
+    let give_back = wire::GiveBackRequest { worker, leases, failure: String::new() };
+    client.give_back(give_back).await.unwrap();
+    ends_well(leader, &address);
 }
