@@ -71,6 +71,11 @@ impl Answers {
         by_size.enumerate().map(|(i, by_size)| OrderResult { order: i + 1, by_size }).collect()
     }
 
+    /// All units of all orders.
+    pub fn units(&self) -> impl Iterator<Item = Unit> {
+        self.results.keys().copied()
+    }
+
     fn sequence(&self, unit: Unit) -> DegreeSequence {
         self.plans[&(unit.order as usize)].shards[unit.shard as usize].sequence
     }
