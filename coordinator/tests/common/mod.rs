@@ -171,7 +171,7 @@ pub fn watch_memory(process: u32) -> JoinHandle<Option<u64>> {
     })
 }
 
-pub fn peak_memory(process: u32) -> Option<u64> {
+fn peak_memory(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kilobytes = kilobytes.trim().trim_end_matches("kB").trim();
