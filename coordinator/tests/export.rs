@@ -21,7 +21,7 @@ use parquet::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use trailtrap_shared::{
-    game::trail_trap::forward::{ForwardSearch, Solution},
+    game::{Search, Solution, trail_trap::ForwardSearch},
     graph::{Graph, VertexSet, graph6, nauty, vertices},
 };
 use walkdir::WalkDir;

@@ -9,7 +9,7 @@ use std::{
     io::Read,
     path::{Path, PathBuf},
     process::{Output, Stdio},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use common::{Data, census_json, run, run_with_input, stderr, stdout, trailtrap};
@@ -26,12 +26,13 @@ use trailtrap_census::{
 };
 use trailtrap_export::shards;
 use trailtrap_shared::{
+    count::statistics::Statistics,
     game::{
         Game, Search, TrailTrap,
-        trail_trap::{ForwardSearch, REFUTED_ENDS, WON_POSITIONS},
+        trail_trap::{ForwardSearch, REFUTED_ENDS, WINNING_FIRST_MOVES, WON_POSITIONS},
     },
     graph::{Graph, degree::DegreeSequence, graph6, nauty},
-    partition::{Block, Table},
+    partition::{Block, Section, Table},
     plan::Unit,
 };
 use walkdir::WalkDir;
@@ -150,92 +151,197 @@ fn failures_of(arguments: &[&str]) -> HashMap<String, String> {
     failed
 }
 
+const UNITS: &str = "every unit recorded once";
+const COUNTS: &str = "Pólya counts and mass formula";
+const BLOCKS: &str = "blocks complete and undamaged";
 const STATISTICS: &str = "statistics and digests of the stored graphs";
 const STEPS: &str = "one step of the recurrence, by nauty";
+const FORWARD: &str = "forward search";
+const SHARDS: &str = "shards solved again";
+
+/// A census of order 7 without any fault.
+static SOUND: LazyLock<Data> = LazyLock::new(|| {
+    let data = Data::new();
+    census_json(7, &data, &[]);
+    data
+});
+
+/// Slots and records of a shard.
+type Entries = Vec<(u64, Vec<u8>)>;
+
+/// The outcomes of two graphs swapped.
+fn swap_outcomes(entries: &mut Entries) {
+    let other = (1..entries.len()).find(|&i| entries[i].1 != entries[0].1).unwrap();
+    let record = entries[0].1.clone();
+    entries[0].1 = std::mem::replace(&mut entries[other].1, record);
+}
+
+/// Two columns of a record swapped.
+fn swap_columns(entries: &mut Entries) {
+    let bit = |record: &[u8], place: usize| record[place / 8] >> (place % 8) & 1;
+    let differ = |record: &[u8], x: usize, y: usize| {
+        (0..7).any(|a| bit(record, 7 * x + a) != bit(record, 7 * y + a))
+    };
+    let columns = |record: &[u8]| {
+        (0..7).flat_map(|x| (0..x).map(move |y| (x, y))).find(|&(x, y)| differ(record, x, y))
+    };
+    let (entry, (x, y)) =
+        (0..entries.len()).find_map(|i| Some((i, columns(&entries[i].1)?))).unwrap();
+    let record = &mut entries[entry].1;
+    for a in 0..7 {
+        if bit(record, 7 * x + a) != bit(record, 7 * y + a) {
+            [7 * x + a, 7 * y + a]
+                .into_iter()
+                .for_each(|place| record[place / 8] ^= 1 << (place % 8));
+        }
+    }
+}
+
+/// One way to damage a shard, with all checksums in order, and what notices.
+struct Damage {
+    what: &'static str,
+    change: fn(&mut Entries),
+    level: &'static str,
+    found_by: &'static [&'static str],
+    /// What the first of these says.
+    says: &'static str,
+}
+
+const DAMAGES: [Damage; 7] = [
+    Damage {
+        what: "a verdict flipped",
+        change: |entries| *entries[0].1.last_mut().unwrap() ^= 1 << ((7 * 7 + 7) % 8),
+        level: "6",
+        found_by: &[STATISTICS, STEPS, FORWARD],
+        says: "do not have the recorded statistics",
+    },
+    Damage {
+        what: "one position flipped: no count of graphs tells",
+        change: |entries| entries[3].1[1] ^= 4,
+        level: "6",
+        found_by: &[STATISTICS, STEPS],
+        says: "do not have the recorded statistics",
+    },
+    Damage {
+        what: "a graph dropped",
+        change: |entries| drop(entries.remove(2)),
+        level: "3",
+        found_by: &[BLOCKS, STATISTICS],
+        says: "entries, recorded",
+    },
+    Damage {
+        what: "a graph in the place of another, in other labels: not canonical, or not there",
+        change: |entries| entries[1].0 ^= 1,
+        level: "3",
+        found_by: &[STATISTICS],
+        says: "",
+    },
+    Damage {
+        what: "the outcomes of two graphs swapped",
+        change: swap_outcomes,
+        level: "3",
+        found_by: &[STATISTICS],
+        says: "",
+    },
+    Damage {
+        what: "two columns of a record swapped: as many positions are won as before",
+        change: swap_columns,
+        level: "6",
+        found_by: &[STATISTICS, STEPS],
+        says: "digest",
+    },
+    Damage {
+        what: "a graph in the place of its neighbour: it stands twice, and none seems missing",
+        change: |entries| entries[4] = entries[3].clone(),
+        level: "3",
+        found_by: &[STATISTICS],
+        says: "slots do not increase",
+    },
+];
 
 #[test]
 fn verify_finds_nothing_wrong_and_everything_that_is() {
-    let sound = Data::new();
-    census_json(7, &sound, &[]);
-    assert_eq!(failures(&sound, &["--level", "6"]), HashMap::new());
+    assert_eq!(failures(&SOUND, &["--level", "6"]), HashMap::new());
+    for Damage { what, change, level, found_by, says } in DAMAGES {
+        let arguments = ["--level", level, "--sample", "5000"];
+        let failed = failures(&damaged(&SOUND, change), &arguments);
+        assert!(found_by.iter().all(|check| failed.contains_key(*check)), "{what}: {failed:?}");
+        assert!(failed[found_by[0]].contains(says), "{what}: {failed:?}");
+    }
+}
 
-    // A verdict flipped, with all checksums in order.
-    let flipped =
-        damaged(&sound, |entries| *entries[0].1.last_mut().unwrap() ^= 1 << ((7 * 7 + 7) % 8));
-    let failed = failures(&flipped, &["--level", "6", "--sample", "5000"]);
-    assert!(
-        [STATISTICS, STEPS, "forward search"].iter().all(|check| failed.contains_key(*check)),
-        "{failed:?}"
-    );
-    // One position flipped: no count of graphs tells.
-    let failed = failures(&damaged(&sound, |entries| entries[3].1[1] ^= 4), &["--level", "6"]);
-    assert!(failed.contains_key(STATISTICS) && failed.contains_key(STEPS), "{failed:?}");
-    // A graph dropped.
-    let failed = failures(&damaged(&sound, |entries| drop(entries.remove(2))), &["--level", "3"]);
-    assert!(
-        failed.contains_key("blocks complete and undamaged") && failed.contains_key(STATISTICS),
-        "{failed:?}"
-    );
-    // A graph put in the place of another, in other labels: not canonical, or not there.
-    let failed = failures(&damaged(&sound, |entries| entries[1].0 ^= 1), &["--level", "3"]);
-    assert!(failed.contains_key(STATISTICS), "{failed:?}");
-    // The outcomes of two graphs swapped.
-    let swap = |entries: &mut Vec<(u64, Vec<u8>)>| {
-        let other = (1..entries.len()).find(|&i| entries[i].1 != entries[0].1).unwrap();
-        let record = entries[0].1.clone();
-        entries[0].1 = std::mem::replace(&mut entries[other].1, record);
-    };
-    assert!(failures(&damaged(&sound, swap), &["--level", "3"]).contains_key(STATISTICS));
-    // Two columns of a record swapped: as many positions are won as before.
-    let swap_columns = |entries: &mut Vec<(u64, Vec<u8>)>| {
-        let bit = |record: &[u8], place: usize| record[place / 8] >> (place % 8) & 1;
-        let differ = |record: &[u8], x: usize, y: usize| {
-            (0..7).any(|a| bit(record, 7 * x + a) != bit(record, 7 * y + a))
-        };
-        let columns = |record: &[u8]| {
-            (0..7).flat_map(|x| (0..x).map(move |y| (x, y))).find(|&(x, y)| differ(record, x, y))
-        };
-        let (entry, (x, y)) =
-            (0..entries.len()).find_map(|i| Some((i, columns(&entries[i].1)?))).unwrap();
-        let record = &mut entries[entry].1;
-        for a in 0..7 {
-            if bit(record, 7 * x + a) != bit(record, 7 * y + a) {
-                [7 * x + a, 7 * y + a]
-                    .into_iter()
-                    .for_each(|place| record[place / 8] ^= 1 << (place % 8));
-            }
-        }
-    };
-    let failed = failures(&damaged(&sound, swap_columns), &["--level", "6"]);
-    assert!(failed[STATISTICS].contains("digest") && failed.contains_key(STEPS), "{failed:?}");
-    // A graph in the place of its neighbour, so that it stands twice and none seems to be missing.
-    let failed =
-        failures(&damaged(&sound, |entries| entries[4] = entries[3].clone()), &["--level", "3"]);
-    assert!(failed[STATISTICS].contains("slots do not increase"), "{failed:?}");
-
-    // A unit's record gone, and counts that add up no more.
-    let data = copy(&sound);
+#[test]
+fn verify_finds_a_gap_in_the_records() {
+    let data = copy(&SOUND);
     let store = Store::open(&data.path().join("store"), None).unwrap();
     store.take_back(&[Unit { order: 7, shard: 40, part: 0 }]).unwrap();
     drop(store);
     let failed = failures(&data, &["--level", "1"]);
-    assert!(failed["every unit recorded once"].contains("the list has a gap"), "{failed:?}");
-    assert!(failed.contains_key("Pólya counts and mass formula"));
+    assert!(failed[UNITS].contains("the list has a gap"), "{failed:?}");
+    assert!(failed.contains_key(COUNTS), "{failed:?}");
+}
 
-    // An alarm about an order that this one was computed from, and one about an order above.
-    let data = copy(&sound);
-    let store = Store::open(&data.path().join("store"), None).unwrap();
-    let alarm = |order: usize| {
-        let (unit, sequence) =
-            (Unit { order: order as u8, shard: 0, part: 0 }, DegreeSequence::new([0; 8]));
-        Alarm::new(AlarmKind::Damage, unit, &sequence, "damaged".to_owned())
+/// A copy of a census in which the statistics of the largest unit of order 7 are changed, and
+/// those of its size accordingly, so that sums add up.
+fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
+    let data = copy(sound);
+    let store = Arc::new(Store::open(&data.path().join("store"), None).unwrap());
+    let finished = FinishedOrder::open(&store, 7).unwrap();
+    let shards = finished.plan.shards.iter().enumerate();
+    let (index, shard) = shards.max_by_key(|(_, shard)| shard.mass).unwrap();
+    let unit = Unit { order: 7, shard: index as u32, part: 0 };
+    let mut record: UnitRecord = store.unit(unit).unwrap().unwrap();
+    change(&mut record.statistics);
+    let blocks = (0..1 << shard.bucket_bits).flat_map(|bucket| {
+        Section::ALL.map(|section| store.block(shard, 0, bucket, section).unwrap())
+    });
+    let delivery = Delivery { unit, sequence: shard.sequence, blocks: blocks.collect(), record };
+    store.commit(&[Arc::new(delivery)]).unwrap();
+    let mut order = store.order(7).unwrap().unwrap();
+    change(&mut order.result.as_mut().unwrap()[shard.size].0);
+    store.put_order(7, &order).unwrap();
+    data
+}
+
+/// How many first moves win is not told by the stored outcomes: lower levels know bounds only.
+#[test]
+fn verify_counts_winning_first_moves_from_level_5_on() {
+    let of_classes: fn(&mut Statistics) = |s| s.classes.sums.0[WINNING_FIRST_MOVES] += 1;
+    let of_labellings: fn(&mut Statistics) = |s| s.labelled.sums.0[WINNING_FIRST_MOVES] += 1;
+    let beyond_bounds: fn(&mut Statistics) = |s| s.classes.sums.0[WINNING_FIRST_MOVES] += 1 << 20;
+    for (change, level, found_by) in [
+        (of_classes, "4", &[][..]),
+        (of_classes, "5", &[SHARDS]),
+        (of_classes, "6", &[SHARDS, STEPS]),
+        (of_labellings, "4", &[]),
+        (of_labellings, "5", &[SHARDS]),
+        (of_labellings, "6", &[SHARDS, STEPS]),
+        (beyond_bounds, "1", &[COUNTS]),
+    ] {
+        // So many that the largest shard is among those that are drawn.
+        let data = miscounted(&SOUND, change);
+        let failed = failures(&data, &["--level", level, "--sample", "300"]);
+        let mut names: Vec<&str> = failed.keys().map(String::as_str).collect();
+        names.sort_unstable_by_key(|name| *name != SHARDS);
+        assert_eq!(names, found_by, "level {level}: {failed:?}");
+    }
+}
+
+/// An alarm about an order that this one was computed from counts, one about an order above does
+/// not.
+#[test]
+fn verify_heeds_alarms() {
+    let data = copy(&SOUND);
+    let put = |number: u32, order: u8| {
+        let unit = Unit { order, shard: 0, part: 0 };
+        let sequence = DegreeSequence::new([0; 8]);
+        let alarm = Alarm::new(AlarmKind::Damage, unit, &sequence, "damaged".to_owned());
+        let store = Store::open(&data.path().join("store"), None).unwrap();
+        store.put_alarm(number, &alarm).unwrap();
     };
-    store.put_alarm(1, &alarm(8)).unwrap();
-    drop(store);
+    put(1, 8);
     assert_eq!(failures(&data, &["--level", "1"]), HashMap::new());
-    let store = Store::open(&data.path().join("store"), None).unwrap();
-    store.put_alarm(2, &alarm(5)).unwrap();
-    drop(store);
+    put(2, 5);
     let failed = failures(&data, &["--level", "1"]);
     let remedy = format!("`trailtrap alarms --settle 2 --because REASON --data {}`", data.text());
     assert!(failed["no alarms"].contains(&remedy), "{failed:?}");
@@ -243,8 +349,7 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
 
 #[test]
 fn verify_reads_lists() {
-    let data = Data::new();
-    census_json(7, &data, &[]);
+    let data = &*SOUND;
     let listed = stdout(&run(&["export", "graphs", "7", "--data", &data.text()]));
     let sound: Vec<String> = listed.lines().map(str::to_owned).collect();
     let turned = |text: &String| {
@@ -363,79 +468,215 @@ fn resealed(sound: &Path, change: impl Fn(&Path)) -> tempfile::TempDir {
     copy
 }
 
-#[test]
-fn verify_reads_bundles() {
+/// A bundle of the orders up to 6.
+static BUNDLE: LazyLock<(Data, PathBuf)> = LazyLock::new(|| {
     let data = Data::new();
     census_json(6, &data, &[]);
-    let directory = tempfile::tempdir().unwrap();
-    let sound = directory.path().join("bundle");
-    let made = run(&["export", "bundle", sound.to_str().unwrap(), "--data", &data.text()]);
+    let bundle = data.path().with_file_name("bundle");
+    let made = run(&["export", "bundle", bundle.to_str().unwrap(), "--data", &data.text()]);
     assert!(made.status.success(), "{}", stderr(&made));
-    let verify =
-        |bundle: &Path, level: &str| failures_of(&[bundle.to_str().unwrap(), "--level", level]);
-    assert_eq!(verify(&sound, "2"), HashMap::new());
-    assert_eq!(verify(resealed(&sound, |_| ()).path(), "2"), HashMap::new());
+    (data, bundle)
+});
 
-    let failed =
-        |change: &dyn Fn(&Path), level: &str| verify(resealed(&sound, change).path(), level);
-    let rewrite = |path: PathBuf, change: &dyn Fn(&str) -> String| {
-        let old = fs::read_to_string(&path).unwrap();
-        let new = change(&old);
-        assert_ne!(old, new, "{} is changed", path.display());
-        fs::write(path, new).unwrap();
-    };
+/// What `verify` finds wrong with a bundle.
+fn faults(bundle: &Path, level: &str) -> HashMap<String, String> {
+    failures_of(&[bundle.to_str().unwrap(), "--level", level])
+}
+
+/// Changes the text of a file.
+fn rewrite(path: PathBuf, change: impl Fn(&str) -> String) {
+    let old = fs::read_to_string(&path).unwrap();
+    let new = change(&old);
+    assert_ne!(old, new, "{} is changed", path.display());
+    fs::write(path, new).unwrap();
+}
+
+/// Renames the column of a table that has its name.
+fn rename_column(root: &Path, table: &str) {
+    rewrite(root.join(format!("tables/{table}.csv")), |text| {
+        text.replacen(&format!(",{table}"), ",table", 1)
+    });
+}
+
+/// Replaces what the manifest says.
+fn rewrite_manifest(root: &Path, from: &str, to: &str) {
+    rewrite(root.join("manifest.json"), |text| text.replacen(from, to, 1));
+}
+
+/// Changes the list of order 6, and the manifest so that it fits.
+fn change_list(root: &Path, change: impl Fn(&mut Vec<String>)) {
+    let path = root.join("graphs/trailtrap.n06.p1.g6.gz");
+    let mut text = String::new();
+    GzDecoder::new(fs::File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    change(&mut lines);
+    let new = lines.join("\n") + "\n";
+    fs::write(&path, &new).unwrap();
+    let manifest = fs::read_to_string(root.join("manifest.json")).unwrap();
+    let mut manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let entry = &mut manifest["orders"][5]["p1_win_list"];
+    entry["sha256"] = hex::encode(Sha256::digest(&new)).into();
+    entry["bytes"] = new.len().into();
+    fs::write(root.join("manifest.json"), manifest.to_string()).unwrap();
+}
+
+#[test]
+fn verify_passes_a_sound_bundle_and_no_altered_file() {
+    let sound = &BUNDLE.1;
+    assert_eq!(faults(sound, "2"), HashMap::new());
+    assert_eq!(faults(resealed(sound, |_| ()).path(), "2"), HashMap::new());
     // One byte, without new checksums.
     let altered = tempfile::tempdir().unwrap();
-    copy_directory(&sound, altered.path());
-    rewrite(altered.path().join("README.md"), &|text| text.replacen("graph", "grapH", 1));
-    assert!(verify(altered.path(), "1")["checksums"].contains("README.md was altered"));
+    copy_directory(sound, altered.path());
+    rewrite(altered.path().join("README.md"), |text| text.replacen("graph", "grapH", 1));
+    assert!(faults(altered.path(), "1")["checksums"].contains("README.md was altered"));
     fs::write(altered.path().join("more.txt"), "more").unwrap();
     fs::copy(sound.join("README.md"), altered.path().join("README.md")).unwrap();
-    assert!(verify(altered.path(), "1")["checksums"].contains("more.txt is not listed"));
+    assert!(faults(altered.path(), "1")["checksums"].contains("more.txt is not listed"));
+    // Nothing else is looked into.
+    let altered = tempfile::tempdir().unwrap();
+    copy_directory(sound, altered.path());
+    rename_column(altered.path(), "bipartite");
+    let found = faults(altered.path(), "2");
+    let nothing = "no file was looked into";
+    assert!(found.len() == 1 && found["checksums"].contains(nothing), "{found:?}");
+}
 
-    // The name of a column: nothing is looked into, or it is missed.
-    for table in ["bipartite", "connectivity"] {
-        let rename = |root: &Path| {
-            rewrite(root.join(format!("tables/{table}.csv")), &|text| {
-                text.replacen(&format!(",{table}"), ",table", 1)
-            });
-        };
-        let altered = tempfile::tempdir().unwrap();
-        copy_directory(&sound, altered.path());
-        rename(altered.path());
-        let found = verify(altered.path(), "2");
-        assert!(
-            found.len() == 1 && found["checksums"].contains("no file was looked into"),
-            "{found:?}"
-        );
-        assert!(failed(&rename, "2")["shards"].contains(&format!("has no column {table}")));
-    }
+/// A bundle forged with checksums that fit, and what notices.
+struct Forgery {
+    forge: fn(&Path),
+    check: &'static str,
+    says: &'static str,
+}
+
+const FORGERIES: [Forgery; 14] = [
+    // The name of a column.
+    Forgery {
+        forge: |root| rename_column(root, "bipartite"),
+        check: "shards",
+        says: "has no column bipartite",
+    },
+    Forgery {
+        forge: |root| rename_column(root, "connectivity"),
+        check: "shards",
+        says: "has no column connectivity",
+    },
     // Files that lie elsewhere.
-    let elsewhere = sound.join("README.md");
-    let link = |root: &Path| {
-        fs::remove_file(root.join("README.md")).unwrap();
-        std::os::unix::fs::symlink(&elsewhere, root.join("README.md")).unwrap();
-    };
-    assert!(failed(&link, "1")["checksums"].contains("README.md is no regular file"));
-    for (known, check) in
-        [("shards/n06.parquet", "shards"), ("graphs/trailtrap.n06.p1.g6.gz", "lists")]
-    {
-        let (absolute, above) = (sound.join(known), format!("../{known}"));
-        for other in [absolute.to_str().unwrap(), &above] {
-            let name = |root: &Path| {
-                rewrite(root.join("manifest.json"), &|text| text.replace(known, other))
-            };
-            assert!(failed(&name, "2")[check].contains("is not listed in SHA256SUMS"), "{other}");
-        }
-    }
-    let outside = |root: &Path| {
-        let sums = fs::read_to_string(root.join("SHA256SUMS")).unwrap();
-        fs::write(root.join("SHA256SUMS"), sums + &format!("0  {}\n", elsewhere.display()))
-            .unwrap();
-    };
-    assert!(failed(&outside, "1")["checksums"].contains("is not a file of the bundle"));
+    Forgery {
+        forge: |root| {
+            fs::remove_file(root.join("README.md")).unwrap();
+            std::os::unix::fs::symlink(BUNDLE.1.join("README.md"), root.join("README.md"))
+                .unwrap();
+        },
+        check: "checksums",
+        says: "README.md is no regular file",
+    },
+    Forgery {
+        forge: |root| {
+            let file = "shards/n06.parquet";
+            rewrite_manifest(root, file, BUNDLE.1.join(file).to_str().unwrap());
+        },
+        check: "shards",
+        says: "is not listed in SHA256SUMS",
+    },
+    Forgery {
+        forge: |root| rewrite_manifest(root, "shards/n06.parquet", "../shards/n06.parquet"),
+        check: "shards",
+        says: "is not listed in SHA256SUMS",
+    },
+    Forgery {
+        forge: |root| {
+            let file = "graphs/trailtrap.n06.p1.g6.gz";
+            rewrite_manifest(root, file, BUNDLE.1.join(file).to_str().unwrap());
+        },
+        check: "lists",
+        says: "is not listed in SHA256SUMS",
+    },
+    Forgery {
+        forge: |root| {
+            let file = "graphs/trailtrap.n06.p1.g6.gz";
+            rewrite_manifest(root, file, &format!("../{file}"));
+        },
+        check: "lists",
+        says: "is not listed in SHA256SUMS",
+    },
+    Forgery {
+        forge: |root| {
+            let elsewhere = BUNDLE.1.join("README.md");
+            rewrite(root.join("SHA256SUMS"), |sums| format!("{sums}0  {}\n", elsewhere.display()));
+        },
+        check: "checksums",
+        says: "is not a file of the bundle",
+    },
+    // Two columns swapped in JSON, in a b-file, and in a shard file.
+    Forgery {
+        forge: |root| {
+            rewrite(root.join("tables/girth.json"), |text| {
+                let parked = text
+                    .replace("\"p1_wins\":", "\"parked\":")
+                    .replace("\"p2_wins\":", "\"p1_wins\":");
+                parked.replace("\"parked\":", "\"p2_wins\":")
+            })
+        },
+        check: "tables",
+        says: "tables/girth.json and tables/girth.csv differ",
+    },
+    Forgery {
+        forge: |root| {
+            let [from, to] =
+                ["p2", "p1"].map(|who| root.join(format!("bfiles/connected-{who}-wins.txt")));
+            fs::copy(from, to).unwrap();
+        },
+        check: "tables",
+        says: "bfiles/connected-p1-wins.txt and",
+    },
+    Forgery {
+        forge: |root| {
+            let path = root.join("shards/n06.parquet");
+            let file = fs::File::open(&path).unwrap();
+            let mut shards =
+                shards::read(&TrailTrap::ABOUT, file, &DegreeSequence::all(6)).unwrap();
+            for shard in &mut shards {
+                let sums = &mut shard.statistics.classes.sums;
+                sums.0.swap(WON_POSITIONS, REFUTED_ENDS);
+            }
+            fs::write(path, shards::parquet(&TrailTrap::ABOUT, &shards, None).unwrap()).unwrap();
+        },
+        check: "shards",
+        says: "do not add up to tables/sizes.csv",
+    },
+    // A digest, in the manifest only.
+    Forgery {
+        forge: |root| rewrite_manifest(root, "d885ff62", "d885ff63"),
+        check: "tables",
+        says: "order 6: manifest.json and tables/sizes.csv differ",
+    },
+    // A list that lacks its last graph, and one that has the edgeless graph instead of the one
+    // with an edge.
+    Forgery {
+        forge: |root| change_list(root, |lines| drop(lines.pop())),
+        check: "lists",
+        says: "the manifest says otherwise",
+    },
+    Forgery {
+        forge: |root| change_list(root, |lines| lines[0] = "E???".to_owned()),
+        check: "lists",
+        says: "tables/sizes.csv has",
+    },
+];
 
-    // Any two neighbouring columns of any table swapped.
+#[test]
+fn verify_finds_what_is_forged_in_a_bundle() {
+    for (number, Forgery { forge, check, says }) in FORGERIES.into_iter().enumerate() {
+        let failed = faults(resealed(&BUNDLE.1, forge).path(), "2");
+        let told = failed.get(check).is_some_and(|failure| failure.contains(says));
+        assert!(told, "forgery {number}, {says}: {failed:?}");
+    }
+}
+
+#[test]
+fn verify_finds_any_two_neighbouring_columns_swapped() {
+    let sound = &BUNDLE.1;
     let mut swaps = 0;
     for table in
         fs::read_dir(sound.join("tables")).unwrap().map(|entry| entry.unwrap().file_name())
@@ -444,96 +685,26 @@ fn verify_reads_bundles() {
         let Some(stem) = table.strip_suffix(".csv") else { continue };
         let text = fs::read_to_string(sound.join("tables").join(&table)).unwrap();
         for column in 1..text.lines().next().unwrap().split(',').count() {
-            let swapped: String = text
-                .lines()
-                .enumerate()
-                .map(|(number, line)| {
-                    let mut cells: Vec<&str> = line.split(',').collect();
-                    if number > 0 {
-                        cells.swap(column - 1, column);
-                    }
-                    cells.join(",") + "\n"
-                })
-                .collect();
+            let swap = |(number, line): (usize, &str)| {
+                let mut cells: Vec<&str> = line.split(',').collect();
+                if number > 0 {
+                    cells.swap(column - 1, column);
+                }
+                cells.join(",") + "\n"
+            };
+            let swapped: String = text.lines().enumerate().map(swap).collect();
             if swapped == text {
                 continue;
             }
             swaps += 1;
-            let found = failed(
-                &|root| fs::write(root.join("tables").join(&table), &swapped).unwrap(),
-                "1",
-            );
+            let forged = resealed(sound, |root| {
+                fs::write(root.join("tables").join(&table), &swapped).unwrap();
+            });
+            let found = faults(forged.path(), "1");
             assert!(found.contains_key("tables"), "{stem}, column {column}: {found:?}");
         }
     }
     assert!(swaps > 100, "{swaps} swaps");
-
-    // The same in JSON, in a b-file, and in a shard file.
-    let json = |root: &Path| {
-        let swap = |text: &str| {
-            let parked = text
-                .replace("\"p1_wins\":", "\"parked\":")
-                .replace("\"p2_wins\":", "\"p1_wins\":");
-            parked.replace("\"parked\":", "\"p2_wins\":")
-        };
-        rewrite(root.join("tables/girth.json"), &swap);
-    };
-    assert!(
-        failed(&json, "1")["tables"].contains("tables/girth.json and tables/girth.csv differ")
-    );
-    let b_file = |root: &Path| {
-        fs::copy(
-            root.join("bfiles/connected-p2-wins.txt"),
-            root.join("bfiles/connected-p1-wins.txt"),
-        )
-        .unwrap();
-    };
-    assert!(failed(&b_file, "1")["tables"].contains("bfiles/connected-p1-wins.txt and"));
-    let sequences = DegreeSequence::all(6);
-    let shard_file = |root: &Path| {
-        let path = root.join("shards/n06.parquet");
-        let mut shards =
-            shards::read(&TrailTrap::ABOUT, fs::File::open(&path).unwrap(), &sequences).unwrap();
-        for shard in &mut shards {
-            shard.statistics.classes.sums.0.swap(WON_POSITIONS, REFUTED_ENDS);
-        }
-        fs::write(path, shards::parquet(&TrailTrap::ABOUT, &shards, None).unwrap()).unwrap();
-    };
-    assert!(failed(&shard_file, "1")["shards"].contains("do not add up to tables/sizes.csv"));
-
-    // A digest, and a verdict, in the manifest only.
-    let digest = |root: &Path| {
-        rewrite(root.join("manifest.json"), &|text| text.replacen("d885ff62", "d885ff63", 1))
-    };
-    assert!(
-        failed(&digest, "1")["tables"]
-            .contains("order 6: manifest.json and tables/sizes.csv differ")
-    );
-
-    // A list that lacks its last graph, and one that has another graph in its place, both with a
-    // manifest that fits.
-    let list = |change: &'static dyn Fn(&mut Vec<String>)| {
-        move |root: &Path| {
-            let path = root.join("graphs/trailtrap.n06.p1.g6.gz");
-            let mut text = String::new();
-            GzDecoder::new(fs::File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
-            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            change(&mut lines);
-            let new = lines.join("\n") + "\n";
-            fs::write(&path, &new).unwrap();
-            let manifest = fs::read_to_string(root.join("manifest.json")).unwrap();
-            let mut manifest: Value = serde_json::from_str(&manifest).unwrap();
-            let entry = &mut manifest["orders"][5]["p1_win_list"];
-            entry["sha256"] = hex::encode(Sha256::digest(&new)).into();
-            entry["bytes"] = new.len().into();
-            fs::write(root.join("manifest.json"), manifest.to_string()).unwrap();
-        }
-    };
-    let dropped = list(&|lines| drop(lines.pop()));
-    assert!(failed(&dropped, "2")["lists"].contains("the manifest says otherwise"));
-    // The edgeless graph instead of the one with an edge.
-    let exchanged = list(&|lines| lines[0] = "E???".to_owned());
-    assert!(failed(&exchanged, "2")["lists"].contains("tables/sizes.csv has"));
 }
 
 fn copy(data: &Data) -> Data {
@@ -555,7 +726,7 @@ fn copy_directory(from: &Path, to: &Path) {
 
 /// A copy of a census in which the slots and records of the largest shard of order 7 are changed
 /// behind the back of its unit's record, with checksums that fit.
-fn damaged(sound: &Data, change: impl Fn(&mut Vec<(u64, Vec<u8>)>)) -> Data {
+fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
     let data = copy(sound);
     let store = Arc::new(Store::open(&data.path().join("store"), None).unwrap());
     let finished = FinishedOrder::open(&store, 7).unwrap();
@@ -568,8 +739,8 @@ fn damaged(sound: &Data, change: impl Fn(&mut Vec<(u64, Vec<u8>)>)) -> Data {
         .max_by_key(|(_, shard)| shard.mass)
         .unwrap();
     let table = finished.table(shard, 0).unwrap();
-    let width = trailtrap_shared::game::TrailTrap::LAYOUT.record_bytes(7);
-    let mut entries: Vec<(u64, Vec<u8>)> =
+    let width = TrailTrap::LAYOUT.record_bytes(7);
+    let mut entries: Entries =
         (0..table.len()).map(|i| (table.slot(i), table.record(i)[..width].to_vec())).collect();
     change(&mut entries);
     entries.sort();

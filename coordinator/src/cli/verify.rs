@@ -12,20 +12,33 @@ use crate::verify::{Drawing, Verification};
 ///
 /// Of an order, each level does what the levels below it do, and more:
 ///
-///   1 records   every unit is recorded exactly once; Pólya counts, the mass formula and known sequences hold; seconds
-///   2 blocks    every block is there, undamaged, and holds what its record says; as long as reading the data
-///   3 digests   statistics and public digests follow from the stored graphs and outcomes; each graph is canonical and
-///               stands once; about two microseconds for each graph
-///   4 samples   graphs drawn at random agree with one step of the recurrence, taken with nauty from the outcomes of their
-///               predecessors, and (up to 20 edges) with forward search, which knows no recurrence; minutes
-///   5 shards    shards drawn at random, generated and solved again, have the same digests; minutes
-///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the census
+///   1 records   every unit is recorded exactly once; Pólya counts, the mass formula and known
+///               sequences hold; seconds
+///   2 blocks    every block is there, undamaged, and holds what its record says; as long as
+///               reading the data
+///   3 digests   statistics and public digests follow from the stored graphs and outcomes; each
+///               graph is canonical and stands once; about two microseconds for each graph
+///   4 samples   graphs drawn at random agree with one step of the recurrence, taken with nauty
+///               from the outcomes of their predecessors, and (up to 20 edges) with forward
+///               search, which knows no recurrence; minutes
+///   5 shards    shards drawn at random, generated and solved again, have the same statistics and
+///               digests; minutes
+///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the
+///               census
+///
+/// How many first moves win is no part of the stored outcomes, nor of the digests: up to level 4
+/// these numbers are only compared with bounds and with their sums. Level 5 counts them again in
+/// the shards that it draws; level 6 in all shards, and once more with nauty. That outcomes are
+/// right, and not only counted right, is checked of graphs drawn at random at level 4, of shards
+/// drawn at random at level 5, and of everything at level 6.
 ///
 /// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands
 /// twice, all are of one order; forward search finds P1-wins among those drawn at random; and if
 /// the order is finished in the data directory, they are all P1-wins of it. Of a bundle:
 /// checksums; tables, sequences and shard files (CSV, JSON, b-files, Parquet) against Pólya
 /// counting, the mass formula, and each other; and from level 2 on its lists, against the tables.
+/// A bundle holds no outcomes: its digests, and its sums over positions and first moves, are only
+/// compared with each other. Levels above 2 add nothing there.
 ///
 /// Exit code 0: nothing wrong; 1: something is, and standard output says what.
 #[derive(Args)]

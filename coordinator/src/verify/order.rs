@@ -28,9 +28,9 @@ use trailtrap_shared::{
         digest::{Digest, Digester},
         statistics::Statistics,
     },
-    game::{Game, Method, Search, Told},
+    game::{Game, Method, SUMS, Search, Told},
     graph::{
-        Graph,
+        Graph, factorial,
         nauty::{self, NautyLabelling},
         pairs,
     },
@@ -258,12 +258,7 @@ impl<G: Game> Verifier<G> {
     fn digests(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
         let graphs = AtomicU64::new(0);
-        let mut of_shards: HashMap<u32, (Statistics, Digest)> = HashMap::new();
-        for (unit, record) in self.records()? {
-            let (statistics, digest) = of_shards.entry(unit.shard).or_default();
-            *statistics += &record.statistics;
-            *digest += record.digest();
-        }
+        let of_shards = self.recorded_of_shards()?;
         self.for_each_shard("digests", plan.shards.iter().enumerate(), |index, shard| {
             let n = plan.order;
             let mut digester = Digester::<G>::new(&shard.sequence, Kernel::best());
@@ -298,15 +293,8 @@ impl<G: Game> Verifier<G> {
             }
             let (recorded, digest) =
                 of_shards.get(&(index as u32)).context("a shard without records")?;
-            // Of some sums, records do not keep what graphs add to them.
-            for (i, sum) in G::ABOUT.sums.iter().enumerate() {
-                if sum.told == Told::ByOutcome {
-                    statistics.classes.sums.0[i] = recorded.classes.sums.0[i];
-                    statistics.labelled.sums.0[i] = recorded.labelled.sums.0[i];
-                }
-            }
             ensure!(
-                statistics == *recorded,
+                told_by_outcomes::<G>(&statistics) == told_by_outcomes::<G>(recorded),
                 "{}: its graphs do not have the recorded statistics",
                 shard.sequence
             );
@@ -319,6 +307,17 @@ impl<G: Game> Verifier<G> {
             Ok(())
         })?;
         Ok(format!("{} graphs", graphs.into_inner()))
+    }
+
+    /// What is recorded of each shard, all its parts together.
+    fn recorded_of_shards(&self) -> anyhow::Result<HashMap<u32, (Statistics, Digest)>> {
+        let mut of_shards: HashMap<u32, (Statistics, Digest)> = HashMap::new();
+        for (unit, record) in self.records()? {
+            let (statistics, digest) = of_shards.entry(unit.shard).or_default();
+            *statistics += &record.statistics;
+            *digest += record.digest();
+        }
+        Ok(of_shards)
     }
 
     /// Graphs drawn at random, in groups from one shard each, derived again from their
@@ -351,7 +350,7 @@ impl<G: Game> Verifier<G> {
                     i -= if here { 0 } else { table.len() };
                     here
                 });
-                table.map_or(Ok(()), |table| self.step(shard, table, i, &known))
+                table.map_or(Ok(()), |table| self.step(shard, table, i, &known).map(drop))
             })?;
             // Shards drawn at random seldom have predecessors in common, and these are large.
             cache.forget();
@@ -360,24 +359,33 @@ impl<G: Game> Verifier<G> {
         Ok(format!("{checked} graphs drawn with seed {}", self.drawing.seed))
     }
 
+    /// Every graph, derived again from its predecessors; and so the numbers of first moves that
+    /// win, which outcomes do not tell.
     fn steps_of_all(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
+        let recorded = self.recorded_of_shards()?;
         let cache = KnownShards::<G>::default();
         let checked = AtomicU64::new(0);
         // Sizes one after the other: a shard's predecessors have one edge less, so no more than a
         // size is held.
         for size in 0..=pairs(plan.order) {
             let shards = plan.shards.iter().enumerate().filter(|(_, shard)| shard.size == size);
-            self.for_each_shard(&format!("steps, {size} edges"), shards, |_, shard| {
+            self.for_each_shard(&format!("steps, {size} edges"), shards, |index, shard| {
                 let known = cache.of_predecessors(&self.finished, shard)?;
                 let known: Vec<&Known<G>> = known.iter().map(Arc::as_ref).collect();
+                let mut derived = DerivedSums::default();
                 for table in self.finished.tables(shard) {
                     let table = table?;
-                    (0..table.len())
+                    derived = (0..table.len())
                         .into_par_iter()
-                        .try_for_each(|i| self.step(shard, &table, i, &known))?;
+                        .map(|i| self.step(shard, &table, i, &known))
+                        .try_reduce(DerivedSums::default, |a, b| Ok(a.plus(b)))?
+                        .plus(derived);
                     checked.fetch_add(table.len() as u64, Ordering::Relaxed);
                 }
+                let (statistics, _) =
+                    recorded.get(&(index as u32)).context("a shard without records")?;
+                derived.check::<G>(statistics).with_context(|| shard.sequence.to_string())?;
                 Ok(())
             })?;
             cache.forget();
@@ -385,13 +393,14 @@ impl<G: Game> Verifier<G> {
         Ok(format!("all {} graphs", checked.into_inner()))
     }
 
+    /// Derives a graph again from its predecessors, and counts its first moves that win.
     fn step(
         &self,
         shard: &Shard,
         table: &Table,
         i: usize,
         known: &[&Known<G>],
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<DerivedSums> {
         let graph = stored_graph(shard, table, i)?;
         let stored = G::decode(self.finished.plan.order, table.record(i));
         let derived = G::Method::derive(&graph, |rest, labelling| {
@@ -403,7 +412,10 @@ impl<G: Game> Verifier<G> {
             "{graph:?} (shard {}): the stored outcome is not what follows from its predecessors",
             shard.sequence
         );
-        Ok(())
+        let automorphisms = nauty::label(&graph).automorphisms;
+        let labellings = u128::from(factorial(graph.order()) / automorphisms);
+        let shares = G::tally(&graph, automorphisms, &derived).sums.map(u128::from);
+        Ok(DerivedSums { classes: shares, labelled: shares.map(|share| share * labellings) })
     }
 
     /// Small graphs drawn at random, searched forward.
@@ -595,6 +607,54 @@ impl<G: Game> Verifier<G> {
         let what = format!("order {}, {what}", self.finished.plan.order);
         terminal::watched(&what, length as u64, &done, || work(&done))
     }
+}
+
+/// The sums of some graphs whose outcomes were derived again, and those of their labellings.
+#[derive(Clone, Copy, Default)]
+struct DerivedSums {
+    classes: [u128; SUMS],
+    labelled: [u128; SUMS],
+}
+
+impl DerivedSums {
+    fn plus(self, other: Self) -> Self {
+        let add = |a: [u128; SUMS], b: [u128; SUMS]| std::array::from_fn(|i| a[i] + b[i]);
+        DerivedSums {
+            classes: add(self.classes, other.classes),
+            labelled: add(self.labelled, other.labelled),
+        }
+    }
+
+    /// Whether these are the recorded ones.
+    fn check<G: Game>(&self, recorded: &Statistics) -> anyhow::Result<()> {
+        let (classes, labelled) = (&recorded.classes.sums.0, &recorded.labelled.sums.0);
+        for (i, sum) in G::ABOUT.sums.iter().enumerate() {
+            ensure!(
+                (self.classes[i], self.labelled[i]) == (classes[i], labelled[i]),
+                "{} is {} ({} labelled), recorded are {} ({} labelled)",
+                sum.meaning,
+                self.classes[i],
+                self.labelled[i],
+                classes[i],
+                labelled[i]
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The part of statistics that follows from stored graphs and outcomes. Of some sums, outcomes do
+/// not tell what graphs add to them: these are not compared with them.
+fn told_by_outcomes<G: Game>(statistics: &Statistics) -> Statistics {
+    let mut told = statistics.clone();
+    for sums in [&mut told.classes.sums, &mut told.labelled.sums] {
+        for (sum, name) in sums.0.iter_mut().zip(G::ABOUT.sums) {
+            if name.told == Told::ByOutcome {
+                *sum = 0;
+            }
+        }
+    }
+    told
 }
 
 fn stored_graph(

@@ -13,7 +13,7 @@ use std::{
 
 use trailtrap_shared::{
     count::statistics::Statistics,
-    game::TrailTrap,
+    game::{Game, TrailTrap},
     plan::{Plan, PlanOptions, Unit},
 };
 
@@ -146,7 +146,7 @@ impl World {
     }
 
     fn plan(&mut self, order: usize) -> Arc<Plan> {
-        let new = || Arc::new(Plan::new::<TrailTrap>(order, self.split));
+        let new = || Arc::new(Plan::new(TrailTrap::LAYOUT, order, self.split));
         self.plans.entry(order).or_insert_with(new).clone()
     }
 
@@ -178,7 +178,7 @@ impl World {
         let mut statistics = Statistics::default();
         statistics.labelled.all.graphs = mass;
         statistics.classes.all.graphs = 1;
-        statistics.classes.all.p1_wins = u128::from(way == Way::Miscounted);
+        statistics.classes.all.listed = u128::from(way == Way::Miscounted);
         let lie = match way {
             Way::Wrong(lie) => usize::from(lie),
             _ => 0,
