@@ -22,7 +22,8 @@ fn open(path: &Path) -> DB {
 }
 
 fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(path).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let entries =
+        fs::read_dir(path).expect("a directory").map(|entry| entry.expect("an entry").path());
     entries.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
 }
 

@@ -9,12 +9,7 @@ use std::{fs, future::ready, io, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use object_store::{
-    BackoffConfig, ClientConfigKey, Error, ObjectStore, ObjectStoreExt, ObjectStoreScheme,
-    RetryConfig,
-    aws::{AmazonS3Builder, AmazonS3ConfigKey},
-    local::LocalFileSystem,
-    path::Path,
-    prefix::PrefixStore,
+    Error, ObjectStore, ObjectStoreExt, ObjectStoreScheme, local::LocalFileSystem, path::Path,
 };
 use tokio::{runtime::Handle, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -40,6 +35,11 @@ pub enum DepotError {
     Credentials,
     #[error("cannot use the depot {place}: {why}")]
     Unusable { place: String, why: String },
+    #[error(
+        "the depot {0} is in an object store, and this program was built without: build it with \
+         `scripts/build build --release --workspace --locked --features s3`"
+    )]
+    NoS3(String),
     /// It may be another time.
     #[error("the depot {place} cannot be reached: {why}")]
     Away { place: String, why: String },
@@ -65,6 +65,7 @@ const TOGETHER: usize = 16;
 /// What is not done by then is left: a depot is to be faster than a coordinator.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// For a single request, attempts to repeat it included.
+#[cfg(feature = "s3")]
 const REQUEST: Duration = Duration::from_secs(15);
 /// What is under way when the worker is asked to stop has so long.
 const GRACE: Duration = Duration::from_secs(1);
@@ -215,23 +216,38 @@ fn store(place: &str) -> Result<Arc<dyn ObjectStore>, DepotError> {
         (ObjectStoreScheme::Local, _) => {
             directory(place, &url.to_file_path().map_err(|()| unknown())?)
         }
-        (ObjectStoreScheme::AmazonS3, prefix) => {
-            // The one that everything else here uses; it may be installed already.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-            let backoff =
-                BackoffConfig { max_backoff: Duration::from_secs(3), ..BackoffConfig::default() };
-            let retry = RetryConfig { backoff, max_retries: 4, retry_timeout: REQUEST };
-            let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
-            let bucket = AmazonS3Builder::from_env()
-                .with_url(place)
-                .with_config(timeout, format!("{} seconds", REQUEST.as_secs()))
-                .with_retry(retry)
-                .build()
-                .map_err(|error| unusable(place, cause(&error)))?;
-            Ok(Arc::new(PrefixStore::new(bucket, prefix)))
-        }
+        (ObjectStoreScheme::AmazonS3, prefix) => bucket(place, prefix),
         _ => Err(unknown()),
     }
+}
+
+/// A bucket, with credentials, region and endpoint from the environment.
+#[cfg(feature = "s3")]
+fn bucket(place: &str, prefix: Path) -> Result<Arc<dyn ObjectStore>, DepotError> {
+    use object_store::{
+        BackoffConfig, ClientConfigKey, RetryConfig,
+        aws::{AmazonS3Builder, AmazonS3ConfigKey},
+        prefix::PrefixStore,
+    };
+
+    // The one that everything else here uses; it may be installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let backoff =
+        BackoffConfig { max_backoff: Duration::from_secs(3), ..BackoffConfig::default() };
+    let retry = RetryConfig { backoff, max_retries: 4, retry_timeout: REQUEST };
+    let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
+    let bucket = AmazonS3Builder::from_env()
+        .with_url(place)
+        .with_config(timeout, format!("{} seconds", REQUEST.as_secs()))
+        .with_retry(retry)
+        .build()
+        .map_err(|error| unusable(place, cause(&error)))?;
+    Ok(Arc::new(PrefixStore::new(bucket, prefix)))
+}
+
+#[cfg(not(feature = "s3"))]
+fn bucket(place: &str, _prefix: Path) -> Result<Arc<dyn ObjectStore>, DepotError> {
+    Err(DepotError::NoS3(place.to_owned()))
 }
 
 /// A directory that is there, whatever can be done in it.
@@ -298,6 +314,16 @@ mod tests {
         for place in ["gs://bucket/x", "s3://", "http://host/x", "://", "file://host/x"] {
             assert!(open(place).contains(&format!("'{place}' is no depot")), "{}", open(place));
         }
+    }
+
+    #[test]
+    #[cfg(not(feature = "s3"))]
+    fn a_program_without_s3_says_how_to_get_it() {
+        let error = open("s3://bucket/prefix").err().unwrap().to_string();
+        assert!(
+            error.contains("s3://bucket/prefix") && error.contains("--features s3"),
+            "{error}"
+        );
     }
 
     #[test]

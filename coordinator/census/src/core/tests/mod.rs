@@ -53,6 +53,8 @@ struct Held {
     units: Vec<Unit>,
     /// What the units are computed from, as it was when they were leased.
     inputs: Vec<Content>,
+    /// Whether the units were accepted already, and are to be compared.
+    compares: bool,
 }
 
 /// What a driver would be in the middle of.
@@ -221,12 +223,12 @@ impl World {
         let Some((name, held, durable)) = self.arrivals.remove(&arrival) else { return };
         let what = self.names(&held.units);
         let Err(refusal) = answer else {
-            for &unit in held.units.iter().filter(|_| durable) {
-                let Some(record) = self.disk.units.get(&unit) else { continue };
-                if record.instance == held.lease {
-                    let before = self.acknowledged.insert(unit, held.lease);
-                    assert_eq!(before, None, "{unit:?} counts twice");
-                }
+            for &unit in held.units.iter().filter(|_| durable && !held.compares) {
+                let record = self.disk.units.get(&unit);
+                let is_durable = record.is_some_and(|record| record.instance == held.lease);
+                assert!(is_durable, "{unit:?} is acknowledged and not durable");
+                let before = self.acknowledged.insert(unit, held.lease);
+                assert_eq!(before, None, "{unit:?} counts twice");
             }
             return self.say(format!("{name} is told: {what} accepted"));
         };
@@ -278,9 +280,10 @@ impl World {
                 let order = self.core.order().expect("there is work");
                 let inputs = work.units.iter().map(|unit| order.schedule.inputs(unit.shard));
                 let inputs = inputs.collect();
+                let compares = order.schedule.is_finished(work.units[0]);
                 let Work { lease, units, .. } = work;
                 let what = self.names(&units);
-                self.held.push(Held { worker, lease, units, inputs });
+                self.held.push(Held { worker, lease, units, inputs, compares });
                 format!("{name} leases {what}")
             }
             Assignment::Wait => format!("{name} is told to wait"),
@@ -319,8 +322,15 @@ impl World {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Examine { arrival, deliveries, .. } => {
-                let inputs =
-                    |unit: Unit| self.core.order().map(|order| order.schedule.inputs(unit.shard));
+                // The order in work may be another one by now, or made anew.
+                let inputs = |unit: Unit| {
+                    let order = self.core.order()?;
+                    let plan = order.plan();
+                    let shard = plan.shards.get(unit.shard as usize)?;
+                    let is_there = plan.order == usize::from(unit.order)
+                        && shard.predecessors.iter().all(|&read| order.is_shard_finished(read));
+                    is_there.then(|| order.schedule.inputs(unit.shard))
+                };
                 let is_flawed = |delivery: &Delivery| {
                     let inputs = inputs(delivery.unit);
                     inputs.is_none_or(|inputs| {
