@@ -9,7 +9,7 @@ use std::{
 use divan::{Bencher, counter::ItemsCount};
 use trailtrap_shared::{
     count::digest::Digest,
-    game::{Game, TrailTrap},
+    game::{Game, GameName, TrailTrap},
     graph::{Graph, nauty},
     labelling::{
         batch::{Batch, Kernel, LANES, first_lanes, lanes_of},
@@ -28,11 +28,18 @@ fn main() {
     divan::main();
 }
 
+static NEVER: AtomicBool = AtomicBool::new(false);
+static SOLVER: LazyLock<Solver> = LazyLock::new(|| Solver {
+    game: GameName::TrailTrap,
+    kernel: Kernel::best(),
+    allowance: usize::MAX,
+    stop: &NEVER,
+});
+
 /// A census of order 8, and the largest shard of it.
 static CENSUS: LazyLock<(Memory, Plan, Unit)> = LazyLock::new(|| {
     let options = PlanOptions::default();
-    let (_, memory) = memory::census::<TrailTrap>(8, options, Kernel::best(), usize::MAX)
-        .expect("a small census");
+    let (_, memory) = memory::census(8, options, &SOLVER).expect("a small census");
     let plan = Plan::new(TrailTrap::LAYOUT, 8, options);
     let largest = (0..plan.shards.len() as u32)
         .max_by_key(|&i| plan.shards[i as usize].mass)
@@ -138,15 +145,13 @@ fn label_symmetric_of_order_10(bencher: Bencher, which: &str) {
 #[divan::bench]
 fn solve_unit_of_order_8(bencher: Bencher) {
     let (memory, plan, unit) = &*CENSUS;
-    let stop = AtomicBool::new(false);
-    let solver = Solver { kernel: Kernel::best(), allowance: usize::MAX, stop: &stop };
     let pairs = |solved: &trailtrap_worker::kernel::Solved| {
         solved.statistics.classes.all.graphs as usize * plan.shards[unit.shard as usize].size
     };
-    let solved = solver.solve::<TrailTrap>(plan, *unit, memory).expect("solved before");
-    bencher.counter(ItemsCount::new(pairs(&solved))).bench_local(|| {
-        solver.solve::<TrailTrap>(plan, *unit, memory).expect("solved before").digest
-    });
+    let solved = SOLVER.solve(plan, *unit, memory).expect("solved before");
+    bencher
+        .counter(ItemsCount::new(pairs(&solved)))
+        .bench_local(|| SOLVER.solve(plan, *unit, memory).expect("solved before").digest);
 }
 
 /// Look-ups in a table larger than the caches, each asked for well ahead of its use.

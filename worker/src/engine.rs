@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeSet,
-    marker::PhantomData,
     pin::Pin,
     sync::{
         Arc,
@@ -17,7 +16,8 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use trailtrap_shared::{
-    game::Game, graph::degree::DegreeSequence, labelling::batch::Kernel, partition::entry_bytes,
+    game::GameName, graph::degree::DegreeSequence, labelling::batch::Kernel,
+    partition::entry_bytes,
 };
 
 use crate::{
@@ -27,8 +27,8 @@ use crate::{
 };
 
 /// What a worker runs with.
-pub struct Engine<G: Game, L: Link> {
-    game: PhantomData<G>,
+pub struct Engine<L: Link> {
+    game: GameName,
     pool: rayon::ThreadPool,
     threads: usize,
     kernel: Kernel,
@@ -119,12 +119,13 @@ fn pairs(lease: &Lease) -> u64 {
     lease.units.iter().map(|&unit| lease.plan.pairs(unit)).sum()
 }
 
-impl<G: Game, L: Link> Engine<G, L> {
+impl<L: Link> Engine<L> {
     /// An engine of `threads` threads that holds up to about `memory` bytes of partitions. When
     /// `stop` is cancelled, it gives back what it is doing and returns; it cancels `stop` itself
     /// when it hears that all is done.
     pub fn new(
         link: L,
+        game: GameName,
         threads: usize,
         kernel: Kernel,
         memory: usize,
@@ -136,7 +137,7 @@ impl<G: Game, L: Link> Engine<G, L> {
             .build()?;
         let (link, cache_bytes) = (Arc::new(link), memory / 4 * 3);
         Ok(Engine {
-            game: PhantomData,
+            game,
             pool,
             threads,
             kernel,
@@ -279,6 +280,7 @@ impl<G: Game, L: Link> Engine<G, L> {
 
     fn solve(&self, lease: &Lease, cache: &Cache<L>) -> Result<Vec<Solved>, SolveError> {
         let solver = Solver {
+            game: self.game,
             kernel: self.kernel,
             allowance: self.allowance,
             stop: &self.interrupt.flag.0,
@@ -286,7 +288,7 @@ impl<G: Game, L: Link> Engine<G, L> {
         let plan = &*lease.plan;
         self.warm(lease, cache)?;
         self.pool.install(|| {
-            lease.units.par_iter().map(|&unit| solver.solve::<G>(plan, unit, cache)).collect()
+            lease.units.par_iter().map(|&unit| solver.solve(plan, unit, cache)).collect()
         })
     }
 
@@ -326,7 +328,7 @@ impl<G: Game, L: Link> Engine<G, L> {
 #[cfg(test)]
 mod tests {
     use trailtrap_shared::{
-        game::TrailTrap,
+        game::{Game, TrailTrap},
         partition::Block,
         plan::{Plan, PlanOptions, Unit},
         protocol::messages::Wanted,
@@ -373,8 +375,9 @@ mod tests {
     fn failures_count_within_an_edition() {
         let run = |editions: &[u32]| {
             let link = Damaged(Mutex::new(editions.iter().rev().copied().collect()));
-            Engine::<TrailTrap, _>::new(
+            Engine::new(
                 link,
+                GameName::TrailTrap,
                 1,
                 Kernel::Portable,
                 1 << 20,

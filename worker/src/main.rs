@@ -10,7 +10,7 @@ use std::{
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
-use trailtrap_shared::{game::GameName, labelling::batch::Kernel, play};
+use trailtrap_shared::{game::GameName, labelling::batch::Kernel};
 use trailtrap_worker::{
     engine::Engine,
     link::{
@@ -162,9 +162,7 @@ fn work(
             Patience { lasts: patience, stop: stop.clone() },
         ));
         runtime.spawn(link.heartbeats());
-        play!(game, G => {
-            Engine::<G, _>::new(link, threads, kernel, memory, stop)?.until(deadline).run()?
-        })
+        Engine::new(link, game, threads, kernel, memory, stop)?.until(deadline).run()?
     } else {
         let handle = runtime.handle().clone();
         let supply = Supply::open(&arguments.supply, handle.clone(), stop.clone())
@@ -186,11 +184,9 @@ fn work(
                 2 * threads + 2,
                 &Patience { lasts: patience, stop },
             )?,
-            None => play!(game, G => {
-                Engine::<G, _>::new(link.clone(), threads, kernel, memory, stop)?
-                    .until(deadline)
-                    .run()?
-            }),
+            None => Engine::new(link.clone(), game, threads, kernel, memory, stop)?
+                .until(deadline)
+                .run()?,
         };
         tracing::info!("blocks read: {}", link.supply().traffic());
         ended

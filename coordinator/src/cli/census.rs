@@ -4,7 +4,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
-use trailtrap_shared::{labelling::batch::Kernel, play};
+use trailtrap_shared::labelling::batch::Kernel;
 use trailtrap_worker::{
     engine::Engine,
     process::{
@@ -53,12 +53,12 @@ impl CensusCommand {
         });
         let link =
             EmbeddedLink::new(census.clone(), process::identity(), threads, self.kernel.name())?;
-        let worked = play!(census.game(), G => {
+        let memory = memory.0 as usize;
+        let worked = {
             // The engine holds the census; what it leaves in memory is not needed afterwards.
-            let engine =
-                Engine::<G, _>::new(link, threads, self.kernel, memory.0 as usize, stop)?;
+            let engine = Engine::new(link, census.game(), threads, self.kernel, memory, stop)?;
             watched(&census, &directory, || engine.run())
-        });
+        };
         if let Err(error) = worked {
             // What is finished gets stored; an error of the census itself is nearer to the cause.
             census.close()?;

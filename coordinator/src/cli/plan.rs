@@ -1,20 +1,19 @@
 //! `trailtrap plan`: what a census of an order takes, before anything runs.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::atomic::AtomicBool};
 
 use clap::Args;
 use serde::Serialize;
 use trailtrap_census::read::status::duration;
 use trailtrap_shared::{
-    game::{Game, GameName},
+    game::GameName,
     graph::polya::{graphs_by_size, totals},
     labelling::batch::Kernel,
     partition::entry_bytes,
     plan::{Plan, PlanOptions},
-    play,
 };
 use trailtrap_worker::{
-    kernel::SolveError,
+    kernel::{SolveError, Solver},
     link::memory,
     process::{
         limits::{self, Size},
@@ -89,8 +88,7 @@ impl PlanCommand {
         preflight::check_order(self.order)?;
         log::say("calibrating …");
         let threads = self.threads.map_or_else(limits::threads, usize::from);
-        let forecast =
-            forecast(self.game, self.order, &play!(self.game, G => calibrate::<G>(self.kernel))?);
+        let forecast = forecast(self.game, self.order, &calibrate(self.game, self.kernel)?);
         terminal::print(&if self.json {
             serde_json::to_string(&forecast)? + "\n"
         } else {
@@ -138,13 +136,14 @@ fn forecast(game: GameName, order: usize, calibration: &Calibration) -> Forecast
 
 /// Solves a small order on one thread, and splits the time of its shards into a part for each pair
 /// and one for each unit, by least squares.
-fn calibrate<G: Game>(kernel: Kernel) -> Result<Calibration, SolveError> {
+fn calibrate(game: GameName, kernel: Kernel) -> Result<Calibration, SolveError> {
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool of one thread");
     let mut samples: Vec<(f64, f64)> = Vec::new();
     pool.install(|| {
         let options = PlanOptions::default();
-        memory::census_with::<G>(CALIBRATION_ORDER, options, kernel, usize::MAX, |plan, solved| {
+        let solver = Solver { game, kernel, allowance: usize::MAX, stop: &AtomicBool::new(false) };
+        memory::census_with(CALIBRATION_ORDER, options, &solver, &mut |plan, solved| {
             if plan.order == CALIBRATION_ORDER {
                 let size = plan.shards[solved.unit.shard as usize].size;
                 let pairs = solved.statistics.classes.all.graphs as f64 * size as f64;

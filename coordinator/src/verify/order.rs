@@ -487,11 +487,12 @@ impl<G: Game> Verifier<G> {
         let records: HashMap<Unit, &UnitRecord> =
             self.records()?.iter().map(|(unit, record)| (*unit, record)).collect();
         let stop = AtomicBool::new(false);
-        let solver = Solver { kernel: Kernel::best(), allowance: 1 << 30, stop: &stop };
+        let game = self.finished.store.game();
+        let solver = Solver { game, kernel: Kernel::best(), allowance: 1 << 30, stop: &stop };
         self.for_each_in_turn("shards", &drawn, |&index| {
             for part in 0..plan.shards[index].parts {
                 let unit = Unit { order: plan.order as u8, shard: index as u32, part };
-                let solved = solver.solve::<G>(plan, unit, &source)?;
+                let solved = solver.solve(plan, unit, &source)?;
                 let record = records
                     .get(&unit)
                     .with_context(|| format!("unit {unit:?} is not recorded"))?;

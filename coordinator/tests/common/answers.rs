@@ -1,13 +1,13 @@
 //! What workers answer, solved beforehand by the real solver: for workers of whom there are many,
 //! or in a simulation.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::atomic::AtomicBool};
 
 use tonic::{Status, transport::Channel};
 use trailtrap_census::records::OrderResult;
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
-    game::{Game, TrailTrap},
+    game::{Game, GameName, TrailTrap},
     graph::{degree::DegreeSequence, pairs},
     labelling::batch::Kernel,
     partition::Block,
@@ -18,7 +18,7 @@ use trailtrap_shared::{
         wire::{self, census_client::CensusClient, complete_request::Part},
     },
 };
-use trailtrap_worker::link::memory;
+use trailtrap_worker::{kernel::Solver, link::memory};
 
 /// A census that is known already.
 pub struct Answers {
@@ -41,26 +41,26 @@ impl Answers {
             blocks: HashMap::new(),
             by_size,
         };
-        memory::census_with::<TrailTrap>(
-            order,
-            options,
-            Kernel::best(),
-            usize::MAX,
-            |plan, solved| {
-                let result = wire::UnitResult {
-                    unit: Some(wire::UnitId { shard: solved.unit.shard, part: solved.unit.part }),
-                    statistics: codec::encode(&solved.statistics),
-                    digest: solved.digest.to_le_bytes().to_vec(),
-                    elapsed_microseconds: 1,
-                };
-                answers.blocks.insert((solved.sequence, solved.unit.part), solved.blocks());
-                answers.results.insert(solved.unit, result);
-                let size = plan.shards[solved.unit.shard as usize].size;
-                let (statistics, digest) = &mut answers.by_size[plan.order - 1][size];
-                *statistics += &solved.statistics;
-                *digest += solved.digest;
-            },
-        )
+        let solver = Solver {
+            game: GameName::TrailTrap,
+            kernel: Kernel::best(),
+            allowance: usize::MAX,
+            stop: &AtomicBool::new(false),
+        };
+        memory::census_with(order, options, &solver, &mut |plan, solved| {
+            let result = wire::UnitResult {
+                unit: Some(wire::UnitId { shard: solved.unit.shard, part: solved.unit.part }),
+                statistics: codec::encode(&solved.statistics),
+                digest: solved.digest.to_le_bytes().to_vec(),
+                elapsed_microseconds: 1,
+            };
+            answers.blocks.insert((solved.sequence, solved.unit.part), solved.blocks());
+            answers.results.insert(solved.unit, result);
+            let size = plan.shards[solved.unit.shard as usize].size;
+            let (statistics, digest) = &mut answers.by_size[plan.order - 1][size];
+            *statistics += &solved.statistics;
+            *digest += solved.digest;
+        })
         .unwrap();
         answers
     }

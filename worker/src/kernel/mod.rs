@@ -20,12 +20,13 @@ use std::{
 
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
-    game::Game,
+    game::{Game, GameName},
     generate::Child,
     graph::{Graph, degree::DegreeSequence},
     labelling::batch::Kernel,
     partition::{Block, Table, bucket_of_slot, graph_of_slot},
     plan::{Plan, Shard, Unit},
+    play,
 };
 
 /// Where a unit's input comes from.
@@ -93,6 +94,7 @@ const CHUNK: usize = 1024;
 
 /// How units are solved on this machine.
 pub struct Solver<'a> {
+    pub game: GameName,
     pub kernel: Kernel,
     /// Bytes of predecessor tables to hold at a time for one unit.
     pub allowance: usize,
@@ -102,7 +104,23 @@ pub struct Solver<'a> {
 
 impl Solver<'_> {
     /// Solves one unit. Takes about (graphs × edges) × 0.1 µs of a core.
-    pub fn solve<G: Game>(
+    ///
+    /// The kernel is compiled here, once for each game, and nowhere else.
+    ///
+    /// # Errors
+    ///
+    /// Input cannot be had or is damaged, or the work was interrupted.
+    pub fn solve(
+        &self,
+        plan: &Plan,
+        unit: Unit,
+        source: &dyn Source,
+    ) -> Result<Solved, SolveError> {
+        play!(self.game, G => self.solve_as::<G>(plan, unit, source))
+    }
+
+    /// The same for a game without a name.
+    pub(crate) fn solve_as<G: Game>(
         &self,
         plan: &Plan,
         unit: Unit,

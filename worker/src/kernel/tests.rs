@@ -4,14 +4,14 @@ use std::{
     collections::HashMap,
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use rayon::prelude::*;
 use trailtrap_shared::{
     game::{
-        EdgeGeography, Game, Search, Solution, TrailTrap,
+        EdgeGeography, Game, GameName, Search, Solution, TrailTrap,
         edge_geography::{
             ROOTED_GRAPHS, RootedSearch, Roots, WON_ROOTS, met_by_the_kernel,
             searched::SearchedEdgeGeography,
@@ -24,6 +24,7 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions},
 };
 
+use super::Solver;
 use crate::link::memory::{self, Memory};
 
 fn census(
@@ -32,7 +33,9 @@ fn census(
     kernel: Kernel,
     allowance: usize,
 ) -> (memory::Results, Memory) {
-    memory::census::<TrailTrap>(order, options, kernel, allowance).unwrap()
+    let stop = &AtomicBool::new(false);
+    let solver = Solver { game: GameName::TrailTrap, kernel, allowance, stop };
+    memory::census(order, options, &solver).unwrap()
 }
 
 #[test]
@@ -196,11 +199,16 @@ fn records_follow_from_their_predecessors_by_nauty() {
     }
 }
 
+/// Solves units of edge geography.
+fn geographer(allowance: usize) -> Solver<'static> {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    Solver { game: GameName::EdgeGeography, kernel: Kernel::best(), allowance, stop: &NEVER }
+}
+
 /// Edge geography by the kernel, in one piece and in parts and buckets.
 fn edge_geography(order: usize) -> (memory::Results, Memory) {
-    let census = |options, allowance| {
-        memory::census::<EdgeGeography>(order, options, Kernel::best(), allowance).unwrap()
-    };
+    let census =
+        |options, allowance| memory::census(order, options, &geographer(allowance)).unwrap();
     let whole = census(PlanOptions::default(), usize::MAX);
     let cut = census(PlanOptions { part_graphs: 40, bucket_bytes: 500 }, 1);
     assert_eq!(whole.0, cut.0);
@@ -233,8 +241,7 @@ fn edge_geography_is_what_forward_search_says_up_to_order_7() {
 #[test]
 fn edge_geography_of_bipartite_graphs_is_linear_algebra() {
     let options = PlanOptions::default();
-    let (_, memory) =
-        memory::census::<EdgeGeography>(9, options, Kernel::best(), usize::MAX).unwrap();
+    let (_, memory) = memory::census(9, options, &geographer(usize::MAX)).unwrap();
     let compared = AtomicUsize::new(0);
     for order in 1..=9 {
         for_each_record_of::<EdgeGeography>(&memory, order, |_, graph, outcome: Roots| {
@@ -260,7 +267,7 @@ fn both_methods_come_to_the_same() {
             .all(|shard| shard.predecessors.is_empty())
     );
     let (searched, _) =
-        memory::census::<SearchedEdgeGeography>(6, options, Kernel::best(), 1).unwrap();
+        memory::census_as::<SearchedEdgeGeography>(6, options, &geographer(1)).unwrap();
     let (folded, _) = edge_geography(6);
     for ((searched, searched_digest), (folded, folded_digest)) in searched.iter().zip(&folded) {
         assert_eq!(searched, folded);

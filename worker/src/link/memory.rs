@@ -1,17 +1,13 @@
 //! A census in memory, without store, schedule or leases: for tests and benchmarks of the kernel,
 //! and small orders.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::RwLock;
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
-    game::Game,
+    game::Layout,
     graph::degree::DegreeSequence,
-    labelling::batch::Kernel,
     partition::{Block, Table},
     plan::{Plan, PlanOptions, Unit},
 };
@@ -92,38 +88,71 @@ pub type Results = Vec<(Statistics, Digest)>;
 
 /// Solves all orders up to `order`: statistics and digest of each, and all partitions. Order 9
 /// takes a second.
-pub fn census<G: Game>(
+///
+/// # Errors
+///
+/// As [`Solver::solve`].
+pub fn census(
     order: usize,
     options: PlanOptions,
-    kernel: Kernel,
-    allowance: usize,
+    solver: &Solver,
 ) -> Result<(Results, Memory), SolveError> {
     let mut results = vec![Default::default(); order];
-    let memory = census_with::<G>(order, options, kernel, allowance, |plan, solved| {
-        let (statistics, digest): &mut (Statistics, Digest) = &mut results[plan.order - 1];
-        *statistics += &solved.statistics;
-        *digest += solved.digest;
+    let memory =
+        census_with(order, options, solver, &mut |plan, solved| add(&mut results, plan, solved))?;
+    Ok((results, memory))
+}
+
+/// The same of a game without a name.
+#[cfg(test)]
+pub(crate) fn census_as<G: trailtrap_shared::game::Game>(
+    order: usize,
+    options: PlanOptions,
+    solver: &Solver,
+) -> Result<(Results, Memory), SolveError> {
+    let mut results = vec![Default::default(); order];
+    let solve = |plan: &Plan, unit, memory: &Memory| solver.solve_as::<G>(plan, unit, memory);
+    let memory = each_unit(G::LAYOUT, order, options, &solve, &mut |plan, solved| {
+        add(&mut results, plan, solved)
     })?;
     Ok((results, memory))
 }
 
+fn add(results: &mut Results, plan: &Plan, solved: &Solved) {
+    let (statistics, digest) = &mut results[plan.order - 1];
+    *statistics += &solved.statistics;
+    *digest += solved.digest;
+}
+
 /// Solves all orders up to `order`, and shows each solved unit to `observe`.
-pub fn census_with<G: Game>(
+///
+/// # Errors
+///
+/// As [`Solver::solve`].
+pub fn census_with(
     order: usize,
     options: PlanOptions,
-    kernel: Kernel,
-    allowance: usize,
-    mut observe: impl FnMut(&Plan, &Solved),
+    solver: &Solver,
+    observe: &mut dyn FnMut(&Plan, &Solved),
+) -> Result<Memory, SolveError> {
+    let solve = |plan: &Plan, unit, memory: &Memory| solver.solve(plan, unit, memory);
+    each_unit(solver.game.layout(), order, options, &solve, observe)
+}
+
+fn each_unit(
+    layout: Layout,
+    order: usize,
+    options: PlanOptions,
+    solve: &dyn Fn(&Plan, Unit, &Memory) -> Result<Solved, SolveError>,
+    observe: &mut dyn FnMut(&Plan, &Solved),
 ) -> Result<Memory, SolveError> {
     let memory = Memory::default();
-    let stop = AtomicBool::new(false);
-    let solver = Solver { kernel, allowance, stop: &stop };
     for n in 1..=order {
-        let plan = Plan::new(G::LAYOUT, n, options);
+        let plan = Plan::new(layout, n, options);
         for (index, shard) in plan.shards.iter().enumerate() {
             for part in 0..shard.parts {
                 let unit = Unit { order: n as u8, shard: index as u32, part };
-                let solved = solver.solve::<G>(&plan, unit, &memory)?;
+                let solved = solve(&plan, unit, &memory)?;
                 memory.keep(&solved);
                 observe(&plan, &solved);
             }

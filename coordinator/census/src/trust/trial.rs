@@ -260,14 +260,16 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashMap, convert::Infallible, time::Duration};
+    use std::{
+        collections::HashMap, convert::Infallible, sync::atomic::AtomicBool, time::Duration,
+    };
 
     use trailtrap_shared::{
         game::{EdgeGeography, TrailTrap},
         partition::Table,
         plan::{PlanOptions, Unit},
     };
-    use trailtrap_worker::link::memory;
+    use trailtrap_worker::{kernel::Solver, link::memory};
 
     use super::*;
     use crate::{
@@ -313,7 +315,9 @@ mod tests {
         let options = PlanOptions { part_graphs: 1 << 20, bucket_bytes: 60 };
         let plan = Plan::new(G::LAYOUT, 6, options);
         let mut deliveries: HashMap<DegreeSequence, Delivery> = HashMap::new();
-        memory::census_with::<G>(6, options, Kernel::Portable, 1 << 20, |plan, solved| {
+        let stop = &AtomicBool::new(false);
+        let solver = Solver { game, kernel: Kernel::Portable, allowance: 1 << 20, stop };
+        memory::census_with(6, options, &solver, &mut |plan, solved| {
             if plan.order == 6 {
                 let blocks = solved.tables.iter().flat_map(|table| table.to_blocks(0)).collect();
                 let (unit, sequence) = (solved.unit, solved.sequence);
