@@ -298,7 +298,7 @@ fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
     let delivery = Delivery { unit, sequence: shard.sequence, blocks: blocks.collect(), record };
     store.commit(&[Arc::new(delivery)]).unwrap();
     let mut order = store.order(7).unwrap().unwrap();
-    change(&mut order.result.as_mut().unwrap()[shard.size].0);
+    change(&mut order.result.as_mut().unwrap()[shard.size].statistics);
     store.put_order(7, &order).unwrap();
     data
 }

@@ -146,12 +146,13 @@ fn label_symmetric_of_order_10(bencher: Bencher, which: &str) {
 fn solve_unit_of_order_8(bencher: Bencher) {
     let (memory, plan, unit) = &*CENSUS;
     let pairs = |solved: &trailtrap_worker::kernel::Solved| {
-        solved.statistics.classes.all.graphs as usize * plan.shards[unit.shard as usize].size
+        solved.summary.statistics.classes.all.graphs as usize
+            * plan.shards[unit.shard as usize].size
     };
     let solved = SOLVER.solve(plan, *unit, memory).expect("solved before");
     bencher
         .counter(ItemsCount::new(pairs(&solved)))
-        .bench_local(|| SOLVER.solve(plan, *unit, memory).expect("solved before").digest);
+        .bench_local(|| SOLVER.solve(plan, *unit, memory).expect("solved before").summary);
 }
 
 /// Look-ups in a table larger than the caches, each asked for well ahead of its use.

@@ -13,7 +13,7 @@ use trailtrap_census::read::{
     OrderResult, Watcher,
     archive::{Archive, ShardSummary},
 };
-use trailtrap_shared::{labelling::LABELLING, partition::BLOCK_FORMAT};
+use trailtrap_shared::{count::summary::Summary, labelling::LABELLING, partition::BLOCK_FORMAT};
 use trailtrap_worker::process::replace::sync_directory;
 
 use crate::{
@@ -239,7 +239,7 @@ fn put_order(
         }
     }
     let options = archive.plan(order)?.options;
-    let (sum, digest) = result.total();
+    let Summary { statistics: sum, digest } = result.total();
     let units = shards.iter().map(|shard| shard.parts).sum();
     let units_confirmed = shards.iter().map(|shard| shard.parts_confirmed).sum();
     Ok(OrderEntry {

@@ -86,7 +86,7 @@ fn orders(results: &[OrderResult]) -> Picture {
         .into_iter()
         .map(|(name, colour, marker, dash, pick)| {
             let points = results.iter().filter(|result| result.order >= 2).filter_map(|result| {
-                share(pick(&result.total().0))
+                share(pick(&result.total().statistics))
                     .filter(|&share| share > 0.0)
                     .map(|share| (result.order as f64, share))
             });
@@ -123,9 +123,7 @@ fn sizes(result: &OrderResult) -> Picture {
             true => share(&size.labelled.all),
             false => share(&size.classes.all),
         };
-        sizes
-            .filter_map(|(size, (statistics, _))| Some((size as f64, counts(statistics)?)))
-            .collect()
+        sizes.filter_map(|(size, row)| Some((size as f64, counts(&row.statistics)?))).collect()
     };
     let one = |name: &str, odd: usize, labelled: bool, colour: Colour| Series {
         name: name.to_owned(),
@@ -187,7 +185,9 @@ fn heat_map(results: &[OrderResult]) -> Picture {
         .iter()
         .flat_map(|result| {
             let sizes = result.by_size.iter().enumerate();
-            sizes.filter_map(|(size, (s, _))| Some((result.order, size, share(&s.classes.all)?)))
+            sizes.filter_map(|(size, row)| {
+                Some((result.order, size, share(&row.statistics.classes.all)?))
+            })
         })
         .collect();
     let least = proportions(cells.iter().map(|cell| cell.2)).from;

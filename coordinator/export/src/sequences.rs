@@ -96,9 +96,9 @@ pub fn b_file(
     let terms: Vec<u128> = match by_size {
         true => results
             .iter()
-            .flat_map(|result| result.by_size.iter().map(|(size, _)| sequence.term(size)))
+            .flat_map(|result| result.by_size.iter().map(|size| sequence.term(&size.statistics)))
             .collect(),
-        false => results.iter().map(|result| sequence.term(&result.total().0)).collect(),
+        false => results.iter().map(|result| sequence.term(&result.total().statistics)).collect(),
     };
     let mut text = format!(
         "# {shape}{} in the game {} ({}).\n",

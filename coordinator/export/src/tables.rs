@@ -8,8 +8,8 @@ use trailtrap_census::read::{
 };
 use trailtrap_shared::{
     count::{
-        digest::Digest,
         statistics::{Breakdown, Cell, Counts, Statistics, Structure},
+        summary::Summary,
     },
     game::{About, SumName, VerdictName},
     graph::degree::DegreeSequence,
@@ -64,9 +64,9 @@ pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, Exp
             breakdown(about, kind, order, rows)
         }
         Kind::Girth | Kind::Bipartite | Kind::Connectivity | Kind::Automorphisms => {
-            let rows = results
-                .iter()
-                .flat_map(|result| by_structure(kind, result.order, &result.total().0.structure));
+            let rows = results.iter().flat_map(|result| {
+                by_structure(kind, result.order, &result.total().statistics.structure)
+            });
             breakdown(about, kind, order, rows.collect())
         }
     };
@@ -195,35 +195,35 @@ const LABELLED: (&str, &str, &str) =
 const LABELLED_CONNECTED: (&str, &str, &str) =
     ("labelled_connected_", "labelled, connected", "connected labelled graphs (weights n!/|Aut|)");
 
-type Full = (Statistics, Digest);
-
 /// Everything that is known about a set of graphs of one order; with `paper`, people see the
 /// columns of the paper's Table 1.
-fn full_fields(about: &'static About, paper: bool) -> Vec<Field<Full>> {
+fn full_fields(about: &'static About, paper: bool) -> Vec<Field<Summary>> {
     const PAPER: &[Part] = &[Part::Graphs, Part::Listed, Part::Others, Part::OthersShare];
     const OTHERS: &[Part] = &[Part::Graphs, Part::Listed, Part::Others, Part::ListedShare];
     let [connected, all, labelled] = match paper {
         true => [PAPER, PAPER, &[Part::Listed, Part::OthersShare]],
         false => [&[], OTHERS, &[Part::Graphs, Part::Listed, Part::ListedShare]],
     };
-    let mut fields: Vec<Field<Full>> =
-        counts(about, CONNECTED, connected, class, |f| &f.0.classes.connected);
-    fields.extend(counts(about, ALL, all, class, |f: &Full| &f.0.classes.all));
-    fields.extend(counts(about, LABELLED, labelled, Value::Large, |f: &Full| &f.0.labelled.all));
-    fields.extend(counts(about, LABELLED_CONNECTED, &[], Value::Large, |f: &Full| {
-        &f.0.labelled.connected
+    let mut fields: Vec<Field<Summary>> =
+        counts(about, CONNECTED, connected, class, |f| &f.statistics.classes.connected);
+    fields.extend(counts(about, ALL, all, class, |f: &Summary| &f.statistics.classes.all));
+    fields.extend(counts(about, LABELLED, labelled, Value::Large, |f: &Summary| {
+        &f.statistics.labelled.all
+    }));
+    fields.extend(counts(about, LABELLED_CONNECTED, &[], Value::Large, |f: &Summary| {
+        &f.statistics.labelled.connected
     }));
     for (i, SumName { key, heading, meaning, .. }) in about.sums.iter().enumerate() {
         let column = column(*key, *heading, *meaning);
-        fields.push((column, Box::new(move |f| class(f.0.classes.sums.0[i]))));
+        fields.push((column, Box::new(move |f| class(f.statistics.classes.sums.0[i]))));
     }
     for (i, SumName { key, .. }) in about.sums.iter().enumerate() {
         let meaning = format!("{key} over labelled graphs");
         let column = column(format!("labelled_{key}"), None, meaning);
-        fields.push((column, Box::new(move |f| Value::Large(f.0.labelled.sums.0[i]))));
+        fields.push((column, Box::new(move |f| Value::Large(f.statistics.labelled.sums.0[i]))));
     }
     let digest = column("digest", None, "public digest, version 1, of all records");
-    fields.push((digest, Box::new(|f| Value::Text(f.1.to_string()))));
+    fields.push((digest, Box::new(|f| Value::Text(f.digest.to_string()))));
     fields
 }
 

@@ -146,7 +146,7 @@ fn calibrate(game: GameName, kernel: Kernel) -> Result<Calibration, SolveError> 
         memory::census_with(CALIBRATION_ORDER, options, &solver, &mut |plan, solved| {
             if plan.order == CALIBRATION_ORDER {
                 let size = plan.shards[solved.unit.shard as usize].size;
-                let pairs = solved.statistics.classes.all.graphs as f64 * size as f64;
+                let pairs = solved.summary.statistics.classes.all.graphs as f64 * size as f64;
                 samples.push((pairs, solved.elapsed.as_secs_f64()));
             }
         })

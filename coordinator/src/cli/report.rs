@@ -85,19 +85,19 @@ impl CensusReport {
     pub fn new(game: GameName, results: &[OrderResult]) -> Self {
         let about = game.about();
         let orders = results.iter().map(|result| {
-            let (sum, digest) = result.total();
+            let total = result.total();
             OrderReport {
                 order: result.order,
-                counts: CountsReport::new(about, &sum),
-                digest,
+                counts: CountsReport::new(about, &total.statistics),
+                digest: total.digest,
                 by_size: result
                     .by_size
                     .iter()
                     .enumerate()
-                    .map(|(size, (statistics, digest))| SizeReport {
+                    .map(|(size, summary)| SizeReport {
                         size,
-                        counts: CountsReport::new(about, statistics),
-                        digest: *digest,
+                        counts: CountsReport::new(about, &summary.statistics),
+                        digest: summary.digest,
                     })
                     .collect(),
             }

@@ -54,16 +54,8 @@ impl Link for EmbeddedLink {
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
         let deliver = |solved: &Solved| {
             let blocks = solved.blocks();
-            let Solved { unit, sequence, statistics, digest, elapsed, .. } = solved;
-            delivery(
-                *unit,
-                *sequence,
-                blocks,
-                statistics.clone(),
-                *digest,
-                *elapsed,
-                self.name.clone(),
-            )
+            let Solved { unit, sequence, summary, elapsed, .. } = solved;
+            delivery(*unit, *sequence, blocks, summary.clone(), *elapsed, self.name.clone())
         };
         match self.census.accept(
             self.worker,

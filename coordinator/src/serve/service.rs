@@ -24,7 +24,7 @@ use trailtrap_census::{
     records::{Delivery, delivery},
 };
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics},
+    count::{digest::Digest, statistics::Statistics, summary::Summary},
     game::GameName,
     labelling::LABELLING,
     partition::{BLOCK_FORMAT, Block, entry_bytes},
@@ -453,16 +453,8 @@ impl CensusService for Service {
                     .map_err(|_| Status::invalid_argument("a digest has 32 bytes"))?;
                 let elapsed =
                     Duration::from_micros(result.elapsed_microseconds.min(LONGEST_MICROSECONDS));
-                let digest = Digest::from_le_bytes(digest);
-                Ok(delivery(
-                    unit,
-                    shard.sequence,
-                    blocks,
-                    statistics,
-                    digest,
-                    elapsed,
-                    name.clone(),
-                ))
+                let summary = Summary { statistics, digest: Digest::from_le_bytes(digest) };
+                Ok(delivery(unit, shard.sequence, blocks, summary, elapsed, name.clone()))
             };
         while let Some(message) = next(&mut stream).await? {
             received += message.encoded_len();

@@ -24,6 +24,7 @@ use trailtrap_shared::{
     count::{
         digest::Digest,
         statistics::{Cell, Counts, Statistics, Sums, Weighing},
+        summary::Summary,
     },
     game::{About, GameName},
     graph::pairs,
@@ -223,13 +224,14 @@ impl Bundle {
         let mut results: Vec<OrderResult> =
             self.orders().map(|order| OrderResult { order, by_size: Vec::new() }).collect();
         for (row, (order, _)) in rows.iter().zip(places) {
-            let result = (row.statistics().context(name)?, row.cell("digest").context(name)?);
-            results[order - 1].by_size.push(result);
+            let statistics = row.statistics().context(name)?;
+            let digest = row.cell("digest").context(name)?;
+            results[order - 1].by_size.push(Summary { statistics, digest });
         }
         for result in &results {
             checks::check_order(
                 result.order,
-                result.by_size.iter().map(|(statistics, _)| statistics),
+                result.by_size.iter().map(|summary| &summary.statistics),
             )
             .context(name)?;
         }
@@ -242,7 +244,7 @@ impl Bundle {
     pub fn tables(&self) -> anyhow::Result<String> {
         let results = self.results()?;
         for (entry, result) in self.manifest.orders.iter().zip(&results) {
-            let (sum, digest) = result.total();
+            let Summary { statistics: sum, digest } = result.total();
             ensure!(
                 (entry.graphs, entry.p1_wins, entry.digest)
                     == (sum.classes.all.graphs, sum.classes.all.listed, digest),
@@ -294,7 +296,7 @@ impl Bundle {
             let sequences: Vec<_> = plan.shards.iter().map(|shard| shard.sequence).collect();
             let shards: Vec<ShardSummary> =
                 shards::read(self.about(), file, &sequences).with_context(|| name.clone())?;
-            let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(n) + 1];
+            let mut by_size = vec![Summary::default(); pairs(n) + 1];
             for (shard, planned) in shards.iter().zip(&plan.shards) {
                 let mass = shard.statistics.labelled.all.graphs;
                 ensure!(
@@ -303,15 +305,15 @@ impl Bundle {
                     planned.sequence,
                     planned.mass
                 );
-                let (statistics, digest) = &mut by_size[planned.size];
-                *statistics += &shard.statistics;
-                *digest += shard.digest;
+                by_size[planned.size].add(&shard.statistics, shard.digest);
             }
-            for (size, ((found, digest), (expected, expected_digest))) in
-                by_size.iter().zip(&result.by_size).enumerate()
-            {
-                let same = (found.classes, found.labelled, digest)
-                    == (expected.classes, expected.labelled, expected_digest);
+            for (size, (found, expected)) in by_size.iter().zip(&result.by_size).enumerate() {
+                // Not the whole structure follows from degrees.
+                let of = |summary: &Summary| {
+                    let Summary { statistics, digest } = summary;
+                    (statistics.classes, statistics.labelled, *digest)
+                };
+                let same = of(found) == of(expected);
                 ensure!(
                     same,
                     "{name}: shards with {size} edges do not add up to tables/sizes.csv"
@@ -320,7 +322,7 @@ impl Bundle {
             for (kind, rows) in by_degrees.values_mut() {
                 rows.extend(tables::by_degrees(*kind, n, &shards));
             }
-            let sum = OrderResult { order: n, by_size }.total().0.structure;
+            let sum = OrderResult { order: n, by_size }.total().statistics.structure;
             let of = |cells: &BTreeMap<u64, Cell>, key: u64| {
                 cells.get(&key).copied().unwrap_or_default()
             };
@@ -385,7 +387,7 @@ impl Bundle {
                 list.bytes,
                 list.sha256
             );
-            for (size, (found, (statistics, _))) in
+            for (size, (found, Summary { statistics, .. })) in
                 list.by_size.iter().zip(&results[n - 1].by_size).enumerate()
             {
                 let expected = Wins::of(statistics);
@@ -478,7 +480,7 @@ impl Bundle {
             }
         }
         for (result, found) in results.iter().zip(sums) {
-            let Statistics { classes, labelled, .. } = result.total().0;
+            let Statistics { classes, labelled, .. } = result.total().statistics;
             let expected =
                 [classes.all.graphs, classes.all.listed, labelled.all.graphs, labelled.all.listed];
             ensure!(

@@ -23,7 +23,7 @@ use trailtrap_export::{
     graphs::{self, Filter},
 };
 
-use trailtrap_shared::{game::GameName, play};
+use trailtrap_shared::{count::summary::Summary, game::GameName, play};
 
 use self::{
     bundle::Bundle,
@@ -225,7 +225,7 @@ impl Verification {
                 "whether some are missing cannot be said without a census of that order (--data)",
             );
         };
-        for (size, ((statistics, _), found)) in
+        for (size, (Summary { statistics, .. }, found)) in
             finished.result.by_size.iter().zip(&list.by_size).enumerate()
         {
             let expected = Wins::of(statistics);

@@ -24,10 +24,7 @@ use trailtrap_census::{
     trust::checks,
 };
 use trailtrap_shared::{
-    count::{
-        digest::{Digest, Digester},
-        statistics::Statistics,
-    },
+    count::{digest::Digester, statistics::Statistics, summary::Summary},
     game::{Game, Method, SUMS, Search, Told},
     graph::{
         Graph, factorial,
@@ -149,7 +146,7 @@ impl<G: Game> Verifier<G> {
     /// sums.
     fn counts(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
-        let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(plan.order) + 1];
+        let mut by_size = vec![Summary::default(); pairs(plan.order) + 1];
         let mut masses = vec![0u128; plan.shards.len()];
         for (unit, record) in self.records()? {
             let shard = plan.shards.get(unit.shard as usize).context("a record of no shard")?;
@@ -157,9 +154,7 @@ impl<G: Game> Verifier<G> {
                 && record.statistics.is_possible(&G::ABOUT, plan.order, shard.size);
             ensure!(sound, "the counts of {} contradict each other", shard.sequence);
             masses[unit.shard as usize] += record.statistics.labelled.all.graphs;
-            let (statistics, digest) = &mut by_size[shard.size];
-            *statistics += &record.statistics;
-            *digest += record.digest();
+            by_size[shard.size].add(&record.statistics, record.digest());
         }
         for (shard, mass) in plan.shards.iter().zip(masses) {
             ensure!(
@@ -169,7 +164,7 @@ impl<G: Game> Verifier<G> {
                 shard.mass
             );
         }
-        checks::check_order(plan.order, by_size.iter().map(|(statistics, _)| statistics))?;
+        checks::check_order(plan.order, by_size.iter().map(|summary| &summary.statistics))?;
         for (size, (found, reported)) in
             by_size.iter().zip(&self.finished.result.by_size).enumerate()
         {
@@ -188,7 +183,7 @@ impl<G: Game> Verifier<G> {
         const ASYMMETRIC: [u128; 12] =
             [1, 0, 0, 0, 0, 8, 152, 3696, 135004, 7971848, 805364776, 144123121972];
         let n = self.finished.plan.order;
-        let (sum, _) = self.finished.result.total();
+        let sum = self.finished.result.total().statistics;
         let cell = |breakdown: &trailtrap_shared::count::statistics::Breakdown, value: u64| {
             breakdown.get(&value).map_or(0, |cell| cell.classes.graphs)
         };
@@ -291,7 +286,7 @@ impl<G: Game> Verifier<G> {
                 );
                 graphs.fetch_add(table.len() as u64, Ordering::Relaxed);
             }
-            let (recorded, digest) =
+            let Summary { statistics: recorded, digest } =
                 of_shards.get(&(index as u32)).context("a shard without records")?;
             ensure!(
                 told_by_outcomes::<G>(&statistics) == told_by_outcomes::<G>(recorded),
@@ -310,12 +305,11 @@ impl<G: Game> Verifier<G> {
     }
 
     /// What is recorded of each shard, all its parts together.
-    fn recorded_of_shards(&self) -> anyhow::Result<HashMap<u32, (Statistics, Digest)>> {
-        let mut of_shards: HashMap<u32, (Statistics, Digest)> = HashMap::new();
+    fn recorded_of_shards(&self) -> anyhow::Result<HashMap<u32, Summary>> {
+        let mut of_shards: HashMap<u32, Summary> = HashMap::new();
         for (unit, record) in self.records()? {
-            let (statistics, digest) = of_shards.entry(unit.shard).or_default();
-            *statistics += &record.statistics;
-            *digest += record.digest();
+            let of_shard = of_shards.entry(unit.shard).or_default();
+            of_shard.add(&record.statistics, record.digest());
         }
         Ok(of_shards)
     }
@@ -383,7 +377,7 @@ impl<G: Game> Verifier<G> {
                         .plus(derived);
                     checked.fetch_add(table.len() as u64, Ordering::Relaxed);
                 }
-                let (statistics, _) =
+                let Summary { statistics, .. } =
                     recorded.get(&(index as u32)).context("a shard without records")?;
                 derived.check::<G>(statistics).with_context(|| shard.sequence.to_string())?;
                 Ok(())
@@ -493,14 +487,15 @@ impl<G: Game> Verifier<G> {
             for part in 0..plan.shards[index].parts {
                 let unit = Unit { order: plan.order as u8, shard: index as u32, part };
                 let solved = solver.solve(plan, unit, &source)?;
+                let summary = &solved.summary;
                 let record = records
                     .get(&unit)
                     .with_context(|| format!("unit {unit:?} is not recorded"))?;
                 ensure!(
-                    solved.digest == record.digest() && solved.statistics == record.statistics,
+                    summary.digest == record.digest() && summary.statistics == record.statistics,
                     "part {part} of {}: solved again it has digest {}, recorded is {}",
                     solved.sequence,
-                    solved.digest,
+                    summary.digest,
                     record.digest()
                 );
             }

@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::atomic::AtomicBool};
 use tonic::{Status, transport::Channel};
 use trailtrap_census::records::OrderResult;
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics},
+    count::summary::Summary,
     game::{Game, GameName, TrailTrap},
     graph::{degree::DegreeSequence, pairs},
     labelling::batch::Kernel,
@@ -27,7 +27,7 @@ pub struct Answers {
     results: HashMap<Unit, wire::UnitResult>,
     /// Keys, outcomes, wins of each bucket.
     blocks: HashMap<(DegreeSequence, u32), Vec<Block>>,
-    by_size: Vec<Vec<(Statistics, Digest)>>,
+    by_size: Vec<Vec<Summary>>,
 }
 
 impl Answers {
@@ -50,16 +50,14 @@ impl Answers {
         memory::census_with(order, options, &solver, &mut |plan, solved| {
             let result = wire::UnitResult {
                 unit: Some(wire::UnitId { shard: solved.unit.shard, part: solved.unit.part }),
-                statistics: codec::encode(&solved.statistics),
-                digest: solved.digest.to_le_bytes().to_vec(),
+                statistics: codec::encode(&solved.summary.statistics),
+                digest: solved.summary.digest.to_le_bytes().to_vec(),
                 elapsed_microseconds: 1,
             };
             answers.blocks.insert((solved.sequence, solved.unit.part), solved.blocks());
             answers.results.insert(solved.unit, result);
             let size = plan.shards[solved.unit.shard as usize].size;
-            let (statistics, digest) = &mut answers.by_size[plan.order - 1][size];
-            *statistics += &solved.statistics;
-            *digest += solved.digest;
+            answers.by_size[plan.order - 1][size] += &solved.summary;
         })
         .unwrap();
         answers

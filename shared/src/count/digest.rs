@@ -217,15 +217,22 @@ impl FromStr for Digest {
     }
 }
 
+/// In JSON and the like as text, in bytes as the 32 little-endian bytes.
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        match serializer.is_human_readable() {
+            true => serializer.collect_str(self),
+            false => self.to_le_bytes().serialize(serializer),
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        match deserializer.is_human_readable() {
+            true => String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom),
+            false => Ok(Digest::from_le_bytes(Deserialize::deserialize(deserializer)?)),
+        }
     }
 }
 

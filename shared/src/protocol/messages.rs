@@ -4,7 +4,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use crate::{
-    count::{digest::Digest, statistics::Statistics},
+    count::summary::Summary,
     game::Layout,
     graph::degree::DegreeSequence,
     partition::{Block, BlockError, BlockName, Checksum, Section},
@@ -173,16 +173,11 @@ pub fn pieces(block: &[u8]) -> impl Iterator<Item = wire::BlockPiece> {
 }
 
 /// What there is to say of a solved unit beside its blocks.
-pub fn result(
-    unit: &Unit,
-    statistics: &Statistics,
-    digest: Digest,
-    elapsed: Duration,
-) -> wire::UnitResult {
+pub fn result(unit: &Unit, summary: &Summary, elapsed: Duration) -> wire::UnitResult {
     wire::UnitResult {
         unit: Some(unit_id(unit)),
-        statistics: codec::encode(statistics),
-        digest: digest.to_le_bytes().to_vec(),
+        statistics: codec::encode(&summary.statistics),
+        digest: summary.digest.to_le_bytes().to_vec(),
         elapsed_microseconds: elapsed.as_micros() as u64,
     }
 }

@@ -3,10 +3,7 @@
 
 use rayon::prelude::*;
 use trailtrap_shared::{
-    count::{
-        digest::{Digest, Digester},
-        statistics::Statistics,
-    },
+    count::{digest::Digester, statistics::Statistics, summary::Summary},
     game::{Answer, Game, Method},
     generate::Child,
     graph::Graph,
@@ -25,9 +22,8 @@ use super::{
 
 impl Solver<'_> {
     /// Folds every edge of every graph into its outcome, finishes it, and takes statistics and
-    /// public digest of
-    /// the finished graphs. Predecessors are read in groups within the allowance, one bucket of
-    /// one predecessor if it must be.
+    /// public digest of the finished graphs. Predecessors are read in groups within the allowance,
+    /// one bucket of one predecessor if it must be.
     pub(super) fn fold_all<G: Game>(
         &self,
         plan: &Plan,
@@ -35,7 +31,7 @@ impl Solver<'_> {
         children: &[Child],
         outcomes: &mut [G::Outcome],
         source: &dyn Source,
-    ) -> Result<(Statistics, Digest), SolveError> {
+    ) -> Result<Summary, SolveError> {
         let mut group: Vec<Predecessor> = Vec::new();
         let mut held = 0;
         let deletions = match G::Method::READS_PREDECESSORS {
@@ -72,7 +68,7 @@ impl Solver<'_> {
         outcomes: &mut [G::Outcome],
         group: &[Predecessor],
         last: bool,
-    ) -> Result<(Statistics, Digest), SolveError> {
+    ) -> Result<Summary, SolveError> {
         let fold = |(children, outcomes): (&[Child], &mut [G::Outcome])| {
             self.check_stop()?;
             let graphs: Vec<Graph> = children
@@ -92,10 +88,9 @@ impl Solver<'_> {
         };
         children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK)).map(fold).try_reduce(
             Default::default,
-            |mut a, b| {
-                a.0 += &b.0;
-                a.1 += b.1;
-                Ok(a)
+            |mut sum, more| {
+                sum += &more;
+                Ok(sum)
             },
         )
     }
@@ -106,7 +101,7 @@ impl Solver<'_> {
         children: &[Child],
         graphs: &[Graph],
         outcomes: &[G::Outcome],
-    ) -> (Statistics, Digest) {
+    ) -> Summary {
         let mut statistics = Statistics::default();
         let mut digester = Digester::<G>::new(&shard.sequence, self.kernel);
         for ((child, graph), outcome) in children.iter().zip(graphs).zip(outcomes) {
@@ -114,7 +109,7 @@ impl Solver<'_> {
             statistics.add(graph, automorphisms, &G::tally(graph, automorphisms, outcome));
             digester.add(graph, outcome);
         }
-        (statistics, digester.finish())
+        Summary { statistics, digest: digester.finish() }
     }
 }
 

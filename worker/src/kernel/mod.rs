@@ -19,7 +19,7 @@ use std::{
 };
 
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics},
+    count::summary::Summary,
     game::{Game, GameName},
     generate::Child,
     graph::{Graph, degree::DegreeSequence},
@@ -75,8 +75,8 @@ pub struct Solved {
     pub sequence: DegreeSequence,
     /// One table for each bucket, in order.
     pub tables: Vec<Arc<Table>>,
-    pub statistics: Statistics,
-    pub digest: Digest,
+    /// Of its graphs.
+    pub summary: Summary,
     /// How long it took, waiting for input included.
     pub elapsed: Duration,
 }
@@ -130,17 +130,9 @@ impl Solver<'_> {
         let shard = &plan.shards[unit.shard as usize];
         let children = self.generate(shard, unit.part, source)?;
         let mut outcomes = vec![G::Outcome::default(); children.len()];
-        let (statistics, digest) =
-            self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
+        let summary = self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
         let tables = self.tabulate::<G>(shard, &children, &outcomes);
-        Ok(Solved {
-            unit,
-            sequence: shard.sequence,
-            tables,
-            statistics,
-            digest,
-            elapsed: start.elapsed(),
-        })
+        Ok(Solved { unit, sequence: shard.sequence, tables, summary, elapsed: start.elapsed() })
     }
 
     fn check_stop(&self) -> Result<(), SolveError> {

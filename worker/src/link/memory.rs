@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::RwLock;
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics},
+    count::summary::Summary,
     game::Layout,
     graph::degree::DegreeSequence,
     partition::{Block, Table},
@@ -83,9 +83,6 @@ impl Source for Memory {
     }
 }
 
-/// Statistics and digest of each order.
-pub type Results = Vec<(Statistics, Digest)>;
-
 /// Solves all orders up to `order`: statistics and digest of each, and all partitions. Order 9
 /// takes a second.
 ///
@@ -96,8 +93,8 @@ pub fn census(
     order: usize,
     options: PlanOptions,
     solver: &Solver,
-) -> Result<(Results, Memory), SolveError> {
-    let mut results = vec![Default::default(); order];
+) -> Result<(Vec<Summary>, Memory), SolveError> {
+    let mut results = vec![Summary::default(); order];
     let memory =
         census_with(order, options, solver, &mut |plan, solved| add(&mut results, plan, solved))?;
     Ok((results, memory))
@@ -109,8 +106,8 @@ pub(crate) fn census_as<G: trailtrap_shared::game::Game>(
     order: usize,
     options: PlanOptions,
     solver: &Solver,
-) -> Result<(Results, Memory), SolveError> {
-    let mut results = vec![Default::default(); order];
+) -> Result<(Vec<Summary>, Memory), SolveError> {
+    let mut results = vec![Summary::default(); order];
     let solve = |plan: &Plan, unit, memory: &Memory| solver.solve_as::<G>(plan, unit, memory);
     let memory = each_unit(G::LAYOUT, order, options, &solve, &mut |plan, solved| {
         add(&mut results, plan, solved)
@@ -118,10 +115,8 @@ pub(crate) fn census_as<G: trailtrap_shared::game::Game>(
     Ok((results, memory))
 }
 
-fn add(results: &mut Results, plan: &Plan, solved: &Solved) {
-    let (statistics, digest) = &mut results[plan.order - 1];
-    *statistics += &solved.statistics;
-    *digest += solved.digest;
+fn add(results: &mut [Summary], plan: &Plan, solved: &Solved) {
+    results[plan.order - 1] += &solved.summary;
 }
 
 /// Solves all orders up to `order`, and shows each solved unit to `observe`.

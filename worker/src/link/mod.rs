@@ -134,8 +134,6 @@ pub fn delivery(
     results: &[Solved],
     blocks: Vec<Vec<Block>>,
 ) -> Vec<wire::CompleteRequest> {
-    let result = |solved: &Solved| {
-        messages::result(&solved.unit, &solved.statistics, solved.digest, solved.elapsed)
-    };
+    let result = |solved: &Solved| messages::result(&solved.unit, &solved.summary, solved.elapsed);
     messages::delivery(lease.worker, lease.number, results.iter().map(result).zip(blocks))
 }

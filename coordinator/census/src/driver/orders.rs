@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics},
+    count::summary::Summary,
     graph::{pairs, polya::totals},
     partition::Section,
     plan::{Plan, Shard},
@@ -66,13 +66,11 @@ impl Census {
     pub(super) fn close_order(&self, plan: &Plan) -> Result<(), CensusError> {
         let n = plan.order;
         let size_of = |shard: u32| plan.shards[shard as usize].size;
-        let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(n) + 1];
+        let mut by_size = vec![Summary::default(); pairs(n) + 1];
         for (unit, record) in self.store.units(n)? {
-            let (statistics, digest) = &mut by_size[size_of(unit.shard)];
-            *statistics += &record.statistics;
-            *digest += record.digest();
+            by_size[size_of(unit.shard)].add(&record.statistics, record.digest());
         }
-        let statistics = by_size.iter().map(|(statistics, _)| statistics);
+        let statistics = by_size.iter().map(|summary| &summary.statistics);
         if let Err(contradiction) = checks::check_order(n, statistics) {
             let mut records = self.store.units(n)?;
             records.retain(|(unit, _)| size_of(unit.shard) == contradiction.size);
@@ -87,9 +85,7 @@ impl Census {
         if n > 1 && self.store.order(n - 1)?.is_some_and(|record| !record.outcomes_kept) {
             self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
         }
-        let result =
-            by_size.iter().map(|(statistics, digest)| (statistics.clone(), digest.to_le_bytes()));
-        self.store.put_order(n, &OrderRecord { result: Some(result.collect()), ..begun })?;
+        self.store.put_order(n, &OrderRecord { result: Some(by_size.clone()), ..begun })?;
         self.event(|core| core.closed(OrderResult { order: n, by_size }));
         Ok(())
     }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics},
+    count::{digest::Digest, statistics::Statistics, summary::Summary},
     game::GameName,
     graph::{Graph, degree::DegreeSequence, pairs},
     partition::{Section, graph_of_slot},
@@ -171,11 +171,10 @@ impl Archive {
             return Ok(result);
         }
         let plan = store::plan(self.store.layout(), order, &record)?;
-        let mut by_size = vec![(Statistics::default(), Digest::default()); pairs(order) + 1];
+        let mut by_size = vec![Summary::default(); pairs(order) + 1];
         for (unit, record) in self.unit_records(&plan)? {
-            let (statistics, digest) = &mut by_size[plan.shards[unit.shard as usize].size];
-            *statistics += &record.statistics;
-            *digest += record.digest();
+            let size = plan.shards[unit.shard as usize].size;
+            by_size[size].add(&record.statistics, record.digest());
         }
         Ok(OrderResult { order, by_size })
     }

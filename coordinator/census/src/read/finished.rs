@@ -7,7 +7,6 @@ use std::{
 };
 
 use trailtrap_shared::{
-    count::digest::Digest,
     graph::degree::DegreeSequence,
     labelling::MAX_BATCH_ORDER,
     partition::{Mismatch, Section, Table},
@@ -78,10 +77,7 @@ pub fn open_store(data: &Path) -> Result<Arc<Store>, FinishedError> {
 
 /// The result of an order, if its record has one.
 pub fn result(order: usize, record: &OrderRecord) -> Option<OrderResult> {
-    let by_size = record.result.as_ref()?.iter();
-    let by_size =
-        by_size.map(|(statistics, digest)| (statistics.clone(), Digest::from_le_bytes(*digest)));
-    Some(OrderResult { order, by_size: by_size.collect() })
+    Some(OrderResult { order, by_size: record.result.clone()? })
 }
 
 /// The results of all finished orders: those from 1 to the last one. None of them may be missing.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics},
+    count::{digest::Digest, statistics::Statistics, summary::Summary},
     graph::degree::DegreeSequence,
     partition::Block,
     plan::{PlanOptions, Unit},
@@ -58,9 +58,9 @@ pub struct OrderRecord {
     pub options: PlanOptions,
     /// Of the plan that shard numbers refer to.
     pub plan_fingerprint: u64,
-    /// Statistics and digest for each number of edges, once all units are done and all checks have
+    /// For each number of edges, once all units are done and all checks have
     /// passed.
-    pub result: Option<Vec<(Statistics, [u8; 32])>>,
+    pub result: Option<Vec<Summary>>,
     /// Whether the outcomes of all positions are (still) there.
     pub outcomes_kept: bool,
 }
@@ -79,12 +79,12 @@ pub fn delivery(
     unit: Unit,
     sequence: DegreeSequence,
     blocks: Vec<Block>,
-    statistics: Statistics,
-    digest: Digest,
+    summary: Summary,
     elapsed: Duration,
     worker: String,
 ) -> Delivery {
     let bytes = blocks.iter().map(|block| block.bytes().len() as u64).sum();
+    let Summary { statistics, digest } = summary;
     let record = UnitRecord {
         statistics,
         digest: digest.to_le_bytes(),
@@ -105,18 +105,15 @@ pub fn delivery(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderResult {
     pub order: usize,
-    /// Statistics and digest for each number of edges.
-    pub by_size: Vec<(Statistics, Digest)>,
+    /// For each number of edges, from 0 on.
+    pub by_size: Vec<Summary>,
 }
 
 impl OrderResult {
-    /// Statistics and digest of all graphs of the order.
-    pub fn total(&self) -> (Statistics, Digest) {
-        let mut total = (Statistics::default(), Digest::default());
-        for (statistics, digest) in &self.by_size {
-            total.0 += statistics;
-            total.1 += *digest;
-        }
+    /// That of all graphs of the order.
+    pub fn total(&self) -> Summary {
+        let mut total = Summary::default();
+        self.by_size.iter().for_each(|summary| total += summary);
         total
     }
 }

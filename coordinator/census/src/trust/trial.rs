@@ -321,11 +321,11 @@ mod tests {
             if plan.order == 6 {
                 let blocks = solved.tables.iter().flat_map(|table| table.to_blocks(0)).collect();
                 let (unit, sequence) = (solved.unit, solved.sequence);
-                let (statistics, digest) = (solved.statistics.clone(), solved.digest);
+                let summary = solved.summary.clone();
                 let worker = "test".to_owned();
                 deliveries.insert(
                     sequence,
-                    delivery(unit, sequence, blocks, statistics, digest, Duration::ZERO, worker),
+                    delivery(unit, sequence, blocks, summary, Duration::ZERO, worker),
                 );
             }
         })

@@ -64,7 +64,8 @@ impl World {
         assert_eq!(records.count(), units, "closed before it was done");
         let mass = plan.shards.iter().map(|shard| shard.mass).sum::<u128>();
         assert_eq!(total.labelled.all.graphs, mass, "something is lost or counted twice");
-        let result = OrderResult { order, by_size: vec![(total, Default::default())] };
+        let total = Summary { statistics: total, ..Summary::default() };
+        let result = OrderResult { order, by_size: vec![total] };
         self.disk.results.insert(order, result.clone());
         self.say(format!("order {order} is closed"));
         self.core.closed(result);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use trailtrap_shared::{
-    count::statistics::Statistics,
+    count::{statistics::Statistics, summary::Summary},
     game::{Game, TrailTrap},
     plan::{Plan, PlanOptions, Unit},
 };
