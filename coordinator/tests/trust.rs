@@ -212,6 +212,7 @@ async fn a_late_result_that_agrees_is_welcome() {
     let store =
         trailtrap_census::store::Store::open_read_only(&data.path().join("store")).unwrap();
     let confirmed = store.unit(messages::units(&grant)[0]).unwrap().unwrap().confirmed;
+    let confirmed: Vec<String> = confirmed.iter().map(ToString::to_string).collect();
     assert_eq!(confirmed, ["test, portable"]);
 }
 

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use trailtrap_census::{
     core::lease::WorkerId,
     driver::{Assignment, Census, Refusal, Work},
-    records::delivery,
+    records::{Author, delivery},
 };
 use trailtrap_shared::{partition::Block, protocol::messages::Wanted};
 use trailtrap_worker::{
@@ -21,7 +21,7 @@ const FAULTY: &str = "this machine, or this program, is faulty";
 pub struct EmbeddedLink {
     census: Arc<Census>,
     worker: WorkerId,
-    name: String,
+    author: Author,
 }
 
 impl EmbeddedLink {
@@ -33,8 +33,8 @@ impl EmbeddedLink {
         kernel: &str,
     ) -> Result<Self, Refusal> {
         let worker = census.register(&name, threads, kernel)?;
-        let name = census.worker_name(worker);
-        Ok(EmbeddedLink { census, worker, name })
+        let author = census.author(worker);
+        Ok(EmbeddedLink { census, worker, author })
     }
 }
 
@@ -55,7 +55,7 @@ impl Link for EmbeddedLink {
         let deliver = |solved: &Solved| {
             let blocks = solved.blocks();
             let Solved { unit, sequence, summary, elapsed, .. } = solved;
-            delivery(*unit, *sequence, blocks, summary.clone(), *elapsed, self.name.clone())
+            delivery(*unit, *sequence, blocks, summary.clone(), *elapsed, self.author.clone())
         };
         match self.census.accept(
             self.worker,

@@ -333,13 +333,10 @@ impl CensusService for Service {
                  `--game {ours}`"
             )));
         }
-        let printable = |text: &str| -> String {
-            text.chars().filter(|c| !c.is_control()).take(100).collect()
-        };
         let threads = request.threads.clamp(1, 4096) as usize;
         let worker = self
             .census
-            .register(&printable(&request.name), threads, &printable(&request.kernel))
+            .register(&request.name, threads, &request.kernel)
             .map_err(|refusal| Status::failed_precondition(refusal.to_string()))?;
         let options = self.census.options();
         Ok(Response::new(wire::RegisterReply {
@@ -428,7 +425,7 @@ impl CensusService for Service {
         };
         let mut blocks_left: usize =
             units.iter().map(|unit| 3 << plan.shards[unit.shard as usize].bucket_bits).sum();
-        let name = self.census.worker_name(start.worker);
+        let author = self.census.author(start.worker);
         let expected = delivery_bytes(&plan, &units);
         let mut share = self.budget.take(expected).await;
         let mut received = 0;
@@ -454,7 +451,7 @@ impl CensusService for Service {
                 let elapsed =
                     Duration::from_micros(result.elapsed_microseconds.min(LONGEST_MICROSECONDS));
                 let summary = Summary { statistics, digest: Digest::from_le_bytes(digest) };
-                Ok(delivery(unit, shard.sequence, blocks, summary, elapsed, name.clone()))
+                Ok(delivery(unit, shard.sequence, blocks, summary, elapsed, author.clone()))
             };
         while let Some(message) = next(&mut stream).await? {
             received += message.encoded_len();

@@ -140,7 +140,7 @@ impl Core {
         let Some(Arrival { worker, lease, durable, .. }) = self.arrivals.remove(&id) else {
             return;
         };
-        let name = self.title(worker);
+        let author = self.author(worker);
         let Some(order) = &mut self.order else { return };
         let mut accepted = Accepted::default();
         for delivery in &mut deliveries {
@@ -151,7 +151,7 @@ impl Core {
         for delivery in &deliveries {
             let Delivery { unit, record, .. } = &**delivery;
             if order.comparisons.want(*unit) {
-                order.comparisons.add(*unit, &name);
+                order.comparisons.add(*unit, author.clone());
             }
             accepted.retired.extend(order.schedule.finish(*unit, record.content));
             let pairs = order.count(*unit, Partial::of(record));
@@ -273,7 +273,7 @@ impl Core {
             self.dispute(id, accepted, other);
             return false;
         }
-        let by = self.title(arrival.worker);
+        let by = self.author(arrival.worker);
         if accepted.worker == by {
             return true;
         }

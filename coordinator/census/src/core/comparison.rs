@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use trailtrap_shared::plan::Unit;
 
-use crate::core::random::Random;
+use crate::{core::random::Random, records::Author};
 
 /// A comparison that has failed so often is set aside.
 const ATTEMPTS: usize = 5;
@@ -22,7 +22,7 @@ pub struct Comparisons {
 
 struct Open {
     /// Who solved it first.
-    by: String,
+    by: Author,
     leased: bool,
     /// Why attempts at the second computation failed.
     failures: Vec<String>,
@@ -48,15 +48,15 @@ impl Comparisons {
     }
 
     /// A unit was solved by this worker.
-    pub fn add(&mut self, unit: Unit, by: &str) {
-        self.open.insert(unit, Open { by: by.to_owned(), leased: false, failures: Vec::new() });
+    pub fn add(&mut self, unit: Unit, by: Author) {
+        self.open.insert(unit, Open { by, leased: false, failures: Vec::new() });
     }
 
     /// Units for this worker, none of which it has solved itself; `work` tells their (graph, edge)
     /// pairs.
-    pub fn lease(&mut self, worker: &str, work: impl Fn(Unit) -> u64) -> Vec<Unit> {
+    pub fn lease(&mut self, worker: &Author, work: impl Fn(Unit) -> u64) -> Vec<Unit> {
         let (mut units, mut sum) = (Vec::new(), 0);
-        let available = |open: &Open| !open.leased && !open.is_set_aside() && open.by != worker;
+        let available = |open: &Open| !open.leased && !open.is_set_aside() && open.by != *worker;
         for (&unit, open) in self.open.iter_mut().filter(|(_, open)| available(open)) {
             let more = work(unit);
             if !units.is_empty() && sum + more > MOST_WORK {
@@ -117,6 +117,10 @@ impl Comparisons {
 mod tests {
     use super::*;
 
+    fn worker(name: &str) -> Author {
+        Author::new(name, "portable")
+    }
+
     fn unit(shard: u32) -> Unit {
         Unit { order: 9, shard, part: 0 }
     }
@@ -124,12 +128,12 @@ mod tests {
     #[test]
     fn nobody_compares_with_oneself() {
         let mut comparisons = Comparisons::new(1.0, 7);
-        comparisons.add(unit(1), "a");
-        comparisons.add(unit(2), "b");
-        assert_eq!(comparisons.lease("a", |_| 10), [unit(2)]);
-        assert_eq!(comparisons.lease("a", |_| 10), []);
+        comparisons.add(unit(1), worker("a"));
+        comparisons.add(unit(2), worker("b"));
+        assert_eq!(comparisons.lease(&worker("a"), |_| 10), [unit(2)]);
+        assert_eq!(comparisons.lease(&worker("a"), |_| 10), []);
         comparisons.give_back(&[unit(2), unit(3)], None);
-        assert_eq!(comparisons.lease("c", |_| 10), [unit(1), unit(2)]);
+        assert_eq!(comparisons.lease(&worker("c"), |_| 10), [unit(1), unit(2)]);
         assert_eq!(comparisons.first(), Some(unit(1)));
         comparisons.finish(unit(1));
         assert_eq!((comparisons.first(), comparisons.open()), (Some(unit(2)), 1));
@@ -138,14 +142,14 @@ mod tests {
     #[test]
     fn what_fails_again_and_again_is_set_aside_and_stays_open() {
         let mut comparisons = Comparisons::new(1.0, 7);
-        comparisons.add(unit(1), "a");
-        comparisons.add(unit(2), "a");
+        comparisons.add(unit(1), worker("a"));
+        comparisons.add(unit(2), worker("a"));
         for attempt in 1..=ATTEMPTS {
-            assert_eq!(comparisons.lease("b", |_| MOST_WORK), [unit(1)]);
+            assert_eq!(comparisons.lease(&worker("b"), |_| MOST_WORK), [unit(1)]);
             let set_aside = comparisons.give_back(&[unit(1)], Some("why"));
             assert_eq!(set_aside.len(), usize::from(attempt == ATTEMPTS));
         }
-        assert_eq!(comparisons.lease("b", |_| MOST_WORK), [unit(2)]);
+        assert_eq!(comparisons.lease(&worker("b"), |_| MOST_WORK), [unit(2)]);
         assert_eq!((comparisons.waiting(), comparisons.open()), (1, 2));
         assert_eq!(
             comparisons.set_aside().map(|(unit, why)| (unit, why.len())).collect::<Vec<_>>(),
@@ -156,9 +160,9 @@ mod tests {
     #[test]
     fn large_units_go_alone() {
         let mut comparisons = Comparisons::new(1.0, 7);
-        (0..4).for_each(|shard| comparisons.add(unit(shard), "a"));
-        assert_eq!(comparisons.lease("b", |_| MOST_WORK).len(), 1);
-        assert_eq!(comparisons.lease("b", |_| MOST_WORK / 2).len(), 2);
+        (0..4).for_each(|shard| comparisons.add(unit(shard), worker("a")));
+        assert_eq!(comparisons.lease(&worker("b"), |_| MOST_WORK).len(), 1);
+        assert_eq!(comparisons.lease(&worker("b"), |_| MOST_WORK / 2).len(), 2);
     }
 
     #[test]

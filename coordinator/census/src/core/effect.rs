@@ -7,7 +7,7 @@ use trailtrap_shared::{
     plan::{Plan, Unit},
 };
 
-use crate::records::{Delivery, UnitRecord, alarm::Alarm};
+use crate::records::{Author, Delivery, UnitRecord, alarm::Alarm};
 
 /// What was delivered under one lease, from its coming in to its answer. Never used again.
 pub type ArrivalId = u64;
@@ -90,8 +90,8 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     pub unit: Unit,
-    /// The title of that worker.
-    pub by: String,
+    /// That worker.
+    pub by: Author,
 }
 
 /// Outcomes of graphs with up to `size` edges that no unfinished shard of the order reads.
@@ -114,8 +114,8 @@ pub struct Case {
 /// A worker whose results are not believed, and those of them that are accepted and not durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
-    /// Its title.
-    pub name: String,
+    /// As records name it.
+    pub worker: Author,
     pub pending: Vec<Instance>,
 }
 

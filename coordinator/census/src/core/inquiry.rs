@@ -10,7 +10,7 @@ use trailtrap_shared::{
 
 use super::{ArrivalId, Case, Core, Effect, Fault, Instance, Refusal, Suspect, Verdict};
 use crate::records::{
-    Delivery, UnitRecord,
+    Author, Delivery, UnitRecord,
     alarm::{Alarm, AlarmKind},
 };
 
@@ -38,8 +38,8 @@ pub(super) enum Next {
 /// Two results that differ.
 pub(super) struct Dispute {
     unit: Unit,
-    first: String,
-    second: String,
+    first: Author,
+    second: Author,
     edition: u32,
     /// Whether the unit can be solved again alone.
     outcomes_kept: bool,
@@ -47,7 +47,7 @@ pub(super) struct Dispute {
 
 /// What a worker has done since a result of it was last confirmed by another worker.
 pub struct Trace {
-    name: String,
+    worker: Author,
     units: Vec<Instance>,
     confirmed: u64,
 }
@@ -55,12 +55,12 @@ pub struct Trace {
 impl Trace {
     /// Begins with what is accepted and not durable.
     pub fn new(suspect: Suspect) -> Self {
-        Trace { name: suspect.name, units: suspect.pending, confirmed: 0 }
+        Trace { worker: suspect.worker, units: suspect.pending, confirmed: 0 }
     }
 
     /// Considers a unit that the store holds.
     pub fn add(&mut self, unit: Unit, record: &UnitRecord) {
-        if record.worker == self.name {
+        if record.worker == self.worker {
             self.units.push(Instance { lease: record.instance, unit });
             if !record.confirmed.is_empty() {
                 self.confirmed = self.confirmed.max(record.instance);
@@ -215,7 +215,7 @@ impl Core {
         let blamed = self.alarms[&number].blamed.clone();
         let mut ended = Vec::new();
         for (&id, worker) in &mut self.workers {
-            if blamed.contains(&worker.title()) {
+            if blamed.contains(&worker.author) {
                 worker.distrusted = true;
                 ended.extend(self.leases.end_all(id));
             }
@@ -229,14 +229,14 @@ impl Core {
         if blamed.is_empty() {
             return self.traced(number, Vec::new());
         }
-        let suspect = |name: String| {
-            let theirs = self.pending.values().filter(|delivery| delivery.record.worker == name);
+        let suspect = |worker: Author| {
+            let theirs = self.pending.values().filter(|delivery| delivery.record.worker == worker);
             let instance = |delivery: &Arc<Delivery>| Instance {
                 lease: delivery.record.instance,
                 unit: delivery.unit,
             };
             let pending = theirs.map(instance).collect();
-            Suspect { name, pending }
+            Suspect { worker, pending }
         };
         let workers = blamed.into_iter().map(suspect).collect();
         self.emit(Effect::Trace { alarm: number, workers });

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     core::content::Content,
-    records::{Delivery, UnitRecord},
+    records::{Author, Delivery, UnitRecord},
 };
 
 /// What is known of an order when it is taken up.
@@ -81,7 +81,7 @@ impl Partial {
 struct Found {
     sums: Partial,
     /// Who solved it, if another worker has to solve it again.
-    to_compare: Option<String>,
+    to_compare: Option<Author>,
 }
 
 impl Order {
@@ -182,7 +182,7 @@ impl Order {
                 self.partial.remove(&unit.shard);
             }
             if let Some(by) = found.to_compare {
-                self.comparisons.add(unit, &by);
+                self.comparisons.add(unit, by);
             }
         }
         recall.stale

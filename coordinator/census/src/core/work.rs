@@ -9,14 +9,14 @@ use super::{
     effect::Effect,
     lease::{Ended, Purpose, WorkerId},
 };
-use crate::records::alarm::Alarm;
+use crate::records::{Author, alarm::Alarm};
 
 /// A worker as the coordinator sees it.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    pub name: String,
+    /// As records name it.
+    pub author: Author,
     pub threads: usize,
-    pub kernel: String,
     /// Last time it was heard of, since the start of the census.
     pub seen: Duration,
     /// Units and (graph, edge) pairs it has solved.
@@ -26,18 +26,6 @@ pub struct Worker {
     pub dismissed: bool,
     /// Results of it were wrong.
     pub distrusted: bool,
-}
-
-impl Worker {
-    /// As records name it.
-    pub fn title(&self) -> String {
-        format!("{}, {}", self.name, self.kernel)
-    }
-}
-
-/// The name in a title.
-fn name_of(title: &str) -> &str {
-    title.rsplit_once(", ").map_or(title, |(name, _)| name)
 }
 
 /// What a worker is told when it asks for work.
@@ -69,16 +57,12 @@ impl Core {
     /// # Errors
     ///
     /// [`Refusal::Distrusted`] while an alarm that blames it is open.
-    pub fn register(
-        &mut self,
-        name: &str,
-        threads: usize,
-        kernel: &str,
-    ) -> Result<WorkerId, Refusal> {
-        let is_blamed = |alarm: &Alarm| alarm.blamed.iter().any(|title| name_of(title) == name);
+    pub fn register(&mut self, author: Author, threads: usize) -> Result<WorkerId, Refusal> {
+        let is_same = |blamed: &Author| blamed.name() == author.name();
+        let is_blamed = |alarm: &Alarm| alarm.blamed.iter().any(is_same);
         let mut open = self.alarms.values().filter(|alarm| alarm.settled.is_none());
         if open.any(is_blamed) {
-            return Err(Refusal::Distrusted(name.to_owned()));
+            return Err(Refusal::Distrusted(author.name().to_owned()));
         }
         // Workers that are long gone need not be remembered.
         let (now, term) = (self.now, self.settings.lease_term);
@@ -88,9 +72,8 @@ impl Core {
         });
         self.next_worker += 1;
         let worker = Worker {
-            name: name.to_owned(),
+            author,
             threads,
-            kernel: kernel.to_owned(),
             seen: now,
             units: 0,
             pairs: 0,
@@ -112,9 +95,9 @@ impl Core {
         self.leases.renew(worker, leases, self.now);
     }
 
-    /// What a worker calls itself in records.
-    pub fn title(&self, worker: WorkerId) -> String {
-        self.workers.get(&worker).map_or_else(String::new, Worker::title)
+    /// A worker as records name it; one that is not known has no name.
+    pub fn author(&self, worker: WorkerId) -> Author {
+        self.workers.get(&worker).map(|worker| worker.author.clone()).unwrap_or_default()
     }
 
     /// What a worker holds under a lease, or held until it expired: units of the plan in work.
@@ -146,11 +129,11 @@ impl Core {
         let is_alive =
             |worker: &&super::Worker| !worker.dismissed && now.saturating_sub(worker.seen) < term;
         let threads = self.workers.values().filter(is_alive).map(|worker| worker.threads).sum();
-        let name = self.title(worker);
+        let author = self.author(worker);
         let Some(order) = &mut self.order else { return Assignment::Wait };
         let plan = order.plan().clone();
         // Comparisons first: what is wrong should be known before much is built upon it.
-        let compared = order.comparisons.lease(&name, |unit| plan.pairs(unit));
+        let compared = order.comparisons.lease(&author, |unit| plan.pairs(unit));
         let (purpose, units) = match compared.is_empty() {
             true => (Purpose::Solve, order.schedule.lease(threads)),
             false => (Purpose::Compare, compared),
@@ -171,7 +154,7 @@ impl Core {
         for ended in self.leases.expire(self.now) {
             let (lease, units) = (ended.number, ended.units.len());
             tracing::warn!(lease, worker = ended.worker, units, "lease expired");
-            let failure = format!("{} fell silent", self.title(ended.worker));
+            let failure = format!("{} fell silent", self.author(ended.worker));
             self.make_available(ended, Some(&failure));
         }
     }
@@ -180,8 +163,8 @@ impl Core {
     /// that was tried.
     pub fn give_back(&mut self, worker: WorkerId, lease: u64, failure: Option<&str>) {
         if let Some(ended) = self.leases.end(worker, lease) {
-            let name = self.title(worker);
-            let failure = failure.map(|why| format!("{name}: {why}"));
+            let author = self.author(worker);
+            let failure = failure.map(|why| format!("{author}: {why}"));
             self.make_available(ended, failure.as_deref());
         }
         self.emit(Effect::Wake);

@@ -15,7 +15,7 @@ use trailtrap_shared::plan::Unit;
 use super::{Census, CensusError};
 use crate::{
     core::{Confirmed, Entry, parents::ENUMERATED_ORDER},
-    records::{Delivery, OrderRecord},
+    records::{Author, Delivery, OrderRecord},
     store::StoreError,
 };
 
@@ -133,7 +133,7 @@ impl Census {
         let deliveries = entries.iter().flat_map(|entry| entry.deliveries.iter().cloned());
         let deliveries: Vec<Arc<Delivery>> = deliveries.collect();
         let confirmed = entries.iter().flat_map(|entry| entry.confirmed.iter().cloned());
-        let confirmed: Vec<(Unit, String)> =
+        let confirmed: Vec<(Unit, Author)> =
             confirmed.map(|Confirmed { unit, by }| (unit, by)).collect();
         let stale = entries.iter().flat_map(|entry| entry.stale.iter().copied());
         let stale: Vec<Unit> = stale.collect();

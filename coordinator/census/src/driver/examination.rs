@@ -26,7 +26,7 @@ pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
         let mut units = alarm.doubted;
         if alarm.settled.is_none() && !alarm.blamed.is_empty() {
             // The run that raised it may have ended before it knew these.
-            let suspect = |name| Suspect { name, pending: Vec::new() };
+            let suspect = |worker| Suspect { worker, pending: Vec::new() };
             units.extend(trace(store, alarm.blamed.into_iter().map(suspect).collect())?);
         }
         for unit in units {

@@ -41,7 +41,7 @@ use trailtrap_shared::{
 use self::{committer::Task, names::Names};
 use crate::{
     core::{ArrivalId, Core, Settings, Start, parents::Parents, random::Random},
-    records::{Delivery, OrderResult, alarm::Alarm},
+    records::{Author, Delivery, OrderResult, alarm::Alarm},
     store::{Store, StoreError},
 };
 
@@ -210,7 +210,9 @@ impl Census {
     ///
     /// [`Refusal::Distrusted`].
     pub fn register(&self, name: &str, threads: usize, kernel: &str) -> Result<WorkerId, Refusal> {
-        let worker = self.event(|core| core.register(name, threads, kernel))?;
+        let author = Author::new(name, kernel);
+        let worker = self.event(|core| core.register(author.clone(), threads))?;
+        let (name, kernel) = (author.name(), author.kernel());
         tracing::info!(worker, name, threads, kernel, "worker registered");
         Ok(worker)
     }
@@ -325,9 +327,9 @@ impl Census {
         self.state().core.progress()
     }
 
-    /// What a worker calls itself.
-    pub fn worker_name(&self, worker: WorkerId) -> String {
-        self.state().core.title(worker)
+    /// A worker as records name it.
+    pub fn author(&self, worker: WorkerId) -> Author {
+        self.state().core.author(worker)
     }
 
     /// All alarms, by number.

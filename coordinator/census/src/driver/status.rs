@@ -54,9 +54,9 @@ impl Status {
                         .elapsed
                         .saturating_sub(worker.seen)
                         .as_secs_f64(),
-                    name: worker.name,
+                    name: worker.author.name().to_owned(),
                     threads: worker.threads,
-                    kernel: worker.kernel,
+                    kernel: worker.author.kernel().to_owned(),
                 })
                 .collect(),
             pairs_per_second: rate,

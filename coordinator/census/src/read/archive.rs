@@ -256,8 +256,9 @@ impl Archive {
             summary.microseconds += record.microseconds;
             summary.parts_confirmed += u32::from(!record.confirmed.is_empty());
             summary.records_tried += record.tried;
-            if !summary.workers.contains(&record.worker) {
-                summary.workers.push(record.worker);
+            let worker = record.worker.to_string();
+            if !summary.workers.contains(&worker) {
+                summary.workers.push(worker);
             }
         }
         if record.result.is_some() {

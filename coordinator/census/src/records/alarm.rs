@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 
-use crate::records::UnitRecord;
+use crate::records::{Author, UnitRecord};
 
 /// What kind of thing was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct Alarm {
     /// What was found, and what was done about it.
     pub text: String,
     /// Whose results are not believed (any more), as far as that is known.
-    pub blamed: Vec<String>,
+    pub blamed: Vec<Author>,
     /// Units that are to be solved again, if they were solved under leases up to …
     pub doubted: Vec<Unit>,
     /// … this one.

@@ -1,6 +1,7 @@
 //! What is kept: of units, of orders, and of what was found wrong.
 
 pub mod alarm;
+mod author;
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use trailtrap_shared::{
     partition::Block,
     plan::{PlanOptions, Unit},
 };
+
+pub use self::author::Author;
 
 use crate::core::content::Content;
 
@@ -24,7 +27,7 @@ pub struct UnitRecord {
     /// Time it took its worker.
     pub microseconds: u64,
     /// Who solved it.
-    pub worker: String,
+    pub worker: Author,
     /// Under which lease: later computations have larger numbers.
     pub instance: u64,
     /// Of its blocks.
@@ -35,7 +38,7 @@ pub struct UnitRecord {
     /// Records that were derived again by nauty before it was let in.
     pub tried: u64,
     /// Other workers that solved it again, with the same results.
-    pub confirmed: Vec<String>,
+    pub confirmed: Vec<Author>,
 }
 
 impl UnitRecord {
@@ -81,7 +84,7 @@ pub fn delivery(
     blocks: Vec<Block>,
     summary: Summary,
     elapsed: Duration,
-    worker: String,
+    worker: Author,
 ) -> Delivery {
     let bytes = blocks.iter().map(|block| block.bytes().len() as u64).sum();
     let Summary { statistics, digest } = summary;

@@ -27,7 +27,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::process::replace::sync_directory;
 
-use crate::records::{Delivery, OrderRecord, UnitRecord, alarm::Alarm};
+use crate::records::{Author, Delivery, OrderRecord, UnitRecord, alarm::Alarm};
 
 /// Version of the layout of keys and records below.
 const STORE_FORMAT: u16 = 3;
@@ -359,7 +359,7 @@ impl Store {
     }
 
     /// Notes that other workers solved units again and came to the same.
-    pub fn confirm(&self, units: &[(Unit, String)]) -> Result<(), StoreError> {
+    pub fn confirm(&self, units: &[(Unit, Author)]) -> Result<(), StoreError> {
         if units.is_empty() {
             return Ok(());
         }

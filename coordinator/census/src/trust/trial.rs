@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        records::{Delivery, delivery},
+        records::{Author, Delivery, delivery},
         trust::checks,
     };
 
@@ -322,7 +322,7 @@ mod tests {
                 let blocks = solved.tables.iter().flat_map(|table| table.to_blocks(0)).collect();
                 let (unit, sequence) = (solved.unit, solved.sequence);
                 let summary = solved.summary.clone();
-                let worker = "test".to_owned();
+                let worker = Author::new("test", "portable");
                 deliveries.insert(
                     sequence,
                     delivery(unit, sequence, blocks, summary, Duration::ZERO, worker),

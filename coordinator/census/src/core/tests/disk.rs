@@ -9,8 +9,10 @@ impl World {
         for alarm in self.disk.alarms.values() {
             let mut units = alarm.doubted.clone();
             if alarm.settled.is_none() {
-                for name in &alarm.blamed {
-                    units.extend(self.trace(Suspect { name: name.clone(), pending: Vec::new() }));
+                for worker in &alarm.blamed {
+                    units.extend(
+                        self.trace(Suspect { worker: worker.clone(), pending: Vec::new() }),
+                    );
                 }
             }
             let is_left = |unit: &Unit| {
@@ -148,7 +150,7 @@ impl World {
                 parts.push(self.names(deliveries.iter().map(|delivery| &delivery.unit)));
             }
             for Confirmed { unit, by } in confirmed {
-                let by = by.trim_end_matches(", k");
+                let by = by.name();
                 parts.push(format!("{} confirmed by {by}", self.name(*unit)));
             }
             if !stale.is_empty() {

@@ -20,7 +20,7 @@ use trailtrap_shared::{
 use super::{comparison::Comparisons, effect::Effect, *};
 use crate::{
     core::content::Content,
-    records::{Delivery, UnitRecord, alarm::Alarm},
+    records::{Author, Delivery, UnitRecord, alarm::Alarm},
 };
 
 /// A result as a worker may come to it.
@@ -172,7 +172,7 @@ impl World {
     }
 
     /// The units that are to be solved, as the store and the plan know them.
-    fn record(&self, unit: Unit, inputs: Content, worker: &str, way: Way) -> UnitRecord {
+    fn record(&self, unit: Unit, inputs: Content, worker: &Author, way: Way) -> UnitRecord {
         let shard = &self.plans[&usize::from(unit.order)].shards[unit.shard as usize];
         let (parts, part) = (u128::from(shard.parts), u128::from(unit.part));
         let mut mass = shard.mass / parts + u128::from(part < shard.mass % parts);
@@ -192,7 +192,7 @@ impl World {
             digest: [0; 32],
             bytes: 1,
             microseconds: 1,
-            worker: worker.to_owned(),
+            worker: worker.clone(),
             instance: 0,
             content: Content::of_all([&inputs].into_iter().chain(&own)),
             inputs: Content::default(),
@@ -203,7 +203,7 @@ impl World {
 
     /// Whether a record follows from its predecessors: what nauty would say.
     fn is_right(&self, unit: Unit, inputs: Content, record: &UnitRecord) -> bool {
-        self.record(unit, inputs, "", Way::Right).agrees(record)
+        self.record(unit, inputs, &Author::default(), Way::Right).agrees(record)
     }
 
     /// Takes the effects of the last event in: entries for the committer are queued at once.
@@ -245,10 +245,10 @@ impl World {
             assert!(order.to_commit >= self.core.pending.len(), "counted as durable and is not");
         }
         for (_, worker, _) in self.core.workers().filter(|(_, worker, _)| worker.distrusted) {
-            let is_theirs = |record: &UnitRecord| record.worker == worker.title();
+            let is_theirs = |record: &UnitRecord| record.worker == worker.author;
             let mut alarms = self.disk.alarms.values();
             let is_known = alarms.any(|alarm| alarm.quarantined.iter().any(is_theirs));
-            assert!(is_known, "{} is distrusted before an alarm is durable", worker.name);
+            assert!(is_known, "{} is distrusted before an alarm is durable", worker.author);
         }
         for (unit, lease) in &self.acknowledged {
             let record = self.disk.units.get(unit);
@@ -262,7 +262,7 @@ impl World {
         let known = self.workers.get(name).copied().filter(|&worker| self.core.hear(worker));
         let worker = match known {
             Some(worker) => worker,
-            None => match self.core.register(name, 1, "k") {
+            None => match self.core.register(Author::new(name, "k"), 1) {
                 Ok(worker) => worker,
                 Err(refusal) => {
                     self.say(format!("{name} is told: {refusal}"));
@@ -302,12 +302,12 @@ impl World {
     }
 
     fn deliver_and_wait(&mut self, name: &str, held: &Held, way: Way, durable: bool) {
-        let title = format!("{name}, k");
+        let author = Author::new(name, "k");
         let one = |(&unit, &inputs): (&Unit, &Content)| Delivery {
             unit,
             sequence: self.plans[&usize::from(unit.order)].shards[unit.shard as usize].sequence,
             blocks: Vec::new(),
-            record: self.record(unit, inputs, &title, way),
+            record: self.record(unit, inputs, &author, way),
         };
         let deliveries = held.units.iter().zip(&held.inputs).map(one).collect();
         // Answers may come at once.
@@ -351,7 +351,7 @@ impl World {
             Effect::KeepAlarm { number, alarm } => {
                 let blamed = match &alarm.blamed[..] {
                     [] => "nobody".to_owned(),
-                    blamed => blamed.join(" and ").replace(", k", ""),
+                    blamed => blamed.iter().map(Author::name).collect::<Vec<_>>().join(" and "),
                 };
                 let doubted = match &alarm.doubted[..] {
                     [] => "nothing".to_owned(),

@@ -129,7 +129,7 @@ fn tell(world: &mut World, sentence: &str) {
         ["who", "is", "left"] => {
             for (_, worker, units) in world.core.workers() {
                 let trust = if worker.distrusted { ", not trusted" } else { "" };
-                world.log.push(format!("{} holds {units} units{trust}", worker.name));
+                world.log.push(format!("{} holds {units} units{trust}", worker.author.name()));
             }
         }
         ["what", "is", "set", "aside"] => {
