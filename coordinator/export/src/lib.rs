@@ -22,7 +22,7 @@ pub mod tables;
 
 use std::{io, path::PathBuf};
 
-use trailtrap_census::read::archive::{ArchiveError, Status};
+use trailtrap_census::read::archive::{ArchiveError, Completeness};
 
 /// Why something cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum ExportError {
         "order {order} {status}, and a list in graph6 has no room for such a note: let the name \
          of {path} say `unfinished`"
     )]
-    Unmarked { order: usize, status: Status, path: PathBuf },
+    Unmarked { order: usize, status: Completeness, path: PathBuf },
     #[error("a number of column {column} takes more than 64 bits")]
     TooLarge { column: String },
     #[error("cannot make a Parquet file")]

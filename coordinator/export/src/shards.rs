@@ -18,7 +18,7 @@ use parquet::{
     record::{Field, Row},
     schema::parser::parse_message_type,
 };
-use trailtrap_census::read::archive::{ShardSummary, Status};
+use trailtrap_census::read::archive::{Completeness, ShardSummary};
 use trailtrap_shared::{
     count::statistics::{Cell, Counts, Statistics, Structure, Sums, Weighing},
     game::{About, SumName, VerdictName},
@@ -124,7 +124,7 @@ impl Columns<'_> {
 fn columns(
     about: &About,
     shards: &[ShardSummary],
-    status: Option<Status>,
+    status: Option<Completeness>,
 ) -> Result<Vec<Column>, ExportError> {
     let mut table = Columns { about, shards, columns: Vec::new() };
     table.small("order", "number of vertices", |shard| shard.sequence.order());
@@ -199,7 +199,7 @@ pub fn describe(about: &About) -> Vec<(String, String)> {
 pub fn parquet(
     about: &About,
     shards: &[ShardSummary],
-    status: Option<Status>,
+    status: Option<Completeness>,
 ) -> Result<Vec<u8>, ExportError> {
     let columns = columns(about, shards, status)?;
     let fields = columns.iter().map(|column| {

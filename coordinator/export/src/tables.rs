@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trailtrap_census::read::{
     OrderResult,
-    archive::{Archive, ShardSummary, Status},
+    archive::{Archive, Completeness, ShardSummary},
 };
 use trailtrap_shared::{
     count::{
@@ -71,7 +71,7 @@ pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, Exp
         }
     };
     if archive.admits_unfinished() {
-        let statuses: Result<BTreeMap<usize, Status>, ExportError> = results
+        let statuses: Result<BTreeMap<usize, Completeness>, ExportError> = results
             .iter()
             .map(|result| Ok((result.order, archive.status(result.order)?)))
             .collect();
@@ -82,7 +82,7 @@ pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, Exp
 
 /// Adds a column for programs that says which rows are about unfinished orders, and for people a
 /// sentence.
-fn mark(table: &mut Table, statuses: &BTreeMap<usize, Status>) {
+fn mark(table: &mut Table, statuses: &BTreeMap<usize, Completeness>) {
     let meaning = "finished; unfinished: units of the order are missing, counts are lower \
                    bounds, nothing was checked; or disputed: an alarm is open";
     table.columns.push(column("status", None, meaning));
@@ -96,7 +96,8 @@ fn mark(table: &mut Table, statuses: &BTreeMap<usize, Status>) {
     if let Some(total) = &mut table.total {
         total.push(Value::Text(String::new()));
     }
-    for (order, status) in statuses.iter().filter(|(_, status)| **status != Status::Finished) {
+    for (order, status) in statuses.iter().filter(|(_, status)| **status != Completeness::Finished)
+    {
         table.caption += &format!(" Order {order} {status}.");
     }
 }

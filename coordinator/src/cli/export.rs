@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use trailtrap_census::read::archive::{Archive, Status};
+use trailtrap_census::read::archive::{Archive, Completeness};
 use trailtrap_export::{
     ExportError, bundle,
     formats::{Format, render},
@@ -374,7 +374,7 @@ impl BfileCommand {
 impl GraphsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
         let (order, status) = (self.order, archive.status(self.order)?);
-        if status != Status::Finished {
+        if status != Completeness::Finished {
             let says_so = |path: &&Path| {
                 path.file_name().is_some_and(|name| name.to_string_lossy().contains("unfinished"))
             };

@@ -17,7 +17,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use trailtrap_census::{
     driver::{Census, CensusError, CensusOptions, Keep},
-    read::status::{Status, duration},
+    read::status::{CensusStatus, duration},
     records::OrderResult,
     store::directory::DataDirectory,
 };
@@ -144,8 +144,12 @@ impl Common {
 
     /// Closes the census, prints its results, or says why there are none.
     pub fn finish(&self, census: &Census, directory: &DataDirectory) -> anyhow::Result<ExitCode> {
-        let status =
-            Status { running: false, process: None, workers: Vec::new(), ..Status::of(census) };
+        let status = CensusStatus {
+            running: false,
+            process: None,
+            workers: Vec::new(),
+            ..CensusStatus::of(census)
+        };
         let closed = census.close();
         directory.publish(&status);
         for (number, alarm) in status.alarms.iter().filter(|(_, alarm)| alarm.settled.is_none()) {
@@ -205,7 +209,7 @@ fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
             continue;
         }
         published = Some(Instant::now());
-        let status = Status::of(census);
+        let status = CensusStatus::of(census);
         directory.publish(&status);
         let Some(order) = &status.order else { continue };
         let share = order.pairs_done as f64 / order.pairs.max(1) as f64;

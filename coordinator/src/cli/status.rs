@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::Context;
 use clap::{Args, CommandFactory, error::ErrorKind};
 use tonic::Code;
-use trailtrap_census::read::status::{self, Status};
+use trailtrap_census::read::status::{self, CensusStatus};
 use trailtrap_shared::protocol::wire;
 use trailtrap_worker::link::{
     access::{self, AccessError, Reach},
@@ -46,7 +46,7 @@ impl StatusCommand {
 }
 
 /// Asks a coordinator.
-fn ask(reach: &Reach) -> anyhow::Result<Status> {
+fn ask(reach: &Reach) -> anyhow::Result<CensusStatus> {
     let access = reach.access()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async {

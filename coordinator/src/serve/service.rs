@@ -20,7 +20,7 @@ use tonic::{
 use tower::util::option_layer;
 use trailtrap_census::{
     driver::{Assignment, Census, CensusError, Refusal, Work},
-    read::status::Status as CensusStatus,
+    read::status::CensusStatus,
     records::{Delivery, delivery},
 };
 use trailtrap_shared::{

@@ -5,9 +5,9 @@ use std::{collections::VecDeque, sync::Arc};
 use trailtrap_shared::plan::{Plan, Unit};
 
 use super::{
-    Accepted, ArrivalId, Confirmed, Core, Effect, Entry, Examined, Fault, Refusal,
+    Accepted, ArrivalId, CommitEntry, Confirmed, Core, Effect, Examined, Fault, Refusal,
     inquiry::Next,
-    lease::{Ended, Purpose, WorkerId},
+    lease::{EndedLease, Purpose, WorkerId},
     order::{Partial, parts_of},
 };
 use crate::records::{
@@ -25,11 +25,11 @@ pub(super) struct Arrival {
     pub(super) plan: Arc<Plan>,
     pub(super) outcomes_kept: bool,
     /// The lease, if it was held until now and its units are not accepted.
-    pub(super) ended: Option<Ended>,
-    stage: Stage,
+    pub(super) ended: Option<EndedLease>,
+    stage: ArrivalStage,
 }
 
-enum Stage {
+enum ArrivalStage {
     /// The driver has the results.
     Examining,
     /// These are still to be compared with what was accepted before; the record of the first is
@@ -60,7 +60,7 @@ impl Core {
         };
         let edition = self.edition;
         let outcomes_kept = self.order.as_ref().is_some_and(|order| order.outcomes_kept);
-        let stage = Stage::Examining;
+        let stage = ArrivalStage::Examining;
         let ended = None;
         self.arrivals.insert(
             arrival,
@@ -166,8 +166,14 @@ impl Core {
         let stale = order.recall();
         let (retired, urgent) = (order.retired(), order.is_solved());
         let arrival = durable.then_some(id);
-        let entry =
-            Entry { deliveries, stale, retired, urgent, arrival, ..Entry::of(self.edition) };
+        let entry = CommitEntry {
+            deliveries,
+            stale,
+            retired,
+            urgent,
+            arrival,
+            ..CommitEntry::of(self.edition)
+        };
         self.emit(Effect::Commit(entry));
         if durable {
             self.awaited.insert(id, accepted);
@@ -195,7 +201,7 @@ impl Core {
             of_shard.map(|delivery| delivery.record.clone()).collect();
         records.extend(deliveries.into_iter().map(|delivery| delivery.record));
         let arrival = self.arrivals.get_mut(&id).expect("the caller has it");
-        arrival.stage = Stage::Summing { shard, why: why.clone(), records };
+        arrival.stage = ArrivalStage::Summing { shard, why: why.clone(), records };
         let units = parts_of(&arrival.plan, shard);
         self.void();
         if self.was_summed_up(&units) {
@@ -224,7 +230,7 @@ impl Core {
             let is_finished = |order: &super::Order| order.schedule.is_finished(unit);
             if self.order().is_some_and(is_finished) {
                 let Some(arrival) = self.arrivals.get_mut(&id) else { return };
-                arrival.stage = Stage::Comparing(deliveries);
+                arrival.stage = ArrivalStage::Comparing(deliveries);
                 return self.emit(Effect::ReadRecords { arrival: id, units: vec![unit] });
             }
             deliveries.pop_front();
@@ -236,8 +242,8 @@ impl Core {
         let Some(arrival) = self.arrivals.get_mut(&id) else { return };
         let plan = arrival.plan.clone();
         let is_current = arrival.edition == self.edition;
-        match std::mem::replace(&mut arrival.stage, Stage::Inquiring) {
-            Stage::Summing { shard, why, mut records } => {
+        match std::mem::replace(&mut arrival.stage, ArrivalStage::Inquiring) {
+            ArrivalStage::Summing { shard, why, mut records } => {
                 records.extend(found);
                 let units = parts_of(&plan, shard);
                 let sequence = plan.shards[shard as usize].sequence;
@@ -250,8 +256,8 @@ impl Core {
                 let refusal = Refusal::TakenBack { sequence, why };
                 self.inquire(id, alarm, Next::TakeBack { refusal });
             }
-            Stage::Comparing(_) if !is_current => self.refuse(id, Refusal::Void),
-            Stage::Comparing(mut deliveries) => {
+            ArrivalStage::Comparing(_) if !is_current => self.refuse(id, Refusal::Void),
+            ArrivalStage::Comparing(mut deliveries) => {
                 let delivery = deliveries.pop_front();
                 let is_equal = match (delivery, found.into_iter().next()) {
                     (Some(delivery), Some(accepted)) => self.compare_one(id, accepted, delivery),
@@ -261,7 +267,7 @@ impl Core {
                     self.compare(id, deliveries);
                 }
             }
-            Stage::Examining | Stage::Inquiring => {}
+            ArrivalStage::Examining | ArrivalStage::Inquiring => {}
         }
     }
 
@@ -282,7 +288,12 @@ impl Core {
         order.to_commit += 1;
         let (retired, urgent) = (order.retired(), order.is_solved());
         let confirmed = vec![Confirmed { unit: other.unit, by }];
-        self.emit(Effect::Commit(Entry { confirmed, retired, urgent, ..Entry::of(self.edition) }));
+        self.emit(Effect::Commit(CommitEntry {
+            confirmed,
+            retired,
+            urgent,
+            ..CommitEntry::of(self.edition)
+        }));
         true
     }
 
@@ -316,7 +327,10 @@ impl Core {
     /// If the order in work is done but for what was being found out, lets the committer know.
     fn after_scrutiny(&mut self) {
         if self.is_order_done() {
-            self.emit(Effect::Commit(Entry { urgent: true, ..Entry::of(self.edition) }));
+            self.emit(Effect::Commit(CommitEntry {
+                urgent: true,
+                ..CommitEntry::of(self.edition)
+            }));
         }
     }
 

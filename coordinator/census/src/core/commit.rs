@@ -3,7 +3,7 @@
 
 use trailtrap_shared::plan::Unit;
 
-use super::{Core, Effect, Entry, Order, Refusal};
+use super::{CommitEntry, Core, Effect, Order, Refusal};
 use crate::records::OrderResult;
 
 /// Outcomes are dropped every so many numbers of edges.
@@ -12,9 +12,9 @@ const DROPPED_SIZES: usize = 4;
 impl Core {
     /// The committer is about to make these entries durable. Returns those of them that still
     /// count: what was accepted in an earlier edition is dropped.
-    pub fn writing(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
+    pub fn writing(&mut self, entries: Vec<CommitEntry>) -> Vec<CommitEntry> {
         let has_ended = self.ended.is_some();
-        let (live, dropped): (Vec<Entry>, Vec<Entry>) =
+        let (live, dropped): (Vec<CommitEntry>, Vec<CommitEntry>) =
             entries.into_iter().partition(|entry| !has_ended && entry.edition == self.edition);
         for arrival in dropped.into_iter().filter_map(|entry| entry.arrival) {
             if self.awaited.remove(&arrival).is_some() {
@@ -26,7 +26,7 @@ impl Core {
     }
 
     /// These entries are durable.
-    pub fn written(&mut self, entries: Vec<Entry>) {
+    pub fn written(&mut self, entries: Vec<CommitEntry>) {
         let mut retired = None;
         for entry in entries {
             if entry.edition == self.edition {
@@ -100,7 +100,7 @@ impl Core {
         let stale = std::mem::take(&mut order.stale);
         self.order = Some(order);
         if !stale.is_empty() {
-            self.emit(Effect::Commit(Entry { stale, ..Entry::of(edition) }));
+            self.emit(Effect::Commit(CommitEntry { stale, ..CommitEntry::of(edition) }));
         }
         if self.is_order_done() {
             // Everything was durable but the result.

@@ -20,7 +20,7 @@ pub type ArrivalId = u64;
 pub enum Effect {
     /// Make this durable: [`Core::writing`](super::Core::writing), then
     /// [`Core::written`](super::Core::written).
-    Commit(Entry),
+    Commit(CommitEntry),
     /// Take these units back and make the state anew of what the store still holds:
     /// [`Core::beginning`](super::Core::beginning), then [`Core::begun`](super::Core::begun).
     BeginEdition { units: Vec<Unit> },
@@ -54,7 +54,7 @@ pub enum Effect {
 }
 
 /// What the committer makes durable as one.
-pub struct Entry {
+pub struct CommitEntry {
     /// What it belongs to; what was accepted in an earlier edition is dropped.
     pub edition: u32,
     /// Units that were accepted.
@@ -71,10 +71,10 @@ pub struct Entry {
     pub arrival: Option<ArrivalId>,
 }
 
-impl Entry {
+impl CommitEntry {
     /// Nothing, in this edition.
     pub fn of(edition: u32) -> Self {
-        Entry {
+        CommitEntry {
             edition,
             deliveries: Vec::new(),
             confirmed: Vec::new(),
@@ -141,7 +141,7 @@ pub enum Examined {
 
 /// Who is wrong when two results of a unit differ.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DisputeVerdict {
     #[error("by nauty, the first is wrong ({0})")]
     First(String),
     #[error("by nauty, the first is right")]

@@ -8,7 +8,7 @@ use trailtrap_shared::{
     plan::{Plan, Unit},
 };
 
-use super::{ArrivalId, Case, Core, Effect, Fault, Instance, Refusal, Suspect, Verdict};
+use super::{ArrivalId, Case, Core, DisputeVerdict, Effect, Fault, Instance, Refusal, Suspect};
 use crate::records::{
     Author, Delivery, UnitRecord,
     alarm::{Alarm, AlarmKind},
@@ -171,7 +171,7 @@ impl Core {
     }
 
     /// It was found out which of two results is wrong.
-    pub fn judged(&mut self, number: u32, verdict: Verdict) {
+    pub fn judged(&mut self, number: u32, verdict: DisputeVerdict) {
         let Some(inquiry) = self.inquiries.remove(&number) else { return };
         let Inquiry { arrival, next: Next::Judging { dispute } } = inquiry else {
             self.inquiries.insert(number, inquiry);
@@ -180,24 +180,24 @@ impl Core {
         let verdict = match dispute.edition == self.edition {
             true => verdict,
             // What was read may not be what they were computed from.
-            false => Verdict::Unknown("units were taken back meanwhile".to_owned()),
+            false => DisputeVerdict::Unknown("units were taken back meanwhile".to_owned()),
         };
         let Some(alarm) = self.alarms.get_mut(&number) else { return };
         alarm.text = format!("{}: {verdict}", alarm.text);
         let why = alarm.text.clone();
         let refusal = match verdict {
-            Verdict::First(_) => {
+            DisputeVerdict::First(_) => {
                 alarm.blamed.push(dispute.first);
                 alarm.quarantined.truncate(1);
                 Refusal::Void
             }
-            Verdict::Second => {
+            DisputeVerdict::Second => {
                 alarm.blamed.push(dispute.second);
                 alarm.quarantined.remove(0);
                 alarm.doubted.clear();
                 Refusal::Wrong { unit: dispute.unit, why }
             }
-            Verdict::Unknown(_) => {
+            DisputeVerdict::Unknown(_) => {
                 // Without outcomes its whole order would have to be solved again, whenever
                 // somebody says something else.
                 if !dispute.outcomes_kept {

@@ -32,7 +32,7 @@ pub enum Purpose {
 
 /// A lease that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedLease {
     pub number: u64,
     pub worker: WorkerId,
     pub purpose: Purpose,
@@ -97,14 +97,14 @@ impl LeaseTable {
     }
 
     /// Ends a lease; `None` if this worker does not hold it (any more).
-    pub fn end(&mut self, worker: WorkerId, number: u64) -> Option<Ended> {
+    pub fn end(&mut self, worker: WorkerId, number: u64) -> Option<EndedLease> {
         self.leases.get(&number).filter(|held| held.worker == worker)?;
         let Held { worker, purpose, units, .. } = self.leases.remove(&number)?;
-        Some(Ended { number, worker, purpose, units })
+        Some(EndedLease { number, worker, purpose, units })
     }
 
     /// Ends all leases of a worker.
-    pub fn end_all(&mut self, worker: WorkerId) -> Vec<Ended> {
+    pub fn end_all(&mut self, worker: WorkerId) -> Vec<EndedLease> {
         let numbers: Vec<u64> = self
             .leases
             .iter()
@@ -122,7 +122,7 @@ impl LeaseTable {
     }
 
     /// Ends the leases that are past their deadline.
-    pub fn expire(&mut self, now: Duration) -> Vec<Ended> {
+    pub fn expire(&mut self, now: Duration) -> Vec<EndedLease> {
         let late = |held: &Held| held.deadline.is_some_and(|deadline| deadline < now);
         let numbers: Vec<u64> =
             self.leases.iter().filter(|(_, held)| late(held)).map(|(&number, _)| number).collect();
@@ -130,7 +130,7 @@ impl LeaseTable {
         for number in numbers {
             if let Some(held) = self.leases.remove(&number) {
                 let Held { worker, purpose, ref units, .. } = held;
-                ended.push(Ended { number, worker, purpose, units: units.clone() });
+                ended.push(EndedLease { number, worker, purpose, units: units.clone() });
                 self.expired.insert(number, held);
             }
         }
@@ -165,8 +165,8 @@ mod tests {
         Unit { order: 9, shard, part: 0 }
     }
 
-    fn ended(number: u64, worker: WorkerId, purpose: Purpose, units: Vec<Unit>) -> Ended {
-        Ended { number, worker, purpose, units }
+    fn ended(number: u64, worker: WorkerId, purpose: Purpose, units: Vec<Unit>) -> EndedLease {
+        EndedLease { number, worker, purpose, units }
     }
 
     fn at(seconds: u64) -> Duration {

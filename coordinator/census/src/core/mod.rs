@@ -46,12 +46,12 @@ use trailtrap_shared::{
 
 pub use self::{
     effect::{
-        Accepted, ArrivalId, Case, Confirmed, Effect, Entry, Examined, Fault, Instance, Refusal,
-        Retired, Suspect, Verdict,
+        Accepted, ArrivalId, Case, CommitEntry, Confirmed, DisputeVerdict, Effect, Examined,
+        Fault, Instance, Refusal, Retired, Suspect,
     },
     inquiry::{Damage, Trace},
     lease::WorkerId,
-    order::{Opening, Order},
+    order::{Order, OrderOpening},
     work::{Assignment, Work, Worker},
 };
 
@@ -109,12 +109,12 @@ pub struct Progress {
     /// Units that wait for a second computation by another worker.
     pub units_to_compare: usize,
     /// Units that failed again and again.
-    pub set_aside: Vec<SetAside>,
+    pub set_aside: Vec<SetAsideUnit>,
 }
 
 /// A unit that failed again and again, and why.
 #[derive(Clone, Debug)]
-pub struct SetAside {
+pub struct SetAsideUnit {
     pub unit: Unit,
     pub sequence: DegreeSequence,
     pub failures: Vec<String>,
@@ -294,7 +294,7 @@ impl Core {
         };
         if let Some(order) = &self.order {
             let plan = order.plan();
-            let set_aside = order.set_aside().map(|(unit, failures)| SetAside {
+            let set_aside = order.set_aside().map(|(unit, failures)| SetAsideUnit {
                 unit,
                 sequence: plan.shards[unit.shard as usize].sequence,
                 failures: failures.to_vec(),

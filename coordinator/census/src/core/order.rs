@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What is known of an order when it is taken up.
-pub struct Opening {
+pub struct OrderOpening {
     pub plan: Arc<Plan>,
     /// For each shard the content of the parents that it is generated from.
     pub parents: Vec<Content>,
@@ -87,8 +87,8 @@ struct Found {
 impl Order {
     /// The state of an order from what the store knows of it. Takes a second for the largest
     /// orders, so it is made outside any lock.
-    pub fn open(opening: Opening) -> Self {
-        let Opening { plan, parents, records, outcomes_kept, graphs, pairs, comparisons } =
+    pub fn open(opening: OrderOpening) -> Self {
+        let OrderOpening { plan, parents, records, outcomes_kept, graphs, pairs, comparisons } =
             opening;
         let (mut on_record, mut found, mut waived) = (HashMap::new(), HashMap::new(), 0);
         for (unit, record) in records {

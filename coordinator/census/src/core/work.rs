@@ -7,7 +7,7 @@ use trailtrap_shared::plan::{Plan, Unit};
 use super::{
     Core, Fault, Refusal,
     effect::Effect,
-    lease::{Ended, Purpose, WorkerId},
+    lease::{EndedLease, Purpose, WorkerId},
 };
 use crate::records::{Author, alarm::Alarm};
 
@@ -171,7 +171,7 @@ impl Core {
     }
 
     /// Lets others have the units of a lease that has ended, or sets them aside.
-    pub(super) fn make_available(&mut self, ended: Ended, failure: Option<&str>) {
+    pub(super) fn make_available(&mut self, ended: EndedLease, failure: Option<&str>) {
         let Some(order) = &mut self.order else { return };
         let set_aside = match ended.purpose {
             Purpose::Solve => order.schedule.give_back(&ended.units, failure),

@@ -14,21 +14,21 @@ use trailtrap_shared::plan::Unit;
 
 use super::{Census, CensusError};
 use crate::{
-    core::{Confirmed, Entry, parents::ENUMERATED_ORDER},
+    core::{CommitEntry, Confirmed, parents::ENUMERATED_ORDER},
     records::{Author, Delivery, OrderRecord},
     store::StoreError,
 };
 
 /// What the committer does.
 pub(super) enum Task {
-    Commit(Entry),
+    Commit(CommitEntry),
     /// Takes these units back.
     BeginEdition(Vec<Unit>),
 }
 
 /// What it does as one.
 enum Group {
-    Commit(Vec<Entry>),
+    Commit(Vec<CommitEntry>),
     BeginEdition(Vec<Unit>),
 }
 
@@ -122,14 +122,14 @@ impl Census {
     }
 
     /// Makes entries durable.
-    fn commit(&self, entries: Vec<Entry>) -> Result<(), CensusError> {
+    fn commit(&self, entries: Vec<CommitEntry>) -> Result<(), CensusError> {
         let entries = self.event(|core| core.writing(entries));
         self.write(&entries)?;
         self.event(|core| core.written(entries));
         Ok(())
     }
 
-    fn write(&self, entries: &[Entry]) -> Result<(), StoreError> {
+    fn write(&self, entries: &[CommitEntry]) -> Result<(), StoreError> {
         let deliveries = entries.iter().flat_map(|entry| entry.deliveries.iter().cloned());
         let deliveries: Vec<Arc<Delivery>> = deliveries.collect();
         let confirmed = entries.iter().flat_map(|entry| entry.confirmed.iter().cloned());

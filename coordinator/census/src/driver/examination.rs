@@ -8,7 +8,7 @@ use trailtrap_shared::{
     protocol::messages::Wanted,
 };
 
-use super::{Census, CensusError, Verdict};
+use super::{Census, CensusError, DisputeVerdict};
 use crate::{
     core::{Case, Examined, Suspect, Trace, parents::ENUMERATED_ORDER, random::Random},
     records::Delivery,
@@ -125,7 +125,7 @@ impl Census {
 
     /// Which of two results of a unit is wrong: every record of the one that was let in is derived
     /// again, and of the other one if need be.
-    pub(super) fn judge(&self, case: &Case) -> Verdict {
+    pub(super) fn judge(&self, case: &Case) -> DisputeVerdict {
         let Case { plan, accepted, other, .. } = case;
         let _turn = self.judgements.lock();
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
@@ -141,17 +141,17 @@ impl Census {
             keys(blocks) == keys(&other.blocks)
         };
         match tried {
-            Err(TrialError::Flaw(flaw)) => Verdict::First(flaw),
-            Err(error) => Verdict::Unknown(error.to_string()),
-            Ok(blocks) if same_graphs(&blocks) => Verdict::Second,
+            Err(TrialError::Flaw(flaw)) => DisputeVerdict::First(flaw),
+            Err(error) => DisputeVerdict::Unknown(error.to_string()),
+            Ok(blocks) if same_graphs(&blocks) => DisputeVerdict::Second,
             // All records of the first are right, but one may be missing, or belong to another
             // part.
             Ok(_) => match Trial::new(self.store.game(), plan, &read)
                 .run_all(&other.blocks, &other.record)
             {
-                Err(TrialError::Flaw(_)) => Verdict::Second,
-                Err(error) => Verdict::Unknown(error.to_string()),
-                Ok(()) => Verdict::Unknown(
+                Err(TrialError::Flaw(_)) => DisputeVerdict::Second,
+                Err(error) => DisputeVerdict::Unknown(error.to_string()),
+                Ok(()) => DisputeVerdict::Unknown(
                     "all their records are right, but of different graphs".to_owned(),
                 ),
             },

@@ -17,7 +17,7 @@ mod status;
 
 pub use self::orders::contents_of_parents;
 pub use crate::core::{
-    Accepted, Assignment, Fault, Progress, Refusal, Verdict, Work, Worker, WorkerId,
+    Accepted, Assignment, DisputeVerdict, Fault, Progress, Refusal, Work, Worker, WorkerId,
 };
 
 use std::{

@@ -12,7 +12,9 @@ use trailtrap_shared::{
 
 use super::{Census, CensusError, Keep};
 use crate::{
-    core::{Opening, Order, comparison::Comparisons, content::Content, parents::ENUMERATED_ORDER},
+    core::{
+        Order, OrderOpening, comparison::Comparisons, content::Content, parents::ENUMERATED_ORDER,
+    },
     read::finished,
     records::{OrderRecord, OrderResult, UnitRecord},
     store::{Store, StoreError},
@@ -41,7 +43,7 @@ impl Census {
             self.store.put_order(n, &record)?;
         }
         let (graphs, pairs) = totals(n);
-        let order = Box::new(Order::open(Opening {
+        let order = Box::new(Order::open(OrderOpening {
             parents: contents_of_parents(&self.store, &plan)?,
             records: self.store.units(n)?,
             outcomes_kept,

@@ -2,11 +2,11 @@
 
 use super::Census;
 use crate::{
-    read::status::{OrderStatus, SetAside, Status, WorkerStatus},
+    read::status::{CensusStatus, OrderStatus, SetAside, WorkerStatus},
     store::directory::DataDirectory,
 };
 
-impl Status {
+impl CensusStatus {
     /// The status of a census of this process.
     pub fn of(census: &Census) -> Self {
         let progress = census.progress();
@@ -15,7 +15,7 @@ impl Status {
         let rate = per_second(progress.pairs_this_run);
         let left = progress.pairs.saturating_sub(progress.pairs_done);
         let in_work = progress.shards > 0;
-        Status {
+        CensusStatus {
             running: true,
             process: Some(std::process::id()),
             target_order: progress.target,
@@ -68,7 +68,7 @@ impl Status {
 
 impl DataDirectory {
     /// Leaves a snapshot for onlookers.
-    pub fn publish(&self, status: &Status) {
+    pub fn publish(&self, status: &CensusStatus) {
         if let Err(error) = status.write(&self.path().join("status.json")) {
             tracing::debug!(%error, "cannot write the status");
         }

@@ -53,7 +53,7 @@ pub struct Archive {
 
 /// Whether an order is all there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum Completeness {
     /// It is, and has passed the checks.
     Finished,
     /// So many units of the planned ones are recorded, and nothing was checked.
@@ -62,30 +62,32 @@ pub enum Status {
     Disputed,
 }
 
-impl Status {
+impl Completeness {
     /// One word, for programs.
     pub fn word(self) -> &'static str {
         match self {
-            Status::Finished => "finished",
-            Status::Unfinished { .. } => "unfinished",
-            Status::Disputed => "disputed",
+            Completeness::Finished => "finished",
+            Completeness::Unfinished { .. } => "unfinished",
+            Completeness::Disputed => "disputed",
         }
     }
 }
 
 /// For people, after the name of an order.
-impl fmt::Display for Status {
+impl fmt::Display for Completeness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Status::Finished => write!(f, "is finished"),
-            Status::Unfinished { recorded, planned } => {
+            Completeness::Finished => write!(f, "is finished"),
+            Completeness::Unfinished { recorded, planned } => {
                 write!(
                     f,
                     "is UNFINISHED: {recorded} of {planned} units are recorded, counts are lower \
                      bounds, and nothing was checked"
                 )
             }
-            Status::Disputed => write!(f, "is DISPUTED: an alarm is open, see `trailtrap alarms`"),
+            Completeness::Disputed => {
+                write!(f, "is DISPUTED: an alarm is open, see `trailtrap alarms`")
+            }
         }
     }
 }
@@ -197,18 +199,18 @@ impl Archive {
     }
 
     /// Whether an order is all there.
-    pub fn status(&self, order: usize) -> Result<Status, ArchiveError> {
+    pub fn status(&self, order: usize) -> Result<Completeness, ArchiveError> {
         let record = self.record(order)?;
         if record.result.is_some() {
             return Ok(if self.open_alarm(order).is_some() {
-                Status::Disputed
+                Completeness::Disputed
             } else {
-                Status::Finished
+                Completeness::Finished
             });
         }
         let plan = store::plan(self.store.layout(), order, &record)?;
         let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();
-        Ok(Status::Unfinished { recorded: self.unit_records(&plan)?.len(), planned })
+        Ok(Completeness::Unfinished { recorded: self.unit_records(&plan)?.len(), planned })
     }
 
     /// The plan by which an order was split.

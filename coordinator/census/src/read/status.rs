@@ -25,7 +25,7 @@ use crate::{
 
 /// A snapshot of a census.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Status {
+pub struct CensusStatus {
     /// Whether a process is working on it.
     pub running: bool,
     /// Which.
@@ -84,7 +84,7 @@ pub struct WorkerStatus {
     pub seconds_since_heard: f64,
 }
 
-impl Status {
+impl CensusStatus {
     /// Without the units and results that alarms are about: a text of any size would not fit into
     /// a message.
     pub fn brief(mut self) -> Self {
@@ -188,7 +188,7 @@ pub enum LookError {
 }
 
 /// Looks at a directory, in use or not, without disturbing it.
-pub fn look(path: &Path) -> Result<Status, LookError> {
+pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     let io = |source| DirectoryError::Io { path: path.to_owned(), source };
     let lock = match File::open(path.join("LOCK")) {
         Ok(lock) => lock,
@@ -200,20 +200,20 @@ pub fn look(path: &Path) -> Result<Status, LookError> {
     let in_use = matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock));
     let snapshot = fs::read(path.join("status.json"))
         .ok()
-        .and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
+        .and_then(|bytes| serde_json::from_slice::<CensusStatus>(&bytes).ok());
     if in_use {
-        return Ok(snapshot.unwrap_or(Status { running: true, ..Status::default() }));
+        return Ok(snapshot.unwrap_or(CensusStatus { running: true, ..CensusStatus::default() }));
     }
     let store = store_in(path);
     if !store.exists() {
-        return Ok(Status::default());
+        return Ok(CensusStatus::default());
     }
     // Nobody writes: the store itself knows best.
     let store = Store::open_read_only(&store)?;
-    let mut status = Status {
+    let mut status = CensusStatus {
         target_order: snapshot.map_or(0, |s| s.target_order),
         alarms: store.alarms()?,
-        ..Status::default()
+        ..CensusStatus::default()
     };
     for order in 1.. {
         match store.order(order)? {
@@ -269,9 +269,9 @@ mod tests {
         let unit = Unit { order: 7, shard: 3, part: 0 };
         let alarm =
             Alarm::new(AlarmKind::Trial, unit, &DegreeSequence::new([0; 7]), "wrong".to_owned());
-        let status = |doubted: usize| Status {
+        let status = |doubted: usize| CensusStatus {
             alarms: vec![(1, Alarm { doubted: vec![unit; doubted], ..alarm.clone() })],
-            ..Status::default()
+            ..CensusStatus::default()
         };
         assert_eq!(status(100_000).brief(), status(0));
     }

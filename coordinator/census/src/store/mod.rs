@@ -113,7 +113,7 @@ impl StoreError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Format {
+struct StoreFormat {
     store: u16,
     block: u16,
     labelling: u16,
@@ -159,7 +159,7 @@ impl Store {
         options.set_max_total_wal_size(64 << 20);
         let db = DB::open_cf_descriptors(&options, path, families())?;
         let store = Store { db, game: game.unwrap_or_default() };
-        match store.get::<Format>(b"format")? {
+        match store.get::<StoreFormat>(b"format")? {
             None => {
                 store.put(b"format", &current_format(store.game))?;
                 Ok(store)
@@ -173,7 +173,7 @@ impl Store {
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         let db = DB::open_cf_descriptors_read_only(&Options::default(), path, families(), false)?;
         let store = Store { db, game: GameName::default() };
-        match store.get::<Format>(b"format")? {
+        match store.get::<StoreFormat>(b"format")? {
             Some(format) => Ok(Store { game: check_format(&format, None)?, ..store }),
             None => Ok(store),
         }
@@ -187,7 +187,7 @@ impl Store {
         options.set_max_open_files(400);
         let db = DB::open_cf_descriptors_read_only(&options, path, families(), false)?;
         let store = Store { db, game: GameName::default() };
-        let game = match store.get::<Format>(b"format") {
+        let game = match store.get::<StoreFormat>(b"format") {
             Ok(Some(format)) => check_format(&format, None)?,
             // Without it, plans tell whose they are.
             _ => {
@@ -219,7 +219,7 @@ impl Store {
     /// Takes over what concerns the whole census from another store, as far as it can be read, and
     /// begins a new edition.
     pub fn take_over(&self, other: &Store) -> Result<(), StoreError> {
-        match other.get::<Format>(b"format") {
+        match other.get::<StoreFormat>(b"format") {
             Ok(Some(format)) => drop(check_format(&format, Some(self.game))?),
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the format of the store is lost"),
@@ -536,8 +536,8 @@ fn families() -> Vec<ColumnFamilyDescriptor> {
     small.into_iter().chain(sections).collect()
 }
 
-fn current_format(game: GameName) -> Format {
-    Format {
+fn current_format(game: GameName) -> StoreFormat {
+    StoreFormat {
         store: STORE_FORMAT,
         block: BLOCK_FORMAT,
         labelling: LABELLING,
@@ -546,7 +546,7 @@ fn current_format(game: GameName) -> Format {
 }
 
 /// The game that the store is of, which has to be the one that is asked for.
-fn check_format(found: &Format, asked: Option<GameName>) -> Result<GameName, StoreError> {
+fn check_format(found: &StoreFormat, asked: Option<GameName>) -> Result<GameName, StoreError> {
     let game = GameName::of_number(found.game).ok_or(StoreError::UnknownGame(found.game))?;
     let expected = current_format(game);
     let pairs = [

@@ -40,7 +40,7 @@ impl World {
         let below = self.disk.units.iter().filter(|item| of_order(item, order - 1));
         let below = Content::of_all(below.map(|(_, record)| &record.content));
         let records = self.disk.units.iter().filter(|item| of_order(item, order));
-        let opening = Opening {
+        let opening = OrderOpening {
             parents: vec![below; plan.shards.len()],
             records: records.map(|(unit, record)| (*unit, record.clone())).collect(),
             outcomes_kept: self.outcomes_kept,
@@ -114,7 +114,7 @@ impl World {
         self.todo.extract_if(.., is_own).collect()
     }
 
-    pub(super) fn write(&mut self, group: Vec<Entry>, steps: Option<usize>) {
+    pub(super) fn write(&mut self, group: Vec<CommitEntry>, steps: Option<usize>) {
         let group = self.core.writing(group);
         self.collect();
         let left = |step: usize| steps.is_none_or(|steps| step < steps);
@@ -144,7 +144,7 @@ impl World {
             return self.start();
         }
         for entry in &group {
-            let Entry { deliveries, confirmed, stale, .. } = entry;
+            let CommitEntry { deliveries, confirmed, stale, .. } = entry;
             let mut parts = Vec::new();
             if !deliveries.is_empty() {
                 parts.push(self.names(deliveries.iter().map(|delivery| &delivery.unit)));

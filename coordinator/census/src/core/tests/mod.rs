@@ -369,10 +369,14 @@ impl World {
                 let inputs = self.core.order().filter(|_| case.edition == self.core.edition());
                 let inputs = inputs.map(|order| order.schedule.inputs(unit.shard));
                 let verdict = match inputs {
-                    _ if std::mem::take(&mut self.at_a_loss) => Verdict::Unknown("?".to_owned()),
-                    None => Verdict::Unknown("gone".to_owned()),
-                    Some(inputs) if self.is_right(unit, inputs, &case.accepted) => Verdict::Second,
-                    Some(_) => Verdict::First("it does not follow".to_owned()),
+                    _ if std::mem::take(&mut self.at_a_loss) => {
+                        DisputeVerdict::Unknown("?".to_owned())
+                    }
+                    None => DisputeVerdict::Unknown("gone".to_owned()),
+                    Some(inputs) if self.is_right(unit, inputs, &case.accepted) => {
+                        DisputeVerdict::Second
+                    }
+                    Some(_) => DisputeVerdict::First("it does not follow".to_owned()),
                 };
                 self.say(format!("verdict on {}: {verdict}", self.name(unit)));
                 self.core.judged(alarm, verdict);
