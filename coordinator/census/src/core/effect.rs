@@ -23,30 +23,78 @@ pub enum Effect {
     Commit(CommitEntry),
     /// Take these units back and make the state anew of what the store still holds:
     /// [`Core::beginning`](super::Core::beginning), then [`Core::begun`](super::Core::begun).
-    BeginEdition { units: Vec<Unit> },
+    BeginEdition {
+        /// Those whose records go.
+        units: Vec<Unit>,
+    },
     /// Read what the store knows of an order: [`Core::opened`](super::Core::opened) or
     /// [`Core::found_finished`](super::Core::found_finished).
-    OpenOrder { order: usize, edition: u32 },
+    OpenOrder {
+        /// Which one.
+        order: usize,
+        /// The edition that it is read in.
+        edition: u32,
+    },
     /// Add an order up, check it and record its result: [`Core::closed`](super::Core::closed) or
     /// [`Core::contradicted`](super::Core::contradicted).
-    CloseOrder { plan: Arc<Plan> },
+    CloseOrder {
+        /// The plan of the order.
+        plan: Arc<Plan>,
+    },
     /// Nothing reads the outcomes of graphs with up to `size` edges any more: drop them.
-    DropOutcomes { order: usize, size: usize },
+    DropOutcomes {
+        /// Of which order.
+        order: usize,
+        /// The largest number of edges.
+        size: usize,
+    },
     /// Find out whether results are what they say they are:
     /// [`Core::examined`](super::Core::examined).
-    Examine { arrival: ArrivalId, plan: Arc<Plan>, deliveries: Vec<Delivery> },
+    Examine {
+        /// Under which number they have come in.
+        arrival: ArrivalId,
+        /// The plan of their order.
+        plan: Arc<Plan>,
+        /// What was delivered, to be handed back with what was found.
+        deliveries: Vec<Delivery>,
+    },
     /// Read the records of these units: [`Core::records_read`](super::Core::records_read).
-    ReadRecords { arrival: ArrivalId, units: Vec<Unit> },
+    ReadRecords {
+        /// Who waits for them.
+        arrival: ArrivalId,
+        /// The units; those without a record are left out of the answer.
+        units: Vec<Unit>,
+    },
     /// Make an alarm durable, new or changed: [`Core::alarm_kept`](super::Core::alarm_kept).
-    KeepAlarm { number: u32, alarm: Alarm },
+    KeepAlarm {
+        /// Its number.
+        number: u32,
+        /// What is to be kept.
+        alarm: Alarm,
+    },
     /// Find out which of two results is wrong: [`Core::judged`](super::Core::judged).
-    Judge { alarm: u32, case: Box<Case> },
+    Judge {
+        /// The number of the alarm that it is about.
+        alarm: u32,
+        /// Both results.
+        case: Box<Case>,
+    },
     /// Find out what the store holds of these workers since a result of theirs was last
     /// confirmed, `besides` what is accepted and not durable:
     /// [`Core::traced`](super::Core::traced).
-    Trace { alarm: u32, workers: Vec<Suspect> },
+    Trace {
+        /// The number of the alarm that blames them.
+        alarm: u32,
+        /// Whose units are looked up.
+        workers: Vec<Suspect>,
+    },
     /// Tell a worker what became of what it delivered.
-    Answer { arrival: ArrivalId, answer: Result<Accepted, Refusal> },
+    Answer {
+        /// Which delivery it is about.
+        arrival: ArrivalId,
+        /// What the worker is told.
+        answer: Result<Accepted, Refusal>,
+    },
     /// What was remembered of the blocks of this edition is not to be relied upon any more.
     EditionOver,
     /// Wake those who wait for work.
@@ -89,6 +137,7 @@ impl CommitEntry {
 /// A unit that another worker has solved again with the same results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirmed {
+    /// The unit.
     pub unit: Unit,
     /// That worker.
     pub by: Author,
@@ -97,17 +146,21 @@ pub struct Confirmed {
 /// Outcomes of graphs with up to `size` edges that no unfinished shard of the order reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Retired {
+    /// The order that they are of.
     pub order: usize,
+    /// The largest number of edges of a graph whose outcome may go.
     pub size: usize,
 }
 
 /// Two results of one unit that differ.
 pub struct Case {
+    /// The plan of the order of the unit.
     pub plan: Arc<Plan>,
     /// The record of the one that was accepted.
     pub accepted: UnitRecord,
     /// The one that came later.
     pub other: Delivery,
+    /// The edition in which they were found to differ.
     pub edition: u32,
 }
 
@@ -116,13 +169,16 @@ pub struct Case {
 pub struct Suspect {
     /// As records name it.
     pub worker: Author,
+    /// Its units that are accepted and not durable.
     pub pending: Vec<Instance>,
 }
 
 /// A unit, and the lease it was solved under: later computations have larger numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instance {
+    /// The number of the lease.
     pub lease: u64,
+    /// The unit.
     pub unit: Unit,
 }
 
@@ -132,9 +188,19 @@ pub enum Examined {
     /// Nothing wrong.
     Passed,
     /// Counts, blocks or sums are not those of such a unit.
-    Wrong { unit: Unit, why: String },
+    Wrong {
+        /// The first unit with something wrong.
+        unit: Unit,
+        /// What is wrong.
+        why: String,
+    },
     /// A record of the delivery with this index does not follow from its predecessors.
-    Flaw { index: usize, why: String },
+    Flaw {
+        /// Its place among the deliveries.
+        index: usize,
+        /// What does not follow.
+        why: String,
+    },
     /// What it was computed from is not there any more.
     Gone,
 }
@@ -142,10 +208,13 @@ pub enum Examined {
 /// Who is wrong when two results of a unit differ.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum DisputeVerdict {
+    /// The result that was accepted first is wrong, for this reason.
     #[error("by nauty, the first is wrong ({0})")]
     First(String),
+    /// All records of the first are right, so the second is wrong.
     #[error("by nauty, the first is right")]
     Second,
+    /// Neither could be shown to be wrong, for this reason; nobody is blamed.
     #[error("which of them is wrong could not be found out ({0})")]
     Unknown(String),
 }
@@ -160,14 +229,29 @@ pub struct Accepted {
 /// Why a delivery was not accepted.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Refusal {
+    /// The lease has ended, or what the results were computed from is taken back.
     #[error("the lease is void")]
     Void,
+    /// The results contradict themselves or theory; their worker is to blame.
     #[error("the results of unit {unit:?} are wrong: {why}")]
-    Wrong { unit: Unit, why: String },
+    Wrong {
+        /// The first unit with something wrong.
+        unit: Unit,
+        /// What is wrong.
+        why: String,
+    },
+    /// Some part of the shard is wrong, and it cannot be told which.
     #[error("the parts of {sequence} do not add up and are all to be solved again: {why}")]
-    TakenBack { sequence: DegreeSequence, why: String },
+    TakenBack {
+        /// The degree sequence of the shard.
+        sequence: DegreeSequence,
+        /// What the parts add up to, and what they should.
+        why: String,
+    },
+    /// Results of the worker of this name were wrong.
     #[error("this worker is not trusted any more: {0}")]
     Distrusted(String),
+    /// Nothing is accepted any more.
     #[error("the census has ended")]
     Ended,
 }
@@ -175,19 +259,31 @@ pub enum Refusal {
 /// What ends a census before everything is done.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
+    /// Counts of an order contradict theory, after its units were solved again.
     #[error(
         "the results contradict theory and are not reported; a machine that worked on them is \
          faulty, or the program is"
     )]
     Contradiction(#[source] Box<dyn Error + Send + Sync>),
+    /// Sums of a shard are wrong, as this says, after its parts were solved again.
     #[error("{0}: a machine that worked on it, or this program, is faulty")]
     Faulty(String),
+    /// Nothing is left to do but units that failed too often.
     #[error(
         "{count} units failed again and again and were set aside, the first of them part {part} \
          of {sequence}: {failures}; everything else that could be done is done and kept. The same \
          command tries again"
     )]
-    SetAside { count: usize, sequence: DegreeSequence, part: u32, failures: String },
+    SetAside {
+        /// How many they are.
+        count: usize,
+        /// The degree sequence of the first.
+        sequence: DegreeSequence,
+        /// Its part of the shard.
+        part: u32,
+        /// Why each attempt at it failed.
+        failures: String,
+    },
     /// Something that the driver was to do failed; it knows why.
     #[error("the coordinator could not do what it has to do")]
     Driver,

@@ -79,7 +79,9 @@ impl Trace {
 /// A block in the store that is damaged or missing.
 #[derive(Debug)]
 pub struct Damage {
+    /// The unit that the block belongs to.
     pub unit: Unit,
+    /// Its degree sequence.
     pub sequence: DegreeSequence,
     /// What the store knows of the unit.
     pub record: UnitRecord,

@@ -33,9 +33,13 @@ pub enum Purpose {
 /// A lease that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedLease {
+    /// The number of the lease.
     pub number: u64,
+    /// Who held it.
     pub worker: WorkerId,
+    /// What it was for.
     pub purpose: Purpose,
+    /// The units that were leased, whatever became of them.
     pub units: Vec<Unit>,
 }
 

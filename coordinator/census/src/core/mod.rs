@@ -81,6 +81,7 @@ pub struct Start {
     pub epoch: u32,
     /// Larger than all editions before.
     pub edition: u32,
+    /// All alarms, settled or not, by number.
     pub alarms: BTreeMap<u32, Alarm>,
     /// The units that alarms doubt and that have not been solved again since: an earlier run was
     /// stopped before it took them back.
@@ -90,21 +91,29 @@ pub struct Start {
 /// How far the census is.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// The order in work, and the last one to do.
+    /// The order in work.
     pub order: usize,
+    /// The last order to do.
     pub target: usize,
+    /// Shards of the order that are accepted in all parts.
     pub shards_done: usize,
+    /// Shards of the order.
     pub shards: usize,
+    /// Units that could be leased.
     pub units_ready: usize,
+    /// Units that are leased, to solve or to compare.
     pub units_leased: usize,
+    /// Graphs of accepted units.
     pub graphs_done: u64,
-    /// Exact, by Pólya's theorem.
+    /// Graphs of the order; exact, by Pólya's theorem.
     pub graphs: u64,
+    /// (graph, edge) pairs of accepted units.
     pub pairs_done: u64,
     /// (graph, edge) pairs of the order; exact.
     pub pairs: u64,
-    /// (graph, edge) pairs solved in this run, and how long it has been running.
+    /// (graph, edge) pairs solved in this run.
     pub pairs_this_run: u64,
+    /// Time since the run began.
     pub elapsed: Duration,
     /// Units that wait for a second computation by another worker.
     pub units_to_compare: usize,
@@ -115,8 +124,11 @@ pub struct Progress {
 /// A unit that failed again and again, and why.
 #[derive(Clone, Debug)]
 pub struct SetAsideUnit {
+    /// The unit.
     pub unit: Unit,
+    /// Its degree sequence.
     pub sequence: DegreeSequence,
+    /// One text for each attempt.
     pub failures: Vec<String>,
 }
 

@@ -19,6 +19,7 @@ use crate::{
 
 /// What is known of an order when it is taken up.
 pub struct OrderOpening {
+    /// The plan of the order.
     pub plan: Arc<Plan>,
     /// For each shard the content of the parents that it is generated from.
     pub parents: Vec<Content>,
@@ -26,8 +27,9 @@ pub struct OrderOpening {
     pub records: Vec<(Unit, UnitRecord)>,
     /// Whether the outcomes of all positions are (still) there, and will be.
     pub outcomes_kept: bool,
-    /// Graphs of the order and (graph, edge) pairs, by theory.
+    /// Graphs of the order, by theory.
     pub graphs: u64,
+    /// (graph, edge) pairs of the order, by theory.
     pub pairs: u64,
     /// Which units are to be solved twice.
     pub comparisons: Comparisons,

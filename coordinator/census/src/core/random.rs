@@ -5,6 +5,10 @@ pub struct Random(pub u64);
 
 impl Random {
     /// Started by the system's own randomness: nobody can foretell what it draws.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random numbers to give.
     pub fn unforeseeable() -> Result<Self, getrandom::Error> {
         getrandom::u64().map(Random)
     }

@@ -34,6 +34,7 @@ const ATTEMPTS: usize = 5;
 pub struct OnRecord {
     /// Of what it read then.
     pub inputs: Content,
+    /// Of its blocks.
     pub content: Content,
 }
 

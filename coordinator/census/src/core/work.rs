@@ -16,11 +16,13 @@ use crate::records::{Author, alarm::Alarm};
 pub struct Worker {
     /// As records name it.
     pub author: Author,
+    /// Cores that it has; bundles of small units are made for that many.
     pub threads: usize,
     /// Last time it was heard of, since the start of the census.
     pub seen: Duration,
-    /// Units and (graph, edge) pairs it has solved.
+    /// Units it has solved.
     pub units: u64,
+    /// (graph, edge) pairs it has solved.
     pub pairs: u64,
     /// Told that everything is done.
     pub dismissed: bool,
@@ -31,7 +33,9 @@ pub struct Worker {
 /// What a worker is told when it asks for work.
 #[derive(Debug)]
 pub enum Assignment {
+    /// Units to solve.
     Work(Work),
+    /// There is nothing to do at the moment: ask again.
     Wait,
     /// Results of this worker were wrong: it gets none.
     Distrusted,
@@ -44,8 +48,11 @@ pub enum Assignment {
 /// Units leased to a worker.
 #[derive(Debug)]
 pub struct Work {
+    /// The number of the lease, which comes with the results.
     pub lease: u64,
+    /// The plan of the order of the units.
     pub plan: Arc<Plan>,
+    /// In the order in which they are to be solved.
     pub units: Vec<Unit>,
     /// Partitions read under another edition may be others.
     pub edition: u32,

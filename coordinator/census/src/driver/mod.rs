@@ -62,6 +62,7 @@ pub struct CensusOptions {
     pub game: Option<GameName>,
     /// All orders up to this one.
     pub order: usize,
+    /// What stays in the store when an order is done.
     pub keep: Keep,
     /// For orders that are not begun yet.
     pub plan: PlanOptions,
@@ -82,10 +83,13 @@ pub struct CensusOptions {
 /// Why a census cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum CensusError {
+    /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The results are not to be trusted, or cannot be had.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// Without them, which records are tried could be foreseen.
     #[error("the system has no random numbers to give: {0}")]
     Random(#[from] getrandom::Error),
 }

@@ -110,6 +110,10 @@ impl Census {
 
 /// For each shard of a plan the content of the lists of parents that it is generated from. Those
 /// that nauty enumerates are the same in every run.
+///
+/// # Errors
+///
+/// The store cannot be read, or what it holds is damaged.
 pub fn contents_of_parents(store: &Store, plan: &Plan) -> Result<Vec<Content>, StoreError> {
     let n = plan.order;
     if n <= ENUMERATED_ORDER + 1 {

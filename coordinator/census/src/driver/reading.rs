@@ -27,6 +27,10 @@ impl Census {
 
     /// A lower bound, near the truth where it is large, for the bytes of what a worker wants to
     /// read.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
     pub fn wanted_bytes(&self, wanted: &Wanted) -> Result<usize, CensusError> {
         let (plan, entry, buckets) = match wanted {
             Wanted::Parents(parents)
@@ -132,6 +136,10 @@ impl Census {
     }
 
     /// What a worker wants to read; `None` if there is no such thing.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or a block is damaged; then an alarm is raised.
     pub fn wanted_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Block>>, CensusError> {
         self.read_wanted(wanted, |id, at_hand| {
             at_hand.map_or_else(|| self.store.read(id), |block| Ok(block.clone()))
@@ -139,6 +147,10 @@ impl Census {
     }
 
     /// What a worker wants to read, described; `None` if there is no such thing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Census::wanted_blocks`].
     pub fn described_blocks(
         &self,
         wanted: &Wanted,

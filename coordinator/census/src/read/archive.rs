@@ -20,27 +20,57 @@ use crate::{
 /// Why orders cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
+    /// There is no census, or the order is not finished.
     #[error(transparent)]
     Finished(#[from] FinishedError),
+    /// The store cannot be read, or is damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Nothing of the order is in the store.
     #[error(
         "order {order} is not begun here; `trailtrap census {order}{data}` does it, or says why \
          it cannot"
     )]
-    NotBegun { order: usize, data: DataFlag },
+    NotBegun {
+        /// The order.
+        order: usize,
+        /// The directory, for the advice.
+        data: DataFlag,
+    },
+    /// An alarm about the order, or one below, is not settled.
     #[error(
         "order {order} is not exported, as this is open:\n{alarm}\nLook into it, then `trailtrap \
          alarms --settle {number} --because REASON{data}`"
     )]
-    OpenAlarm { order: usize, number: u32, alarm: String, data: DataFlag },
+    OpenAlarm {
+        /// The order.
+        order: usize,
+        /// The number of the alarm.
+        number: u32,
+        /// The alarm as one line.
+        alarm: String,
+        /// The directory, for the advice.
+        data: DataFlag,
+    },
+    /// A finished order lacks records of units.
     #[error(
         "order {order} is marked as done, but units of the shard {sequence} are missing: the \
          store is damaged"
     )]
-    MissingUnits { order: usize, sequence: DegreeSequence },
+    MissingUnits {
+        /// The order.
+        order: usize,
+        /// The degree sequence of a shard that is not complete.
+        sequence: DegreeSequence,
+    },
+    /// A list in the store holds something that is no graph of its shard.
     #[error("the shard {sequence} lists slot {slot:#x}, which is no graph: the store is damaged")]
-    NoGraph { sequence: DegreeSequence, slot: u64 },
+    NoGraph {
+        /// The degree sequence of the shard.
+        sequence: DegreeSequence,
+        /// What stands in the list.
+        slot: u64,
+    },
 }
 
 /// The orders of a data directory, in use or not.
@@ -57,7 +87,12 @@ pub enum Completeness {
     /// It is, and has passed the checks.
     Finished,
     /// So many units of the planned ones are recorded, and nothing was checked.
-    Unfinished { recorded: usize, planned: usize },
+    Unfinished {
+        /// Units with a record.
+        recorded: usize,
+        /// Units of the plan.
+        planned: usize,
+    },
     /// It is, but an alarm about it, or about an order that it was computed from, is open.
     Disputed,
 }
@@ -94,11 +129,15 @@ impl fmt::Display for Completeness {
 
 /// What is known of a shard without looking at its graphs.
 pub struct ShardSummary {
+    /// Its degree sequence.
     pub sequence: DegreeSequence,
+    /// The counts of its recorded parts.
     pub statistics: Statistics,
+    /// The public digest of its recorded parts.
     pub digest: Digest,
     /// Parts of the plan, and those of them that the rest is about.
     pub parts: u32,
+    /// Parts of which there is a record.
     pub parts_recorded: u32,
     /// Bytes of its blocks.
     pub bytes: u64,
@@ -115,6 +154,10 @@ pub struct ShardSummary {
 impl Archive {
     /// Opens the store of a data directory. Orders that are not finished can be read if
     /// `unfinished` is set.
+    ///
+    /// # Errors
+    ///
+    /// There is no census here, or its store cannot be read.
     pub fn open(data: &Path, unfinished: bool) -> Result<Self, ArchiveError> {
         let store = finished::open_store(data)?;
         let alarms = store.alarms()?;
@@ -167,6 +210,11 @@ impl Archive {
     }
 
     /// The result of an order; of one that is not finished, what its units add up to.
+    ///
+    /// # Errors
+    ///
+    /// The order may not be read: it is not begun or not finished, or an alarm is open. Or the
+    /// store is damaged.
     pub fn order(&self, order: usize) -> Result<OrderResult, ArchiveError> {
         let record = self.record(order)?;
         if let Some(result) = finished::result(order, &record) {
@@ -182,6 +230,10 @@ impl Archive {
     }
 
     /// The results of all orders up to `last`, or of all that there are: at least of order 1.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::order`].
     pub fn orders(&self, last: Option<usize>) -> Result<Vec<OrderResult>, ArchiveError> {
         if let Some(last) = last {
             return (1..=last).map(|order| self.order(order)).collect();
@@ -199,6 +251,10 @@ impl Archive {
     }
 
     /// Whether an order is all there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::order`].
     pub fn status(&self, order: usize) -> Result<Completeness, ArchiveError> {
         let record = self.record(order)?;
         if record.result.is_some() {
@@ -214,6 +270,10 @@ impl Archive {
     }
 
     /// The plan by which an order was split.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::order`].
     pub fn plan(&self, order: usize) -> Result<Plan, ArchiveError> {
         Ok(store::plan(self.store.layout(), order, &self.record(order)?)?)
     }
@@ -233,6 +293,10 @@ impl Archive {
 
     /// The shards of an order, in the order of the plan; of one that is not finished, those of
     /// which something is recorded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::order`].
     pub fn shards(&self, order: usize) -> Result<Vec<ShardSummary>, ArchiveError> {
         let record = self.record(order)?;
         let plan = store::plan(self.store.layout(), order, &record)?;
@@ -278,6 +342,10 @@ impl Archive {
 
     /// Shards of an order with those of their parts whose graphs are there: all of them if it is
     /// finished.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::order`].
     pub fn parts<'a>(&self, plan: &'a Plan) -> Result<Vec<(&'a Shard, u32)>, ArchiveError> {
         if self.record(plan.order)?.result.is_some() {
             return Ok(plan
@@ -291,6 +359,10 @@ impl Archive {
     }
 
     /// The graphs of the listed verdict of a part of a shard, in the labels of the census.
+    ///
+    /// # Errors
+    ///
+    /// A block is missing or damaged.
     pub fn listed(&self, shard: &Shard, part: u32) -> Result<Vec<Graph>, ArchiveError> {
         let mut graphs = Vec::new();
         for bucket in 0..1u32 << shard.bucket_bits {

@@ -23,22 +23,38 @@ use crate::{
 /// Why an order cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FinishedError {
+    /// There is no store in this directory.
     #[error("there is no census in {0}; `trailtrap census N --data {0}` makes one")]
     NoCensus(PathBuf),
+    /// The store cannot be opened.
     #[error("data directory {data}")]
-    Open { data: PathBuf, source: StoreError },
+    Open {
+        /// The data directory.
+        data: PathBuf,
+        /// Why not.
+        source: StoreError,
+    },
+    /// The order has no result yet.
     #[error(
         "order {order} is not finished here; `trailtrap census {order}{data}` does it, goes on \
          with it, or says why it cannot"
     )]
-    NotFinished { order: usize, data: DataFlag },
+    NotFinished {
+        /// The order.
+        order: usize,
+        /// The directory, for the advice.
+        data: DataFlag,
+    },
+    /// The order has a result and no outcomes.
     #[error(
         "the outcomes of order {0} were not kept (`--keep minimal`); do it again with \
          `--keep all`"
     )]
     NotKept(usize),
+    /// The store cannot be read, or is damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Two blocks of one bucket do not belong together.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
 }
@@ -65,6 +81,10 @@ impl fmt::Display for DataFlag {
 }
 
 /// Opens the store of a data directory, in use or not, to read from.
+///
+/// # Errors
+///
+/// There is no census here, or its store cannot be read.
 pub fn open_store(data: &Path) -> Result<Arc<Store>, FinishedError> {
     let path = store_in(data);
     if !path.exists() {
@@ -81,6 +101,10 @@ pub fn result(order: usize, record: &OrderRecord) -> Option<OrderResult> {
 }
 
 /// The results of all finished orders: those from 1 to the last one. None of them may be missing.
+///
+/// # Errors
+///
+/// The store cannot be read, or an order below a finished one is not finished.
 pub fn results(store: &Store) -> Result<Vec<OrderResult>, FinishedError> {
     let mut results = Vec::new();
     for order in 1..=MAX_BATCH_ORDER {
@@ -100,8 +124,11 @@ pub fn not_finished(store: &Store, order: usize) -> FinishedError {
 
 /// A finished order.
 pub struct FinishedOrder {
+    /// The store that it is in.
     pub store: Arc<Store>,
+    /// The plan by which it was split.
     pub plan: Plan,
+    /// The result that is recorded.
     pub result: OrderResult,
     /// Whether the outcomes of all positions are still there.
     pub outcomes_kept: bool,
@@ -109,6 +136,10 @@ pub struct FinishedOrder {
 
 impl FinishedOrder {
     /// An order, if it is finished; otherwise says what to do.
+    ///
+    /// # Errors
+    ///
+    /// The order is not finished, its outcomes were not kept, or the store is damaged.
     pub fn open(store: &Arc<Store>, order: usize) -> Result<Self, FinishedError> {
         let record = store.order(order)?.ok_or_else(|| not_finished(store, order))?;
         let result = result(order, &record).ok_or_else(|| not_finished(store, order))?;
@@ -127,6 +158,10 @@ impl FinishedOrder {
     }
 
     /// One bucket of a partition, keys and outcomes; an error if the outcomes were not kept.
+    ///
+    /// # Errors
+    ///
+    /// A block is missing or damaged, or two of them do not belong together.
     pub fn table(&self, shard: &Shard, bucket: u32) -> Result<Table, FinishedError> {
         if !self.outcomes_kept {
             return Err(FinishedError::NotKept(self.plan.order));
@@ -138,6 +173,10 @@ impl FinishedOrder {
     }
 
     /// The slots in one bucket of a partition, of its keys or of its wins.
+    ///
+    /// # Errors
+    ///
+    /// A block is missing or damaged.
     pub fn slots(
         &self,
         shard: &Shard,
@@ -156,9 +195,11 @@ impl FinishedOrder {
 
 /// What a unit reads when it is solved again: the finished order itself, and its parents.
 pub struct FinishedSource<'a> {
+    /// The order that outcomes are read from.
     pub finished: &'a FinishedOrder,
     /// The order below, unless its graphs are enumerated by nauty.
     pub below: Option<FinishedOrder>,
+    /// Parents of the first orders.
     pub parents: Parents,
 }
 

@@ -36,6 +36,7 @@ pub struct CensusStatus {
     pub orders_done: Vec<usize>,
     /// The order in work.
     pub order: Option<OrderStatus>,
+    /// The workers that are at work, or were lately.
     pub workers: Vec<WorkerStatus>,
     /// (graph, edge) pairs a second in this run.
     pub pairs_per_second: f64,
@@ -43,23 +44,34 @@ pub struct CensusStatus {
     pub alarms: Vec<(u32, Alarm)>,
     /// Until the order in work is done, at this rate.
     pub seconds_left: Option<f64>,
+    /// Time since the run began; 0 without one.
     pub seconds_running: f64,
 }
 
+/// How far the order in work is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OrderStatus {
+    /// The order.
     pub order: usize,
+    /// Shards that are done in all parts.
     pub shards_done: usize,
+    /// Shards of the plan.
     pub shards: usize,
     /// Units whose predecessors are done.
     pub units_ready: usize,
+    /// Units that are leased.
     pub units_leased: usize,
+    /// Graphs of units that are done.
     pub graphs_done: u64,
+    /// Graphs of the order, by theory.
     pub graphs: u64,
+    /// (graph, edge) pairs of units that are done.
     pub pairs_done: u64,
+    /// (graph, edge) pairs of the order, by theory.
     pub pairs: u64,
     /// Units that wait for a second computation by another worker.
     pub units_to_compare: usize,
+    /// Units that failed too often and are not leased any more in this run.
     pub set_aside: Vec<SetAside>,
 }
 
@@ -68,19 +80,28 @@ pub struct OrderStatus {
 pub struct SetAside {
     /// Degree sequence of the shard.
     pub sequence: String,
+    /// The part of the shard.
     pub part: u32,
     /// Why each attempt failed, and whose it was.
     pub failures: Vec<String>,
 }
 
+/// A worker as the coordinator sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerStatus {
+    /// What it calls itself.
     pub name: String,
+    /// Cores that it has.
     pub threads: usize,
+    /// The instruction set of its kernel.
     pub kernel: String,
+    /// Units that it holds.
     pub units_leased: usize,
+    /// Units of it that were accepted in this run.
     pub units_done: u64,
+    /// (graph, edge) pairs of those, for each second of the run.
     pub pairs_per_second: f64,
+    /// Time since it last said anything.
     pub seconds_since_heard: f64,
 }
 
@@ -100,6 +121,10 @@ impl CensusStatus {
     }
 
     /// Leaves the snapshot for other processes; a reader never sees half of one.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written or moved to its place.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         // The next start removes it: a loss of power may do so too.
         Replacement::of(path).fleeting().write(self.to_json().as_bytes())
@@ -181,13 +206,19 @@ impl CensusStatus {
 /// Why there is no status.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
+    /// The directory cannot be read, or is none of a census.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 /// Looks at a directory, in use or not, without disturbing it.
+///
+/// # Errors
+///
+/// There is no census, or its store cannot be read.
 pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     let io = |source| DirectoryError::Io { path: path.to_owned(), source };
     let lock = match File::open(path.join("LOCK")) {

@@ -38,7 +38,9 @@ impl AlarmKind {
 pub struct Alarm {
     /// Seconds since 1970.
     pub time: u64,
+    /// What kind of thing was found.
     pub kind: AlarmKind,
+    /// The unit that it is about; the first, if there are several.
     pub unit: Unit,
     /// The degree sequence of the unit.
     pub sequence: String,

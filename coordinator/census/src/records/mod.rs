@@ -20,7 +20,9 @@ use crate::core::content::Content;
 /// What is kept about a finished unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitRecord {
+    /// What was counted about its graphs.
     pub statistics: Statistics,
+    /// The public digest, as little-endian bytes.
     pub digest: [u8; 32],
     /// Bytes of its blocks.
     pub bytes: u64,
@@ -58,6 +60,7 @@ impl UnitRecord {
 /// What is kept about an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderRecord {
+    /// How it was split.
     pub options: PlanOptions,
     /// Of the plan that shard numbers refer to.
     pub plan_fingerprint: u64,
@@ -70,10 +73,13 @@ pub struct OrderRecord {
 
 /// A finished unit on its way into the store.
 pub struct Delivery {
+    /// The unit.
     pub unit: Unit,
+    /// Its degree sequence.
     pub sequence: DegreeSequence,
     /// Keys, outcomes, wins of each bucket.
     pub blocks: Vec<Block>,
+    /// What is kept about it.
     pub record: UnitRecord,
 }
 
@@ -107,6 +113,7 @@ pub fn delivery(
 /// The results of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderResult {
+    /// The order.
     pub order: usize,
     /// For each number of edges, from 0 on.
     pub by_size: Vec<Summary>,

@@ -16,17 +16,37 @@ use super::{Store, StoreError};
 /// Why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
+    /// Another process has it.
     #[error(
         "data directory {path} is in use by process {process}; wait for it, choose another \
          --data, or look on with `trailtrap status --data {path}`"
     )]
-    InUse { path: PathBuf, process: String },
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The number of the process; `?` if it is not known.
+        process: String,
+    },
+    /// It is not empty and was never a data directory.
     #[error("{path} holds other files and no census; choose an empty or new directory for --data")]
-    Foreign { path: PathBuf },
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It has no lock file, so there never was a census.
     #[error("there is no census in {path}")]
-    Nothing { path: PathBuf },
+    Nothing {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The system does not let it be used.
     #[error("cannot use data directory {path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
 }
 
 const STORE: &str = "store";
@@ -43,6 +63,10 @@ pub struct DataDirectory {
 
 impl DataDirectory {
     /// Takes a directory, made if need be.
+    ///
+    /// # Errors
+    ///
+    /// Another process has it, it holds something else, or it cannot be written.
     pub fn take(path: &Path) -> Result<Self, DirectoryError> {
         let io = |source| DirectoryError::Io { path: path.to_owned(), source };
         fs::create_dir_all(path).map_err(io)?;
@@ -113,6 +137,10 @@ impl DataDirectory {
     }
 
     /// Whether all orders up to this one are done.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be opened or read.
     pub fn has_results(&self, order: usize) -> Result<bool, StoreError> {
         if !self.store().exists() {
             return Ok(false);
@@ -138,6 +166,10 @@ impl DataDirectory {
     }
 
     /// Gives something in the directory another name; one that outlasts a loss of power.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. The name may have changed all the same, if it could not be synced.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)?;
         sync_directory(&self.path)

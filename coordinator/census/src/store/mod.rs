@@ -38,40 +38,79 @@ const LOGGED_BYTES: u64 = 64 << 10;
 /// What is wrong with a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
+    /// RocksDB refuses, for another reason than damage.
     #[error(transparent)]
     Database(rocksdb::Error),
+    /// RocksDB finds its files damaged or missing.
     #[error(
         "the database is damaged ({0}); `trailtrap salvage` with the same --data keeps what is \
          undamaged, and a census solves the rest again"
     )]
     Damaged(rocksdb::Error),
+    /// The blocks of a unit are sound, and not those that its record names.
     #[error("its blocks are not those that were recorded")]
     Content,
+    /// The place for a new store cannot be had.
     #[error("cannot make the store")]
     Make(#[from] std::io::Error),
+    /// It has another format than this program reads.
     #[error(
         "it was written with {what} {found}, this program has {expected}: use the program \
          version that wrote it, or another directory"
     )]
-    Version { what: &'static str, found: u16, expected: u16 },
+    Version {
+        /// Of what there are versions.
+        what: &'static str,
+        /// The version in the store.
+        found: u16,
+        /// The version of this program.
+        expected: u16,
+    },
+    /// It is of a game with this number.
     #[error(
         "it is of game number {0}, which this program does not know: use the program version \
          that wrote it, or another directory"
     )]
     UnknownGame(u16),
+    /// It is of another game than was asked for.
     #[error(
         "it is a census of the game {found}: go on with that one by `--game {found}`, or choose \
          another directory for {asked}"
     )]
-    OtherGame { found: GameName, asked: GameName },
+    OtherGame {
+        /// The game of the store.
+        found: GameName,
+        /// The game that was asked for.
+        asked: GameName,
+    },
+    /// The bytes of a record cannot be read.
     #[error("record {key} is damaged")]
-    Record { key: String, source: CodecError },
+    Record {
+        /// Its key in the database.
+        key: String,
+        /// What is wrong with them.
+        source: CodecError,
+    },
+    /// The bytes of a block cannot be read.
     #[error("block {id:?} is damaged")]
-    Block { id: BlockId, source: BlockError },
+    Block {
+        /// Which block.
+        id: BlockId,
+        /// What is wrong with them.
+        source: BlockError,
+    },
+    /// There is no such block.
     #[error("block {0:?} is missing")]
     MissingBlock(BlockId),
+    /// RocksDB cannot read a block.
     #[error("block {id:?} cannot be read")]
-    UnreadableBlock { id: BlockId, source: rocksdb::Error },
+    UnreadableBlock {
+        /// Which block.
+        id: BlockId,
+        /// What RocksDB says.
+        source: rocksdb::Error,
+    },
+    /// The plan of this order has another fingerprint than the record of the order.
     #[error(
         "order {0} was split by another version of this program: use that version, or another \
          directory"
@@ -129,6 +168,10 @@ pub struct Store {
 impl Store {
     /// Opens the store in `path`, or makes an empty one there. The making is all or nothing: it
     /// happens beside `path`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, opened or read, or is of another format or game.
     pub fn open(path: &Path, game: Option<GameName>) -> Result<Self, StoreError> {
         if !path.exists() {
             let new = path.with_extension("new");
@@ -170,6 +213,10 @@ impl Store {
 
     /// Opens the store to look at, without any right to write. What an unfinished run commits
     /// later is not seen.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened or read, or is of another format.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         let db = DB::open_cf_descriptors_read_only(&Options::default(), path, families(), false)?;
         let store = Store { db, game: GameName::default() };
@@ -180,6 +227,10 @@ impl Store {
     }
 
     /// Opens a store to read what can be read of it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or is of another format.
     pub fn open_damaged(path: &Path) -> Result<Self, StoreError> {
         let mut options = Options::default();
         options.set_paranoid_checks(false);
@@ -218,6 +269,11 @@ impl Store {
 
     /// Takes over what concerns the whole census from another store, as far as it can be read, and
     /// begins a new edition.
+    ///
+    /// # Errors
+    ///
+    /// It is of another game, or this store cannot be written. What cannot be read of the other is
+    /// left out.
     pub fn take_over(&self, other: &Store) -> Result<(), StoreError> {
         match other.get::<StoreFormat>(b"format") {
             Ok(Some(format)) => drop(check_format(&format, Some(self.game))?),
@@ -262,6 +318,10 @@ impl Store {
     }
 
     /// A number that grows with every call, over restarts too.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written, or what it holds is damaged.
     pub fn next_epoch(&self) -> Result<u32, StoreError> {
         let epoch = self.get::<u32>(b"epoch")?.unwrap_or(0) + 1;
         self.put(b"epoch", &epoch)?;
@@ -269,21 +329,37 @@ impl Store {
     }
 
     /// The record of an order, if it was begun.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
     pub fn order(&self, order: usize) -> Result<Option<OrderRecord>, StoreError> {
         self.get(&order_key(order))
     }
 
     /// Writes the record of an order; durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
     pub fn put_order(&self, order: usize, record: &OrderRecord) -> Result<(), StoreError> {
         self.put(&order_key(order), record)
     }
 
     /// The record of a finished unit.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
     pub fn unit(&self, unit: Unit) -> Result<Option<UnitRecord>, StoreError> {
         self.get(&unit_key(unit))
     }
 
     /// The records of all finished units of an order.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
     pub fn units(&self, order: usize) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
         let prefix = [b'u', order as u8];
         let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
@@ -302,6 +378,10 @@ impl Store {
     }
 
     /// Makes deliveries durable: first all their blocks, then, in one atomic write, their records.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
     pub fn commit(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
         let bytes: u64 = deliveries.iter().map(|delivery| delivery.record.bytes).sum();
         let logged = bytes < LOGGED_BYTES;
@@ -331,6 +411,10 @@ impl Store {
     }
 
     /// Takes units back, so that they count as not done.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
     pub fn take_back(&self, units: &[Unit]) -> Result<(), StoreError> {
         if units.is_empty() {
             return Ok(());
@@ -342,6 +426,10 @@ impl Store {
 
     /// Takes units back, changes the records of orders accordingly, and begins an edition: all of
     /// it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
     pub fn begin_edition(
         &self,
         edition: u32,
@@ -359,6 +447,10 @@ impl Store {
     }
 
     /// Notes that other workers solved units again and came to the same.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written, or what it holds is damaged.
     pub fn confirm(&self, units: &[(Unit, Author)]) -> Result<(), StoreError> {
         if units.is_empty() {
             return Ok(());
@@ -375,16 +467,28 @@ impl Store {
 
     /// A number that grows with every start, and whenever finished units are taken back; 0 at
     /// first.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
     pub fn edition(&self) -> Result<u32, StoreError> {
         Ok(self.get(b"edition")?.unwrap_or(0))
     }
 
     /// Writes it.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
     pub fn put_edition(&self, edition: u32) -> Result<(), StoreError> {
         self.put(b"edition", &edition)
     }
 
     /// The number that decides which units are compared: the one kept, or this one from now on.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written, or what it holds is damaged.
     pub fn salt(&self, new: u64) -> Result<u64, StoreError> {
         match self.get(b"salt")? {
             Some(salt) => Ok(salt),
@@ -393,6 +497,10 @@ impl Store {
     }
 
     /// All alarms, by number.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
     pub fn alarms(&self) -> Result<Vec<(u32, Alarm)>, StoreError> {
         let mut alarms = Vec::new();
         for item in self.db.iterator_cf(
@@ -409,6 +517,10 @@ impl Store {
     }
 
     /// Writes an alarm, new or changed.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
     pub fn put_alarm(&self, number: u32, alarm: &Alarm) -> Result<(), StoreError> {
         let mut key = b"a".to_vec();
         key.extend_from_slice(&number.to_be_bytes());
@@ -416,6 +528,10 @@ impl Store {
     }
 
     /// One section of one bucket of a finished shard, the blocks of its parts in order.
+    ///
+    /// # Errors
+    ///
+    /// A block is missing or damaged.
     pub fn blocks(
         &self,
         shard: &Shard,
@@ -426,6 +542,10 @@ impl Store {
     }
 
     /// One block of a finished unit.
+    ///
+    /// # Errors
+    ///
+    /// It is missing or damaged.
     pub fn block(
         &self,
         shard: &Shard,
@@ -437,6 +557,10 @@ impl Store {
     }
 
     /// One block of a finished unit.
+    ///
+    /// # Errors
+    ///
+    /// It is missing or damaged.
     pub fn read(&self, id: &BlockId) -> Result<Block, StoreError> {
         let id = *id;
         let read =
@@ -453,6 +577,10 @@ impl Store {
     }
 
     /// Whether there are keys of an order.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
     pub fn has_keys(&self, order: usize) -> Result<bool, StoreError> {
         let prefix = [order as u8];
         let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
@@ -462,6 +590,10 @@ impl Store {
 
     /// Drops one section of all partitions of an order with at most `size` edges, and frees their
     /// space.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
     pub fn drop_section(
         &self,
         section: Section,
@@ -497,6 +629,10 @@ impl Store {
 }
 
 /// The plan by which an order was split.
+///
+/// # Errors
+///
+/// [`StoreError::Plan`]: the record is of another plan than this program makes.
 pub fn plan(layout: Layout, order: usize, record: &OrderRecord) -> Result<Plan, StoreError> {
     let plan = Plan::new(layout, order, record.options);
     if plan.fingerprint == record.plan_fingerprint {

@@ -48,11 +48,17 @@ impl Copied {
 /// How many units are in the new store, and how many are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
+    /// What was taken over.
     pub kept: u64,
+    /// What was not.
     pub lost: u64,
 }
 
 /// Copies what is undamaged of `old` into `new`, which is empty, and closes both.
+///
+/// # Errors
+///
+/// The new store cannot be written. What cannot be read of the old one is counted and left out.
 pub fn salvage(old: Store, new: Store, watcher: &dyn Watcher) -> Result<Salvaged, StoreError> {
     let mut salvage = Salvage { old, new, kept: 0, lost: 0, watcher };
     salvage.run()?;

@@ -24,6 +24,10 @@ pub struct Contradiction {
 
 /// Compares the statistics of an order, by number of edges, with Pólya's counts of classes and
 /// with the mass formula, all graphs and connected ones.
+///
+/// # Errors
+///
+/// The first count that contradicts theory.
 pub fn check_order<'a>(
     order: usize,
     by_size: impl ExactSizeIterator<Item = &'a Statistics>,
@@ -58,6 +62,10 @@ pub fn check_order<'a>(
 }
 
 /// Compares the counts of a unit with its blocks: keys, outcomes and wins of each bucket.
+///
+/// # Errors
+///
+/// What does not fit.
 pub fn check_unit(
     game: GameName,
     blocks: &[Block],
