@@ -13,3 +13,6 @@ pub mod records;
 pub mod store;
 pub mod trust;
 pub mod watch;
+
+#[cfg(test)]
+mod tests;

@@ -90,7 +90,7 @@ pub enum CensusError {
     #[error(transparent)]
     Fault(#[from] Fault),
     /// Without them, which records are tried could be foreseen.
-    #[error("the system has no random numbers to give: {0}")]
+    #[error("the system has no random numbers to give")]
     Random(#[from] getrandom::Error),
 }
 

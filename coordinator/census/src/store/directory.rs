@@ -40,7 +40,7 @@ pub enum DirectoryError {
         path: PathBuf,
     },
     /// The system does not let it be used.
-    #[error("cannot use data directory {path}: {source}")]
+    #[error("cannot use data directory {path}")]
     Io {
         /// The directory.
         path: PathBuf,
