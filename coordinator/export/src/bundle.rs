@@ -24,7 +24,8 @@ use crate::{
     graphs::{Filter, GraphList},
     latex,
     manifest::{
-        BUNDLE_FORMAT, Formats, ListEntry, Manifest, OrderEntry, Program, Trust, WorkerEntry,
+        BUNDLE_FORMAT, FormatVersions, ListEntry, Manifest, OrderEntry, Program, Trust,
+        WorkerEntry,
     },
     output,
     picture::PictureFormat,
@@ -96,6 +97,10 @@ impl Filling {
 
 /// Makes the bundle of all finished orders, or of those up to `last`, in a new directory. Lists of
 /// P1-win graphs of more than `list_bytes` bytes of text are described, not included.
+///
+/// # Errors
+/// If the directory exists or cannot be written, if no order is finished or an alarm is open, or
+/// if the data directory cannot be read. Nothing is left behind then.
 pub fn bundle(
     archive: &Archive,
     directory: &Path,
@@ -154,7 +159,7 @@ pub fn bundle(
         title: documents::title(about),
         game: format!("{} ({})", about.title, about.reference),
         exported_by: program,
-        formats: Formats {
+        formats: FormatVersions {
             public_digest: 1,
             labelling: LABELLING,
             block: BLOCK_FORMAT,
@@ -162,10 +167,7 @@ pub fn bundle(
         },
         orders,
     };
-    filling.put(
-        "manifest.json",
-        serde_json::to_string_pretty(&manifest).expect("manifests are plain data") + "\n",
-    )?;
+    filling.put("manifest.json", manifest.to_json())?;
     let sums: String = filling.sums.iter().map(|(name, sum)| format!("{sum}  {name}\n")).collect();
     filling.put("SHA256SUMS", sums)?;
     fs::rename(&filling.root, directory).and_then(|()| sync_directory(parent)).map_err(target)
@@ -247,7 +249,7 @@ fn put_order(
         graphs: sum.classes.all.graphs as u64,
         p1_wins: sum.classes.all.listed as u64,
         digest,
-        checks: CHECKS,
+        checks: CHECKS.to_owned(),
         shards: shards.len(),
         units,
         trust: Trust {
@@ -278,10 +280,13 @@ fn put_list(
     if let Some(file) = &file {
         filling.fill(file, |out| list.write_gzip(out))?;
     }
-    Ok(ListEntry { graphs: list.len(), bytes: list.bytes(), sha256, file })
+    Ok(ListEntry { graphs: list.len() as u64, bytes: list.bytes(), sha256, file })
 }
 
 /// Digest of a list as text.
+///
+/// # Errors
+/// Those of [`GraphList::write`], which a digest, unlike a file, does not cause.
 pub fn sha256_of(list: &GraphList) -> Result<String, ExportError> {
     let mut hashing = Hashing { out: &mut io::sink(), sha256: Sha256::new() };
     list.write(&mut hashing)?;

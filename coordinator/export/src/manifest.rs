@@ -1,67 +1,133 @@
 //! The manifest of a bundle: what was exported, from what, and by what.
+//!
+//! [`Manifest`] is what the bundle is written from and what it is checked by, so that a field
+//! cannot mean one thing to the writer and another to the reader.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trailtrap_shared::count::digest::Digest;
 
-/// Version of the layout of bundles and of their manifests.
+/// Version of the layout of bundles and of their manifests. Programs refuse bundles of another
+/// version than their own.
 pub const BUNDLE_FORMAT: u32 = 1;
 
 /// What the program knows of itself.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Program {
-    pub name: &'static str,
-    pub version: &'static str,
-    pub commit: &'static str,
-    pub compiler: &'static str,
+    /// The name of the program.
+    pub name: String,
+    /// Its version, as `--version` gives it.
+    pub version: String,
+    /// The commit that it was built from.
+    pub commit: String,
+    /// The compiler that built it.
+    pub compiler: String,
+    /// The version of nauty that it is linked with.
     pub nauty: String,
 }
 
 /// What bytes in stores and digests are written in.
-#[derive(Serialize)]
-pub struct Formats {
+#[derive(Serialize, Deserialize)]
+pub struct FormatVersions {
+    /// Version of the public digest.
     pub public_digest: u32,
+    /// Version of the canonical labelling.
     pub labelling: u16,
+    /// Version of the format of blocks.
     pub block: u16,
+    /// Number of the game, which says how its outcomes are encoded.
     pub game: u16,
 }
 
 /// `manifest.json`.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Manifest {
+    /// [`BUNDLE_FORMAT`] of the program that made the bundle.
     pub bundle_format: u32,
+    /// Title of the data.
     pub title: String,
+    /// The game, and where it is defined.
     pub game: String,
+    /// The program that made the bundle.
     pub exported_by: Program,
-    pub formats: Formats,
+    /// The formats of the store that the bundle was made from.
+    pub formats: FormatVersions,
+    /// Orders 1, 2, …, without a gap.
     pub orders: Vec<OrderEntry>,
 }
 
+/// Why a manifest cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// The text is not JSON, or a field is missing or of another type.
+    #[error(transparent)]
+    Malformed(#[from] serde_json::Error),
+    /// Another program made the bundle, in a format of its own.
+    #[error("bundle format {0}; this program reads {BUNDLE_FORMAT}")]
+    Format(u32),
+}
+
+impl Manifest {
+    /// The text of `manifest.json`.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("manifests are plain data") + "\n"
+    }
+
+    /// Reads the text of `manifest.json`. What its fields say is not checked.
+    ///
+    /// # Errors
+    /// If the format is another one, or the text does not have all fields of this one.
+    pub fn from_json(text: &[u8]) -> Result<Self, ManifestError> {
+        /// What manifests of all formats have.
+        #[derive(Deserialize)]
+        struct Version {
+            bundle_format: u32,
+        }
+        // The version comes first: manifests of another one may have other fields.
+        let Version { bundle_format } = serde_json::from_slice(text)?;
+        if bundle_format != BUNDLE_FORMAT {
+            return Err(ManifestError::Format(bundle_format));
+        }
+        Ok(serde_json::from_slice(text)?)
+    }
+}
+
 /// What is known about an order.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct OrderEntry {
+    /// Number of vertices.
     pub order: usize,
+    /// Graphs of this order, up to isomorphism.
     pub graphs: u64,
+    /// Those of them that the first player wins.
     pub p1_wins: u64,
     /// Public digest of all records.
     pub digest: Digest,
-    pub checks: &'static str,
+    /// What the order was compared with before it was reported, in words.
+    pub checks: String,
+    /// Degree sequences of this order.
     pub shards: usize,
+    /// Units that the work was split into.
     pub units: u32,
+    /// What else was done to find wrong results.
     pub trust: Trust,
+    /// Graphs that a unit was meant to have, at most.
     pub part_graphs: u64,
+    /// Bytes of records that a bucket was meant to have, at most.
     pub bucket_bytes: u64,
     /// Bytes of blocks that were stored.
     pub stored_bytes: u64,
     /// Time that its units took their threads, together.
     pub worker_seconds: f64,
+    /// Who solved it, sorted by name.
     pub workers: Vec<WorkerEntry>,
     /// The table of shards, with the digest of each.
     pub shard_file: String,
+    /// The list of graphs that the first player wins.
     pub p1_win_list: ListEntry,
 }
 
 /// What was done, beside the checks, to find wrong results.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Trust {
     /// How often each graph was solved, by different workers with the same results: 2 if all units
     /// were solved again.
@@ -76,19 +142,45 @@ pub struct Trust {
 }
 
 /// Who solved how much: host and process, and the instructions they used.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct WorkerEntry {
+    /// Host, process and instruction set.
     pub name: String,
+    /// Shards of which this worker solved a unit or more.
     pub shards: u64,
 }
 
 /// The list of P1-win graphs of an order.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct ListEntry {
-    pub graphs: usize,
+    /// Lines of the list.
+    pub graphs: u64,
     /// Of the text, not compressed.
     pub bytes: u64,
+    /// SHA-256 of the text, not compressed, in hexadecimal.
     pub sha256: String,
     /// `None` if the list is too large for the bundle.
     pub file: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The published bundle reads back, and is written as it was: readers elsewhere parse it.
+    #[test]
+    fn manifests_are_written_as_they_were_read() {
+        let text = include_str!("../../../results/bundle/manifest.json");
+        assert_eq!(Manifest::from_json(text.as_bytes()).unwrap().to_json(), text);
+    }
+
+    #[test]
+    fn another_format_is_named_before_anything_else_is_read() {
+        let error = Manifest::from_json(b"{\"bundle_format\": 2}").err().unwrap();
+        assert_eq!(error.to_string(), "bundle format 2; this program reads 1");
+        assert!(matches!(
+            Manifest::from_json(b"{\"bundle_format\": 1}"),
+            Err(ManifestError::Malformed(_))
+        ));
+    }
 }

@@ -428,10 +428,10 @@ impl PictureOutput {
 impl BundleCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
         let program = Program {
-            name: "trailtrap",
-            version: env!("CARGO_PKG_VERSION"),
-            commit: env!("TRAILTRAP_COMMIT"),
-            compiler: env!("TRAILTRAP_COMPILER"),
+            name: "trailtrap".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("TRAILTRAP_COMMIT").to_owned(),
+            compiler: env!("TRAILTRAP_COMPILER").to_owned(),
             nauty: nauty::version(),
         };
         let (directory, last) = (&self.directory, self.order);

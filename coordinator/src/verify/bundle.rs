@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use trailtrap_census::{read::archive::ShardSummary, records::OrderResult, trust::checks};
 use trailtrap_export::{
     choice::Choice as _,
+    manifest::Manifest,
     sequences::{self, Sequence},
     shards,
     table::{SHARE_DIGITS, Table, decimal},
@@ -40,36 +41,6 @@ pub struct Bundle {
     root: PathBuf,
     game: GameName,
     manifest: Manifest,
-}
-
-#[derive(Deserialize)]
-struct Manifest {
-    bundle_format: u32,
-    formats: Formats,
-    orders: Vec<Entry>,
-}
-
-#[derive(Deserialize)]
-struct Formats {
-    game: u16,
-}
-
-#[derive(Deserialize)]
-struct Entry {
-    order: usize,
-    graphs: u128,
-    p1_wins: u128,
-    digest: Digest,
-    shard_file: String,
-    p1_win_list: ListEntry,
-}
-
-#[derive(Deserialize)]
-struct ListEntry {
-    graphs: u128,
-    bytes: u64,
-    sha256: String,
-    file: Option<String>,
 }
 
 /// One row of `tables/sizes.csv`, from which the other tables by order and size follow.
@@ -131,13 +102,7 @@ impl Bundle {
         let no_bundle = || format!("{} has no manifest.json: it is no bundle", root.display());
         ensure!(kind.with_context(no_bundle)?, "{} is no regular file", path.display());
         let text = std::fs::read(&path).with_context(no_bundle)?;
-        let manifest: Manifest =
-            serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))?;
-        ensure!(
-            manifest.bundle_format == 1,
-            "bundle format {}; this program reads 1",
-            manifest.bundle_format
-        );
+        let manifest = Manifest::from_json(&text).with_context(|| path.display().to_string())?;
         let orders = manifest.orders.iter().map(|entry| entry.order);
         let expected = 1..=manifest.orders.len().clamp(1, MAX_BATCH_ORDER);
         ensure!(
@@ -246,7 +211,7 @@ impl Bundle {
         for (entry, result) in self.manifest.orders.iter().zip(&results) {
             let Summary { statistics: sum, digest } = result.total();
             ensure!(
-                (entry.graphs, entry.p1_wins, entry.digest)
+                (entry.graphs.into(), entry.p1_wins.into(), entry.digest)
                     == (sum.classes.all.graphs, sum.classes.all.listed, digest),
                 "order {}: manifest.json and tables/sizes.csv differ",
                 entry.order
@@ -381,7 +346,7 @@ impl Bundle {
             );
             ensure!(
                 (list.graphs(), list.bytes, &list.sha256)
-                    == (entry.p1_wins, entry.p1_win_list.bytes, &entry.p1_win_list.sha256),
+                    == (entry.p1_wins.into(), entry.p1_win_list.bytes, &entry.p1_win_list.sha256),
                 "{name} has {} graphs, {} bytes, SHA-256 {}; the manifest says otherwise",
                 list.graphs(),
                 list.bytes,
