@@ -15,6 +15,9 @@ use trailtrap_worker::process::log;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Writes text to standard output. A reader who wants no more is no error.
+///
+/// # Errors
+/// If it cannot be written for another reason.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

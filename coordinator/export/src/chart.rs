@@ -16,6 +16,7 @@ const BOTTOM: f32 = 32.0;
 /// How numbers lie on an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scale {
+    /// Evenly.
     Linear,
     /// By their logarithms; what is less than the start is drawn there.
     Logarithmic,
@@ -25,9 +26,13 @@ pub enum Scale {
 
 /// An axis.
 pub struct Axis {
+    /// What is written beside the axis.
     pub label: String,
+    /// The number at its start: above 0 if the scale is logarithmic.
     pub from: f64,
+    /// The number at its end, above `from`.
     pub to: f64,
+    /// How the numbers between them lie.
     pub scale: Scale,
 }
 
@@ -96,16 +101,23 @@ pub fn power_label(power: i32) -> String {
 /// What marks the points of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
+    /// Nothing: the line alone shows them.
     None,
+    /// A filled circle.
     Disc,
+    /// A circle, white inside.
     Ring,
 }
 
 /// Points that belong together.
 pub struct Series {
+    /// The name in the legend.
     pub name: String,
+    /// Numbers on the two axes, in the order in which a line joins them.
     pub points: Vec<(f64, f64)>,
+    /// Of line and markers.
     pub colour: Colour,
+    /// What marks each point.
     pub marker: Marker,
     /// Whether the points are joined, and by what dashes.
     pub line: Option<Option<f32>>,

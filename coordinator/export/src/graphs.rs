@@ -161,6 +161,9 @@ pub struct GraphList {
 
 impl GraphList {
     /// Reads them from an archive.
+    ///
+    /// # Errors
+    /// If the archive does not have the order, or its blocks cannot be read.
     pub fn read(
         archive: &Archive,
         order: usize,
@@ -218,6 +221,9 @@ impl GraphList {
     }
 
     /// One graph6 line for each graph.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
     pub fn write(&self, out: &mut dyn Write) -> Result<(), ExportError> {
         let mut lines = Vec::with_capacity(1 << 16);
         for key in &self.keys {
@@ -232,6 +238,9 @@ impl GraphList {
     }
 
     /// The same, compressed; without name and time, as `gzip -n` does it.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
     pub fn write_gzip(&self, out: &mut dyn Write) -> Result<(), ExportError> {
         let mut gzip = GzBuilder::new().mtime(0).write(out, Compression::best());
         self.write(&mut gzip)?;

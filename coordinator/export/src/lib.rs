@@ -3,6 +3,8 @@
 //! Whatever is exported follows from the data directory and the program alone: the same bytes
 //! every time.
 
+#![warn(missing_docs, clippy::missing_errors_doc, clippy::undocumented_unsafe_blocks)]
+
 pub mod bundle;
 pub mod chart;
 pub mod choice;
@@ -27,25 +29,48 @@ use trailtrap_census::read::archive::{ArchiveError, Completeness};
 /// Why something cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
+    /// The data directory does not have what is to be exported, or cannot be read.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+    /// A file or directory cannot be written.
     #[error("cannot write {path}; choose another place for it, or make room there")]
-    Target { path: PathBuf, source: io::Error },
+    Target {
+        /// The place that was asked for.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Standard output, or another writer without a name, cannot be written.
     #[error("cannot write to standard output")]
     Write(#[from] io::Error),
+    /// A bundle would overwrite something.
     #[error("{0} exists already; name a new directory for the bundle, or move the old one away")]
     Exists(PathBuf),
+    /// Neither the name of a file nor an option says how to write a picture.
     #[error(
         "the format of {0} is not told by its name: end it in .svg, .pdf or .png, or say --format"
     )]
     PictureFormat(PathBuf),
+    /// A list that may lack graphs would look like a complete one.
     #[error(
         "order {order} {status}, and a list in graph6 has no room for such a note: let the name \
          of {path} say `unfinished`"
     )]
-    Unmarked { order: usize, status: Completeness, path: PathBuf },
+    Unmarked {
+        /// The order of the list.
+        order: usize,
+        /// Why graphs may be missing.
+        status: Completeness,
+        /// The file that was asked for.
+        path: PathBuf,
+    },
+    /// A number does not fit into a Parquet file.
     #[error("a number of column {column} takes more than 64 bits")]
-    TooLarge { column: String },
+    TooLarge {
+        /// The column that it belongs to.
+        column: String,
+    },
+    /// The Parquet library failed.
     #[error("cannot make a Parquet file")]
     Parquet(#[from] parquet::errors::ParquetError),
 }

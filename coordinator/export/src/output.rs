@@ -10,6 +10,10 @@ use trailtrap_worker::process::replace::Replacement;
 use crate::ExportError;
 
 /// Writes a file beside its place and moves it there when it is complete and on disk.
+///
+/// # Errors
+/// Those of `fill`, and [`ExportError::Target`] if the file cannot be written or moved. What was
+/// at its place stays there then.
 pub fn write_file(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,

@@ -40,13 +40,19 @@ impl PictureFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Colour(pub u8, pub u8, pub u8);
 
+/// Text, axes and outlines.
 pub const BLACK: Colour = Colour(0, 0, 0);
+/// Background, and the inside of rings.
 pub const WHITE: Colour = Colour(255, 255, 255);
+/// What stands behind something more important.
 pub const GREY: Colour = Colour(150, 150, 150);
+/// Grids, which are hardly seen.
 pub const PALE: Colour = Colour(225, 225, 225);
 /// Blue and vermillion of Okabe and Ito: told apart by everyone, and in grey.
 pub const BLUE: Colour = Colour(0, 114, 178);
+/// See [`BLUE`].
 pub const VERMILLION: Colour = Colour(213, 94, 0);
+/// Bluish green of Okabe and Ito, the third colour beside [`BLUE`] and [`VERMILLION`].
 pub const GREEN: Colour = Colour(0, 158, 115);
 
 /// A piece of an outline; coordinates in points, y downwards.
@@ -75,8 +81,11 @@ struct Shape {
 /// Where a text stands, seen from its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
+    /// The point is where the text starts.
     Start,
+    /// The point is the middle of the text.
     Middle,
+    /// The point is where the text ends.
     End,
 }
 

@@ -37,6 +37,9 @@ impl Kind {
 
 /// Draws a plot of the order, or of all finished orders up to it; of the last finished order if
 /// none is given.
+///
+/// # Errors
+/// If the archive does not have the order, or cannot be read.
 pub fn plot(archive: &Archive, kind: Kind, order: Option<usize>) -> Result<Picture, ExportError> {
     let results = match (kind.is_of_one_order(), order) {
         (true, Some(order)) => vec![archive.order(order)?],

@@ -196,6 +196,9 @@ pub fn describe(about: &About) -> Vec<(String, String)> {
 }
 
 /// The bytes of the file, one row for each shard; with the status of their order, if one is given.
+///
+/// # Errors
+/// If a number does not fit into the column that it belongs to.
 pub fn parquet(
     about: &About,
     shards: &[ShardSummary],
@@ -212,6 +215,9 @@ pub fn parquet(
 
 /// Reads such a file back; it has to have one row for each of these degree sequences, in this
 /// order.
+///
+/// # Errors
+/// If the file cannot be read, is no Parquet file, or has other rows or columns.
 pub fn read(
     about: &About,
     file: File,

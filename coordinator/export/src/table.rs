@@ -17,7 +17,9 @@ pub struct Table {
     pub name: String,
     /// One or two sentences for people, in ASCII.
     pub caption: String,
+    /// What stands in each cell of a row.
     pub columns: Vec<Column>,
+    /// One cell for each column.
     pub rows: Vec<Vec<Value>>,
     /// Sums over all rows, shown to people only.
     pub total: Option<Vec<Value>>,
@@ -45,11 +47,14 @@ pub enum Value {
     Large(u128),
     /// `part` of `whole`; nothing if `whole` is 0.
     Share {
+        /// How many there are of a kind.
         part: u128,
+        /// How many there are of all kinds.
         whole: u128,
     },
     /// A number for machines that has a name for people.
     Named(i64, Cow<'static, str>),
+    /// A digest, a status, or another text that is the same for programs and for people.
     Text(String),
 }
 

@@ -40,6 +40,7 @@ choices! {
 /// The orders that a table is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orders {
+    /// A single order, which has to be in the archive.
     One(usize),
     /// All up to this one, or all that are finished; their number is a column.
     UpTo(Option<usize>),
@@ -47,6 +48,9 @@ pub enum Orders {
 
 /// The table of this kind and these orders. Where orders that are not finished can be read, it
 /// says which are.
+///
+/// # Errors
+/// If the archive does not have the orders, or cannot be read.
 pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, ExportError> {
     let (results, order) = match orders {
         Orders::One(order) => (vec![archive.order(order)?], Some(order)),

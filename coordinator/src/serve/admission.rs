@@ -128,7 +128,10 @@ pub struct Connection {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Listens at HOST:PORT.
+/// Listens at HOST:PORT, at the first address of that host that can be had.
+///
+/// # Errors
+/// If the host has no address, or none of them can be listened at; the reason is that of the last.
 pub async fn listen(address: &str) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
     for address in lookup_host(address).await? {

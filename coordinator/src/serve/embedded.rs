@@ -26,6 +26,9 @@ pub struct EmbeddedLink {
 
 impl EmbeddedLink {
     /// Registers a worker with `threads` threads.
+    ///
+    /// # Errors
+    /// If the census does not take the worker.
     pub fn new(
         census: Arc<Census>,
         name: String,

@@ -29,20 +29,38 @@ pub const SECRETS: &str = "secrets.json";
 /// Why a coordinator cannot decide whom to admit.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
+    /// An access file, or a file that was given, cannot be read or written.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// The secrets are not what this program writes. What they say is not repeated.
     #[error(
         "{path} does not hold the secrets of a coordinator (line {line}, column {column}); \
          remove it, and the next start makes new ones, which every worker needs an access file of"
     )]
-    Malformed { path: PathBuf, line: usize, column: usize },
-    #[error("cannot write {path}: {source}")]
-    Write { path: PathBuf, source: io::Error },
+    Malformed {
+        /// The file of the secrets.
+        path: PathBuf,
+        /// The line where the parser stopped.
+        line: usize,
+        /// The column where the parser stopped.
+        column: usize,
+    },
+    /// New secrets cannot be kept.
+    #[error("cannot write {path}")]
+    Write {
+        /// The file of the secrets.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// No token can be drawn.
     #[error("the system has no random numbers to give: {0}")]
     Random(getrandom::Error),
+    /// What was given for TLS does not belong together, or is no PEM.
     #[error("the certificate, its key or the authority that was given cannot be used")]
     Tls(#[source] tonic::transport::Error),
-    #[error("cannot make a certificate: {0}")]
+    /// No certificate can be generated.
+    #[error("cannot make a certificate")]
     Certificate(#[from] rcgen::Error),
 }
 
@@ -131,13 +149,18 @@ pub struct Security {
 
 /// A lock, and who has a key.
 pub struct Door {
+    /// Certificate and key, and whose certificates are asked for.
     pub tls: ServerTlsConfig,
+    /// The tokens that open it.
     pub guard: Guard,
 }
 
 impl Security {
     /// Writes the access files, and says how to check those who come: nothing for a door that is
     /// open, on loopback.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written, or what it holds cannot be used.
     pub fn prepare(
         &self,
         directory: &Path,

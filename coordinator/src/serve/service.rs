@@ -72,6 +72,9 @@ const STREAMS: u32 = 1024;
 
 /// Serves `census` on a bound listener until `shutdown`, to everybody if there is no door; gives
 /// open connections a moment to finish then. Messages take up to about `memory` bytes.
+///
+/// # Errors
+/// If the door's certificates cannot be used, or the listener fails.
 pub async fn serve(
     census: Arc<Census>,
     memory: usize,
@@ -84,6 +87,9 @@ pub async fn serve(
 }
 
 /// Like [`serve`], on connections of any kind.
+///
+/// # Errors
+/// If the door's certificates cannot be used, or `connections` ends with an error.
 pub async fn serve_on<C>(
     census: Arc<Census>,
     memory: usize,
@@ -126,6 +132,9 @@ where
 }
 
 /// Serves gRPC health checks, and nothing else, to everybody: those who probe cannot show tokens.
+///
+/// # Errors
+/// If the listener fails.
 pub async fn serve_health(listener: TcpListener) -> Result<(), tonic::transport::Error> {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<CensusServer<Service>>().await;

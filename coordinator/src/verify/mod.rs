@@ -41,6 +41,7 @@ pub struct Verification {
     pub game: Option<GameName>,
     /// The data directory.
     pub data: PathBuf,
+    /// How much of it is checked.
     pub drawing: Drawing,
     /// Whether to print one JSON object.
     pub json: bool,
@@ -49,6 +50,7 @@ pub struct Verification {
 /// How much is checked.
 #[derive(Clone, Copy)]
 pub struct Drawing {
+    /// Checks of this level and of lower ones are run.
     pub level: u8,
     /// How many graphs, or shards, are drawn.
     pub sample: u64,
@@ -115,6 +117,10 @@ impl Findings {
 
 impl Verification {
     /// Checks it, and says what is wrong.
+    ///
+    /// # Errors
+    /// If nothing can be checked, or the findings cannot be printed. A failed check is no error:
+    /// the exit code tells it.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut findings =
             Findings { level: self.drawing.level, aloud: !self.json, list: Vec::new() };
