@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Draws the main figure from exported data, and reads a list of graphs: an example for people who live in Python.
+"""Draws the main figure from exported data, and reads a list of graphs: an example in Python.
 
     python3 results/figure.py [BUNDLE [FIGURE.pdf]]
 
-BUNDLE is a directory that `trailtrap export bundle` made; without it, the one beside this file is taken. Needs pandas, matplotlib and networkx;
-with pyarrow it also looks at the Parquet files.
+BUNDLE is a directory that `trailtrap export bundle` made; without it, the one beside this file is
+taken. Needs pandas, matplotlib and networkx; with pyarrow it also looks at the Parquet files.
 """
+
 import gzip
 import sys
 from pathlib import Path
@@ -41,10 +42,15 @@ def main():
         graphs = read_graphs(path)
         found = pd.Series([g.number_of_edges() for g in graphs], dtype="int64").value_counts()
         wins = sizes[sizes.order == order].set_index("size").p1_wins
-        assert (found.reindex(wins.index, fill_value=0) == wins).all(), f"{path.name} is not what sizes.csv says"
+        assert (found.reindex(wins.index, fill_value=0) == wins).all(), (
+            f"{path.name} is not what sizes.csv says"
+        )
         connected = sum(nx.is_connected(g) for g in graphs)
         assert connected == orders.set_index("order").connected_p1_wins[order], path.name
-        print(f"order {order}: {len(graphs)} P1-wins, {connected} of them connected, as the tables say")
+        print(
+            f"order {order}: {len(graphs)} P1-wins, {connected} of them connected, "
+            "as the tables say"
+        )
 
     try:
         shards = pd.read_parquet(bundle / "shards" / f"n{orders.order.max():02}.parquet")
@@ -55,7 +61,11 @@ def main():
 
     left, right = plt.subplots(1, 2, figsize=(7, 2.8), constrained_layout=True)[1]
     shown = orders[orders.order >= 3]
-    for prefix, label in (("", "graphs"), ("connected_", "connected graphs"), ("labelled_", "labelled graphs, G(n, 1/2)")):
+    for prefix, label in (
+        ("", "graphs"),
+        ("connected_", "connected graphs"),
+        ("labelled_", "labelled graphs, G(n, 1/2)"),
+    ):
         share = shown[prefix + "p1_wins"].astype(float) / shown[prefix + "graphs"].astype(float)
         left.plot(shown.order, 100 * share, "o-", markersize=3, label=label)
     left.set(xlabel="n", ylabel="P1-wins, %", yscale="log")

@@ -3,11 +3,13 @@
 
     scripts/referee.py FILE [ORDER]
 
-FILE is what `trailtrap census N --json` printed. All graphs up to ORDER (default 6) are generated anew, every position is
-played out by the rules of the game that the file names (Trail Trap if it names none), and graphs, P1-wins, labelled counts, sums and public digests are compared for every
-number of edges. The labelling and the digest are implemented here from their specification in ARCHITECTURE.md. Order 6
-takes a second, order 7 a minute and a half. Needs nothing but Python 3.
+FILE is what `trailtrap census N --json` printed. All graphs up to ORDER (default 6) are generated
+anew, every position is played out by the rules of the game that the file names (Trail Trap if it
+names none), and graphs, P1-wins, labelled counts, sums and public digests are compared for every
+number of edges. The labelling and the digest are implemented here from their specification in
+ARCHITECTURE.md. Order 6 takes a second, order 7 a minute and a half. Needs nothing but Python 3.
 """
+
 import hashlib
 import json
 import sys
@@ -45,7 +47,9 @@ def reference_labelling(rows):
         colours = refine(rows, colours)
         classes = {c: [v for v in range(n) if colours[v] == c] for c in sorted(set(colours))}
         open_classes = [
-            (len(vs), c) for c, vs in classes.items() if len(vs) > 1 and not all(twins(rows, vs[0], w) for w in vs[1:])
+            (len(vs), c)
+            for c, vs in classes.items()
+            if len(vs) > 1 and not all(twins(rows, vs[0], w) for w in vs[1:])
         ]
         if not open_classes:
             label, automorphisms = [0] * n, multiplicity
@@ -61,7 +65,10 @@ def reference_labelling(rows):
             v = left[0]
             same = [w for w in left if w == v or twins(rows, v, w)]
             left = [w for w in left if w not in same]
-            visit([c + (w in target and w != v) for w, c in enumerate(colours)], multiplicity * len(same))
+            visit(
+                [c + (w in target and w != v) for w, c in enumerate(colours)],
+                multiplicity * len(same),
+            )
 
     visit([sum(d < degree[v] for d in degree) for v in range(n)], 1)
     best = max(leaf[0] for leaf in leaves)
@@ -96,7 +103,9 @@ def edges(rows):
 
 @lru_cache(maxsize=None)
 def mover_wins(rows, a, b):
-    return any(rows[a] >> w & 1 and not mover_wins(without(rows, a, w), b, w) for w in range(len(rows)))
+    return any(
+        rows[a] >> w & 1 and not mover_wins(without(rows, a, w), b, w) for w in range(len(rows))
+    )
 
 
 @lru_cache(maxsize=None)
@@ -106,11 +115,13 @@ def refuted(rows, v):
 
 @lru_cache(maxsize=None)
 def rooted_wins(rows, v):
-    return any(rows[v] >> w & 1 and not rooted_wins(without(rows, v, w), w) for w in range(len(rows)))
+    return any(
+        rows[v] >> w & 1 and not rooted_wins(without(rows, v, w), w) for w in range(len(rows))
+    )
 
 
 def orbits(rows):
-    """Counts the orbits in a set of vertices that automorphisms keep, by trying all permutations."""
+    """Counts the orbits in a set of vertices that automorphisms keep; tries all permutations."""
     n = len(rows)
     least = list(range(n))
 
@@ -121,7 +132,9 @@ def orbits(rows):
                 least[w] = min(least[w], u)
             return
         for w in range(n):
-            if w not in image and all(rows[v] >> u & 1 == rows[w] >> image[u] & 1 for u in range(v)):
+            if w not in image and all(
+                rows[v] >> u & 1 == rows[w] >> image[u] & 1 for u in range(v)
+            ):
                 extend([*image, w])
 
     extend([])
@@ -172,7 +185,12 @@ def order_results(graphs, tag, record):
         label, automorphisms = reference_labelling(rows)
         canonical = relabel(rows, label)
         value, bits, sums = record(canonical)
-        message = tag + graph6(canonical) + automorphisms.to_bytes(8, "little") + value.to_bytes((bits + 7) // 8, "little")
+        message = (
+            tag
+            + graph6(canonical)
+            + automorphisms.to_bytes(8, "little")
+            + value.to_bytes((bits + 7) // 8, "little")
+        )
         digest = int.from_bytes(hashlib.sha256(message).digest(), "little")
         weight = factorial(n) // automorphisms
         # The last bit of a record is the verdict.
@@ -197,7 +215,9 @@ def main():
             found = set()
             for parent in graphs:
                 for chosen in range(1 << len(parent)):
-                    rows = [row | (chosen >> v & 1) << len(parent) for v, row in enumerate(parent)] + [chosen]
+                    rows = [
+                        row | (chosen >> v & 1) << len(parent) for v, row in enumerate(parent)
+                    ] + [chosen]
                     found.add(relabel(rows, reference_labelling(rows)[0]))
             graphs = sorted(found)
         mover_wins.cache_clear()
@@ -219,7 +239,10 @@ def main():
                 *(sums[name] for name in names),
             ]
             if reported != mine[entry["size"]]:
-                sys.exit(f"order {order}, {entry['size']} edges: reported {reported}, found {mine[entry['size']]}")
+                sys.exit(
+                    f"order {order}, {entry['size']} edges: reported {reported}, "
+                    f"found {mine[entry['size']]}"
+                )
         total = sum(entry[6] for entry in mine.values()) % 2**256
         if f"{total:064x}" != theirs["digest"]:
             sys.exit(f"order {order}: the digests by size do not add up to that of the order")

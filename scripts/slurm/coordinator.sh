@@ -15,7 +15,8 @@ trap 'again=' TERM
 # Any free port will do: the access file tells it to the workers, also after a start on another
 # node.
 "$TRAILTRAP_PROGRAMS/trailtrap" coordinator --order "$order" --data "$TRAILTRAP_RUN/data" --json \
-  --listen "0.0.0.0:${TRAILTRAP_PORT:-0}" --advertise "${TRAILTRAP_HOST:-$(hostname)}" "$@" >"$TRAILTRAP_RUN/results.new" &
+  --listen "0.0.0.0:${TRAILTRAP_PORT:-0}" --advertise "${TRAILTRAP_HOST:-$(hostname)}" "$@" \
+  >"$TRAILTRAP_RUN/results.new" &
 child=$!
 # A trap interrupts wait; only the end of the child ends the loop.
 while true; do

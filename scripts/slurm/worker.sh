@@ -22,7 +22,11 @@ fi
 # Older versions of Slurm do not say when a job ends.
 if [ -z "${SLURM_JOB_END_TIME:-}" ]; then
   end=$(squeue --noheader --job "$job" --format %e | head -n 1)
-  if SLURM_JOB_END_TIME=$(date --date "$end" +%s 2>/dev/null); then export SLURM_JOB_END_TIME; else unset SLURM_JOB_END_TIME; fi
+  if SLURM_JOB_END_TIME=$(date --date "$end" +%s 2>/dev/null); then
+    export SLURM_JOB_END_TIME
+  else
+    unset SLURM_JOB_END_TIME
+  fi
 fi
 again=yes
 child=
