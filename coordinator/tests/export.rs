@@ -232,9 +232,9 @@ fn filters_keep_what_they_say() {
         reached == among
     }
     const ALL: VertexSet = (1 << 7) - 1;
-    type Case = (&'static [&'static str], fn(&Graph) -> bool);
+    type FilterCase = (&'static [&'static str], fn(&Graph) -> bool);
     let all = &*WINS_OF_ORDER_7;
-    let cases: [Case; 12] = [
+    let cases: [FilterCase; 12] = [
         (&["--edges", "9..11"], |g| (9..=11).contains(&g.size())),
         (&["--edges", "..6"], |g| g.size() <= 6),
         (&["--min-degree", "2"], |g| degrees(g).0 == 2),

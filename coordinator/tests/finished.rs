@@ -198,7 +198,7 @@ fn swap_columns(entries: &mut Entries) {
 }
 
 /// One way to damage a shard, with all checksums in order, and what notices.
-struct Damage {
+struct DamagedShard {
     what: &'static str,
     change: fn(&mut Entries),
     level: &'static str,
@@ -207,50 +207,50 @@ struct Damage {
     says: &'static str,
 }
 
-const DAMAGES: [Damage; 7] = [
-    Damage {
+const DAMAGES: [DamagedShard; 7] = [
+    DamagedShard {
         what: "a verdict flipped",
         change: |entries| *entries[0].1.last_mut().unwrap() ^= 1 << ((7 * 7 + 7) % 8),
         level: "6",
         found_by: &[STATISTICS, STEPS, FORWARD],
         says: "do not have the recorded statistics",
     },
-    Damage {
+    DamagedShard {
         what: "one position flipped: no count of graphs tells",
         change: |entries| entries[3].1[1] ^= 4,
         level: "6",
         found_by: &[STATISTICS, STEPS],
         says: "do not have the recorded statistics",
     },
-    Damage {
+    DamagedShard {
         what: "a graph dropped",
         change: |entries| drop(entries.remove(2)),
         level: "3",
         found_by: &[BLOCKS, STATISTICS],
         says: "entries, recorded",
     },
-    Damage {
+    DamagedShard {
         what: "a graph in the place of another, in other labels: not canonical, or not there",
         change: |entries| entries[1].0 ^= 1,
         level: "3",
         found_by: &[STATISTICS],
         says: "",
     },
-    Damage {
+    DamagedShard {
         what: "the outcomes of two graphs swapped",
         change: swap_outcomes,
         level: "3",
         found_by: &[STATISTICS],
         says: "",
     },
-    Damage {
+    DamagedShard {
         what: "two columns of a record swapped: as many positions are won as before",
         change: swap_columns,
         level: "6",
         found_by: &[STATISTICS, STEPS],
         says: "digest",
     },
-    Damage {
+    DamagedShard {
         what: "a graph in the place of its neighbour: it stands twice, and none seems missing",
         change: |entries| entries[4] = entries[3].clone(),
         level: "3",
@@ -262,7 +262,7 @@ const DAMAGES: [Damage; 7] = [
 #[test]
 fn verify_finds_nothing_wrong_and_everything_that_is() {
     assert_eq!(failures(&SOUND, &["--level", "6"]), HashMap::new());
-    for Damage { what, change, level, found_by, says } in DAMAGES {
+    for DamagedShard { what, change, level, found_by, says } in DAMAGES {
         let arguments = ["--level", level, "--sample", "5000"];
         let failed = failures(&damaged(&SOUND, change), &arguments);
         assert!(found_by.iter().all(|check| failed.contains_key(*check)), "{what}: {failed:?}");

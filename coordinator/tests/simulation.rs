@@ -63,7 +63,7 @@ const STEPS: [Step; 5] =
     [Step::Asks, Step::Holds, Step::Computed, Step::Delivers, Step::Acknowledged];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fault {
+enum InjectedFault {
     LeaderCrashes,
     WorkerCrashes,
     /// Nothing gets through between the worker and the coordinator …
@@ -78,14 +78,14 @@ enum Fault {
     Slow,
 }
 
-const FAULTS: [Fault; 7] = [
-    Fault::LeaderCrashes,
-    Fault::WorkerCrashes,
-    Fault::Cut,
-    Fault::Deaf,
-    Fault::Held,
-    Fault::Lossy,
-    Fault::Slow,
+const FAULTS: [InjectedFault; 7] = [
+    InjectedFault::LeaderCrashes,
+    InjectedFault::WorkerCrashes,
+    InjectedFault::Cut,
+    InjectedFault::Deaf,
+    InjectedFault::Held,
+    InjectedFault::Lossy,
+    InjectedFault::Slow,
 ];
 
 /// What the hosts of a simulation, through all their crashes, tell the one who watches.
@@ -175,30 +175,30 @@ fn within<T>(seconds: u64, message: T) -> Request<T> {
 }
 
 #[derive(Clone)]
-struct Held {
+struct HeldLease {
     /// The numbers that the worker had, and the lease has.
     worker: u64,
     lease: u64,
     units: Vec<Unit>,
 }
 
-struct Worker {
+struct SimulatedWorker {
     index: usize,
     client: CensusClient<Channel>,
     answers: Arc<Answers>,
     log: Arc<Log>,
     random: Random,
     number: u64,
-    held: Vec<Held>,
+    held: Vec<HeldLease>,
     /// What heartbeats say: the worker's number, and leases to renew.
     alive: Arc<Mutex<(u64, Vec<u64>)>>,
 }
 
-impl Worker {
+impl SimulatedWorker {
     fn new(index: usize, seed: u64, answers: Arc<Answers>, log: Arc<Log>) -> Self {
         let mut random = Random(seed << 8 | index as u64);
         random.below(1);
-        Worker {
+        SimulatedWorker {
             index,
             client: client(),
             answers,
@@ -227,7 +227,7 @@ impl Worker {
                         Answer::Grant(grant) => {
                             self.log.step(self.index, Step::Holds);
                             let units = messages::units(&grant);
-                            self.held.push(Held {
+                            self.held.push(HeldLease {
                                 worker: self.number,
                                 lease: grant.lease,
                                 units,
@@ -355,7 +355,7 @@ where
 async fn deliver(
     mut client: CensusClient<Channel>,
     answers: Arc<Answers>,
-    held: Held,
+    held: HeldLease,
     seconds: u64,
 ) -> Result<bool, Status> {
     let messages = answers.delivery(held.worker, held.lease, &held.units);
@@ -376,7 +376,7 @@ struct Planned {
     step: Step,
     countdown: u64,
     after: Duration,
-    fault: Fault,
+    fault: InjectedFault,
     lasts: Duration,
 }
 
@@ -392,7 +392,7 @@ fn plan(seed: u64, random: &mut Random) -> Vec<Planned> {
     (0..5).map(planned).rev().collect()
 }
 
-type Met = BTreeMap<(Step, Fault), u64>;
+type Met = BTreeMap<(Step, InjectedFault), u64>;
 
 /// A run of all orders up to `order` that are not in the directory yet, with faults. They are
 /// counted by the step that they met.
@@ -426,7 +426,7 @@ fn simulate(
                 *starts += 1;
                 *starts
             };
-            Worker::new(index, seed << 16 | start, answers.clone(), log.clone()).work()
+            SimulatedWorker::new(index, seed << 16 | start, answers.clone(), log.clone()).work()
         });
     }
     let step = |sim: &mut turmoil::Sim| {
@@ -447,13 +447,13 @@ fn simulate(
         for (_, worker, planned) in due.extract_if(.., |(at, ..)| *at <= now) {
             let worker = WORKERS[worker];
             match planned.fault {
-                Fault::LeaderCrashes => sim.crash(LEADER),
-                Fault::WorkerCrashes => sim.crash(worker),
-                Fault::Cut => sim.partition(worker, LEADER),
-                Fault::Deaf => sim.partition_oneway(LEADER, worker),
-                Fault::Held => sim.hold(worker, LEADER),
-                Fault::Lossy => sim.set_fail_rate(0.02),
-                Fault::Slow => sim.set_max_message_latency(Duration::from_secs(3)),
+                InjectedFault::LeaderCrashes => sim.crash(LEADER),
+                InjectedFault::WorkerCrashes => sim.crash(worker),
+                InjectedFault::Cut => sim.partition(worker, LEADER),
+                InjectedFault::Deaf => sim.partition_oneway(LEADER, worker),
+                InjectedFault::Held => sim.hold(worker, LEADER),
+                InjectedFault::Lossy => sim.set_fail_rate(0.02),
+                InjectedFault::Slow => sim.set_max_message_latency(Duration::from_secs(3)),
             }
             mends.push((now + planned.lasts, worker, planned.fault));
         }
@@ -474,15 +474,15 @@ fn simulate(
     met
 }
 
-fn mend(sim: &mut turmoil::Sim, worker: &str, fault: Fault) {
+fn mend(sim: &mut turmoil::Sim, worker: &str, fault: InjectedFault) {
     match fault {
-        Fault::LeaderCrashes => sim.bounce(LEADER),
-        Fault::WorkerCrashes => sim.bounce(worker),
-        Fault::Cut => sim.repair(worker, LEADER),
-        Fault::Deaf => sim.repair_oneway(LEADER, worker),
-        Fault::Held => sim.release(worker, LEADER),
-        Fault::Lossy => sim.set_fail_rate(0.0),
-        Fault::Slow => sim.set_max_message_latency(Duration::from_millis(20)),
+        InjectedFault::LeaderCrashes => sim.bounce(LEADER),
+        InjectedFault::WorkerCrashes => sim.bounce(worker),
+        InjectedFault::Cut => sim.repair(worker, LEADER),
+        InjectedFault::Deaf => sim.repair_oneway(LEADER, worker),
+        InjectedFault::Held => sim.release(worker, LEADER),
+        InjectedFault::Lossy => sim.set_fail_rate(0.0),
+        InjectedFault::Slow => sim.set_max_message_latency(Duration::from_millis(20)),
     }
 }
 
@@ -600,7 +600,7 @@ fn a_client_that_stalls_does_not_keep_its_share_of_the_memory() {
     sim.client("honest", async move {
         // When the other one has its share.
         sleep(Duration::from_secs(5)).await;
-        Worker::new(0, 1, answers, log).work().await
+        SimulatedWorker::new(0, 1, answers, log).work().await
     });
     sim.run().unwrap();
     let gave_up = gave_up.lock().unwrap().expect("the silent one was told");

@@ -20,20 +20,20 @@ use trailtrap_shared::{
     },
 };
 
-type Client = CensusClient<Channel>;
+type PlainClient = CensusClient<Channel>;
 
-async fn connect(address: &str) -> Client {
+async fn connect(address: &str) -> PlainClient {
     CensusClient::connect(format!("http://{address}")).await.unwrap()
 }
 
-async fn lease(client: &mut Client, worker: u64) -> Result<wire::Grant, Status> {
+async fn lease(client: &mut PlainClient, worker: u64) -> Result<wire::Grant, Status> {
     match client.lease(wire::LeaseRequest { worker }).await?.into_inner().answer {
         Some(Answer::Grant(grant)) => Ok(grant),
         other => panic!("work is there: {other:?}"),
     }
 }
 
-async fn status(client: &mut Client) -> Value {
+async fn status(client: &mut PlainClient) -> Value {
     serde_json::from_str(&client.status(wire::StatusRequest {}).await.unwrap().into_inner().json)
         .unwrap()
 }
@@ -95,7 +95,10 @@ fn honest(address: &str) -> Process {
 }
 
 /// Order 7 is done; a client of a coordinator of order 8 holds the lease of the first unit.
-async fn beginning(data: &Data, more: &[&str]) -> (Process, String, Client, u64, wire::Grant) {
+async fn beginning(
+    data: &Data,
+    more: &[&str],
+) -> (Process, String, PlainClient, u64, wire::Grant) {
     census_json(7, data, &[]);
     let (leader, address) = coordinator(8, data, "127.0.0.1:0", more);
     let mut client = connect(&address).await;

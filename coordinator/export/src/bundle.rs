@@ -20,7 +20,7 @@ use crate::{
     ExportError,
     choice::Choice as _,
     documents,
-    formats::{self, Format, render},
+    formats::{self, TableFormat, render},
     graphs::{Filter, GraphList},
     latex,
     manifest::{
@@ -147,7 +147,7 @@ pub fn bundle(
     }
     let table = formats::markdown(&tables::build(
         archive,
-        tables::Kind::Orders,
+        tables::TableKind::Orders,
         Orders::UpTo(Some(last)),
     )?);
     filling.put("README.md", documents::readme(about, &orders, &table))?;
@@ -176,17 +176,17 @@ pub fn bundle(
 /// Tables over all orders: for programs, and, but for the long one by degree sequence, for people.
 fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(), ExportError> {
     let mut inputs = String::new();
-    for &kind in tables::Kind::ALL {
-        if kind == tables::Kind::Degrees {
+    for &kind in tables::TableKind::ALL {
+        if kind == tables::TableKind::Degrees {
             // The same is in the shard files, with more.
             continue;
         }
         let table = tables::build(archive, kind, Orders::UpTo(Some(last)))?;
         for (format, extension) in [
-            (Format::Csv, "csv"),
-            (Format::Json, "json"),
-            (Format::Markdown, "md"),
-            (Format::Latex, "tex"),
+            (TableFormat::Csv, "csv"),
+            (TableFormat::Json, "json"),
+            (TableFormat::Markdown, "md"),
+            (TableFormat::Latex, "tex"),
         ] {
             filling.put(&format!("tables/{}.{extension}", table.name), render(&table, format))?;
         }
@@ -196,7 +196,7 @@ fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(
 }
 
 fn put_plots(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(), ExportError> {
-    for &kind in plots::Kind::ALL {
+    for &kind in plots::PlotKind::ALL {
         let orders =
             if kind.is_of_one_order() { (3.min(last)..=last).collect() } else { vec![last] };
         for order in orders {

@@ -11,7 +11,7 @@ use crate::{
 
 choices! {
     /// Formats of tables.
-    pub enum Format {
+    pub enum TableFormat {
         Latex = "latex": "For \\input; needs booktabs, siunitx, and for long tables longtable",
         LatexDocument = "latex-document": "A document of its own",
         Csv = "csv": "",
@@ -21,13 +21,13 @@ choices! {
 }
 
 /// The text of a table.
-pub fn render(table: &Table, format: Format) -> String {
+pub fn render(table: &Table, format: TableFormat) -> String {
     match format {
-        Format::Latex => latex::fragment(table),
-        Format::LatexDocument => latex::document(&latex::fragment(table)),
-        Format::Csv => csv(table),
-        Format::Json => json(table),
-        Format::Markdown => markdown(table),
+        TableFormat::Latex => latex::fragment(table),
+        TableFormat::LatexDocument => latex::document(&latex::fragment(table)),
+        TableFormat::Csv => csv(table),
+        TableFormat::Json => json(table),
+        TableFormat::Markdown => markdown(table),
     }
 }
 

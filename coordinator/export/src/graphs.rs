@@ -91,15 +91,15 @@ impl fmt::Display for Range {
 
 choices! {
     /// Yes or no.
-    pub enum Answer {
+    pub enum YesNo {
         Yes = "yes": "",
         No = "no": "",
     }
 }
 
-impl Answer {
+impl YesNo {
     fn admits(choice: Option<Self>, fact: impl FnOnce() -> bool) -> bool {
-        choice.is_none_or(|choice| (choice == Answer::Yes) == fact())
+        choice.is_none_or(|choice| (choice == YesNo::Yes) == fact())
     }
 }
 
@@ -113,13 +113,13 @@ pub struct Filter {
     /// Maximum degree
     pub max_degree: Option<Range>,
     /// Regular graphs, or (`no`) the others
-    pub regular: Option<Answer>,
+    pub regular: Option<YesNo>,
     /// Connected graphs, or the others
-    pub connected: Option<Answer>,
+    pub connected: Option<YesNo>,
     /// 2-connected graphs, or the others
-    pub biconnected: Option<Answer>,
+    pub biconnected: Option<YesNo>,
     /// Bipartite graphs, or the others
-    pub bipartite: Option<Answer>,
+    pub bipartite: Option<YesNo>,
     /// Girth, the length of a shortest cycle; 0 stands for forests
     pub girth: Option<Range>,
     /// Order of the automorphism group
@@ -136,14 +136,14 @@ impl Filter {
         within(&self.edges, shard.size)
             && within(&self.min_degree, least)
             && within(&self.max_degree, most)
-            && Answer::admits(self.regular, || least == most)
+            && YesNo::admits(self.regular, || least == most)
     }
 
     /// Whether a graph of an admitted shard passes, as far as can be told without its group.
     fn admits_graph(&self, graph: &Graph) -> bool {
-        Answer::admits(self.connected, || graph.is_connected())
-            && Answer::admits(self.biconnected, || invariants::connectivity(graph) == 2)
-            && Answer::admits(self.bipartite, || invariants::is_bipartite(graph))
+        YesNo::admits(self.connected, || graph.is_connected())
+            && YesNo::admits(self.biconnected, || invariants::connectivity(graph) == 2)
+            && YesNo::admits(self.bipartite, || invariants::is_bipartite(graph))
             && self.girth.is_none_or(|range| range.contains(invariants::girth(graph).into()))
     }
 

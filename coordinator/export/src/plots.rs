@@ -17,7 +17,7 @@ use crate::{
 
 choices! {
     /// The plots there are.
-    pub enum Kind {
+    pub enum PlotKind {
         Orders = "orders": "Proportion of P1-wins against the order",
         Sizes = "sizes":
             "Proportion of P1-wins of one order against the number of edges, even and odd",
@@ -28,10 +28,10 @@ choices! {
     }
 }
 
-impl Kind {
+impl PlotKind {
     /// Whether it shows one order, rather than all up to one.
     pub fn is_of_one_order(self) -> bool {
-        matches!(self, Kind::Sizes | Kind::Degrees)
+        matches!(self, PlotKind::Sizes | PlotKind::Degrees)
     }
 }
 
@@ -40,17 +40,21 @@ impl Kind {
 ///
 /// # Errors
 /// If the archive does not have the order, or cannot be read.
-pub fn plot(archive: &Archive, kind: Kind, order: Option<usize>) -> Result<Picture, ExportError> {
+pub fn plot(
+    archive: &Archive,
+    kind: PlotKind,
+    order: Option<usize>,
+) -> Result<Picture, ExportError> {
     let results = match (kind.is_of_one_order(), order) {
         (true, Some(order)) => vec![archive.order(order)?],
         _ => archive.orders(order)?,
     };
     let last = results.last().expect("there is no archive without a finished order");
     Ok(match kind {
-        Kind::Orders => orders(&results),
-        Kind::Sizes => sizes(last),
-        Kind::HeatMap => heat_map(&results),
-        Kind::Degrees => {
+        PlotKind::Orders => orders(&results),
+        PlotKind::Sizes => sizes(last),
+        PlotKind::HeatMap => heat_map(&results),
+        PlotKind::Degrees => {
             let shards = archive.shards(last.order)?;
             let cells: Vec<(usize, Cell)> = shards
                 .iter()

@@ -28,14 +28,14 @@ use trailtrap_shared::{
 use crate::{ExportError, tables::degrees_text};
 
 /// A column of the file.
-struct Column {
+struct ParquetColumn {
     name: String,
     /// What it means.
     meaning: String,
-    data: Data,
+    data: ColumnData,
 }
 
-enum Data {
+enum ColumnData {
     Flags(Vec<bool>),
     Small(Vec<i32>),
     Large(Vec<i64>),
@@ -44,14 +44,14 @@ enum Data {
     Text(Vec<String>),
 }
 
-impl Data {
+impl ColumnData {
     fn parquet_type(&self) -> (&'static str, &'static str) {
         match self {
-            Data::Flags(_) => ("BOOLEAN", ""),
-            Data::Small(_) => ("INT32", ""),
-            Data::Large(_) => ("INT64", ""),
-            Data::Huge(_) => ("FIXED_LEN_BYTE_ARRAY(16)", " (DECIMAL(38,0))"),
-            Data::Text(_) => ("BYTE_ARRAY", " (UTF8)"),
+            ColumnData::Flags(_) => ("BOOLEAN", ""),
+            ColumnData::Small(_) => ("INT32", ""),
+            ColumnData::Large(_) => ("INT64", ""),
+            ColumnData::Huge(_) => ("FIXED_LEN_BYTE_ARRAY(16)", " (DECIMAL(38,0))"),
+            ColumnData::Text(_) => ("BYTE_ARRAY", " (UTF8)"),
         }
     }
 }
@@ -60,16 +60,16 @@ impl Data {
 struct Columns<'a> {
     about: &'a About,
     shards: &'a [ShardSummary],
-    columns: Vec<Column>,
+    columns: Vec<ParquetColumn>,
 }
 
 impl Columns<'_> {
-    fn add(&mut self, name: impl Into<String>, meaning: impl Into<String>, data: Data) {
-        self.columns.push(Column { name: name.into(), meaning: meaning.into(), data });
+    fn add(&mut self, name: impl Into<String>, meaning: impl Into<String>, data: ColumnData) {
+        self.columns.push(ParquetColumn { name: name.into(), meaning: meaning.into(), data });
     }
 
     fn flags(&mut self, name: &str, meaning: &'static str, value: impl Fn(&ShardSummary) -> bool) {
-        self.add(name, meaning, Data::Flags(self.shards.iter().map(value).collect()));
+        self.add(name, meaning, ColumnData::Flags(self.shards.iter().map(value).collect()));
     }
 
     fn small(
@@ -81,7 +81,7 @@ impl Columns<'_> {
         self.add(
             name,
             meaning,
-            Data::Small(self.shards.iter().map(|shard| value(shard) as i32).collect()),
+            ColumnData::Small(self.shards.iter().map(|shard| value(shard) as i32).collect()),
         );
     }
 
@@ -94,7 +94,7 @@ impl Columns<'_> {
         let values: Result<_, _> =
             self.shards.iter().map(|shard| i64::try_from(value(shard))).collect();
         let data =
-            Data::Large(values.map_err(|_| ExportError::TooLarge { column: name.clone() })?);
+            ColumnData::Large(values.map_err(|_| ExportError::TooLarge { column: name.clone() })?);
         self.add(name, meaning, data);
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Columns<'_> {
         meaning: &'static str,
         value: impl Fn(&ShardSummary) -> String,
     ) {
-        self.add(name, meaning, Data::Text(self.shards.iter().map(value).collect()));
+        self.add(name, meaning, ColumnData::Text(self.shards.iter().map(value).collect()));
     }
 
     fn counts(
@@ -125,7 +125,7 @@ fn columns(
     about: &About,
     shards: &[ShardSummary],
     status: Option<Completeness>,
-) -> Result<Vec<Column>, ExportError> {
+) -> Result<Vec<ParquetColumn>, ExportError> {
     let mut table = Columns { about, shards, columns: Vec::new() };
     table.small("order", "number of vertices", |shard| shard.sequence.order());
     table.small("size", "number of edges", |shard| shard.sequence.size());
@@ -141,8 +141,8 @@ fn columns(
     table.counts("connected_", |shard| shard.statistics.classes.connected)?;
     table.counts("labelled_", |shard| shard.statistics.labelled.all)?;
     table.counts("labelled_connected_", |shard| shard.statistics.labelled.connected)?;
-    type Part = fn(&Structure) -> Option<&Cell>;
-    let parts: [(&str, Part); 2] = [
+    type CellOf = fn(&Structure) -> Option<&Cell>;
+    let parts: [(&str, CellOf); 2] = [
         ("biconnected_", |structure| structure.connectivity.get(&2)),
         ("bipartite_", |structure| structure.bipartite.get(&1)),
     ];
@@ -159,7 +159,7 @@ fn columns(
     }
     for (i, SumName { key, meaning_in_shards, .. }) in about.sums.iter().enumerate() {
         let values = shards.iter().map(|shard| shard.statistics.labelled.sums.0[i]).collect();
-        table.add(format!("labelled_{key}"), *meaning_in_shards, Data::Huge(values));
+        table.add(format!("labelled_{key}"), *meaning_in_shards, ColumnData::Huge(values));
     }
     table.text("digest", "public digest, version 1", |shard| shard.digest.to_string());
     table.small("parts", "parts that the work was split into", |shard| shard.parts as usize);
@@ -330,7 +330,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn write(schema: &str, columns: &[Column]) -> Result<Vec<u8>, ParquetError> {
+fn write(schema: &str, columns: &[ParquetColumn]) -> Result<Vec<u8>, ParquetError> {
     let properties = WriterProperties::builder()
         .set_created_by("trailtrap".to_owned())
         .set_compression(Compression::GZIP(GzipLevel::default()))
@@ -341,17 +341,23 @@ fn write(schema: &str, columns: &[Column]) -> Result<Vec<u8>, ParquetError> {
     for column in columns {
         let mut writer = group.next_column()?.expect("the schema has all columns");
         match &column.data {
-            Data::Flags(values) => writer.typed::<BoolType>().write_batch(values, None, None)?,
-            Data::Small(values) => writer.typed::<Int32Type>().write_batch(values, None, None)?,
-            Data::Large(values) => writer.typed::<Int64Type>().write_batch(values, None, None)?,
-            Data::Huge(values) => {
+            ColumnData::Flags(values) => {
+                writer.typed::<BoolType>().write_batch(values, None, None)?
+            }
+            ColumnData::Small(values) => {
+                writer.typed::<Int32Type>().write_batch(values, None, None)?
+            }
+            ColumnData::Large(values) => {
+                writer.typed::<Int64Type>().write_batch(values, None, None)?
+            }
+            ColumnData::Huge(values) => {
                 let bytes = |value: &u128| {
                     FixedLenByteArray::from(ByteArray::from(value.to_be_bytes().to_vec()))
                 };
                 let values: Vec<_> = values.iter().map(bytes).collect();
                 writer.typed::<FixedLenByteArrayType>().write_batch(&values, None, None)?
             }
-            Data::Text(values) => {
+            ColumnData::Text(values) => {
                 let values: Vec<_> =
                     values.iter().map(|text| ByteArray::from(text.as_str())).collect();
                 writer.typed::<ByteArrayType>().write_batch(&values, None, None)?

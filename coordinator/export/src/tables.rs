@@ -23,7 +23,7 @@ use crate::{
 
 choices! {
     /// The tables there are.
-    pub enum Kind {
+    pub enum TableKind {
         Orders = "orders": "One row for each order: the paper's Table 1, continued",
         Sizes = "sizes": "By number of edges",
         Degrees = "degrees": "By degree sequence",
@@ -51,23 +51,29 @@ pub enum Orders {
 ///
 /// # Errors
 /// If the archive does not have the orders, or cannot be read.
-pub fn build(archive: &Archive, kind: Kind, orders: Orders) -> Result<Table, ExportError> {
+pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table, ExportError> {
     let (results, order) = match orders {
         Orders::One(order) => (vec![archive.order(order)?], Some(order)),
         Orders::UpTo(last) => (archive.orders(last)?, None),
     };
     let about = archive.game().about();
     let mut table = match kind {
-        Kind::Orders => by_order(about, &results),
-        Kind::Sizes => by_size(about, &results, order),
-        Kind::Degrees | Kind::MinimumDegree | Kind::MaximumDegree | Kind::Regularity => {
+        TableKind::Orders => by_order(about, &results),
+        TableKind::Sizes => by_size(about, &results, order),
+        TableKind::Degrees
+        | TableKind::MinimumDegree
+        | TableKind::MaximumDegree
+        | TableKind::Regularity => {
             let mut rows = Vec::new();
             for result in &results {
                 rows.extend(by_degrees(kind, result.order, &archive.shards(result.order)?));
             }
             breakdown(about, kind, order, rows)
         }
-        Kind::Girth | Kind::Bipartite | Kind::Connectivity | Kind::Automorphisms => {
+        TableKind::Girth
+        | TableKind::Bipartite
+        | TableKind::Connectivity
+        | TableKind::Automorphisms => {
             let rows = results.iter().flat_map(|result| {
                 by_structure(kind, result.order, &result.total().statistics.structure)
             });
@@ -301,7 +307,7 @@ pub fn by_size(about: &'static About, results: &[OrderResult], order: Option<usi
     let sum = order.and(results.first()).map(OrderResult::total);
     let keys = vec![order_column(order.is_none()), size_column()];
     assemble(
-        (stem(Kind::Sizes, order), caption),
+        (stem(TableKind::Sizes, order), caption),
         keys,
         full_fields(about, false),
         rows.collect(),
@@ -313,7 +319,7 @@ fn vertices(order: Option<usize>) -> String {
     order.map_or_else(|| "n".to_owned(), |order| order.to_string())
 }
 
-fn stem(kind: Kind, order: Option<usize>) -> String {
+fn stem(kind: TableKind, order: Option<usize>) -> String {
     match order {
         Some(order) => format!("{}-n{order:02}", kind.name()),
         None => kind.name().to_owned(),
@@ -324,12 +330,12 @@ fn stem(kind: Kind, order: Option<usize>) -> String {
 /// orders.
 pub fn breakdown(
     about: &About,
-    kind: Kind,
+    kind: TableKind,
     order: Option<usize>,
     rows: Vec<(Vec<Value>, Cell)>,
 ) -> Table {
     let (keys, by) = match kind {
-        Kind::Degrees => (
+        TableKind::Degrees => (
             vec![
                 size_column(),
                 column(
@@ -340,15 +346,15 @@ pub fn breakdown(
             ],
             "by degree sequence",
         ),
-        Kind::MinimumDegree => (
+        TableKind::MinimumDegree => (
             vec![column("minimum_degree", Some("minimum degree"), "minimum degree")],
             "by minimum degree",
         ),
-        Kind::MaximumDegree => (
+        TableKind::MaximumDegree => (
             vec![column("maximum_degree", Some("maximum degree"), "maximum degree")],
             "by maximum degree",
         ),
-        Kind::Regularity => (
+        TableKind::Regularity => (
             vec![column(
                 "regularity",
                 Some("regular"),
@@ -356,15 +362,15 @@ pub fn breakdown(
             )],
             "regular ones by degree",
         ),
-        Kind::Girth => (
+        TableKind::Girth => (
             vec![column("girth", Some("girth"), "length of a shortest cycle, 0 if there is none")],
             "by girth",
         ),
-        Kind::Bipartite => (
+        TableKind::Bipartite => (
             vec![column("bipartite", Some("bipartite"), "1 if bipartite, 0 if not")],
             "bipartite or not",
         ),
-        Kind::Connectivity => (
+        TableKind::Connectivity => (
             vec![column(
                 "connectivity",
                 Some("connectivity"),
@@ -372,11 +378,11 @@ pub fn breakdown(
             )],
             "by connectivity",
         ),
-        Kind::Automorphisms => (
+        TableKind::Automorphisms => (
             vec![column("automorphisms", Some("|Aut|"), "order of the automorphism group")],
             "by order of the automorphism group",
         ),
-        Kind::Orders | Kind::Sizes => unreachable!("these have tables of their own"),
+        TableKind::Orders | TableKind::Sizes => unreachable!("these have tables of their own"),
     };
     let caption =
         format!("{} on all graphs with {} vertices, {by}.", about.title, vertices(order));
@@ -396,9 +402,13 @@ pub fn cell(statistics: &Statistics) -> Cell {
 }
 
 /// The rows of a table by something that the degree sequence tells.
-pub fn by_degrees(kind: Kind, order: usize, shards: &[ShardSummary]) -> Vec<(Vec<Value>, Cell)> {
+pub fn by_degrees(
+    kind: TableKind,
+    order: usize,
+    shards: &[ShardSummary],
+) -> Vec<(Vec<Value>, Cell)> {
     let n = Value::Number(order as u64);
-    if kind == Kind::Degrees {
+    if kind == TableKind::Degrees {
         let row = |sequence: &DegreeSequence| {
             vec![
                 n.clone(),
@@ -415,8 +425,8 @@ pub fn by_degrees(kind: Kind, order: usize, shards: &[ShardSummary]) -> Vec<(Vec
     for shard in shards {
         let (least, most) = (shard.sequence.degree(0) as i64, shard.sequence.maximum() as i64);
         let key = match kind {
-            Kind::MinimumDegree => least,
-            Kind::MaximumDegree => most,
+            TableKind::MinimumDegree => least,
+            TableKind::MaximumDegree => most,
             _ if least == most => most,
             _ => -1,
         };
@@ -424,7 +434,7 @@ pub fn by_degrees(kind: Kind, order: usize, shards: &[ShardSummary]) -> Vec<(Vec
     }
     let named = |key: i64| match key {
         -1 => Value::Named(-1, "no".into()),
-        key if kind == Kind::Regularity => Value::Named(key, format!("{key}-regular").into()),
+        key if kind == TableKind::Regularity => Value::Named(key, format!("{key}-regular").into()),
         key => Value::Number(key as u64),
     };
     rows.into_iter().map(|(key, cell)| (vec![n.clone(), named(key)], cell)).collect()
@@ -435,25 +445,25 @@ pub fn degrees_text(sequence: &DegreeSequence) -> String {
     sequence.bytes().iter().rev().map(u8::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn by_structure(kind: Kind, order: usize, structure: &Structure) -> Vec<(Vec<Value>, Cell)> {
+fn by_structure(kind: TableKind, order: usize, structure: &Structure) -> Vec<(Vec<Value>, Cell)> {
     let cells: &Breakdown = match kind {
-        Kind::Girth => &structure.girth,
-        Kind::Bipartite => &structure.bipartite,
-        Kind::Connectivity => &structure.connectivity,
+        TableKind::Girth => &structure.girth,
+        TableKind::Bipartite => &structure.bipartite,
+        TableKind::Connectivity => &structure.connectivity,
         _ => &structure.automorphisms,
     };
     let name = |key: u64| match (kind, key) {
-        (Kind::Girth, 0) => Some("forest"),
-        (Kind::Bipartite, 0) => Some("no"),
-        (Kind::Bipartite, _) => Some("yes"),
-        (Kind::Connectivity, 0) => Some("disconnected"),
-        (Kind::Connectivity, 1) => Some("connected, not 2-connected"),
-        (Kind::Connectivity, _) => Some("2-connected"),
+        (TableKind::Girth, 0) => Some("forest"),
+        (TableKind::Bipartite, 0) => Some("no"),
+        (TableKind::Bipartite, _) => Some("yes"),
+        (TableKind::Connectivity, 0) => Some("disconnected"),
+        (TableKind::Connectivity, 1) => Some("connected, not 2-connected"),
+        (TableKind::Connectivity, _) => Some("2-connected"),
         _ => None,
     };
     let value = |key: u64| match (name(key), kind) {
         (Some(name), _) => Value::Named(key as i64, name.into()),
-        (None, Kind::Girth) => Value::Named(key as i64, key.to_string().into()),
+        (None, TableKind::Girth) => Value::Named(key as i64, key.to_string().into()),
         (None, _) => Value::Number(key),
     };
     cells

@@ -20,18 +20,18 @@ pub struct Questions {
     inputs: Vec<String>,
     /// How to print the answers
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    format: Format,
+    format: AnswerFormat,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum AnswerFormat {
     Text,
     Csv,
     Json,
 }
 
 /// One answer. As JSON it is what serde makes of it.
-pub trait Answer: Serialize {
+pub trait GraphAnswer: Serialize {
     /// A line for people, or several, each with its end.
     fn text(&self) -> String;
 
@@ -40,18 +40,18 @@ pub trait Answer: Serialize {
 }
 
 /// What a question led to: an answer, or what is wrong with the question.
-pub type Reply<A> = Result<A, String>;
+pub type Answered<A> = Result<A, String>;
 
 impl Questions {
     /// Has the lines of the input answered, at most `at_a_time` together, and prints the answers
     /// in order. What could not be answered is named on standard error by `command`, and then the
     /// exit code is 1. A reader who wants no more is no error.
-    pub fn answer<A: Answer>(
+    pub fn answer<A: GraphAnswer>(
         &self,
         command: &'static str,
         csv_header: &[&str],
         at_a_time: usize,
-        mut answer: impl FnMut(&[Line]) -> anyhow::Result<Vec<Reply<A>>>,
+        mut answer: impl FnMut(&[Line]) -> anyhow::Result<Vec<Answered<A>>>,
     ) -> anyhow::Result<ExitCode> {
         let out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
         let mut printer = Printer { command, format: self.format, out, answers: 0, failures: 0 };
@@ -72,7 +72,7 @@ impl Questions {
 
 struct Printer {
     command: &'static str,
-    format: Format,
+    format: AnswerFormat,
     out: BufWriter<StdoutLock<'static>>,
     answers: usize,
     failures: usize,
@@ -81,13 +81,13 @@ struct Printer {
 impl Printer {
     fn begin(&mut self, csv_header: &[&str]) -> anyhow::Result<()> {
         match self.format {
-            Format::Text => Ok(()),
-            Format::Csv => self.write(&csv_row(csv_header)?),
-            Format::Json => self.write(b"["),
+            AnswerFormat::Text => Ok(()),
+            AnswerFormat::Csv => self.write(&csv_row(csv_header)?),
+            AnswerFormat::Json => self.write(b"["),
         }
     }
 
-    fn print<A: Answer>(&mut self, replies: Vec<Reply<A>>) -> anyhow::Result<()> {
+    fn print<A: GraphAnswer>(&mut self, replies: Vec<Answered<A>>) -> anyhow::Result<()> {
         for reply in replies {
             match reply {
                 Ok(answer) => self.print_one(&answer)?,
@@ -101,11 +101,11 @@ impl Printer {
         self.flush()
     }
 
-    fn print_one<A: Answer>(&mut self, answer: &A) -> anyhow::Result<()> {
+    fn print_one<A: GraphAnswer>(&mut self, answer: &A) -> anyhow::Result<()> {
         match self.format {
-            Format::Text => self.write(answer.text().as_bytes())?,
-            Format::Csv => self.write(&csv_row(&answer.csv())?)?,
-            Format::Json => {
+            AnswerFormat::Text => self.write(answer.text().as_bytes())?,
+            AnswerFormat::Csv => self.write(&csv_row(&answer.csv())?)?,
+            AnswerFormat::Json => {
                 let comma = if self.answers > 0 { "," } else { "" };
                 let json = serde_json::to_string(answer)?;
                 self.write(format!("{comma}\n{json}").as_bytes())?;
@@ -116,7 +116,7 @@ impl Printer {
     }
 
     fn end(&mut self) -> anyhow::Result<()> {
-        if self.format == Format::Json {
+        if self.format == AnswerFormat::Json {
             self.write(if self.answers > 0 { b"\n]\n" } else { b"]\n" })?;
         }
         self.flush()

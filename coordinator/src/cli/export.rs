@@ -11,15 +11,15 @@ use clap::{Args, Subcommand};
 use trailtrap_census::read::archive::{Archive, Completeness};
 use trailtrap_export::{
     ExportError, bundle,
-    formats::{Format, render},
-    graphs::{Answer, Filter, GraphList, Range},
+    formats::{TableFormat, render},
+    graphs::{Filter, GraphList, Range, YesNo},
     manifest::Program,
     output::write_file,
     picture::{Picture, PictureFormat},
     plots,
     sequences::{self, Sequence},
     shards, sheet,
-    tables::{self, Kind, Orders},
+    tables::{self, Orders, TableKind},
 };
 use trailtrap_shared::graph::nauty;
 use trailtrap_worker::process::{limits::Size, log};
@@ -29,13 +29,13 @@ use crate::terminal::Terminal;
 
 /// The option that all exports to one file have.
 #[derive(Args, Clone, Debug)]
-struct Output {
+struct OutputFile {
     /// Write this file, which appears when it is complete; `-` or nothing: standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-impl Output {
+impl OutputFile {
     /// The file; `None` for standard output.
     fn path(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| *path != Path::new("-"))
@@ -73,29 +73,29 @@ struct FilterArguments {
     #[arg(long, value_name = "RANGE")]
     max_degree: Option<Range>,
     /// Regular graphs, or (`no`) the others
-    #[arg(long, value_name = "yes|no", value_parser = choices::<Answer>(),
+    #[arg(long, value_name = "yes|no", value_parser = choices::<YesNo>(),
           hide_possible_values = true, num_args = 0..=1,
           require_equals = true,
           default_missing_value = "yes")]
-    regular: Option<Answer>,
+    regular: Option<YesNo>,
     /// Connected graphs, or the others
-    #[arg(long, value_name = "yes|no", value_parser = choices::<Answer>(),
+    #[arg(long, value_name = "yes|no", value_parser = choices::<YesNo>(),
           hide_possible_values = true, num_args = 0..=1,
           require_equals = true,
           default_missing_value = "yes")]
-    connected: Option<Answer>,
+    connected: Option<YesNo>,
     /// 2-connected graphs, or the others
-    #[arg(long, value_name = "yes|no", value_parser = choices::<Answer>(),
+    #[arg(long, value_name = "yes|no", value_parser = choices::<YesNo>(),
           hide_possible_values = true, num_args = 0..=1,
           require_equals = true,
           default_missing_value = "yes")]
-    biconnected: Option<Answer>,
+    biconnected: Option<YesNo>,
     /// Bipartite graphs, or the others
-    #[arg(long, value_name = "yes|no", value_parser = choices::<Answer>(),
+    #[arg(long, value_name = "yes|no", value_parser = choices::<YesNo>(),
           hide_possible_values = true, num_args = 0..=1,
           require_equals = true,
           default_missing_value = "yes")]
-    bipartite: Option<Answer>,
+    bipartite: Option<YesNo>,
     /// Girth, the length of a shortest cycle; 0 stands for forests
     #[arg(long, value_name = "RANGE")]
     girth: Option<Range>,
@@ -170,21 +170,21 @@ enum What {
 /// Markdown have fewer columns, and percentages.
 #[derive(Args)]
 struct TableCommand {
-    #[arg(value_name = "TABLE", value_parser = choices::<Kind>())]
-    kind: Kind,
+    #[arg(value_name = "TABLE", value_parser = choices::<TableKind>())]
+    kind: TableKind,
     /// The order; without it, all finished orders. `orders` has a row for each order up to N
     #[arg(value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
     #[arg(long, short, value_name = "FORMAT", default_value = "markdown",
-          value_parser = choices::<Format>())]
-    format: Format,
+          value_parser = choices::<TableFormat>())]
+    format: TableFormat,
     /// Also take an order in work, as far as its units are recorded, or one about which an alarm
     /// is open: captions say so, and CSV and JSON have one more column, `status`, which is
     /// `finished`, `unfinished` or `disputed`
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
-    output: Output,
+    output: OutputFile,
 }
 
 /// The statistics of every degree sequence of an order, as Parquet.
@@ -201,7 +201,7 @@ struct ShardsCommand {
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
-    output: Output,
+    output: OutputFile,
 }
 
 /// A sequence as a b-file, the form in which the OEIS takes it.
@@ -219,7 +219,7 @@ struct BfileCommand {
     #[arg(long, value_name = "INDEX", default_value_t = 1, allow_negative_numbers = true)]
     offset: i64,
     #[command(flatten)]
-    output: Output,
+    output: OutputFile,
 }
 
 /// The graphs of an order that the first player wins, or some of them, in graph6.
@@ -237,7 +237,7 @@ struct GraphsCommand {
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
-    output: Output,
+    output: OutputFile,
     #[command(flatten)]
     filter: FilterArguments,
 }
@@ -247,8 +247,8 @@ struct GraphsCommand {
 /// Text is drawn as outlines, so that no reader needs the font.
 #[derive(Args)]
 struct PlotCommand {
-    #[arg(value_name = "PLOT", value_parser = choices::<plots::Kind>())]
-    kind: plots::Kind,
+    #[arg(value_name = "PLOT", value_parser = choices::<plots::PlotKind>())]
+    kind: plots::PlotKind,
     /// The order, or the last one for plots over all orders [default: the last finished one]
     #[arg(value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
@@ -281,7 +281,7 @@ struct PictureOutput {
     #[arg(long, short, value_name = "FORMAT", value_parser = choices::<PictureFormat>())]
     format: Option<PictureFormat>,
     #[command(flatten)]
-    output: Output,
+    output: OutputFile,
 }
 
 /// Everything about all finished orders in one new directory, to publish and cite.
@@ -340,7 +340,7 @@ impl What {
 impl TableCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
         let orders = match (self.kind, self.order) {
-            (Kind::Orders, last) => Orders::UpTo(last),
+            (TableKind::Orders, last) => Orders::UpTo(last),
             (_, Some(order)) => Orders::One(order),
             (_, None) => Orders::UpTo(None),
         };

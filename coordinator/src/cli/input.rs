@@ -14,18 +14,18 @@ use trailtrap_shared::graph::graph6;
 
 /// One graph of the input, not yet decoded.
 pub struct Line {
-    pub origin: Origin,
+    pub origin: LineOrigin,
     pub text: Vec<u8>,
 }
 
 /// Where a line stood, for messages.
 #[derive(Clone)]
-pub struct Origin {
+pub struct LineOrigin {
     name: Arc<str>,
     line: Option<usize>,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for LineOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "{}, line {line}", self.name),
@@ -56,7 +56,7 @@ pub fn for_each_batch(
                 Err(_) => format!("'{input}' is neither a file nor graph6"),
             };
             take(vec![Line {
-                origin: Origin { name: name.into(), line: None },
+                origin: LineOrigin { name: name.into(), line: None },
                 text: input.clone().into_bytes(),
             }])?;
         }
@@ -88,7 +88,7 @@ fn read(
                 continue;
             }
         }
-        lines.push(Line { origin: Origin { name: shared.clone(), line: Some(number) }, text });
+        lines.push(Line { origin: LineOrigin { name: shared.clone(), line: Some(number) }, text });
         if lines.len() >= at_most {
             take(std::mem::take(&mut lines))?;
         }

@@ -21,7 +21,7 @@ use trailtrap_shared::{
 use trailtrap_worker::process::limits::Size;
 
 use crate::cli::{
-    answers::{Answer, Questions, Reply},
+    answers::{Answered, GraphAnswer, Questions},
     input::Line,
 };
 
@@ -58,7 +58,7 @@ pub struct LookupCommand {
 
 /// What the census says about a graph.
 #[derive(Serialize)]
-struct Verdict {
+struct FoundGraph {
     /// As given.
     graph6: String,
     order: usize,
@@ -140,9 +140,9 @@ impl LookupCommand {
     }
 }
 
-impl Answer for Verdict {
+impl GraphAnswer for FoundGraph {
     fn text(&self) -> String {
-        let Verdict { graph6, winner, automorphisms, sums, .. } = self;
+        let FoundGraph { graph6, winner, automorphisms, sums, .. } = self;
         let mut text = format!("{graph6} {winner} |Aut| {automorphisms}");
         sums.iter().for_each(|(name, sum)| text += &format!(" {} {sum}", name.symbol));
         text += "\n";
@@ -162,7 +162,7 @@ impl Answer for Verdict {
     }
 
     fn csv(&self) -> Vec<String> {
-        let Verdict { graph6, order, size, winner, automorphisms, sums, positions } = self;
+        let FoundGraph { graph6, order, size, winner, automorphisms, sums, positions } = self;
         let mut cells = vec![
             graph6.clone(),
             order.to_string(),
@@ -188,22 +188,27 @@ fn spaced(set: VertexSet) -> String {
     vertices(set).map(|v| v.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// A place in the store: order, shard, bucket.
-type Place = (usize, u32, u32);
+/// Where a bucket is in the store. Sorted, buckets of a shard lie together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct BucketPlace {
+    order: usize,
+    shard: u32,
+    bucket: u32,
+}
 
 struct Session<'a> {
     store: Arc<Store>,
     /// The orders asked for, or why they cannot be read.
     orders: HashMap<usize, Result<FinishedOrder, String>>,
     /// Buckets at hand, least recently used first out.
-    tables: LruCache<Place, Arc<Table>>,
+    tables: LruCache<BucketPlace, Arc<Table>>,
     held: usize,
     command: &'a LookupCommand,
 }
 
 impl Session<'_> {
     /// Looks up a batch: labels all graphs, and visits each bucket once.
-    fn look_up(&mut self, lines: &[Line]) -> anyhow::Result<Vec<Reply<Verdict>>> {
+    fn look_up(&mut self, lines: &[Line]) -> anyhow::Result<Vec<Answered<FoundGraph>>> {
         let label = |line: &Line| -> Result<Query, String> {
             let graph =
                 graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
@@ -225,8 +230,8 @@ impl Session<'_> {
         };
         let queries: Vec<Result<Query, String>> =
             lines.par_iter().with_min_len(64).map(label).collect();
-        let mut answers: Vec<Reply<Verdict>> = Vec::with_capacity(lines.len());
-        let mut places: Vec<(Place, usize)> = Vec::with_capacity(lines.len());
+        let mut answers: Vec<Answered<FoundGraph>> = Vec::with_capacity(lines.len());
+        let mut places: Vec<(BucketPlace, usize)> = Vec::with_capacity(lines.len());
         for (i, (line, query)) in lines.iter().zip(&queries).enumerate() {
             // What is not replaced below says what is wrong.
             answers.push(match query {
@@ -260,7 +265,7 @@ impl Session<'_> {
     }
 
     /// Where the record of a graph is, or why it is nowhere.
-    fn place(&mut self, query: &Query) -> anyhow::Result<Result<Place, String>> {
+    fn place(&mut self, query: &Query) -> anyhow::Result<Result<BucketPlace, String>> {
         let n = query.graph.order();
         let store = &self.store;
         let order = self.orders.entry(n).or_insert_with(|| {
@@ -274,14 +279,14 @@ impl Session<'_> {
             order.plan.find(&query.sequence).context("the plan lacks a degree sequence")?;
         let bits = order.plan.shards[index as usize].bucket_bits;
         let bucket = if bits == 0 { 0 } else { bucket_of_slot(n, query.slot, bits) as u32 };
-        Ok(Ok((n, index, bucket)))
+        Ok(Ok(BucketPlace { order: n, shard: index, bucket }))
     }
 
-    fn table(&mut self, place: Place) -> anyhow::Result<Arc<Table>> {
+    fn table(&mut self, place: BucketPlace) -> anyhow::Result<Arc<Table>> {
         if let Some(table) = self.tables.get(&place) {
             return Ok(table.clone());
         }
-        let (order, shard, bucket) = place;
+        let BucketPlace { order, shard, bucket } = place;
         let order =
             self.orders[&order].as_ref().map_err(|message| anyhow::anyhow!("{message}"))?;
         let table = Arc::new(order.table(&order.plan.shards[shard as usize], bucket)?);
@@ -295,11 +300,11 @@ impl Session<'_> {
         Ok(table)
     }
 
-    fn describe(&self, line: &Line, query: &Query, record: &[u8]) -> Verdict {
+    fn describe(&self, line: &Line, query: &Query, record: &[u8]) -> FoundGraph {
         play!(self.store.game(), G => self.describe_in::<G>(line, query, record))
     }
 
-    fn describe_in<G: Game>(&self, line: &Line, query: &Query, record: &[u8]) -> Verdict {
+    fn describe_in<G: Game>(&self, line: &Line, query: &Query, record: &[u8]) -> FoundGraph {
         let Query { graph, automorphisms, .. } = query;
         let n = graph.order();
         // The labelling takes the graph as given to the canonical one; its inverse takes the
@@ -308,7 +313,7 @@ impl Session<'_> {
         (0..n).for_each(|v| inverse[query.label[v] as usize] = v as u8);
         let outcome = G::relabelled(n, &G::decode(n, record), &inverse);
         let tally = G::tally(graph, *automorphisms, &outcome);
-        Verdict {
+        FoundGraph {
             graph6: String::from_utf8_lossy(&line.text).into_owned(),
             order: n,
             size: graph.size(),

@@ -47,7 +47,7 @@ use self::{
   trailtrap export table orders --data /scratch/tt        the results: tables, lists, plots, \
   bundles
   nauty-geng -c 6 | trailtrap solve --format csv          single graphs")]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
@@ -69,7 +69,7 @@ enum Command {
 
 /// What the program does.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = CommandLine::parse();
     log::log_to_stderr("warn");
     signals::abort_on_panic();
     let result = match arguments.command {

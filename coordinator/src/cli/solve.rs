@@ -12,7 +12,7 @@ use trailtrap_shared::{
 };
 
 use crate::cli::{
-    answers::{Answer, Questions, Reply},
+    answers::{Answered, GraphAnswer, Questions},
     input::Line,
 };
 
@@ -41,7 +41,7 @@ pub struct SolveCommand {
 
 /// Who wins a graph, and why.
 #[derive(Serialize)]
-struct Solved {
+struct SolvedGraph {
     /// As given.
     graph6: String,
     order: usize,
@@ -77,7 +77,7 @@ impl SolveCommand {
         })
     }
 
-    fn answer_all<S: Search>(&self, lines: &[Line], limit: usize) -> Vec<Reply<Solved>> {
+    fn answer_all<S: Search>(&self, lines: &[Line], limit: usize) -> Vec<Answered<SolvedGraph>> {
         lines
             .par_iter()
             .with_min_len(CLAIM)
@@ -85,7 +85,7 @@ impl SolveCommand {
             .collect()
     }
 
-    fn answer(&self, search: &mut impl Search, line: &Line) -> Reply<Solved> {
+    fn answer(&self, search: &mut impl Search, line: &Line) -> Answered<SolvedGraph> {
         let graph =
             graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
         let solution = search.solve(&graph).map_err(|error| {
@@ -94,8 +94,8 @@ impl SolveCommand {
         Ok(self.describe(line, &graph, solution))
     }
 
-    fn describe(&self, line: &Line, graph: &Graph, solution: Solution) -> Solved {
-        let mut solved = Solved {
+    fn describe(&self, line: &Line, graph: &Graph, solution: Solution) -> SolvedGraph {
+        let mut solved = SolvedGraph {
             graph6: String::from_utf8_lossy(&line.text).into_owned(),
             order: graph.order(),
             size: graph.size(),
@@ -117,7 +117,7 @@ impl SolveCommand {
     }
 }
 
-impl Answer for Solved {
+impl GraphAnswer for SolvedGraph {
     fn text(&self) -> String {
         let explanation: String =
             self.explanation().iter().map(|line| format!("  {line}\n")).collect();
@@ -125,7 +125,7 @@ impl Answer for Solved {
     }
 
     fn csv(&self) -> Vec<String> {
-        let Solved { graph6, order, size, winner, .. } = self;
+        let SolvedGraph { graph6, order, size, winner, .. } = self;
         let mut cells =
             vec![graph6.clone(), order.to_string(), size.to_string(), winner.to_string()];
         let explanation = self.explanation().join("; ");
@@ -134,7 +134,7 @@ impl Answer for Solved {
     }
 }
 
-impl Solved {
+impl SolvedGraph {
     /// Lines that say how it is won; none if nobody asked.
     fn explanation(&self) -> Vec<String> {
         let show = |(from, to): Move| format!("{from}→{to}");

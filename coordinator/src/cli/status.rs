@@ -12,7 +12,7 @@ use trailtrap_worker::link::{
     grpc::root_cause,
 };
 
-use super::Arguments;
+use super::CommandLine;
 use crate::terminal;
 
 /// Shows what is done, running and waiting, by whom, how fast, and how long it will take.
@@ -37,7 +37,7 @@ impl StatusCommand {
             None => {
                 let what =
                     "say where to look: --data DIR, --access FILE or --coordinator HOST:PORT";
-                Arguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
+                CommandLine::command().error(ErrorKind::MissingRequiredArgument, what).exit();
             }
         };
         terminal::print(&if self.json { status.to_json() + "\n" } else { status.to_text() })?;

@@ -121,7 +121,7 @@ where
 pub struct Admitted(Arc<AtomicBool>);
 
 /// A connection that fails unless it is admitted in time.
-pub struct Connection {
+pub struct GuardedConnection {
     stream: TcpStream,
     admitted: Admitted,
     deadline: Pin<Box<Sleep>>,
@@ -155,7 +155,7 @@ pub async fn listen(address: &str) -> io::Result<TcpListener> {
 pub fn connections(
     listener: TcpListener,
     grace: Option<Duration>,
-) -> impl Stream<Item = io::Result<Connection>> + Unpin {
+) -> impl Stream<Item = io::Result<GuardedConnection>> + Unpin {
     accepted(listener, grace, most_connections())
 }
 
@@ -165,7 +165,7 @@ pub fn few_connections(
     listener: TcpListener,
     life: Duration,
     most: usize,
-) -> impl Stream<Item = io::Result<Connection>> + Unpin {
+) -> impl Stream<Item = io::Result<GuardedConnection>> + Unpin {
     accepted(listener, Some(life), most)
 }
 
@@ -173,7 +173,7 @@ fn accepted(
     listener: TcpListener,
     grace: Option<Duration>,
     most: usize,
-) -> impl Stream<Item = io::Result<Connection>> + Unpin {
+) -> impl Stream<Item = io::Result<GuardedConnection>> + Unpin {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let permits = Arc::new(Semaphore::new(most));
@@ -190,7 +190,12 @@ fn accepted(
                     let admitted = Admitted(Arc::new(AtomicBool::new(grace.is_none())));
                     let deadline = Box::pin(tokio::time::sleep(grace.unwrap_or_default()));
                     if sender
-                        .send(Ok(Connection { stream, admitted, deadline, _permit: permit }))
+                        .send(Ok(GuardedConnection {
+                            stream,
+                            admitted,
+                            deadline,
+                            _permit: permit,
+                        }))
                         .await
                         .is_err()
                     {
@@ -221,7 +226,7 @@ fn most_connections() -> usize {
     (limit.current.unwrap_or(1 << 17) / 2).clamp(64, 1 << 16) as usize
 }
 
-impl Connection {
+impl GuardedConnection {
     /// An error when the time is over. Whoever is waiting then is woken: also one whose client
     /// takes nothing.
     fn in_time(&mut self, context: &mut Context<'_>) -> io::Result<()> {
@@ -234,7 +239,7 @@ impl Connection {
     }
 }
 
-impl Connected for Connection {
+impl Connected for GuardedConnection {
     type ConnectInfo = Admitted;
 
     fn connect_info(&self) -> Admitted {
@@ -242,7 +247,7 @@ impl Connected for Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for GuardedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -253,7 +258,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for GuardedConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -118,7 +118,7 @@ where
     let server = builder
         .layer(option_layer(guard))
         .add_service(
-            CensusServer::new(Service::new(census, memory)).max_decoding_message_size(4 << 20),
+            CensusServer::new(GrpcService::new(census, memory)).max_decoding_message_size(4 << 20),
         )
         .serve_with_incoming_shutdown(connections, shutdown);
     // tonic waits for idle connections for ever.
@@ -137,7 +137,7 @@ where
 /// If the listener fails.
 pub async fn serve_health(listener: TcpListener) -> Result<(), tonic::transport::Error> {
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_serving::<CensusServer<Service>>().await;
+    reporter.set_serving::<CensusServer<GrpcService>>().await;
     // Nobody shows a token here: no connection stays.
     let connections = admission::few_connections(listener, GRACE, PROBES);
     Server::builder()
@@ -150,7 +150,7 @@ const DISTRUSTED: &str = "results of this worker were wrong, and it gets no more
                           `trailtrap alarms`, and check its machine";
 
 #[derive(Clone)]
-struct Service {
+struct GrpcService {
     census: Arc<Census>,
     budget: Arc<Budget>,
     /// Those who wait for work stand in line for this: news wakes one of them, not hundreds.
@@ -159,10 +159,10 @@ struct Service {
     describing: Arc<Semaphore>,
 }
 
-impl Service {
+impl GrpcService {
     fn new(census: Arc<Census>, memory: usize) -> Self {
         let describing = Arc::new(Semaphore::new(DESCRIBING));
-        Service { census, budget: Budget::new(memory), turn: Arc::default(), describing }
+        GrpcService { census, budget: Budget::new(memory), turn: Arc::default(), describing }
     }
 
     fn known(&self, worker: u64) -> Result<(), Status> {
@@ -310,14 +310,14 @@ fn delivery_bytes(plan: &Plan, units: &[Unit]) -> usize {
     units.iter().map(of_unit).sum::<u64>() as usize
 }
 
-type Reply<T> = Result<Response<T>, Status>;
+type Served<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
-impl CensusService for Service {
+impl CensusService for GrpcService {
     async fn register(
         &self,
         request: Request<wire::RegisterRequest>,
-    ) -> Reply<wire::RegisterReply> {
+    ) -> Served<wire::RegisterReply> {
         let request = request.into_inner();
         let pairs = [
             ("protocol", request.protocol, PROTOCOL),
@@ -354,7 +354,7 @@ impl CensusService for Service {
         }))
     }
 
-    async fn lease(&self, request: Request<wire::LeaseRequest>) -> Reply<wire::LeaseReply> {
+    async fn lease(&self, request: Request<wire::LeaseRequest>) -> Served<wire::LeaseReply> {
         let worker = request.into_inner().worker;
         self.known(worker)?;
         let answer = match self.assignment(worker, Instant::now() + LONGEST_WAIT).await {
@@ -377,7 +377,7 @@ impl CensusService for Service {
     async fn fetch_partition(
         &self,
         request: Request<Streaming<wire::FetchRequest>>,
-    ) -> Reply<Self::FetchPartitionStream> {
+    ) -> Served<Self::FetchPartitionStream> {
         let mut requests = request.into_inner();
         let first = next(&mut requests)
             .await?
@@ -394,7 +394,7 @@ impl CensusService for Service {
     async fn describe(
         &self,
         request: Request<Streaming<wire::FetchRequest>>,
-    ) -> Reply<Self::DescribeStream> {
+    ) -> Served<Self::DescribeStream> {
         let service = self.clone();
         let answers = request.into_inner().timeout(STALLED).then(move |request| {
             let service = service.clone();
@@ -410,7 +410,7 @@ impl CensusService for Service {
     async fn heartbeat(
         &self,
         request: Request<wire::HeartbeatRequest>,
-    ) -> Reply<wire::HeartbeatReply> {
+    ) -> Served<wire::HeartbeatReply> {
         let request = request.into_inner();
         self.known(request.worker)?;
         check_list(request.leases.len())?;
@@ -421,7 +421,7 @@ impl CensusService for Service {
     async fn complete(
         &self,
         request: Request<Streaming<wire::CompleteRequest>>,
-    ) -> Reply<wire::CompleteReply> {
+    ) -> Served<wire::CompleteReply> {
         let mut stream = request.into_inner();
         let Some(Part::Start(start)) = next(&mut stream).await?.and_then(|message| message.part)
         else {
@@ -537,7 +537,7 @@ impl CensusService for Service {
     async fn give_back(
         &self,
         request: Request<wire::GiveBackRequest>,
-    ) -> Reply<wire::GiveBackReply> {
+    ) -> Served<wire::GiveBackReply> {
         let request = request.into_inner();
         self.known(request.worker)?;
         check_list(request.leases.len())?;
@@ -551,7 +551,7 @@ impl CensusService for Service {
         Ok(Response::new(wire::GiveBackReply {}))
     }
 
-    async fn status(&self, _: Request<wire::StatusRequest>) -> Reply<wire::StatusReply> {
+    async fn status(&self, _: Request<wire::StatusRequest>) -> Served<wire::StatusReply> {
         Ok(Response::new(wire::StatusReply {
             json: CensusStatus::of(&self.census).brief().to_json(),
         }))

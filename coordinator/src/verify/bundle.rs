@@ -19,7 +19,7 @@ use trailtrap_export::{
     sequences::{self, Sequence},
     shards,
     table::{SHARE_DIGITS, Table, decimal},
-    tables::{self, Kind},
+    tables::{self, TableKind},
 };
 use trailtrap_shared::{
     count::{
@@ -34,7 +34,7 @@ use trailtrap_shared::{
 };
 use walkdir::WalkDir;
 
-use super::list::{GraphList, Wins};
+use super::list::{CheckedList, Wins};
 
 /// A bundle, as `trailtrap export bundle` makes it.
 pub struct Bundle {
@@ -92,7 +92,7 @@ impl Row<'_> {
 }
 
 /// A table of a bundle as text: rows of cells by column name.
-type Rows = Vec<BTreeMap<String, String>>;
+type TextRows = Vec<BTreeMap<String, String>>;
 
 impl Bundle {
     /// Opens a bundle.
@@ -220,7 +220,7 @@ impl Bundle {
         self.holds(&tables::by_order(self.about(), &results))?;
         self.holds(&tables::by_size(self.about(), &results, None))?;
         let mut count = 0;
-        for kind in Kind::ALL.iter().filter(|&&kind| kind != Kind::Degrees) {
+        for kind in TableKind::ALL.iter().filter(|&&kind| kind != TableKind::Degrees) {
             let rows = self.rows(kind.name())?;
             self.adds_up(kind.name(), &rows, &results)?;
             self.json_agrees(kind.name(), &rows)?;
@@ -248,8 +248,8 @@ impl Bundle {
     pub fn shards(&self) -> anyhow::Result<String> {
         let results = self.results()?;
         let mut count = 0;
-        let mut by_degrees: BTreeMap<&str, (Kind, Vec<_>)> =
-            [Kind::MinimumDegree, Kind::MaximumDegree, Kind::Regularity]
+        let mut by_degrees: BTreeMap<&str, (TableKind, Vec<_>)> =
+            [TableKind::MinimumDegree, TableKind::MaximumDegree, TableKind::Regularity]
                 .into_iter()
                 .map(|kind| (kind.name(), (kind, Vec::new())))
                 .collect();
@@ -291,8 +291,8 @@ impl Bundle {
             let of = |cells: &BTreeMap<u64, Cell>, key: u64| {
                 cells.get(&key).copied().unwrap_or_default()
             };
-            structure.push((n, Kind::Bipartite, 1, of(&sum.bipartite, 1)));
-            structure.push((n, Kind::Connectivity, 2, of(&sum.connectivity, 2)));
+            structure.push((n, TableKind::Bipartite, 1, of(&sum.bipartite, 1)));
+            structure.push((n, TableKind::Connectivity, 2, of(&sum.connectivity, 2)));
             count += shards.len();
         }
         for (kind, rows) in by_degrees.into_values() {
@@ -338,7 +338,7 @@ impl Bundle {
                 continue;
             };
             ensure!(named.insert(name), "two orders name the list {name}");
-            let list = GraphList::read(&self.named(name)?, sample, seed, largest_size)?;
+            let list = CheckedList::read(&self.named(name)?, sample, seed, largest_size)?;
             ensure!(
                 list.graphs() == 0 || list.order == n,
                 "{name} has graphs of order {}",
@@ -370,12 +370,12 @@ impl Bundle {
         ))
     }
 
-    fn rows(&self, table: &str) -> anyhow::Result<Rows> {
+    fn rows(&self, table: &str) -> anyhow::Result<TextRows> {
         let name = format!("tables/{table}.csv");
         let read = || {
             csv::Reader::from_path(self.root.join(&name))?
                 .deserialize()
-                .collect::<Result<Rows, _>>()
+                .collect::<Result<TextRows, _>>()
         };
         let rows = read().with_context(|| name.clone())?;
         let complete = |row: &BTreeMap<String, String>| {
@@ -412,7 +412,12 @@ impl Bundle {
     }
 
     /// Wins add up to graphs and to shares in each row, and rows to orders.
-    fn adds_up(&self, table: &str, rows: &Rows, results: &[OrderResult]) -> anyhow::Result<()> {
+    fn adds_up(
+        &self,
+        table: &str,
+        rows: &TextRows,
+        results: &[OrderResult],
+    ) -> anyhow::Result<()> {
         let mut sums = vec![[0u128; 4]; results.len()];
         for (number, row) in rows.iter().enumerate() {
             let context = || format!("tables/{table}.csv, row {}", number + 1);
@@ -459,7 +464,7 @@ impl Bundle {
     }
 
     /// The JSON file of a table says what its CSV file says.
-    fn json_agrees(&self, table: &str, rows: &Rows) -> anyhow::Result<()> {
+    fn json_agrees(&self, table: &str, rows: &TextRows) -> anyhow::Result<()> {
         #[derive(Deserialize)]
         struct Json {
             rows: Vec<BTreeMap<String, serde_json::Value>>,

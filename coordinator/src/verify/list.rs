@@ -55,7 +55,7 @@ const LINES: usize = 1 << 16;
 const LINE_BYTES: u64 = 64;
 
 /// What a list of P1-win graphs holds.
-pub struct GraphList {
+pub struct CheckedList {
     pub order: usize,
     /// By number of edges.
     pub by_size: Vec<Wins>,
@@ -66,7 +66,7 @@ pub struct GraphList {
     drawn: Vec<Graph>,
 }
 
-impl GraphList {
+impl CheckedList {
     /// Reads a list, gzip or plain: each graph canonical (in nauty's labels), the lines strictly
     /// increasing and so distinct.
     pub fn read(
@@ -90,7 +90,7 @@ impl GraphList {
         seed: u64,
         largest_size: usize,
     ) -> anyhow::Result<Self> {
-        let mut list = GraphList {
+        let mut list = CheckedList {
             order: 0,
             by_size: Vec::new(),
             bytes: 0,
@@ -201,10 +201,10 @@ mod tests {
 
     use super::*;
 
-    fn read(bytes: &[u8]) -> anyhow::Result<GraphList> {
+    fn read(bytes: &[u8]) -> anyhow::Result<CheckedList> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        GraphList::read(file.path(), 0, 1, 0)
+        CheckedList::read(file.path(), 0, 1, 0)
     }
 
     #[test]

@@ -27,7 +27,7 @@ use trailtrap_shared::{count::summary::Summary, game::GameName, play};
 
 use self::{
     bundle::Bundle,
-    list::{GraphList, Wins},
+    list::{CheckedList, Wins},
     order::{LARGEST_FORWARD_SIZE, Verifier},
 };
 use crate::terminal::{self, Terminal};
@@ -209,7 +209,7 @@ impl Verification {
             || open_store(&self.data).map_or_else(|_| GameName::default(), |store| store.game());
         let game = self.game.unwrap_or_else(of_store);
         let check = || {
-            let list = GraphList::read(path, sample as usize, seed, LARGEST_FORWARD_SIZE)?;
+            let list = CheckedList::read(path, sample as usize, seed, LARGEST_FORWARD_SIZE)?;
             ensure!(list.graphs() > 0, "the list is empty: there is nothing to check");
             let searched = list.search(game)?;
             let complete = self.is_complete(game, &list)?;
@@ -223,7 +223,7 @@ impl Verification {
     }
 
     /// Compares a list with the census, if there is one of its order.
-    fn is_complete(&self, game: GameName, list: &GraphList) -> anyhow::Result<&'static str> {
+    fn is_complete(&self, game: GameName, list: &CheckedList) -> anyhow::Result<&'static str> {
         let finished =
             open_store(&self.data).and_then(|store| FinishedOrder::open(&store, list.order));
         let Some(finished) = finished.ok().filter(|order| order.store.game() == game) else {
