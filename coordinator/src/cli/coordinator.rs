@@ -15,7 +15,10 @@ use trailtrap_worker::process::{
     signals::Signals,
 };
 
-use super::run::{Common, EXIT_STOPPED, open, parse_order, parse_share, watched};
+use super::{
+    run::{Common, EXIT_STOPPED, open, parse_order, parse_share, watched},
+    secrets::SecurityArguments,
+};
 use crate::serve::{
     admission,
     secrets::{self, Security},
@@ -56,7 +59,7 @@ pub struct CoordinatorCommand {
     #[arg(long, value_name = "ADDR:PORT")]
     health: Option<String>,
     #[command(flatten)]
-    security: Security,
+    security: SecurityArguments,
     #[command(flatten)]
     common: Common,
 }
@@ -86,7 +89,7 @@ impl CoordinatorCommand {
         let health = self.health.as_ref().map(bind).transpose()?;
         let directory = self.common.prepare(self.order, None)?;
         let local = listener.local_addr()?;
-        let door = self.security.prepare(directory.path(), local)?;
+        let door = Security::from(self.security).prepare(directory.path(), local)?;
         let options = self.common.options(self.order, self.lease);
         let census =
             open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;

@@ -7,7 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::Args;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
@@ -119,32 +118,29 @@ impl Secrets {
     }
 }
 
-/// The flags that say whom to admit.
-#[derive(Args)]
+/// Whom a coordinator admits, and what it shows them.
 pub struct Security {
-    /// Name or address of this machine for access files [default: that of --listen, or this
-    /// machine's name]
-    #[arg(long, value_name = "HOST[:PORT]")]
+    /// Name or address of this machine for access files, with a port or without; `None` for that
+    /// of the listener, or this machine's name.
     pub advertise: Option<String>,
-    /// Encrypt, and ask for tokens, on loopback too; elsewhere that is always done
-    #[arg(long)]
+    /// Encrypt, and ask for tokens, on loopback too; elsewhere that is always done.
     pub secure: bool,
-    /// Use the secrets of this file (see `trailtrap secrets`) instead of those in the data
-    /// directory
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    /// A file of secrets to use instead of those in the data directory.
     pub secrets: Option<PathBuf>,
-    /// Show this certificate (PEM), made out to the advertised host, instead of a generated one
-    #[arg(long, value_name = "FILE", requires_all = ["key", "ca"], hide_short_help = true)]
-    pub certificate: Option<PathBuf>,
-    /// The certificate's private key (PEM)
-    #[arg(long, value_name = "FILE", requires = "certificate", hide_short_help = true)]
-    pub key: Option<PathBuf>,
-    /// The authority that signed the certificate (PEM), for access files
-    #[arg(long, value_name = "FILE", requires = "certificate", hide_short_help = true)]
-    pub ca: Option<PathBuf>,
-    /// Ask for certificates signed by this authority (PEM), beside the token
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    /// A certificate, made out to the advertised host, to show instead of a generated one.
+    pub certificate: Option<CertificateFiles>,
+    /// The authority (PEM) that has to have signed the certificates of those who come.
     pub client_ca: Option<PathBuf>,
+}
+
+/// A certificate of the site's own, as PEM files.
+pub struct CertificateFiles {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authority that signed it, for access files.
+    pub ca: PathBuf,
 }
 
 /// A lock, and who has a key.
@@ -181,15 +177,15 @@ impl Security {
             Some(path) => Secrets::read(path)?,
             None => Secrets::take(directory)?,
         };
-        let (identity, root, name) = match (&self.certificate, &self.key, &self.ca) {
-            (Some(certificate), Some(key), Some(ca)) => {
+        let (identity, root, name) = match &self.certificate {
+            Some(CertificateFiles { certificate, key, ca }) => {
                 let identity = Identity::from_pem(
                     read("the certificate", certificate)?,
                     read("the key", key)?,
                 );
                 (identity, read("the authority's certificate", ca)?, None)
             }
-            _ => {
+            None => {
                 let identity = Identity::from_pem(&secrets.certificate, &secrets.key);
                 (identity, secrets.certificate.clone(), Some(CERTIFICATE_NAME.to_owned()))
             }
