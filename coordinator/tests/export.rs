@@ -8,7 +8,7 @@ use std::{
     fs,
     io::Read,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     sync::LazyLock,
 };
 
@@ -632,8 +632,8 @@ fn latex_is_well_formed_without_any_tex() {
     }
 }
 
-#[test]
-fn an_order_in_work_is_exported_with_a_mark() {
+/// A census of order 10 that was killed when a part of it was done.
+static IN_WORK: LazyLock<Data> = LazyLock::new(|| {
     let data = Data::new();
     let mut running = Process::start(trailtrap().args(["census", "10", "--data", &data.text()]));
     eventually("a part of order 10 is done", || {
@@ -642,47 +642,72 @@ fn an_order_in_work_is_exported_with_a_mark() {
         status["order"] == 10 && status["shards_done"].as_u64().unwrap() >= 1000
     });
     assert!(running.is_killed(), "it was in work");
+    data
+});
 
-    let export =
-        |arguments: &[&str]| run(&[&["export"], arguments, &["--data", &data.text()]].concat());
-    let exported = |arguments: &[&str]| {
-        let output = export(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
-        stdout(&output)
-    };
+/// Exports from the census that is in work.
+fn export_in_work(arguments: &[&str]) -> Output {
+    run(&[&["export"], arguments, &["--data", &IN_WORK.text()]].concat())
+}
+
+/// What it prints when it succeeds.
+fn exported_in_work(arguments: &[&str]) -> String {
+    let output = export_in_work(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+/// The row of order 10 in the table of orders.
+fn ten_in_work() -> BTreeMap<String, String> {
+    let orders = rows(&exported_in_work(&["table", "orders", "--unfinished", "--format", "csv"]));
+    assert_eq!(orders.len(), 10);
+    orders[9].clone()
+}
+
+fn number(row: &BTreeMap<String, String>, name: &str) -> u128 {
+    row[name].parse().unwrap()
+}
+
+#[test]
+fn tables_of_an_order_in_work_say_so() {
     // CSV: one more column, at the end.
-    let orders = exported(&["table", "orders", "--unfinished", "--format", "csv"]);
-    let finished = exported(&["table", "orders", "--format", "csv"]);
+    let orders = exported_in_work(&["table", "orders", "--unfinished", "--format", "csv"]);
+    let finished = exported_in_work(&["table", "orders", "--format", "csv"]);
     for (with, without) in orders.lines().zip(finished.lines()) {
         let end = if without.starts_with("order") { "status" } else { "finished" };
         assert_eq!(with, format!("{without},{end}"));
     }
-    let orders = rows(&orders);
-    assert_eq!(orders.len(), 10);
-    let ten = &orders[9];
+    let ten = ten_in_work();
     assert_eq!(ten["status"], "unfinished");
-    let number = |row: &BTreeMap<String, String>, name: &str| row[name].parse::<u128>().unwrap();
-    assert!(
-        (1..12_005_168).contains(&number(ten, "graphs"))
-            && (1..195_728).contains(&number(ten, "p1_wins"))
-    );
-    // All tables, the shards, and the list are about the same units.
+    for (name, all) in [("graphs", 12_005_168), ("p1_wins", 195_728)] {
+        assert!((1..all).contains(&number(&ten, name)), "{name}: {ten:?}");
+    }
+    // All tables are about the same units.
     for kind in ["sizes", "degrees", "minimum-degree", "girth"] {
-        let table = rows(&exported(&["table", kind, "10", "--unfinished", "--format", "csv"]));
+        let arguments = ["table", kind, "10", "--unfinished", "--format", "csv"];
+        let table = rows(&exported_in_work(&arguments));
         assert!(table.iter().all(|row| row["status"] == "unfinished"), "{kind}");
         for name in ["graphs", "p1_wins", "labelled_graphs", "labelled_p1_wins"] {
-            assert_eq!(
-                table.iter().map(|row| number(row, name)).sum::<u128>(),
-                number(ten, name),
-                "{kind}, {name}"
-            );
+            let sum = table.iter().map(|row| number(row, name)).sum::<u128>();
+            assert_eq!(sum, number(&ten, name), "{kind}, {name}");
         }
     }
+    // For people, in the caption.
+    for format in ["latex", "latex-document", "markdown", "json"] {
+        let arguments = ["table", "sizes", "10", "--unfinished", "--format", format];
+        let text = exported_in_work(&arguments);
+        for part in ["Order 10 is UNFINISHED: ", " of 16016 units are recorded"] {
+            assert!(text.contains(part), "{format}: {text}");
+        }
+    }
+}
+
+#[test]
+fn shards_of_an_order_in_work_say_so() {
     let directory = tempfile::tempdir().unwrap();
-    let place = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    exported(&["shards", "10", "--unfinished", "-o", &place("shards.parquet")]);
-    let shards =
-        SerializedFileReader::new(fs::File::open(place("shards.parquet")).unwrap()).unwrap();
+    let path = directory.path().join("shards.parquet");
+    exported_in_work(&["shards", "10", "--unfinished", "-o", path.to_str().unwrap()]);
+    let shards = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
     let mut graphs = 0;
     for row in shards.get_row_iter(None).unwrap() {
         let row = row.unwrap();
@@ -695,52 +720,45 @@ fn an_order_in_work_is_exported_with_a_mark() {
             ref other => panic!("{other:?}"),
         };
     }
-    assert_eq!(graphs, number(ten, "graphs"));
-    // For people, in the caption.
-    let note = "Order 10 is UNFINISHED: ";
-    for format in ["latex", "latex-document", "markdown", "json"] {
-        let text = exported(&["table", "sizes", "10", "--unfinished", "--format", format]);
-        assert!(
-            text.contains(note) && text.contains(" of 16016 units are recorded"),
-            "{format}: {text}"
-        );
-    }
-    // A list has room for a note in its name only.
-    let unmarked = export(&["graphs", "10", "--unfinished", "-o", &place("graphs.g6")]);
+    assert_eq!(graphs, number(&ten_in_work(), "graphs"), "they are about the units of the tables");
+}
+
+#[test]
+fn a_list_of_an_order_in_work_says_so_in_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let unmarked = export_in_work(&["graphs", "10", "--unfinished", "-o", &place("graphs.g6")]);
     assert_eq!(unmarked.status.code(), Some(1));
-    assert!(
-        stderr(&unmarked).contains("let the name of")
-            && !directory.path().join("graphs.g6").exists()
-    );
+    assert!(stderr(&unmarked).contains("let the name of"), "{}", stderr(&unmarked));
+    assert!(!directory.path().join("graphs.g6").exists());
     let list = place("graphs.unfinished.g6.gz");
-    let told = export(&["graphs", "10", "--unfinished", "-o", &list]);
-    assert!(
-        told.status.success() && stderr(&told).contains("graphs may be missing"),
-        "{}",
-        stderr(&told)
-    );
-    let verified = run(&["verify", &list, "--sample", "10"]);
-    assert!(
-        stdout(&verified).contains(&format!("{} graphs of order 10", ten["p1_wins"])),
-        "{}",
-        stdout(&verified)
-    );
-    // Nothing else takes it, and nothing takes what was not begun.
-    let refused = |arguments: &[&str], why: &str| {
-        let output = export(arguments);
-        assert!(
-            !output.status.success() && stderr(&output).contains(why),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
-    };
-    refused(&["table", "sizes", "10"], "order 10 is not finished here");
-    refused(&["graphs", "10"], "order 10 is not finished here");
-    refused(&["table", "sizes", "11", "--unfinished"], "order 11 is not begun here");
-    refused(&["bundle", &place("bundle"), "--order", "10"], "order 10 is not finished here");
-    refused(&["bundle", &place("bundle"), "--unfinished"], "unexpected argument '--unfinished'");
-    refused(&["bfile", "p1-wins", "10"], "order 10 is not finished here");
-    assert!(!directory.path().join("bundle").exists());
+    let told = export_in_work(&["graphs", "10", "--unfinished", "-o", &list]);
+    let message = stderr(&told);
+    assert!(told.status.success() && message.contains("graphs may be missing"), "{message}");
+    let verified = stdout(&run(&["verify", &list, "--sample", "10"]));
+    let graphs = format!("{} graphs of order 10", ten_in_work()["p1_wins"]);
+    assert!(verified.contains(&graphs), "{verified}");
+}
+
+#[test]
+fn nothing_else_takes_an_order_in_work() {
+    let directory = tempfile::tempdir().unwrap();
+    let bundle = directory.path().join("bundle");
+    let path = bundle.to_str().unwrap();
+    for (arguments, why) in [
+        (&["table", "sizes", "10"][..], "order 10 is not finished here"),
+        (&["graphs", "10"], "order 10 is not finished here"),
+        (&["bfile", "p1-wins", "10"], "order 10 is not finished here"),
+        (&["bundle", path, "--order", "10"], "order 10 is not finished here"),
+        (&["bundle", path, "--unfinished"], "unexpected argument '--unfinished'"),
+        // What was not begun is not taken by anything.
+        (&["table", "sizes", "11", "--unfinished"], "order 11 is not begun here"),
+    ] {
+        let output = export_in_work(arguments);
+        let message = stderr(&output);
+        assert!(!output.status.success() && message.contains(why), "{arguments:?}: {message}");
+    }
+    assert!(!bundle.exists());
 }
 
 #[test]

@@ -347,60 +347,93 @@ fn verify_heeds_alarms() {
     assert!(failed["no alarms"].contains(&remedy), "{failed:?}");
 }
 
-#[test]
-fn verify_reads_lists() {
-    let data = &*SOUND;
-    let listed = stdout(&run(&["export", "graphs", "7", "--data", &data.text()]));
-    let sound: Vec<String> = listed.lines().map(str::to_owned).collect();
-    let turned = |text: &String| {
-        let turn = std::array::from_fn(|v| if v < 7 { 6 - v as u8 } else { 0 });
-        graph6::encode(&graph6::decode(text.as_bytes()).unwrap().relabelled(&turn))
-    };
-    let directory = tempfile::tempdir().unwrap();
-    let verify = |lines: &[String], end: &str| -> (Option<i32>, String) {
-        let path = directory.path().join("list.g6");
-        fs::write(&path, lines.join("\n") + end).unwrap();
-        let output =
-            run(&["verify", path.to_str().unwrap(), "--data", &data.text(), "--sample", "1000"]);
-        (output.status.code(), stdout(&output))
-    };
-    let (code, text) = verify(&sound, "\n");
-    assert_eq!(code, Some(0), "{text}");
-    assert!(
-        text.contains("158 graphs of order 7")
-            && text.contains("they are those of the census, and none is missing"),
-        "{text}"
-    );
+/// A way to spoil the list of order 7, line by line, and what `verify` says of it.
+struct SpoiltList {
+    spoil: fn(&mut Vec<String>),
+    says: &'static str,
+}
 
-    let refused = |lines: &[String], end: &str, why: &str| {
-        let (code, text) = verify(lines, end);
-        assert_eq!(code, Some(1), "{text}");
-        assert!(text.contains("WRONG") && text.contains(why), "{text}");
-    };
-    refused(&sound, "", "cut short");
-    let packed = directory.path().join("list.g6.gz");
-    run(&["export", "graphs", "7", "--data", &data.text(), "-o", packed.to_str().unwrap()]);
-    assert_eq!(failures_of(&[packed.to_str().unwrap()]), HashMap::new());
-    fs::write(&packed, &fs::read(&packed).unwrap()[..300]).unwrap();
-    let failed = failures_of(&[packed.to_str().unwrap()]);
-    assert!(failed.values().any(|why| why.contains("damaged or cut short")), "{failed:?}");
-    refused(&sound[..100], "\n", "the census has");
-    refused(&[], "", "the list is empty");
-    let with = |change: &dyn Fn(&mut Vec<String>)| {
+const SPOILT_LISTS: [SpoiltList; 6] = [
+    SpoiltList { spoil: |lines| lines.truncate(100), says: "the census has" },
+    SpoiltList { spoil: |lines| lines.clear(), says: "the list is empty" },
+    SpoiltList {
+        spoil: |lines| lines.insert(5, lines[5].clone()),
+        says: "line 7: not greater than",
+    },
+    SpoiltList { spoil: |lines| drop(lines.remove(70)), says: "the census has" },
+    // A graph in other labels.
+    SpoiltList {
+        spoil: |lines| {
+            let turn = std::array::from_fn(|v| if v < 7 { 6 - v as u8 } else { 0 });
+            let turned = |line: &String| {
+                graph6::encode(&graph6::decode(line.as_bytes()).unwrap().relabelled(&turn))
+            };
+            lines[9] = lines.iter().map(turned).find(|line| !lines.contains(line)).unwrap();
+        },
+        says: "canonical",
+    },
+    // The edgeless graph comes first in any list, and P2 wins it.
+    SpoiltList { spoil: |lines| lines.insert(0, "F????".to_owned()), says: "P2 wins" },
+];
+
+/// The list of order 7, a line for each graph that P1 wins.
+fn list_of_seven() -> Vec<String> {
+    let listed = stdout(&run(&["export", "graphs", "7", "--data", &SOUND.text()]));
+    listed.lines().map(str::to_owned).collect()
+}
+
+/// Runs `verify` on a list of this text, of which it searches `sample` graphs forward.
+fn verify_list(text: &str, sample: &str) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("list.g6");
+    fs::write(&path, text).unwrap();
+    run(&["verify", path.to_str().unwrap(), "--data", &SOUND.text(), "--sample", sample])
+}
+
+/// Every line with its end.
+fn ended(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn verify_passes_a_sound_list_and_no_spoilt_one() {
+    let sound = list_of_seven();
+    let passed = verify_list(&ended(&sound), "1000");
+    let text = stdout(&passed);
+    assert_eq!(passed.status.code(), Some(0), "{text}");
+    for part in ["158 graphs of order 7", "they are those of the census, and none is missing"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let mut spoilt = vec![(sound.join("\n"), "cut short")];
+    for SpoiltList { spoil, says } in SPOILT_LISTS {
         let mut lines = sound.clone();
-        change(&mut lines);
-        lines
-    };
-    refused(&with(&|lines| lines.insert(5, lines[5].clone())), "\n", "line 7: not greater than");
-    refused(&with(&|lines| drop(lines.remove(70))), "\n", "the census has");
-    refused(
-        &with(&|lines| {
-            lines[9] = lines.iter().map(turned).find(|line| !sound.contains(line)).unwrap()
-        }),
-        "\n",
-        "canonical",
-    );
-    // A graph that P2 wins in the place of one that it is counted like.
+        spoil(&mut lines);
+        spoilt.push((ended(&lines), says));
+    }
+    for (list, says) in spoilt {
+        let refused = verify_list(&list, "1000");
+        let text = stdout(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{says}: {text}");
+        assert!(text.contains("WRONG") && text.contains(says), "{says}: {text}");
+    }
+}
+
+#[test]
+fn verify_reads_compressed_lists() {
+    let directory = tempfile::tempdir().unwrap();
+    let packed = directory.path().join("list.g6.gz");
+    let path = packed.to_str().unwrap();
+    run(&["export", "graphs", "7", "--data", &SOUND.text(), "-o", path]);
+    assert_eq!(failures_of(&[path]), HashMap::new());
+    fs::write(&packed, &fs::read(&packed).unwrap()[..300]).unwrap();
+    let failed = failures_of(&[path]);
+    assert!(failed.values().any(|why| why.contains("damaged or cut short")), "{failed:?}");
+}
+
+/// Counts alone do not tell: a graph that P2 wins stands where one stood that is counted like it.
+#[test]
+fn verify_finds_graphs_swapped_that_count_the_same() {
+    let sound = list_of_seven();
     let looks = |line: &str| {
         let graph = graph6::decode(line.as_bytes()).unwrap();
         (graph.size(), graph.is_connected(), nauty::label(&graph).automorphisms)
@@ -416,34 +449,28 @@ fn verify_reads_lists() {
     let mut swapped: Vec<String> =
         sound.iter().filter(|line| **line != won).cloned().chain([lost]).collect();
     swapped.sort();
-    let path = directory.path().join("swapped.g6");
-    fs::write(&path, swapped.join("\n") + "\n").unwrap();
-    let output = run(&["verify", path.to_str().unwrap(), "--data", &data.text(), "--sample", "1"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        ["other graphs", "P2 wins"].iter().any(|why| stdout(&output).contains(why)),
-        "{}",
-        stdout(&output)
-    );
-    // The edgeless graph comes first in any list, and P2 wins it.
-    refused(&with(&|lines| lines.insert(0, "F????".to_owned())), "\n", "P2 wins");
+    let refused = verify_list(&ended(&swapped), "1");
+    let text = stdout(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(["other graphs", "P2 wins"].iter().any(|why| text.contains(why)), "{text}");
+}
+
+#[test]
+fn verify_needs_something_to_check_and_somewhere_to_say_what() {
+    let verify = || {
+        let mut command = trailtrap();
+        command.args(["verify", "7", "--data", &SOUND.text()]);
+        command
+    };
     // Checks that nobody reads end as others do; those that cannot be written are an error.
-    let mut unread = trailtrap()
-        .args(["verify", "7", "--data", &data.text()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut unread = verify().stdout(Stdio::piped()).spawn().unwrap();
     drop(unread.stdout.take());
     assert_eq!(unread.wait().unwrap().code(), Some(0));
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let unwritten =
-        trailtrap().args(["verify", "7", "--data", &data.text()]).stdout(full).output().unwrap();
+    let unwritten = verify().stdout(full).output().unwrap();
     assert_eq!(unwritten.status.code(), Some(1));
-    assert!(
-        stderr(&unwritten).contains("cannot write to standard output: No space"),
-        "{}",
-        stderr(&unwritten)
-    );
+    let message = stderr(&unwritten);
+    assert!(message.contains("cannot write to standard output: No space"), "{message}");
     let nothing = run(&["verify", "no-such-file"]);
     assert!(stderr(&nothing).contains("no such file"), "{}", stderr(&nothing));
 }

@@ -1,5 +1,6 @@
-//! The RocksDB that the programs are linked with, however it was built, does what the store relies on: blob files, LZ4, and
-//! checksums, with the processor's instruction where `scripts/rocksdb` has built it.
+//! The RocksDB that the programs are linked with, however it was built, does what the store relies
+//! on: blob files, LZ4, and checksums, with the processor's instruction where `scripts/rocksdb` has
+//! built it.
 
 use std::{
     fs,
@@ -78,7 +79,8 @@ fn the_library_says_what_it_was_built_with() {
     filled(directory.path());
     let log = fs::read_to_string(directory.path().join("LOG")).expect("a log");
     assert!(log.contains("kLZ4Compression supported: 1"), "no LZ4:\n{log}");
-    // The crate's own build script compiles without the instruction, unless it is told of a newer processor.
+    // The crate's own build script compiles without the instruction, unless it is told of a newer
+    // processor.
     let by_script = option_env!("ROCKSDB_LIB_DIR").is_some();
     if by_script && cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
         assert!(log.contains("Fast CRC32 supported: Supported on"), "checksums are slow:\n{log}");
