@@ -777,7 +777,7 @@ fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
             record.copy_from_slice(&entries[i].1)
         });
     let unit = Unit { order: 7, shard: index as u32, part: 0 };
-    let blocks: Vec<Block> = table.to_blocks(0).into();
+    let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
     let record: UnitRecord = store.unit(unit).unwrap().unwrap();
     store
         .commit(&[Arc::new(Delivery { unit, sequence: shard.sequence, blocks, record })])

@@ -75,7 +75,7 @@ fn edgeless_counted_as(
             elapsed_microseconds: 1,
         }),
     ];
-    let blocks = table.to_blocks(0);
+    let blocks = table.to_blocks(0).into_iter();
     delivery.extend(blocks.map(|block| {
         Part::Piece(wire::BlockPiece { data: block.into_bytes(), last: true, done: false })
     }));

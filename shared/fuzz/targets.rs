@@ -6,7 +6,7 @@ use trailtrap_shared::{
     count::statistics::Statistics,
     game::{Game, TrailTrap},
     graph::{degree::DegreeSequence, graph6},
-    partition::{Block, Section, Table, graph_of_slot},
+    partition::{Block, KeyedOutcomes, Section, Table, graph_of_slot},
     protocol::{codec, wire},
 };
 
@@ -42,15 +42,17 @@ pub fn block(data: &[u8]) {
     });
     let [Some(keys), Some(outcomes)] = blocks else { return };
     let part = keys.id.part;
-    let Ok(table) = Table::from_blocks(&[(keys.clone(), outcomes.clone())]) else {
+    let Ok(table) =
+        Table::from_blocks(&[KeyedOutcomes { keys: keys.clone(), outcomes: outcomes.clone() }])
+    else {
         return;
     };
     assert_eq!(table.len(), keys.count);
     for (i, slot) in keys.slots().enumerate() {
         assert_eq!((table.slot(i), table.find(slot, table.locate(slot))), (slot, Some(i)));
     }
-    let [keys_again, outcomes_again, _] = table.to_blocks(part);
-    assert_eq!((keys_again.bytes(), outcomes_again.bytes()), (keys.bytes(), outcomes.bytes()));
+    let again = table.to_blocks(part);
+    assert_eq!((again.keys, again.outcomes), (keys, outcomes));
 }
 
 /// A message of the protocol (the first byte says which), or bytes that messages carry.

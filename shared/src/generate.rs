@@ -30,19 +30,29 @@ pub struct Child {
     pub automorphisms: u32,
 }
 
+/// The parent vertices `start .. start + length`, which have the same degree, and the number of
+/// them that the new vertex is joined to.
+#[derive(Clone, Copy)]
+struct Run {
+    start: usize,
+    length: usize,
+    joined: usize,
+}
+
 /// Extends parents to graphs of one degree sequence.
 pub struct Extender {
     target: DegreeSequence,
-    /// Runs of parent vertices of one degree (first, how many), and how many of them the new
-    /// vertex is joined to.
-    runs: Vec<(usize, usize, usize)>,
-    /// Colour to start from, by degree in the extension.
+    /// The degree classes of the parents.
+    runs: Vec<Run>,
+    /// The colour that the refinement starts from, by the degree of a vertex in the extension.
     ranks: [u16; 16],
-    /// No other vertex can have the new one's degree.
+    /// Whether the target has one vertex of maximum degree only: then it is the new one, and no
+    /// orbit has to be looked at.
     unique_maximum: bool,
     batch: Box<Batch>,
-    /// The parents of the extensions in the batch.
+    /// The parent of each extension in the batch, as numbered by the caller.
     waiting: [u32; LANES],
+    /// Number of extensions in the batch.
     count: usize,
     /// Extensions whose colours did not decide their labels, with their parents.
     forest: Forest<u32>,
@@ -64,27 +74,29 @@ impl Extender {
         }
     }
 
-    /// The parents that follow are of this kind, one of `target.parents()`.
+    /// Declares that the parents given to [`Extender::extend`] from now on have the degree sequence
+    /// of `parent`, one of [`DegreeSequence::parents`] of the target.
     pub fn take_from(&mut self, parent: &Parent) {
         self.runs.clear();
         self.runs.extend(
-            parent
-                .sequence
-                .classes()
-                .iter()
-                .zip(&parent.joined)
-                .map(|(c, &k)| (c.start, c.count, k)),
+            parent.sequence.classes().iter().zip(&parent.joined).map(|(class, &joined)| Run {
+                start: class.start,
+                length: class.count,
+                joined,
+            }),
         );
     }
 
-    /// Extends one parent, which must be labelled by degree. Children may come out with a later
-    /// call or with [`Extender::finish`].
+    /// Extends one parent, whose vertices must be in increasing order of degree. Extensions are
+    /// labelled many at a time, so children may be appended by a later call only, or by
+    /// [`Extender::finish`]. The same child may come several times from one parent.
     pub fn extend(&mut self, number: u32, parent: &Graph, children: &mut Vec<Child>) {
         debug_assert!((1..parent.order()).all(|v| parent.degree(v - 1) <= parent.degree(v)));
         self.choose(0, 0, number, parent, children);
     }
 
-    /// Chooses the neighbours among the runs from `run` on.
+    /// Chooses the new vertex's neighbours in the runs from `run` on, in all possible ways; those
+    /// in earlier runs are `chosen`.
     fn choose(
         &mut self,
         run: usize,
@@ -93,11 +105,11 @@ impl Extender {
         parent: &Graph,
         children: &mut Vec<Child>,
     ) {
-        let Some(&(start, length, size)) = self.runs.get(run) else {
+        let Some(&Run { start, length, joined }) = self.runs.get(run) else {
             self.push(number, parent, chosen, children);
             return;
         };
-        let mut subset: u32 = (1 << size) - 1;
+        let mut subset: u32 = (1 << joined) - 1;
         while subset < 1 << length {
             self.choose(
                 run + 1,
@@ -132,7 +144,7 @@ impl Extender {
         }
     }
 
-    /// Delivers the children of all parents so far.
+    /// Appends the children that are still outstanding of all parents so far.
     pub fn finish(&mut self, children: &mut Vec<Child>) {
         self.flush(children);
         self.search(children);
@@ -174,8 +186,11 @@ impl Extender {
     }
 }
 
-/// Sorts children by slot and removes the repeats within each parent. `Err` names a slot that two
-/// parents claim, which only a corrupt parent list can cause.
+/// Sorts children by slot and removes the repeats within each parent, in O(k log k) for k children.
+///
+/// # Errors
+/// A slot that two different parents generate. In the lists of a sound order no two parents have a
+/// child in common, so a list of parents is corrupt.
 pub fn settle(children: &mut Vec<Child>) -> Result<(), u64> {
     children.sort_unstable();
     children.dedup();

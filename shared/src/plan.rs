@@ -16,13 +16,13 @@ use crate::{
     partition::entry_bytes,
 };
 
-/// What may differ between plans of one order. Kept with the data, so that a resumed run splits as
-/// before.
+/// The limits by which shards are split. A store keeps them with its data, so that a resumed census
+/// splits as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanOptions {
-    /// Shards expected to hold more graphs are computed in parts, by ranges of parents.
+    /// A shard that is estimated to hold more graphs is computed in parts, by ranges of parents.
     pub part_graphs: u64,
-    /// Partitions expected to take more bytes are kept in buckets, by ranges of slots.
+    /// A partition that is estimated to take more bytes is kept in buckets, by ranges of slots.
     pub bucket_bytes: u64,
 }
 
@@ -35,6 +35,7 @@ impl Default for PlanOptions {
 /// All graphs of one degree sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
+    /// The degree sequence.
     pub sequence: DegreeSequence,
     /// Number of edges.
     pub size: usize,
@@ -53,12 +54,16 @@ pub struct Shard {
 /// The shards of one order, by number of edges and then by degrees.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Of the records of its partitions.
+    /// The layout of the records of the order's partitions.
     pub layout: Layout,
+    /// Number of vertices, 1 to 12.
     pub order: usize,
+    /// What decides how shards are split.
     pub options: PlanOptions,
+    /// The shards; other places name a shard by its index here.
     pub shards: Vec<Shard>,
-    /// A number that differs between plans that split differently, and between games.
+    /// 64 bits of a hash over order, options, shards and game, by which two sides check that they
+    /// have equal plans. Frozen: stores keep it, and are refused when it is computed otherwise.
     pub fingerprint: u64,
     index: HashMap<DegreeSequence, u32>,
 }
@@ -107,7 +112,7 @@ impl Plan {
         self.index.get(sequence).copied()
     }
 
-    /// (graph, edge) pairs of a unit, as far as the plan knows.
+    /// The estimated number of (graph, edge) pairs of a unit, which is the measure of its work.
     pub fn pairs(&self, unit: Unit) -> u64 {
         let shard = &self.shards[unit.shard as usize];
         shard.estimate * shard.size as u64 / u64::from(shard.parts)
@@ -146,6 +151,7 @@ impl Plan {
 /// The smallest piece of work: one part of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Unit {
+    /// Number of vertices, 1 to 12.
     pub order: u8,
     /// Index of the shard in its plan.
     pub shard: u32,
@@ -153,8 +159,8 @@ pub struct Unit {
     pub part: u32,
 }
 
-/// The parents with these indices belong to part `part` of `parts`, out of `count` of one degree
-/// sequence.
+/// The indices of those of `count` parents of one degree sequence that part `part` of `parts`
+/// extends. The ranges of all parts are consecutive and differ in length by one at most.
 pub fn parent_range(count: usize, part: u32, parts: u32) -> std::ops::Range<usize> {
     let bound = |p: u32| (count as u128 * u128::from(p) / u128::from(parts)) as usize;
     bound(part)..bound(part + 1)

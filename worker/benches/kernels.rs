@@ -16,7 +16,7 @@ use trailtrap_shared::{
         forest::Forest,
         hashed, reference,
     },
-    partition::{Block, Table, graph_of_slot},
+    partition::{Block, KeyedOutcomes, Table, graph_of_slot},
     plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::{
@@ -32,7 +32,7 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 static SOLVER: LazyLock<Solver> = LazyLock::new(|| Solver {
     game: GameName::TrailTrap,
     kernel: Kernel::best(),
-    allowance: usize::MAX,
+    allowance_bytes: usize::MAX,
     stop: &NEVER,
 });
 
@@ -202,10 +202,11 @@ fn block_codec(bencher: Bencher) {
     let (memory, ..) = &*CENSUS;
     let table = memory.tables(8).into_iter().max_by_key(|table| table.len()).expect("tables");
     bencher.counter(ItemsCount::new(table.len())).bench_local(|| {
-        let [keys, outcomes, _] = table.to_blocks(0);
+        let blocks = table.to_blocks(0);
         let parse =
             |block: Block| Block::parse(TrailTrap::LAYOUT, block.into_bytes()).expect("just made");
-        Table::from_blocks(&[(parse(keys), parse(outcomes))]).expect("belong together").len()
+        let [keys, outcomes] = [blocks.keys, blocks.outcomes].map(parse);
+        Table::from_blocks(&[KeyedOutcomes { keys, outcomes }]).expect("belong together").len()
     });
 }
 

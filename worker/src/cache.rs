@@ -18,16 +18,20 @@ use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
-    partition::{Block, Table},
+    partition::{Block, KeyedOutcomes, Table},
     plan::Shard,
     protocol::messages::Wanted,
 };
 
 use crate::kernel::{Solved, Source, SourceError};
 
-/// Where blocks come from that are not in memory.
+/// A source of blocks that are not in memory: a coordinator, a disk, or the files of a courier.
 pub trait Fetch: Send + Sync {
-    /// The blocks of each of the things wanted.
+    /// The blocks of each of the things wanted, in the order of `wanted`. Blocks the calling thread
+    /// until all have come.
+    ///
+    /// # Errors
+    /// If some cannot be had.
     fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError>;
 }
 
@@ -37,34 +41,45 @@ impl<F: Fetch> Fetch for Arc<F> {
     }
 }
 
-/// A map of shared values that counts their bytes.
+/// A map of shared values that counts their bytes. While they exceed the budget, the least recently
+/// used is dropped, unless it is the only one. A lock guards the map; it is not held while a value
+/// is loaded.
 struct Budgeted<K: Hash + Eq, V> {
     inner: Mutex<Inner<K, V>>,
+    /// Notified when some keys are no longer being loaded.
     loaded: Condvar,
-    budget: usize,
+    budget_bytes: usize,
 }
 
 struct Inner<K: Hash + Eq, V> {
-    values: LruCache<K, (Arc<V>, usize)>,
+    values: LruCache<K, Loaded<Arc<V>>>,
+    /// The sum of the bytes of all values.
     bytes: usize,
+    /// Keys whose values some thread is loading.
     loading: HashSet<K>,
 }
 
+/// A value and the bytes of memory that it takes.
+struct Loaded<V> {
+    value: V,
+    bytes: usize,
+}
+
 impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
-    fn new(budget: usize) -> Self {
+    fn new(budget_bytes: usize) -> Self {
         let inner = Inner { values: LruCache::unbounded(), bytes: 0, loading: HashSet::new() };
-        Budgeted { inner: Mutex::new(inner), loaded: Condvar::new(), budget }
+        Budgeted { inner: Mutex::new(inner), loaded: Condvar::new(), budget_bytes }
     }
 
     /// The value of `key`, loaded by one thread while others that want it wait.
     fn get_or_load<E>(
         &self,
         key: &K,
-        load: impl FnOnce() -> Result<(V, usize), E>,
+        load: impl FnOnce() -> Result<Loaded<V>, E>,
     ) -> Result<Arc<V>, E> {
         let mut inner = self.inner.lock();
         loop {
-            if let Some((value, _)) = inner.values.get(key) {
+            if let Some(Loaded { value, .. }) = inner.values.get(key) {
                 return Ok(value.clone());
             }
             if inner.loading.insert(key.clone()) {
@@ -74,7 +89,7 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
         }
         drop(inner);
         let done = Done(self, std::slice::from_ref(key));
-        let (value, bytes) = load()?;
+        let Loaded { value, bytes } = load()?;
         let value = Arc::new(value);
         self.insert(key.clone(), value.clone(), bytes);
         drop(done);
@@ -85,7 +100,7 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
     fn load_missing<E>(
         &self,
         keys: impl Iterator<Item = K>,
-        load: impl FnOnce(&[K]) -> Result<Vec<(V, usize)>, E>,
+        load: impl FnOnce(&[K]) -> Result<Vec<Loaded<V>>, E>,
     ) -> Result<(), E> {
         let missing: Vec<K> = {
             let mut inner = self.inner.lock();
@@ -96,7 +111,7 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
             return Ok(());
         }
         let _done = Done(self, &missing);
-        for (key, (value, bytes)) in missing.iter().zip(load(&missing)?) {
+        for (key, Loaded { value, bytes }) in missing.iter().zip(load(&missing)?) {
             self.insert(key.clone(), Arc::new(value), bytes);
         }
         Ok(())
@@ -104,20 +119,20 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
 
     fn insert(&self, key: K, value: Arc<V>, bytes: usize) {
         let mut inner = self.inner.lock();
-        if let Some((_, old)) = inner.values.put(key, (value, bytes)) {
-            inner.bytes -= old;
+        if let Some(old) = inner.values.put(key, Loaded { value, bytes }) {
+            inner.bytes -= old.bytes;
         }
         inner.bytes += bytes;
-        while inner.bytes > self.budget && inner.values.len() > 1 {
-            let (_, (_, freed)) = inner.values.pop_lru().expect("more than one value");
-            inner.bytes -= freed;
+        while inner.bytes > self.budget_bytes && inner.values.len() > 1 {
+            let (_, dropped) = inner.values.pop_lru().expect("more than one value");
+            inner.bytes -= dropped.bytes;
         }
     }
 
     fn remove(&self, key: &K) {
         let mut inner = self.inner.lock();
-        if let Some((_, bytes)) = inner.values.pop(key) {
-            inner.bytes -= bytes;
+        if let Some(removed) = inner.values.pop(key) {
+            inner.bytes -= removed.bytes;
         }
     }
 
@@ -127,7 +142,8 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
     }
 }
 
-/// Keys that one thread loads. When it is done, or fails or panics, others may try.
+/// Keys that one thread loads. When this is dropped, because the thread has loaded them, has failed
+/// or panics, threads that wait for them look again, and may load them.
 struct Done<'a, K: Hash + Eq + Clone, V>(&'a Budgeted<K, V>, &'a [K]);
 
 impl<K: Hash + Eq + Clone, V> Drop for Done<'_, K, V> {
@@ -138,41 +154,41 @@ impl<K: Hash + Eq + Clone, V> Drop for Done<'_, K, V> {
     }
 }
 
-/// A part of a partition that waits for the others.
+/// The tables of one part of a partition, one for each bucket.
 type PartTables = Vec<Arc<Table>>;
 
 /// The partitions a node has in memory, filled by what it fetches and by what it solves itself.
 pub struct PartitionCache<F: Fetch> {
     fetch: F,
-    /// By degree sequence, bucket bits and bucket.
     tables: Budgeted<BucketKey, Table>,
-    /// Slots of parents, a fraction of the size of tables.
+    /// The slots of each partition of parents, in increasing order.
     parents: Budgeted<DegreeSequence, Vec<u64>>,
-    /// Solved parts of partitions of several parts.
+    /// Parts that were solved, of partitions some of whose parts are still missing, by degree
+    /// sequence and part. They do not count against the budget.
     parts: Mutex<HashMap<DegreeSequence, HashMap<u32, PartTables>>>,
 }
 
 impl<F: Fetch> PartitionCache<F> {
-    /// A cache of at most about `budget` bytes, one eighth of them for parents.
-    pub fn new(budget: usize, fetch: F) -> Self {
+    /// A cache of at most about `budget_bytes`, one eighth of them for parents.
+    pub fn new(budget_bytes: usize, fetch: F) -> Self {
         PartitionCache {
             fetch,
-            tables: Budgeted::new(budget - budget / 8),
-            parents: Budgeted::new(budget / 8),
+            tables: Budgeted::new(budget_bytes - budget_bytes / 8),
+            parents: Budgeted::new(budget_bytes / 8),
             parts: Mutex::default(),
         }
     }
 
-    /// Keeps what was solved here. Parts are put together when the last one of their partition is
-    /// here.
+    /// Keeps what was solved here. The parts of a partition are kept aside, whatever the budget,
+    /// until the last one is solved, and then put together.
+    ///
+    /// # Errors
+    /// If the parts of a partition do not fit together.
     pub fn keep(&self, shard: &Shard, solved: &Solved) -> Result<(), SourceError> {
         if shard.parts == 1 {
             for table in &solved.tables {
-                self.tables.insert(
-                    (shard.sequence, shard.bucket_bits, table.bucket()),
-                    table.clone(),
-                    table.memory(),
-                );
+                let key = BucketKey::of(shard, table.bucket());
+                self.tables.insert(key, table.clone(), table.memory_bytes());
             }
             return Ok(());
         }
@@ -186,47 +202,64 @@ impl<F: Fetch> PartitionCache<F> {
             parts.remove(&shard.sequence).unwrap_or_default()
         };
         for bucket in 0..1u32 << shard.bucket_bits {
-            let blocks: Vec<(Block, Block)> = (0..shard.parts)
-                .map(|part| {
-                    let [keys, outcomes, _] = all[&part][bucket as usize].to_blocks(part);
-                    (keys, outcomes)
-                })
+            let blocks: Vec<KeyedOutcomes> = (0..shard.parts)
+                .map(|part| all[&part][bucket as usize].to_blocks(part).into())
                 .collect();
             let table = Table::from_blocks(&blocks)?;
-            let bytes = table.memory();
-            self.tables.insert(
-                (shard.sequence, shard.bucket_bits, bucket),
-                Arc::new(table),
-                bytes,
-            );
+            let bytes = table.memory_bytes();
+            self.tables.insert(BucketKey::of(shard, bucket), Arc::new(table), bytes);
         }
         Ok(())
     }
 
-    /// Drops the tables of a partition: no shard will read them any more, or they were not wanted.
+    /// Drops the tables of a partition, because no shard will read them any more or because its
+    /// results were not accepted.
     pub fn retire(&self, shard: &Shard) {
         for bucket in 0..1u32 << shard.bucket_bits {
-            self.tables.remove(&(shard.sequence, shard.bucket_bits, bucket));
+            self.tables.remove(&BucketKey::of(shard, bucket));
         }
         self.parts.lock().remove(&shard.sequence);
     }
 }
 
-/// A bucket of a partition: degree sequence, bucket bits, bucket.
-pub type BucketKey = (DegreeSequence, u8, u32);
+/// A bucket of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BucketKey {
+    /// The degree sequence of the partition.
+    pub sequence: DegreeSequence,
+    /// The partition is split into 2^`bucket_bits` buckets.
+    pub bucket_bits: u8,
+    /// The bucket, below 2^`bucket_bits`.
+    pub bucket: u32,
+}
+
+impl BucketKey {
+    /// A bucket of the partition of a shard.
+    pub fn of(shard: &Shard, bucket: u32) -> Self {
+        BucketKey { sequence: shard.sequence, bucket_bits: shard.bucket_bits, bucket }
+    }
+}
 
 impl<F: Fetch> PartitionCache<F> {
-    /// Fetches those of the parents that are not at hand, with one request.
+    /// Fetches those of the parents that are not in the cache, with one request. Those that another
+    /// thread is loading are left to it, and not waited for.
+    ///
+    /// # Errors
+    /// If some cannot be fetched; none of this request is kept then.
     pub fn warm_parents(&self, sequences: &[DegreeSequence]) -> Result<(), SourceError> {
         self.parents.load_missing(sequences.iter().copied(), |missing| self.load_parents(missing))
     }
 
-    /// Fetches those of the tables that are not at hand, with one request.
+    /// Fetches those of the tables that are not in the cache, with one request. Those that another
+    /// thread is loading are left to it, and not waited for.
+    ///
+    /// # Errors
+    /// If some cannot be fetched, or are damaged; none of this request is kept then.
     pub fn warm_tables(&self, keys: &[BucketKey]) -> Result<(), SourceError> {
         self.tables.load_missing(keys.iter().copied(), |missing| self.load_tables(missing))
     }
 
-    /// The blocks of each of the things wanted, which are what they should be.
+    /// Fetches blocks, and fails if some do not belong to what was wanted.
     fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
         let fetched = self.fetch.fetch(wanted)?;
         match wanted.iter().zip(&fetched).find(|(wanted, blocks)| !wanted.admits(blocks)) {
@@ -240,7 +273,7 @@ impl<F: Fetch> PartitionCache<F> {
     fn load_parents(
         &self,
         sequences: &[DegreeSequence],
-    ) -> Result<Vec<(Vec<u64>, usize)>, SourceError> {
+    ) -> Result<Vec<Loaded<Vec<u64>>>, SourceError> {
         let wanted: Vec<Wanted> =
             sequences.iter().map(|&sequence| Wanted::Parents(sequence)).collect();
         let lists = self.fetch(&wanted)?.into_iter().map(|blocks| {
@@ -249,45 +282,44 @@ impl<F: Fetch> PartitionCache<F> {
             blocks.iter().for_each(|block| slots.extend(block.slots()));
             slots.sort_unstable();
             let bytes = 8 * slots.capacity() + 64;
-            (slots, bytes)
+            Loaded { value: slots, bytes }
         });
         Ok(lists.collect())
     }
 
-    fn load_tables(&self, keys: &[BucketKey]) -> Result<Vec<(Table, usize)>, SourceError> {
+    fn load_tables(&self, keys: &[BucketKey]) -> Result<Vec<Loaded<Table>>, SourceError> {
         let wanted: Vec<Wanted> =
-            keys.iter().map(|&(sequence, _, bucket)| Wanted::Bucket(sequence, bucket)).collect();
+            keys.iter().map(|key| Wanted::Bucket(key.sequence, key.bucket)).collect();
         let fetched = self.fetch(&wanted)?;
         keys.iter()
             .zip(fetched)
-            .map(|(&(sequence, bucket_bits, _), blocks)| {
+            .map(|(&BucketKey { sequence, bucket_bits, .. }, blocks)| {
                 let pairs = in_pairs(blocks)?;
-                if pairs.first().is_none_or(|(keys, _)| keys.id.bucket_bits != bucket_bits) {
+                if pairs.first().is_none_or(|pair| pair.keys.id.bucket_bits != bucket_bits) {
                     return Err(format!(
                         "partition {sequence} did not come in 2^{bucket_bits} buckets"
                     )
                     .into());
                 }
                 let table = Table::from_blocks(&pairs)?;
-                let bytes = table.memory();
-                Ok((table, bytes))
+                Ok(Loaded { bytes: table.memory_bytes(), value: table })
             })
             .collect()
     }
 }
 
 /// Keys and outcomes of each part of a bucket.
-fn in_pairs(blocks: Vec<Block>) -> Result<Vec<(Block, Block)>, SourceError> {
+fn in_pairs(blocks: Vec<Block>) -> Result<Vec<KeyedOutcomes>, SourceError> {
     let mut blocks = blocks.into_iter();
     let mut pairs = Vec::new();
     while let Some(keys) = blocks.next() {
         let outcomes = blocks.next().ok_or("keys came without outcomes")?;
-        pairs.push((keys, outcomes));
+        pairs.push(KeyedOutcomes { keys, outcomes });
     }
     Ok(pairs)
 }
 
-/// The one of one.
+/// The only value of a list of one.
 fn only<T>(loaded: Vec<T>) -> Result<T, SourceError> {
     Ok(loaded.into_iter().next().ok_or("nothing came of what was asked for")?)
 }
@@ -303,7 +335,7 @@ impl<F: Fetch> Source for PartitionCache<F> {
         bucket_bits: u8,
         bucket: u32,
     ) -> Result<Arc<Table>, SourceError> {
-        let key = (*sequence, bucket_bits, bucket);
+        let key = BucketKey { sequence: *sequence, bucket_bits, bucket };
         self.tables.get_or_load(&key, || only(self.load_tables(&[key])?))
     }
 }
@@ -314,10 +346,14 @@ mod tests {
 
     use super::*;
 
+    fn loaded<V>(value: V, bytes: usize) -> Loaded<V> {
+        Loaded { value, bytes }
+    }
+
     #[test]
     fn the_least_recently_used_go_first() {
         let cache = Budgeted::new(100);
-        let load = |key: u32| cache.get_or_load(&key, || Ok::<_, ()>((key, 40))).unwrap();
+        let load = |key: u32| cache.get_or_load(&key, || Ok::<_, ()>(loaded(key, 40))).unwrap();
         load(1);
         load(2);
         load(1);
@@ -327,7 +363,7 @@ mod tests {
         for key in [1, 3, 2] {
             let counted = || {
                 reloaded.fetch_add(1, Ordering::Relaxed);
-                Ok::<_, ()>((key, 40))
+                Ok::<_, ()>(loaded(key, 40))
             };
             cache.get_or_load(&key, counted).unwrap();
         }
@@ -337,7 +373,7 @@ mod tests {
     #[test]
     fn a_value_is_loaded_once_and_failures_are_not_kept() {
         let cache = Budgeted::<u32, u32>::new(100);
-        assert_eq!(cache.get_or_load(&7, || Err::<(u32, usize), _>("no")), Err("no"));
+        assert_eq!(cache.get_or_load(&7, || Err("no")), Err("no"));
         let loads = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -345,7 +381,7 @@ mod tests {
                     let value = cache.get_or_load(&7, || {
                         loads.fetch_add(1, Ordering::Relaxed);
                         std::thread::sleep(std::time::Duration::from_millis(20));
-                        Ok::<_, ()>((49, 1))
+                        Ok::<_, ()>(loaded(49, 1))
                     });
                     assert_eq!(*value.unwrap(), 49);
                 });
@@ -357,8 +393,9 @@ mod tests {
     #[test]
     fn what_is_missing_is_loaded_together() {
         let cache = Budgeted::<u32, u32>::new(100);
-        cache.get_or_load(&2, || Ok::<_, ()>((4, 1))).unwrap();
-        let squares = |keys: &[u32]| Ok::<_, ()>(keys.iter().map(|key| (key * key, 1)).collect());
+        cache.get_or_load(&2, || Ok::<_, ()>(loaded(4, 1))).unwrap();
+        let squares =
+            |keys: &[u32]| Ok::<_, ()>(keys.iter().map(|key| loaded(key * key, 1)).collect());
         cache
             .load_missing([1, 2, 3, 3].into_iter(), |keys| {
                 squares(keys).inspect(|_| assert_eq!(keys, [1, 3]))
@@ -369,7 +406,7 @@ mod tests {
             assert_eq!(*cache.get_or_load(&key, || Err("loaded again")).unwrap(), key * key);
         }
         assert_eq!(
-            *cache.get_or_load(&5, || Ok::<_, ()>((25, 1))).unwrap(),
+            *cache.get_or_load(&5, || Ok::<_, ()>(loaded(25, 1))).unwrap(),
             25,
             "a failure is not kept"
         );
@@ -378,8 +415,11 @@ mod tests {
     #[test]
     fn something_too_large_is_still_given_out() {
         let cache = Budgeted::new(10);
-        assert_eq!(*cache.get_or_load(&1, || Ok::<_, ()>(("large", 1000))).unwrap(), "large");
-        assert_eq!(*cache.get_or_load(&2, || Ok::<_, ()>(("small", 1))).unwrap(), "small");
+        assert_eq!(
+            *cache.get_or_load(&1, || Ok::<_, ()>(loaded("large", 1000))).unwrap(),
+            "large"
+        );
+        assert_eq!(*cache.get_or_load(&2, || Ok::<_, ()>(loaded("small", 1))).unwrap(), "small");
         assert_eq!(cache.bytes(), 1);
     }
 }

@@ -21,39 +21,53 @@ use trailtrap_shared::{
 };
 
 use crate::{
-    cache::PartitionCache,
+    cache::{BucketKey, PartitionCache},
     kernel::{SolveError, Solved, Solver},
     link::{Delivered, Ended, Grant, Lease, Link, LinkError, Unsolved},
 };
 
-/// What a worker runs with.
+/// A worker: its threads, its cache, and its link to a coordinator.
 pub struct Engine<L: Link> {
     game: GameName,
     pool: rayon::ThreadPool,
     threads: usize,
     kernel: Kernel,
-    /// Bytes of predecessor tables that a unit holds at a time.
-    allowance: usize,
+    /// The predecessor tables that a unit holds at a time take at most this much memory, or are
+    /// one table.
+    allowance_bytes: usize,
     /// Budget of the cache.
     cache_bytes: usize,
     link: Arc<L>,
-    /// What was read and solved under the edition of the last lease.
-    cache: Mutex<(u32, Arc<Cache<L>>)>,
+    /// The cache of the last lease's edition.
+    cache: Mutex<EditionCache<L>>,
     stop: CancellationToken,
     interrupt: Interrupt,
-    /// Heard that all is done.
+    /// Whether the link has said that all is done.
     finished: AtomicBool,
-    /// Leases that would last longer are not begun.
+    /// A lease that is expected to end after this moment is given back, not begun.
     deadline: Option<Instant>,
     pace: Pace,
 }
 
 type Cache<L> = PartitionCache<Arc<L>>;
 
-/// The plain flag that the kernel looks at, raised when a token is cancelled.
+/// Partitions that were read and solved under one edition.
+struct EditionCache<L: Link> {
+    edition: u32,
+    cache: Arc<Cache<L>>,
+}
+
+impl<L: Link> EditionCache<L> {
+    fn new(edition: u32, budget_bytes: usize, link: &Arc<L>) -> Self {
+        EditionCache { edition, cache: Arc::new(PartitionCache::new(budget_bytes, link.clone())) }
+    }
+}
+
+/// A plain flag, cheap enough for the kernel to look at often, that is raised when a token is
+/// cancelled.
 struct Interrupt {
     flag: Arc<Flag>,
-    /// As long as it exists, the token wakes the flag.
+    /// The token wakes the flag only as long as this future exists.
     _cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
@@ -78,7 +92,7 @@ impl Interrupt {
     }
 }
 
-/// How long leases take, from those that were solved.
+/// What the leases solved so far tell about how long a lease takes.
 #[derive(Default)]
 struct Pace {
     pairs: AtomicU64,
@@ -86,9 +100,9 @@ struct Pace {
 }
 
 impl Pace {
-    /// Until something is known: slower than any machine in use.
+    /// The rate that is assumed at first, which is slower than any machine in use.
     const PAIRS_PER_SECOND: u64 = 100_000;
-    /// What a lease costs beside its pairs: two conversations with the coordinator.
+    /// What a lease takes beside its pairs: two calls to the coordinator.
     const OVERHEAD: Duration = Duration::from_secs(1);
 
     fn add(&self, pairs: u64, time: Duration) {
@@ -98,7 +112,7 @@ impl Pace {
 
     /// Twice what a lease of so many pairs has taken on average, since shards differ.
     fn expect(&self, pairs: u64) -> Duration {
-        // As if a second had been worked at the assumed rate before.
+        // The average begins with one second of work at the assumed rate.
         let known = self.pairs.load(Ordering::Relaxed) + Self::PAIRS_PER_SECOND;
         let seconds = 1.0 + self.microseconds.load(Ordering::Relaxed) as f64 / 1e6;
         Self::OVERHEAD
@@ -107,35 +121,39 @@ impl Pace {
     }
 }
 
-/// Lists of parents, and bytes of tables, that are fetched with one request.
+/// So many lists of parents are fetched with one request.
 const PARENTS_TOGETHER: usize = 16;
+/// So many bytes of tables are fetched with one request.
 const BYTES_TOGETHER: usize = 8 << 20;
 
-/// Attempts at a unit on this machine before the worker stops with the error.
+/// The worker stops with the error when so many leases of one edition in a row could not be solved.
 const ATTEMPTS: u32 = 3;
 
-/// (graph, edge) pairs of a lease, as far as the plan knows.
+/// The estimated number of (graph, edge) pairs of a lease.
 fn pairs(lease: &Lease) -> u64 {
     lease.units.iter().map(|&unit| lease.plan.pairs(unit)).sum()
 }
 
 impl<L: Link> Engine<L> {
-    /// An engine of `threads` threads that holds up to about `memory` bytes of partitions. When
-    /// `stop` is cancelled, it gives back what it is doing and returns; it cancels `stop` itself
-    /// when it hears that all is done.
+    /// An engine of `threads` solving threads that takes about `memory_bytes` for partitions and
+    /// graphs in work. When `stop` is cancelled, it gives its leases back and returns; it cancels
+    /// `stop` itself when it hears that all is done.
+    ///
+    /// # Errors
+    /// If the threads cannot be started.
     pub fn new(
         link: L,
         game: GameName,
         threads: usize,
         kernel: Kernel,
-        memory: usize,
+        memory_bytes: usize,
         stop: CancellationToken,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("solver-{i}"))
             .build()?;
-        let (link, cache_bytes) = (Arc::new(link), memory / 4 * 3);
+        let (link, cache_bytes) = (Arc::new(link), memory_bytes / 4 * 3);
         Ok(Engine {
             game,
             pool,
@@ -143,8 +161,8 @@ impl<L: Link> Engine<L> {
             kernel,
             // Of the memory, three quarters are for the cache, and an eighth for what units hold
             // beside it, of which there is one for each thread. The rest is for graphs in work.
-            allowance: memory / 8 / threads,
-            cache: Mutex::new((0, Arc::new(PartitionCache::new(cache_bytes, link.clone())))),
+            allowance_bytes: memory_bytes / 8 / threads,
+            cache: Mutex::new(EditionCache::new(0, cache_bytes, &link)),
             cache_bytes,
             link,
             interrupt: Interrupt::by(&stop),
@@ -155,27 +173,32 @@ impl<L: Link> Engine<L> {
         })
     }
 
-    /// The same engine, which begins nothing that it does not expect to finish before `deadline`.
+    /// The same engine, which begins no lease that it does not expect to finish before `deadline`.
     pub fn until(self, deadline: Option<Instant>) -> Self {
         Engine { deadline, ..self }
     }
 
-    /// The link.
+    /// The link to the coordinator.
     pub fn link(&self) -> &L {
         &self.link
     }
 
-    /// The cache of an edition; that of another one is left to those who still use it.
+    /// The cache of an edition. A new edition begins with an empty one; threads that still work on
+    /// leases of the old edition keep the old cache until they are done.
     fn cache(&self, edition: u32) -> Arc<Cache<L>> {
-        let mut cache = self.cache.lock();
-        if cache.0 != edition {
-            *cache = (edition, Arc::new(PartitionCache::new(self.cache_bytes, self.link.clone())));
+        let mut last = self.cache.lock();
+        if last.edition != edition {
+            *last = EditionCache::new(edition, self.cache_bytes, &self.link);
         }
-        cache.1.clone()
+        last.cache.clone()
     }
 
     /// Works until everything is done, `stop` is cancelled or time is up. A few leases more than
     /// there are threads are held at a time, so that fetching and delivering overlap with solving.
+    ///
+    /// # Errors
+    /// If the link is lost or refuses this worker, or if several leases in a row cannot be solved
+    /// here.
     pub fn run(&self) -> Result<Ended, LinkError> {
         std::thread::scope(|scope| {
             let slots: Vec<_> = (0..self.threads + self.link().pipeline())
@@ -193,8 +216,8 @@ impl<L: Link> Engine<L> {
     }
 
     fn work(&self) -> Result<(), LinkError> {
-        // In a row, of leases of the same edition: a damaged block makes others fail too, and a
-        // new edition begin when it is found.
+        // Failures in a row, of leases of the edition `failing`. A damaged block makes many leases
+        // fail, and a new edition begins when the coordinator has found it.
         let (mut failures, mut failing) = (0, 0);
         while !self.stop.is_cancelled() {
             let lease = match self.link().lease() {
@@ -202,8 +225,8 @@ impl<L: Link> Engine<L> {
                 Ok(Grant::Wait) => continue,
                 Ok(Grant::Finished) => {
                     self.finished.store(true, Ordering::Relaxed);
-                    // For all slots: what they still deliver is not wanted, and the coordinator
-                    // will soon be gone.
+                    // The other threads stop too: what they would deliver is not wanted, and the
+                    // coordinator will soon be gone.
                     self.stop.cancel();
                     break;
                 }
@@ -219,7 +242,8 @@ impl<L: Link> Engine<L> {
                 Ok(results) => {
                     failures = 0;
                     self.pace.add(pairs(&lease), start.elapsed());
-                    // Kept before delivery, so that the units that follow find them.
+                    // Tables are kept before delivery: units that read them may be leased as soon
+                    // as the results are accepted.
                     let shard_of =
                         |solved: &Solved| &lease.plan.shards[solved.unit.shard as usize];
                     let mine = results
@@ -269,7 +293,8 @@ impl<L: Link> Engine<L> {
         Ok(())
     }
 
-    /// Makes the other slots stop too; an error after a wanted stop is none.
+    /// Makes the other threads stop too. An error after `stop` was cancelled is a consequence of
+    /// stopping, and is not reported.
     fn abandon(&self, error: LinkError) -> Result<(), LinkError> {
         if self.stop.is_cancelled() {
             return Ok(());
@@ -282,7 +307,7 @@ impl<L: Link> Engine<L> {
         let solver = Solver {
             game: self.game,
             kernel: self.kernel,
-            allowance: self.allowance,
+            allowance_bytes: self.allowance_bytes,
             stop: &self.interrupt.flag.0,
         };
         let plan = &*lease.plan;
@@ -305,7 +330,7 @@ impl<L: Link> Engine<L> {
         parents.chunks(PARENTS_TOGETHER).try_for_each(|some| cache.warm_parents(some))?;
         let predecessors: BTreeSet<u32> =
             shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
-        let (mut left, mut together, mut bytes_together) = (self.allowance, Vec::new(), 0);
+        let (mut left, mut together, mut bytes_together) = (self.allowance_bytes, Vec::new(), 0);
         'all: for &predecessor in &predecessors {
             let predecessor = &plan.shards[predecessor as usize];
             let bytes = (predecessor.estimate as usize * entry_bytes(plan.layout, plan.order))
@@ -317,7 +342,7 @@ impl<L: Link> Engine<L> {
                     cache.warm_tables(&std::mem::take(&mut together))?;
                     bytes_together = 0;
                 }
-                together.push((predecessor.sequence, predecessor.bucket_bits, bucket));
+                together.push(BucketKey::of(predecessor, bucket));
                 bytes_together += bytes;
             }
         }

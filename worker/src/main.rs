@@ -1,5 +1,7 @@
 //! `trailtrap-worker`: a worker process.
 
+#![warn(missing_docs, clippy::missing_errors_doc, clippy::undocumented_unsafe_blocks)]
+
 use std::{
     path::PathBuf,
     process::ExitCode,

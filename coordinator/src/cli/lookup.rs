@@ -290,11 +290,11 @@ impl Session<'_> {
         let order =
             self.orders[&order].as_ref().map_err(|message| anyhow::anyhow!("{message}"))?;
         let table = Arc::new(order.table(&order.plan.shards[shard as usize], bucket)?);
-        self.held += table.memory();
+        self.held += table.memory_bytes();
         self.tables.put(place, table.clone());
         while self.held > self.command.memory.0 as usize && self.tables.len() > 1 {
             if let Some((_, oldest)) = self.tables.pop_lru() {
-                self.held -= oldest.memory();
+                self.held -= oldest.memory_bytes();
             }
         }
         Ok(table)

@@ -482,7 +482,8 @@ impl<G: Game> Verifier<G> {
             self.records()?.iter().map(|(unit, record)| (*unit, record)).collect();
         let stop = AtomicBool::new(false);
         let game = self.finished.store.game();
-        let solver = Solver { game, kernel: Kernel::best(), allowance: 1 << 30, stop: &stop };
+        let solver =
+            Solver { game, kernel: Kernel::best(), allowance_bytes: 1 << 30, stop: &stop };
         self.for_each_in_turn("shards", &drawn, |&index| {
             for part in 0..plan.shards[index].parts {
                 let unit = Unit { order: plan.order as u8, shard: index as u32, part };

@@ -44,7 +44,7 @@ impl Answers {
         let solver = Solver {
             game: GameName::TrailTrap,
             kernel: Kernel::best(),
-            allowance: usize::MAX,
+            allowance_bytes: usize::MAX,
             stop: &AtomicBool::new(false),
         };
         memory::census_with(order, options, &solver, &mut |plan, solved| {

@@ -1,6 +1,7 @@
 //! The public digest: a 256-bit number for a set of records that does not depend on how they were
-//! computed, split, ordered or stored. Version 1, frozen; ARCHITECTURE.md specifies it,
-//! `scripts/referee.py` is an independent implementation, and the test below pins it.
+//! computed, split, ordered or stored. Version 1 is frozen: any change gives
+//! other digests than those that are published. ARCHITECTURE.md specifies it, `scripts/referee.py`
+//! is an independent implementation, and tests compare with published digests.
 
 use std::{fmt, iter::Sum, str::FromStr};
 
@@ -27,7 +28,7 @@ pub struct Digest {
 
 impl Digest {
     /// Adds the record of `graph`, whose outcome is given in the same labels: the SHA-256, read as
-    /// a little-endian number, of the tag `TT1`, the graph6 text of the graph in its reference
+    /// a little-endian number, of the game's tag ([`crate::game::About::digest_tag`]), the graph6 text of the graph in its reference
     /// labelling, |Aut| as 8 little-endian bytes, and the game's record in the reference
     /// labelling.
     pub fn add<G: Game>(&mut self, graph: &Graph, outcome: &G::Outcome) {

@@ -13,7 +13,9 @@ use crate::{
 /// Graphs, and those of them that have the listed verdict of the game.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
+    /// Number of graphs, or the sum of their weights.
     pub graphs: u128,
+    /// The same of those with the listed verdict.
     pub listed: u128,
 }
 
@@ -57,8 +59,11 @@ impl AddAssign for Sums {
 /// The same counts with each class once, or with weight n!/|Aut|, which counts labelled graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Weighing {
+    /// All graphs.
     pub all: Counts,
+    /// The connected graphs among them; the graph of order 1 is connected.
     pub connected: Counts,
+    /// The sums of the game over all graphs.
     pub sums: Sums,
 }
 
@@ -106,7 +111,9 @@ impl AddAssign for Weighing {
 /// Graphs with one value of a property, each class once and with weight n!/|Aut|.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
+    /// Each isomorphism class counted once.
     pub classes: Counts,
+    /// Each isomorphism class counted n!/|Aut| times.
     pub labelled: Counts,
 }
 
@@ -120,7 +127,7 @@ impl AddAssign for Cell {
 /// Graphs by the values of a property.
 pub type Breakdown = BTreeMap<u64, Cell>;
 
-/// Counts by properties that degrees do not tell.
+/// Counts by properties that do not follow from the degree sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Structure {
     /// By [`invariants::girth`]; 0 stands for forests.
@@ -184,6 +191,7 @@ pub struct Statistics {
     pub classes: Weighing,
     /// Each labelled graph once.
     pub labelled: Weighing,
+    /// Graphs by girth, bipartiteness, connectivity and |Aut|.
     pub structure: Structure,
 }
 
@@ -204,8 +212,9 @@ impl Statistics {
         weighings.iter().all(|weighing| weighing.is_possible(about, order, size))
     }
 
-    /// Whether the counts are possible, in some order that a census can have, and fit together:
-    /// each breakdown adds up.
+    /// Whether the counts are possible for some order n ≤ 12 and fit together: the cells of each
+    /// breakdown add up to the counts of all graphs, and those of connectivity 1 and 2 to the
+    /// counts of connected graphs. Never overflows, whatever the numbers.
     pub fn is_consistent(&self, about: &About) -> bool {
         // Sums of hostile numbers may not overflow.
         let add = |sum: Option<u128>, more: u128| sum.and_then(|sum| sum.checked_add(more));

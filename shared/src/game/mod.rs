@@ -92,8 +92,9 @@ pub struct About {
     pub reference: &'static str,
     /// The rules, the verdicts and their source in Markdown, for those who are handed results.
     pub rules: &'static str,
-    /// The same source as an entry of a CITATION.cff, and, if it has one, its identifier.
+    /// The same source as an entry of a CITATION.cff.
     pub citation: &'static str,
+    /// The identifier of the source, if it has one.
     pub identifier: Option<&'static str>,
     /// Prefix of every record that is hashed into the public digest: game and version of its
     /// records. Frozen with the digests that are published under it.

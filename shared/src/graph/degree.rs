@@ -18,8 +18,11 @@ pub struct DegreeSequence {
 /// degree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DegreeClass {
+    /// The degree of these vertices.
     pub degree: usize,
+    /// The first of these vertices, when vertices are sorted by degree.
     pub start: usize,
+    /// Number of vertices of this degree, at least one.
     pub count: usize,
 }
 
@@ -37,8 +40,11 @@ pub struct Parent {
 /// `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deletion {
+    /// The smaller degree of the two ends, before the edge is deleted.
     pub low: usize,
+    /// The larger degree of the two ends, before the edge is deleted.
     pub high: usize,
+    /// The degree sequence after the deletion.
     pub sequence: DegreeSequence,
 }
 

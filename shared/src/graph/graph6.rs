@@ -20,19 +20,39 @@ pub enum Graph6Error {
     OtherFormat(&'static str),
     /// A byte outside 63 ..= 126.
     #[error("column {column}: byte 0x{byte:02x} is not a graph6 character (allowed: '?' to '~')")]
-    BadByte { column: usize, byte: u8 },
+    BadByte {
+        /// Where it stands.
+        column: usize,
+        /// The byte.
+        byte: u8,
+    },
     /// An order above 16.
     #[error("column 1: order {order} is larger than {MAX_ORDER}, the largest order handled here")]
-    OrderTooLarge { order: String },
+    OrderTooLarge {
+        /// The order, or that it is 63 or more.
+        order: String,
+    },
     /// Too few or too many bytes for the order.
     #[error(
         "column {column}: a graph of order {order} takes {expected} characters, this one has \
          {found}"
     )]
-    WrongLength { column: usize, order: usize, expected: usize, found: usize },
+    WrongLength {
+        /// The first column that is missing or should not be there.
+        column: usize,
+        /// The order that the first byte states.
+        order: usize,
+        /// Number of bytes of a graph of this order.
+        expected: usize,
+        /// Number of bytes of the line.
+        found: usize,
+    },
     /// A one among the bits that fill up the last byte.
     #[error("column {column}: the padding bits of the last character are not zero")]
-    Padding { column: usize },
+    Padding {
+        /// Where the last byte stands.
+        column: usize,
+    },
 }
 
 /// Number of bytes of the graph6 text of a graph of order `n` ≤ 16.
@@ -64,6 +84,9 @@ pub fn encode_code(n: usize, code: u128, out: &mut Vec<u8>) {
 
 /// Reads one graph from a line; a trailing line break and a leading `>>graph6<<` are accepted.
 /// Never panics.
+///
+/// # Errors
+/// [`Graph6Error`] says what is wrong with the line, and at which column.
 pub fn decode(line: &[u8]) -> Result<Graph, Graph6Error> {
     let mut text = line;
     while let [rest @ .., b'\n' | b'\r'] = text {

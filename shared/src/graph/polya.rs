@@ -13,7 +13,9 @@ type Polynomial = Vec<BigInt>;
 /// Numbers of graphs of one order by number of edges m = 0, …, C(n, 2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeCounts {
+    /// All graphs.
     pub all: Vec<BigUint>,
+    /// The connected ones among them.
     pub connected: Vec<BigUint>,
 }
 

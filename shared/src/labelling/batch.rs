@@ -23,8 +23,11 @@ const MAX_ROUNDS: usize = 3;
 /// The instruction set the kernels run on. All give the same results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
+    /// No more than what every processor of the target has.
     Portable,
+    /// AVX2 of x86-64.
     Avx2,
+    /// AVX-512 F, BW and VL of x86-64.
     Avx512,
 }
 

@@ -51,7 +51,9 @@ pub struct Labelling {
 /// A graph whose colours did not decide its labels.
 #[derive(Clone, Copy)]
 pub struct Undecided {
+    /// The graph.
     pub rows: Rows,
+    /// The colours that its vertices have so far.
     pub colours: Colours,
     /// Whether refining the colours again would change nothing.
     pub stable: bool,

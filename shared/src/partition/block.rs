@@ -24,11 +24,14 @@ use crate::{
     labelling::{LABELLING, MAX_BATCH_ORDER, key_bits},
 };
 
+/// The first bytes of every block. Frozen: blocks that begin otherwise are refused.
 const MAGIC: &[u8; 4] = b"TTBK";
-/// Version of the block format.
+/// Version of the block format. Another number makes the blocks of all stores, caches and depots
+/// unreadable, and workers of the other version are refused.
 pub const BLOCK_FORMAT: u16 = 1;
+/// Bytes before the entries of a block; frozen with [`BLOCK_FORMAT`].
 const HEADER_BYTES: usize = 53;
-/// Bytes of the checksum of a block.
+/// Bytes of the checksum of a block; frozen with [`BLOCK_FORMAT`].
 pub const CHECKSUM_BYTES: usize = 16;
 
 /// What a block holds.
@@ -44,6 +47,7 @@ pub enum Section {
 }
 
 impl Section {
+    /// All sections, in the order in which the blocks of a bucket are delivered.
     pub const ALL: [Section; 3] = [Section::Keys, Section::Outcomes, Section::Wins];
 
     fn from_byte(byte: u8) -> Option<Self> {
@@ -54,15 +58,20 @@ impl Section {
 /// Where a block belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockId {
+    /// The degree sequence of the partition.
     pub sequence: DegreeSequence,
+    /// The part of the partition, counted from 0.
     pub part: u32,
+    /// The partition is split into 2^`bucket_bits` buckets.
     pub bucket_bits: u8,
+    /// The bucket of the partition, below 2^`bucket_bits`.
     pub bucket: u32,
+    /// What the block says of its graphs.
     pub section: Section,
 }
 
-/// The checksum at the end of a block, by which it is known wherever blocks are kept: there is no
-/// other block with it.
+/// The checksum at the end of a block: the first 16 bytes of a BLAKE3 hash. Caches and depots keep
+/// blocks under it, since no two different blocks are known to share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum(pub [u8; CHECKSUM_BYTES]);
 
@@ -73,9 +82,10 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// What there is to know of a block before one has it.
+/// What identifies a block and tells its length, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockName {
+    /// The checksum at the end of the block.
     pub checksum: Checksum,
     /// Bytes of the block.
     pub length: u64,
@@ -85,8 +95,9 @@ pub struct BlockName {
 /// strictly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
+    /// Where the block belongs.
     pub id: BlockId,
-    /// Of the game whose block it is.
+    /// The layout of the game whose block it is.
     pub layout: Layout,
     /// Number of entries.
     pub count: usize,
@@ -99,16 +110,29 @@ pub struct Block {
 /// What is wrong with the bytes of a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
+    /// There are fewer bytes than header and checksum take.
     #[error("block of {0} bytes is too short")]
     Short(usize),
+    /// The bytes do not begin as a block does.
     #[error("not a partition block (bad magic)")]
     Magic,
+    /// The block has another format, labelling or game.
     #[error("{what} {found} where this program has {expected}")]
-    Version { what: &'static str, found: u16, expected: u16 },
+    Version {
+        /// What differs: block format, labelling or game.
+        what: &'static str,
+        /// The number in the block.
+        found: u16,
+        /// The number that this program reads.
+        expected: u16,
+    },
+    /// The checksum is not that of the bytes before it.
     #[error("checksum mismatch: the block is damaged")]
     Checksum,
+    /// The checksum is right, but the content is none that this program writes.
     #[error("malformed block: {0}")]
     Malformed(&'static str),
+    /// A sound block, but not the one that was asked for.
     #[error("it is another block than its name says")]
     Name,
 }
@@ -144,7 +168,11 @@ impl Block {
         Block { id, layout, count, graphs, bytes }
     }
 
-    /// Checks bytes from a disk or a network and takes them in. Never panics.
+    /// Checks bytes from a disk or a network and takes them in, in one pass over the bytes. Never
+    /// panics.
+    ///
+    /// # Errors
+    /// [`BlockError`] says what is wrong with the bytes; all but [`BlockError::Name`] can occur.
     pub fn parse(layout: Layout, bytes: Vec<u8>) -> Result<Self, BlockError> {
         if bytes.len() < HEADER_BYTES + CHECKSUM_BYTES {
             return Err(BlockError::Short(bytes.len()));
@@ -215,6 +243,9 @@ impl Block {
     }
 
     /// Takes in bytes that should be the block of this name.
+    ///
+    /// # Errors
+    /// Those of [`Block::parse`], and [`BlockError::Name`] if they are a block of another name.
     pub fn parse_named(
         layout: Layout,
         bytes: Vec<u8>,
@@ -235,7 +266,7 @@ impl Block {
         &self.bytes
     }
 
-    /// The bytes themselves.
+    /// The bytes that [`Block::parse`] reads, without a copy.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -334,9 +365,9 @@ mod tests {
 
     #[test]
     fn unsorted_slots_are_refused() {
-        let (_, [keys, ..]) = regular_partition(&[5, 3], 0, 0, 0);
+        let (_, blocks) = regular_partition(&[5, 3], 0, 0, 0);
         assert_eq!(
-            Block::parse(TrailTrap::LAYOUT, keys.into_bytes()),
+            Block::parse(TrailTrap::LAYOUT, blocks.keys.into_bytes()),
             Err(BlockError::Malformed("slots do not increase"))
         );
     }

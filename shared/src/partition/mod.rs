@@ -13,14 +13,14 @@ pub use block::{
     BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, CHECKSUM_BYTES, Checksum, Section,
 };
 pub use slot::{bucket_of_slot, graph_of_slot, key_of_slot, slot_bytes, slot_of, slot_of_key};
-pub use table::{Mismatch, Table, entry_bytes};
+pub use table::{BucketBlocks, KeyedOutcomes, Mismatch, Table, entry_bytes};
 
 /// What the tests of blocks and tables take for partitions.
 #[cfg(test)]
 mod samples {
     use proptest::prelude::*;
 
-    use super::{Block, Table};
+    use super::{BucketBlocks, Table};
     use crate::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
@@ -31,7 +31,7 @@ mod samples {
         bucket_bits: u8,
         bucket: u32,
         part: u32,
-    ) -> (Table, [Block; 3]) {
+    ) -> (Table, BucketBlocks) {
         let sequence = DegreeSequence::new([4; 11]);
         let table = Table::new(
             TrailTrap::LAYOUT,

@@ -5,7 +5,8 @@ use crate::{
     labelling::{graph_of_key, hashed, key_bits},
 };
 
-/// Any odd number does.
+/// 2^64 divided by the golden ratio, and odd, so that multiplying with it is a bijection. Frozen:
+/// with another number every slot changes, and with it the order of entries in all blocks.
 const SCRAMBLE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The slot of a key of order `n` ≤ 12: a bijection of the numbers below 2^C(n−1,2).

@@ -25,21 +25,58 @@ pub struct Table {
     slot_bytes: usize,
     slot_mask: u64,
     entries: Vec<u8>,
-    /// `directory[i]` is the first entry whose slot, shifted right, is at least i (relative to the
-    /// bucket).
+    /// `directory[i]` is the index of the first entry with `(slot >> shift) - base` ≥ i, or the
+    /// number of entries if there is none.
     directory: Vec<u32>,
+    /// Number of low bits of a slot that the directory ignores.
     shift: u32,
-    /// What the slots of the bucket have in common, shifted likewise.
+    /// `slot >> shift` for slot 0 of the bucket, which all its slots have as their high bits.
     base: u64,
+}
+
+/// The blocks of one bucket of one part of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketBlocks {
+    /// The slots of all graphs.
+    pub keys: Block,
+    /// The records of all graphs.
+    pub outcomes: Block,
+    /// The slots of the graphs of the listed verdict.
+    pub wins: Block,
+}
+
+/// Keys, outcomes and wins: the order in which blocks are delivered and stored.
+impl IntoIterator for BucketBlocks {
+    type Item = Block;
+    type IntoIter = std::array::IntoIter<Block, 3>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        [self.keys, self.outcomes, self.wins].into_iter()
+    }
+}
+
+/// What a look-up in one bucket of one part of a partition needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyedOutcomes {
+    /// The slots of all graphs.
+    pub keys: Block,
+    /// The records of the same graphs, in the same order.
+    pub outcomes: Block,
+}
+
+impl From<BucketBlocks> for KeyedOutcomes {
+    fn from(BucketBlocks { keys, outcomes, .. }: BucketBlocks) -> Self {
+        KeyedOutcomes { keys, outcomes }
+    }
 }
 
 /// Entries are read in words of 8 bytes and records in words of 4, which may reach this far past
 /// the last entry.
 const SLACK: usize = 8;
-/// So many entries are looked through at once.
+/// A look-up compares this many entries at once, without branches.
 const LOOK: usize = 4;
 
-/// A partition's keys and outcomes do not fit together.
+/// The keys and outcomes of the partition of this degree sequence do not fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("keys and outcomes of partition {0} do not belong together")]
 pub struct Mismatch(pub DegreeSequence);
@@ -92,10 +129,15 @@ impl Table {
         }
     }
 
-    /// The table of a bucket from the keys and outcomes of its parts, in corresponding order.
-    pub fn from_blocks(parts: &[(Block, Block)]) -> Result<Self, Mismatch> {
-        let Block { id: first, layout, .. } = parts[0].0;
-        let fits = |(keys, outcomes): &(Block, Block)| {
+    /// The table of a bucket from the keys and outcomes of its parts, at least one; sorts the
+    /// entries if there are several parts.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if the blocks are not keys and outcomes of parts of one bucket, each with as
+    /// many outcomes as keys, or if two parts hold the same slot.
+    pub fn from_blocks(parts: &[KeyedOutcomes]) -> Result<Self, Mismatch> {
+        let Block { id: first, layout, .. } = parts[0].keys;
+        let fits = |KeyedOutcomes { keys, outcomes }: &KeyedOutcomes| {
             keys.id == BlockId { part: keys.id.part, ..first }
                 && outcomes.id == BlockId { section: Section::Outcomes, ..keys.id }
                 && keys.id.section == Section::Keys
@@ -106,8 +148,8 @@ impl Table {
             return Err(Mismatch(first.sequence));
         }
         let mut order: Vec<(u64, u32, u32)> =
-            Vec::with_capacity(parts.iter().map(|(keys, _)| keys.count).sum());
-        for (part, (keys, _)) in parts.iter().enumerate() {
+            Vec::with_capacity(parts.iter().map(|part| part.keys.count).sum());
+        for (part, KeyedOutcomes { keys, .. }) in parts.iter().enumerate() {
             order.extend(keys.slots().enumerate().map(|(i, slot)| (slot, part as u32, i as u32)));
         }
         if parts.len() > 1 {
@@ -127,19 +169,19 @@ impl Table {
             |entry, record| {
                 let (_, part, i) = order[entry];
                 record.copy_from_slice(
-                    &parts[part as usize].1.payload()
+                    &parts[part as usize].outcomes.payload()
                         [i as usize * width..(i as usize + 1) * width],
                 );
             },
         ))
     }
 
-    /// The blocks of this table as part `part` of its partition: keys, outcomes, wins.
-    pub fn to_blocks(&self, part: u32) -> [Block; 3] {
+    /// The blocks of this table as part `part` of its partition.
+    pub fn to_blocks(&self, part: u32) -> BucketBlocks {
         let n = self.sequence.order();
         let wins: Vec<usize> =
             (0..self.count).filter(|&i| self.layout.is_listed(n, self.record(i))).collect();
-        Section::ALL.map(|section| {
+        let block = |section| {
             let id = BlockId {
                 sequence: self.sequence,
                 part,
@@ -159,7 +201,12 @@ impl Table {
                     .iter()
                     .for_each(|&i| bytes.extend_from_slice(&self.entry(i)[..self.slot_bytes])),
             })
-        })
+        };
+        BucketBlocks {
+            keys: block(Section::Keys),
+            outcomes: block(Section::Outcomes),
+            wins: block(Section::Wins),
+        }
     }
 
     /// The degree sequence of the partition.
@@ -182,8 +229,8 @@ impl Table {
         self.count == 0
     }
 
-    /// Bytes of memory held.
-    pub fn memory(&self) -> usize {
+    /// Bytes of memory held by the table.
+    pub fn memory_bytes(&self) -> usize {
         self.entries.capacity() + 4 * self.directory.capacity() + size_of::<Self>()
     }
 
@@ -199,19 +246,22 @@ impl Table {
             & self.slot_mask
     }
 
-    /// The record of the i-th graph, followed by a few bytes that do not belong to it.
+    /// The record of the i-th graph, followed by 4 bytes that do not belong to it, so that records
+    /// can be read in words of 4 bytes.
     #[inline(always)]
     pub fn record(&self, i: usize) -> &[u8] {
         &self.entries[i * self.stride + self.slot_bytes..(i + 1) * self.stride + 4]
     }
 
-    /// Asks for the directory entry of a slot ahead of [`Table::locate`].
+    /// Starts loading the directory entry of a slot into the processor's cache, for a later
+    /// [`Table::locate`].
     #[inline(always)]
     pub fn prefetch(&self, slot: u64) {
         prefetch(&self.directory, self.place(slot));
     }
 
-    /// The first entry that can be that of a slot; asks for it ahead of [`Table::find`].
+    /// The index of the first entry that can be that of a slot of this bucket. Starts loading that
+    /// entry into the processor's cache, for a later [`Table::find`].
     #[inline(always)]
     pub fn locate(&self, slot: u64) -> u32 {
         let first = self.directory[self.place(slot)];
@@ -220,7 +270,8 @@ impl Table {
         first
     }
 
-    /// The entry of a slot, given what [`Table::locate`] said.
+    /// The index of the entry of a slot, if the table has it; `first` is what [`Table::locate`]
+    /// returned for this slot.
     #[inline(always)]
     pub fn find(&self, slot: u64, first: u32) -> Option<usize> {
         let first = first as usize;
@@ -293,7 +344,8 @@ mod tests {
         #[test]
         fn blocks_round_trip(slots in slots()) {
             let (table, blocks) = regular_partition(&slots, 0, 0, 3);
-            for block in &blocks {
+            let [keys, outcomes, wins] = [&blocks.keys, &blocks.outcomes, &blocks.wins];
+            for block in [keys, outcomes, wins] {
                 let bytes = || block.bytes().to_vec();
                 prop_assert_eq!(&Block::parse(TrailTrap::LAYOUT, bytes()).unwrap(), block);
                 let named =
@@ -308,17 +360,16 @@ mod tests {
             prop_assert_eq!(
                 Block::parse_named(
                     TrailTrap::LAYOUT,
-                    blocks[0].bytes().to_vec(),
-                    &blocks[1].name()
+                    keys.bytes().to_vec(),
+                    &outcomes.name()
                 ),
                 Err(BlockError::Name)
             );
             prop_assert_eq!(
-                blocks[2].slots().collect::<Vec<_>>(),
+                wins.slots().collect::<Vec<_>>(),
                 slots.iter().copied().filter(|s| s & 1 == 1).collect::<Vec<_>>()
             );
-            let [keys, outcomes, _] = blocks;
-            let again = Table::from_blocks(&[(keys, outcomes)]).unwrap();
+            let again = Table::from_blocks(&[blocks.into()]).unwrap();
             prop_assert_eq!(&again.entries, &table.entries);
             prop_assert_eq!(&again.directory, &table.directory);
         }
@@ -339,9 +390,9 @@ mod tests {
                         .collect()
                 };
                 let parts = [0, 1].map(|part| {
-                    let (_, [keys, outcomes, _]) =
+                    let (_, blocks) =
                         regular_partition(&of_part(part), 2, bucket, part as u32);
-                    (keys, outcomes)
+                    blocks.into()
                 });
                 let table = Table::from_blocks(&parts).unwrap();
                 for i in 0..table.len() {

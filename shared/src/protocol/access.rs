@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use tonic::metadata::{Ascii, MetadataValue};
 
-/// The name that generated certificates are made out to. It says nothing about a host: the
-/// certificate is the identity.
+/// The name that generated certificates are made out to. Access files repeat it. It names no host:
+/// clients trust the certificate itself.
 pub const CERTIFICATE_NAME: &str = "trailtrap-coordinator";
 
-/// 256 random bits that admit whoever knows them. Shown by no message: `Debug` leaves them out.
+/// 256 random bits that admit whoever knows them. No message shows them: `Debug` leaves them out.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(#[serde(with = "hex::serde")] [u8; 32]);
@@ -39,7 +39,8 @@ impl Token {
     }
 }
 
-/// In a time that does not depend on where they differ.
+/// Compares in a time that does not depend on where the tokens differ, so that timing reveals
+/// nothing of them.
 impl PartialEq for Token {
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
@@ -78,27 +79,33 @@ pub struct Pass {
     /// Whether the coordinator asks for a certificate too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mutual: bool,
+    /// What the worker shows with each call.
     pub token: Token,
 }
 
-/// What is not an access file, and where it ceases to be one. What it says there is not told: it
-/// may be a token.
+/// The text is not an access file. The error gives the place of the first mistake and never quotes
+/// the text, which may be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an access file (line {line}, column {column})")]
 pub struct Malformed {
+    /// The line of the first error, counted from 1.
     pub line: usize,
+    /// The column of the first error, counted from 1.
     pub column: usize,
 }
 
 impl Access {
-    /// Reads what an access file holds.
+    /// Reads the content of an access file.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is not JSON of this structure; unknown members are refused.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        // The words of the parser may quote the file.
+        // The messages of the parser may quote the file, and with it a token.
         serde_json::from_slice(bytes)
             .map_err(|error| Malformed { line: error.line(), column: error.column() })
     }
 
-    /// What an access file holds.
+    /// The content of an access file, as JSON.
     pub fn to_text(&self) -> String {
         serde_json::to_string_pretty(self).expect("an access file is plain data") + "\n"
     }

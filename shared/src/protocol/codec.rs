@@ -3,20 +3,29 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Version of the byte format; bytes of another version are refused.
+/// Version of the byte format. Another number makes everything unreadable that stores and bundles
+/// keep in this format.
 const VERSION: u8 = 1;
 
 /// Why bytes could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
+    /// There are no bytes at all.
     #[error("no bytes")]
     Empty,
+    /// The bytes are of another version of the format.
     #[error("structures of format {found}, this program reads format {VERSION}")]
-    Version { found: u8 },
+    Version {
+        /// The version in the first byte.
+        found: u8,
+    },
+    /// The bytes are no structure of the type.
     #[error("malformed structure: {0}")]
     Malformed(#[from] bincode::error::DecodeError),
+    /// The structure ends before the bytes do.
     #[error("{0} bytes left over after the structure")]
     TrailingBytes(usize),
+    /// [`encode`] makes other bytes of the structure, for instance because a map repeats a key.
     #[error("a structure written otherwise than this program writes it")]
     Unusual,
 }
@@ -37,8 +46,12 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     bytes
 }
 
-/// Reads a structure; the bytes must be those that [`encode`] makes of it. So a map, for instance,
-/// names each key once, in order.
+/// Reads a structure. The bytes must be those that [`encode`] makes of it, so that a map, for
+/// instance, names each key once, in order; this costs encoding the structure again.
+///
+/// # Errors
+/// [`CodecError`] if the bytes are of another version, malformed, too many, or not what [`encode`]
+/// makes of the structure.
 pub fn decode<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let (&version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
     if version != VERSION {

@@ -1,5 +1,5 @@
-//! Between what workers and coordinators mean and the messages that say it. Each conversion stands
-//! here once, for gRPC and for files.
+//! Conversions between the types of this program and the messages of the protocol. gRPC and the
+//! files of offline workers use the same ones.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Something to fetch.
+/// What a worker can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wanted {
     /// The keys blocks of all graphs with this degree sequence, as parents of the next order.
@@ -26,14 +26,15 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// The partition it is from.
+    /// The degree sequence of the partition that it is from.
     pub fn sequence(&self) -> &DegreeSequence {
         match self {
             Wanted::Parents(sequence) | Wanted::Bucket(sequence, _) => sequence,
         }
     }
 
-    /// Whether blocks can be what is wanted.
+    /// Whether all these blocks belong to what is wanted. It does not tell whether some are
+    /// missing.
     pub fn admits(&self, blocks: &[Block]) -> bool {
         blocks.iter().all(|block| {
             block.id.sequence == *self.sequence()
@@ -47,30 +48,37 @@ impl Wanted {
     }
 }
 
-/// A block as the coordinator describes it. Small ones it tells at once.
+/// A block as the coordinator describes it: small blocks are sent at once, others are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Described {
+    /// The block itself, which is small.
     Here(Block),
+    /// The name of a block that caches, depots and the coordinator have.
     Named(BlockName),
 }
 
-/// A message that makes no sense.
+/// Why a message cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
+    /// The bytes are no degree sequence of a graph.
     #[error("not a degree sequence")]
     Degrees,
+    /// The request does not say what it is for.
     #[error("neither parents nor a bucket")]
     What,
+    /// A checksum has another length than 16 bytes.
     #[error("a checksum has 16 bytes")]
     Checksum,
+    /// The description of a block is empty.
     #[error("neither a block nor its name")]
     NoBlock,
+    /// A block that came with the message is damaged.
     #[error(transparent)]
     Block(#[from] BlockError),
 }
 
-/// The request of a worker for something it wants; only for the blocks with these checksums, if
-/// there are any.
+/// The request of a worker for what it wants: all of its blocks if `only` is empty, otherwise those
+/// with these checksums.
 pub fn request(worker: u64, wanted: &Wanted, only: &[Checksum]) -> wire::FetchRequest {
     let what = match wanted {
         Wanted::Parents(_) => What::Parents(true),
@@ -86,6 +94,9 @@ pub fn request(worker: u64, wanted: &Wanted, only: &[Checksum]) -> wire::FetchRe
 }
 
 /// What a request is for.
+///
+/// # Errors
+/// If the request names no degree sequence, or neither parents nor a bucket.
 pub fn wanted(request: &wire::FetchRequest) -> Result<Wanted, MessageError> {
     let sequence = DegreeSequence::from_bytes(&request.degrees).ok_or(MessageError::Degrees)?;
     match request.what {
@@ -95,7 +106,8 @@ pub fn wanted(request: &wire::FetchRequest) -> Result<Wanted, MessageError> {
     }
 }
 
-/// Of the blocks that a request is for, those that are to be sent.
+/// Those of the blocks that are to be sent: the ones whose checksums the request names, or all if
+/// it names none.
 pub fn select(request: &wire::FetchRequest, mut blocks: Vec<Block>) -> Vec<Block> {
     if !request.only.is_empty() {
         let only: HashSet<&[u8]> = request.only.iter().map(Vec::as_slice).collect();
@@ -104,7 +116,7 @@ pub fn select(request: &wire::FetchRequest, mut blocks: Vec<Block>) -> Vec<Block
     blocks
 }
 
-/// The description of blocks.
+/// The message that describes blocks.
 pub fn description(blocks: Vec<Described>) -> wire::Description {
     let describe = |block| {
         let what = match block {
@@ -121,7 +133,10 @@ pub fn description(blocks: Vec<Described>) -> wire::Description {
     wire::Description { blocks: blocks.into_iter().map(describe).collect() }
 }
 
-/// What a description says.
+/// The blocks that a message describes.
+///
+/// # Errors
+/// If a description is empty, a checksum has a wrong length, or a block that came along is damaged.
 pub fn described(
     layout: Layout,
     description: wire::Description,
@@ -139,7 +154,7 @@ pub fn described(
     description.blocks.into_iter().map(described).collect()
 }
 
-/// A lease of units of a plan.
+/// The message that grants a lease of units of a plan.
 pub fn grant(lease: u64, plan: &Plan, units: &[Unit], edition: u32) -> wire::Grant {
     wire::Grant {
         lease,
@@ -163,7 +178,7 @@ fn unit_id(unit: &Unit) -> wire::UnitId {
     wire::UnitId { shard: unit.shard, part: unit.part }
 }
 
-/// A block, cut into pieces that fit a message.
+/// The bytes of a block, cut into pieces of [`PIECE_BYTES`].
 pub fn pieces(block: &[u8]) -> impl Iterator<Item = wire::BlockPiece> {
     let mut chunks = block.chunks(PIECE_BYTES).peekable();
     std::iter::from_fn(move || {
@@ -172,7 +187,7 @@ pub fn pieces(block: &[u8]) -> impl Iterator<Item = wire::BlockPiece> {
     })
 }
 
-/// What there is to say of a solved unit beside its blocks.
+/// The message that tells everything about a solved unit but its blocks.
 pub fn result(unit: &Unit, summary: &Summary, elapsed: Duration) -> wire::UnitResult {
     wire::UnitResult {
         unit: Some(unit_id(unit)),
@@ -182,7 +197,8 @@ pub fn result(unit: &Unit, summary: &Summary, elapsed: Duration) -> wire::UnitRe
     }
 }
 
-/// The messages that deliver the results of a lease, each with its blocks.
+/// The messages that deliver the results of a lease: the lease, then each unit followed by the
+/// pieces of its blocks.
 pub fn delivery(
     worker: u64,
     lease: u64,
@@ -228,8 +244,8 @@ mod tests {
             Table::new(TrailTrap::LAYOUT, sequence, 0, 0, [3, 4].into_iter(), |_, record| {
                 record.fill(0)
             });
-        let blocks = table.to_blocks(0);
-        let [keys, outcomes, _] = &blocks;
+        let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
+        let [keys, outcomes, _] = &blocks[..] else { unreachable!("a bucket has three blocks") };
         let both = vec![Described::Here(keys.clone()), Described::Named(outcomes.name())];
         let described = |description| described(TrailTrap::LAYOUT, description);
         assert_eq!(described(description(both.clone())), Ok(both.clone()));

@@ -1,10 +1,11 @@
 //! Messages and service of `proto/trailtrap/v1/census.proto`.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::missing_errors_doc)]
 
 tonic::include_proto!("trailtrap.v1");
 
-/// Version of the protocol; both sides must speak the same.
+/// Version of the protocol. Both sides must speak the same one: a coordinator refuses to register a
+/// worker of another version.
 pub const PROTOCOL: u32 = 4;
 
-/// Blocks are sent in pieces of this many bytes.
+/// A block travels in pieces of this many bytes, the last of which may be shorter.
 pub const PIECE_BYTES: usize = 1 << 20;

@@ -45,7 +45,7 @@ impl Solver<'_> {
             let mut predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
             for bucket in 0..1u32 << bucket_bits {
                 let table = source.table(&deletion.sequence, bucket_bits, bucket)?;
-                if held > 0 && held + table.memory() > self.allowance {
+                if held > 0 && held + table.memory_bytes() > self.allowance_bytes {
                     if predecessor.tables.iter().any(Option::is_some) {
                         group.push(predecessor.split_off());
                     }
@@ -53,7 +53,7 @@ impl Solver<'_> {
                     group.clear();
                     held = 0;
                 }
-                held += table.memory();
+                held += table.memory_bytes();
                 predecessor.tables[bucket as usize] = Some(table);
             }
             group.push(predecessor);

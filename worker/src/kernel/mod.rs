@@ -31,10 +31,17 @@ use trailtrap_shared::{
 
 /// Where a unit's input comes from.
 pub trait Source: Sync {
-    /// The slots of all graphs with this degree sequence, of the order below the census's.
+    /// The slots of all graphs with this degree sequence, whose order is one below that of the unit,
+    /// in increasing order.
+    ///
+    /// # Errors
+    /// If they cannot be had.
     fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError>;
 
     /// One of the 2^`bucket_bits` buckets of a finished partition.
+    ///
+    /// # Errors
+    /// If it cannot be had.
     fn table(
         &self,
         sequence: &DegreeSequence,
@@ -43,35 +50,57 @@ pub trait Source: Sync {
     ) -> Result<Arc<Table>, SourceError>;
 }
 
-/// Input could not be had: a broken link, a damaged block.
+/// Why input could not be had, for instance because of a broken link or a damaged block.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a unit was not solved.
 #[derive(Debug, thiserror::Error)]
 pub enum SolveError {
+    /// Parents or predecessors could not be had.
     #[error("cannot get input")]
     Source(#[from] SourceError),
+    /// A predecessor of a generated graph is not in its partition.
     #[error(
         "partition {sequence} lacks the graph of slot {slot:#x}: it, or this machine, is damaged"
     )]
-    MissingPredecessor { sequence: DegreeSequence, slot: u64 },
+    MissingPredecessor {
+        /// The degree sequence of the predecessor.
+        sequence: DegreeSequence,
+        /// The slot of the predecessor.
+        slot: u64,
+    },
+    /// A list of parents holds a slot that is no graph.
     #[error(
         "partition {sequence} lists slot {slot:#x}, which is no graph: it, or this machine, is \
          damaged"
     )]
-    NoGraph { sequence: DegreeSequence, slot: u64 },
+    NoGraph {
+        /// The degree sequence of the parents.
+        sequence: DegreeSequence,
+        /// The slot in their list.
+        slot: u64,
+    },
+    /// Two parents generate the same graph, which those of a sound order never do.
     #[error(
         "two parents generate the graph of slot {slot:#x} of {sequence}: the parent lists are \
          wrong"
     )]
-    Duplicate { sequence: DegreeSequence, slot: u64 },
+    Duplicate {
+        /// The degree sequence of the graph.
+        sequence: DegreeSequence,
+        /// The slot of the graph.
+        slot: u64,
+    },
+    /// The worker was asked to stop.
     #[error("interrupted")]
     Interrupted,
 }
 
 /// A solved unit.
 pub struct Solved {
+    /// The unit.
     pub unit: Unit,
+    /// The degree sequence of its shard.
     pub sequence: DegreeSequence,
     /// One table for each bucket, in order.
     pub tables: Vec<Arc<Table>>,
@@ -94,10 +123,12 @@ const CHUNK: usize = 1024;
 
 /// How units are solved on this machine.
 pub struct Solver<'a> {
+    /// The game that is solved.
     pub game: GameName,
+    /// The instruction set that is used.
     pub kernel: Kernel,
     /// Bytes of predecessor tables to hold at a time for one unit.
-    pub allowance: usize,
+    pub allowance_bytes: usize,
     /// Set to interrupt the work; looked at after every chunk.
     pub stop: &'a AtomicBool,
 }

@@ -32,10 +32,10 @@ fn census(
     order: usize,
     options: PlanOptions,
     kernel: Kernel,
-    allowance: usize,
+    allowance_bytes: usize,
 ) -> (Vec<Summary>, Memory) {
     let stop = &AtomicBool::new(false);
-    let solver = Solver { game: GameName::TrailTrap, kernel, allowance, stop };
+    let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
     memory::census(order, options, &solver).unwrap()
 }
 
@@ -205,15 +205,16 @@ fn records_follow_from_their_predecessors_by_nauty() {
 }
 
 /// Solves units of edge geography.
-fn geographer(allowance: usize) -> Solver<'static> {
+fn geographer(allowance_bytes: usize) -> Solver<'static> {
     static NEVER: AtomicBool = AtomicBool::new(false);
-    Solver { game: GameName::EdgeGeography, kernel: Kernel::best(), allowance, stop: &NEVER }
+    Solver { game: GameName::EdgeGeography, kernel: Kernel::best(), allowance_bytes, stop: &NEVER }
 }
 
 /// Edge geography by the kernel, in one piece and in parts and buckets.
 fn edge_geography(order: usize) -> (Vec<Summary>, Memory) {
-    let census =
-        |options, allowance| memory::census(order, options, &geographer(allowance)).unwrap();
+    let census = |options, allowance_bytes| {
+        memory::census(order, options, &geographer(allowance_bytes)).unwrap()
+    };
     let whole = census(PlanOptions::default(), usize::MAX);
     let cut = census(PlanOptions { part_graphs: 40, bucket_bytes: 500 }, 1);
     assert_eq!(whole.0, cut.0);

@@ -30,24 +30,60 @@ const LARGEST_MESSAGE: usize = 8 << 20;
 /// Why there is no access.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
+    /// A file cannot be read.
     #[error("cannot read {what} {path}: {source}")]
-    Read { what: &'static str, path: PathBuf, source: io::Error },
+    Read {
+        /// What the file is, for people.
+        what: &'static str,
+        /// Where it should be.
+        path: PathBuf,
+        /// Why it cannot be read.
+        source: io::Error,
+    },
+    /// An access file cannot be written.
     #[error("cannot write the access file {path}: {source}")]
-    Write { path: PathBuf, source: io::Error },
+    Write {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why it cannot be written.
+        source: io::Error,
+    },
+    /// The file is there, but is not an access file.
     #[error(
         "{path} is not an access file (line {line}, column {column}); the coordinator writes one \
          into its data directory"
     )]
-    Malformed { path: PathBuf, line: usize, column: usize },
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line of the first mistake, counted from 1.
+        line: usize,
+        /// The column of the first mistake, counted from 1.
+        column: usize,
+    },
+    /// The address of the coordinator is malformed.
     #[error("'{address}' is not HOST:PORT")]
-    Address { address: String },
+    Address {
+        /// The address as it was given.
+        address: String,
+    },
+    /// The coordinator asks clients for a certificate, and none was given.
     #[error(
         "the coordinator at {address} asks for a certificate: give yours with --certificate and \
          --key"
     )]
-    NoCertificate { address: String },
+    NoCertificate {
+        /// The address of the coordinator.
+        address: String,
+    },
+    /// A certificate or a key is of no use.
     #[error("cannot use the certificates for {address}: {source}")]
-    Certificate { address: String, source: tonic::transport::Error },
+    Certificate {
+        /// The address of the coordinator.
+        address: String,
+        /// What is wrong with it.
+        source: tonic::transport::Error,
+    },
 }
 
 impl AccessError {
@@ -60,7 +96,10 @@ impl AccessError {
     }
 }
 
-/// Reads an access file.
+/// Reads an access file; warns if everybody on this machine may read it.
+///
+/// # Errors
+/// If the file cannot be read or is not an access file.
 pub fn read(path: &Path) -> Result<Access, AccessError> {
     let bytes = read_private("the access file", path)?;
     Access::parse(&bytes).map_err(|Malformed { line, column }| AccessError::Malformed {
@@ -71,6 +110,9 @@ pub fn read(path: &Path) -> Result<Access, AccessError> {
 }
 
 /// Writes an access file that only its owner may read.
+///
+/// # Errors
+/// If it cannot be written.
 pub fn write(access: &Access, path: &Path) -> Result<(), AccessError> {
     Replacement::of(path)
         .private()
@@ -79,6 +121,10 @@ pub fn write(access: &Access, path: &Path) -> Result<(), AccessError> {
 }
 
 /// A client that connects when it is used. To be called within a runtime.
+///
+/// # Errors
+/// If the address is malformed, a certificate is of no use, or one is missing that the coordinator
+/// asks for.
 pub fn client(access: &Access, identity: Option<&Identity>) -> Result<Client, AccessError> {
     let address = || access.address.clone();
     let scheme = if access.pass.is_some() { "https" } else { "http" };
@@ -153,12 +199,15 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Whether it says anything.
+    /// Whether the flags name a coordinator in either way.
     pub fn is_given(&self) -> bool {
         self.access.is_some() || self.coordinator.is_some()
     }
 
     /// What the access file holds now, with the address of the flag if there is one.
+    ///
+    /// # Errors
+    /// Those of [`read`].
     pub fn access(&self) -> Result<Access, AccessError> {
         let mut access = match &self.access {
             Some(path) => read(path)?,
@@ -170,7 +219,10 @@ impl Reach {
         Ok(access)
     }
 
-    /// The own certificate and its key.
+    /// The own certificate and its key, if the flags name them.
+    ///
+    /// # Errors
+    /// If one of the two files cannot be read.
     pub fn identity(&self) -> Result<Option<Identity>, AccessError> {
         match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => Ok(Some(Identity::from_pem(
@@ -183,6 +235,9 @@ impl Reach {
 }
 
 /// Reads a file that others should not read; warns if they may.
+///
+/// # Errors
+/// If the file cannot be read.
 pub fn read_private(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
     let bytes = read_file(what, path)?;
     if fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0) {

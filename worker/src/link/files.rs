@@ -46,32 +46,47 @@ use crate::{
 
 /// How often files are looked for.
 const PAUSE: Duration = Duration::from_millis(100);
-/// After a lease that came to nothing: the next may too.
+/// The pause after a lease that came to nothing, since the next one may fail for the same reason.
 const CAUTION: Duration = Duration::from_secs(1);
 /// A task that was taken, and whose taker has not touched it for so long, is put out again.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Left when there will be no more tasks.
+/// The name of the file that the courier leaves when there will be no more tasks.
 const FINISHED: &str = "finished";
 
 /// Why files are of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
+    /// A file or directory cannot be read or written.
     #[error("cannot use {path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why it cannot be used.
+        source: io::Error,
+    },
+    /// Another courier uses the directory.
     #[error("{0} is in use by another courier")]
     InUse(PathBuf),
+    /// A file holds something else than it should.
     #[error("{path} is damaged: {what}")]
-    Damaged { path: PathBuf, what: String },
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A worker has renamed a task to `NUMBER.damaged`.
     #[error(
         "a worker could not use its task, and has set it aside as {0}; the worker's log says why"
     )]
     SetAside(PathBuf),
+    /// The plan of a task differs from this program's.
     #[error(transparent)]
     Differ(LinkError),
 }
 
 impl OfflineError {
-    /// Whether the file is gone: somebody was quicker.
+    /// Whether the file is gone, because another worker was quicker.
     fn is_missing(&self) -> bool {
         matches!(self, OfflineError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -96,20 +111,21 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), OfflineError> {
     Replacement::of(path).write(bytes).map_err(at(path))
 }
 
-/// Shows that somebody cares for a file.
+/// Sets the time at which a file was last modified to now, by which others see that somebody works
+/// on it.
 fn touch(path: &Path) {
     if let Ok(file) = File::options().append(true).open(path) {
         let _ = file.set_modified(SystemTime::now());
     }
 }
 
-/// What happens when files cannot be read or written: a disk may be full, or a directory not there
-/// yet.
+/// How long an operation on files is repeated that fails, for instance because a disk is full or a
+/// directory is not there yet.
 #[derive(Clone, Debug)]
 pub struct Patience {
-    /// So long it is tried again.
+    /// It is not repeated after so long.
     pub lasts: Duration,
-    /// And not any more when this is cancelled.
+    /// It is not repeated once this is cancelled.
     pub stop: CancellationToken,
 }
 
@@ -165,8 +181,12 @@ fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, OfflineError
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Carries leases to a directory, and their results back, until everything is done or asked to
-/// stop. Up to `slots` tasks lie there at a time.
+/// Carries leases to a directory, and their results back, until everything is done or
+/// `patience.stop` is cancelled. Up to `slots` tasks lie there at a time. A file lock keeps a second
+/// courier out of the directory.
+///
+/// # Errors
+/// If the coordinator or the directory stays out of reach, or another courier uses the directory.
 pub fn carry(
     link: &GrpcLink,
     directory: &Path,
@@ -188,7 +208,7 @@ pub fn carry(
         }
         Err(TryLockError::Error(source)) => return Err(at(&place)(source).into()),
     }
-    // What an earlier courier left is not leased any more.
+    // The leases of an earlier courier have ended or will expire: its files are of no use.
     for extension in ["task", "taken", "result", "damaged", replace::EXTENSION] {
         files(directory, extension)?.iter().for_each(|path| drop(fs::remove_file(path)));
     }
@@ -207,7 +227,8 @@ pub fn carry(
         }
         Ok(())
     };
-    // As in the engine: the others stop too, and an error after a wanted stop is none.
+    // An error makes the other threads stop too. An error after `stop` was cancelled is a
+    // consequence of stopping, and is not reported.
     let slot = || {
         slot().or_else(|error| {
             if patience.stop.is_cancelled() {
@@ -348,7 +369,7 @@ fn unpack_result(
         messages.push(message);
     }
     match messages.first_mut().and_then(|message| message.part.as_mut()) {
-        // The courier may be known by another number by now.
+        // The courier may have registered again meanwhile, under another number.
         Some(Part::Start(start)) if start.lease == lease.number => start.worker = lease.worker,
         _ => {
             return Err(OfflineError::Damaged {
@@ -360,17 +381,17 @@ fn unpack_result(
     Ok(messages)
 }
 
-/// What a task reads.
+/// The blocks that the units of a task read.
 type Inputs = HashMap<Wanted, Vec<Block>>;
 
 /// The link of a worker without network.
 pub struct FileLink {
     directory: PathBuf,
-    /// Of the game whose tasks it takes.
+    /// The layout of the game whose tasks it takes.
     layout: Layout,
     patience: Patience,
     plans: PlanKeeper,
-    /// The tasks in work, by the numbers of their leases, which grow.
+    /// The tasks in work, by the numbers of their leases: later leases have larger numbers.
     tasks: Mutex<BTreeMap<u64, Arc<Inputs>>>,
 }
 
@@ -385,11 +406,12 @@ impl FileLink {
         self.directory.join(format!("{number}.{extension}"))
     }
 
-    /// Takes the first task there is; where it lies then.
+    /// Takes the task of the smallest number by renaming it, and returns its new path.
     fn take(&self) -> Result<Option<PathBuf>, OfflineError> {
         for task in files(&self.directory, "task")? {
             let taken = task.with_extension("taken");
-            // It may have lain here for long, but is not to look as if its taker were silent.
+            // The task may have been written long ago. The courier puts out again what was not
+            // touched for long, so it has to be touched before it is taken.
             touch(&task);
             match fs::rename(&task, &taken).map_err(at(&task)) {
                 Ok(()) => return Ok(Some(taken)),
@@ -446,9 +468,9 @@ impl FileLink {
         }
     }
 
-    /// What is wanted, from the latest lease that has it: tasks of an older edition may hold
-    /// something else, and whoever works on a lease of the newest finds it there or in a later
-    /// one.
+    /// What is wanted, from the task with the largest number that has it. Tasks of an older edition
+    /// may hold other blocks; a unit of the newest edition finds its blocks in its own task, or in
+    /// a later one of the same edition.
     fn blocks(&self, wanted: &Wanted) -> Result<Vec<Block>, SourceError> {
         let tasks: Vec<Arc<Inputs>> = self.tasks.lock().values().rev().cloned().collect();
         let found = tasks.iter().find_map(|inputs| inputs.get(wanted));
@@ -458,8 +480,8 @@ impl FileLink {
     }
 }
 
-/// Leaves a task that was taken to people, and to the courier; other workers would fare no better
-/// with it.
+/// Renames a task that was taken to `NUMBER.damaged`, for people and the courier to look at, because
+/// other workers could not use it either.
 fn set_aside(taken: &Path, why: &dyn std::fmt::Display) {
     tracing::warn!(task = %taken.display(), %why, "set a task aside");
     let _ = fs::rename(taken, taken.with_extension("damaged"));
@@ -580,8 +602,8 @@ mod tests {
             Table::new(TrailTrap::LAYOUT, sequence, 0, 0, [slot].into_iter(), |_, record| {
                 record.fill(0)
             })
-            .to_blocks(0)[0]
-                .clone()
+            .to_blocks(0)
+            .keys
         };
         let wanted = Wanted::Parents(sequence);
         for number in [3, 9, 1, 7] {

@@ -42,7 +42,9 @@ use crate::{
 pub struct Identity {
     /// Host and process, for people.
     pub name: String,
+    /// Number of solving threads.
     pub threads: usize,
+    /// The instruction set that it solves with.
     pub kernel: Kernel,
     /// The game that it plays.
     pub game: GameName,
@@ -62,21 +64,25 @@ pub struct GrpcLink {
     stop: CancellationToken,
     /// The number under which the coordinator knows this worker; changed only by registering.
     worker: AtomicU64,
+    /// Held while a thread registers, so that the others wait for the new number.
     registering: Mutex<()>,
+    /// The pause between heartbeats, which the coordinator says.
     heartbeat: Mutex<Duration>,
+    /// The numbers of the leases that heartbeats renew.
     held: Mutex<Vec<u64>>,
     plans: PlanKeeper,
     supply: Supply,
 }
 
-/// The plan of the last lease, which many leases share.
+/// Keeps the plan of the last lease, since most leases have the same plan and a large one takes a
+/// second to build.
 pub(crate) struct PlanKeeper {
     layout: Layout,
     last: Mutex<Option<Arc<Plan>>>,
 }
 
 impl PlanKeeper {
-    /// Keeps plans of a game.
+    /// A keeper that has no plan yet, of the game with this layout.
     pub(crate) fn new(layout: Layout) -> Self {
         PlanKeeper { layout, last: Mutex::default() }
     }
@@ -113,11 +119,11 @@ impl PlanKeeper {
     }
 }
 
-/// The client, and the access it was made with.
+/// A client and the access it was made with.
 struct Connection {
     access: Access,
     client: Client,
-    /// Counts the accesses.
+    /// The number of accesses before this one.
     generation: u64,
 }
 
@@ -129,7 +135,12 @@ impl Connection {
 }
 
 impl GrpcLink {
-    /// Registers with the coordinator, waiting for it, or for its access file, if need be.
+    /// Registers with the coordinator. Waits for the coordinator, or for its access file, for as
+    /// long as `patience` lasts. Blocks.
+    ///
+    /// # Errors
+    /// If the coordinator stays out of reach, or refuses this worker, or if the access file or the
+    /// certificates are of no use.
     pub fn connect(
         runtime: Handle,
         reach: Reach,
@@ -171,7 +182,7 @@ impl GrpcLink {
         Ok(link)
     }
 
-    /// Where its blocks come from.
+    /// The disk cache and the depot of this worker.
     pub fn supply(&self) -> &Supply {
         &self.supply
     }
@@ -188,10 +199,10 @@ impl GrpcLink {
         self.connection.lock().generation
     }
 
-    /// Takes up what the access file says now: the coordinator may have been started again
-    /// elsewhere. Whether that is something else than what `generation` said.
+    /// Reads the access file again, because the coordinator may have been started again elsewhere.
+    /// Whether the connection is now another one than that of `generation`.
     fn refresh(&self, generation: u64) -> bool {
-        // A file that is away, or half copied, may be there again the next time.
+        // If the file is gone or incomplete at this moment, the connection stays as it is.
         let access = self.reach.access();
         let mut connection = self.connection.lock();
         if connection.generation != generation {
@@ -245,8 +256,8 @@ impl GrpcLink {
         self.worker.load(Ordering::Relaxed)
     }
 
-    /// Runs a call until it is answered, sitting out failures of the network and of the
-    /// coordinator with growing, jittered pauses, for as long as patience lasts.
+    /// Repeats a call until it is answered, with growing, jittered pauses after failures of the
+    /// network and of the coordinator, for as long as `patience` lasts. Blocks.
     fn persist<T, F>(&self, what: &str, call: impl Fn() -> F) -> Result<T, LinkError>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
@@ -256,7 +267,7 @@ impl GrpcLink {
             loop {
                 let generation = self.generation();
                 match call().await {
-                    // There is another address or token to try at once.
+                    // The access file has another address or token: try that at once.
                     Err(_) if self.refresh(generation) => {}
                     answer => return answer,
                 }
@@ -345,7 +356,8 @@ impl Link for GrpcLink {
             let mut client = self.client();
             async move {
                 match client.lease(with_timeout(wire::LeaseRequest { worker }, 60)).await {
-                    // A coordinator that was restarted: register, then ask again.
+                    // A coordinator that was restarted does not know this worker: register, then
+                    // ask again.
                     Err(status) if status.code() == Code::NotFound => {
                         Ok(tonic::Response::new(wire::LeaseReply { answer: None }))
                     }
@@ -388,7 +400,7 @@ impl Link for GrpcLink {
     }
 
     fn pipeline(&self) -> usize {
-        // An answer takes as long as the coordinator gathers results, and its disk needs to sync.
+        // A delivery is answered when the coordinator has gathered results and synced its disk.
         self.identity.threads.max(4)
     }
 
@@ -517,7 +529,7 @@ impl Origin for GrpcLink {
     }
 }
 
-/// Whether trying again may help.
+/// Whether the same call may succeed later.
 fn is_passing(status: &Status) -> bool {
     // A connection that breaks is sometimes reported as an internal error, with its cause; the
     // coordinator's have none.
@@ -537,13 +549,14 @@ fn is_passing(status: &Status) -> bool {
 /// A status and what caused it, from the outside in.
 fn causes(status: &Status) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(Some(status as &(dyn std::error::Error + 'static)), |cause| {
-        // An I/O error answers for its cause, and does not name it as its source.
+        // `std::io::Error::source` skips the error that it wraps and returns that one's source.
         let inner = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
         inner.map_or_else(|| cause.source(), |inner| Some(inner))
     })
 }
 
-/// What is wrong with the coordinator's certificate: this will not pass.
+/// What is wrong with the coordinator's certificate, if that is why the call failed. Trying again
+/// does not help then.
 fn certificate_error(status: &Status) -> Option<&rustls::Error> {
     causes(status)
         .filter_map(|cause| cause.downcast_ref::<rustls::Error>())

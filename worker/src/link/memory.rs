@@ -8,7 +8,7 @@ use trailtrap_shared::{
     count::summary::Summary,
     game::Layout,
     graph::degree::DegreeSequence,
-    partition::{Block, Table},
+    partition::{KeyedOutcomes, Table},
     plan::{Plan, PlanOptions, Unit},
 };
 
@@ -17,7 +17,7 @@ use crate::kernel::{SolveError, Solved, Solver, Source, SourceError};
 /// The tables of the parts of one bucket.
 type Parts = Vec<Arc<Table>>;
 
-/// Partitions in memory, for good.
+/// Partitions in memory, none of which is ever dropped.
 #[derive(Default)]
 pub struct Memory {
     tables: RwLock<HashMap<(DegreeSequence, u32), Parts>>,
@@ -71,13 +71,10 @@ impl Source for Memory {
         if let [table] = &parts[..] {
             return Ok(table.clone());
         }
-        let blocks: Vec<(Block, Block)> = parts
+        let blocks: Vec<KeyedOutcomes> = parts
             .iter()
             .enumerate()
-            .map(|(part, table)| {
-                let [keys, outcomes, _] = table.to_blocks(part as u32);
-                (keys, outcomes)
-            })
+            .map(|(part, table)| table.to_blocks(part as u32).into())
             .collect();
         Ok(Arc::new(Table::from_blocks(&blocks)?))
     }

@@ -16,11 +16,11 @@ use trailtrap_shared::{
 
 use crate::{cache::Fetch, kernel::Solved};
 
-/// Why a link cannot go on. Passing trouble (a coordinator that restarts, say) is for the link
-/// itself to sit out.
+/// Why a link cannot go on. Failures that may pass, such as a coordinator that restarts, are not
+/// errors: the link itself tries again for a while.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// Waiting was no use: the coordinator stayed away.
+    /// The coordinator stayed out of reach for as long as the link tried again.
     #[error("{0}")]
     Lost(String),
     /// The coordinator, or the census, refuses this worker or its results for good.
@@ -31,19 +31,23 @@ pub enum LinkError {
 /// Units to solve together.
 #[derive(Clone, Debug)]
 pub struct Lease {
+    /// The number by which the coordinator knows the lease.
     pub number: u64,
-    /// Who holds it, as the coordinator knows this worker at the time.
+    /// The number under which the coordinator knew this worker when it granted the lease.
     pub worker: u64,
-    /// The plan of the units' order; every unit is one of its.
+    /// The plan of the units' order; every unit belongs to it.
     pub plan: Arc<Plan>,
+    /// The units to solve.
     pub units: Vec<Unit>,
-    /// Partitions that were read under another edition may be others.
+    /// The number of the coordinator's state of partitions. Blocks that were read under another
+    /// edition may differ from those of this one, and must not be mixed with them.
     pub edition: u32,
 }
 
 /// The answer to a request for work.
 #[derive(Clone, Debug)]
 pub enum Grant {
+    /// Units to solve.
     Work(Lease),
     /// Nothing was ready for a while; ask again.
     Wait,
@@ -54,9 +58,12 @@ pub enum Grant {
 /// What became of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// Accepted; these shards will not be read by any unit any more, as far as the link knows.
-    Accepted { retired: Vec<u32> },
-    /// The lease was void, and the results were dropped.
+    /// The results were accepted.
+    Accepted {
+        /// Indices of shards that no unit will read any more, as far as the link knows.
+        retired: Vec<u32>,
+    },
+    /// The lease had ended, and the results were dropped.
     Void,
 }
 
@@ -89,20 +96,27 @@ pub enum Ended {
 /// A worker's side of the conversation with its coordinator. Calls block.
 pub trait Link: Fetch {
     /// Asks for work, waiting a few seconds for some.
+    ///
+    /// # Errors
+    /// If the coordinator is lost, or refuses this worker.
     fn lease(&self) -> Result<Grant, LinkError>;
 
-    /// Delivers the results of a lease. They are safe, or known not to be wanted, when this
-    /// returns.
+    /// Delivers the results of a lease. When this returns without an error, they are stored
+    /// durably or were dropped.
+    ///
+    /// # Errors
+    /// If the coordinator is lost, or refuses the results.
     fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError>;
 
     /// Whether no other worker solves parts of the same shards, so that it is worth waiting for
     /// all parts of one.
     fn is_alone(&self) -> bool;
 
-    /// How many leases may wait for an answer while others are solved.
+    /// How many leases more than there are threads are held, so that some can wait for an answer
+    /// while others are solved.
     fn pipeline(&self) -> usize;
 
-    /// Gives a lease back unsolved. Best effort: it would expire in any case.
+    /// Gives a lease back unsolved. If that fails, the lease expires after a while.
     fn give_back(&self, lease: &Lease, reason: Unsolved);
 }
 

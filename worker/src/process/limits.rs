@@ -1,4 +1,4 @@
-//! What this machine has to offer, as far as this process may use it.
+//! The processors and the memory that this process may use.
 
 use std::{
     fs,
@@ -91,7 +91,7 @@ pub fn default_memory() -> Size {
 /// A time, written like `300` (seconds), `5min` or `1h 30min`.
 ///
 /// # Errors
-/// If it is none.
+/// If the text is none of these; the message shows how to write one.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_secs).or_else(|_| {
         let no_time = |error| format!("'{text}' is not a time ({error}); write 300 or 5min");

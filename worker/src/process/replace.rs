@@ -24,8 +24,8 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Of the file at `path`, which need not be there. All may use it that the umask lets, and it
-    /// outlasts a loss of power.
+    /// A replacement of the file at `path`, which need not exist. Its permissions follow the umask,
+    /// and it outlasts a loss of power.
     pub fn of(path: &Path) -> Self {
         Replacement { path: path.to_owned(), mode: 0o666, durable: true }
     }
@@ -35,7 +35,7 @@ impl Replacement {
         Replacement { mode: 0o600, ..self }
     }
 
-    /// A loss of power may take the file, or damage it: nothing waits for the disk.
+    /// Does not wait for the disk: a loss of power may damage the file or undo the replacement.
     pub fn fleeting(self) -> Self {
         Replacement { durable: false, ..self }
     }
@@ -43,7 +43,7 @@ impl Replacement {
     /// Writes the file.
     ///
     /// # Errors
-    /// If it cannot be written; then what was there is there still, and nothing else.
+    /// If it cannot be written. The old file is unchanged then, and nothing is left beside it.
     pub fn write(self, bytes: &[u8]) -> io::Result<()> {
         self.fill(|out| out.write_all(bytes))
     }
@@ -62,7 +62,7 @@ impl Replacement {
             .suffix(&format!(".{EXTENSION}"))
             .permissions(Permissions::from_mode(self.mode))
             .tempfile_in(directory)
-            // Its own words name a file of which nobody has heard.
+            // The message of `tempfile` names the temporary file, which means nothing to the user.
             .map_err(|error| io::Error::from(error.kind()))?;
         let mut out = BufWriter::new(file);
         fill(&mut out)?;
@@ -79,7 +79,7 @@ impl Replacement {
     }
 }
 
-/// Removes what writers of this file that were killed have left beside it.
+/// Removes unfinished replacements of this file, which processes that were killed have left.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -95,13 +95,14 @@ pub fn sweep(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes names in a directory outlast a loss of power.
+/// Makes the names in a directory outlast a loss of power: files created, renamed or removed before
+/// this returns stay so. Waits for the disk.
 ///
 /// # Errors
-/// If the disk reports one.
+/// If the directory cannot be opened, or the disk reports an error.
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     match File::open(directory)?.sync_all() {
-        // Some file systems, of networks mostly, have nothing to do here and call it an error.
+        // Some file systems, mostly network ones, cannot sync a directory, and need not.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         done => done,
     }

@@ -18,6 +18,9 @@ pub struct Signals([Signal; 4]);
 
 impl Signals {
     /// Catches the signals; they are delivered on `runtime`.
+    ///
+    /// # Errors
+    /// If the handlers cannot be installed.
     pub fn new(runtime: &Runtime) -> io::Result<Self> {
         let _inside = runtime.enter();
         let [interrupt, terminate, user1, user2] = [
@@ -30,9 +33,9 @@ impl Signals {
         Ok(Signals([interrupt?, terminate?, user1?, user2?]))
     }
 
-    /// Calls `stop` on the first signal, and ends the process with `code` on the second. What
-    /// comes within a second of the first counts as one with it: batch systems signal a script and
-    /// its children, and scripts pass signals on.
+    /// Calls `stop` on the first signal, and ends the process with `code` on the second. Signals
+    /// within a second of the first count as the same one, because batch systems signal both a
+    /// script and its children, and scripts pass signals on.
     pub async fn stop_or_exit(mut self, code: u8, stop: impl FnOnce()) {
         self.next().await;
         let first = Instant::now();
@@ -55,8 +58,8 @@ impl Signals {
     }
 }
 
-/// Makes a panic of any thread end the process. A census is safe against crashes, but not against
-/// a thread that is missing.
+/// Makes a panic of any thread end the process. A census survives a process that ends, but not one
+/// that goes on without one of its threads.
 pub fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

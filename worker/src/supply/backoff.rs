@@ -1,10 +1,10 @@
-//! Leaving alone for a while what has failed.
+//! Pauses in the use of something that has failed.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// A pause after a failure, in which what failed is left alone.
+/// A pause of a minute after a failure, during which the same thing is not tried again.
 #[derive(Default)]
 pub(crate) struct Rest(Mutex<Option<Instant>>);
 
@@ -16,7 +16,7 @@ impl Rest {
         self.0.lock().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Begins a pause; false if there is one.
+    /// Begins a pause, and returns true, unless there is one already.
     pub(crate) fn begin(&self) -> bool {
         let mut until = self.0.lock();
         let begins = until.is_none_or(|until| Instant::now() >= until);

@@ -21,68 +21,85 @@ use url::Url;
 
 use crate::supply::backoff::Rest;
 
-/// Why a depot is of no use.
+/// Why a depot cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DepotError {
+    /// The text names neither a directory nor an object store that is supported.
     #[error("'{0}' is no depot: give a directory that all workers share, or s3://BUCKET/PREFIX")]
     Place(String),
-    // Without the place, which may show them.
+    /// The address contains credentials. The message does not show the address.
     #[error(
         "the address of a depot must not hold credentials, nor '@' unless it is a directory: put \
          credentials into \
          AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     )]
     Credentials,
+    /// The place exists, but cannot be a depot, or it does not exist.
     #[error("cannot use the depot {place}: {why}")]
-    Unusable { place: String, why: String },
+    Unusable {
+        /// The depot as it was given.
+        place: String,
+        /// Why it is of no use.
+        why: String,
+    },
+    /// The depot is in an object store, and this program was built without the feature `s3`.
     #[error(
         "the depot {0} is in an object store, and this program was built without: build it with \
          `scripts/build build --release --workspace --locked --features s3`"
     )]
     NoS3(String),
-    /// It may be another time.
+    /// The place cannot be reached now, but perhaps later.
     #[error("the depot {place} cannot be reached: {why}")]
-    Away { place: String, why: String },
+    Away {
+        /// The depot as it was given.
+        place: String,
+        /// Why it cannot be reached.
+        why: String,
+    },
 }
 
 /// A depot. Its methods block, and must not be called from within the runtime.
 pub struct Depot {
     runtime: Handle,
     store: Arc<dyn ObjectStore>,
-    /// For people.
+    /// The depot as it was given, for messages.
     place: String,
     /// When it is cancelled, whoever waits for the depot gives up.
     stop: CancellationToken,
     patience: Duration,
-    /// After failures, so that a depot that is out of reach, or full, costs little.
+    /// A pause after failed reads, so that a depot that is out of reach costs little time.
     reads: Rest,
+    /// A pause after failed writes, so that a depot that is full costs little time.
     writes: Rest,
 }
 
 /// Objects that are put or got at a time.
 const TOGETHER: usize = 16;
 
-/// What is not done by then is left: a depot is to be faster than a coordinator.
+/// Operations that take longer are abandoned: a depot that is slower than the coordinator is of no
+/// use.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For a single request, attempts to repeat it included.
+/// A single request may take so long, with all attempts to repeat it.
 #[cfg(feature = "s3")]
 const REQUEST: Duration = Duration::from_secs(15);
-/// What is under way when the worker is asked to stop has so long.
+/// When the worker is asked to stop, operations under way are abandoned after so long.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What whoever finds a depot should know.
-const NOTE: (&str, &str) = (
-    "README.txt",
-    "Blocks of a census by trailtrap, under their checksums. All of this can be \
+/// The name of a note that is left in every depot.
+const NOTE_NAME: &str = "README.txt";
+/// What somebody who comes across a depot should know.
+const NOTE_TEXT: &str = "Blocks of a census by trailtrap, under their checksums. All of this can be \
      deleted at any time, and should \
-     be when the census is done: what is missing is fetched from the coordinator.\n",
-);
+     be when the census is done: what is missing is fetched from the coordinator.\n";
 
 impl Depot {
     /// The depot in a directory, given as path or `file:` URL, or in `s3://BUCKET/PREFIX`, with
     /// credentials, region and endpoint from the environment (`AWS_ACCESS_KEY_ID` …). Leaves a
-    /// note there, as far as that is possible. When `stop` is cancelled, nobody waits for it any
-    /// more.
+    /// note there, as far as that is possible. When `stop` is cancelled, nothing waits for the
+    /// depot any more.
+    ///
+    /// # Errors
+    /// If the place is no depot, holds credentials, cannot be reached, or needs the feature `s3`.
     pub fn open(
         runtime: Handle,
         place: &str,
@@ -91,15 +108,14 @@ impl Depot {
         let (store, place) = (store(place)?, place.to_owned());
         let (reads, writes) = (Rest::default(), Rest::default());
         let depot = Depot { runtime, store, place, stop, patience: PATIENCE, reads, writes };
-        let (name, text) = NOTE;
-        depot.put_all(std::iter::once((Path::from(name), text.as_bytes())));
+        depot.put_all(std::iter::once((Path::from(NOTE_NAME), NOTE_TEXT.as_bytes())));
         Ok(depot)
     }
 
     /// Those of the blocks that are here and sound, in any order.
     pub fn get(&self, layout: Layout, names: &[BlockName]) -> Vec<Block> {
         let get = |&name: &BlockName| async move {
-            // Others may have failed meanwhile.
+            // Another operation may have failed and begun a pause meanwhile.
             if self.reads.lasts() {
                 return None;
             }
@@ -126,14 +142,14 @@ impl Depot {
 
     async fn read(&self, name: &BlockName) -> Result<Result<Vec<u8>, BlockError>, Error> {
         let found = self.store.get(&path(&name.checksum)).await?;
-        // Not to be read if it is of any other size.
+        // An object of another size is not that block, and may be too large to read.
         match found.meta.size == name.length {
             true => Ok(Ok(found.bytes().await?.into())),
             false => Ok(Err(BlockError::Name)),
         }
     }
 
-    /// Puts blocks here, as far as that is possible. The bytes that were put.
+    /// Puts blocks here, as far as that is possible, and returns the number of bytes put.
     pub fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> u64 {
         self.put_all(blocks.map(|block| (path(&block.name().checksum), block.bytes())))
     }
@@ -204,7 +220,7 @@ fn path(checksum: &Checksum) -> Path {
 
 fn store(place: &str) -> Result<Arc<dyn ObjectStore>, DepotError> {
     let unknown = || DepotError::Place(place.to_owned());
-    // Before anything else looks at it, and repeats it.
+    // This comes before all other checks, whose messages repeat the place.
     if place.contains('@') && !std::path::Path::new(place).is_dir() {
         return Err(DepotError::Credentials);
     }
@@ -230,7 +246,7 @@ fn bucket(place: &str, prefix: Path) -> Result<Arc<dyn ObjectStore>, DepotError>
         prefix::PrefixStore,
     };
 
-    // The one that everything else here uses; it may be installed already.
+    // The provider that gRPC uses too. Installing it fails if it is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let backoff =
         BackoffConfig { max_backoff: Duration::from_secs(3), ..BackoffConfig::default() };

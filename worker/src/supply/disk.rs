@@ -21,7 +21,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::{process::replace::Replacement, supply::backoff::Rest};
 
-/// Why a directory cannot be a cache.
+/// The directory cannot hold a cache.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep blocks in {path}: {source}")]
 pub struct DiskError {
@@ -32,37 +32,42 @@ pub struct DiskError {
 /// A cache in a directory, which other processes may use too.
 pub struct DiskCache {
     directory: PathBuf,
-    /// Bytes.
-    budget: u64,
+    /// The files of the directory are kept at about this many bytes.
+    budget_bytes: u64,
     ledger: Mutex<Ledger>,
-    /// After a failure to write: a disk that is full will be for a while.
+    /// A pause after a failure to write, since a disk that is full stays so for a while.
     rest: Rest,
 }
 
 /// What is in the directory, as far as this process knows.
 #[derive(Default)]
 struct Ledger {
-    /// At the last look, and written since then.
+    /// Bytes in the directory when it was last listed, and those written by this process since.
     bytes: u64,
-    /// Written since the last look.
+    /// Bytes written by this process since the directory was last listed.
     since: u64,
 }
 
-/// When this part of the budget was written, others may have written as much: time to look.
+/// The directory is listed again when this process has written 1/16 of the budget, because other
+/// processes may have written as much.
 const LOOK: u64 = 16;
 
 impl DiskCache {
-    /// The cache in `directory`, which is made if need be, of about `budget` bytes.
-    pub fn open(directory: &Path, budget: u64) -> Result<Self, DiskError> {
+    /// The cache in `directory`, which is made if need be, of about `budget_bytes`. Lists the
+    /// directory, and removes the oldest blocks if there are too many.
+    ///
+    /// # Errors
+    /// If the directory cannot be made or listed.
+    pub fn open(directory: &Path, budget_bytes: u64) -> Result<Self, DiskError> {
         let error = |source| DiskError { path: directory.to_owned(), source };
         fs::create_dir_all(directory).map_err(error)?;
         let cache = DiskCache {
             directory: directory.to_owned(),
-            budget,
+            budget_bytes,
             ledger: Mutex::default(),
             rest: Rest::default(),
         };
-        let bytes = cache.trim(budget).map_err(error)?;
+        let bytes = cache.trim(budget_bytes).map_err(error)?;
         *cache.ledger.lock() = Ledger { bytes, since: 0 };
         Ok(cache)
     }
@@ -78,7 +83,7 @@ impl DiskCache {
         let file = File::open(&path).ok()?;
         match read(&file, layout, name) {
             Ok(block) => {
-                // For whoever looks for what is old.
+                // The time of modification tells which blocks were used last.
                 let _ = file.set_modified(SystemTime::now());
                 Some(block)
             }
@@ -94,7 +99,8 @@ impl DiskCache {
         }
     }
 
-    /// Keeps a block, if that is possible.
+    /// Keeps a block, if that is possible; failures are logged. Holds the ledger's lock while it
+    /// makes room, which may list the directory.
     pub fn put(&self, block: &Block) {
         let BlockName { checksum, length } = block.name();
         let path = self.path(&checksum);
@@ -119,8 +125,8 @@ impl DiskCache {
     /// Whether there is room for so many bytes, after dropping what is old.
     fn make_room(&self, length: u64) -> bool {
         let mut ledger = self.ledger.lock();
-        let Some(limit) = self.budget.checked_sub(length) else { return false };
-        if ledger.bytes > limit || ledger.since > self.budget / LOOK {
+        let Some(limit) = self.budget_bytes.checked_sub(length) else { return false };
+        if ledger.bytes > limit || ledger.since > self.budget_bytes / LOOK {
             let Ok(bytes) = self.trim(limit) else { return false };
             *ledger = Ledger { bytes, since: 0 };
         }
@@ -132,8 +138,8 @@ impl DiskCache {
         true
     }
 
-    /// If the files here have more than `limit` bytes, removes the oldest until they are well
-    /// below. The bytes that remain.
+    /// If the files here have more than `limit` bytes, removes the oldest until they have at most
+    /// 7/8 of that. Returns the bytes that remain.
     fn trim(&self, limit: u64) -> io::Result<u64> {
         let mut files = self.files()?;
         let mut bytes = files.iter().map(|file| file.length).sum();
@@ -160,7 +166,7 @@ impl DiskCache {
         let ours = |entry: &DirEntry| match (entry.depth(), entry.file_name().to_str()) {
             (0, _) => true,
             (1, Some(name)) => entry.file_type().is_dir() && is_hex(name, 2),
-            // One that was being written when its process was killed has extensions.
+            // Files that were being written when their process was killed have extensions.
             (_, Some(name)) => name.split('.').next().is_some_and(|name| is_hex(name, 32)),
             (_, None) => false,
         };
@@ -170,7 +176,7 @@ impl DiskCache {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) if error.depth() == 0 => return Err(error.into()),
-                // Others may remove what is listed.
+                // Another process may have removed the file since it was listed.
                 Err(_) => continue,
             };
             let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else {
@@ -189,7 +195,7 @@ struct Kept {
     used: SystemTime,
 }
 
-/// The block in a file; what is wrong with it otherwise.
+/// The block in a file, or what is wrong with the file.
 fn read(mut file: &File, layout: Layout, name: &BlockName) -> Result<Block, String> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if length != name.length {
@@ -207,7 +213,7 @@ mod tests {
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
-        partition::{Section, Table},
+        partition::Table,
     };
 
     use super::*;
@@ -223,9 +229,7 @@ mod tests {
             (0..1366u32).map(u64::from),
             |_, record| record.fill(0),
         );
-        let [keys, ..] = table.to_blocks(part);
-        assert_eq!(keys.id.section, Section::Keys);
-        keys
+        table.to_blocks(part).keys
     }
 
     fn bytes(directory: &Path) -> u64 {

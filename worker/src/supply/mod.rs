@@ -51,31 +51,39 @@ pub struct SupplyOptions {
 /// Why blocks cannot be kept where they should.
 #[derive(Debug, thiserror::Error)]
 pub enum SupplyError {
+    /// The directory of the disk cache is of no use.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// The depot is of no use.
     #[error(transparent)]
     Depot(#[from] DepotError),
 }
 
-/// Shorter blocks are not worth a file.
-const SMALL_BLOCK: u64 = 4 << 10;
+/// Blocks of fewer bytes are not worth a file; the coordinator sends them with their description.
+const SMALL_BLOCK_BYTES: u64 = 4 << 10;
 
-/// Whether a block may be found in caches and depots. Others come from the coordinator, and the
-/// wins are read by nobody.
+/// Whether caches and depots keep a block. They keep no small blocks, which the coordinator sends at
+/// once, and no wins, which no worker reads.
 pub fn is_shared(block: &Block) -> bool {
-    block.id.section != Section::Wins && block.name().length >= SMALL_BLOCK
+    block.id.section != Section::Wins && block.name().length >= SMALL_BLOCK_BYTES
 }
 
-/// Where blocks come from that are nowhere else: the coordinator.
+/// The source of blocks that are in no cache and no depot: the coordinator.
 pub trait Origin {
-    /// Of the game whose blocks it has.
+    /// The layout of the game whose blocks it has.
     fn layout(&self) -> Layout;
 
-    /// The blocks of each of the things wanted, as descriptions.
+    /// The descriptions of the blocks of each of the things wanted, in the order of `wanted`.
+    ///
+    /// # Errors
+    /// If the coordinator is lost, or answers something else.
     fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError>;
 
     /// The blocks of each of the things wanted: those with the checksums, or all if there are
     /// none.
+    ///
+    /// # Errors
+    /// If the coordinator is lost, or sends damaged blocks.
     fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError>;
 }
 
@@ -97,8 +105,11 @@ pub struct Traffic {
 }
 
 impl Supply {
-    /// What the flags say; a depot that is out of reach is done without. When `stop` is cancelled,
-    /// nothing waits for a depot any more.
+    /// Opens the disk cache and the depot that the flags name. A depot that is out of reach is left
+    /// out, with a warning. When `stop` is cancelled, nothing waits for the depot any more.
+    ///
+    /// # Errors
+    /// If the directory of the cache cannot be used, or the depot is none.
     pub fn open(
         options: &SupplyOptions,
         runtime: Handle,
@@ -126,8 +137,13 @@ impl Supply {
         &self.traffic
     }
 
-    /// The blocks of each of the things wanted, from the nearest place that has them; they are
-    /// kept in all that are nearer.
+    /// The blocks of each of the things wanted, from the first of disk cache, depot and coordinator
+    /// that has them. Blocks from the depot are kept in the disk cache, and those from the
+    /// coordinator in both. Blocks the calling thread.
+    ///
+    /// # Errors
+    /// If the coordinator is lost, or does not send what it describes. Failures of cache and depot
+    /// are no errors: their blocks come from the coordinator.
     pub fn fetch(
         &self,
         wanted: &[Wanted],
@@ -173,7 +189,7 @@ impl Supply {
             let blocks = origin.send(&lacking)?.concat();
             count(&self.traffic.coordinator, &blocks);
             self.keep(&blocks);
-            // Nobody has put them there, or they were damaged.
+            // The depot lacks them, or has them damaged.
             self.put(blocks.iter());
             found.extend(blocks.into_iter().map(|block| (block.name(), block)));
         }
@@ -192,8 +208,9 @@ impl Supply {
         Ok(described.into_iter().map(&mut take_all).collect::<Result<_, _>>()?)
     }
 
-    /// Offers what was solved here to other workers, and to this one later. To be called before
-    /// the results are delivered, so that whoever hears of them finds them.
+    /// Puts blocks that were solved here into the disk cache and the depot. To be called before the
+    /// results are delivered, so that workers find them there as soon as the coordinator names
+    /// them.
     pub fn offer<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) {
         let shared = blocks.filter(|block| is_shared(block));
         self.keep(shared.clone());
@@ -249,7 +266,7 @@ mod tests {
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
-        partition::Table,
+        partition::{BucketBlocks, Table},
     };
 
     use super::*;
@@ -262,7 +279,7 @@ mod tests {
             Table::new(TrailTrap::LAYOUT, sequence, 2, bucket, slots.into_iter(), |i, record| {
                 record.fill(i as u8)
             });
-        let [keys, outcomes, _] = table.to_blocks(0);
+        let BucketBlocks { keys, outcomes, .. } = table.to_blocks(0);
         vec![keys, outcomes]
     }
 

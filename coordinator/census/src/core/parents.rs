@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use trailtrap_shared::{
     game::Layout,
     graph::{degree::DegreeSequence, nauty},
-    partition::{Block, Section, Table, slot_of},
+    partition::{Block, Table, slot_of},
 };
 
 /// Orders up to this one are enumerated with nauty.
@@ -37,9 +37,7 @@ impl Parents {
             Table::new(self.layout, *sequence, 0, 0, slots.iter().copied(), |_, record| {
                 record.fill(0)
             });
-        let [keys, ..] = table.to_blocks(0);
-        debug_assert_eq!(keys.id.section, Section::Keys);
-        Some(keys)
+        Some(table.to_blocks(0).keys)
     }
 
     /// Whether nauty found all these graphs too; true for larger orders. That none is missing

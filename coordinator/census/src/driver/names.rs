@@ -58,8 +58,7 @@ mod tests {
             Table::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.iter().copied(), |_, record| {
                 record.fill(0)
             });
-        let [keys, ..] = table.to_blocks(part);
-        keys
+        table.to_blocks(part).keys
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
     labelling::MAX_BATCH_ORDER,
-    partition::{Mismatch, Section, Table},
+    partition::{KeyedOutcomes, Mismatch, Section, Table},
     plan::{Plan, Shard},
 };
 use trailtrap_worker::kernel::{Source, SourceError};
@@ -168,7 +168,9 @@ impl FinishedOrder {
         }
         let keys = self.store.blocks(shard, bucket, Section::Keys)?;
         let outcomes = self.store.blocks(shard, bucket, Section::Outcomes)?;
-        let parts: Vec<_> = keys.into_iter().zip(outcomes).collect();
+        let pairs = keys.into_iter().zip(outcomes);
+        let parts: Vec<KeyedOutcomes> =
+            pairs.map(|(keys, outcomes)| KeyedOutcomes { keys, outcomes }).collect();
         Ok(Table::from_blocks(&parts)?)
     }
 
