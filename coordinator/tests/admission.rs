@@ -25,10 +25,10 @@ use rcgen::{
 use tokio::{io::AsyncWriteExt, net::TcpSocket};
 use tonic::{Code, Request};
 use trailtrap_shared::protocol::{
-    access::{Access, Token},
+    access::{Access, AccessToken},
     wire::{self, complete_request::Part, fetch_request::What},
 };
-use trailtrap_worker::link::access::{self, Client};
+use trailtrap_worker::link::access::{self, AdmittedClient};
 
 /// Beyond loopback, and yet reachable in any sandbox.
 const ANYWHERE: &str = "0.0.0.0:0";
@@ -119,7 +119,7 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
 }
 
 /// What becomes of each call.
-async fn codes(mut client: Client) -> Vec<Code> {
+async fn codes(mut client: AdmittedClient) -> Vec<Code> {
     let mut answers = Vec::new();
     answers.push(client.register(introduction("x")).await.err());
     answers.push(client.lease(wire::LeaseRequest { worker: 1 }).await.err());
@@ -173,7 +173,7 @@ async fn without_a_valid_token_nothing_can_be_done() {
         "{right:?}"
     );
     // Another token.
-    let stranger = with(&|access| access.pass.as_mut().unwrap().token = Token::new([7; 32]));
+    let stranger = with(&|access| access.pass.as_mut().unwrap().token = AccessToken::new([7; 32]));
     assert_eq!(codes(client(&stranger)).await, [Code::Unauthenticated; 8]);
     // Those who look on.
     let looking = codes(client(&access::read(&viewer).unwrap())).await;
@@ -291,7 +291,7 @@ async fn floods_do_not_keep_workers_out() {
     let path = file(&data, "access.json");
     let access = access::read(&path).unwrap();
     let mut stranger = access.clone();
-    stranger.pass.as_mut().unwrap().token = Token::new([7; 32]);
+    stranger.pass.as_mut().unwrap().token = AccessToken::new([7; 32]);
     // Some connections are there for good.
     let silent: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(&here).unwrap()).collect();
     let peak = watch_memory(leader.0.id());

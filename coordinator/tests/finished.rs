@@ -32,7 +32,7 @@ use trailtrap_shared::{
         trail_trap::{ForwardSearch, REFUTED_ENDS, WINNING_FIRST_MOVES, WON_POSITIONS},
     },
     graph::{Graph, degree::DegreeSequence, graph6, nauty},
-    partition::{Block, Section, Table},
+    partition::{Block, BucketTable, Section},
     plan::Unit,
 };
 use walkdir::WalkDir;
@@ -772,10 +772,14 @@ fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
     change(&mut entries);
     entries.sort();
     let slots = entries.iter().map(|(slot, _)| *slot).collect::<Vec<_>>();
-    let table =
-        Table::new(TrailTrap::LAYOUT, shard.sequence, 0, 0, slots.into_iter(), |i, record| {
-            record.copy_from_slice(&entries[i].1)
-        });
+    let table = BucketTable::new(
+        TrailTrap::LAYOUT,
+        shard.sequence,
+        0,
+        0,
+        slots.into_iter(),
+        |i, record| record.copy_from_slice(&entries[i].1),
+    );
     let unit = Unit { order: 7, shard: index as u32, part: 0 };
     let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
     let record: UnitRecord = store.unit(unit).unwrap().unwrap();

@@ -12,7 +12,7 @@ use trailtrap_shared::{
     count::statistics::Statistics,
     game::{Game, Tally, TrailTrap, trail_trap::Outcome},
     graph::{Graph, degree::DegreeSequence},
-    partition::{self, Table},
+    partition::{self, BucketTable},
     plan::PlanOptions,
     protocol::{
         codec, messages,
@@ -53,7 +53,7 @@ fn edgeless_counted_as(
 ) -> Vec<Part> {
     assert_eq!((grant.order, grant.units.len()), (8, 1), "only the edgeless graph is ready");
     let slots = [partition::slot_of_key(8, 0)];
-    let table = Table::new(
+    let table = BucketTable::new(
         TrailTrap::LAYOUT,
         DegreeSequence::new([0; 8]),
         0,

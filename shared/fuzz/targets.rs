@@ -6,7 +6,7 @@ use trailtrap_shared::{
     count::statistics::Statistics,
     game::{Game, TrailTrap},
     graph::{degree::DegreeSequence, graph6},
-    partition::{Block, KeyedOutcomes, Section, Table, graph_of_slot},
+    partition::{Block, BucketTable, KeyedOutcomes, Section, graph_of_slot},
     protocol::{codec, wire},
 };
 
@@ -42,9 +42,10 @@ pub fn block(data: &[u8]) {
     });
     let [Some(keys), Some(outcomes)] = blocks else { return };
     let part = keys.id.part;
-    let Ok(table) =
-        Table::from_blocks(&[KeyedOutcomes { keys: keys.clone(), outcomes: outcomes.clone() }])
-    else {
+    let Ok(table) = BucketTable::from_blocks(&[KeyedOutcomes {
+        keys: keys.clone(),
+        outcomes: outcomes.clone(),
+    }]) else {
         return;
     };
     assert_eq!(table.len(), keys.count);

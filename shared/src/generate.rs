@@ -74,8 +74,8 @@ impl Extender {
         }
     }
 
-    /// Declares that the parents given to [`Extender::extend`] from now on have the degree sequence
-    /// of `parent`, one of [`DegreeSequence::parents`] of the target.
+    /// Declares that the parents given to [`Extender::extend`] from now on have the degree
+    /// sequence of `parent`, one of [`DegreeSequence::parents`] of the target.
     pub fn take_from(&mut self, parent: &Parent) {
         self.runs.clear();
         self.runs.extend(
@@ -186,7 +186,8 @@ impl Extender {
     }
 }
 
-/// Sorts children by slot and removes the repeats within each parent, in O(k log k) for k children.
+/// Sorts children by slot and removes the repeats within each parent, in O(k log k) for k
+/// children.
 ///
 /// # Errors
 /// A slot that two different parents generate. In the lists of a sound order no two parents have a

@@ -16,8 +16,8 @@ use crate::{
     partition::entry_bytes,
 };
 
-/// The limits by which shards are split. A store keeps them with its data, so that a resumed census
-/// splits as before.
+/// The limits by which shards are split. A store keeps them with its data, so that a resumed
+/// census splits as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanOptions {
     /// A shard that is estimated to hold more graphs is computed in parts, by ranges of parents.

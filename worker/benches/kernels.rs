@@ -16,7 +16,7 @@ use trailtrap_shared::{
         forest::Forest,
         hashed, reference,
     },
-    partition::{Block, KeyedOutcomes, Table, graph_of_slot},
+    partition::{Block, BucketTable, KeyedOutcomes, graph_of_slot},
     plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::{
@@ -145,7 +145,7 @@ fn label_symmetric_of_order_10(bencher: Bencher, which: &str) {
 #[divan::bench]
 fn solve_unit_of_order_8(bencher: Bencher) {
     let (memory, plan, unit) = &*CENSUS;
-    let pairs = |solved: &trailtrap_worker::kernel::Solved| {
+    let pairs = |solved: &trailtrap_worker::kernel::SolvedUnit| {
         solved.summary.statistics.classes.all.graphs as usize
             * plan.shards[unit.shard as usize].size
     };
@@ -164,7 +164,7 @@ fn look_up(bencher: Bencher) {
     slots.sort_unstable();
     slots.dedup();
     let table =
-        Table::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.iter().copied(), |_, record| {
+        BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.iter().copied(), |_, record| {
             record.fill(1)
         });
     let wanted: Vec<u64> = (0..32_768).map(|i| slots[i * 7919 % slots.len()]).collect();
@@ -206,7 +206,9 @@ fn block_codec(bencher: Bencher) {
         let parse =
             |block: Block| Block::parse(TrailTrap::LAYOUT, block.into_bytes()).expect("just made");
         let [keys, outcomes] = [blocks.keys, blocks.outcomes].map(parse);
-        Table::from_blocks(&[KeyedOutcomes { keys, outcomes }]).expect("belong together").len()
+        BucketTable::from_blocks(&[KeyedOutcomes { keys, outcomes }])
+            .expect("belong together")
+            .len()
     });
 }
 

@@ -18,17 +18,17 @@ use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
-    partition::{Block, KeyedOutcomes, Table},
+    partition::{Block, BucketTable, KeyedOutcomes},
     plan::Shard,
     protocol::messages::Wanted,
 };
 
-use crate::kernel::{Solved, Source, SourceError};
+use crate::kernel::{SolvedUnit, Source, SourceError};
 
 /// A source of blocks that are not in memory: a coordinator, a disk, or the files of a courier.
 pub trait Fetch: Send + Sync {
-    /// The blocks of each of the things wanted, in the order of `wanted`. Blocks the calling thread
-    /// until all have come.
+    /// The blocks of each of the things wanted, in the order of `wanted`. Blocks the calling
+    /// thread until all have come.
     ///
     /// # Errors
     /// If some cannot be had.
@@ -41,9 +41,9 @@ impl<F: Fetch> Fetch for Arc<F> {
     }
 }
 
-/// A map of shared values that counts their bytes. While they exceed the budget, the least recently
-/// used is dropped, unless it is the only one. A lock guards the map; it is not held while a value
-/// is loaded.
+/// A map of shared values that counts their bytes. While they exceed the budget, the least
+/// recently used is dropped, unless it is the only one. A lock guards the map; it is not held
+/// while a value is loaded.
 struct Budgeted<K: Hash + Eq, V> {
     inner: Mutex<Inner<K, V>>,
     /// Notified when some keys are no longer being loaded.
@@ -142,8 +142,8 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
     }
 }
 
-/// Keys that one thread loads. When this is dropped, because the thread has loaded them, has failed
-/// or panics, threads that wait for them look again, and may load them.
+/// Keys that one thread loads. When this is dropped, because the thread has loaded them, has
+/// failed or panics, threads that wait for them look again, and may load them.
 struct Done<'a, K: Hash + Eq + Clone, V>(&'a Budgeted<K, V>, &'a [K]);
 
 impl<K: Hash + Eq + Clone, V> Drop for Done<'_, K, V> {
@@ -155,12 +155,12 @@ impl<K: Hash + Eq + Clone, V> Drop for Done<'_, K, V> {
 }
 
 /// The tables of one part of a partition, one for each bucket.
-type PartTables = Vec<Arc<Table>>;
+type PartTables = Vec<Arc<BucketTable>>;
 
 /// The partitions a node has in memory, filled by what it fetches and by what it solves itself.
 pub struct PartitionCache<F: Fetch> {
     fetch: F,
-    tables: Budgeted<BucketKey, Table>,
+    tables: Budgeted<BucketKey, BucketTable>,
     /// The slots of each partition of parents, in increasing order.
     parents: Budgeted<DegreeSequence, Vec<u64>>,
     /// Parts that were solved, of partitions some of whose parts are still missing, by degree
@@ -184,7 +184,7 @@ impl<F: Fetch> PartitionCache<F> {
     ///
     /// # Errors
     /// If the parts of a partition do not fit together.
-    pub fn keep(&self, shard: &Shard, solved: &Solved) -> Result<(), SourceError> {
+    pub fn keep(&self, shard: &Shard, solved: &SolvedUnit) -> Result<(), SourceError> {
         if shard.parts == 1 {
             for table in &solved.tables {
                 let key = BucketKey::of(shard, table.bucket());
@@ -205,7 +205,7 @@ impl<F: Fetch> PartitionCache<F> {
             let blocks: Vec<KeyedOutcomes> = (0..shard.parts)
                 .map(|part| all[&part][bucket as usize].to_blocks(part).into())
                 .collect();
-            let table = Table::from_blocks(&blocks)?;
+            let table = BucketTable::from_blocks(&blocks)?;
             let bytes = table.memory_bytes();
             self.tables.insert(BucketKey::of(shard, bucket), Arc::new(table), bytes);
         }
@@ -241,8 +241,8 @@ impl BucketKey {
 }
 
 impl<F: Fetch> PartitionCache<F> {
-    /// Fetches those of the parents that are not in the cache, with one request. Those that another
-    /// thread is loading are left to it, and not waited for.
+    /// Fetches those of the parents that are not in the cache, with one request. Those that
+    /// another thread is loading are left to it, and not waited for.
     ///
     /// # Errors
     /// If some cannot be fetched; none of this request is kept then.
@@ -287,7 +287,7 @@ impl<F: Fetch> PartitionCache<F> {
         Ok(lists.collect())
     }
 
-    fn load_tables(&self, keys: &[BucketKey]) -> Result<Vec<Loaded<Table>>, SourceError> {
+    fn load_tables(&self, keys: &[BucketKey]) -> Result<Vec<Loaded<BucketTable>>, SourceError> {
         let wanted: Vec<Wanted> =
             keys.iter().map(|key| Wanted::Bucket(key.sequence, key.bucket)).collect();
         let fetched = self.fetch(&wanted)?;
@@ -301,7 +301,7 @@ impl<F: Fetch> PartitionCache<F> {
                     )
                     .into());
                 }
-                let table = Table::from_blocks(&pairs)?;
+                let table = BucketTable::from_blocks(&pairs)?;
                 Ok(Loaded { bytes: table.memory_bytes(), value: table })
             })
             .collect()
@@ -334,7 +334,7 @@ impl<F: Fetch> Source for PartitionCache<F> {
         sequence: &DegreeSequence,
         bucket_bits: u8,
         bucket: u32,
-    ) -> Result<Arc<Table>, SourceError> {
+    ) -> Result<Arc<BucketTable>, SourceError> {
         let key = BucketKey { sequence: *sequence, bucket_bits, bucket };
         self.tables.get_or_load(&key, || only(self.load_tables(&[key])?))
     }

@@ -22,8 +22,8 @@ use trailtrap_shared::{
 
 use crate::{
     cache::{BucketKey, PartitionCache},
-    kernel::{SolveError, Solved, Solver},
-    link::{Delivered, Ended, Grant, Lease, Link, LinkError, Unsolved},
+    kernel::{SolveError, SolvedUnit, Solver},
+    link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved},
 };
 
 /// A worker: its threads, its cache, and its link to a coordinator.
@@ -126,7 +126,8 @@ const PARENTS_TOGETHER: usize = 16;
 /// So many bytes of tables are fetched with one request.
 const BYTES_TOGETHER: usize = 8 << 20;
 
-/// The worker stops with the error when so many leases of one edition in a row could not be solved.
+/// The worker stops with the error when so many leases of one edition in a row could not be
+/// solved.
 const ATTEMPTS: u32 = 3;
 
 /// The estimated number of (graph, edge) pairs of a lease.
@@ -199,14 +200,14 @@ impl<L: Link> Engine<L> {
     /// # Errors
     /// If the link is lost or refuses this worker, or if several leases in a row cannot be solved
     /// here.
-    pub fn run(&self) -> Result<Ended, LinkError> {
+    pub fn run(&self) -> Result<RunEnd, LinkError> {
         std::thread::scope(|scope| {
             let slots: Vec<_> = (0..self.threads + self.link().pipeline())
                 .map(|_| scope.spawn(|| self.work()))
                 .collect();
             slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"))
         })?;
-        Ok(if self.finished.load(Ordering::Relaxed) { Ended::Finished } else { Ended::Stopped })
+        Ok(if self.finished.load(Ordering::Relaxed) { RunEnd::Finished } else { RunEnd::Stopped })
     }
 
     /// Whether there is time for a lease.
@@ -245,7 +246,7 @@ impl<L: Link> Engine<L> {
                     // Tables are kept before delivery: units that read them may be leased as soon
                     // as the results are accepted.
                     let shard_of =
-                        |solved: &Solved| &lease.plan.shards[solved.unit.shard as usize];
+                        |solved: &SolvedUnit| &lease.plan.shards[solved.unit.shard as usize];
                     let mine = results
                         .iter()
                         .filter(|solved| shard_of(solved).parts == 1 || self.link().is_alone());
@@ -303,7 +304,7 @@ impl<L: Link> Engine<L> {
         Err(error)
     }
 
-    fn solve(&self, lease: &Lease, cache: &Cache<L>) -> Result<Vec<Solved>, SolveError> {
+    fn solve(&self, lease: &Lease, cache: &Cache<L>) -> Result<Vec<SolvedUnit>, SolveError> {
         let solver = Solver {
             game: self.game,
             kernel: self.kernel,
@@ -381,7 +382,7 @@ mod tests {
             Ok(Grant::Work(Lease { number: 1, worker: 1, plan, units, edition }))
         }
 
-        fn complete(&self, _: &Lease, _: &[Solved]) -> Result<Delivered, LinkError> {
+        fn complete(&self, _: &Lease, _: &[SolvedUnit]) -> Result<Delivered, LinkError> {
             Ok(Delivered::Void)
         }
 
@@ -411,7 +412,7 @@ mod tests {
             .unwrap()
             .run()
         };
-        assert_eq!(run(&[0, 0, 1, 2, 2, 3]).unwrap(), Ended::Finished);
+        assert_eq!(run(&[0, 0, 1, 2, 2, 3]).unwrap(), RunEnd::Finished);
         assert!(matches!(
             run(&[0, 4, 4, 4, 5]),
             Err(LinkError::Refused(why)) if why.contains("damaged")

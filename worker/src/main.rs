@@ -16,7 +16,7 @@ use trailtrap_shared::{game::GameName, labelling::batch::Kernel};
 use trailtrap_worker::{
     engine::Engine,
     link::{
-        Ended, LinkError,
+        LinkError, RunEnd,
         access::Reach,
         files::{self, FileLink, Patience},
         grpc::{GrpcLink, Identity},
@@ -43,7 +43,7 @@ use trailtrap_worker::{
 /// it should, or a machine that fails or whose results are wrong); 2 bad flags.
 #[derive(Parser)]
 #[command(name = "trailtrap-worker", version)]
-struct Arguments {
+struct WorkerArguments {
     #[command(flatten)]
     reach: Reach,
     #[command(flatten)]
@@ -80,18 +80,18 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = WorkerArguments::parse();
     if !arguments.reach.is_given() && arguments.offline.is_none() {
         let what = "say where the coordinator is: --access FILE or, on its own machine, \
                     --coordinator HOST:PORT";
-        Arguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
+        WorkerArguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
     }
     log::log_to_stderr("info");
     signals::abort_on_panic();
     let asked_to_stop = CancellationToken::new();
     match run(arguments, asked_to_stop.clone()) {
-        Ok(Ended::Finished) => ExitCode::SUCCESS,
-        Ok(Ended::Stopped) => ExitCode::from(EXIT_AGAIN),
+        Ok(RunEnd::Finished) => ExitCode::SUCCESS,
+        Ok(RunEnd::Stopped) => ExitCode::from(EXIT_AGAIN),
         // Asked before there was anything to stop.
         Err(_) if asked_to_stop.is_cancelled() => ExitCode::from(EXIT_AGAIN),
         Err(error) => {
@@ -120,7 +120,7 @@ fn deadline(until: Option<u64>) -> Option<Instant> {
     Instant::now().checked_add(left - MARGIN.min(left / 10))
 }
 
-fn run(arguments: Arguments, asked_to_stop: CancellationToken) -> anyhow::Result<Ended> {
+fn run(arguments: WorkerArguments, asked_to_stop: CancellationToken) -> anyhow::Result<RunEnd> {
     let runtime = Runtime::new()?;
     let ended = work(arguments, asked_to_stop, &runtime);
     // However it ended: a call to a file system that hangs would be waited for otherwise.
@@ -129,10 +129,10 @@ fn run(arguments: Arguments, asked_to_stop: CancellationToken) -> anyhow::Result
 }
 
 fn work(
-    arguments: Arguments,
+    arguments: WorkerArguments,
     asked_to_stop: CancellationToken,
     runtime: &Runtime,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<RunEnd> {
     // Cancelled also when all is done, which nobody asked for.
     let stop = asked_to_stop.child_token();
     let signals = Signals::new(runtime)?;

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use trailtrap_shared::{
-    game::{Game, GameName, Opening, Search, Solution},
+    game::{FirstMove, Game, GameName, Search, Solution},
     graph::{Graph, VertexSet, graph6, nauty, vertices},
     play,
 };
@@ -42,7 +42,7 @@ pub fn sheet(game: GameName, list: &GraphList, order: usize, most: usize) -> Pic
         .map(|Reverse((group, _, graph))| (group, graph))
         .collect();
     // One search after the other: each may take a hundred megabytes.
-    let openings: Vec<Option<Opening>> = play!(game, G => {
+    let openings: Vec<Option<FirstMove>> = play!(game, G => {
         let mut search = <G as Game>::Search::new(POSITIONS);
         let opening = |(_, graph): &(u64, Graph)| match search.solve(graph) {
             Ok(Solution::P1 { opening }) => Some(opening),
@@ -69,7 +69,7 @@ fn draw(
     (x, y): (f32, f32),
     graph: &Graph,
     group: u64,
-    opening: Option<Opening>,
+    opening: Option<FirstMove>,
 ) {
     let side = CELL.0 - 22.0;
     let places: Vec<(f32, f32)> = layout(graph)
@@ -79,7 +79,7 @@ fn draw(
     for (u, w) in graph.edges() {
         picture.line(&[places[u], places[w]], 0.7, None, GREY);
     }
-    if let Some(Opening::Along((u, v))) = opening {
+    if let Some(FirstMove::Along((u, v))) = opening {
         arrow(picture, places[u], places[v], VERMILLION);
     }
     for (v, &(a, b)) in places.iter().enumerate() {

@@ -15,7 +15,7 @@ use trailtrap_shared::{
     game::{About, Game, Positions, SumName, Told},
     graph::{Graph, MAX_ORDER, VertexSet, degree::DegreeSequence, graph6, vertices},
     labelling::hashed,
-    partition::{Table, bucket_of_slot, slot_of_key},
+    partition::{BucketTable, bucket_of_slot, slot_of_key},
     play,
 };
 use trailtrap_worker::process::limits::Size;
@@ -201,7 +201,7 @@ struct Session<'a> {
     /// The orders asked for, or why they cannot be read.
     orders: HashMap<usize, Result<FinishedOrder, String>>,
     /// Buckets at hand, least recently used first out.
-    tables: LruCache<BucketPlace, Arc<Table>>,
+    tables: LruCache<BucketPlace, Arc<BucketTable>>,
     held: usize,
     command: &'a LookupCommand,
 }
@@ -282,7 +282,7 @@ impl Session<'_> {
         Ok(Ok(BucketPlace { order: n, shard: index, bucket }))
     }
 
-    fn table(&mut self, place: BucketPlace) -> anyhow::Result<Arc<Table>> {
+    fn table(&mut self, place: BucketPlace) -> anyhow::Result<Arc<BucketTable>> {
         if let Some(table) = self.tables.get(&place) {
             return Ok(table.clone());
         }

@@ -6,7 +6,7 @@ use clap::Args;
 use rayon::prelude::*;
 use serde::Serialize;
 use trailtrap_shared::{
-    game::{Game, GameName, Move, Opening, Search, Solution},
+    game::{FirstMove, Game, GameName, Move, Search, Solution},
     graph::{Graph, graph6},
     play,
 };
@@ -48,7 +48,7 @@ struct SolvedGraph {
     size: usize,
     winner: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    first_move: Option<Opening>,
+    first_move: Option<FirstMove>,
     #[serde(skip_serializing_if = "Option::is_none")]
     answers: Option<Vec<AnswerTo>>,
 }
@@ -56,7 +56,7 @@ struct SolvedGraph {
 /// P2's winning answer to a first move.
 #[derive(Serialize)]
 struct AnswerTo {
-    first_move: Opening,
+    first_move: FirstMove,
     answer: Move,
 }
 

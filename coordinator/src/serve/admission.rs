@@ -27,7 +27,7 @@ use tonic::{
     transport::server::Connected,
 };
 use tower::{Layer, Service};
-use trailtrap_shared::protocol::access::Token;
+use trailtrap_shared::protocol::access::AccessToken;
 
 /// A connection has this long to encrypt itself and to make a call with a valid token.
 pub const GRACE: Duration = Duration::from_secs(15);
@@ -42,18 +42,18 @@ const VIEWER_CALLS: [&str; 1] = ["/trailtrap.v1.Census/Status"];
 /// Knows the tokens. A layer around the service.
 #[derive(Clone)]
 pub struct Guard {
-    worker: Token,
-    viewer: Token,
+    worker: AccessToken,
+    viewer: AccessToken,
 }
 
 impl Guard {
     /// A guard who admits workers to everything and viewers to the status.
-    pub fn new(worker: Token, viewer: Token) -> Self {
+    pub fn new(worker: AccessToken, viewer: AccessToken) -> Self {
         Guard { worker, viewer }
     }
 
     fn admit(&self, call: &str, header: Option<&[u8]>) -> Result<(), Status> {
-        let token = header.and_then(Token::from_header).ok_or_else(|| {
+        let token = header.and_then(AccessToken::from_header).ok_or_else(|| {
             Status::unauthenticated(
                 "it admits those with a token: use the access file that it wrote (--access)",
             )
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn tokens_open_what_they_are_for() {
-        let guard = Guard::new(Token::new([1; 32]), Token::new([2; 32]));
+        let guard = Guard::new(AccessToken::new([1; 32]), AccessToken::new([2; 32]));
         let header = |byte: u8| format!("Bearer {}", format!("{byte:02x}").repeat(32));
         let admit = |call: &str, text: &str| {
             guard.admit(call, Some(text.as_bytes())).map_err(|status| status.code())

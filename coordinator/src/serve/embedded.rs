@@ -11,7 +11,7 @@ use trailtrap_census::{
 use trailtrap_shared::{partition::Block, protocol::messages::Wanted};
 use trailtrap_worker::{
     cache::Fetch,
-    kernel::{Solved, SourceError},
+    kernel::{SolvedUnit, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
 };
 
@@ -54,10 +54,10 @@ impl Link for EmbeddedLink {
         })
     }
 
-    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
-        let deliver = |solved: &Solved| {
+    fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
+        let deliver = |solved: &SolvedUnit| {
             let blocks = solved.blocks();
-            let Solved { unit, sequence, summary, elapsed, .. } = solved;
+            let SolvedUnit { unit, sequence, summary, elapsed, .. } = solved;
             delivery(*unit, *sequence, blocks, summary.clone(), *elapsed, self.author.clone())
         };
         match self.census.accept(

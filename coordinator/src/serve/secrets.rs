@@ -10,7 +10,7 @@ use std::{
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
-use trailtrap_shared::protocol::access::{Access, CERTIFICATE_NAME, Pass, Token};
+use trailtrap_shared::protocol::access::{Access, AccessToken, CERTIFICATE_NAME, Pass};
 use trailtrap_worker::{
     link::access::{self, AccessError, read_private},
     process::{self, replace::Replacement},
@@ -67,8 +67,8 @@ pub enum SecretsError {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Secrets {
-    worker: Token,
-    viewer: Token,
+    worker: AccessToken,
+    viewer: AccessToken,
     /// Self-signed, PEM.
     certificate: String,
     /// Its private key, PEM.
@@ -79,7 +79,9 @@ impl Secrets {
     fn generate() -> Result<Self, SecretsError> {
         let random = || {
             let mut bytes = [0; 32];
-            getrandom::fill(&mut bytes).map(|()| Token::new(bytes)).map_err(SecretsError::Random)
+            getrandom::fill(&mut bytes)
+                .map(|()| AccessToken::new(bytes))
+                .map_err(SecretsError::Random)
         };
         let key = KeyPair::generate()?;
         let mut parameters = CertificateParams::new([CERTIFICATE_NAME.to_owned()])?;

@@ -23,7 +23,6 @@ use trailtrap_export::{
 };
 use trailtrap_shared::{
     count::{
-        digest::Digest,
         statistics::{Cell, Counts, Statistics, Sums, Weighing},
         summary::Summary,
     },

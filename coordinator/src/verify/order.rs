@@ -32,7 +32,7 @@ use trailtrap_shared::{
         pairs,
     },
     labelling::batch::Kernel,
-    partition::{Section, Table, graph_of_slot},
+    partition::{BucketTable, Section, graph_of_slot},
     plan::{Shard, Unit},
 };
 use trailtrap_worker::kernel::Solver;
@@ -335,8 +335,9 @@ impl<G: Game> Verifier<G> {
             let shard = &plan.shards[*index];
             let known = cache.of_predecessors(&self.finished, shard)?;
             let known: Vec<&Known<G>> = known.iter().map(Arc::as_ref).collect();
-            let tables: Vec<Table> = self.finished.tables(shard).collect::<Result<_, _>>()?;
-            let total: usize = tables.iter().map(Table::len).sum();
+            let tables: Vec<BucketTable> =
+                self.finished.tables(shard).collect::<Result<_, _>>()?;
+            let total: usize = tables.iter().map(BucketTable::len).sum();
             picks.par_iter().try_for_each(|pick| {
                 let mut i = (*pick % total.max(1) as u64) as usize;
                 let table = tables.iter().find(|table| {
@@ -391,7 +392,7 @@ impl<G: Game> Verifier<G> {
     fn step(
         &self,
         shard: &Shard,
-        table: &Table,
+        table: &BucketTable,
         i: usize,
         known: &[&Known<G>],
     ) -> anyhow::Result<DerivedSums> {
@@ -656,7 +657,7 @@ fn told_by_outcomes<G: Game>(statistics: &Statistics) -> Statistics {
 
 fn stored_graph(
     shard: &Shard,
-    table: &Table,
+    table: &BucketTable,
     i: usize,
 ) -> anyhow::Result<trailtrap_shared::graph::Graph> {
     graph_of_slot(&shard.sequence, table.slot(i))

@@ -202,7 +202,7 @@ pub struct KnownCounts {
 
 /// What a look-up of H − uw tells, in the labels of H − uw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct PredecessorAnswer {
     /// Two sets of labels; they come back to [`Retrograde::fold`] as sets of vertices of H.
     pub sets: [VertexSet; 2],
     /// What else the game wants to know; passed on unchanged.
@@ -275,11 +275,11 @@ pub trait Method<G: Game> {
 
     /// Reads from the record of H − uw what the fold over uw needs, u and w having these labels
     /// there.
-    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> Answer;
+    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> PredecessorAnswer;
 
     /// Folds the edge uw of H: `answer` is that of [`Method::ask`] with its sets pulled back to
     /// vertices of H.
-    fn fold(n: usize, outcome: &mut G::Outcome, u: usize, w: usize, answer: &Answer);
+    fn fold(n: usize, outcome: &mut G::Outcome, u: usize, w: usize, answer: &PredecessorAnswer);
 
     /// Makes the outcome of a graph complete, once all its edges are folded.
     fn finish(graph: &Graph, outcome: &mut G::Outcome, scratch: &mut Self::Scratch);
@@ -299,10 +299,10 @@ pub trait Method<G: Game> {
 /// A game whose outcome on H is a fold over the edges uw of H that reads the records of H − uw.
 pub trait Retrograde: Game {
     /// As [`Method::ask`].
-    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> Answer;
+    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> PredecessorAnswer;
 
     /// As [`Method::fold`]. Edges may come in any order.
-    fn fold(n: usize, outcome: &mut Self::Outcome, u: usize, w: usize, answer: &Answer);
+    fn fold(n: usize, outcome: &mut Self::Outcome, u: usize, w: usize, answer: &PredecessorAnswer);
 
     /// As [`Method::finish`].
     #[inline(always)]
@@ -328,12 +328,12 @@ impl<G: Retrograde> Method<G> for ByEdges {
     type Scratch = ();
 
     #[inline(always)]
-    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> Answer {
+    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> PredecessorAnswer {
         G::ask(n, record, u, w)
     }
 
     #[inline(always)]
-    fn fold(n: usize, outcome: &mut G::Outcome, u: usize, w: usize, answer: &Answer) {
+    fn fold(n: usize, outcome: &mut G::Outcome, u: usize, w: usize, answer: &PredecessorAnswer) {
         G::fold(n, outcome, u, w, answer);
     }
 
@@ -370,11 +370,18 @@ impl<G: GraphByGraph> Method<G> for ByGraphs {
 
     type Scratch = G::Scratch;
 
-    fn ask(_n: usize, _record: &[u8], _u: usize, _w: usize) -> Answer {
-        Answer::default()
+    fn ask(_n: usize, _record: &[u8], _u: usize, _w: usize) -> PredecessorAnswer {
+        PredecessorAnswer::default()
     }
 
-    fn fold(_n: usize, _outcome: &mut G::Outcome, _u: usize, _w: usize, _answer: &Answer) {}
+    fn fold(
+        _n: usize,
+        _outcome: &mut G::Outcome,
+        _u: usize,
+        _w: usize,
+        _answer: &PredecessorAnswer,
+    ) {
+    }
 
     fn finish(graph: &Graph, outcome: &mut G::Outcome, scratch: &mut G::Scratch) {
         *outcome = G::solve(graph, scratch);
@@ -413,27 +420,27 @@ pub type Move = (usize, usize);
 /// What the first player begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Opening {
+pub enum FirstMove {
     /// A move.
     Along(Move),
     /// To put the token on a vertex.
     At(usize),
 }
 
-impl Opening {
+impl FirstMove {
     /// Where the token is put.
     pub fn start(&self) -> usize {
         match *self {
-            Opening::Along((start, _)) | Opening::At(start) => start,
+            FirstMove::Along((start, _)) | FirstMove::At(start) => start,
         }
     }
 }
 
-impl fmt::Display for Opening {
+impl fmt::Display for FirstMove {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Opening::Along((from, to)) => write!(f, "{from}→{to}"),
-            Opening::At(vertex) => write!(f, "a start at {vertex}"),
+            FirstMove::Along((from, to)) => write!(f, "{from}→{to}"),
+            FirstMove::At(vertex) => write!(f, "a start at {vertex}"),
         }
     }
 }
@@ -444,13 +451,13 @@ pub enum Solution {
     /// The first player wins, for example with this opening.
     P1 {
         /// What to begin with.
-        opening: Opening,
+        opening: FirstMove,
     },
     /// The second player wins: for each opening an answer that does. No openings: the first player
     /// cannot begin.
     P2 {
         /// Openings and answers to them.
-        answers: Vec<(Opening, Move)>,
+        answers: Vec<(FirstMove, Move)>,
     },
 }
 

@@ -7,7 +7,7 @@ pub const MAX_ORDER: usize = 16;
 pub type VertexSet = u16;
 
 /// One adjacency set per vertex; entries from the order on are empty.
-pub type Rows = [VertexSet; MAX_ORDER];
+pub type AdjacencyRows = [VertexSet; MAX_ORDER];
 
 /// The vertices of a set in increasing order.
 pub fn vertices(mut set: VertexSet) -> impl Iterator<Item = usize> {
@@ -29,7 +29,7 @@ pub const fn all_vertices(n: usize) -> VertexSet {
 // instructions.
 
 /// The image of each set when vertex v becomes `label[v]`, for v < `n`.
-pub fn map_sets(n: usize, sets: &Rows, label: &[u8]) -> Rows {
+pub fn map_sets(n: usize, sets: &AdjacencyRows, label: &[u8]) -> AdjacencyRows {
     let mut image = [0; MAX_ORDER];
     for v in 0..n {
         let one_hot = 1 << label[v];
@@ -43,7 +43,7 @@ pub fn map_sets(n: usize, sets: &Rows, label: &[u8]) -> Rows {
 /// The transposed relation: the y-th set of the result holds a if the a-th set holds y, for a <
 /// `n`.
 #[inline]
-pub fn transpose(n: usize, sets: &Rows) -> Rows {
+pub fn transpose(n: usize, sets: &AdjacencyRows) -> AdjacencyRows {
     let mut transposed = *sets;
     transposed[n..].fill(0);
     #[cfg(target_arch = "x86_64")]
@@ -55,7 +55,7 @@ pub fn transpose(n: usize, sets: &Rows) -> Rows {
 /// Every x86-64 processor has SSE2.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn transpose_sse2(sets: &Rows) -> Rows {
+fn transpose_sse2(sets: &AdjacencyRows) -> AdjacencyRows {
     use std::arch::x86_64::*;
     // SAFETY: the loads read 32 bytes of `sets`; the rest are operations on registers.
     unsafe {
@@ -78,7 +78,7 @@ fn transpose_sse2(sets: &Rows) -> Rows {
 }
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
-fn transpose_portable(sets: &Rows) -> Rows {
+fn transpose_portable(sets: &AdjacencyRows) -> AdjacencyRows {
     let mut transposed = [0; MAX_ORDER];
     for a in 0..MAX_ORDER {
         for y in 0..MAX_ORDER {
@@ -108,7 +108,7 @@ pub const fn factorial(n: usize) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Graph {
     order: u8,
-    rows: Rows,
+    rows: AdjacencyRows,
 }
 
 impl Graph {
@@ -133,7 +133,7 @@ impl Graph {
 
     /// The graph whose adjacency sets are `rows`, which must be symmetric, loopless and empty from
     /// `n` on.
-    pub fn from_rows(n: usize, rows: Rows) -> Self {
+    pub fn from_rows(n: usize, rows: AdjacencyRows) -> Self {
         let graph = Graph { order: n as u8, rows };
         debug_assert!(
             (0..n).all(|v| vertices(rows[v]).all(|w| w != v && w < n && graph.has_edge(w, v)))
@@ -171,7 +171,7 @@ impl Graph {
     }
 
     /// The adjacency sets.
-    pub fn rows(&self) -> &Rows {
+    pub fn rows(&self) -> &AdjacencyRows {
         &self.rows
     }
 
@@ -268,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn transposing_swaps_rows_and_columns(n in 0usize..=16, sets: Rows) {
+        fn transposing_swaps_rows_and_columns(n in 0usize..=16, sets: AdjacencyRows) {
             let transposed = transpose(n, &sets);
             for (a, y) in (0..16).flat_map(|a| (0..16).map(move |y| (a, y))) {
                 prop_assert_eq!(transposed[y] >> a & 1 == 1, a < n && sets[a] >> y & 1 == 1);

@@ -9,6 +9,6 @@ pub mod nauty;
 pub mod polya;
 
 pub use bitset::{
-    Graph, MAX_ORDER, Rows, VertexSet, all_vertices, factorial, map_sets, pairs, transpose,
-    vertices,
+    AdjacencyRows, Graph, MAX_ORDER, VertexSet, all_vertices, factorial, map_sets, pairs,
+    transpose, vertices,
 };

@@ -14,7 +14,7 @@ use super::{
     lanes::{Instructions, Lanes, Operation},
     rounds::{Exact, Hashed, Refinement},
 };
-use crate::graph::{MAX_ORDER, Rows, VertexSet, all_vertices, pairs};
+use crate::graph::{AdjacencyRows, MAX_ORDER, VertexSet, all_vertices, pairs};
 
 /// After this many rounds a lane that still changes is left to the search tree, where nodes are
 /// gathered anew: few random graphs take more, and one such lane would hold up the other 31.
@@ -157,7 +157,7 @@ impl Batch {
 
     /// Puts a graph into lane `first` and all lanes after it.
     #[inline(always)]
-    pub fn set_rows_from(&mut self, first: usize, rows: &Rows) {
+    pub fn set_rows_from(&mut self, first: usize, rows: &AdjacencyRows) {
         let lanes = &mut self.rows[..self.order];
         self.instructions.run(FillFrom::new(lanes, first, rows));
     }

@@ -7,7 +7,7 @@
 //! collide the class stays whole, and the search tree separates it.
 
 use super::{Colours, Labelling, search};
-use crate::graph::{Graph, MAX_ORDER, Rows, VertexSet};
+use crate::graph::{AdjacencyRows, Graph, MAX_ORDER, VertexSet};
 
 /// The labelling of a graph of order at least 1.
 pub fn label(graph: &Graph) -> Labelling {
@@ -34,7 +34,7 @@ pub(super) const fn scramble(colour: u16) -> u16 {
 /// Any odd multipliers do.
 pub(super) const SCRAMBLE: [u16; 3] = [0x9e37, 0x79b9, 0xa2d5];
 
-fn refine<const MASK: u16>(n: usize, rows: &Rows, colours: &mut Colours) {
+fn refine<const MASK: u16>(n: usize, rows: &AdjacencyRows, colours: &mut Colours) {
     loop {
         // Loops over all 16 vertices are what compilers turn into a few vector instructions.
         let mut sums = [0u16; MAX_ORDER];

@@ -19,7 +19,7 @@ pub mod reference;
 mod rounds;
 mod search;
 
-use crate::graph::{Graph, MAX_ORDER, Rows, VertexSet, all_vertices, map_sets, pairs};
+use crate::graph::{AdjacencyRows, Graph, MAX_ORDER, VertexSet, all_vertices, map_sets, pairs};
 
 /// Names the labelling that stored keys and columns are in; stores and workers of different
 /// labellings do not mix.
@@ -52,7 +52,7 @@ pub struct Labelling {
 #[derive(Clone, Copy)]
 pub struct Undecided {
     /// The graph.
-    pub rows: Rows,
+    pub rows: AdjacencyRows,
     /// The colours that its vertices have so far.
     pub colours: Colours,
     /// Whether refining the colours again would change nothing.
@@ -102,12 +102,12 @@ pub fn graph_of_key(key: u128, degrees: &[u8]) -> Option<Graph> {
 }
 
 /// Whether two vertices have the same neighbours apart from each other.
-fn are_twins(rows: &Rows, v: usize, w: usize) -> bool {
+fn are_twins(rows: &AdjacencyRows, v: usize, w: usize) -> bool {
     (rows[v] ^ rows[w]) & !(1 << v | 1 << w) == 0
 }
 
 /// The colours refinement starts from: for each vertex the number of vertices of smaller degree.
-fn degree_colours(n: usize, rows: &Rows) -> Colours {
+fn degree_colours(n: usize, rows: &AdjacencyRows) -> Colours {
     let degrees: [u16; MAX_ORDER] = std::array::from_fn(|v| rows[v].count_ones() as u16);
     let mut colours = [0; MAX_ORDER];
     for w in 0..n {
@@ -119,7 +119,7 @@ fn degree_colours(n: usize, rows: &Rows) -> Colours {
 }
 
 /// The key of the graph under `label`.
-fn key_under(n: usize, rows: &Rows, label: &[u8; MAX_ORDER]) -> u128 {
+fn key_under(n: usize, rows: &AdjacencyRows, label: &[u8; MAX_ORDER]) -> u128 {
     let image = map_sets(n, rows, label);
     let mut code = 0;
     for v in 0..n {

@@ -7,14 +7,14 @@
 //! s(v)). Repeat until no colour changes.
 
 use super::{Colours, Labelling, search};
-use crate::graph::{Graph, MAX_ORDER, Rows};
+use crate::graph::{AdjacencyRows, Graph, MAX_ORDER};
 
 /// The reference labelling of a graph of order at least 1.
 pub fn label(graph: &Graph) -> Labelling {
     search::label(graph.order(), graph.rows(), &refine)
 }
 
-fn refine(n: usize, rows: &Rows, colours: &mut Colours) {
+fn refine(n: usize, rows: &AdjacencyRows, colours: &mut Colours) {
     loop {
         let mut signatures = [0u64; MAX_ORDER];
         for w in 0..n {

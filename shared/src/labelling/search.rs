@@ -1,7 +1,7 @@
 //! Individualization and refinement: the search tree of a canonical labelling, for any refinement.
 
 use super::{Colours, Labelling, are_twins, degree_colours, key_under};
-use crate::graph::{MAX_ORDER, Rows, VertexSet, all_vertices, factorial, vertices};
+use crate::graph::{AdjacencyRows, MAX_ORDER, VertexSet, all_vertices, factorial, vertices};
 
 /// Labels a graph of order `n` ≥ 1. `refine` must split colour classes in a way that depends on
 /// nothing but the isomorphism class of the coloured graph, and number the parts so that a colour
@@ -11,10 +11,10 @@ use crate::graph::{MAX_ORDER, Rows, VertexSet, all_vertices, factorial, vertices
 /// twins: 384 leaves for the 4-cube, 40 320 for 8 K_2, the worst of order 16.
 pub(super) fn label(
     n: usize,
-    rows: &Rows,
-    refine: &impl Fn(usize, &Rows, &mut Colours),
+    rows: &AdjacencyRows,
+    refine: &impl Fn(usize, &AdjacencyRows, &mut Colours),
 ) -> Labelling {
-    let mut search = Search { n, rows, refine, best: None };
+    let mut search = LeafSearch { n, rows, refine, best: None };
     search.visit(degree_colours(n, rows), 1);
     let mut labelling = search.best.expect("the search tree has a leaf");
     // Leaves under the twins of an individualized vertex were not visited; they end in its twins.
@@ -28,8 +28,8 @@ pub(super) fn label(
 /// are decided at once; others by the keys that H has when they are individualized.
 pub(super) fn first_of_orbits(
     n: usize,
-    rows: &Rows,
-    refine: &impl Fn(usize, &Rows, &mut Colours),
+    rows: &AdjacencyRows,
+    refine: &impl Fn(usize, &AdjacencyRows, &mut Colours),
 ) -> VertexSet {
     let mut colours = degree_colours(n, rows);
     refine(n, rows, &mut colours);
@@ -47,7 +47,7 @@ pub(super) fn first_of_orbits(
             for w in vertices(class & !(1 << v)) {
                 child[w] += 1;
             }
-            let mut search = Search { n, rows, refine, best: None };
+            let mut search = LeafSearch { n, rows, refine, best: None };
             if !is_alone {
                 search.visit(child, 1);
             }
@@ -62,14 +62,14 @@ pub(super) fn first_of_orbits(
     firsts
 }
 
-struct Search<'a, R> {
+struct LeafSearch<'a, R> {
     n: usize,
-    rows: &'a Rows,
+    rows: &'a AdjacencyRows,
     refine: &'a R,
     best: Option<Labelling>,
 }
 
-impl<R: Fn(usize, &Rows, &mut Colours)> Search<'_, R> {
+impl<R: Fn(usize, &AdjacencyRows, &mut Colours)> LeafSearch<'_, R> {
     /// Visits the node with these colours, which stands for `multiplicity` equivalent ones.
     fn visit(&mut self, mut colours: Colours, multiplicity: u64) {
         (self.refine)(self.n, self.rows, &mut colours);
@@ -117,7 +117,7 @@ impl<R: Fn(usize, &Rows, &mut Colours)> Search<'_, R> {
 
 /// The class whose vertices are to be individualized: of the smallest classes that are more than a
 /// set of mutual twins, the one of least colour. `None` at a leaf.
-pub(super) fn target(n: usize, rows: &Rows, colours: &Colours) -> Option<VertexSet> {
+pub(super) fn target(n: usize, rows: &AdjacencyRows, colours: &Colours) -> Option<VertexSet> {
     let mut target = None;
     let mut smallest = u32::MAX;
     for class in classes_by_colour(n, colours) {
@@ -130,13 +130,13 @@ pub(super) fn target(n: usize, rows: &Rows, colours: &Colours) -> Option<VertexS
 }
 
 /// Whether the vertices of a class are twins of each other. Being twins is transitive.
-fn are_mutual_twins(rows: &Rows, class: VertexSet) -> bool {
+fn are_mutual_twins(rows: &AdjacencyRows, class: VertexSet) -> bool {
     let first = class.trailing_zeros() as usize;
     vertices(class & (class - 1)).all(|w| are_twins(rows, first, w))
 }
 
 /// `v` and its twins among `class`.
-pub(super) fn twins_in(rows: &Rows, v: usize, class: VertexSet) -> VertexSet {
+pub(super) fn twins_in(rows: &AdjacencyRows, v: usize, class: VertexSet) -> VertexSet {
     vertices(class).filter(|&w| w == v || are_twins(rows, v, w)).fold(0, |set, w| set | 1 << w)
 }
 

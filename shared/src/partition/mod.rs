@@ -1,5 +1,5 @@
-//! Partitions: all records of one degree sequence, as they stand in memory ([`Table`]) and in
-//! blocks of bytes ([`Block`]) that are stored and sent.
+//! Partitions: all records of one degree sequence, as they stand in memory ([`BucketTable`]) and
+//! in blocks of bytes ([`Block`]) that are stored and sent.
 //!
 //! Within a partition a graph is known by its *slot*, a scrambled key: partitions are sorted by
 //! slot, so that equal ranges of slots (*buckets*) hold about equally many graphs and a look-up
@@ -13,14 +13,14 @@ pub use block::{
     BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, CHECKSUM_BYTES, Checksum, Section,
 };
 pub use slot::{bucket_of_slot, graph_of_slot, key_of_slot, slot_bytes, slot_of, slot_of_key};
-pub use table::{BucketBlocks, KeyedOutcomes, Mismatch, Table, entry_bytes};
+pub use table::{BucketBlocks, BucketTable, KeyedOutcomes, Mismatch, entry_bytes};
 
 /// What the tests of blocks and tables take for partitions.
 #[cfg(test)]
 mod samples {
     use proptest::prelude::*;
 
-    use super::{BucketBlocks, Table};
+    use super::{BucketBlocks, BucketTable};
     use crate::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
@@ -31,9 +31,9 @@ mod samples {
         bucket_bits: u8,
         bucket: u32,
         part: u32,
-    ) -> (Table, BucketBlocks) {
+    ) -> (BucketTable, BucketBlocks) {
         let sequence = DegreeSequence::new([4; 11]);
-        let table = Table::new(
+        let table = BucketTable::new(
             TrailTrap::LAYOUT,
             sequence,
             bucket_bits,

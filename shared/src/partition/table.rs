@@ -14,7 +14,7 @@ pub fn entry_bytes(layout: Layout, n: usize) -> usize {
 /// One bucket of a partition in memory: slots and records side by side, sorted by slot, with a
 /// directory. Look-ups are O(1): one step into the directory, then on average two neighbouring
 /// entries.
-pub struct Table {
+pub struct BucketTable {
     layout: Layout,
     sequence: DegreeSequence,
     bucket_bits: u8,
@@ -81,7 +81,7 @@ const LOOK: usize = 4;
 #[error("keys and outcomes of partition {0} do not belong together")]
 pub struct Mismatch(pub DegreeSequence);
 
-impl Table {
+impl BucketTable {
     /// A table from strictly increasing slots; `record` writes the record of the i-th.
     pub fn new(
         layout: Layout,
@@ -113,7 +113,7 @@ impl Table {
             }
         }
         directory[filled..].fill(count as u32);
-        Table {
+        BucketTable {
             layout,
             sequence,
             bucket_bits,
@@ -254,14 +254,14 @@ impl Table {
     }
 
     /// Starts loading the directory entry of a slot into the processor's cache, for a later
-    /// [`Table::locate`].
+    /// [`BucketTable::locate`].
     #[inline(always)]
     pub fn prefetch(&self, slot: u64) {
         prefetch(&self.directory, self.place(slot));
     }
 
     /// The index of the first entry that can be that of a slot of this bucket. Starts loading that
-    /// entry into the processor's cache, for a later [`Table::find`].
+    /// entry into the processor's cache, for a later [`BucketTable::find`].
     #[inline(always)]
     pub fn locate(&self, slot: u64) -> u32 {
         let first = self.directory[self.place(slot)];
@@ -270,8 +270,8 @@ impl Table {
         first
     }
 
-    /// The index of the entry of a slot, if the table has it; `first` is what [`Table::locate`]
-    /// returned for this slot.
+    /// The index of the entry of a slot, if the table has it; `first` is what
+    /// [`BucketTable::locate`] returned for this slot.
     #[inline(always)]
     pub fn find(&self, slot: u64, first: u32) -> Option<usize> {
         let first = first as usize;
@@ -369,7 +369,7 @@ mod tests {
                 wins.slots().collect::<Vec<_>>(),
                 slots.iter().copied().filter(|s| s & 1 == 1).collect::<Vec<_>>()
             );
-            let again = Table::from_blocks(&[blocks.into()]).unwrap();
+            let again = BucketTable::from_blocks(&[blocks.into()]).unwrap();
             prop_assert_eq!(&again.entries, &table.entries);
             prop_assert_eq!(&again.directory, &table.directory);
         }
@@ -394,7 +394,7 @@ mod tests {
                         regular_partition(&of_part(part), 2, bucket, part as u32);
                     blocks.into()
                 });
-                let table = Table::from_blocks(&parts).unwrap();
+                let table = BucketTable::from_blocks(&parts).unwrap();
                 for i in 0..table.len() {
                     let j = whole.find(table.slot(i), whole.locate(table.slot(i))).unwrap();
                     prop_assert_eq!(table.entry(i), whole.entry(j));

@@ -14,12 +14,12 @@ pub const CERTIFICATE_NAME: &str = "trailtrap-coordinator";
 /// 256 random bits that admit whoever knows them. No message shows them: `Debug` leaves them out.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Token(#[serde(with = "hex::serde")] [u8; 32]);
+pub struct AccessToken(#[serde(with = "hex::serde")] [u8; 32]);
 
-impl Token {
+impl AccessToken {
     /// A token of these bytes, which should be random.
     pub fn new(bytes: [u8; 32]) -> Self {
-        Token(bytes)
+        AccessToken(bytes)
     }
 
     /// The token in the value of an `authorization` header: `Bearer` and 64 hexadecimal digits.
@@ -27,7 +27,7 @@ impl Token {
         let digits = value.strip_prefix(b"Bearer ")?;
         let mut bytes = [0; 32];
         hex::decode_to_slice(digits, &mut bytes).ok()?;
-        Some(Token(bytes))
+        Some(AccessToken(bytes))
     }
 
     /// The value of an `authorization` header.
@@ -41,15 +41,15 @@ impl Token {
 
 /// Compares in a time that does not depend on where the tokens differ, so that timing reveals
 /// nothing of them.
-impl PartialEq for Token {
+impl PartialEq for AccessToken {
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("AccessToken(…)")
     }
 }
 
@@ -80,7 +80,7 @@ pub struct Pass {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mutual: bool,
     /// What the worker shows with each call.
-    pub token: Token,
+    pub token: AccessToken,
 }
 
 /// The text is not an access file. The error gives the place of the first mistake and never quotes
@@ -120,7 +120,7 @@ mod tests {
             certificate: "PEM".to_owned(),
             name: Some("x".to_owned()),
             mutual: false,
-            token: Token::new([0xa7; 32]),
+            token: AccessToken::new([0xa7; 32]),
         };
         Access { address: "host:1".to_owned(), pass: Some(pass) }
     }
@@ -148,10 +148,10 @@ mod tests {
 
     #[test]
     fn headers() {
-        let token = Token::new(std::array::from_fn(|i| i as u8));
-        assert_eq!(Token::from_header(token.header().as_bytes()), Some(token.clone()));
+        let token = AccessToken::new(std::array::from_fn(|i| i as u8));
+        assert_eq!(AccessToken::from_header(token.header().as_bytes()), Some(token.clone()));
         assert_ne!(
-            Token::from_header(access().pass.unwrap().token.header().as_bytes()),
+            AccessToken::from_header(access().pass.unwrap().token.header().as_bytes()),
             Some(token)
         );
         for bad in [
@@ -163,7 +163,7 @@ mod tests {
             &"0".repeat(64),
             &format!("Bearer {}", "g".repeat(64)),
         ] {
-            assert_eq!(Token::from_header(bad.as_bytes()), None, "{bad}");
+            assert_eq!(AccessToken::from_header(bad.as_bytes()), None, "{bad}");
         }
     }
 }

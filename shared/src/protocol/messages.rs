@@ -77,8 +77,8 @@ pub enum MessageError {
     Block(#[from] BlockError),
 }
 
-/// The request of a worker for what it wants: all of its blocks if `only` is empty, otherwise those
-/// with these checksums.
+/// The request of a worker for what it wants: all of its blocks if `only` is empty, otherwise
+/// those with these checksums.
 pub fn request(worker: u64, wanted: &Wanted, only: &[Checksum]) -> wire::FetchRequest {
     let what = match wanted {
         Wanted::Parents(_) => What::Parents(true),
@@ -136,7 +136,8 @@ pub fn description(blocks: Vec<Described>) -> wire::Description {
 /// The blocks that a message describes.
 ///
 /// # Errors
-/// If a description is empty, a checksum has a wrong length, or a block that came along is damaged.
+/// If a description is empty, a checksum has a wrong length, or a block that came along is
+/// damaged.
 pub fn described(
     layout: Layout,
     description: wire::Description,
@@ -219,7 +220,7 @@ pub fn delivery(
 mod tests {
     use super::*;
     use crate::game::{Game, TrailTrap};
-    use crate::partition::Table;
+    use crate::partition::BucketTable;
 
     #[test]
     fn requests_are_understood() {
@@ -240,10 +241,14 @@ mod tests {
     #[test]
     fn blocks_are_described_and_selected() {
         let sequence = DegreeSequence::new([4; 11]);
-        let table =
-            Table::new(TrailTrap::LAYOUT, sequence, 0, 0, [3, 4].into_iter(), |_, record| {
-                record.fill(0)
-            });
+        let table = BucketTable::new(
+            TrailTrap::LAYOUT,
+            sequence,
+            0,
+            0,
+            [3, 4].into_iter(),
+            |_, record| record.fill(0),
+        );
         let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
         let [keys, outcomes, _] = &blocks[..] else { unreachable!("a bucket has three blocks") };
         let both = vec![Described::Here(keys.clone()), Described::Named(outcomes.name())];

@@ -3,8 +3,8 @@
 
 tonic::include_proto!("trailtrap.v1");
 
-/// Version of the protocol. Both sides must speak the same one: a coordinator refuses to register a
-/// worker of another version.
+/// Version of the protocol. Both sides must speak the same one: a coordinator refuses to register
+/// a worker of another version.
 pub const PROTOCOL: u32 = 4;
 
 /// A block travels in pieces of this many bytes, the last of which may be shorter.

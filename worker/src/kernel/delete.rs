@@ -7,7 +7,7 @@ use trailtrap_shared::{
         degree::{self, DegreeSequence},
         pairs,
     },
-    partition::{Table, bucket_of_slot},
+    partition::{BucketTable, bucket_of_slot},
 };
 
 /// A partition one edge deletion away: which edges lead there, and its tables as far as they are
@@ -23,7 +23,7 @@ pub(super) struct Predecessor {
     pub(super) low_colour: u16,
     pub(super) high_colour: u16,
     pub(super) bucket_bits: u8,
-    pub(super) tables: Vec<Option<Arc<Table>>>,
+    pub(super) tables: Vec<Option<Arc<BucketTable>>>,
 }
 
 impl Predecessor {
@@ -59,7 +59,7 @@ impl Predecessor {
     /// The table that a slot belongs to. Buckets that are not at hand have their turn with another
     /// group.
     #[inline(always)]
-    pub(super) fn table_of(&self, n: usize, slot: u64) -> Option<&Table> {
+    pub(super) fn table_of(&self, n: usize, slot: u64) -> Option<&BucketTable> {
         let bucket =
             if self.bucket_bits == 0 { 0 } else { bucket_of_slot(n, slot, self.bucket_bits) };
         self.tables[bucket].as_deref()
@@ -68,7 +68,7 @@ impl Predecessor {
 
 /// One edge of one graph, to be deleted.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Deletion {
+pub(super) struct DeletedEdge {
     /// Index of the graph in the chunk.
     pub(super) graph: u32,
     pub(super) u: u8,

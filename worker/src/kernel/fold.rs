@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
-    game::{Answer, Game, Method},
+    game::{Game, Method, PredecessorAnswer},
     generate::Child,
     graph::Graph,
     labelling::{
@@ -17,7 +17,7 @@ use trailtrap_shared::{
 
 use super::{
     CHUNK, SolveError, Solver, Source, decode,
-    delete::{Deletion, Predecessor},
+    delete::{DeletedEdge, Predecessor},
 };
 
 impl Solver<'_> {
@@ -115,12 +115,12 @@ impl Solver<'_> {
 
 /// Up to 32 deletions that lead to one predecessor, in one of the stages: being gathered, labelled
 /// with their directory entries on the way, or located with their records on the way.
-struct Stage {
+struct LookupStage {
     batch: Box<Batch>,
     /// Index in the group.
     predecessor: usize,
     count: usize,
-    deletions: [Deletion; LANES],
+    deletions: [DeletedEdge; LANES],
     /// Lanes that have a slot; the others are undecided and go another way.
     labelled: u32,
     slots: [u64; LANES],
@@ -134,17 +134,17 @@ struct Folder<'a, G: Game> {
     order: usize,
     group: &'a [Predecessor],
     outcomes: &'a mut [G::Outcome],
-    gathering: Stage,
+    gathering: LookupStage,
     /// The graph whose rows are in the lanes still to be gathered, beside the predecessor's
     /// colours.
     laid_out: Option<usize>,
-    labelled: Stage,
-    located: Stage,
+    labelled: LookupStage,
+    located: LookupStage,
     /// Deletions whose colours did not decide their labels, with their predecessors, wait for each
     /// other to be searched together, …
-    forest: Forest<(usize, Deletion)>,
+    forest: Forest<(usize, DeletedEdge)>,
     /// … and are then folded on a way of their own.
-    searched: Stage,
+    searched: LookupStage,
 }
 
 impl<'a, G: Game> Folder<'a, G> {
@@ -154,11 +154,11 @@ impl<'a, G: Game> Folder<'a, G> {
         group: &'a [Predecessor],
         outcomes: &'a mut [G::Outcome],
     ) -> Self {
-        let stage = || Stage {
+        let stage = || LookupStage {
             batch: Batch::new(order, kernel),
             predecessor: 0,
             count: 0,
-            deletions: [Deletion::default(); LANES],
+            deletions: [DeletedEdge::default(); LANES],
             labelled: 0,
             slots: [0; LANES],
             places: [0; LANES],
@@ -216,7 +216,7 @@ impl<'a, G: Game> Folder<'a, G> {
         u: usize,
         w: usize,
     ) -> Result<(), SolveError> {
-        let Stage { batch, deletions, count, .. } = &mut self.gathering;
+        let LookupStage { batch, deletions, count, .. } = &mut self.gathering;
         // What deletions have in common is written to all lanes to come; then each changes its
         // own.
         if self.laid_out != Some(i) {
@@ -228,7 +228,7 @@ impl<'a, G: Game> Folder<'a, G> {
         }
         batch.set(*count, u, graph.neighbours(u) & !(1 << w), predecessor.low_colour);
         batch.set(*count, w, graph.neighbours(w) & !(1 << u), predecessor.high_colour);
-        deletions[*count] = Deletion { graph: i as u32, u: u as u8, w: w as u8 };
+        deletions[*count] = DeletedEdge { graph: i as u32, u: u as u8, w: w as u8 };
         *count += 1;
         if *count == LANES { self.advance() } else { Ok(()) }
     }
@@ -287,7 +287,7 @@ impl<'a, G: Game> Folder<'a, G> {
     }
 }
 
-impl Stage {
+impl LookupStage {
     /// Finds out where the records of labelled deletions are, and asks for them.
     fn locate(&mut self, group: &[Predecessor], n: usize) {
         let predecessor = &group[self.predecessor];
@@ -306,7 +306,7 @@ impl Stage {
         outcomes: &mut [G::Outcome],
     ) -> Result<(), SolveError> {
         let predecessor = &group[self.predecessor];
-        let mut answers = [Answer::default(); LANES];
+        let mut answers = [PredecessorAnswer::default(); LANES];
         let mut sets = [Lane([0; LANES]); 2];
         let mut present = 0u32;
         for lane in lanes_of(self.labelled) {
@@ -318,7 +318,7 @@ impl Stage {
                     slot,
                 });
             };
-            let Deletion { u, w, .. } = self.deletions[lane];
+            let DeletedEdge { u, w, .. } = self.deletions[lane];
             let (u, w) =
                 (self.batch.label_of(lane, u as usize), self.batch.label_of(lane, w as usize));
             answers[lane] = G::Method::ask(n, table.record(entry), u, w);
@@ -328,9 +328,11 @@ impl Stage {
         }
         let sets = [self.batch.pull_back(&sets[0]), self.batch.pull_back(&sets[1])];
         for lane in lanes_of(present) {
-            let Deletion { graph, u, w } = self.deletions[lane];
-            let answer =
-                Answer { sets: [sets[0].0[lane], sets[1].0[lane]], flags: answers[lane].flags };
+            let DeletedEdge { graph, u, w } = self.deletions[lane];
+            let answer = PredecessorAnswer {
+                sets: [sets[0].0[lane], sets[1].0[lane]],
+                flags: answers[lane].flags,
+            };
             G::Method::fold(n, &mut outcomes[graph as usize], u as usize, w as usize, &answer);
         }
         Ok(())

@@ -24,15 +24,15 @@ use trailtrap_shared::{
     generate::Child,
     graph::{Graph, degree::DegreeSequence},
     labelling::batch::Kernel,
-    partition::{Block, Table, bucket_of_slot, graph_of_slot},
+    partition::{Block, BucketTable, bucket_of_slot, graph_of_slot},
     plan::{Plan, Shard, Unit},
     play,
 };
 
 /// Where a unit's input comes from.
 pub trait Source: Sync {
-    /// The slots of all graphs with this degree sequence, whose order is one below that of the unit,
-    /// in increasing order.
+    /// The slots of all graphs with this degree sequence, whose order is one below that of the
+    /// unit, in increasing order.
     ///
     /// # Errors
     /// If they cannot be had.
@@ -47,7 +47,7 @@ pub trait Source: Sync {
         sequence: &DegreeSequence,
         bucket_bits: u8,
         bucket: u32,
-    ) -> Result<Arc<Table>, SourceError>;
+    ) -> Result<Arc<BucketTable>, SourceError>;
 }
 
 /// Why input could not be had, for instance because of a broken link or a damaged block.
@@ -97,20 +97,20 @@ pub enum SolveError {
 }
 
 /// A solved unit.
-pub struct Solved {
+pub struct SolvedUnit {
     /// The unit.
     pub unit: Unit,
     /// The degree sequence of its shard.
     pub sequence: DegreeSequence,
     /// One table for each bucket, in order.
-    pub tables: Vec<Arc<Table>>,
+    pub tables: Vec<Arc<BucketTable>>,
     /// Of its graphs.
     pub summary: Summary,
     /// How long it took, waiting for input included.
     pub elapsed: Duration,
 }
 
-impl Solved {
+impl SolvedUnit {
     /// Keys, outcomes and wins of each bucket.
     pub fn blocks(&self) -> Vec<Block> {
         self.tables.iter().flat_map(|table| table.to_blocks(self.unit.part)).collect()
@@ -146,7 +146,7 @@ impl Solver<'_> {
         plan: &Plan,
         unit: Unit,
         source: &dyn Source,
-    ) -> Result<Solved, SolveError> {
+    ) -> Result<SolvedUnit, SolveError> {
         play!(self.game, G => self.solve_as::<G>(plan, unit, source))
     }
 
@@ -156,14 +156,20 @@ impl Solver<'_> {
         plan: &Plan,
         unit: Unit,
         source: &dyn Source,
-    ) -> Result<Solved, SolveError> {
+    ) -> Result<SolvedUnit, SolveError> {
         let start = Instant::now();
         let shard = &plan.shards[unit.shard as usize];
         let children = self.generate(shard, unit.part, source)?;
         let mut outcomes = vec![G::Outcome::default(); children.len()];
         let summary = self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
         let tables = self.tabulate::<G>(shard, &children, &outcomes);
-        Ok(Solved { unit, sequence: shard.sequence, tables, summary, elapsed: start.elapsed() })
+        Ok(SolvedUnit {
+            unit,
+            sequence: shard.sequence,
+            tables,
+            summary,
+            elapsed: start.elapsed(),
+        })
     }
 
     fn check_stop(&self) -> Result<(), SolveError> {
@@ -175,7 +181,7 @@ impl Solver<'_> {
         shard: &Shard,
         children: &[Child],
         outcomes: &[G::Outcome],
-    ) -> Vec<Arc<Table>> {
+    ) -> Vec<Arc<BucketTable>> {
         let n = shard.sequence.order();
         let mut start = 0;
         (0..1u32 << shard.bucket_bits)
@@ -187,7 +193,7 @@ impl Solver<'_> {
                 let range = start..start + length;
                 start += length;
                 let slots = children[range.clone()].iter().map(|child| child.slot);
-                let table = Table::new(
+                let table = BucketTable::new(
                     G::LAYOUT,
                     shard.sequence,
                     shard.bucket_bits,

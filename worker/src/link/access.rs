@@ -125,7 +125,10 @@ pub fn write(access: &Access, path: &Path) -> Result<(), AccessError> {
 /// # Errors
 /// If the address is malformed, a certificate is of no use, or one is missing that the coordinator
 /// asks for.
-pub fn client(access: &Access, identity: Option<&Identity>) -> Result<Client, AccessError> {
+pub fn client(
+    access: &Access,
+    identity: Option<&Identity>,
+) -> Result<AdmittedClient, AccessError> {
     let address = || access.address.clone();
     let scheme = if access.pass.is_some() { "https" } else { "http" };
     let host_and_port = access.address.rsplit_once(':').filter(|(host, port)| {
@@ -160,7 +163,7 @@ pub fn client(access: &Access, identity: Option<&Identity>) -> Result<Client, Ac
 }
 
 /// A client that shows its token.
-pub type Client = CensusClient<InterceptedService<Channel, Credentials>>;
+pub type AdmittedClient = CensusClient<InterceptedService<Channel, Credentials>>;
 
 /// Adds the token to each call.
 #[derive(Clone)]
@@ -255,7 +258,7 @@ fn read_file(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::protocol::access::{Pass, Token};
+    use trailtrap_shared::protocol::access::{AccessToken, Pass};
 
     use super::*;
 
@@ -264,7 +267,7 @@ mod tests {
             certificate: "PEM".to_owned(),
             name: Some("x".to_owned()),
             mutual: false,
-            token: Token::new([0xa7; 32]),
+            token: AccessToken::new([0xa7; 32]),
         };
         Access { address: "host:1".to_owned(), pass: Some(pass) }
     }

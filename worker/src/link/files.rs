@@ -36,9 +36,9 @@ use trailtrap_shared::{
 
 use crate::{
     cache::Fetch,
-    kernel::{Solved, SourceError},
+    kernel::{SolvedUnit, SourceError},
     link::{
-        Delivered, Ended, Grant, Lease, Link, LinkError, Unsolved, delivery,
+        Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved, delivery,
         grpc::{GrpcLink, PlanKeeper},
     },
     process::replace::{self, Replacement},
@@ -182,8 +182,8 @@ fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, OfflineError
 }
 
 /// Carries leases to a directory, and their results back, until everything is done or
-/// `patience.stop` is cancelled. Up to `slots` tasks lie there at a time. A file lock keeps a second
-/// courier out of the directory.
+/// `patience.stop` is cancelled. Up to `slots` tasks lie there at a time. A file lock keeps a
+/// second courier out of the directory.
 ///
 /// # Errors
 /// If the coordinator or the directory stays out of reach, or another courier uses the directory.
@@ -192,7 +192,7 @@ pub fn carry(
     directory: &Path,
     slots: usize,
     patience: &Patience,
-) -> Result<Ended, LinkError> {
+) -> Result<RunEnd, LinkError> {
     fs::create_dir_all(directory).map_err(at(directory))?;
     let place = directory.join("courier");
     let lock = File::options()
@@ -243,10 +243,10 @@ pub fn carry(
         slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"))
     })?;
     if !finished.load(Ordering::Relaxed) {
-        return Ok(Ended::Stopped);
+        return Ok(RunEnd::Stopped);
     }
     write(&directory.join(FINISHED), b"")?;
-    Ok(Ended::Finished)
+    Ok(RunEnd::Finished)
 }
 
 /// Carries one lease. Whatever happens to its files, the coordinator hears of it, and the courier
@@ -468,9 +468,9 @@ impl FileLink {
         }
     }
 
-    /// What is wanted, from the task with the largest number that has it. Tasks of an older edition
-    /// may hold other blocks; a unit of the newest edition finds its blocks in its own task, or in
-    /// a later one of the same edition.
+    /// What is wanted, from the task with the largest number that has it. Tasks of an older
+    /// edition may hold other blocks; a unit of the newest edition finds its blocks in its own
+    /// task, or in a later one of the same edition.
     fn blocks(&self, wanted: &Wanted) -> Result<Vec<Block>, SourceError> {
         let tasks: Vec<Arc<Inputs>> = self.tasks.lock().values().rev().cloned().collect();
         let found = tasks.iter().find_map(|inputs| inputs.get(wanted));
@@ -480,8 +480,8 @@ impl FileLink {
     }
 }
 
-/// Renames a task that was taken to `NUMBER.damaged`, for people and the courier to look at, because
-/// other workers could not use it either.
+/// Renames a task that was taken to `NUMBER.damaged`, for people and the courier to look at,
+/// because other workers could not use it either.
 fn set_aside(taken: &Path, why: &dyn std::fmt::Display) {
     tracing::warn!(task = %taken.display(), %why, "set a task aside");
     let _ = fs::rename(taken, taken.with_extension("damaged"));
@@ -513,9 +513,9 @@ impl Link for FileLink {
         Ok(Grant::Wait)
     }
 
-    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
+    fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
         let mut bytes = Vec::new();
-        let blocks = results.iter().map(Solved::blocks).collect();
+        let blocks = results.iter().map(SolvedUnit::blocks).collect();
         for message in delivery(lease, results, blocks) {
             bytes.extend(message.encode_length_delimited_to_vec());
         }
@@ -564,7 +564,7 @@ mod tests {
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
-        partition::Table,
+        partition::BucketTable,
         plan::{PlanOptions, Unit},
     };
 
@@ -599,7 +599,7 @@ mod tests {
         let link = link(Path::new("nowhere"));
         let sequence = DegreeSequence::new([4; 11]);
         let keys = |slot: u64| {
-            Table::new(TrailTrap::LAYOUT, sequence, 0, 0, [slot].into_iter(), |_, record| {
+            BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, [slot].into_iter(), |_, record| {
                 record.fill(0)
             })
             .to_blocks(0)

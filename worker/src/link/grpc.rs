@@ -28,13 +28,13 @@ use trailtrap_shared::{
 
 use crate::{
     cache::Fetch,
-    kernel::{Solved, SourceError},
+    kernel::{SolvedUnit, SourceError},
     link::{
         Delivered, Grant, Lease, Link, LinkError, Unsolved,
-        access::{self, AccessError, Client, Reach},
+        access::{self, AccessError, AdmittedClient, Reach},
         delivery,
     },
-    supply::{Origin, Supply},
+    supply::{BlockOrigin, Supply},
 };
 
 /// How this worker introduces itself.
@@ -57,7 +57,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(200);
 pub struct GrpcLink {
     runtime: Handle,
     reach: Reach,
-    connection: Mutex<Connection>,
+    connection: Mutex<CoordinatorConnection>,
     identity: Identity,
     /// How long to keep trying when the coordinator is out of reach.
     patience: Duration,
@@ -120,17 +120,17 @@ impl PlanKeeper {
 }
 
 /// A client and the access it was made with.
-struct Connection {
+struct CoordinatorConnection {
     access: Access,
-    client: Client,
+    client: AdmittedClient,
     /// The number of accesses before this one.
     generation: u64,
 }
 
-impl Connection {
+impl CoordinatorConnection {
     fn new(reach: &Reach, access: Access, generation: u64) -> Result<Self, AccessError> {
         let client = access::client(&access, reach.identity()?.as_ref())?;
-        Ok(Connection { access, client, generation })
+        Ok(CoordinatorConnection { access, client, generation })
     }
 }
 
@@ -165,7 +165,9 @@ impl GrpcLink {
         let _inside = runtime.enter();
         let plans = PlanKeeper::new(identity.game.layout());
         let link = GrpcLink {
-            connection: Mutex::new(Connection::new(&reach, access, 0).map_err(refused)?),
+            connection: Mutex::new(
+                CoordinatorConnection::new(&reach, access, 0).map_err(refused)?,
+            ),
             runtime: runtime.clone(),
             reach,
             identity,
@@ -187,7 +189,7 @@ impl GrpcLink {
         &self.supply
     }
 
-    fn client(&self) -> Client {
+    fn client(&self) -> AdmittedClient {
         self.connection.lock().client.clone()
     }
 
@@ -212,7 +214,7 @@ impl GrpcLink {
             return false;
         };
         let _inside = self.runtime.enter();
-        match Connection::new(&self.reach, access, generation + 1) {
+        match CoordinatorConnection::new(&self.reach, access, generation + 1) {
             Ok(new) => {
                 tracing::info!(coordinator = new.access.address, "the access file has changed");
                 *connection = new;
@@ -389,8 +391,8 @@ impl Link for GrpcLink {
         }
     }
 
-    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
-        let blocks: Vec<Vec<Block>> = results.iter().map(Solved::blocks).collect();
+    fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
+        let blocks: Vec<Vec<Block>> = results.iter().map(SolvedUnit::blocks).collect();
         self.supply.offer(blocks.iter().flatten());
         self.deliver(lease, delivery(lease, results, blocks))
     }
@@ -464,7 +466,7 @@ impl Fetch for GrpcLink {
     }
 }
 
-impl Origin for GrpcLink {
+impl BlockOrigin for GrpcLink {
     fn layout(&self) -> Layout {
         self.identity.game.layout()
     }

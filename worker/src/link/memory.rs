@@ -8,14 +8,14 @@ use trailtrap_shared::{
     count::summary::Summary,
     game::Layout,
     graph::degree::DegreeSequence,
-    partition::{KeyedOutcomes, Table},
+    partition::{BucketTable, KeyedOutcomes},
     plan::{Plan, PlanOptions, Unit},
 };
 
-use crate::kernel::{SolveError, Solved, Solver, Source, SourceError};
+use crate::kernel::{SolveError, SolvedUnit, Solver, Source, SourceError};
 
 /// The tables of the parts of one bucket.
-type Parts = Vec<Arc<Table>>;
+type Parts = Vec<Arc<BucketTable>>;
 
 /// Partitions in memory, none of which is ever dropped.
 #[derive(Default)]
@@ -25,7 +25,7 @@ pub struct Memory {
 
 impl Memory {
     /// Adds a solved unit; the parts of a shard in order.
-    pub fn keep(&self, solved: &Solved) {
+    pub fn keep(&self, solved: &SolvedUnit) {
         let mut tables = self.tables.write();
         for table in &solved.tables {
             tables.entry((solved.sequence, table.bucket())).or_default().push(table.clone());
@@ -33,7 +33,7 @@ impl Memory {
     }
 
     /// All tables of an order.
-    pub fn tables(&self, order: usize) -> Vec<Arc<Table>> {
+    pub fn tables(&self, order: usize) -> Vec<Arc<BucketTable>> {
         let tables = self.tables.read();
         tables
             .values()
@@ -64,7 +64,7 @@ impl Source for Memory {
         sequence: &DegreeSequence,
         _: u8,
         bucket: u32,
-    ) -> Result<Arc<Table>, SourceError> {
+    ) -> Result<Arc<BucketTable>, SourceError> {
         let parts = self
             .parts(sequence, bucket)
             .ok_or_else(|| format!("partition {sequence} is not solved"))?;
@@ -76,7 +76,7 @@ impl Source for Memory {
             .enumerate()
             .map(|(part, table)| table.to_blocks(part as u32).into())
             .collect();
-        Ok(Arc::new(Table::from_blocks(&blocks)?))
+        Ok(Arc::new(BucketTable::from_blocks(&blocks)?))
     }
 }
 
@@ -84,7 +84,6 @@ impl Source for Memory {
 /// takes a second.
 ///
 /// # Errors
-///
 /// As [`Solver::solve`].
 pub fn census(
     order: usize,
@@ -112,20 +111,19 @@ pub(crate) fn census_as<G: trailtrap_shared::game::Game>(
     Ok((results, memory))
 }
 
-fn add(results: &mut [Summary], plan: &Plan, solved: &Solved) {
+fn add(results: &mut [Summary], plan: &Plan, solved: &SolvedUnit) {
     results[plan.order - 1] += &solved.summary;
 }
 
 /// Solves all orders up to `order`, and shows each solved unit to `observe`.
 ///
 /// # Errors
-///
 /// As [`Solver::solve`].
 pub fn census_with(
     order: usize,
     options: PlanOptions,
     solver: &Solver,
-    observe: &mut dyn FnMut(&Plan, &Solved),
+    observe: &mut dyn FnMut(&Plan, &SolvedUnit),
 ) -> Result<Memory, SolveError> {
     let solve = |plan: &Plan, unit, memory: &Memory| solver.solve(plan, unit, memory);
     each_unit(solver.game.layout(), order, options, &solve, observe)
@@ -135,8 +133,8 @@ fn each_unit(
     layout: Layout,
     order: usize,
     options: PlanOptions,
-    solve: &dyn Fn(&Plan, Unit, &Memory) -> Result<Solved, SolveError>,
-    observe: &mut dyn FnMut(&Plan, &Solved),
+    solve: &dyn Fn(&Plan, Unit, &Memory) -> Result<SolvedUnit, SolveError>,
+    observe: &mut dyn FnMut(&Plan, &SolvedUnit),
 ) -> Result<Memory, SolveError> {
     let memory = Memory::default();
     for n in 1..=order {

@@ -14,7 +14,7 @@ use trailtrap_shared::{
     protocol::{messages, wire},
 };
 
-use crate::{cache::Fetch, kernel::Solved};
+use crate::{cache::Fetch, kernel::SolvedUnit};
 
 /// Why a link cannot go on. Failures that may pass, such as a coordinator that restarts, are not
 /// errors: the link itself tries again for a while.
@@ -86,7 +86,7 @@ impl std::fmt::Display for Unsolved<'_> {
 
 /// Why a worker stopped working.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunEnd {
     /// All is done.
     Finished,
     /// It was asked to, or its time was up; there is more to do.
@@ -106,7 +106,7 @@ pub trait Link: Fetch {
     ///
     /// # Errors
     /// If the coordinator is lost, or refuses the results.
-    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError>;
+    fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError>;
 
     /// Whether no other worker solves parts of the same shards, so that it is worth waiting for
     /// all parts of one.
@@ -125,7 +125,7 @@ impl<L: Link> Link for Arc<L> {
         (**self).lease()
     }
 
-    fn complete(&self, lease: &Lease, results: &[Solved]) -> Result<Delivered, LinkError> {
+    fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
         (**self).complete(lease, results)
     }
 
@@ -145,9 +145,10 @@ impl<L: Link> Link for Arc<L> {
 /// The messages that deliver the results of a lease, and their blocks.
 pub fn delivery(
     lease: &Lease,
-    results: &[Solved],
+    results: &[SolvedUnit],
     blocks: Vec<Vec<Block>>,
 ) -> Vec<wire::CompleteRequest> {
-    let result = |solved: &Solved| messages::result(&solved.unit, &solved.summary, solved.elapsed);
+    let result =
+        |solved: &SolvedUnit| messages::result(&solved.unit, &solved.summary, solved.elapsed);
     messages::delivery(lease.worker, lease.number, results.iter().map(result).zip(blocks))
 }

@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal, Write};
 
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
-/// Writes a line to standard error. An error is ignored, so that a worker goes on when its terminal
-/// was closed.
+/// Writes a line to standard error. An error is ignored, so that a worker goes on when its
+/// terminal was closed.
 pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -24,8 +24,8 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// A replacement of the file at `path`, which need not exist. Its permissions follow the umask,
-    /// and it outlasts a loss of power.
+    /// A replacement of the file at `path`, which need not exist. Its permissions follow the
+    /// umask, and it outlasts a loss of power.
     pub fn of(path: &Path) -> Self {
         Replacement { path: path.to_owned(), mode: 0o666, durable: true }
     }
@@ -95,8 +95,8 @@ pub fn sweep(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the names in a directory outlast a loss of power: files created, renamed or removed before
-/// this returns stay so. Waits for the disk.
+/// Makes the names in a directory outlast a loss of power: files created, renamed or removed
+/// before this returns stay so. Waits for the disk.
 ///
 /// # Errors
 /// If the directory cannot be opened, or the disk reports an error.

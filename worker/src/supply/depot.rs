@@ -88,9 +88,10 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The name of a note that is left in every depot.
 const NOTE_NAME: &str = "README.txt";
 /// What somebody who comes across a depot should know.
-const NOTE_TEXT: &str = "Blocks of a census by trailtrap, under their checksums. All of this can be \
-     deleted at any time, and should \
-     be when the census is done: what is missing is fetched from the coordinator.\n";
+const NOTE_TEXT: &str = "\
+    Blocks of a census by trailtrap, under their checksums. All of this can be deleted at any \
+    time, and should be when the census is done: what is missing is fetched from the \
+    coordinator.\n";
 
 impl Depot {
     /// The depot in a directory, given as path or `file:` URL, or in `s3://BUCKET/PREFIX`, with

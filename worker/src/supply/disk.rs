@@ -213,7 +213,7 @@ mod tests {
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
-        partition::Table,
+        partition::BucketTable,
     };
 
     use super::*;
@@ -221,7 +221,7 @@ mod tests {
     /// A block of 8 KiB and a bit.
     fn block(part: u32) -> Block {
         let sequence = DegreeSequence::new([4; 11]);
-        let table = Table::new(
+        let table = BucketTable::new(
             TrailTrap::LAYOUT,
             sequence,
             0,

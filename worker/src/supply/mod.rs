@@ -62,14 +62,14 @@ pub enum SupplyError {
 /// Blocks of fewer bytes are not worth a file; the coordinator sends them with their description.
 const SMALL_BLOCK_BYTES: u64 = 4 << 10;
 
-/// Whether caches and depots keep a block. They keep no small blocks, which the coordinator sends at
-/// once, and no wins, which no worker reads.
+/// Whether caches and depots keep a block. They keep no small blocks, which the coordinator sends
+/// at once, and no wins, which no worker reads.
 pub fn is_shared(block: &Block) -> bool {
     block.id.section != Section::Wins && block.name().length >= SMALL_BLOCK_BYTES
 }
 
 /// The source of blocks that are in no cache and no depot: the coordinator.
-pub trait Origin {
+pub trait BlockOrigin {
     /// The layout of the game whose blocks it has.
     fn layout(&self) -> Layout;
 
@@ -105,8 +105,8 @@ pub struct Traffic {
 }
 
 impl Supply {
-    /// Opens the disk cache and the depot that the flags name. A depot that is out of reach is left
-    /// out, with a warning. When `stop` is cancelled, nothing waits for the depot any more.
+    /// Opens the disk cache and the depot that the flags name. A depot that is out of reach is
+    /// left out, with a warning. When `stop` is cancelled, nothing waits for the depot any more.
     ///
     /// # Errors
     /// If the directory of the cache cannot be used, or the depot is none.
@@ -137,9 +137,9 @@ impl Supply {
         &self.traffic
     }
 
-    /// The blocks of each of the things wanted, from the first of disk cache, depot and coordinator
-    /// that has them. Blocks from the depot are kept in the disk cache, and those from the
-    /// coordinator in both. Blocks the calling thread.
+    /// The blocks of each of the things wanted, from the first of disk cache, depot and
+    /// coordinator that has them. Blocks from the depot are kept in the disk cache, and those from
+    /// the coordinator in both. Blocks the calling thread.
     ///
     /// # Errors
     /// If the coordinator is lost, or does not send what it describes. Failures of cache and depot
@@ -147,7 +147,7 @@ impl Supply {
     pub fn fetch(
         &self,
         wanted: &[Wanted],
-        origin: &impl Origin,
+        origin: &impl BlockOrigin,
     ) -> Result<Vec<Vec<Block>>, SourceError> {
         if self.disk.is_none() && self.depot.is_none() {
             let all: Vec<(Wanted, Vec<Checksum>)> =
@@ -208,8 +208,8 @@ impl Supply {
         Ok(described.into_iter().map(&mut take_all).collect::<Result<_, _>>()?)
     }
 
-    /// Puts blocks that were solved here into the disk cache and the depot. To be called before the
-    /// results are delivered, so that workers find them there as soon as the coordinator names
+    /// Puts blocks that were solved here into the disk cache and the depot. To be called before
+    /// the results are delivered, so that workers find them there as soon as the coordinator names
     /// them.
     pub fn offer<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) {
         let shared = blocks.filter(|block| is_shared(block));
@@ -266,7 +266,7 @@ mod tests {
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
-        partition::{BucketBlocks, Table},
+        partition::{BucketBlocks, BucketTable},
     };
 
     use super::*;
@@ -275,10 +275,14 @@ mod tests {
     fn blocks(bucket: u32, graphs: u64) -> Vec<Block> {
         let slots: Vec<u64> = (0..graphs).map(|slot| slot | u64::from(bucket) << 43).collect();
         let sequence = DegreeSequence::new([4; 11]);
-        let table =
-            Table::new(TrailTrap::LAYOUT, sequence, 2, bucket, slots.into_iter(), |i, record| {
-                record.fill(i as u8)
-            });
+        let table = BucketTable::new(
+            TrailTrap::LAYOUT,
+            sequence,
+            2,
+            bucket,
+            slots.into_iter(),
+            |i, record| record.fill(i as u8),
+        );
         let BucketBlocks { keys, outcomes, .. } = table.to_blocks(0);
         vec![keys, outcomes]
     }
@@ -316,7 +320,7 @@ mod tests {
         }
     }
 
-    impl Origin for Coordinator {
+    impl BlockOrigin for Coordinator {
         fn layout(&self) -> Layout {
             TrailTrap::LAYOUT
         }
@@ -500,7 +504,7 @@ mod tests {
     #[test]
     fn a_coordinator_that_does_not_keep_its_word_is_an_error() {
         struct Liar(Coordinator);
-        impl Origin for Liar {
+        impl BlockOrigin for Liar {
             fn layout(&self) -> Layout {
                 TrailTrap::LAYOUT
             }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use trailtrap_shared::{
     game::Layout,
     graph::{degree::DegreeSequence, nauty},
-    partition::{Block, Table, slot_of},
+    partition::{Block, BucketTable, slot_of},
 };
 
 /// Orders up to this one are enumerated with nauty.
@@ -34,7 +34,7 @@ impl Parents {
     pub fn block(&self, sequence: &DegreeSequence) -> Option<Block> {
         let slots = self.slots.get(sequence)?;
         let table =
-            Table::new(self.layout, *sequence, 0, 0, slots.iter().copied(), |_, record| {
+            BucketTable::new(self.layout, *sequence, 0, 0, slots.iter().copied(), |_, record| {
                 record.fill(0)
             });
         Some(table.to_blocks(0).keys)

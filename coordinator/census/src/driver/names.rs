@@ -47,17 +47,21 @@ mod tests {
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
-        partition::Table,
+        partition::BucketTable,
     };
 
     use super::*;
 
     fn keys(part: u32, slots: &[u64]) -> Block {
         let sequence = DegreeSequence::new([4; 11]);
-        let table =
-            Table::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.iter().copied(), |_, record| {
-                record.fill(0)
-            });
+        let table = BucketTable::new(
+            TrailTrap::LAYOUT,
+            sequence,
+            0,
+            0,
+            slots.iter().copied(),
+            |_, record| record.fill(0),
+        );
         table.to_blocks(part).keys
     }
 

@@ -9,7 +9,7 @@ use std::{
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
     labelling::MAX_BATCH_ORDER,
-    partition::{KeyedOutcomes, Mismatch, Section, Table},
+    partition::{BucketTable, KeyedOutcomes, Mismatch, Section},
     plan::{Plan, Shard},
 };
 use trailtrap_worker::kernel::{Source, SourceError};
@@ -162,7 +162,7 @@ impl FinishedOrder {
     /// # Errors
     ///
     /// A block is missing or damaged, or two of them do not belong together.
-    pub fn table(&self, shard: &Shard, bucket: u32) -> Result<Table, FinishedError> {
+    pub fn table(&self, shard: &Shard, bucket: u32) -> Result<BucketTable, FinishedError> {
         if !self.outcomes_kept {
             return Err(FinishedError::NotKept(self.plan.order));
         }
@@ -171,7 +171,7 @@ impl FinishedOrder {
         let pairs = keys.into_iter().zip(outcomes);
         let parts: Vec<KeyedOutcomes> =
             pairs.map(|(keys, outcomes)| KeyedOutcomes { keys, outcomes }).collect();
-        Ok(Table::from_blocks(&parts)?)
+        Ok(BucketTable::from_blocks(&parts)?)
     }
 
     /// The slots in one bucket of a partition, of its keys or of its wins.
@@ -190,7 +190,10 @@ impl FinishedOrder {
     }
 
     /// All buckets of a partition.
-    pub fn tables(&self, shard: &Shard) -> impl Iterator<Item = Result<Table, FinishedError>> {
+    pub fn tables(
+        &self,
+        shard: &Shard,
+    ) -> impl Iterator<Item = Result<BucketTable, FinishedError>> {
         (0..1u32 << shard.bucket_bits).map(|bucket| self.table(shard, bucket))
     }
 }
@@ -228,7 +231,7 @@ impl Source for FinishedSource<'_> {
         sequence: &DegreeSequence,
         _: u8,
         bucket: u32,
-    ) -> Result<Arc<Table>, SourceError> {
+    ) -> Result<Arc<BucketTable>, SourceError> {
         let shard = self.finished.shard(sequence).ok_or_else(|| format!("no shard {sequence}"))?;
         Ok(Arc::new(self.finished.table(shard, bucket)?))
     }

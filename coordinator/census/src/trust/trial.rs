@@ -266,7 +266,7 @@ mod tests {
 
     use trailtrap_shared::{
         game::{EdgeGeography, TrailTrap},
-        partition::Table,
+        partition::BucketTable,
         plan::{PlanOptions, Unit},
     };
     use trailtrap_worker::{kernel::Solver, link::memory};
@@ -369,7 +369,7 @@ mod tests {
                 };
                 let slots: Vec<u64> = keys.slots().collect();
                 let bits = keys.id.bucket_bits;
-                let table = Table::new(
+                let table = BucketTable::new(
                     G::LAYOUT,
                     *sequence,
                     bits,

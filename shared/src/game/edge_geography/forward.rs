@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::Roots;
 use crate::{
-    game::{Move, Opening, Search, Solution, TooManyPositions},
+    game::{FirstMove, Move, Search, Solution, TooManyPositions},
     graph::{Graph, MAX_ORDER, pairs, vertices},
 };
 
@@ -28,8 +28,8 @@ impl Search for RootedSearch {
         let mut answers = Vec::new();
         for v in 0..graph.order() {
             match self.winning_move(graph, v)? {
-                Some(answer) => answers.push((Opening::At(v), answer)),
-                None => return Ok(Solution::P1 { opening: Opening::At(v) }),
+                Some(answer) => answers.push((FirstMove::At(v), answer)),
+                None => return Ok(Solution::P1 { opening: FirstMove::At(v) }),
             }
         }
         Ok(Solution::P2 { answers })

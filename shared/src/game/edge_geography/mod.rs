@@ -18,8 +18,8 @@ use std::ops::RangeInclusive;
 pub use forward::RootedSearch;
 
 use super::{
-    About, Answer, ByEdges, FIRST_OR_SECOND, Game, Layout, Positions, Retrograde, SUMS, Scope,
-    SumName, Tally, Told, bits,
+    About, ByEdges, FIRST_OR_SECOND, Game, Layout, Positions, PredecessorAnswer, Retrograde, SUMS,
+    Scope, SumName, Tally, Told, bits,
 };
 use crate::{
     graph::{
@@ -196,13 +196,13 @@ impl Game for EdgeGeography {
 
 impl Retrograde for EdgeGeography {
     #[inline(always)]
-    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> Answer {
+    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> PredecessorAnswer {
         let won = bits(record, 0, n);
-        Answer { sets: [0; 2], flags: won >> u & 1 | (won >> w & 1) << 1 }
+        PredecessorAnswer { sets: [0; 2], flags: won >> u & 1 | (won >> w & 1) << 1 }
     }
 
     #[inline(always)]
-    fn fold(_n: usize, outcome: &mut Roots, u: usize, w: usize, answer: &Answer) {
+    fn fold(_n: usize, outcome: &mut Roots, u: usize, w: usize, answer: &PredecessorAnswer) {
         // A move from u to w wins if who is then to move, from w, loses H − uw.
         outcome.won |= (!(answer.flags >> 1) & 1) << u | (!answer.flags & 1) << w;
     }
@@ -257,7 +257,7 @@ pub fn met_by_the_kernel(graph: &Graph) -> VertexSet {
 mod tests {
     use super::*;
     use crate::{
-        game::{Opening, Search, Solution},
+        game::{FirstMove, Search, Solution},
         graph::invariants,
     };
 
@@ -304,11 +304,11 @@ mod tests {
     #[test]
     fn small_graphs() {
         let mut search = RootedSearch::new(100);
-        let start = |v| Ok(Solution::P1 { opening: Opening::At(v) });
+        let start = |v| Ok(Solution::P1 { opening: FirstMove::At(v) });
         assert_eq!(search.solve(&Graph::edgeless(3)), start(0));
         assert_eq!(search.solve(&Graph::from_edges(3, [(0, 1)])), start(2));
         let edge = search.solve(&Graph::from_edges(2, [(0, 1)]));
-        let answers = vec![(Opening::At(0), (0, 1)), (Opening::At(1), (1, 0))];
+        let answers = vec![(FirstMove::At(0), (0, 1)), (FirstMove::At(1), (1, 0))];
         assert_eq!(edge, Ok(Solution::P2 { answers }));
         // From K_n the player to move wins, for n = 2, …, 6.
         for n in 2..=6 {

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    game::{Move, Opening, Search, Solution, TooManyPositions},
+    game::{FirstMove, Move, Search, Solution, TooManyPositions},
     graph::{Graph, VertexSet, pairs, vertices},
 };
 
@@ -27,7 +27,7 @@ impl Search for ForwardSearch {
         self.lost.clear();
         let mut answers = Vec::new();
         for (u, v) in directed_edges(graph) {
-            let opening = Opening::Along((u, v));
+            let opening = FirstMove::Along((u, v));
             match self.answer(&graph.without_edge(u, v), v)? {
                 Some(answer) => answers.push((opening, answer)),
                 None => return Ok(Solution::P1 { opening }),
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(search.solve(&Graph::edgeless(3)), Ok(Solution::P2 { answers: vec![] }));
         assert_eq!(
             search.solve(&Graph::from_edges(2, [(0, 1)])),
-            Ok(Solution::P1 { opening: Opening::Along((0, 1)) })
+            Ok(Solution::P1 { opening: FirstMove::Along((0, 1)) })
         );
         assert_eq!(search.solve(&Graph::from_code(7, u128::MAX)), Err(TooManyPositions(100)));
     }

@@ -16,8 +16,8 @@ use std::ops::RangeInclusive;
 pub use forward::ForwardSearch;
 
 use super::{
-    About, Answer, ByEdges, FIRST_OR_SECOND, Game, KnownCounts, Layout, Positions, Retrograde,
-    SUMS, Scope, SumName, Tally, Told, bits,
+    About, ByEdges, FIRST_OR_SECOND, Game, KnownCounts, Layout, Positions, PredecessorAnswer,
+    Retrograde, SUMS, Scope, SumName, Tally, Told, bits,
 };
 use crate::graph::{
     Graph, MAX_ORDER, VertexSet, all_vertices, map_sets,
@@ -225,16 +225,16 @@ impl Game for TrailTrap {
 
 impl Retrograde for TrailTrap {
     #[inline(always)]
-    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> Answer {
+    fn ask(n: usize, record: &[u8], u: usize, w: usize) -> PredecessorAnswer {
         let refuted = bits(record, n * n, n);
-        Answer {
+        PredecessorAnswer {
             sets: [bits(record, u * n, n), bits(record, w * n, n)],
             flags: refuted >> u & 1 | (refuted >> w & 1) << 1,
         }
     }
 
     #[inline(always)]
-    fn fold(n: usize, outcome: &mut Outcome, u: usize, w: usize, answer: &Answer) {
+    fn fold(n: usize, outcome: &mut Outcome, u: usize, w: usize, answer: &PredecessorAnswer) {
         // In H − uw the opponent, to move from b, loses against a token at u, or at w.
         let [lost_against_u, lost_against_w] = answer.sets.map(|column| !column & all_vertices(n));
         outcome.wins[u] |= lost_against_w;
