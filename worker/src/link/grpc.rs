@@ -17,7 +17,7 @@ use tonic::{Code, Request, Status};
 use trailtrap_shared::{
     game::{GameName, Layout},
     labelling::{LABELLING, MAX_BATCH_ORDER, batch::Kernel},
-    partition::{BLOCK_FORMAT, Block, Checksum},
+    partition::{BLOCK_FORMAT, Block},
     plan::{Plan, PlanOptions},
     protocol::{
         access::Access,
@@ -34,7 +34,7 @@ use crate::{
         access::{self, AccessError, AdmittedClient, Reach},
         delivery,
     },
-    supply::{BlockOrigin, Supply},
+    supply::{BlockOrigin, BlockRequest, Supply},
 };
 
 /// How this worker introduces itself.
@@ -497,10 +497,12 @@ impl BlockOrigin for GrpcLink {
             .collect()
     }
 
-    fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError> {
+    fn send(&self, requests: &[BlockRequest]) -> Result<Vec<Vec<Block>>, SourceError> {
         let worker = self.worker();
-        let requests: Vec<wire::FetchRequest> =
-            wanted.iter().map(|(wanted, only)| messages::request(worker, wanted, only)).collect();
+        let requests: Vec<wire::FetchRequest> = requests
+            .iter()
+            .map(|BlockRequest { wanted, only }| messages::request(worker, wanted, only))
+            .collect();
         let answers = self.persist("fetch", || {
             let (mut client, requests) = (self.client(), requests.clone());
             async move {

@@ -79,12 +79,20 @@ pub trait BlockOrigin {
     /// If the coordinator is lost, or answers something else.
     fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError>;
 
-    /// The blocks of each of the things wanted: those with the checksums, or all if there are
-    /// none.
+    /// The blocks that are asked for, in the order of `requests`.
     ///
     /// # Errors
     /// If the coordinator is lost, or sends damaged blocks.
-    fn send(&self, wanted: &[(Wanted, Vec<Checksum>)]) -> Result<Vec<Vec<Block>>, SourceError>;
+    fn send(&self, requests: &[BlockRequest]) -> Result<Vec<Vec<Block>>, SourceError>;
+}
+
+/// What the coordinator is asked to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockRequest {
+    /// What the blocks are from.
+    pub wanted: Wanted,
+    /// The checksums of the blocks to send; all blocks are sent if there are none.
+    pub only: Vec<Checksum>,
 }
 
 /// Disk cache and depot of a worker process, each if there is one.
@@ -150,8 +158,8 @@ impl Supply {
         origin: &impl BlockOrigin,
     ) -> Result<Vec<Vec<Block>>, SourceError> {
         if self.disk.is_none() && self.depot.is_none() {
-            let all: Vec<(Wanted, Vec<Checksum>)> =
-                wanted.iter().map(|&wanted| (wanted, Vec::new())).collect();
+            let all: Vec<BlockRequest> =
+                wanted.iter().map(|&wanted| BlockRequest { wanted, only: Vec::new() }).collect();
             let blocks = origin.send(&all)?;
             count(&self.traffic.coordinator, blocks.iter().flatten());
             return Ok(blocks);
@@ -172,18 +180,14 @@ impl Supply {
             self.keep(&blocks);
             found.extend(blocks.into_iter().map(|block| (block.name(), block)));
         }
-        let lacking: Vec<(Wanted, Vec<Checksum>)> = wanted
+        let lacking: Vec<BlockRequest> = wanted
             .iter()
             .zip(&described)
             .map(|(&wanted, blocks)| {
-                (
-                    wanted,
-                    missing(std::slice::from_ref(blocks), &found)
-                        .map(|name| name.checksum)
-                        .collect(),
-                )
+                let missing = missing(std::slice::from_ref(blocks), &found);
+                BlockRequest { wanted, only: missing.map(|name| name.checksum).collect() }
             })
-            .filter(|(_, checksums): &(_, Vec<_>)| !checksums.is_empty())
+            .filter(|request| !request.only.is_empty())
             .collect();
         if !lacking.is_empty() {
             let blocks = origin.send(&lacking)?.concat();
@@ -336,21 +340,14 @@ mod tests {
                 .collect())
         }
 
-        fn send(
-            &self,
-            wanted: &[(Wanted, Vec<Checksum>)],
-        ) -> Result<Vec<Vec<Block>>, SourceError> {
+        fn send(&self, requests: &[BlockRequest]) -> Result<Vec<Vec<Block>>, SourceError> {
             let asked_for = |checksums: &[Checksum], block: &Block| {
                 checksums.is_empty() || checksums.contains(&block.name().checksum)
             };
-            let answer = |(wanted, checksums): &(Wanted, Vec<Checksum>)| -> Vec<Block> {
-                self.of(wanted)
-                    .iter()
-                    .filter(|block| asked_for(checksums, block))
-                    .cloned()
-                    .collect()
+            let answer = |BlockRequest { wanted, only }: &BlockRequest| -> Vec<Block> {
+                self.of(wanted).iter().filter(|block| asked_for(only, block)).cloned().collect()
             };
-            let blocks: Vec<Vec<Block>> = wanted.iter().map(answer).collect();
+            let blocks: Vec<Vec<Block>> = requests.iter().map(answer).collect();
             self.sent.borrow_mut().extend(blocks.iter().flatten().cloned());
             Ok(blocks)
         }
@@ -513,11 +510,8 @@ mod tests {
                 self.0.describe(wanted)
             }
 
-            fn send(
-                &self,
-                wanted: &[(Wanted, Vec<Checksum>)],
-            ) -> Result<Vec<Vec<Block>>, SourceError> {
-                Ok(vec![self.0.buckets[0].clone(); wanted.len()])
+            fn send(&self, requests: &[BlockRequest]) -> Result<Vec<Vec<Block>>, SourceError> {
+                Ok(vec![self.0.buckets[0].clone(); requests.len()])
             }
         }
         let error = Place::new()
