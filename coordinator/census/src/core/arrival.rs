@@ -126,7 +126,7 @@ impl Core {
         self.inquire(id, alarm, Next::Distrust { refusal });
     }
 
-    /// Takes the results of a lease in, if the shards they finish add up.
+    /// Accepts the results of a lease, if the shards they finish add up.
     fn accept(&mut self, id: ArrivalId, mut deliveries: Vec<Delivery>) {
         let Some(order) = &mut self.order else { return self.refuse(id, Refusal::Void) };
         match order.weigh(&deliveries) {

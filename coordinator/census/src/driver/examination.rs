@@ -1,4 +1,4 @@
-//! What is wrong: results are examined before they are let in, and where two differ, nauty says
+//! What is wrong: results are examined before they are accepted, and where two differ, nauty says
 //! which of them is wrong.
 
 use trailtrap_shared::{
@@ -66,7 +66,7 @@ impl Census {
             match self.try_some(plan, delivery) {
                 Ok(()) => {}
                 Err(TrialError::Flaw(why)) => return Ok(Examined::Flaw { index, why }),
-                // Too late to be let in anyhow; or it is taken back just now, and the lease is
+                // Too late to be accepted anyhow; or it is taken back just now, and the lease is
                 // void.
                 Err(TrialError::Gone) => return Ok(Examined::Gone),
                 Err(TrialError::Read(CensusError::Store(error)))
@@ -123,8 +123,8 @@ impl Census {
         Ok(())
     }
 
-    /// Which of two results of a unit is wrong: every record of the one that was let in is derived
-    /// again, and of the other one if need be.
+    /// Which of two results of a unit is wrong: every record of the accepted one is derived again,
+    /// and of the other one if need be.
     pub(super) fn judge(&self, case: &Case) -> DisputeVerdict {
         let Case { plan, accepted, other, .. } = case;
         let _turn = self.judgements.lock();

@@ -68,7 +68,7 @@ pub struct CensusOptions {
     pub plan: PlanOptions,
     /// Leases of workers in other processes last this long.
     pub lease_term: Duration,
-    /// The share of all records that is derived again by nauty before results are let in, 0 to 1.
+    /// The share of all records that nauty derives again before results are accepted, 0 to 1.
     pub trial_rate: f64,
     /// The share of all units that two different workers have to solve with the same results, 0 to
     /// 1.
@@ -272,7 +272,7 @@ impl Census {
         self.state().core.plan().cloned()
     }
 
-    /// Takes the results of a lease in. With `durable` it returns when they are on disk, otherwise
+    /// Accepts the results of a lease. With `durable` it returns when they are on disk, otherwise
     /// when they are accepted and there is room for more. Returns the shards that nothing will
     /// read any more.
     ///

@@ -147,7 +147,7 @@ pub struct ShardSummary {
     pub workers: Vec<String>,
     /// Parts that another worker solved again, with the same results.
     pub parts_confirmed: u32,
-    /// Records that nauty derived again from their predecessors before they were let in.
+    /// Records that nauty derived again from their predecessors before they were accepted.
     pub records_tried: u64,
 }
 

@@ -52,7 +52,7 @@ pub struct Alarm {
     pub doubted: Vec<Unit>,
     /// … this one.
     pub last_instance: u64,
-    /// Results that were taken out of the census, or not let in.
+    /// Results that were taken back, or not accepted.
     pub quarantined: Vec<UnitRecord>,
     /// Why this is of no concern any more.
     pub settled: Option<String>,

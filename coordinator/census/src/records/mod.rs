@@ -37,7 +37,7 @@ pub struct UnitRecord {
     /// Of the partitions it was computed from: its shard's parents, then its predecessors, in the
     /// order of the plan.
     pub inputs: Content,
-    /// Records that were derived again by nauty before it was let in.
+    /// Records that were derived again by nauty before it was accepted.
     pub tried: u64,
     /// Other workers that solved it again, with the same results.
     pub confirmed: Vec<Author>,
@@ -101,7 +101,7 @@ pub fn delivery(
         microseconds: elapsed.as_micros() as u64,
         worker,
         content: Content::of_unit(&blocks),
-        // Known when it is let in.
+        // Known when it is accepted.
         instance: 0,
         inputs: Content::default(),
         tried: 0,
