@@ -29,6 +29,8 @@ use self::{
     secrets::SecretsCommand, solve::SolveCommand, status::StatusCommand, verify::VerifyCommand,
 };
 
+use crate::terminal::explained;
+
 /// An exact census of the game Trail Trap, or of another one, over all graphs of an order.
 ///
 /// Two players each draw a trail on a graph; an edge used by either is gone for both; who cannot
@@ -86,7 +88,7 @@ pub fn main() -> ExitCode {
         Command::Export(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
-        log::say(&format!("trailtrap: {error:#}"));
+        log::say(&format!("trailtrap: {}", explained(&error)));
         ExitCode::FAILURE
     })
 }

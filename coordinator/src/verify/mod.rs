@@ -89,7 +89,7 @@ impl Findings {
             let start = Instant::now();
             let (scope, failure) = match run() {
                 Ok(scope) => (scope, None),
-                Err(error) => (String::new(), Some(format!("{error:#}"))),
+                Err(error) => (String::new(), Some(terminal::explained(&error))),
             };
             let seconds = start.elapsed().as_secs_f64();
             if self.aloud {

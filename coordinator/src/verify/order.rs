@@ -524,7 +524,7 @@ impl<G: Game> Verifier<G> {
     }
 
     fn records(&self) -> anyhow::Result<&[(Unit, UnitRecord)]> {
-        self.records.as_deref().map_err(|error| anyhow!("{error:#}"))
+        self.records.as_deref().map_err(|error| anyhow!(terminal::explained(error)))
     }
 
     fn all_units(&self) -> HashSet<Unit> {
