@@ -69,6 +69,7 @@ const RULES: [Rule; 12] = [
             "trailtrap_census::store",
             "trailtrap_census::trust",
             "trailtrap_census::watch",
+            // Exports replace files by `process::replace`; of workers they know nothing else.
             "trailtrap_worker::cache",
             "trailtrap_worker::engine",
             "trailtrap_worker::kernel",
@@ -76,8 +77,15 @@ const RULES: [Rule; 12] = [
             "trailtrap_worker::supply",
         ],
     },
-    Rule { directory: "coordinator/src/serve", forbidden: &["crate::cli", "crate::verify"] },
-    Rule { directory: "coordinator/src/verify", forbidden: &["crate::cli", "crate::serve"] },
+    // Flags are the command line's.
+    Rule {
+        directory: "coordinator/src/serve",
+        forbidden: &["crate::cli", "crate::verify", "clap"],
+    },
+    Rule {
+        directory: "coordinator/src/verify",
+        forbidden: &["crate::cli", "crate::serve", "clap"],
+    },
 ];
 
 #[test]

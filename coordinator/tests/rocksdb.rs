@@ -1,6 +1,6 @@
 //! The RocksDB that the programs are linked with, however it was built, does what the store relies
-//! on: blob files, LZ4, and checksums, with the processor's instruction where `scripts/rocksdb` has
-//! built it.
+//! on: blob files, LZ4, and checksums, with the processor's instruction where `scripts/rocksdb`
+//! has built it.
 
 use std::{
     fs,
