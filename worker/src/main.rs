@@ -1,7 +1,5 @@
 //! `trailtrap-worker`: a worker process.
 
-#![warn(missing_docs, clippy::missing_errors_doc, clippy::undocumented_unsafe_blocks)]
-
 use std::{
     path::PathBuf,
     process::ExitCode,
@@ -95,7 +93,7 @@ fn main() -> ExitCode {
         // Asked before there was anything to stop.
         Err(_) if asked_to_stop.is_cancelled() => ExitCode::from(EXIT_AGAIN),
         Err(error) => {
-            log::say(&format!("trailtrap-worker: {error:#}"));
+            log::say(&format!("trailtrap-worker: {}", log::explained(&error)));
             ExitCode::from(match error.downcast_ref() {
                 Some(LinkError::Lost(_)) => EXIT_AGAIN,
                 Some(LinkError::Refused(_)) => EXIT_NEVER,

@@ -18,7 +18,7 @@ use trailtrap_shared::{
     partition::{BucketTable, bucket_of_slot, slot_of_key},
     play,
 };
-use trailtrap_worker::process::limits::Size;
+use trailtrap_worker::process::{limits::Size, log};
 
 use crate::cli::{
     answers::{Answered, GraphAnswer, Questions},
@@ -269,7 +269,7 @@ impl Session<'_> {
         let n = query.graph.order();
         let store = &self.store;
         let order = self.orders.entry(n).or_insert_with(|| {
-            FinishedOrder::open(store, n).map_err(|error| format!("{error:#}"))
+            FinishedOrder::open(store, n).map_err(|error| log::explained(&error.into()))
         });
         let order = match order {
             Ok(order) => order,

@@ -29,8 +29,6 @@ use self::{
     secrets::SecretsCommand, solve::SolveCommand, status::StatusCommand, verify::VerifyCommand,
 };
 
-use crate::terminal::explained;
-
 /// An exact census of the game Trail Trap, or of another one, over all graphs of an order.
 ///
 /// Two players each draw a trail on a graph; an edge used by either is gone for both; who cannot
@@ -88,7 +86,7 @@ pub fn main() -> ExitCode {
         Command::Export(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
-        log::say(&format!("trailtrap: {}", explained(&error)));
+        log::say(&format!("trailtrap: {}", log::explained(&error)));
         ExitCode::FAILURE
     })
 }

@@ -24,6 +24,7 @@ use trailtrap_export::{
 };
 
 use trailtrap_shared::{count::summary::Summary, game::GameName, play};
+use trailtrap_worker::process::log;
 
 use self::{
     bundle::Bundle,
@@ -89,7 +90,7 @@ impl Findings {
             let start = Instant::now();
             let (scope, failure) = match run() {
                 Ok(scope) => (scope, None),
-                Err(error) => (String::new(), Some(terminal::explained(&error))),
+                Err(error) => (String::new(), Some(log::explained(&error))),
             };
             let seconds = start.elapsed().as_secs_f64();
             if self.aloud {

@@ -35,7 +35,7 @@ use trailtrap_shared::{
     partition::{BucketTable, Section, graph_of_slot},
     plan::{Shard, Unit},
 };
-use trailtrap_worker::kernel::Solver;
+use trailtrap_worker::{kernel::Solver, process::log};
 
 use super::{Check, Drawing, Findings};
 use crate::terminal;
@@ -524,7 +524,7 @@ impl<G: Game> Verifier<G> {
     }
 
     fn records(&self) -> anyhow::Result<&[(Unit, UnitRecord)]> {
-        self.records.as_deref().map_err(|error| anyhow!(terminal::explained(error)))
+        self.records.as_deref().map_err(|error| anyhow!(log::explained(error)))
     }
 
     fn all_units(&self) -> HashSet<Unit> {

@@ -24,3 +24,39 @@ pub fn log_to_stderr(default: &str) {
         .with_filter(wanted.or_else(|| parse(default)).unwrap_or_default());
     tracing_subscriber::registry().with(log).init();
 }
+
+/// An error and its causes in one line, each of them once: some errors name their cause in their
+/// own words as well.
+pub fn explained(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text += ": ";
+            text += &cause;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot write report: {source}")]
+    struct Repeating {
+        source: io::Error,
+    }
+
+    /// People read a message once; said twice, its end looks like a second failure.
+    #[test]
+    fn causes_are_said_once() {
+        let cause = || io::Error::other("the disk is full");
+        let repeating = anyhow::Error::from(Repeating { source: cause() });
+        assert_eq!(explained(&repeating), "cannot write report: the disk is full");
+        let plain = anyhow::Error::from(cause()).context("cannot write report");
+        assert_eq!(explained(&plain), "cannot write report: the disk is full");
+        let nested = repeating.context("order 8");
+        assert_eq!(explained(&nested), "order 8: cannot write report: the disk is full");
+    }
+}
