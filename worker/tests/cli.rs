@@ -83,6 +83,7 @@ fn places_for_blocks_that_are_none_are_refused_by_name() {
 }
 
 #[test]
+#[cfg(feature = "s3")]
 fn a_depot_out_of_reach_is_done_without_and_nothing_shows_credentials() {
     let (_socket, endpoint) = refusing_address();
     let output = Command::new(env!("CARGO_BIN_EXE_trailtrap-worker"))
@@ -107,6 +108,10 @@ fn a_depot_out_of_reach_is_done_without_and_nothing_shows_credentials() {
     );
     assert!(text.contains("cannot reach the coordinator"), "{text}");
     assert!(!text.contains("hunter"), "{text}");
+}
+
+#[test]
+fn credentials_in_the_address_of_a_depot_are_refused_and_not_shown() {
     let output = worker(&[
         "--coordinator",
         "127.0.0.1:1",
