@@ -13,8 +13,6 @@
 //! [`plan`] says beforehand how the graphs of an order are split into shards, parts and buckets;
 //! [`graph`] is what all of them work on.
 
-#![warn(missing_docs, clippy::missing_errors_doc, clippy::undocumented_unsafe_blocks)]
-
 pub mod count;
 pub mod game;
 pub mod generate;

@@ -4,8 +4,6 @@
 //! knows of no store, thread or clock; [`trust`] checks results; [`driver`] joins them and runs.
 //! Others look through [`read`].
 
-#![warn(missing_docs, clippy::missing_errors_doc, clippy::undocumented_unsafe_blocks)]
-
 pub mod core;
 pub mod driver;
 pub mod read;
