@@ -28,9 +28,9 @@ pub struct Digest {
 
 impl Digest {
     /// Adds the record of `graph`, whose outcome is given in the same labels: the SHA-256, read as
-    /// a little-endian number, of the game's tag ([`crate::game::About::digest_tag`]), the graph6 text of the graph in its reference
-    /// labelling, |Aut| as 8 little-endian bytes, and the game's record in the reference
-    /// labelling.
+    /// a little-endian number, of the game's tag ([`crate::game::About::digest_tag`]), the graph6
+    /// text of the graph in its reference labelling, |Aut| as 8 little-endian bytes, and the
+    /// game's record in the reference labelling.
     pub fn add<G: Game>(&mut self, graph: &Graph, outcome: &G::Outcome) {
         let labelling = reference::label(graph);
         let code = graph.relabelled(&labelling.label).code();
