@@ -24,7 +24,7 @@ pub(super) struct Inquiry {
 /// What comes next: in most cases, when the alarm is durable.
 pub(super) enum Next {
     /// Find out which of two results is wrong.
-    Judge { case: Box<Case> },
+    Judge { case: Box<Case>, outcomes_kept: bool },
     /// The verdict is awaited.
     Judging { dispute: Dispute },
     /// Those whom the alarm blames get no more work, and what they did is traced.
@@ -124,10 +124,7 @@ impl Core {
     pub fn alarm_kept(&mut self, number: u32) {
         let Some(Inquiry { arrival, next }) = self.inquiries.remove(&number) else { return };
         match next {
-            Next::Judge { case } => {
-                let outcomes_kept = arrival
-                    .and_then(|id| self.arrivals.get(&id))
-                    .is_some_and(|arrival| arrival.outcomes_kept);
+            Next::Judge { case, outcomes_kept } => {
                 let dispute = Dispute {
                     unit: case.other.unit,
                     first: case.accepted.worker.clone(),
@@ -168,8 +165,9 @@ impl Core {
         };
         let arrival = &self.arrivals[&id];
         let (plan, edition) = (arrival.plan.clone(), arrival.edition);
+        let outcomes_kept = arrival.outcomes_kept;
         let case = Box::new(Case { plan, accepted, other, edition });
-        self.inquire(id, alarm, Next::Judge { case });
+        self.inquire(id, alarm, Next::Judge { case, outcomes_kept });
     }
 
     /// It was found out which of two results is wrong.

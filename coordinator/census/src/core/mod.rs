@@ -234,9 +234,10 @@ impl Core {
             self.emit(Effect::Answer { arrival, answer: Ok(accepted) });
         }
         if has_failed {
-            // … or for what nobody does any more.
+            // … or for what nobody does any more. What is being examined still is: if it turns out
+            // wrong, there is an alarm about it, which the next run heeds.
             let awaited = std::mem::take(&mut self.awaited).into_keys();
-            let open = std::mem::take(&mut self.arrivals).into_keys();
+            let open: Vec<ArrivalId> = self.arrivals.keys().copied().collect();
             for arrival in awaited.chain(open) {
                 self.emit(Effect::Answer { arrival, answer: Err(Refusal::Ended) });
             }

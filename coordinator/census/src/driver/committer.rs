@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Weak,
         mpsc::{Receiver, RecvTimeoutError},
     },
     thread::JoinHandle,
@@ -46,6 +46,7 @@ pub(super) fn spawn(census: &Arc<Census>, queue: Receiver<Task>) -> JoinHandle<(
     let longest = census.options.gather;
     let census = Arc::downgrade(census);
     let work = move || {
+        let _unanswered = Unanswered(census.clone());
         let started = Instant::now();
         let mut gatherer = Gatherer { queue, next: None };
         while let Some(group) = gatherer.gather((started.elapsed() / GATHER).min(longest)) {
@@ -58,13 +59,21 @@ pub(super) fn spawn(census: &Arc<Census>, queue: Receiver<Task>) -> JoinHandle<(
                 census.fail(error);
             }
         }
-        if let Some(census) = census.upgrade() {
-            // Nobody answers them any more.
-            census.state().waiting.clear();
-        }
     };
     let thread = std::thread::Builder::new().name("committer".to_owned());
     thread.spawn(work).expect("threads can be spawned")
+}
+
+/// Hangs up on those who wait when the committer ends, however it does: nobody answers them any
+/// more.
+struct Unanswered(Weak<Census>);
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(census) = self.0.upgrade() {
+            census.state().waiting.clear();
+        }
+    }
 }
 
 struct Gatherer {

@@ -1,9 +1,14 @@
 //! Events are handed in to the core, and its effects carried out.
 
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
+
 use trailtrap_shared::partition::Section;
 
 use super::{Census, CensusError, State, committer::Task, examination};
-use crate::core::{Core, Effect};
+use crate::core::{Core, Effect, Examined};
 
 impl Census {
     /// Hands an event in, and carries out what comes of it.
@@ -14,9 +19,13 @@ impl Census {
     /// The same for somebody who waits for what comes of it.
     pub(super) fn event_with_waiter<T>(&self, event: impl FnOnce(&mut State) -> T) -> T {
         let (value, todo) = self.hand_in(event);
-        for effect in todo {
-            if let Err(error) = self.carry_out(effect) {
-                self.fail(error);
+        // What comes of an effect is carried out before the next one, without calling itself: a
+        // delivery may have thousands of units to compare.
+        let mut todo = VecDeque::from(todo);
+        while let Some(effect) = todo.pop_front() {
+            match self.carry_out(effect) {
+                Ok(more) => more.into_iter().rev().for_each(|effect| todo.push_front(effect)),
+                Err(error) => self.fail(error),
             }
         }
         value
@@ -69,44 +78,58 @@ impl Census {
         (value, todo)
     }
 
-    /// Carries an effect out, and hands in what comes of that.
-    fn carry_out(&self, effect: Effect) -> Result<(), CensusError> {
-        match effect {
+    /// Carries an effect out, and hands in what comes of that. Returns what is to be done next.
+    fn carry_out(&self, effect: Effect) -> Result<Vec<Effect>, CensusError> {
+        Ok(match effect {
             Effect::Examine { arrival, plan, mut deliveries } => {
-                let examined = self.examine(&plan, &mut deliveries)?;
-                self.event(|core| core.examined(arrival, deliveries, examined));
+                let examine = AssertUnwindSafe(|| self.examine(&plan, &mut deliveries));
+                let examined = match catch_unwind(examine) {
+                    Ok(examined) => examined?,
+                    Err(panic) => {
+                        // No order ends while something is being examined.
+                        self.event(|core| core.examined(arrival, Vec::new(), Examined::Gone));
+                        resume_unwind(panic);
+                    }
+                };
+                self.hand_in(|state| state.core.examined(arrival, deliveries, examined)).1
             }
             Effect::ReadRecords { arrival, units } => {
                 let mut found = Vec::new();
                 for unit in units {
                     found.extend(self.store.unit(unit)?);
                 }
-                self.event(|core| core.records_read(arrival, found));
+                self.hand_in(|state| state.core.records_read(arrival, found)).1
             }
             Effect::KeepAlarm { number, alarm } => {
                 tracing::error!("{}", alarm.line(number));
                 self.store.put_alarm(number, &alarm)?;
-                self.event(|core| core.alarm_kept(number));
+                self.hand_in(|state| state.core.alarm_kept(number)).1
             }
             Effect::Judge { alarm, case } => {
                 let verdict = self.judge(&case);
-                self.event(|core| core.judged(alarm, verdict));
+                self.hand_in(|state| state.core.judged(alarm, verdict)).1
             }
             Effect::Trace { alarm, workers } => {
                 let units = examination::trace(&self.store, workers)?;
-                self.event(|core| core.traced(alarm, units));
+                self.hand_in(|state| state.core.traced(alarm, units)).1
             }
-            Effect::OpenOrder { order, edition } => self.open_order(order, edition)?,
-            Effect::CloseOrder { plan } => self.close_order(&plan)?,
+            Effect::OpenOrder { order, edition } => {
+                self.open_order(order, edition)?;
+                Vec::new()
+            }
+            Effect::CloseOrder { plan } => {
+                self.close_order(&plan)?;
+                Vec::new()
+            }
             Effect::DropOutcomes { order, size } => {
                 self.store.drop_section(Section::Outcomes, order, size)?;
+                Vec::new()
             }
             Effect::Commit(_)
             | Effect::BeginEdition { .. }
             | Effect::Answer { .. }
             | Effect::EditionOver
             | Effect::Wake => unreachable!("done when it was handed in"),
-        }
-        Ok(())
+        })
     }
 }

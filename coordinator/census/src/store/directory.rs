@@ -114,9 +114,11 @@ impl DataDirectory {
         if let Err(error) = written {
             tracing::debug!(%error, "cannot note the process in the lock");
         }
-        // The snapshot of an earlier run, and what that run left if it was killed writing one.
+        // The snapshot of an earlier run, and what that run left if it was killed writing a file.
         let _ = fs::remove_file(path.join("status.json"));
-        let _ = replace::sweep(&path.join("status.json"));
+        for name in ["status.json", "secrets.json", "access.json", "viewer.json"] {
+            let _ = replace::sweep(&path.join(name));
+        }
         let directory = DataDirectory { path: path.to_owned(), _lock: lock };
         if !directory.store().exists() && directory.salvaged().exists() {
             // Otherwise an empty store would take the place of what was salvaged.
