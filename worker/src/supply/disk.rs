@@ -171,7 +171,8 @@ impl DiskCache {
             (_, None) => false,
         };
         let mut files = Vec::new();
-        let below = WalkDir::new(&self.directory).min_depth(2).max_depth(2);
+        // Not with a least depth: directories above it would be entered without being asked about.
+        let below = WalkDir::new(&self.directory).max_depth(2);
         for entry in below.into_iter().filter_entry(ours) {
             let entry = match entry {
                 Ok(entry) => entry,
@@ -274,7 +275,14 @@ mod tests {
         let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
         cache.put(&block(0));
         let place = cache.path(&block(0).name().checksum);
-        let theirs = [directory.path().join("thesis.tex"), place.with_file_name("letter")];
+        let digits = place.file_name().unwrap();
+        let theirs = [
+            directory.path().join("thesis.tex"),
+            directory.path().join(digits),
+            directory.path().join("otherwise").join(digits),
+            place.with_file_name("letter"),
+        ];
+        fs::create_dir(directory.path().join("otherwise")).unwrap();
         theirs.iter().for_each(|path| fs::write(path, "precious").unwrap());
         // Left by a process that was killed.
         let cut_short = place.with_extension("123-4");
