@@ -285,7 +285,11 @@ impl GrpcLink {
             .retry(pauses)
             .sleep(sleeper(&self.stop))
             .when(|status| passes(status) && !self.stop.is_cancelled())
-            .adjust(|_, pause| pause.filter(|&pause| start.elapsed() + pause <= self.patience))
+            // The last pause ends when patience does.
+            .adjust(|_, pause| {
+                let left = self.patience.checked_sub(start.elapsed())?;
+                pause.map(|pause| pause.min(left))
+            })
             .notify(|status, _| {
                 tracing::warn!(
                     what,

@@ -4,6 +4,7 @@
 //! complete. A symbolic link in the place is replaced; it is never written through.
 
 use std::{
+    error::Error,
     ffi::OsString,
     fs::{self, File, Permissions},
     io::{self, BufWriter, Write},
@@ -43,7 +44,8 @@ impl Replacement {
     /// Writes the file.
     ///
     /// # Errors
-    /// If it cannot be written. The old file is unchanged then, and nothing is left beside it.
+    /// If it cannot be written: the old file is unchanged then, and nothing is left beside it. Or
+    /// if the new file is in place and the disk does not say that it will outlast a loss of power.
     pub fn write(self, bytes: &[u8]) -> io::Result<()> {
         self.fill(|out| out.write_all(bytes))
     }
@@ -62,8 +64,7 @@ impl Replacement {
             .suffix(&format!(".{EXTENSION}"))
             .permissions(Permissions::from_mode(self.mode))
             .tempfile_in(directory)
-            // The message of `tempfile` names the temporary file, which means nothing to the user.
-            .map_err(|error| io::Error::from(error.kind()))?;
+            .map_err(|error| plain(&error))?;
         let mut out = BufWriter::new(file);
         fill(&mut out)?;
         let file = out.into_inner().map_err(|error| error.into_error())?;
@@ -106,6 +107,19 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         done => done,
     }
+}
+
+/// An error of the system as it was, without what `tempfile` adds: the name of the temporary file,
+/// which means nothing to the user.
+fn plain(error: &io::Error) -> io::Error {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(inner) = cause {
+        if let Some(number) = inner.downcast_ref().and_then(io::Error::raw_os_error) {
+            return io::Error::from_raw_os_error(number);
+        }
+        cause = inner.source();
+    }
+    io::Error::from(error.kind())
 }
 
 fn directory_of(path: &Path) -> &Path {
