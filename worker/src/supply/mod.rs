@@ -42,8 +42,9 @@ pub struct SupplyOptions {
     #[arg(long, value_name = "SIZE", env = "TRAILTRAP_DISK_BUDGET", default_value = "20GiB")]
     pub disk_budget: Size,
     /// Share blocks with all workers that name the same depot: a directory on a file system that
-    /// all see, or s3://BUCKET/PREFIX with credentials, region and endpoint in AWS_ACCESS_KEY_ID,
-    /// AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL and the like
+    /// all see, or, if the program was built with the feature s3, s3://BUCKET/PREFIX with
+    /// credentials, region and endpoint in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION,
+    /// AWS_ENDPOINT_URL and the like
     #[arg(long, value_name = "DIR|URL", env = "TRAILTRAP_DEPOT")]
     pub depot: Option<String>,
 }
