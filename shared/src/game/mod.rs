@@ -168,11 +168,10 @@ pub struct SumName {
 /// What tells the share of one graph in a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// The record alone.
+    /// The record, with the graph and its group.
     ByRecord,
-    /// The record, the graph and its group.
-    ByGraph,
-    /// Only the computation of the outcome: records do not keep it.
+    /// Only the computation of the outcome: records do not keep it. A game has at most one such sum,
+    /// and over all graphs of a shard it follows from [`Game::pairs_ahead`].
     ByOutcome,
 }
 
@@ -250,8 +249,14 @@ pub trait Game: Copy + fmt::Debug + Send + Sync + 'static {
     /// same labels.
     fn tally(graph: &Graph, automorphisms: u64, outcome: &Self::Outcome) -> Tally;
 
-    /// The shares in those sums that are [`Told::ByRecord`]; zero for the others.
-    fn record_sums(n: usize, record: &[u8]) -> [u32; SUMS];
+    /// For each vertex v the vertices u, not joined to v, such that the pair (v, u) adds one to the
+    /// sum that is [`Told::ByOutcome`] of the graph that has the edge uv more. So that sum follows
+    /// from the records of the graphs with one edge less, each taken by itself.
+    ///
+    /// Games without such a sum have no such pairs.
+    fn pairs_ahead(_graph: &Graph, _outcome: &Self::Outcome) -> [VertexSet; MAX_ORDER] {
+        [0; MAX_ORDER]
+    }
 
     /// The outcome of every position, for people and programs, under the keys that
     /// [`About::position_keys`] says.
@@ -512,6 +517,13 @@ macro_rules! play {
             }
         }
     };
+}
+
+impl About {
+    /// The place of the sum that records do not keep, if the game has one.
+    pub fn told_by_outcome(&self) -> Option<usize> {
+        self.sums.iter().position(|name| name.told == Told::ByOutcome)
+    }
 }
 
 impl GameName {

@@ -15,6 +15,7 @@ pub mod batch;
 pub mod forest;
 pub mod hashed;
 mod lanes;
+pub mod many;
 pub mod reference;
 mod rounds;
 mod search;

@@ -18,7 +18,7 @@ use std::ops::RangeInclusive;
 pub use forward::RootedSearch;
 
 use super::{
-    About, ByEdges, FIRST_OR_SECOND, Game, Layout, Positions, PredecessorAnswer, Retrograde, SUMS,
+    About, ByEdges, FIRST_OR_SECOND, Game, Layout, Positions, PredecessorAnswer, Retrograde,
     Scope, SumName, Tally, Told, bits,
 };
 use crate::{
@@ -91,7 +91,7 @@ const SUM_NAMES: [SumName; 3] = [
         heading: Some("rooted, N"),
         meaning: "rooted graphs (orbits of vertices) that the player to move wins",
         meaning_in_shards: "rooted graphs (orbits of vertices) that the player to move wins",
-        told: Told::ByGraph,
+        told: Told::ByRecord,
         bounds: won_rooted_graphs,
     },
     SumName {
@@ -101,7 +101,7 @@ const SUM_NAMES: [SumName; 3] = [
         meaning: "rooted graphs: orbits of vertices under the automorphisms of their graphs",
         meaning_in_shards: "rooted graphs: orbits of vertices under the automorphisms of their \
                             graphs",
-        told: Told::ByGraph,
+        told: Told::ByRecord,
         bounds: rooted_graphs,
     },
 ];
@@ -183,10 +183,6 @@ impl Game for EdgeGeography {
             }
         };
         Tally { listed: outcome.won != all_vertices(n), sums: [won, won_rooted, rooted] }
-    }
-
-    fn record_sums(n: usize, record: &[u8]) -> [u32; SUMS] {
-        [bits(record, 0, n).count_ones(), 0, 0]
     }
 
     fn positions(_n: usize, outcome: &Roots) -> Vec<Positions> {

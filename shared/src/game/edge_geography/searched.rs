@@ -3,7 +3,7 @@
 
 use super::{EdgeGeography, RootedSearch, Roots};
 use crate::{
-    game::{About, ByGraphs, Game, GraphByGraph, Layout, Positions, SUMS, Search, Tally},
+    game::{About, ByGraphs, Game, GraphByGraph, Layout, Positions, Search, Tally},
     graph::{Graph, MAX_ORDER},
 };
 
@@ -39,10 +39,6 @@ impl Game for SearchedEdgeGeography {
 
     fn tally(graph: &Graph, automorphisms: u64, outcome: &Roots) -> Tally {
         EdgeGeography::tally(graph, automorphisms, outcome)
-    }
-
-    fn record_sums(n: usize, record: &[u8]) -> [u32; SUMS] {
-        EdgeGeography::record_sums(n, record)
     }
 
     fn positions(n: usize, outcome: &Roots) -> Vec<Positions> {

@@ -17,7 +17,7 @@ pub use forward::ForwardSearch;
 
 use super::{
     About, ByEdges, FIRST_OR_SECOND, Game, KnownCounts, Layout, Positions, PredecessorAnswer,
-    Retrograde, SUMS, Scope, SumName, Tally, Told, bits,
+    Retrograde, Scope, SumName, Tally, Told, bits,
 };
 use crate::graph::{
     Graph, MAX_ORDER, VertexSet, all_vertices, map_sets,
@@ -207,9 +207,15 @@ impl Game for TrailTrap {
         }
     }
 
-    fn record_sums(n: usize, record: &[u8]) -> [u32; SUMS] {
-        let won_positions = (0..n).map(|y| bits(record, y * n, n).count_ones()).sum();
-        [won_positions, bits(record, n * n, n).count_ones(), 0]
+    /// P1 wins H + uv by moving from u to v, or from v to u, if P2 does not beat the token that
+    /// then stands at v: ¬ R(H; v).
+    fn pairs_ahead(graph: &Graph, outcome: &Outcome) -> [VertexSet; MAX_ORDER] {
+        let mut pairs = [0; MAX_ORDER];
+        let all = all_vertices(graph.order());
+        for v in vertices(all & !outcome.refuted) {
+            pairs[v] = all & !graph.neighbours(v) & !(1 << v);
+        }
+        pairs
     }
 
     fn positions(n: usize, outcome: &Outcome) -> Vec<Positions> {

@@ -1,0 +1,72 @@
+//! Many graphs of one order, labelled as [`super::hashed`] labels one.
+
+use super::{
+    batch::{Batch, Kernel, LANES},
+    degree_colours,
+    forest::Forest,
+};
+use crate::graph::Graph;
+
+/// What is asked of a labelling when nobody wants the labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyAndGroup {
+    /// The key.
+    pub key: u64,
+    /// |Aut|.
+    pub automorphisms: u64,
+}
+
+/// Key and group order of each of these graphs, all of order `n` ≤ 12.
+pub fn keys(n: usize, graphs: &[Graph], kernel: Kernel) -> Vec<KeyAndGroup> {
+    let mut found = vec![KeyAndGroup::default(); graphs.len()];
+    let mut batch = Batch::new(n, kernel);
+    let mut forest = Forest::new(Batch::new(n, kernel));
+    for (chunk, first) in graphs.chunks(LANES).zip((0..).step_by(LANES)) {
+        for (lane, graph) in chunk.iter().enumerate() {
+            let colours = degree_colours(n, graph.rows());
+            for v in 0..n {
+                batch.set(lane, v, graph.neighbours(v), colours[v]);
+            }
+        }
+        let decided = batch.label(chunk.len());
+        for lane in 0..chunk.len() {
+            if decided >> lane & 1 == 1 {
+                let (key, automorphisms) = (batch.key(lane), batch.automorphisms(lane));
+                found[first + lane] = KeyAndGroup { key, automorphisms };
+            } else {
+                forest.push(batch.undecided(lane), first + lane);
+            }
+        }
+        if forest.is_full() {
+            search(n, &mut forest, &mut found);
+        }
+    }
+    search(n, &mut forest, &mut found);
+    found
+}
+
+fn search(n: usize, forest: &mut Forest<usize>, found: &mut [KeyAndGroup]) {
+    for (place, leaf) in forest.search() {
+        found[*place] = KeyAndGroup { key: leaf.key(n), automorphisms: leaf.automorphisms };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{graph::nauty, labelling::hashed};
+
+    #[test]
+    fn keys_are_those_of_one_graph_at_a_time() {
+        for graphs in nauty::enumerate(7) {
+            let n = graphs[0].order();
+            for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_available()) {
+                for (graph, found) in graphs.iter().zip(keys(n, &graphs, kernel)) {
+                    let one = hashed::label(graph);
+                    assert_eq!(u128::from(found.key), one.key, "{graph:?}");
+                    assert_eq!(found.automorphisms, one.automorphisms, "{graph:?}");
+                }
+            }
+        }
+    }
+}
