@@ -295,7 +295,8 @@ fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
     let blocks = (0..1 << shard.bucket_bits).flat_map(|bucket| {
         Section::ALL.map(|section| store.block(shard, 0, bucket, section).unwrap())
     });
-    let delivery = Delivery { unit, sequence: shard.sequence, blocks: blocks.collect(), record };
+    let blocks = blocks.collect();
+    let delivery = Delivery { unit, sequence: shard.sequence, blocks, record, ahead: None };
     store.commit(&[Arc::new(delivery)]).unwrap();
     let mut order = store.order(7).unwrap().unwrap();
     change(&mut order.result.as_mut().unwrap()[shard.size].statistics);
@@ -784,7 +785,13 @@ fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
     let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
     let record: UnitRecord = store.unit(unit).unwrap().unwrap();
     store
-        .commit(&[Arc::new(Delivery { unit, sequence: shard.sequence, blocks, record })])
+        .commit(&[Arc::new(Delivery {
+            unit,
+            sequence: shard.sequence,
+            blocks,
+            record,
+            ahead: None,
+        })])
         .unwrap();
     data
 }

@@ -1,14 +1,18 @@
 //! What becomes of a delivery: it is examined, then accepted or compared, then answered.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use trailtrap_shared::plan::{Plan, Unit};
 
 use super::{
-    Accepted, ArrivalId, CommitEntry, Confirmed, Core, Effect, Examined, Fault, Refusal,
+    Accepted, ArrivalId, CommitEntry, Confirmed, Core, Effect, Examined, Refusal,
     inquiry::Next,
     lease::{EndedLease, Purpose, WorkerId},
-    order::{Partial, parts_of},
+    order::parts_of,
+    setbacks::Setback,
 };
 use crate::records::{
     Delivery, UnitRecord,
@@ -36,7 +40,7 @@ enum ArrivalStage {
     /// being read.
     Comparing(VecDeque<Delivery>),
     /// What the parts of this shard are on record with is being read, since they do not add up.
-    Summing { shard: u32, why: String, records: Vec<UnitRecord> },
+    Summing { shard: u32, why: String, records: BTreeMap<Unit, UnitRecord> },
     /// An inquiry answers.
     Inquiring,
 }
@@ -79,7 +83,7 @@ impl Core {
             self.emit(Effect::Examine { arrival, plan, deliveries });
         } else {
             let why = "these are not the leased units".to_owned();
-            self.examined(arrival, deliveries, Examined::Wrong { unit: units[0], why });
+            self.reject(arrival, units[0], None, why);
         }
         arrival
     }
@@ -89,9 +93,10 @@ impl Core {
         let Some(arrival) = self.arrivals.get_mut(&id) else { return };
         let (worker, lease, edition) = (arrival.worker, arrival.lease, arrival.edition);
         if let Examined::Flaw { index, why } = examined {
-            return match edition == self.edition {
-                true => self.reject(id, &deliveries[index], why),
-                false => self.refuse(id, Refusal::Void),
+            let delivery = deliveries.into_iter().nth(index).filter(|_| edition == self.edition);
+            return match delivery {
+                Some(Delivery { unit, record, .. }) => self.reject(id, unit, Some(record), why),
+                None => self.refuse(id, Refusal::Void),
             };
         }
         if self.ended.is_some() || self.closing {
@@ -100,7 +105,6 @@ impl Core {
         arrival.ended = self.leases.end(worker, lease);
         let verdict = match examined {
             Examined::Passed => Ok(()),
-            Examined::Wrong { unit, why } => Err(Refusal::Wrong { unit, why }),
             Examined::Gone | Examined::Flaw { .. } => Err(Refusal::Void),
         };
         let purpose = arrival.ended.as_ref().map(|ended| ended.purpose);
@@ -113,17 +117,21 @@ impl Core {
         }
     }
 
-    /// Results that do not follow from what they were computed from: their worker is not believed.
-    fn reject(&mut self, id: ArrivalId, delivery: &Delivery, why: String) {
-        let Delivery { unit, sequence, record, .. } = delivery;
-        let text = format!("a result of {} was not let in: {why}", record.worker);
+    /// Results that contradict themselves, theory, or what they were computed from: their worker is
+    /// not believed.
+    fn reject(&mut self, id: ArrivalId, unit: Unit, record: Option<UnitRecord>, why: String) {
+        let Some(arrival) = self.arrivals.get_mut(&id) else { return };
+        arrival.stage = ArrivalStage::Inquiring;
+        let (worker, plan) = (arrival.worker, arrival.plan.clone());
+        let author = self.author(worker);
+        let text = format!("a result of {author} was not let in: {why}");
+        let sequence = &plan.shards[unit.shard as usize].sequence;
         let alarm = Alarm {
-            blamed: vec![record.worker.clone()],
-            quarantined: vec![record.clone()],
-            ..self.alarm(AlarmKind::Trial, *unit, sequence, text)
+            blamed: vec![author],
+            quarantined: record.into_iter().collect(),
+            ..self.alarm(AlarmKind::Trial, unit, sequence, text)
         };
-        let refusal = Refusal::Wrong { unit: *unit, why };
-        self.inquire(id, alarm, Next::Distrust { refusal });
+        self.inquire(id, alarm, Next::Distrust { refusal: Refusal::Wrong { unit, why } });
     }
 
     /// Accepts the results of a lease, if the shards they finish add up.
@@ -134,6 +142,11 @@ impl Core {
             Err(Refusal::TakenBack { sequence, why }) => {
                 let shard = order.plan().find(&sequence).expect("a shard of the plan");
                 return self.sum(id, shard, why, deliveries);
+            }
+            Err(Refusal::Wrong { unit, why }) => {
+                let mut deliveries = deliveries.into_iter();
+                let record = deliveries.find(|delivery| delivery.unit == unit);
+                return self.reject(id, unit, record.map(|delivery| delivery.record), why);
             }
             Err(refusal) => return self.refuse(id, refusal),
         }
@@ -149,12 +162,12 @@ impl Core {
         }
         let deliveries: Vec<Arc<Delivery>> = deliveries.into_iter().map(Arc::new).collect();
         for delivery in &deliveries {
-            let Delivery { unit, record, .. } = &**delivery;
+            let Delivery { unit, record, ahead, .. } = &**delivery;
             if order.comparisons.want(*unit) {
                 order.comparisons.add(*unit, author.clone());
             }
             accepted.retired.extend(order.schedule.finish(*unit, record.content));
-            let pairs = order.count(*unit, Partial::of(record));
+            let pairs = order.count(*unit, record, ahead.as_ref());
             self.pairs_this_run += pairs;
             if let Some(worker) = self.workers.get_mut(&worker) {
                 worker.units += 1;
@@ -194,22 +207,16 @@ impl Core {
         }
     }
 
-    /// The parts of a shard do not add up: all of them are taken back, unless that was tried.
+    /// The parts of a shard do not add up. Each of them may be the wrong one, so all of them are
+    /// solved again by the coordinator.
     fn sum(&mut self, id: ArrivalId, shard: u32, why: String, deliveries: Vec<Delivery>) {
-        let of_shard = self.pending.values().filter(|delivery| delivery.unit.shard == shard);
-        let mut records: Vec<UnitRecord> =
-            of_shard.map(|delivery| delivery.record.clone()).collect();
-        records.extend(deliveries.into_iter().map(|delivery| delivery.record));
-        let arrival = self.arrivals.get_mut(&id).expect("the caller has it");
-        arrival.stage = ArrivalStage::Summing { shard, why: why.clone(), records };
+        let pending = self.pending.values().map(|delivery| (delivery.unit, &delivery.record));
+        let delivered = deliveries.iter().map(|delivery| (delivery.unit, &delivery.record));
+        let of_shard = pending.chain(delivered).filter(|(unit, _)| unit.shard == shard);
+        let records = of_shard.map(|(unit, record)| (unit, record.clone())).collect();
+        let Some(arrival) = self.arrivals.get_mut(&id) else { return };
+        arrival.stage = ArrivalStage::Summing { shard, why, records };
         let units = parts_of(&arrival.plan, shard);
-        self.void();
-        if self.was_summed_up(&units) {
-            let sequence = self.arrivals[&id].plan.shards[shard as usize].sequence;
-            let fault = Fault::Faulty(format!("again, {why}"));
-            self.refuse(id, Refusal::TakenBack { sequence, why });
-            return self.end(Err(fault));
-        }
         self.emit(Effect::ReadRecords { arrival: id, units });
     }
 
@@ -238,29 +245,24 @@ impl Core {
     }
 
     /// The records of the units that were asked for: those that there are.
-    pub fn records_read(&mut self, id: ArrivalId, found: Vec<UnitRecord>) {
+    pub fn records_read(&mut self, id: ArrivalId, found: Vec<(Unit, UnitRecord)>) {
         let Some(arrival) = self.arrivals.get_mut(&id) else { return };
         let plan = arrival.plan.clone();
         let is_current = arrival.edition == self.edition;
         match std::mem::replace(&mut arrival.stage, ArrivalStage::Inquiring) {
+            _ if !is_current => self.refuse(id, Refusal::Void),
             ArrivalStage::Summing { shard, why, mut records } => {
-                records.extend(found);
-                let units = parts_of(&plan, shard);
-                let sequence = plan.shards[shard as usize].sequence;
-                let text = format!("{why}; {} parts are solved again", units.len());
-                let alarm = Alarm {
-                    doubted: units.clone(),
-                    quarantined: records,
-                    ..self.alarm(AlarmKind::Sum, units[0], &sequence, text)
-                };
-                let refusal = Refusal::TakenBack { sequence, why };
-                self.inquire(id, alarm, Next::TakeBack { refusal });
+                for (unit, record) in found {
+                    records.entry(unit).or_insert(record);
+                }
+                self.weigh_parts(id, plan, shard, why, records);
             }
-            ArrivalStage::Comparing(_) if !is_current => self.refuse(id, Refusal::Void),
             ArrivalStage::Comparing(mut deliveries) => {
                 let delivery = deliveries.pop_front();
                 let is_equal = match (delivery, found.into_iter().next()) {
-                    (Some(delivery), Some(accepted)) => self.compare_one(id, accepted, delivery),
+                    (Some(delivery), Some((_, accepted))) => {
+                        self.compare_one(id, accepted, delivery)
+                    }
                     _ => true,
                 };
                 if is_equal {
@@ -280,7 +282,7 @@ impl Core {
             return false;
         }
         let by = self.author(arrival.worker);
-        if accepted.worker == by {
+        if accepted.worker.is(&by) {
             return true;
         }
         let Some(order) = &mut self.order else { return true };
@@ -303,7 +305,7 @@ impl Core {
         match arrival.ended.take() {
             Some(ended) => {
                 // Those that were compared are not there any more.
-                self.make_available(ended, None);
+                self.make_available(ended, Setback::None);
                 self.arrivals.remove(&id);
                 self.emit(Effect::Answer { arrival: id, answer: Ok(Accepted::default()) });
                 self.after_scrutiny();
@@ -317,7 +319,9 @@ impl Core {
     pub(super) fn refuse(&mut self, id: ArrivalId, refusal: Refusal) {
         let Some(arrival) = self.arrivals.remove(&id) else { return };
         if let Some(ended) = arrival.ended.filter(|_| arrival.edition == self.edition) {
-            self.make_available(ended, Some(&refusal.to_string()));
+            let why = refusal.to_string();
+            let is_to_blame = matches!(refusal, Refusal::Wrong { .. });
+            self.make_available(ended, is_to_blame.then_some(&why).into());
         }
         self.emit(Effect::Answer { arrival: id, answer: Err(refusal) });
         self.after_scrutiny();

@@ -79,6 +79,15 @@ pub enum Effect {
         /// Both results.
         case: Box<Case>,
     },
+    /// Solve these parts of a shard in this process: [`Core::solved`](super::Core::solved).
+    Solve {
+        /// The number of the alarm that it is done for.
+        alarm: u32,
+        /// The plan of their order.
+        plan: Arc<Plan>,
+        /// The parts.
+        units: Vec<Unit>,
+    },
     /// Find out what the store holds of these workers since a result of theirs was last
     /// confirmed, `besides` what is accepted and not durable:
     /// [`Core::traced`](super::Core::traced).
@@ -95,10 +104,33 @@ pub enum Effect {
         /// What the worker is told.
         answer: Result<Accepted, Refusal>,
     },
+    /// Tell people.
+    Say(News),
     /// What was remembered of the blocks of this edition is not to be relied upon any more.
     EditionOver,
     /// Wake those who wait for work.
     Wake,
+}
+
+/// What people may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A worker fell silent, or takes too long: its units go to others.
+    LeaseExpired {
+        /// The number of the lease.
+        lease: u64,
+        /// Who held it.
+        worker: Author,
+        /// Number of its units.
+        units: usize,
+    },
+    /// Too many workers have tried a unit in vain.
+    SetAside {
+        /// The unit.
+        unit: Unit,
+        /// The last reason.
+        failure: String,
+    },
 }
 
 /// What the committer makes durable as one.
@@ -187,18 +219,12 @@ pub struct Instance {
 pub enum Examined {
     /// Nothing wrong.
     Passed,
-    /// Counts, blocks or sums are not those of such a unit.
-    Wrong {
-        /// The first unit with something wrong.
-        unit: Unit,
-        /// What is wrong.
-        why: String,
-    },
-    /// A record of the delivery with this index does not follow from its predecessors.
+    /// The delivery with this index contradicts itself or theory, or one of its records does not
+    /// follow from its predecessors.
     Flaw {
         /// Its place among the deliveries.
         index: usize,
-        /// What does not follow.
+        /// What is wrong.
         why: String,
     },
     /// What it was computed from is not there any more.
@@ -214,6 +240,12 @@ pub enum DisputeVerdict {
     /// All records of the first are right, so the second is wrong.
     #[error("by nauty, the first is right")]
     Second,
+    /// The second is wrong, for this reason; of the first nothing wrong is known.
+    #[error("the second is wrong ({0})")]
+    SecondFor(String),
+    /// Both are wrong, for this reason.
+    #[error("both are wrong ({0})")]
+    Both(String),
     /// Neither could be shown to be wrong, for this reason; nobody is blamed.
     #[error("which of them is wrong could not be found out ({0})")]
     Unknown(String),
@@ -240,8 +272,8 @@ pub enum Refusal {
         /// What is wrong.
         why: String,
     },
-    /// Some part of the shard is wrong, and it cannot be told which.
-    #[error("the parts of {sequence} do not add up and are all to be solved again: {why}")]
+    /// Some parts of the shard are wrong, perhaps this one.
+    #[error("the parts of {sequence} do not add up: {why}")]
     TakenBack {
         /// The degree sequence of the shard.
         sequence: DegreeSequence,

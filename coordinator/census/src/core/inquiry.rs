@@ -1,14 +1,17 @@
 //! What is done about an alarm: it is kept, the culprit is found, and what is doubted is taken
 //! back. Whatever is done about an alarm is done after it is durable.
 
-use std::{error::Error, sync::Arc};
+use std::{collections::BTreeMap, error::Error, sync::Arc};
 
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
     plan::{Plan, Unit},
 };
 
-use super::{ArrivalId, Case, Core, DisputeVerdict, Effect, Fault, Instance, Refusal, Suspect};
+use super::{
+    ArrivalId, Case, Core, DisputeVerdict, Effect, Fault, Instance, Refusal, Suspect,
+    setbacks::Setback,
+};
 use crate::records::{
     Author, Delivery, UnitRecord,
     alarm::{Alarm, AlarmKind},
@@ -27,6 +30,10 @@ pub(super) enum Next {
     Judge { case: Box<Case>, outcomes_kept: bool },
     /// The verdict is awaited.
     Judging { dispute: Dispute },
+    /// Find out which parts of a shard are wrong.
+    Weigh { parts: WeighedParts },
+    /// They are being solved again.
+    Weighing { parts: WeighedParts },
     /// Those whom the alarm blames get no more work, and what they did is traced.
     Distrust { refusal: Refusal },
     /// What they did is being read.
@@ -45,6 +52,15 @@ pub(super) struct Dispute {
     outcomes_kept: bool,
 }
 
+/// The parts of a shard, which do not add up.
+pub(super) struct WeighedParts {
+    plan: Arc<Plan>,
+    records: BTreeMap<Unit, UnitRecord>,
+    edition: u32,
+    sequence: DegreeSequence,
+    why: String,
+}
+
 /// What a worker has done since a result of it was last confirmed by another worker.
 pub struct Trace {
     worker: Author,
@@ -60,7 +76,7 @@ impl Trace {
 
     /// Considers a unit that the store holds.
     pub fn add(&mut self, unit: Unit, record: &UnitRecord) {
-        if record.worker == self.worker {
+        if record.worker.is(&self.worker) {
             self.units.push(Instance { lease: record.instance, unit });
             if !record.confirmed.is_empty() {
                 self.confirmed = self.confirmed.max(record.instance);
@@ -147,10 +163,86 @@ impl Core {
                 }
                 self.emit(Effect::Wake);
             }
-            next @ (Next::Judging { .. } | Next::Tracing { .. }) => {
+            Next::Weigh { parts } => {
+                let (plan, units) = (parts.plan.clone(), parts.records.keys().copied().collect());
+                let next = Next::Weighing { parts };
+                self.inquiries.insert(number, Inquiry { arrival, next });
+                self.emit(Effect::Solve { alarm: number, plan, units });
+            }
+            next @ (Next::Judging { .. } | Next::Weighing { .. } | Next::Tracing { .. }) => {
                 self.inquiries.insert(number, Inquiry { arrival, next });
             }
         }
+    }
+
+    /// The parts of a shard do not add up. Solving them again takes a while, and must not be what
+    /// the alarm waits for.
+    pub(super) fn weigh_parts(
+        &mut self,
+        id: ArrivalId,
+        plan: Arc<Plan>,
+        shard: u32,
+        why: String,
+        records: BTreeMap<Unit, UnitRecord>,
+    ) {
+        let sequence = plan.shards[shard as usize].sequence;
+        let units: Vec<Unit> = records.keys().copied().collect();
+        let Some(&first) = units.first() else { return self.refuse(id, Refusal::Void) };
+        let alarm = Alarm {
+            doubted: units,
+            quarantined: records.values().cloned().collect(),
+            ..self.alarm(AlarmKind::Sum, first, &sequence, why.clone())
+        };
+        let parts = WeighedParts { plan, records, edition: self.edition, sequence, why };
+        self.inquire(id, alarm, Next::Weigh { parts });
+    }
+
+    /// The parts of a shard that do not add up were solved in this process, or could not be, for
+    /// this reason: then nobody is blamed.
+    pub fn solved(&mut self, number: u32, solved: Result<Vec<(Unit, UnitRecord)>, String>) {
+        let Some(inquiry) = self.inquiries.remove(&number) else { return };
+        let Inquiry { arrival, next: Next::Weighing { parts } } = inquiry else {
+            self.inquiries.insert(number, inquiry);
+            return;
+        };
+        let WeighedParts { records, edition, sequence, why, .. } = parts;
+        let refusal = Refusal::TakenBack { sequence, why: why.clone() };
+        let solved = match edition == self.edition {
+            true => solved,
+            // What was read may not be what they were computed from.
+            false => Err("units were taken back meanwhile".to_owned()),
+        };
+        let Some(alarm) = self.alarms.get_mut(&number) else { return };
+        match solved {
+            Ok(solved) => {
+                let right: BTreeMap<Unit, UnitRecord> = solved.into_iter().collect();
+                let is_wrong = |(unit, record): &(Unit, UnitRecord)| {
+                    right.get(unit).is_none_or(|right| !right.agrees(record))
+                };
+                let wrong: Vec<(Unit, UnitRecord)> =
+                    records.into_iter().filter(is_wrong).collect();
+                if wrong.is_empty() {
+                    // The machine of the coordinator, or the program, is wrong in all of them.
+                    if let Some(id) = arrival {
+                        self.refuse(id, refusal);
+                    }
+                    return self.end(Err(Fault::Faulty(format!("solved again, {why}"))));
+                }
+                (alarm.doubted, alarm.quarantined) = wrong.into_iter().unzip();
+                for record in &alarm.quarantined {
+                    if !alarm.blamed.contains(&record.worker) {
+                        alarm.blamed.push(record.worker.clone());
+                    }
+                }
+                let blamed: Vec<String> = alarm.blamed.iter().map(Author::to_string).collect();
+                alarm.text =
+                    format!("{why}; solved again, wrong is that of {}", blamed.join("; "));
+            }
+            Err(unknown) => {
+                alarm.text = format!("{why}; which part is wrong could not be told ({unknown})");
+            }
+        }
+        self.distrust(number, arrival, refusal);
     }
 
     /// Two computations of a unit differ. Finding out who is wrong takes a while, and must not be
@@ -191,7 +283,11 @@ impl Core {
                 alarm.quarantined.truncate(1);
                 Refusal::Void
             }
-            DisputeVerdict::Second => {
+            DisputeVerdict::Both(_) => {
+                alarm.blamed.extend([dispute.first, dispute.second]);
+                Refusal::Wrong { unit: dispute.unit, why }
+            }
+            DisputeVerdict::Second | DisputeVerdict::SecondFor(_) => {
                 alarm.blamed.push(dispute.second);
                 alarm.quarantined.remove(0);
                 alarm.doubted.clear();
@@ -215,12 +311,12 @@ impl Core {
         let blamed = self.alarms[&number].blamed.clone();
         let mut ended = Vec::new();
         for (&id, worker) in &mut self.workers {
-            if blamed.contains(&worker.author) {
+            if blamed.iter().any(|blamed| blamed.is(&worker.author)) {
                 worker.distrusted = true;
                 ended.extend(self.leases.end_all(id));
             }
         }
-        ended.into_iter().for_each(|ended| self.make_available(ended, None));
+        ended.into_iter().for_each(|ended| self.make_available(ended, Setback::None));
         if let Some(alarm) = self.alarms.get_mut(&number) {
             // Nothing of theirs is accepted from here on.
             alarm.last_instance = self.leases.last();
@@ -230,7 +326,8 @@ impl Core {
             return self.traced(number, Vec::new());
         }
         let suspect = |worker: Author| {
-            let theirs = self.pending.values().filter(|delivery| delivery.record.worker == worker);
+            let theirs =
+                self.pending.values().filter(|delivery| delivery.record.worker.is(&worker));
             let instance = |delivery: &Arc<Delivery>| Instance {
                 lease: delivery.record.instance,
                 unit: delivery.unit,

@@ -18,6 +18,9 @@ pub struct LeaseTable {
     expired: BTreeMap<u64, Held>,
 }
 
+/// A lease that is renewed this many terms long, and not delivered, goes to whoever has nothing
+/// else to do.
+const LONG: u32 = 10;
 /// So many expired leases are remembered.
 const EXPIRED: usize = 1000;
 
@@ -49,6 +52,8 @@ struct Held {
     units: Vec<Unit>,
     /// `None`: until it is given back, for workers that die with the coordinator.
     deadline: Option<Duration>,
+    /// When it was granted.
+    since: Duration,
 }
 
 impl LeaseTable {
@@ -71,12 +76,13 @@ impl LeaseTable {
         now: Duration,
     ) -> u64 {
         let deadline = Some(now + self.term);
-        self.insert(Held { worker, purpose, units, deadline })
+        self.insert(Held { worker, purpose, units, deadline, since: now })
     }
 
     /// Leases units to a worker of this process, which needs no deadline.
     pub fn grant_embedded(&mut self, worker: WorkerId, purpose: Purpose, units: Vec<Unit>) -> u64 {
-        self.insert(Held { worker, purpose, units, deadline: None })
+        let since = Duration::ZERO;
+        self.insert(Held { worker, purpose, units, deadline: None, since })
     }
 
     fn insert(&mut self, held: Held) -> u64 {
@@ -130,18 +136,31 @@ impl LeaseTable {
         let late = |held: &Held| held.deadline.is_some_and(|deadline| deadline < now);
         let numbers: Vec<u64> =
             self.leases.iter().filter(|(_, held)| late(held)).map(|(&number, _)| number).collect();
-        let mut ended = Vec::new();
-        for number in numbers {
-            if let Some(held) = self.leases.remove(&number) {
-                let Held { worker, purpose, ref units, .. } = held;
-                ended.push(EndedLease { number, worker, purpose, units: units.clone() });
-                self.expired.insert(number, held);
-            }
-        }
+        numbers.into_iter().filter_map(|number| self.expire_one(number)).collect()
+    }
+
+    /// Ends the oldest lease that takes much longer than it should, of those that `may_go`: life
+    /// alone, which is all that renewing shows, is no progress.
+    pub fn expire_long(
+        &mut self,
+        now: Duration,
+        may_go: impl Fn(WorkerId) -> bool,
+    ) -> Option<EndedLease> {
+        let is_long = |held: &Held| held.deadline.is_some() && held.since + LONG * self.term < now;
+        let mut long = self.leases.iter().filter(|(_, held)| is_long(held) && may_go(held.worker));
+        let number = *long.next()?.0;
+        self.expire_one(number)
+    }
+
+    fn expire_one(&mut self, number: u64) -> Option<EndedLease> {
+        let held = self.leases.remove(&number)?;
+        let Held { worker, purpose, ref units, .. } = held;
+        let ended = EndedLease { number, worker, purpose, units: units.clone() };
+        self.expired.insert(number, held);
         while self.expired.len() > EXPIRED {
             self.expired.pop_first();
         }
-        ended
+        Some(ended)
     }
 
     /// The largest number that any lease has had.
@@ -205,6 +224,26 @@ mod tests {
         assert_eq!(table.end(1, second), None, "a lease of somebody else");
         assert_eq!(table.end(2, second), Some(ended(second, 2, Purpose::Solve, vec![unit(7)])));
         assert_eq!(table.end(2, second), None, "delivered twice");
+    }
+
+    #[test]
+    fn whoever_renews_for_ever_loses_its_lease_to_those_who_want_it() {
+        let mut table = LeaseTable::new(1, TERM);
+        let hung = table.grant(1, Purpose::Solve, vec![unit(1)], at(0));
+        let young = table.grant(1, Purpose::Solve, vec![unit(2)], at(500));
+        table.grant_embedded(3, Purpose::Solve, vec![unit(3)]);
+        let renew = |table: &mut LeaseTable, now: u64| {
+            table.renew(1, &[hung, young], at(now));
+            assert!(table.expire(at(now)).is_empty());
+        };
+        (0..=600).step_by(50).for_each(|now| renew(&mut table, now));
+        assert_eq!(table.expire_long(at(600), |_| true), None);
+        renew(&mut table, 601);
+        assert_eq!(table.expire_long(at(601), |holder| holder != 1), None);
+        let ended = ended(hung, 1, Purpose::Solve, vec![unit(1)]);
+        assert_eq!(table.expire_long(at(601), |_| true), Some(ended));
+        assert_eq!(table.expire_long(at(601), |_| true), None);
+        assert_eq!(table.get(1, hung), Some(&[unit(1)][..]), "its result may still come");
     }
 
     #[test]

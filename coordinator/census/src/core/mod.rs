@@ -29,6 +29,8 @@ pub mod order;
 pub mod parents;
 pub mod random;
 pub mod schedule;
+pub mod secret;
+pub mod setbacks;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -47,7 +49,7 @@ use trailtrap_shared::{
 pub use self::{
     effect::{
         Accepted, ArrivalId, Case, CommitEntry, Confirmed, DisputeVerdict, Effect, Examined,
-        Fault, Instance, Refusal, Retired, Suspect,
+        Fault, Instance, News, Refusal, Retired, Suspect,
     },
     inquiry::{Damage, Trace},
     lease::WorkerId,
@@ -141,7 +143,6 @@ pub struct Core {
     order: Option<Box<Order>>,
     leases: LeaseTable,
     workers: BTreeMap<WorkerId, Worker>,
-    next_worker: WorkerId,
     /// Accepted and not durable yet.
     pending: HashMap<Unit, Arc<Delivery>>,
     pending_bytes: usize,
@@ -177,7 +178,6 @@ impl Core {
             order: None,
             leases: LeaseTable::new(epoch, settings.lease_term),
             workers: BTreeMap::new(),
-            next_worker: u64::from(epoch) << 32,
             pending: HashMap::new(),
             pending_bytes: 0,
             pairs_this_run: 0,
@@ -307,10 +307,10 @@ impl Core {
         };
         if let Some(order) = &self.order {
             let plan = order.plan();
-            let set_aside = order.set_aside().map(|(unit, failures)| SetAsideUnit {
+            let set_aside = order.set_aside().map(|(unit, setbacks)| SetAsideUnit {
                 unit,
                 sequence: plan.shards[unit.shard as usize].sequence,
-                failures: failures.to_vec(),
+                failures: setbacks.failures().cloned().collect(),
             });
             progress.set_aside = set_aside.collect();
             progress.order = plan.order;

@@ -1,9 +1,13 @@
 //! The order in work: its schedule, its second computations, and what the store holds of it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use trailtrap_shared::{
     count::statistics::Statistics,
+    graph::factorial,
     plan::{Plan, Unit},
 };
 
@@ -11,10 +15,14 @@ use super::{
     comparison::Comparisons,
     effect::{Refusal, Retired},
     schedule::{OnRecord, Schedule},
+    setbacks::Setbacks,
 };
 use crate::{
     core::content::Content,
-    records::{Author, Delivery, UnitRecord},
+    records::{
+        Author, Delivery, UnitRecord,
+        ahead::{Ahead, Share},
+    },
 };
 
 /// What is known of an order when it is taken up.
@@ -25,6 +33,10 @@ pub struct OrderOpening {
     pub parents: Vec<Content>,
     /// What the store holds; what is not of the plan is left out.
     pub records: Vec<(Unit, UnitRecord)>,
+    /// What these units tell about graphs with one edge more, as far as it is known.
+    pub ahead: HashMap<Unit, Ahead>,
+    /// The place of the sum that follows from that, if the game has one.
+    pub told: Option<usize>,
     /// Whether the outcomes of all positions are (still) there, and will be.
     pub outcomes_kept: bool,
     /// Graphs of the order, by theory.
@@ -45,6 +57,11 @@ pub struct Order {
     found: HashMap<Unit, Found>,
     /// Shards of which some part is done and some is not.
     partial: HashMap<u32, Partial>,
+    told: Option<usize>,
+    /// What finished units tell about shards that are not finished.
+    ahead: HashMap<u32, Share>,
+    /// Shards with finished units of which it is not known what they tell.
+    silent: HashSet<u32>,
     pub(super) outcomes_kept: bool,
     /// Outcomes with up to this many edges have been dropped.
     pub(super) dropped_size: Option<usize>,
@@ -64,24 +81,33 @@ pub(super) struct Partial {
     /// Σ n!/|Aut|.
     mass: u128,
     graphs: u64,
+    /// The sum that records do not keep.
+    told: Share,
 }
 
 impl Partial {
-    pub(super) fn of(record: &UnitRecord) -> Self {
+    fn of(record: &UnitRecord, order: usize, told: Option<usize>) -> Self {
         let Statistics { classes, labelled, .. } = &record.statistics;
-        Partial { mass: labelled.all.graphs, graphs: classes.all.graphs as u64 }
+        let told = told.map_or_else(Share::default, |told| Share {
+            classes: classes.sums.0[told].saturating_mul(factorial(order).into()),
+            labelled: labelled.sums.0[told],
+        });
+        Partial { mass: labelled.all.graphs, graphs: classes.all.graphs as u64, told }
     }
 
     fn add(&mut self, other: Partial) {
         // What a worker says may be anything.
         self.mass = self.mass.saturating_add(other.mass);
         self.graphs = self.graphs.saturating_add(other.graphs);
+        self.told.classes = self.told.classes.saturating_add(other.told.classes);
+        self.told.labelled = self.told.labelled.saturating_add(other.told.labelled);
     }
 }
 
 /// A unit that the store holds.
 struct Found {
     sums: Partial,
+    ahead: Option<Ahead>,
     /// Who solved it, if another worker has to solve it again.
     to_compare: Option<Author>,
 }
@@ -90,26 +116,29 @@ impl Order {
     /// The state of an order from what the store knows of it. Takes a second for the largest
     /// orders, so it is made outside any lock.
     pub fn open(opening: OrderOpening) -> Self {
-        let OrderOpening { plan, parents, records, outcomes_kept, graphs, pairs, comparisons } =
-            opening;
+        let OrderOpening { plan, parents, records, outcomes_kept, graphs, pairs, .. } = opening;
+        let OrderOpening { mut ahead, told, comparisons, .. } = opening;
         let (mut on_record, mut found, mut waived) = (HashMap::new(), HashMap::new(), 0);
         for (unit, record) in records {
             if plan.shards.get(unit.shard as usize).is_none_or(|shard| unit.part >= shard.parts) {
                 continue;
             }
-            let sums = Partial::of(&record);
+            let sums = Partial::of(&record, plan.order, told);
             // Of an order whose outcomes are not kept, what it was computed from may be gone.
             let is_wanted = record.confirmed.is_empty() && comparisons.want(unit);
             waived += usize::from(is_wanted && !outcomes_kept);
             let UnitRecord { inputs, content, worker, .. } = record;
             let to_compare = (is_wanted && outcomes_kept).then_some(worker);
             on_record.insert(unit, OnRecord { inputs, content });
-            found.insert(unit, Found { sums, to_compare });
+            found.insert(unit, Found { sums, ahead: ahead.remove(&unit), to_compare });
         }
         let mut order = Order {
             to_commit: plan.shards.iter().map(|shard| shard.parts as usize).sum(),
             found,
             partial: HashMap::new(),
+            told,
+            ahead: HashMap::new(),
+            silent: HashSet::new(),
             outcomes_kept,
             dropped_size: None,
             graphs,
@@ -140,9 +169,14 @@ impl Order {
         self.outcomes_kept
     }
 
-    /// Units that failed again and again, in solving or in comparing, and why.
-    pub(super) fn set_aside(&self) -> impl Iterator<Item = (Unit, &[String])> {
-        self.schedule.set_aside().chain(self.comparisons.set_aside())
+    /// Units that were tried in vain, in solving or in comparing, and by whom.
+    pub(super) fn setbacks(&self) -> impl Iterator<Item = (Unit, &Setbacks)> {
+        self.schedule.setbacks().chain(self.comparisons.setbacks())
+    }
+
+    /// Those of them that nobody is asked for any more.
+    pub(super) fn set_aside(&self) -> impl Iterator<Item = (Unit, &Setbacks)> {
+        self.setbacks().filter(|(_, setbacks)| setbacks.is_set_aside())
     }
 
     /// Whether nothing is left to do but to make it durable.
@@ -164,7 +198,21 @@ impl Order {
     }
 
     /// Counts a unit as done; its (graph, edge) pairs.
-    pub(super) fn count(&mut self, unit: Unit, sums: Partial) -> u64 {
+    pub(super) fn count(&mut self, unit: Unit, record: &UnitRecord, ahead: Option<&Ahead>) -> u64 {
+        self.count_as(unit, Partial::of(record, self.plan().order, self.told), ahead)
+    }
+
+    fn count_as(&mut self, unit: Unit, sums: Partial, ahead: Option<&Ahead>) -> u64 {
+        if self.told.is_some() {
+            match ahead {
+                Some(ahead) => {
+                    for &(shard, share) in &ahead.shares {
+                        *self.ahead.entry(shard).or_default() += share;
+                    }
+                }
+                None => drop(self.silent.insert(unit.shard)),
+            }
+        }
         let pairs = sums.graphs * self.plan().shards[unit.shard as usize].size as u64;
         self.graphs_done += sums.graphs;
         self.pairs_done += pairs;
@@ -176,12 +224,12 @@ impl Order {
         let recall = self.schedule.recall();
         for unit in recall.recalled {
             let Some(found) = self.found.remove(&unit) else { continue };
-            self.count(unit, found.sums);
+            self.count_as(unit, found.sums, found.ahead.as_ref());
             self.to_commit -= 1;
             if self.schedule.unfinished_parts(unit.shard) > 0 {
                 self.partial.entry(unit.shard).or_default().add(found.sums);
             } else {
-                self.partial.remove(&unit.shard);
+                self.forget(unit.shard);
             }
             if let Some(by) = found.to_compare {
                 self.comparisons.add(unit, by);
@@ -190,8 +238,22 @@ impl Order {
         recall.stale
     }
 
+    /// What is only needed until a shard is finished.
+    fn forget(&mut self, shard: u32) {
+        self.partial.remove(&shard);
+        self.ahead.remove(&shard);
+    }
+
+    /// What the sum of a shard is that records do not keep, if that is known.
+    fn expected(&self, shard: u32) -> Option<Share> {
+        self.told?;
+        let mut predecessors = self.plan().shards[shard as usize].predecessors.iter();
+        let is_known = predecessors.all(|predecessor| !self.silent.contains(predecessor));
+        is_known.then(|| self.ahead.get(&shard).copied().unwrap_or_default())
+    }
+
     /// Compares Σ n!/|Aut| of the shards that these deliveries finish with the number of labelled
-    /// graphs. If the parts of a shard do not add up, any of them may be the wrong one: all are to
+    /// graphs, and the sum that records do not keep with what the predecessors tell of it. If the parts of a shard do not add up, any of them may be the wrong one: all are to
     /// be taken back.
     ///
     /// # Errors
@@ -202,25 +264,37 @@ impl Order {
         for Delivery { unit, record, .. } in deliveries {
             let before = || (self.partial.get(&unit.shard).copied().unwrap_or_default(), 0);
             let (sum, parts) = sums.entry(unit.shard).or_insert_with(before);
-            sum.add(Partial::of(record));
+            sum.add(Partial::of(record, self.plan().order, self.told));
             *parts += 1;
         }
         for Delivery { unit, .. } in deliveries {
-            let (Partial { mass, .. }, parts) = sums[&unit.shard];
+            let (Partial { mass, told, .. }, parts) = sums[&unit.shard];
             let shard = &self.plan().shards[unit.shard as usize];
             let is_complete = self.schedule.unfinished_parts(unit.shard) == parts;
-            if mass > shard.mass || is_complete && mass != shard.mass {
+            let expected = self.expected(unit.shard).filter(|_| is_complete);
+            let wrong_sum = expected.filter(|expected| *expected != told);
+            let is_heavy = mass > shard.mass || is_complete && mass != shard.mass;
+            if is_heavy || wrong_sum.is_some() {
                 let sequence = shard.sequence;
-                let why = format!("Σ n!/|Aut| of {sequence} is {mass}, not {}", shard.mass);
-                return Err(match self.partial.contains_key(&unit.shard) {
-                    true => Refusal::TakenBack { sequence, why },
-                    false => Refusal::Wrong { unit: *unit, why },
+                let why = match wrong_sum {
+                    Some(expected) if !is_heavy => format!(
+                        "a sum of {sequence} is {}, {} weighted, and by its predecessors {}, {}",
+                        told.classes / u128::from(factorial(sequence.order())),
+                        told.labelled,
+                        expected.classes / u128::from(factorial(sequence.order())),
+                        expected.labelled
+                    ),
+                    _ => format!("Σ n!/|Aut| of {sequence} is {mass}, not {}", shard.mass),
+                };
+                return Err(match shard.parts {
+                    1 => Refusal::Wrong { unit: *unit, why },
+                    _ => Refusal::TakenBack { sequence, why },
                 });
             }
         }
         for (shard, (sum, parts)) in sums {
             if self.schedule.unfinished_parts(shard) == parts {
-                self.partial.remove(&shard);
+                self.forget(shard);
             } else {
                 self.partial.insert(shard, sum);
             }

@@ -1,18 +1,9 @@
-//! What is drawn at random: equal seeds draw equally on every machine.
+//! What is drawn at random, and need not be secret: equal seeds draw equally on every machine.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 pub struct Random(pub u64);
 
 impl Random {
-    /// Started by the system's own randomness: nobody can foretell what it draws.
-    ///
-    /// # Errors
-    ///
-    /// The system has no random numbers to give.
-    pub fn unforeseeable() -> Result<Self, getrandom::Error> {
-        getrandom::u64().map(Random)
-    }
-
     /// The next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -17,7 +17,8 @@ use std::{
 
 use trailtrap_shared::plan::{Plan, Unit};
 
-use crate::core::content::Content;
+use super::setbacks::{Setback, Setbacks};
+use crate::{core::content::Content, records::Author};
 
 /// A bundle is not made smaller than this many (graph, edge) pairs, as long as there are ready
 /// units to add …
@@ -26,8 +27,6 @@ const LEAST_WORK: u64 = 50_000;
 const MOST_WORK: u64 = 2_000_000;
 /// What a unit costs beside its pairs, in pairs.
 const UNIT_WORK: u64 = 500;
-/// A unit that has failed so often is set aside.
-const ATTEMPTS: usize = 5;
 
 /// A unit that was solved before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +58,8 @@ pub struct Schedule {
     unfinished_shards: usize,
     /// For each number of edges the number of unfinished shards.
     unfinished_by_size: Vec<usize>,
-    /// Why units that are not finished have failed so far.
-    failures: BTreeMap<Unit, Vec<String>>,
+    /// Who has tried units in vain that are not finished.
+    setbacks: BTreeMap<Unit, Setbacks>,
 }
 
 /// What became of units on record.
@@ -101,7 +100,7 @@ impl Schedule {
             ready_work: 0,
             unfinished_shards: plan.shards.len(),
             unfinished_by_size,
-            failures: BTreeMap::new(),
+            setbacks: BTreeMap::new(),
             successors,
             parents,
             on_record,
@@ -160,54 +159,71 @@ impl Schedule {
         std::mem::take(&mut self.recall)
     }
 
-    /// Takes a bundle of ready units for one of `sharers` that want work; empty if nothing is
-    /// ready. The bundle shrinks when there is little to share. A unit that has failed goes alone,
-    /// so that it is known which one failed.
-    pub fn lease(&mut self, sharers: usize) -> Vec<Unit> {
+    /// Takes a bundle of ready units for a worker, one of `sharers` that want work beside these
+    /// `others`; empty if nothing is ready for it. The bundle shrinks when there is little to
+    /// share. A unit that was tried in vain goes alone, so that it is known which one it is, and
+    /// to somebody else if possible.
+    pub fn lease(&mut self, sharers: usize, author: &Author, others: &[Author]) -> Vec<Unit> {
         let aim = (self.ready_work / (2 * sharers.max(1) as u64)).clamp(LEAST_WORK, MOST_WORK);
         let mut bundle = Vec::new();
         let mut work = 0;
-        while let Some(&unit) = self.ready.first() {
+        let mut from = self.ready.iter();
+        let mut next = || from.find(|unit| self.admits(**unit, author, others)).copied();
+        while let Some(unit) = next() {
             let more = self.work(unit);
-            let alone = self.failures.contains_key(&unit);
+            let alone = self.setbacks.contains_key(&unit);
             if !bundle.is_empty() && (alone || work + more > aim) {
                 break;
             }
-            self.ready.remove(&unit);
-            self.ready_work -= more;
             work += more;
             bundle.push(unit);
             if alone {
                 break;
             }
         }
+        for unit in &bundle {
+            self.ready.remove(unit);
+        }
+        self.ready_work -= work;
         bundle
     }
 
-    /// Makes leased units ready again that were not solved. With a `failure` that was tried; those
-    /// that have failed too often are set aside and returned.
-    pub fn give_back(&mut self, units: &[Unit], failure: Option<&str>) -> Vec<Unit> {
+    fn admits(&self, unit: Unit, author: &Author, others: &[Author]) -> bool {
+        self.setbacks.get(&unit).is_none_or(|setbacks| setbacks.admit(author, others))
+    }
+
+    /// Whether something is ready for this worker, beside these others.
+    pub fn has_work_for(&self, author: &Author, others: &[Author]) -> bool {
+        self.ready.iter().any(|&unit| self.admits(unit, author, others))
+    }
+
+    /// Makes leased units ready again that this worker has not solved. Those that too many have
+    /// tried in vain are set aside and returned.
+    pub fn give_back(&mut self, units: &[Unit], author: &Author, setback: Setback) -> Vec<Unit> {
         let mut set_aside = Vec::new();
         for &unit in units {
-            if let Some(why) = failure {
-                let failures = self.failures.entry(unit).or_default();
-                failures.push(why.to_owned());
-                if failures.len() >= ATTEMPTS {
+            if setback != Setback::None {
+                let setbacks = self.setbacks.entry(unit).or_default();
+                setbacks.note(author, setback);
+                if setbacks.is_set_aside() {
                     set_aside.push(unit);
                     continue;
                 }
             }
-            if self.ready.insert(unit) {
-                self.ready_work += self.work(unit);
-            }
+            self.put_out(unit);
         }
         set_aside
     }
 
-    /// The units that are set aside, and why each attempt failed.
-    pub fn set_aside(&self) -> impl Iterator<Item = (Unit, &[String])> {
-        let set_aside = self.failures.iter().filter(|(_, failures)| failures.len() >= ATTEMPTS);
-        set_aside.map(|(&unit, failures)| (unit, &failures[..]))
+    fn put_out(&mut self, unit: Unit) {
+        if self.ready.insert(unit) {
+            self.ready_work += self.work(unit);
+        }
+    }
+
+    /// The units that were tried in vain, and by whom.
+    pub fn setbacks(&self) -> impl Iterator<Item = (Unit, &Setbacks)> {
+        self.setbacks.iter().map(|(&unit, setbacks)| (unit, setbacks))
     }
 
     /// Marks a leased unit done, which each unit is once. Returns the shards that no unfinished
@@ -221,7 +237,7 @@ impl Schedule {
     fn finish_into(&mut self, unit: Unit, content: Content, retired: &mut Vec<u32>) {
         let index = unit.shard as usize;
         let plan = self.plan.clone();
-        self.failures.remove(&unit);
+        self.setbacks.remove(&unit);
         let parts = self.partly.entry(unit.shard).or_default();
         let before = parts.insert(unit.part, content);
         debug_assert!(before.is_none(), "{unit:?} finished twice");
@@ -281,7 +297,7 @@ impl Schedule {
                     if known.is_some() {
                         self.recall.stale.push(unit);
                     }
-                    self.give_back(&[unit], None);
+                    self.put_out(unit);
                 }
             }
         }
@@ -302,7 +318,7 @@ mod tests {
         plan::PlanOptions,
     };
 
-    use super::*;
+    use super::{super::setbacks::WORKERS, *};
 
     fn plan(order: usize) -> Arc<Plan> {
         Arc::new(Plan::new(
@@ -321,6 +337,10 @@ mod tests {
         resumed(order, HashMap::new())
     }
 
+    fn worker(name: &str) -> Author {
+        Author::new(name, "portable")
+    }
+
     /// What a computation of this unit gives: it depends on the inputs, and on nothing else but
     /// `salt`.
     fn computed(schedule: &Schedule, unit: Unit, salt: u8) -> OnRecord {
@@ -335,9 +355,9 @@ mod tests {
     /// Works everything off; what was computed on the way.
     fn run(schedule: &mut Schedule, wrong: &HashSet<Unit>) -> HashMap<Unit, OnRecord> {
         let mut done = HashMap::new();
-        while let [unit, rest @ ..] = &schedule.lease(1)[..] {
+        while let [unit, rest @ ..] = &schedule.lease(1, &worker("a"), &[])[..] {
             let unit = *unit;
-            schedule.give_back(rest, None);
+            schedule.give_back(rest, &worker("a"), Setback::None);
             let result = computed(schedule, unit, u8::from(wrong.contains(&unit)));
             assert!(!schedule.is_finished(unit));
             schedule.finish(unit, result.content);
@@ -367,17 +387,17 @@ mod tests {
             let (mut taken, mut done, mut retired) = (Vec::new(), HashSet::new(), HashSet::new());
             while !schedule.is_done() {
                 if taken.is_empty() || next(3) > 0 {
-                    taken.extend(schedule.lease(1 + next(4)));
+                    taken.extend(schedule.lease(1 + next(4), &worker("a"), &[]));
                 }
                 prop_assert!(!taken.is_empty(), "stuck");
                 let unit = taken.swap_remove(next(taken.len()));
                 match next(10) {
                     0 | 1 => {
-                        schedule.give_back(&[unit], None);
+                        schedule.give_back(&[unit], &worker("a"), Setback::None);
                         continue;
                     }
-                    2 if !schedule.failures.contains_key(&unit) => {
-                        schedule.give_back(&[unit], Some("test"));
+                    2 if !schedule.setbacks.contains_key(&unit) => {
+                        schedule.give_back(&[unit], &worker("a"), Setback::Failed("test"));
                         continue;
                     }
                     _ => {}
@@ -464,25 +484,31 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_goes_alone_and_is_set_aside_in_the_end() {
+    fn what_fails_goes_alone_to_others_and_is_set_aside_in_the_end() {
         let mut schedule = schedule(6);
-        let first = schedule.lease(1);
-        schedule.finish(first[0], Content::default());
-        let bundle = schedule.lease(1);
-        let content = computed(&schedule, bundle[0], 0).content;
-        schedule.finish(bundle[0], content);
-        let bundle = schedule.lease(1);
+        for _ in 0..2 {
+            let first = schedule.lease(1, &worker("a"), &[]);
+            let content = computed(&schedule, first[0], 0).content;
+            schedule.finish(first[0], content);
+        }
+        let bundle = schedule.lease(1, &worker("a"), &[]);
         assert!(bundle.len() > 1, "two shards of two edges");
-        for attempt in 1..=ATTEMPTS {
-            let failed = if attempt == 1 { &bundle[..] } else { &bundle[..1] };
-            let set_aside = schedule.give_back(failed, Some("the worker vanished"));
-            assert_eq!(set_aside.len(), usize::from(attempt == ATTEMPTS));
-            if attempt < ATTEMPTS {
-                assert_eq!(schedule.lease(1), [bundle[0]]);
+        let names: Vec<Author> = (0..WORKERS).map(|i| worker(&format!("w{i}"))).collect();
+        for (i, name) in names.iter().enumerate() {
+            let failed = if i == 0 { &bundle[..] } else { &bundle[..1] };
+            let set_aside = schedule.give_back(failed, name, Setback::Failed("it vanished"));
+            assert_eq!(set_aside.len(), usize::from(i + 1 == WORKERS));
+            let is_next = i + 1 < WORKERS;
+            if is_next {
+                let others = [&names[..i], &names[i + 1..]].concat();
+                let theirs = schedule.lease(1, name, &others);
+                assert!(!theirs.contains(&bundle[0]), "others come first");
+                schedule.give_back(&theirs, name, Setback::None);
+                assert_eq!(schedule.lease(1, &names[i + 1], &names), [bundle[0]]);
             }
         }
-        let (unit, failures) = schedule.set_aside().next().unwrap();
-        assert_eq!((unit, failures.len()), (bundle[0], ATTEMPTS));
+        let (unit, setbacks) = schedule.setbacks().next().unwrap();
+        assert_eq!((unit, setbacks.failures().count()), (bundle[0], WORKERS));
         // The rest goes on.
         let rest = run(&mut schedule, &HashSet::new());
         assert!(rest.contains_key(&bundle[1]) && !schedule.is_done());
@@ -493,7 +519,7 @@ mod tests {
         let mut schedule = schedule(6);
         let mut last = None;
         while !schedule.is_done() {
-            for unit in schedule.lease(1) {
+            for unit in schedule.lease(1, &worker("a"), &[]) {
                 schedule.finish(unit, Content::default());
                 assert!(schedule.retired_size() >= last);
                 last = schedule.retired_size();

@@ -6,8 +6,9 @@ use trailtrap_shared::plan::{Plan, Unit};
 
 use super::{
     Core, Fault, Refusal,
-    effect::Effect,
+    effect::{Effect, News},
     lease::{EndedLease, Purpose, WorkerId},
+    setbacks::{Setback, Setbacks},
 };
 use crate::records::{Author, alarm::Alarm};
 
@@ -20,6 +21,8 @@ pub struct Worker {
     pub threads: usize,
     /// Last time it was heard of, since the start of the census.
     pub seen: Duration,
+    /// Last time it asked for work.
+    pub asked: Option<Duration>,
     /// Units it has solved.
     pub units: u64,
     /// (graph, edge) pairs it has solved.
@@ -59,16 +62,20 @@ pub struct Work {
 }
 
 impl Core {
-    /// Adds a worker, unless results of it were wrong before.
+    /// Adds a worker, unless results of it were wrong before. Whoever knows its number can speak
+    /// for it, so that has to be one that nobody can guess. A name that a living worker has gets a
+    /// number: nobody is blamed for what others do.
     ///
     /// # Errors
     ///
     /// [`Refusal::Distrusted`] while an alarm that blames it is open.
-    pub fn register(&mut self, author: Author, threads: usize) -> Result<WorkerId, Refusal> {
-        let is_same = |blamed: &Author| blamed.name() == author.name();
-        let is_blamed = |alarm: &Alarm| alarm.blamed.iter().any(is_same);
-        let mut open = self.alarms.values().filter(|alarm| alarm.settled.is_none());
-        if open.any(is_blamed) {
+    pub fn register(
+        &mut self,
+        author: Author,
+        threads: usize,
+        number: u64,
+    ) -> Result<WorkerId, Refusal> {
+        if self.is_blamed(&author) {
             return Err(Refusal::Distrusted(author.name().to_owned()));
         }
         // Workers that are long gone need not be remembered.
@@ -77,18 +84,55 @@ impl Core {
             let is_lately_seen = now.saturating_sub(worker.seen) < 10 * term;
             worker.distrusted || is_lately_seen || self.leases.units(Some(id)) > 0
         });
-        self.next_worker += 1;
+        // 0 is nobody.
+        let mut id = number.max(1);
+        while self.workers.contains_key(&id) {
+            id = id.wrapping_add(1).max(1);
+        }
+        let is_taken = |author: &Author| {
+            self.is_blamed(author)
+                || self
+                    .workers
+                    .values()
+                    .any(|other| other.author.is(author) && self.is_alive(other))
+        };
+        let mut names = (1..).map(|number| author.numbered(number));
+        let author = names.find(|author| !is_taken(author)).unwrap_or(author);
         let worker = Worker {
             author,
             threads,
             seen: now,
+            asked: None,
             units: 0,
             pairs: 0,
             dismissed: false,
             distrusted: false,
         };
-        self.workers.insert(self.next_worker, worker);
-        Ok(self.next_worker)
+        self.workers.insert(id, worker);
+        Ok(id)
+    }
+
+    /// Whether an alarm that is open blames a worker.
+    fn is_blamed(&self, author: &Author) -> bool {
+        let is_blamed = |alarm: &Alarm| alarm.blamed.iter().any(|blamed| blamed.is(author));
+        let mut open = self.alarms.values().filter(|alarm| alarm.settled.is_none());
+        open.any(is_blamed)
+    }
+
+    /// Whether a worker was heard of lately, and has more to do.
+    fn is_alive(&self, worker: &Worker) -> bool {
+        !worker.dismissed && self.now.saturating_sub(worker.seen) < self.settings.lease_term
+    }
+
+    /// Those beside this worker who want work: a sign of life is none of that.
+    fn others(&self, id: WorkerId) -> Vec<Author> {
+        let author = self.author(id);
+        let others = self.workers.values().filter(|worker| {
+            let has_asked = |asked| self.now.saturating_sub(asked) < self.settings.lease_term;
+            worker.asked.is_some_and(has_asked)
+                && !(worker.dismissed || worker.distrusted || worker.author.is(&author))
+        });
+        others.map(|worker| worker.author.clone()).collect()
     }
 
     /// Notes a sign of life; false if the worker is not known.
@@ -118,6 +162,10 @@ impl Core {
     /// A worker asks for work. Leases of an embedded worker do not expire.
     pub fn assign(&mut self, worker: WorkerId, embedded: bool) -> Assignment {
         self.expire();
+        let now = self.now;
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.asked = Some(now);
+        }
         if self.workers.get(&worker).is_some_and(|worker| worker.distrusted) {
             return Assignment::Distrusted;
         }
@@ -132,79 +180,122 @@ impl Core {
             None if self.closing => return Assignment::Stopping,
             None => {}
         }
-        let (now, term) = (self.now, self.settings.lease_term);
-        let is_alive =
-            |worker: &&super::Worker| !worker.dismissed && now.saturating_sub(worker.seen) < term;
-        let threads = self.workers.values().filter(is_alive).map(|worker| worker.threads).sum();
-        let author = self.author(worker);
-        let Some(order) = &mut self.order else { return Assignment::Wait };
-        let plan = order.plan().clone();
-        // Comparisons first: what is wrong should be known before much is built upon it.
-        let compared = order.comparisons.lease(&author, |unit| plan.pairs(unit));
-        let (purpose, units) = match compared.is_empty() {
-            true => (Purpose::Solve, order.schedule.lease(threads)),
-            false => (Purpose::Compare, compared),
-        };
-        if units.is_empty() {
-            self.end_if_stuck();
+        let found = self.find_work(worker).or_else(|| {
+            self.expire_long(worker);
+            self.find_work(worker)
+        });
+        let Some((plan, purpose, units)) = found else {
+            self.end_if_stuck(worker, embedded);
             return Assignment::Wait;
-        }
+        };
         let lease = match embedded {
             true => self.leases.grant_embedded(worker, purpose, units.clone()),
-            false => self.leases.grant(worker, purpose, units.clone(), now),
+            false => self.leases.grant(worker, purpose, units.clone(), self.now),
         };
         Assignment::Work(Work { lease, plan, units, edition: self.edition })
+    }
+
+    /// Takes units for a worker.
+    fn find_work(&mut self, worker: WorkerId) -> Option<(Arc<Plan>, Purpose, Vec<Unit>)> {
+        let alive = self.workers.values().filter(|worker| self.is_alive(worker));
+        let threads = alive.map(|worker| worker.threads).sum();
+        let (author, others) = (self.author(worker), self.others(worker));
+        let order = self.order.as_mut()?;
+        let plan = order.plan().clone();
+        // Comparisons first: what is wrong should be known before much is built upon it.
+        let compared = order.comparisons.lease(&author, &others, |unit| plan.pairs(unit));
+        let (purpose, units) = match compared.is_empty() {
+            true => (Purpose::Solve, order.schedule.lease(threads, &author, &others)),
+            false => (Purpose::Compare, compared),
+        };
+        (!units.is_empty()).then_some((plan, purpose, units))
+    }
+
+    /// Whether there is something for this worker to solve now.
+    pub fn has_work_for(&self, worker: WorkerId) -> bool {
+        let (author, others) = (self.author(worker), self.others(worker));
+        self.order().is_some_and(|order| order.schedule.has_work_for(&author, &others))
     }
 
     /// Ends the leases that are past their deadline; their units go to others.
     fn expire(&mut self) {
         for ended in self.leases.expire(self.now) {
-            let (lease, units) = (ended.number, ended.units.len());
-            tracing::warn!(lease, worker = ended.worker, units, "lease expired");
-            let failure = format!("{} fell silent", self.author(ended.worker));
-            self.make_available(ended, Some(&failure));
+            self.expired(ended);
         }
+    }
+
+    /// Somebody has nothing to do: ends the oldest lease that takes too long, of somebody else if
+    /// there is anybody.
+    fn expire_long(&mut self, worker: WorkerId) {
+        let author = self.author(worker);
+        let is_alone = self.others(worker).is_empty();
+        let workers = &self.workers;
+        let may_go = |holder: WorkerId| {
+            is_alone || workers.get(&holder).is_none_or(|holder| !holder.author.is(&author))
+        };
+        let ended = self.leases.expire_long(self.now, may_go);
+        if let Some(ended) = ended {
+            self.expired(ended);
+        }
+    }
+
+    fn expired(&mut self, ended: EndedLease) {
+        let (lease, worker, units) = (ended.number, self.author(ended.worker), ended.units.len());
+        self.emit(Effect::Say(News::LeaseExpired { lease, worker, units }));
+        self.make_available(ended, Setback::Late);
     }
 
     /// A worker gives leased units back unsolved. `failure` says why they could not be solved, if
     /// that was tried.
     pub fn give_back(&mut self, worker: WorkerId, lease: u64, failure: Option<&str>) {
         if let Some(ended) = self.leases.end(worker, lease) {
-            let author = self.author(worker);
-            let failure = failure.map(|why| format!("{author}: {why}"));
-            self.make_available(ended, failure.as_deref());
+            self.make_available(ended, failure.map_or(Setback::None, Setback::Failed));
         }
         self.emit(Effect::Wake);
     }
 
     /// Lets others have the units of a lease that has ended, or sets them aside.
-    pub(super) fn make_available(&mut self, ended: EndedLease, failure: Option<&str>) {
+    pub(super) fn make_available(&mut self, ended: EndedLease, setback: Setback) {
+        let author = self.author(ended.worker);
         let Some(order) = &mut self.order else { return };
         let set_aside = match ended.purpose {
-            Purpose::Solve => order.schedule.give_back(&ended.units, failure),
-            Purpose::Compare => order.comparisons.give_back(&ended.units, failure),
+            Purpose::Solve => order.schedule.give_back(&ended.units, &author, setback),
+            Purpose::Compare => order.comparisons.give_back(&ended.units, &author, setback),
         };
         for unit in set_aside {
-            tracing::error!(?unit, failure, "a unit failed again and again and is set aside");
+            let failure = match setback {
+                Setback::Failed(why) => format!("{author}: {why}"),
+                Setback::None | Setback::Late => String::new(),
+            };
+            self.emit(Effect::Say(News::SetAside { unit, failure }));
         }
     }
 
-    /// Ends the census if there is nothing left to do but what was set aside.
-    fn end_if_stuck(&mut self) {
+    /// Ends the census if there is nothing left to do but what was set aside. A worker of this
+    /// process is the only one: what it cannot do, nobody can.
+    fn end_if_stuck(&mut self, worker: WorkerId, embedded: bool) {
         let Some(order) = &self.order else { return };
         let is_idle = self.pending.is_empty()
-            && order.schedule.ready() == 0
+            && self.arrivals.is_empty()
+            && self.inquiries.is_empty()
+            && (order.schedule.ready() == 0 || embedded)
             && order.comparisons.waiting() == 0
             && self.leases.units(None) == 0;
         if !is_idle {
             return;
         }
-        let Some((unit, failures)) = order.set_aside().next() else { return };
+        let author = self.author(worker);
+        let is_given_up = |setbacks: &Setbacks| {
+            setbacks.is_set_aside() || embedded && setbacks.is_refused_to(&author)
+        };
+        let given_up: Vec<(Unit, &Setbacks)> =
+            order.setbacks().filter(|(_, setbacks)| is_given_up(setbacks)).collect();
+        let Some((unit, setbacks)) = given_up.first() else { return };
         let fault = Fault::SetAside {
-            count: order.set_aside().count(),
+            count: given_up.len(),
             sequence: order.plan().shards[unit.shard as usize].sequence,
             part: unit.part,
-            failures: failures.join("; "),
+            failures: setbacks.failures().cloned().collect::<Vec<_>>().join("; "),
         };
         self.end(Err(fault));
     }

@@ -175,6 +175,7 @@ impl Census {
         }
         self.store.begin_edition(edition, &units, &withdrawn)?;
         *self.parent_plan.lock() = None;
+        *self.part_ranges.lock() = None;
         self.event(|core| core.begun(first));
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::{
 use trailtrap_shared::partition::Section;
 
 use super::{Census, CensusError, State, committer::Task, examination};
-use crate::core::{Core, Effect, Examined};
+use crate::core::{Core, Effect, Examined, News};
 
 impl Census {
     /// Hands an event in, and carries out what comes of it.
@@ -65,6 +65,7 @@ impl Census {
                         let _ = waiter.send(answer);
                     }
                 }
+                Effect::Say(news) => say(&news),
                 Effect::EditionOver => self.names.clear(),
                 Effect::Wake => wakes = true,
                 effect => todo.push(effect),
@@ -96,7 +97,7 @@ impl Census {
             Effect::ReadRecords { arrival, units } => {
                 let mut found = Vec::new();
                 for unit in units {
-                    found.extend(self.store.unit(unit)?);
+                    found.extend(self.store.unit(unit)?.map(|record| (unit, record)));
                 }
                 self.hand_in(|state| state.core.records_read(arrival, found)).1
             }
@@ -108,6 +109,10 @@ impl Census {
             Effect::Judge { alarm, case } => {
                 let verdict = self.judge(&case);
                 self.hand_in(|state| state.core.judged(alarm, verdict)).1
+            }
+            Effect::Solve { alarm, plan, units } => {
+                let solved = self.solve(&plan, &units);
+                self.hand_in(|state| state.core.solved(alarm, solved)).1
             }
             Effect::Trace { alarm, workers } => {
                 let units = examination::trace(&self.store, workers)?;
@@ -128,8 +133,21 @@ impl Census {
             Effect::Commit(_)
             | Effect::BeginEdition { .. }
             | Effect::Answer { .. }
+            | Effect::Say(_)
             | Effect::EditionOver
             | Effect::Wake => unreachable!("done when it was handed in"),
         })
+    }
+}
+
+/// Tells people what happened.
+fn say(news: &News) {
+    match news {
+        News::LeaseExpired { lease, worker, units } => {
+            tracing::warn!(lease, %worker, units, "lease expired");
+        }
+        News::SetAside { unit, failure } => {
+            tracing::error!(?unit, failure, "many workers have failed at a unit: it is set aside");
+        }
     }
 }

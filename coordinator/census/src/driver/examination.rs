@@ -1,20 +1,24 @@
 //! What is wrong: results are examined before they are accepted, and where two differ, nauty says
 //! which of them is wrong.
 
+use std::{collections::HashSet, sync::atomic::AtomicBool};
+
+use rayon::prelude::*;
 use trailtrap_shared::{
-    labelling::MAX_BATCH_ORDER,
+    labelling::{MAX_BATCH_ORDER, batch::Kernel},
     partition::{Block, Section},
     plan::{Plan, Unit},
     protocol::messages::Wanted,
 };
+use trailtrap_worker::kernel::Solver;
 
-use super::{Census, CensusError, DisputeVerdict};
+use super::{Census, CensusError, DisputeVerdict, parts::CensusSource};
 use crate::{
-    core::{Case, Examined, Suspect, Trace, parents::ENUMERATED_ORDER, random::Random},
-    records::Delivery,
+    core::{Case, Examined, Suspect, Trace, parents::ENUMERATED_ORDER},
+    records::{Author, Delivery, UnitRecord, ahead::Ahead, delivery},
     store::{Store, StoreError, block_id},
     trust::{
-        checks,
+        recount::{self, Recount},
         trial::{self, Trial, TrialError},
     },
 };
@@ -51,19 +55,33 @@ pub(super) fn trace(store: &Store, suspects: Vec<Suspect>) -> Result<Vec<Unit>, 
     Ok(traces.into_iter().flat_map(Trace::finish).collect())
 }
 
+/// Predecessors that the coordinator holds at a time when it solves a unit itself.
+const ALLOWANCE_BYTES: usize = 256 << 20;
+
+fn flaw<T>(why: impl ToString) -> Result<T, TrialError<CensusError>> {
+    Err(TrialError::Flaw(why.to_string()))
+}
+
 impl Census {
-    /// Whether deliveries are what they say they are, as far as can be told without solving them
-    /// again; and whether some of their records, drawn at random, follow from their predecessors.
+    /// Whether deliveries are what they say they are: whether all that they say follows from their
+    /// blocks; and whether some of their records, drawn at random, follow from their predecessors.
     pub(super) fn examine(
         &self,
         plan: &Plan,
         deliveries: &mut [Delivery],
     ) -> Result<Examined, CensusError> {
-        for (index, delivery) in deliveries.iter_mut().enumerate() {
-            if let Err(why) = self.look_over(plan, delivery) {
-                return Ok(Examined::Wrong { unit: delivery.unit, why: why.to_owned() });
-            }
-            match self.try_some(plan, delivery) {
+        let counted: Vec<Result<Ahead, TrialError<CensusError>>> = deliveries
+            .par_iter()
+            .map(|Delivery { unit, blocks, record, .. }| {
+                self.look_over(plan, *unit, blocks, record)
+            })
+            .collect();
+        for (index, (delivery, counted)) in deliveries.iter_mut().zip(counted).enumerate() {
+            let examined = counted.and_then(|ahead| {
+                delivery.ahead = Some(ahead);
+                self.try_some(plan, delivery)
+            });
+            match examined {
                 Ok(()) => {}
                 Err(TrialError::Flaw(why)) => return Ok(Examined::Flaw { index, why }),
                 // Too late to be accepted anyhow; or it is taken back just now, and the lease is
@@ -80,27 +98,64 @@ impl Census {
         Ok(Examined::Passed)
     }
 
-    /// Whether blocks and counts of a delivery are those of its unit.
-    fn look_over(&self, plan: &Plan, delivery: &Delivery) -> Result<(), &'static str> {
-        let Delivery { unit, blocks, record, .. } = delivery;
+    /// Counts the blocks of a unit again, and compares that with what its record says, with the
+    /// plan, with the mass formula, and with nauty; what they tell about graphs with one edge more.
+    ///
+    /// What is left to be believed of a unit that passes is which of its records follow from their
+    /// predecessors, for parts of a shard whether a graph is missing, and the sum that records do
+    /// not keep. The last two show when the shard is finished.
+    fn look_over(
+        &self,
+        plan: &Plan,
+        unit: Unit,
+        blocks: &[Block],
+        record: &UnitRecord,
+    ) -> Result<Ahead, TrialError<CensusError>> {
         let is_planned = |shard: &&trailtrap_shared::plan::Shard| {
             unit.part < shard.parts && plan.order == usize::from(unit.order)
         };
         let shard = plan.shards.get(unit.shard as usize).filter(is_planned);
-        let shard = shard.ok_or("there is no such unit")?;
+        let Some(shard) = shard else { return flaw("there is no such unit") };
         let expected = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
             Section::ALL.map(|section| block_id(shard, unit.part, bucket, section))
         });
         if !blocks.iter().map(|block| block.id).eq(expected) {
-            return Err("its blocks are not those of the unit");
+            return flaw("its blocks are not those of the unit");
         }
-        checks::check_unit(self.store.game(), blocks, &record.statistics)?;
-        let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
-        let mut slots = keys.flat_map(|block| block.slots());
-        match plan.order > ENUMERATED_ORDER || self.parents.know(&shard.sequence, &mut slots) {
-            true => Ok(()),
-            false => Err("it lists graphs that nauty does not"),
+        let game = self.store.game();
+        let Recount { mut summary, ahead } = recount::recount(game, plan, blocks).or_else(flaw)?;
+        if let Some(told) = game.about().told_by_outcome() {
+            let (found, stated) = (&mut summary.statistics, &record.statistics);
+            found.classes.sums.0[told] = stated.classes.sums.0[told];
+            found.labelled.sums.0[told] = stated.labelled.sums.0[told];
         }
+        if summary.statistics != record.statistics {
+            return flaw("its counts are not those of its graphs");
+        }
+        if summary.digest != record.digest() {
+            return flaw("its digest is not that of its graphs");
+        }
+        if !summary.statistics.is_consistent(game.about()) {
+            return flaw("its counts are impossible");
+        }
+        let mass = summary.statistics.labelled.all.graphs;
+        if shard.parts == 1 && mass != shard.mass {
+            return flaw(format!("Σ n!/|Aut| is {mass}, not {}", shard.mass));
+        }
+        let keys = || {
+            let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
+            keys.flat_map(|block| block.slots())
+        };
+        if plan.order <= ENUMERATED_ORDER && !self.parents.know(&shard.sequence, &mut keys()) {
+            return flaw("it lists graphs that nauty does not");
+        }
+        if shard.parts > 1 {
+            let ranges = self.part_ranges(plan, unit.shard)?;
+            if !ranges.hold(unit.part, &shard.sequence, keys().collect()) {
+                return flaw("it lists a graph of another part");
+            }
+        }
+        Ok(ahead)
     }
 
     /// Derives records drawn at random again.
@@ -109,52 +164,75 @@ impl Census {
         plan: &Plan,
         delivery: &mut Delivery,
     ) -> Result<(), TrialError<CensusError>> {
-        let graphs = delivery.record.statistics.classes.all.graphs as u64;
-        let mut random =
-            Random::unforeseeable().map_err(|error| TrialError::Read(error.into()))?;
-        let drawn = trial::draw(graphs, self.options.trial_rate, &mut random);
+        let Delivery { unit, blocks, record, .. } = delivery;
+        let graphs = record.statistics.classes.all.graphs as u64;
+        // What was drawn of a unit tells nothing about what is drawn of it when it differs.
+        let about = (unit.order, unit.shard, unit.part, record.content);
+        let mut draws = self.secret.draws("trial", &about);
+        let drawn = trial::draw(graphs, self.options.trial_rate, &mut draws);
         if drawn.is_empty() {
             return Ok(());
         }
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
         let _turn = self.trials.lock();
-        Trial::new(self.store.game(), plan, &read).run(&delivery.blocks, &drawn)?;
+        Trial::new(self.store.game(), plan, &read).run(blocks, &drawn)?;
         delivery.record.tried = drawn.len() as u64;
         Ok(())
     }
 
-    /// Which of two results of a unit is wrong: every record of the accepted one is derived again,
-    /// and of the other one if need be.
+    /// Which of two results of a unit is wrong. All graphs of the second were found to be graphs of
+    /// the unit, so whoever lacks one of the other's is wrong; and if both have the same graphs,
+    /// every record of the first is derived again.
     pub(super) fn judge(&self, case: &Case) -> DisputeVerdict {
         let Case { plan, accepted, other, .. } = case;
         let _turn = self.judgements.lock();
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
-        let tried =
-            self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
-                Trial::new(self.store.game(), plan, &read).run_all(&blocks, accepted)?;
-                Ok(blocks)
-            });
-        let same_graphs = |blocks: &[Block]| {
-            let keys = |blocks: &[Block]| -> Vec<_> {
-                blocks.iter().step_by(3).map(|keys| keys.name()).collect()
-            };
-            keys(blocks) == keys(&other.blocks)
+        let keys = |blocks: &[Block]| -> HashSet<u64> {
+            blocks.iter().step_by(3).flat_map(Block::slots).collect()
         };
-        match tried {
+        let judged =
+            self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
+                self.look_over(plan, other.unit, &blocks, accepted)?;
+                let (first, second) = (keys(&blocks), keys(&other.blocks));
+                let lacks = |graphs: usize| format!("it lacks {graphs} graphs of the other");
+                let first_lacks = second.difference(&first).count();
+                let second_lacks = first.difference(&second).count();
+                Ok(match (first_lacks, second_lacks) {
+                    (0, 0) => {
+                        Trial::new(self.store.game(), plan, &read).run_all(&blocks, accepted)?;
+                        DisputeVerdict::Second
+                    }
+                    (0, some) => DisputeVerdict::SecondFor(lacks(some)),
+                    (some, 0) => DisputeVerdict::First(lacks(some)),
+                    _ => DisputeVerdict::Both("each lacks graphs of the other".to_owned()),
+                })
+            });
+        match judged {
+            Ok(verdict) => verdict,
             Err(TrialError::Flaw(flaw)) => DisputeVerdict::First(flaw),
             Err(error) => DisputeVerdict::Unknown(error.to_string()),
-            Ok(blocks) if same_graphs(&blocks) => DisputeVerdict::Second,
-            // All records of the first are right, but one may be missing, or belong to another
-            // part.
-            Ok(_) => match Trial::new(self.store.game(), plan, &read)
-                .run_all(&other.blocks, &other.record)
-            {
-                Err(TrialError::Flaw(_)) => DisputeVerdict::Second,
-                Err(error) => DisputeVerdict::Unknown(error.to_string()),
-                Ok(()) => DisputeVerdict::Unknown(
-                    "all their records are right, but of different graphs".to_owned(),
-                ),
-            },
         }
+    }
+
+    /// Solves units in this process: what their records should be; or why that cannot be told.
+    pub(super) fn solve(
+        &self,
+        plan: &Plan,
+        units: &[Unit],
+    ) -> Result<Vec<(Unit, UnitRecord)>, String> {
+        let _turn = self.judgements.lock();
+        let stop = AtomicBool::new(false);
+        let (game, kernel) = (self.store.game(), Kernel::best());
+        let solver = Solver { game, kernel, allowance_bytes: ALLOWANCE_BYTES, stop: &stop };
+        let source = CensusSource(self);
+        let solve = |&unit: &Unit| {
+            let solved = solver.solve(plan, unit, &source).map_err(|error| error.to_string())?;
+            let author = Author::new("the coordinator", kernel.name());
+            let blocks = solved.blocks();
+            let delivery =
+                delivery(unit, solved.sequence, blocks, solved.summary, solved.elapsed, author);
+            Ok((unit, delivery.record))
+        };
+        units.iter().map(solve).collect()
     }
 }

@@ -12,6 +12,7 @@ mod effects;
 mod examination;
 mod names;
 mod orders;
+mod parts;
 mod reading;
 mod status;
 
@@ -38,9 +39,9 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions, Unit},
 };
 
-use self::{committer::Task, names::Names};
+use self::{committer::Task, names::Names, parts::PartRanges};
 use crate::{
-    core::{ArrivalId, Core, Settings, Start, parents::Parents, random::Random},
+    core::{ArrivalId, Core, Settings, Start, parents::Parents, secret::Secret},
     records::{Author, Delivery, OrderResult, alarm::Alarm},
     store::{Store, StoreError},
 };
@@ -89,7 +90,7 @@ pub enum CensusError {
     /// The results are not to be trusted, or cannot be had.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// Without them, which records are tried could be foreseen.
+    /// Without them, which records are tried could be foreseen, and a worker's number guessed.
     #[error("the system has no random numbers to give")]
     Random(#[from] getrandom::Error),
 }
@@ -107,8 +108,8 @@ struct State {
 pub struct Census {
     options: CensusOptions,
     store: Store,
-    /// Decides which units are compared.
-    salt: u64,
+    /// Decides which units are compared, and which records are tried.
+    secret: Secret,
     parents: Parents,
     names: Names,
     /// The plan of the order below the one in work.
@@ -116,6 +117,8 @@ pub struct Census {
     /// Trials read much, and take their turns; so do judgements, which take long.
     trials: Mutex<()>,
     judgements: Mutex<()>,
+    /// Which parents the parts of the shard that was examined last are generated from.
+    part_ranges: Mutex<Option<Arc<PartRanges>>>,
     started: Instant,
     state: Mutex<State>,
     changed: Condvar,
@@ -139,7 +142,7 @@ impl Census {
     pub fn open(directory: &Path, options: CensusOptions) -> Result<Arc<Self>, CensusError> {
         let store = Store::open(directory, options.game)?;
         let epoch = store.next_epoch()?;
-        let salt = store.salt(Random::unforeseeable()?.0)?;
+        let secret = Secret::of(store.salt(getrandom::u64()?)?);
         // What was accepted and not durable when the run before ended is not to be used by those
         // who have read it.
         let edition = store.edition()? + 1;
@@ -164,11 +167,12 @@ impl Census {
             options,
             parents: Parents::enumerate(store.layout()),
             store,
-            salt,
+            secret,
             names: Names::new(NAMES),
             parent_plan: Mutex::default(),
             trials: Mutex::default(),
             judgements: Mutex::default(),
+            part_ranges: Mutex::default(),
             started: (options.clock)(),
             state: Mutex::new(State { core, error: None, waiting: HashMap::new() }),
             changed: Condvar::new(),
@@ -212,12 +216,18 @@ impl Census {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Distrusted`].
+    /// [`Refusal::Distrusted`]; and [`Refusal::Ended`] if the system has no random numbers, so that
+    /// its number could be guessed.
     pub fn register(&self, name: &str, threads: usize, kernel: &str) -> Result<WorkerId, Refusal> {
         let author = Author::new(name, kernel);
-        let worker = self.event(|core| core.register(author.clone(), threads))?;
+        let number = getrandom::u64().map_err(|error| {
+            tracing::error!(%error, "no worker can be registered");
+            Refusal::Ended
+        })?;
+        let worker = self.event(|core| core.register(author, threads, number))?;
+        let author = self.author(worker);
         let (name, kernel) = (author.name(), author.kernel());
-        tracing::info!(worker, name, threads, kernel, "worker registered");
+        tracing::info!(name, threads, kernel, "worker registered");
         Ok(worker)
     }
 
@@ -252,7 +262,7 @@ impl Census {
             let mut state = self.state();
             // Something may have become ready between the two locks.
             let core = &state.core;
-            if core.units_ready() > 0 || core.ended().is_some() || core.is_closing() {
+            if core.has_work_for(worker) || core.ended().is_some() || core.is_closing() {
                 continue;
             }
             if self.changed.wait_until(&mut state, deadline).timed_out() {

@@ -1,13 +1,14 @@
 //! Orders: what the store knows of one is read when it is opened, and added up, checked and
 //! recorded when it is closed.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
+use rayon::prelude::*;
 use trailtrap_shared::{
     count::summary::Summary,
     graph::{pairs, polya::totals},
     partition::Section,
-    plan::{Plan, Shard},
+    plan::{Plan, Shard, Unit},
 };
 
 use super::{Census, CensusError, Keep};
@@ -16,9 +17,15 @@ use crate::{
         Order, OrderOpening, comparison::Comparisons, content::Content, parents::ENUMERATED_ORDER,
     },
     read::finished,
-    records::{OrderRecord, OrderResult, UnitRecord},
+    records::{
+        OrderRecord, OrderResult, UnitRecord,
+        ahead::{Ahead, Share},
+    },
     store::{Store, StoreError},
-    trust::checks,
+    trust::{
+        checks,
+        recount::{self, Recount},
+    },
 };
 
 impl Census {
@@ -43,13 +50,16 @@ impl Census {
             self.store.put_order(n, &record)?;
         }
         let (graphs, pairs) = totals(n);
+        let records = self.store.units(n)?;
         let order = Box::new(Order::open(OrderOpening {
             parents: contents_of_parents(&self.store, &plan)?,
-            records: self.store.units(n)?,
+            ahead: self.known_ahead(&plan, &records)?,
+            told: self.store.game().about().told_by_outcome(),
+            records,
             outcomes_kept,
             graphs,
             pairs,
-            comparisons: Comparisons::new(self.options.compared_share, self.salt),
+            comparisons: Comparisons::new(self.options.compared_share, self.secret.clone()),
             plan,
         }));
         if order.waived > 0 {
@@ -68,14 +78,29 @@ impl Census {
     pub(super) fn close_order(&self, plan: &Plan) -> Result<(), CensusError> {
         let n = plan.order;
         let size_of = |shard: u32| plan.shards[shard as usize].size;
+        let about = self.store.game().about();
         let mut by_size = vec![Summary::default(); pairs(n) + 1];
+        let mut ahead = vec![Some(Share::default()); pairs(n) + 1];
         for (unit, record) in self.store.units(n)? {
-            by_size[size_of(unit.shard)].add(&record.statistics, record.digest());
+            let size = size_of(unit.shard);
+            by_size[size].add(&record.statistics, record.digest());
+            let told = self.store.ahead(unit)?.filter(|told| told.content == record.content);
+            ahead[size] = ahead[size].zip(told).map(|(mut sum, told)| {
+                told.shares.into_iter().for_each(|(_, share)| sum += share);
+                sum
+            });
         }
-        let statistics = by_size.iter().map(|summary| &summary.statistics);
-        if let Err(contradiction) = checks::check_order(n, statistics) {
+        let mut total = Summary::default();
+        by_size.iter().for_each(|summary| total += summary);
+        let statistics = || by_size.iter().map(|summary| &summary.statistics);
+        let checked = checks::check_order(n, statistics())
+            .and_then(|()| checks::check_told(about, n, statistics(), &ahead))
+            .and_then(|()| checks::check_known(about, n, &total.statistics));
+        if let Err(contradiction) = checked {
             let mut records = self.store.units(n)?;
-            records.retain(|(unit, _)| size_of(unit.shard) == contradiction.size);
+            records.retain(|(unit, _)| {
+                contradiction.size.is_none_or(|size| size_of(unit.shard) == size)
+            });
             self.event(|core| core.contradicted(plan, Box::new(contradiction), records));
             return Ok(());
         }
@@ -90,6 +115,55 @@ impl Census {
         self.store.put_order(n, &OrderRecord { result: Some(by_size.clone()), ..begun })?;
         self.event(|core| core.closed(OrderResult { order: n, by_size }));
         Ok(())
+    }
+
+    /// What units on record tell about graphs with one edge more. Stores of earlier versions do not
+    /// have it: then it is counted, as far as the blocks are still there.
+    fn known_ahead(
+        &self,
+        plan: &Plan,
+        records: &[(Unit, UnitRecord)],
+    ) -> Result<HashMap<Unit, Ahead>, CensusError> {
+        let known = |(unit, record): &(Unit, UnitRecord)| {
+            let ahead = match self.store.ahead(*unit)? {
+                Some(ahead) if ahead.content == record.content => Some(ahead),
+                _ => self.count_ahead(plan, *unit, record)?,
+            };
+            Ok(ahead.map(|ahead| (*unit, ahead)))
+        };
+        if self.store.game().about().told_by_outcome().is_none() {
+            return Ok(HashMap::new());
+        }
+        let known: Vec<Option<(Unit, Ahead)>> =
+            records.par_iter().map(known).collect::<Result<_, CensusError>>()?;
+        Ok(known.into_iter().flatten().collect())
+    }
+
+    /// Counts what a unit on record tells; nothing if its blocks are not what they should be.
+    fn count_ahead(
+        &self,
+        plan: &Plan,
+        unit: Unit,
+        record: &UnitRecord,
+    ) -> Result<Option<Ahead>, CensusError> {
+        let Some(shard) = plan.shards.get(unit.shard as usize) else { return Ok(None) };
+        let places = (0..1u32 << shard.bucket_bits)
+            .flat_map(|bucket| Section::ALL.map(|section| (bucket, section)));
+        let mut blocks = Vec::new();
+        for (bucket, section) in places {
+            match self.store.block(shard, unit.part, bucket, section) {
+                Ok(block) => blocks.push(block),
+                Err(error) if error.bad_block().is_some() => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let counted = recount::recount(self.store.game(), plan, &blocks).ok();
+        let ahead = counted.map(|Recount { ahead, .. }| ahead);
+        let ahead = ahead.filter(|ahead| ahead.content == record.content);
+        if let Some(ahead) = &ahead {
+            self.store.put_ahead(unit, ahead)?;
+        }
+        Ok(ahead)
     }
 
     /// The plan by which an earlier order was split.

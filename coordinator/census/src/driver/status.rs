@@ -15,6 +15,8 @@ impl CensusStatus {
         let rate = per_second(progress.pairs_this_run);
         let left = progress.pairs.saturating_sub(progress.pairs_done);
         let in_work = progress.shards > 0;
+        let mut workers = census.workers();
+        workers.sort_by(|(_, a, _), (_, b, _)| a.author.name().cmp(b.author.name()));
         CensusStatus {
             running: true,
             process: Some(std::process::id()),
@@ -42,8 +44,7 @@ impl CensusStatus {
                     .collect(),
             }),
             alarms: census.alarms(),
-            workers: census
-                .workers()
+            workers: workers
                 .into_iter()
                 .filter(|(_, worker, _)| !worker.dismissed)
                 .map(|(_, worker, units_leased)| WorkerStatus {

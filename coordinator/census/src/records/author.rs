@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A worker as records and alarms name it. Two workers are the same if name and kernel are.
+/// A worker as records and alarms name it. Two are the same worker if their names are, whatever
+/// kernel they solve with.
 ///
 /// It is stored as one text, which this type alone makes and reads: the name, `", "`, and the
 /// kernel. A kernel has no comma, so the last `", "` is where the two meet, whatever the name
@@ -27,6 +28,24 @@ impl Author {
             text.chars().filter(|c| !c.is_control() && !is_barred(c)).take(LONGEST).collect()
         };
         Author { name: printable(name, |_| false), kernel: Some(printable(kernel, |&c| c == ',')) }
+    }
+
+    /// The same name with a number, but for the first.
+    pub fn numbered(&self, number: usize) -> Self {
+        match number {
+            1 => self.clone(),
+            _ => {
+                let suffix = format!(" ({number})");
+                let kept = LONGEST - suffix.chars().count().min(LONGEST);
+                let name: String = self.name.chars().take(kept).collect();
+                Author { name: name + &suffix, kernel: self.kernel.clone() }
+            }
+        }
+    }
+
+    /// Whether this is the same worker.
+    pub fn is(&self, other: &Author) -> bool {
+        self.name == other.name
     }
 
     /// What the worker calls itself.

@@ -1,5 +1,6 @@
 //! What is kept: of units, of orders, and of what was found wrong.
 
+pub mod ahead;
 pub mod alarm;
 mod author;
 
@@ -15,6 +16,7 @@ use trailtrap_shared::{
 
 pub use self::author::Author;
 
+use self::ahead::Ahead;
 use crate::core::content::Content;
 
 /// What is kept about a finished unit.
@@ -81,6 +83,8 @@ pub struct Delivery {
     pub blocks: Vec<Block>,
     /// What is kept about it.
     pub record: UnitRecord,
+    /// What its graphs tell about those with one edge more, once they were counted.
+    pub ahead: Option<Ahead>,
 }
 
 /// The unit record and blocks of a solved unit.
@@ -107,7 +111,7 @@ pub fn delivery(
         tried: 0,
         confirmed: Vec::new(),
     };
-    Delivery { unit, sequence, blocks, record }
+    Delivery { unit, sequence, blocks, record, ahead: None }
 }
 
 /// The results of an order.

@@ -27,7 +27,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::process::replace::sync_directory;
 
-use crate::records::{Author, Delivery, OrderRecord, UnitRecord, alarm::Alarm};
+use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
 
 /// Version of the layout of keys and records below.
 const STORE_FORMAT: u16 = 3;
@@ -377,6 +377,27 @@ impl Store {
         Ok(units)
     }
 
+    /// What a unit tells about graphs with one edge more, if that was counted. It is of the unit's
+    /// blocks if their content is the one that it names.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
+    pub fn ahead(&self, unit: Unit) -> Result<Option<Ahead>, StoreError> {
+        self.get(&ahead_key(unit))
+    }
+
+    /// Writes what a unit tells about graphs with one edge more.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
+    pub fn put_ahead(&self, unit: Unit, ahead: &Ahead) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        batch.put_cf(self.family(RECORDS), ahead_key(unit), codec::encode(ahead));
+        Ok(self.db.write(batch)?)
+    }
+
     /// Makes deliveries durable: first all their blocks, then, in one atomic write, their records.
     ///
     /// # Errors
@@ -401,6 +422,10 @@ impl Store {
                 unit_key(delivery.unit),
                 codec::encode(&delivery.record),
             );
+            if let Some(ahead) = &delivery.ahead {
+                let key = ahead_key(delivery.unit);
+                records.put_cf(self.family(RECORDS), key, codec::encode(ahead));
+            }
         }
         if !logged {
             let sections = Section::ALL.map(|section| self.section(section));
@@ -713,6 +738,12 @@ fn unit_key(unit: Unit) -> Vec<u8> {
     let mut key = vec![b'u', unit.order];
     key.extend_from_slice(&unit.shard.to_be_bytes());
     key.extend_from_slice(&unit.part.to_be_bytes());
+    key
+}
+
+fn ahead_key(unit: Unit) -> Vec<u8> {
+    let mut key = unit_key(unit);
+    key[0] = b'n';
     key
 }
 

@@ -158,6 +158,7 @@ impl Salvage<'_> {
                             sequence: shard.sequence,
                             blocks,
                             record,
+                            ahead: self.old.ahead(unit).unwrap_or_default(),
                         }));
                     } else {
                         self.lost += 1;

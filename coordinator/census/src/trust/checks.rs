@@ -3,23 +3,27 @@
 
 use num_bigint::BigUint;
 use trailtrap_shared::{
-    count::statistics::{Counts, Statistics, Sums, Weighing},
-    game::{Game, GameName, Told},
-    graph::polya,
-    partition::Block,
-    play,
+    count::statistics::{Breakdown, Statistics},
+    game::About,
+    graph::{factorial, polya},
 };
 
-/// A count that contradicts theory.
+use crate::records::ahead::Share;
+
+/// A count that contradicts theory, or what others have counted.
 #[derive(Debug, thiserror::Error)]
-#[error("order {order}, {size} edges: found {found} {what}, but there are {expected}")]
+#[error("order {order}{}: found {found} {what}, but there are {expected}", edges(*size))]
 pub struct Contradiction {
     order: usize,
-    /// Edges of the graphs that it is about.
-    pub size: usize,
+    /// Edges of the graphs that it is about; `None` for all graphs of the order.
+    pub size: Option<usize>,
     what: &'static str,
     found: u128,
     expected: BigUint,
+}
+
+fn edges(size: Option<usize>) -> String {
+    size.map_or_else(String::new, |size| format!(", {size} edges"))
 }
 
 /// Compares the statistics of an order, by number of edges, with Pólya's counts of classes and
@@ -50,7 +54,7 @@ pub fn check_order<'a>(
             if BigUint::from(found) != *expected {
                 return Err(Contradiction {
                     order,
-                    size,
+                    size: Some(size),
                     what,
                     found,
                     expected: expected.clone(),
@@ -61,61 +65,92 @@ pub fn check_order<'a>(
     Ok(())
 }
 
-/// Compares the counts of a unit with its blocks: keys, outcomes and wins of each bucket.
+/// Compares the statistics of all graphs of an order with what others have counted: sequences of
+/// the OEIS, and what was published about the game. Returns with how many counts.
 ///
 /// # Errors
 ///
-/// What does not fit.
-pub fn check_unit(
-    game: GameName,
-    blocks: &[Block],
-    statistics: &Statistics,
-) -> Result<(), &'static str> {
-    play!(game, G => check_unit_of::<G>(blocks, statistics))
+/// The first count that differs.
+pub fn check_known(about: &About, order: usize, sum: &Statistics) -> Result<usize, Contradiction> {
+    const GRAPHS: [u128; 12] =
+        [1, 2, 4, 11, 34, 156, 1044, 12346, 274668, 12005168, 1018997864, 165091172592];
+    const CONNECTED: [u128; 12] =
+        [1, 1, 2, 6, 21, 112, 853, 11117, 261080, 11716571, 1006700565, 164059830476];
+    const BIPARTITE: [u128; 12] = [1, 2, 3, 7, 13, 35, 88, 303, 1119, 5479, 32303, 251135];
+    const ASYMMETRIC: [u128; 12] =
+        [1, 0, 0, 0, 0, 8, 152, 3696, 135004, 7971848, 805364776, 144123121972];
+    let classes = |breakdown: &Breakdown, value: u64| {
+        breakdown.get(&value).map_or(0, |cell| cell.classes.graphs)
+    };
+    let structure = &sum.structure;
+    let known = |counts: &[u128], first: usize| {
+        order.checked_sub(first).and_then(|i| counts.get(i).copied())
+    };
+    let sequences = [
+        ("graphs (OEIS A000088)", sum.classes.all.graphs, known(&GRAPHS, 1)),
+        ("connected graphs (OEIS A001349)", sum.classes.connected.graphs, known(&CONNECTED, 1)),
+        (
+            "bipartite graphs (OEIS A033995)",
+            classes(&structure.bipartite, 1),
+            known(&BIPARTITE, 1),
+        ),
+        (
+            "asymmetric graphs (OEIS A003400)",
+            classes(&structure.automorphisms, 1),
+            known(&ASYMMETRIC, 1),
+        ),
+    ];
+    let published = about.known.iter().map(|counts| {
+        let found = sum.classes.connected.others();
+        (counts.what, found, known(counts.counts, counts.first_order))
+    });
+    let mut compared = 0;
+    for (what, found, expected) in sequences.into_iter().chain(published) {
+        let Some(expected) = expected else { continue };
+        if found != expected {
+            return Err(Contradiction {
+                order,
+                size: None,
+                what,
+                found,
+                expected: expected.into(),
+            });
+        }
+        compared += 1;
+    }
+    Ok(compared)
 }
 
-fn check_unit_of<G: Game>(blocks: &[Block], statistics: &Statistics) -> Result<(), &'static str> {
-    let mut counted = Counts::default();
-    let mut sums = Sums::default();
-    for bucket in blocks.chunks_exact(3) {
-        let [keys, outcomes, wins] = bucket else { unreachable!("chunks of three") };
-        if keys.count != outcomes.count {
-            return Err("it does not have a record for each graph");
-        }
-        if wins.graphs != keys.count {
-            return Err("its list of wins says that it is of another number of graphs");
-        }
-        let n = keys.id.sequence.order();
-        let mut listed = wins.slots();
-        for i in 0..keys.count {
-            let record = outcomes.record(i);
-            // Equal outcomes have equal bytes.
-            if !G::LAYOUT.is_tidy(n, record) {
-                return Err("a record has bits set that mean nothing");
+/// Compares the sum that records do not keep with what the records with one edge less tell.
+/// `ahead` has for each number of edges what those graphs tell of the next, `None` where that was
+/// not counted.
+///
+/// # Errors
+///
+/// The first sum that differs.
+pub fn check_told<'a>(
+    about: &About,
+    order: usize,
+    by_size: impl Iterator<Item = &'a Statistics>,
+    ahead: &[Option<Share>],
+) -> Result<(), Contradiction> {
+    let Some(told) = about.told_by_outcome() else { return Ok(()) };
+    // There are no graphs with fewer edges than none.
+    let none = Some(Share::default());
+    let before = std::iter::once(&none).chain(ahead);
+    for ((size, found), expected) in by_size.enumerate().zip(before) {
+        let Some(expected) = expected else { continue };
+        let classes = found.classes.sums.0[told] * u128::from(factorial(order));
+        let comparisons = [
+            (about.sums[told].meaning, classes, expected.classes),
+            (about.sums[told].meaning, found.labelled.sums.0[told], expected.labelled),
+        ];
+        for (what, found, expected) in comparisons {
+            if found != expected {
+                let (size, expected) = (Some(size), expected.into());
+                return Err(Contradiction { order, size, what, found, expected });
             }
-            if G::LAYOUT.is_listed(n, record) {
-                counted.listed += 1;
-                if listed.next() != Some(keys.slot(i)) {
-                    return Err("its list of wins is not that of its records");
-                }
-            }
-            for (sum, more) in sums.0.iter_mut().zip(G::record_sums(n, record)) {
-                *sum += u128::from(more);
-            }
         }
-        if listed.next().is_some() {
-            return Err("its list of wins is not that of its records");
-        }
-        counted.graphs += keys.count as u128;
-    }
-    let Weighing { all, sums: stated, .. } = statistics.classes;
-    let told = G::ABOUT.sums.iter().zip(stated.0).zip(sums.0);
-    let mut by_record = told.filter(|((name, _), _)| name.told == Told::ByRecord);
-    if all != counted || by_record.any(|((_, stated), sum)| stated != sum) {
-        return Err("its counts are not those of its blocks");
-    }
-    if !statistics.is_consistent(&G::ABOUT) {
-        return Err("its counts are impossible");
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use trailtrap_shared::{
     play,
 };
 
-use crate::{core::random::Random, records::UnitRecord};
+use crate::{core::secret::Draws, records::UnitRecord};
 
 /// Of a sample, one unit in so many is drawn, since reading its predecessors costs as much as
 /// trying many records.
@@ -30,7 +30,7 @@ const UNIT_SHARE: f64 = 16.0;
 /// Which records of a unit of `graphs` are tried, in increasing order, so that each record is with
 /// probability `rate`, at least: the unit is drawn with probability p = max(1/16, `rate`), and of
 /// it `rate`/p of its records, rounded up, all choices being equally likely.
-pub fn draw(graphs: u64, rate: f64, random: &mut Random) -> Vec<u64> {
+pub fn draw(graphs: u64, rate: f64, random: &mut Draws) -> Vec<u64> {
     let share = (1.0 / rate).clamp(1.0, UNIT_SHARE);
     if rate <= 0.0 || graphs == 0 || !random.chance(1.0 / share) {
         return Vec::new();
@@ -273,13 +273,14 @@ mod tests {
 
     use super::*;
     use crate::{
+        core::{random::Random, secret::Secret},
         records::{Author, Delivery, delivery},
-        trust::checks,
+        trust::recount,
     };
 
     #[test]
     fn draws_are_as_many_as_they_should_be() {
-        let mut random = Random(5);
+        let mut random = Secret::of(5).draws("test", &5);
         let drawn: usize = (0..20_000).map(|_| draw(1000, 0.01, &mut random).len()).sum();
         assert!((180_000..220_000).contains(&drawn), "one in a hundred of 20 million: {drawn}");
         assert_eq!(draw(77, 1.0, &mut random), (0..77).collect::<Vec<_>>());
@@ -335,7 +336,7 @@ mod tests {
             Ok::<_, Infallible>(blocks.map(|blocks| blocks[..2].to_vec()))
         };
         let mut random = Random(1);
-        for Delivery { sequence, blocks, record, unit } in deliveries.values() {
+        for Delivery { sequence, blocks, record, unit, .. } in deliveries.values() {
             let Unit { order: 6, .. } = unit else { panic!("{unit:?}") };
             Trial::new(game, &plan, &read).run_all(blocks, record).unwrap();
             let all = 0..record.statistics.classes.all.graphs as u64;
@@ -381,10 +382,7 @@ mod tests {
             });
             let damaged: Vec<Block> = damaged.collect();
             if bit >= G::LAYOUT.record_bits(6) {
-                assert!(
-                    checks::check_unit(game, &damaged, &record.statistics).is_err(),
-                    "bit {bit}"
-                );
+                assert!(recount::recount(game, &plan, &damaged).is_err(), "bit {bit}");
             }
             let failed = Trial::new(game, &plan, &read).run(&damaged, &[changed]);
             assert!(

@@ -40,13 +40,16 @@ impl World {
         let below = self.disk.units.iter().filter(|item| of_order(item, order - 1));
         let below = Content::of_all(below.map(|(_, record)| &record.content));
         let records = self.disk.units.iter().filter(|item| of_order(item, order));
+        let ahead = records.clone().map(|(unit, _)| (*unit, self.ahead(*unit)));
         let opening = OrderOpening {
             parents: vec![below; plan.shards.len()],
             records: records.map(|(unit, record)| (*unit, record.clone())).collect(),
             outcomes_kept: self.outcomes_kept,
             graphs: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
             pairs: 0,
-            comparisons: Comparisons::new(self.compared_share, 7),
+            comparisons: Comparisons::new(self.compared_share, Secret::of(7)),
+            ahead: ahead.collect(),
+            told: Some(TOLD),
             plan,
         };
         let opened = Box::new(Order::open(opening));

@@ -14,13 +14,18 @@ use std::{
 use trailtrap_shared::{
     count::{statistics::Statistics, summary::Summary},
     game::{Game, TrailTrap},
+    graph::factorial,
     plan::{Plan, PlanOptions, Unit},
 };
 
-use super::{comparison::Comparisons, effect::Effect, *};
+use super::{comparison::Comparisons, effect::Effect, secret::Secret, *};
 use crate::{
     core::content::Content,
-    records::{Author, Delivery, UnitRecord, alarm::Alarm},
+    records::{
+        Author, Delivery, UnitRecord,
+        ahead::{Ahead, Share},
+        alarm::Alarm,
+    },
 };
 
 /// A result as a worker may come to it.
@@ -31,8 +36,34 @@ enum Way {
     Wrong(u8),
     /// The records are right, the counts are not.
     Miscounted,
+    /// The sum that records do not keep is wrong, and all else is right.
+    Misled,
+    /// A graph stands in the place of one of another part.
+    Swapped,
     /// Graphs are missing.
     Light,
+}
+
+const WAYS: [Way; 5] = [Way::Right, Way::Miscounted, Way::Misled, Way::Swapped, Way::Light];
+
+/// The place of the sum that records do not keep.
+const TOLD: usize = 2;
+
+impl Way {
+    /// Records of this world have no blocks that would show how they came about: a number does.
+    fn number(self) -> u64 {
+        match self {
+            Way::Wrong(lie) => 100 + u64::from(lie),
+            way => WAYS.iter().position(|&other| other == way).expect("listed") as u64,
+        }
+    }
+
+    fn of(record: &UnitRecord) -> Self {
+        match record.microseconds {
+            number @ 100.. => Way::Wrong((number - 100) as u8),
+            number => WAYS[number as usize],
+        }
+    }
 }
 
 /// What outlasts a crash.
@@ -65,6 +96,8 @@ struct World {
     compared_share: f64,
     /// Whether every record is tried before results are accepted.
     tries_all: bool,
+    /// Whether there are two honest workers.
+    two_honest: bool,
     outcomes_kept: bool,
     /// The next verdict is that nobody knows.
     at_a_loss: bool,
@@ -84,11 +117,18 @@ struct World {
     /// What happened, for stories.
     log: Vec<String>,
     leases: BTreeSet<u64>,
+    /// The number of the next worker.
+    next_worker: u64,
     /// Units that workers were told are durable, and under which lease.
     acknowledged: BTreeMap<Unit, u64>,
 }
 
 const TERM: Duration = Duration::from_secs(60);
+
+/// What a worker calls itself: somebody pretends to be Ann.
+fn name_of(worker: &str) -> &str {
+    if worker == "Mal" { "Ann" } else { worker }
+}
 
 impl World {
     fn new(target: usize, compared_share: f64, part_graphs: u64) -> Self {
@@ -104,6 +144,7 @@ impl World {
             split: PlanOptions { part_graphs, bucket_bytes: 1 << 20 },
             compared_share,
             tries_all: false,
+            two_honest: true,
             outcomes_kept: true,
             at_a_loss: false,
             now: Duration::ZERO,
@@ -118,6 +159,7 @@ impl World {
             plans: HashMap::new(),
             log: Vec::new(),
             leases: BTreeSet::new(),
+            next_worker: 0,
             acknowledged: BTreeMap::new(),
         };
         world.start();
@@ -181,9 +223,18 @@ impl World {
         statistics.labelled.all.graphs = mass;
         statistics.classes.all.graphs = 1;
         statistics.classes.all.listed = u128::from(way == Way::Miscounted);
+        // Each unit with one edge less tells of one, and all of them stand in the first part.
+        if part == 0 {
+            let plan = &self.plans[&usize::from(unit.order)];
+            let parts = |&shard: &u32| u128::from(plan.shards[shard as usize].parts);
+            let told = shard.predecessors.iter().map(parts).sum();
+            statistics.classes.sums.0[TOLD] = told;
+            statistics.labelled.sums.0[TOLD] = told;
+        }
+        statistics.labelled.sums.0[TOLD] += u128::from(way == Way::Misled);
         let lie = match way {
-            Way::Wrong(lie) => usize::from(lie),
-            _ => 0,
+            Way::Right | Way::Miscounted | Way::Misled => 0,
+            way => way.number() as usize,
         };
         let own = [unit.shard as usize, unit.part as usize, lie];
         let own = own.map(|number| Content::of_all(&vec![Content::default(); number]));
@@ -191,7 +242,7 @@ impl World {
             statistics,
             digest: [0; 32],
             bytes: 1,
-            microseconds: 1,
+            microseconds: way.number(),
             worker: worker.clone(),
             instance: 0,
             content: Content::of_all([&inputs].into_iter().chain(&own)),
@@ -199,6 +250,15 @@ impl World {
             tried: 0,
             confirmed: Vec::new(),
         }
+    }
+
+    /// What a unit tells about those with one edge more.
+    fn ahead(&self, unit: Unit) -> Ahead {
+        let order = usize::from(unit.order);
+        let share = Share { classes: factorial(order).into(), labelled: 1 };
+        let successors = self.plans[&order].successors();
+        let shares = successors[unit.shard as usize].iter().map(|&shard| (shard, share));
+        Ahead { content: Content::default(), shares: shares.collect() }
     }
 
     /// Whether a record follows from its predecessors: what nauty would say.
@@ -212,7 +272,7 @@ impl World {
             match effect {
                 Effect::Commit(_) | Effect::BeginEdition { .. } => self.queue.push_back(effect),
                 Effect::Answer { arrival, answer } => self.answered(arrival, answer),
-                Effect::EditionOver | Effect::Wake => {}
+                Effect::EditionOver | Effect::Wake | Effect::Say(_) => {}
                 effect => self.todo.push(effect),
             }
         }
@@ -232,6 +292,14 @@ impl World {
             }
             return self.say(format!("{name} is told: {what} accepted"));
         };
+        if matches!(refusal, Refusal::Wrong { .. }) {
+            let author = self.core.author(held.worker);
+            let mut alarms = self.disk.alarms.values().flat_map(|alarm| &alarm.blamed);
+            assert!(
+                alarms.any(|blamed| blamed.is(&author)),
+                "{author} was wrong, and is not named"
+            );
+        }
         let why = refusal.to_string();
         let why = why.split_once("are wrong: ").map_or(&why[..], |(_, why)| why).to_owned();
         self.say(format!("{name} is told: {what} refused, {why}"));
@@ -245,9 +313,10 @@ impl World {
             assert!(order.to_commit >= self.core.pending.len(), "counted as durable and is not");
         }
         for (_, worker, _) in self.core.workers().filter(|(_, worker, _)| worker.distrusted) {
-            let is_theirs = |record: &UnitRecord| record.worker == worker.author;
-            let mut alarms = self.disk.alarms.values();
-            let is_known = alarms.any(|alarm| alarm.quarantined.iter().any(is_theirs));
+            let mut blamed = self.disk.alarms.values().flat_map(|alarm| &alarm.blamed);
+            let mut doubted = self.disk.alarms.values().flat_map(|alarm| &alarm.quarantined);
+            let is_known = blamed.any(|blamed| blamed.is(&worker.author))
+                || doubted.any(|record| record.worker.is(&worker.author));
             assert!(is_known, "{} is distrusted before an alarm is durable", worker.author);
         }
         for (unit, lease) in &self.acknowledged {
@@ -259,10 +328,12 @@ impl World {
     /// A worker asks for work.
     fn ask(&mut self, name: &str) -> bool {
         self.core.set_now(self.now);
+        self.next_worker += 1;
         let known = self.workers.get(name).copied().filter(|&worker| self.core.hear(worker));
         let worker = match known {
             Some(worker) => worker,
-            None => match self.core.register(Author::new(name, "k"), 1) {
+            None => match self.core.register(Author::new(name_of(name), "k"), 1, self.next_worker)
+            {
                 Ok(worker) => worker,
                 Err(refusal) => {
                     self.say(format!("{name} is told: {refusal}"));
@@ -302,12 +373,13 @@ impl World {
     }
 
     fn deliver_and_wait(&mut self, name: &str, held: &Held, way: Way, durable: bool) {
-        let author = Author::new(name, "k");
+        let author = self.core.author(held.worker);
         let one = |(&unit, &inputs): (&Unit, &Content)| Delivery {
             unit,
             sequence: self.plans[&usize::from(unit.order)].shards[unit.shard as usize].sequence,
             blocks: Vec::new(),
             record: self.record(unit, inputs, &author, way),
+            ahead: None,
         };
         let deliveries = held.units.iter().zip(&held.inputs).map(one).collect();
         // Answers may come at once.
@@ -321,7 +393,7 @@ impl World {
     /// Carries an effect out that is not for the committer's queue.
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Examine { arrival, deliveries, .. } => {
+            Effect::Examine { arrival, mut deliveries, plan } => {
                 // The order in work may be another one by now, or made anew.
                 let inputs = |unit: Unit| {
                     let order = self.core.order()?;
@@ -331,21 +403,36 @@ impl World {
                         && shard.predecessors.iter().all(|&read| order.is_shard_finished(read));
                     is_there.then(|| order.schedule.inputs(unit.shard))
                 };
-                let is_flawed = |delivery: &Delivery| {
-                    let inputs = inputs(delivery.unit);
-                    inputs.is_none_or(|inputs| {
-                        !self.is_right(delivery.unit, inputs, &delivery.record)
-                    })
+                let flaw = |delivery: &Delivery| match Way::of(&delivery.record) {
+                    Way::Miscounted => Some("it is miscounted"),
+                    Way::Swapped => Some("it lists a graph of another part"),
+                    Way::Light if plan.shards[delivery.unit.shard as usize].parts == 1 => {
+                        Some("it is too light")
+                    }
+                    // What was left out cannot be tried, and nor can what is not in the records.
+                    Way::Light | Way::Misled => None,
+                    Way::Right | Way::Wrong(_) => {
+                        let follows = inputs(delivery.unit).is_some_and(|inputs| {
+                            self.is_right(delivery.unit, inputs, &delivery.record)
+                        });
+                        (self.tries_all && !follows).then_some("it does not follow")
+                    }
                 };
-                let flaw = deliveries.iter().position(is_flawed).filter(|_| self.tries_all);
+                let flaws = deliveries.iter().map(flaw).enumerate();
+                let flaw = flaws.filter_map(|(index, why)| Some((index, why?.to_owned()))).next();
                 let examined = match flaw {
-                    Some(index) => Examined::Flaw { index, why: "it does not follow".to_owned() },
+                    Some((index, why)) => Examined::Flaw { index, why },
                     None => Examined::Passed,
                 };
+                for delivery in &mut deliveries {
+                    delivery.ahead = Some(self.ahead(delivery.unit));
+                }
                 self.core.examined(arrival, deliveries, examined);
             }
             Effect::ReadRecords { arrival, units } => {
-                let found = units.iter().filter_map(|unit| self.disk.units.get(unit).cloned());
+                let found = units
+                    .iter()
+                    .filter_map(|unit| Some((*unit, self.disk.units.get(unit)?.clone())));
                 self.core.records_read(arrival, found.collect());
             }
             Effect::KeepAlarm { number, alarm } => {
@@ -368,11 +455,18 @@ impl World {
                 let unit = case.other.unit;
                 let inputs = self.core.order().filter(|_| case.edition == self.core.edition());
                 let inputs = inputs.map(|order| order.schedule.inputs(unit.shard));
+                let [first, second] = [&case.accepted, &case.other.record].map(Way::of);
                 let verdict = match inputs {
                     _ if std::mem::take(&mut self.at_a_loss) => {
                         DisputeVerdict::Unknown("?".to_owned())
                     }
                     None => DisputeVerdict::Unknown("gone".to_owned()),
+                    _ if first == Way::Light && second != Way::Light => {
+                        DisputeVerdict::First("it lacks graphs".to_owned())
+                    }
+                    _ if second == Way::Light && first != Way::Light => {
+                        DisputeVerdict::SecondFor("it lacks graphs".to_owned())
+                    }
                     Some(inputs) if self.is_right(unit, inputs, &case.accepted) => {
                         DisputeVerdict::Second
                     }
@@ -380,6 +474,22 @@ impl World {
                 };
                 self.say(format!("verdict on {}: {verdict}", self.name(unit)));
                 self.core.judged(alarm, verdict);
+            }
+            Effect::Solve { alarm, units, .. } => {
+                let right = |&unit: &Unit| {
+                    let order = self.core.order().filter(|order| {
+                        let shards = &order.plan().shards;
+                        let Some(shard) = shards.get(unit.shard as usize) else { return false };
+                        usize::from(unit.order) == order.plan().order
+                            && shard.predecessors.iter().all(|&read| order.is_shard_finished(read))
+                    });
+                    let inputs = order.ok_or("gone")?.schedule.inputs(unit.shard);
+                    Ok((unit, self.record(unit, inputs, &Author::default(), Way::Right)))
+                };
+                let solved = units.iter().map(right).collect();
+                let what = self.names(&units);
+                self.say(format!("the coordinator solves {what}"));
+                self.core.solved(alarm, solved);
             }
             Effect::Trace { alarm, workers } => {
                 let traced = workers.into_iter().flat_map(|suspect| self.trace(suspect)).collect();
@@ -393,6 +503,7 @@ impl World {
             Effect::Commit(_)
             | Effect::BeginEdition { .. }
             | Effect::Answer { .. }
+            | Effect::Say(_)
             | Effect::EditionOver
             | Effect::Wake => unreachable!("done when it is emitted"),
         }

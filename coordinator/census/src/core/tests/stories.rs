@@ -74,6 +74,8 @@ fn tell(world: &mut World, sentence: &str) {
                 Some(&"wrongly") => Way::Wrong(name.as_bytes()[0]),
                 Some(&"miscounted") => Way::Miscounted,
                 Some(&"light") => Way::Light,
+                Some(&"swapped") => Way::Swapped,
+                Some(&"misled") => Way::Misled,
                 _ => Way::Right,
             };
             world.deliver(name, &held, way);

@@ -1,0 +1,35 @@
+//! What the graphs of a unit tell about those with one edge more.
+
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+use crate::core::content::Content;
+
+/// A sum over graphs, each class once and with weight n!/|Aut|.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// n! times the sum over the classes; what single graphs with one edge less tell is a fraction.
+    pub classes: u128,
+    /// The weighted sum.
+    pub labelled: u128,
+}
+
+impl AddAssign for Share {
+    fn add_assign(&mut self, other: Self) {
+        self.classes += other.classes;
+        self.labelled += other.labelled;
+    }
+}
+
+/// What a unit adds to sums of other shards that their own records do not tell: for each shard
+/// with one edge more its share in the sum that is
+/// [`Told::ByOutcome`](trailtrap_shared::game::Told::ByOutcome). What all predecessors of a shard
+/// add is the sum of the shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ahead {
+    /// Of the blocks that tell it.
+    pub content: Content,
+    /// By the number of the shard in the plan, each once.
+    pub shares: Vec<(u32, Share)>,
+}
