@@ -9,8 +9,11 @@ use common::{
 use serde_json::{Value, json};
 use tonic::{Code, Status, transport::Channel};
 use trailtrap_shared::{
-    count::statistics::Statistics,
-    game::{Game, Tally, TrailTrap, trail_trap::Outcome},
+    count::{digest::Digest, statistics::Statistics},
+    game::{
+        Game, Tally, TrailTrap,
+        trail_trap::{self, Outcome},
+    },
     graph::{Graph, degree::DegreeSequence},
     partition::{self, BucketTable},
     plan::PlanOptions,
@@ -38,20 +41,11 @@ async fn status(client: &mut PlainClient) -> Value {
         .unwrap()
 }
 
-/// The edgeless graph of order 8, the first unit of its order, with a record and a digest.
-fn edgeless(worker: u64, grant: &wire::Grant, outcome: &Outcome, digest: u8) -> Vec<Part> {
-    edgeless_counted_as(&Graph::edgeless(8), worker, grant, outcome, digest)
-}
-
-/// The same, with the statistics of another graph.
-fn edgeless_counted_as(
-    counted: &Graph,
-    worker: u64,
-    grant: &wire::Grant,
-    outcome: &Outcome,
-    digest: u8,
-) -> Vec<Part> {
+/// The edgeless graph of order 8, the first unit of its order, with an outcome that is said to be
+/// its own. All that is stated follows from that outcome.
+fn edgeless(worker: u64, grant: &wire::Grant, outcome: &Outcome) -> Vec<Part> {
     assert_eq!((grant.order, grant.units.len()), (8, 1), "only the edgeless graph is ready");
+    let graph = Graph::edgeless(8);
     let slots = [partition::slot_of_key(8, 0)];
     let table = BucketTable::new(
         TrailTrap::LAYOUT,
@@ -64,14 +58,16 @@ fn edgeless_counted_as(
         },
     );
     let mut statistics = Statistics::default();
-    let tally: Tally = TrailTrap::tally(counted, 40_320, outcome);
-    statistics.add(counted, 40_320, &tally);
+    let tally: Tally = TrailTrap::tally(&graph, 40_320, outcome);
+    statistics.add(&graph, 40_320, &tally);
+    let mut digest = Digest::default();
+    digest.add::<TrailTrap>(&graph, outcome);
     let mut delivery = vec![
         Part::Start(wire::CompleteStart { worker, lease: grant.lease }),
         Part::Unit(wire::UnitResult {
             unit: Some(grant.units[0]),
             statistics: codec::encode(&statistics),
-            digest: vec![digest; 32],
+            digest: digest.to_le_bytes().to_vec(),
             elapsed_microseconds: 1,
         }),
     ];
@@ -82,11 +78,10 @@ fn edgeless_counted_as(
     delivery
 }
 
-/// The player to move from vertex 0 is said to win against a token on vertex 1, without an edge to
-/// go along.
+/// The player to move is said to win from everywhere, without an edge to go along.
 fn lie() -> Outcome {
     let mut outcome = Outcome::default();
-    outcome.wins[0] = 1 << 1;
+    outcome.wins[..8].fill(0xff);
     outcome
 }
 
@@ -188,8 +183,7 @@ async fn a_late_result_that_differs_is_judged_and_not_believed() {
     let data = Data::new();
     let (leader, address, mut client, worker, grant) = beginning(&data, &["--lease", "1"]).await;
     taken_over(&address).await;
-    // The right graph, blocks and counts, and another digest.
-    let delivery = edgeless(worker, &grant, &Outcome::default(), 7);
+    let delivery = edgeless(worker, &grant, &lie());
     let answer = client.complete(parts(delivery)).await.unwrap_err();
     assert_eq!(answer.code(), Code::InvalidArgument, "{}", answer.message());
     assert!(answer.message().contains("the first is right"), "{}", answer.message());
@@ -223,7 +217,7 @@ async fn a_late_result_that_agrees_is_welcome() {
 async fn a_lie_about_an_outcome_is_not_let_in_when_records_are_tried() {
     let data = Data::new();
     let (leader, address, mut client, worker, grant) = beginning(&data, &["--sample", "1"]).await;
-    let answer = client.complete(parts(edgeless(worker, &grant, &lie(), 7))).await.unwrap_err();
+    let answer = client.complete(parts(edgeless(worker, &grant, &lie()))).await.unwrap_err();
     assert!(
         answer.message().contains("does not follow from its predecessors"),
         "{}",
@@ -254,7 +248,7 @@ async fn a_lie_is_found_out_for_certain_when_everything_is_solved_twice() {
         beginning(&data, &["--sample", "0", "--double-check", "1"]).await;
     assert!(
         client
-            .complete(parts(edgeless(worker, &grant, &lie(), 7)))
+            .complete(parts(edgeless(worker, &grant, &lie())))
             .await
             .unwrap()
             .into_inner()
@@ -279,23 +273,98 @@ async fn a_lie_is_found_out_for_certain_when_everything_is_solved_twice() {
     assert_eq!(exported_trust(&data, 8), expected);
 }
 
-/// Nothing but the sums over all graphs of a size can tell that.
+/// Changes what is stated of a unit.
+type Alteration = (&'static str, fn(&mut Statistics, &mut Vec<u8>));
+
+const ALTERATIONS: [Alteration; 8] = [
+    ("digest", |_, digest| digest[5] ^= 1),
+    ("connected wins", |s, _| s.classes.connected.listed += 1),
+    ("all wins", |s, _| s.classes.all.listed += 1),
+    ("labelled graphs", |s, _| s.labelled.all.graphs -= 1),
+    ("a labelled sum", |s, _| s.labelled.sums.0[trail_trap::WON_POSITIONS] += 1),
+    ("a sum", |s, _| s.classes.sums.0[trail_trap::REFUTED_ENDS] -= 1),
+    // It is possible, and in no record.
+    ("first moves", |s, _| s.classes.sums.0[trail_trap::WINNING_FIRST_MOVES] -= 1),
+    ("structure", |s, _| {
+        let cell = s.structure.girth.remove(&0).expect("it is a forest");
+        s.structure.girth.insert(3, cell);
+    }),
+];
+
+/// Whoever states what does not follow from the records it delivers is named, and nothing of it is
+/// let in: not the digest, nor any count, nor the sum that records do not keep.
 #[tokio::test]
-async fn what_does_not_add_up_in_the_end_is_solved_again() {
+async fn whatever_is_altered_beside_the_records_is_noticed() {
     let data = Data::new();
+    let answers = Answers::solve(8, PlanOptions::default());
     let (leader, address, mut client, worker, grant) = beginning(&data, &["--sample", "0"]).await;
-    let complete = Graph::from_edges(8, (0..8).flat_map(|v| (0..v).map(move |u| (u, v))));
-    let delivery = edgeless_counted_as(&complete, worker, &grant, &Outcome::default(), 7);
-    assert!(client.complete(parts(delivery)).await.unwrap().into_inner().accepted);
+    let units = messages::units(&grant);
+    let delivery = answers.delivery(worker, grant.lease, &units);
+    assert!(client.complete(tokio_stream::iter(delivery)).await.unwrap().into_inner().accepted);
+    // The graph with one edge comes next, which P1 wins by two first moves.
+    for (what, alter) in ALTERATIONS {
+        let worker = client.register(introduction(what)).await.unwrap().into_inner().worker;
+        let grant = lease(&mut client, worker).await.unwrap();
+        let units = messages::units(&grant);
+        let mut delivery = answers.delivery(worker, grant.lease, &units);
+        let Some(Part::Unit(result)) = &mut delivery[1].part else {
+            panic!("a unit comes second")
+        };
+        let mut statistics: Statistics = codec::decode(&result.statistics).unwrap();
+        assert_eq!(statistics.classes.sums.0[trail_trap::WINNING_FIRST_MOVES], 2);
+        alter(&mut statistics, &mut result.digest);
+        result.statistics = codec::encode(&statistics);
+        let answer = client.complete(tokio_stream::iter(delivery)).await.unwrap_err();
+        assert_eq!(answer.code(), Code::InvalidArgument, "{what}: {}", answer.message());
+        let again = client.register(introduction(what)).await.unwrap_err();
+        assert_eq!(again.code(), Code::FailedPrecondition, "{what}");
+    }
     let honest = honest(&address);
-    ended_well_with_an_alarm(leader, &data, "sum");
-    assert!(honest.finish().status.success());
+    let output = leader.finish();
+    assert!(output.status.success() && honest.finish().status.success());
+    assert_eq!(stdout(&output), census_json(8, &Data::new(), &[]));
+    let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
+    assert_eq!(alarms.lines().count(), ALTERATIONS.len(), "{alarms}");
+    for ((what, _), line) in ALTERATIONS.iter().zip(alarms.lines()) {
+        assert!(line.contains(&format!("a result of {what}, portable was not let in")), "{line}");
+    }
+}
+
+/// One worker that delivers no graphs, and an honest one.
+#[tokio::test]
+async fn an_empty_result_is_wrong_whatever_the_others_say() {
+    let data = Data::new();
+    let (leader, address, mut client, worker, grant) =
+        beginning(&data, &["--sample", "0", "--double-check", "1"]).await;
+    let mut delivery = edgeless(worker, &grant, &Outcome::default());
+    delivery.truncate(2);
+    let Part::Unit(result) = &mut delivery[1] else { panic!("a unit comes second") };
+    result.statistics = codec::encode(&Statistics::default());
+    result.digest = vec![0; 32];
+    let nothing = BucketTable::new(
+        TrailTrap::LAYOUT,
+        DegreeSequence::new([0; 8]),
+        0,
+        0,
+        std::iter::empty(),
+        |_, _| {},
+    );
+    delivery.extend(nothing.to_blocks(0).into_iter().map(|block| {
+        Part::Piece(wire::BlockPiece { data: block.into_bytes(), last: true, done: false })
+    }));
+    let answer = client.complete(parts(delivery)).await.unwrap_err();
+    assert!(answer.message().contains("is 0, not 1"), "{}", answer.message());
+    let workers = [honest(&address), honest(&address)];
+    ended_well_with_an_alarm(leader, &data, "trial");
+    for worker in workers {
+        assert!(worker.finish().status.success());
+    }
 }
 
 #[tokio::test]
-async fn a_unit_that_nobody_can_solve_is_set_aside() {
+async fn a_unit_that_many_workers_cannot_solve_is_set_aside() {
     let data = Data::new();
-    let (leader, _, mut client, worker, mut grant) = beginning(&data, &[]).await;
+    let (leader, _, mut client, mut worker, mut grant) = beginning(&data, &[]).await;
     for attempt in 1..=5 {
         let failure = format!("out of memory, attempt {attempt}");
         client
@@ -303,17 +372,74 @@ async fn a_unit_that_nobody_can_solve_is_set_aside() {
             .await
             .unwrap();
         if attempt < 5 {
+            let other = introduction(format!("test {attempt}"));
+            worker = client.register(other).await.unwrap().into_inner().worker;
             grant = lease(&mut client, worker).await.unwrap();
             assert_eq!(grant.units.len(), 1);
         }
     }
     let failures = status(&mut client).await["order"]["set_aside"][0]["failures"].clone();
     assert_eq!(failures.as_array().unwrap().len(), 5);
-    assert_eq!(failures[4], "test, portable: out of memory, attempt 5");
+    assert_eq!(failures[4], "test 4, portable: out of memory, attempt 5");
     // Told, or cut off: there is nothing else to do.
     assert!(client.lease(wire::LeaseRequest { worker }).await.is_err());
     let output = leader.finish();
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
     // Perhaps it was the machines: the next start tries again.
     assert_eq!(census_json(8, &data, &[]), census_json(8, &Data::new(), &[]));
+}
+
+/// One worker that gives everything back does not end a census, however often it does.
+#[tokio::test]
+async fn one_worker_that_fails_again_and_again_ends_nothing() {
+    let data = Data::new();
+    let (leader, address, mut client, worker, mut grant) = beginning(&data, &[]).await;
+    for attempt in 1..=3 {
+        let failure = format!("attempt {attempt}");
+        client
+            .give_back(wire::GiveBackRequest { worker, leases: vec![grant.lease], failure })
+            .await
+            .unwrap();
+        let request = wire::LeaseRequest { worker };
+        match client.lease(request).await.unwrap().into_inner().answer {
+            Some(Answer::Grant(next)) if attempt < 3 => grant = next,
+            Some(Answer::WaitMilliseconds(_)) if attempt == 3 => {}
+            other => panic!("after attempt {attempt}: {other:?}"),
+        }
+    }
+    let honest = honest(&address);
+    let output = leader.finish();
+    assert!(output.status.success() && honest.finish().status.success());
+    assert_eq!(stdout(&output), census_json(8, &Data::new(), &[]));
+}
+
+/// Nobody can speak for a worker whose number it was not told, and nobody gets the name of a living
+/// one.
+#[tokio::test]
+async fn workers_are_not_taken_for_others() {
+    let data = Data::new();
+    let (leader, address, mut client, worker, grant) = beginning(&data, &[]).await;
+    let other = client.register(introduction("test")).await.unwrap().into_inner().worker;
+    assert!(worker.abs_diff(other) > 1 << 20, "numbers follow each other: {worker}, {other}");
+    let names: Vec<Value> = status(&mut client).await["workers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|worker| worker["name"].clone())
+        .collect();
+    assert_eq!(names, ["test", "test (2)"]);
+    // Not its lease.
+    let delivery = edgeless(other, &grant, &lie());
+    assert!(!client.complete(parts(delivery)).await.unwrap().into_inner().accepted);
+    let honest = honest(&address);
+    client
+        .give_back(wire::GiveBackRequest {
+            worker,
+            leases: vec![grant.lease],
+            failure: String::new(),
+        })
+        .await
+        .unwrap();
+    assert!(leader.finish().status.success() && honest.finish().status.success());
+    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
 }
