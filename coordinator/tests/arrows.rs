@@ -26,7 +26,14 @@ const RULES: [Rule; 12] = [
     Rule { directory: "worker/src/link", forbidden: &["crate::engine"] },
     Rule {
         directory: "coordinator/census/src/records",
-        forbidden: &["crate::store", "crate::trust", "crate::driver", "crate::read"],
+        forbidden: &[
+            "crate::store",
+            "crate::trust",
+            "crate::driver",
+            "crate::read",
+            "std::time::Instant",
+            "std::time::SystemTime",
+        ],
     },
     // What decides has no lock, thread, store, or clock of its own.
     Rule {
@@ -46,6 +53,8 @@ const RULES: [Rule; 12] = [
             "std::time::Instant",
             "std::time::SystemTime",
             "tokio",
+            "getrandom",
+            "tracing",
         ],
     },
     Rule {

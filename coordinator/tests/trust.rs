@@ -16,7 +16,7 @@ use trailtrap_shared::{
     },
     graph::{Graph, degree::DegreeSequence},
     partition::{self, BucketTable},
-    plan::PlanOptions,
+    plan::{Plan, PlanOptions, Unit},
     protocol::{
         codec, messages,
         wire::{self, census_client::CensusClient, complete_request::Part, lease_reply::Answer},
@@ -442,4 +442,38 @@ async fn workers_are_not_taken_for_others() {
         .unwrap();
     assert!(leader.finish().status.success() && honest.finish().status.success());
     assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+}
+
+/// A shard that somebody doubts is solved again by the next census, and nothing else is.
+#[test]
+fn a_shard_that_is_doubted_is_solved_again() {
+    let data = Data::new();
+    let before = census_json(6, &data, &[]);
+    let store = |data: &Data| {
+        trailtrap_census::store::Store::open_read_only(&data.path().join("store")).unwrap()
+    };
+    let leases = |data: &Data| -> Vec<(Unit, u64)> {
+        let units = store(data).units(6).unwrap().into_iter();
+        units.map(|(unit, record)| (unit, record.instance)).collect()
+    };
+    let first = leases(&data);
+    let doubt = |shard: &str| {
+        let data = data.text();
+        run(&["alarms", "--doubt", "6", "--shard", shard, "--because", "odd", "--data", &data])
+    };
+    let refused = doubt("3,3,3,3,3");
+    assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
+    let doubted = doubt("3,3,3,3,3,3");
+    assert!(stdout(&doubted).contains("doubted: odd (settled: the next census"), "{doubted:?}");
+    assert_eq!(census_json(6, &data, &[]), before);
+    let again = leases(&data);
+    let changed: Vec<Unit> = first
+        .iter()
+        .zip(&again)
+        .filter(|(before, after)| before != after)
+        .map(|(before, _)| before.0)
+        .collect();
+    let plan = Plan::new(TrailTrap::LAYOUT, 6, PlanOptions::default());
+    let shard = plan.find(&DegreeSequence::new([3; 6])).unwrap();
+    assert_eq!(changed, [Unit { order: 6, shard, part: 0 }]);
 }

@@ -1,21 +1,27 @@
 //! `trailtrap alarms`: what was found wrong in a census.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use trailtrap_census::{
     read::{finished::open_store, status},
-    records::alarm::Alarm,
-    store::{Store, directory::DataDirectory},
+    records::alarm::{Alarm, AlarmKind},
+    store::{Store, directory::DataDirectory, plan},
 };
+use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 
 use crate::terminal;
 
-/// Shows what was found wrong in a census, and settles it.
+/// Shows what was found wrong in a census, settles it, or adds to it.
 ///
-/// An alarm is raised when two computations of a unit differ, when a record does not follow from
-/// its predecessors, and when stored data are damaged. Wrong units, and what their worker did
+/// An alarm is raised when two computations of a unit differ, when results contradict themselves
+/// or theory, when a record does not follow from its predecessors, and when stored data are
+/// damaged. Wrong units, and what their worker did
 /// since a result of it was last confirmed, are solved again at once; so results that are reported
 /// are right again. But `verify` fails until somebody has looked into it and says so.
 #[derive(Args)]
@@ -26,8 +32,19 @@ pub struct AlarmsCommand {
     /// Settle the alarm of this number
     #[arg(long, value_name = "NUMBER", requires = "because")]
     settle: Option<u32>,
-    /// Why it is of no concern any more; kept with it
-    #[arg(long, value_name = "REASON", requires = "settle")]
+    /// Raise an alarm about a shard of this order that readers find bad: the next census solves it
+    /// again, and whatever comes out otherwise for it
+    #[arg(long, value_name = "ORDER", requires_all = ["because", "shard"],
+          conflicts_with = "settle")]
+    doubt: Option<usize>,
+    /// The degree sequence of the shard, for instance 3,2,2,2,1
+    #[arg(long, value_name = "DEGREES", requires = "doubt", value_delimiter = ',')]
+    shard: Vec<usize>,
+    /// Only this part of the shard
+    #[arg(long, value_name = "PART", requires = "doubt")]
+    part: Option<u32>,
+    /// Why it is of no concern any more, or why the shard is doubted; kept with it
+    #[arg(long, value_name = "REASON")]
     because: Option<String>,
     /// Print one JSON object, with the results that were quarantined
     #[arg(long)]
@@ -39,6 +56,9 @@ impl AlarmsCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         if let (Some(number), Some(reason)) = (self.settle, &self.because) {
             self.settle(number, reason)?;
+        }
+        if let (Some(order), Some(reason)) = (self.doubt, &self.because) {
+            self.doubt(order, reason)?;
         }
         // A census in progress has not written all it knows where a reader sees it.
         open_store(&self.data)?;
@@ -56,6 +76,54 @@ impl AlarmsCommand {
         };
         terminal::print(&(text + "\n"))?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn doubt(&self, order: usize, reason: &str) -> anyhow::Result<()> {
+        open_store(&self.data)?;
+        let directory = DataDirectory::take(&self.data)?;
+        let store = Store::open(&directory.store(), None)?;
+        let sequence = self.sequence(order)?;
+        let begun = store.order(order)?.with_context(|| format!("order {order} is not begun"))?;
+        let plan = plan(store.layout(), order, &begun)?;
+        let shard = plan.find(&sequence).with_context(|| format!("there is no {sequence}"))?;
+        let parts = match self.part {
+            Some(part) => part..part.saturating_add(1),
+            None => 0..plan.shards[shard as usize].parts,
+        };
+        let (mut doubted, mut quarantined) = (Vec::new(), Vec::new());
+        for part in parts {
+            let unit = Unit { order: order as u8, shard, part };
+            if let Some(record) = store.unit(unit)? {
+                doubted.push(unit);
+                quarantined.push(record);
+            }
+        }
+        let Some(&first) = doubted.first() else {
+            bail!("nothing of {sequence} is on record, so it will be solved anyway")
+        };
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time = since_1970.map_or(0, |since| since.as_secs());
+        let last = quarantined.iter().map(|record| record.instance).max().unwrap_or(0);
+        let text = format!("doubted: {reason}");
+        let number = store.alarms()?.last().map_or(1, |(number, _)| number + 1);
+        let alarm = Alarm {
+            doubted,
+            quarantined,
+            last_instance: last,
+            settled: Some("the next census solves it again".to_owned()),
+            ..Alarm::at(time, AlarmKind::Damage, first, &sequence, text)
+        };
+        store.put_alarm(number, &alarm).context("cannot raise the alarm")
+    }
+
+    fn sequence(&self, order: usize) -> anyhow::Result<DegreeSequence> {
+        let mut degrees: Vec<u8> =
+            self.shard.iter().map(|&degree| u8::try_from(degree)).collect::<Result<_, _>>()?;
+        degrees.sort_unstable();
+        let sequence = DegreeSequence::from_bytes(&degrees);
+        sequence
+            .filter(|sequence| sequence.order() == order)
+            .with_context(|| format!("--shard is no degree sequence of a graph of order {order}"))
     }
 
     fn settle(&self, number: u32, reason: &str) -> anyhow::Result<()> {

@@ -6,12 +6,12 @@ use std::{sync::Arc, time::Duration};
 use trailtrap_census::{
     core::lease::WorkerId,
     driver::{Assignment, Census, Refusal, Work},
-    records::{Author, delivery},
+    records::{Author, Delivery, delivery},
 };
 use trailtrap_shared::{partition::Block, protocol::messages::Wanted};
 use trailtrap_worker::{
     cache::Fetch,
-    kernel::{SolvedUnit, SourceError},
+    kernel::{Counting, SolvedUnit, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
 };
 
@@ -58,7 +58,9 @@ impl Link for EmbeddedLink {
         let deliver = |solved: &SolvedUnit| {
             let blocks = solved.blocks();
             let SolvedUnit { unit, sequence, summary, elapsed, .. } = solved;
-            delivery(*unit, *sequence, blocks, summary.clone(), *elapsed, self.author.clone())
+            let author = self.author.clone();
+            let counted = delivery(*unit, *sequence, blocks, summary.clone(), *elapsed, author);
+            Delivery { states_told_only: true, ..counted }
         };
         match self.census.accept(
             self.worker,
@@ -75,6 +77,11 @@ impl Link for EmbeddedLink {
 
     fn is_alone(&self) -> bool {
         true
+    }
+
+    /// The census counts everything again; twice in one process would show nothing.
+    fn counts(&self) -> Counting {
+        Counting::Told
     }
 
     fn pipeline(&self) -> usize {

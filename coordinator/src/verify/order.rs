@@ -20,8 +20,8 @@ use trailtrap_census::{
     },
     driver::contents_of_parents,
     read::finished::{DataFlag, FinishedOrder, FinishedSource},
-    records::UnitRecord,
-    trust::checks,
+    records::{UnitRecord, ahead::Share},
+    trust::{checks, recount::AheadCounter},
 };
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
@@ -35,7 +35,10 @@ use trailtrap_shared::{
     partition::{BucketTable, Section, graph_of_slot},
     plan::{Shard, Unit},
 };
-use trailtrap_worker::{kernel::Solver, process::log};
+use trailtrap_worker::{
+    kernel::{Counting, Solver},
+    process::log,
+};
 
 use super::{Check, Drawing, Findings};
 use crate::terminal;
@@ -216,15 +219,18 @@ impl<G: Game> Verifier<G> {
 
     /// Statistics and digests, taken again from the stored keys and outcomes, and the list of
     /// P1-wins. |Aut| and the reference labelling are found again on the way; a graph that is not
-    /// canonical, or stands in two parts, is noticed.
+    /// canonical, or stands in two parts, is noticed. The sum that records do not keep is that which
+    /// the records with one edge less tell.
     fn digests(&self) -> anyhow::Result<String> {
         let plan = &self.finished.plan;
         let graphs = AtomicU64::new(0);
+        let told: Mutex<HashMap<u32, Share>> = Mutex::default();
         let of_shards = self.recorded_of_shards()?;
         self.for_each_shard("digests", plan.shards.iter().enumerate(), |index, shard| {
             let n = plan.order;
             let mut digester = Digester::<G>::new(&shard.sequence, Kernel::best());
             let mut statistics = Statistics::default();
+            let mut ahead = AheadCounter::default();
             for (bucket, table) in self.finished.tables(shard).enumerate() {
                 let table = table?;
                 let mut won = Vec::new();
@@ -242,6 +248,7 @@ impl<G: Game> Verifier<G> {
                     let tally = G::tally(&graph, labelling.automorphisms, &outcome);
                     statistics.add(&graph, labelling.automorphisms, &tally);
                     digester.add(&graph, &outcome);
+                    ahead.add::<G>(&graph, labelling.automorphisms, &outcome);
                     won.extend(tally.listed.then_some(slot));
                 }
                 let mut listed = self.finished.slots(shard, bucket as u32, Section::Wins)?;
@@ -253,6 +260,10 @@ impl<G: Game> Verifier<G> {
                 );
                 graphs.fetch_add(table.len() as u64, Ordering::Relaxed);
             }
+            let shares = ahead.finish(plan, &shard.sequence).map_err(anyhow::Error::msg)?;
+            let mut told = told.lock();
+            shares.into_iter().for_each(|(of, share)| *told.entry(of).or_default() += share);
+            drop(told);
             let Summary { statistics: recorded, digest } =
                 of_shards.get(&(index as u32)).context("a shard without records")?;
             ensure!(
@@ -268,6 +279,21 @@ impl<G: Game> Verifier<G> {
             );
             Ok(())
         })?;
+        let told = told.into_inner();
+        for (index, recorded) in of_shards {
+            let Some(place) = G::ABOUT.told_by_outcome() else { break };
+            let Statistics { classes, labelled, .. } = &recorded.statistics;
+            let found = Share {
+                classes: classes.sums.0[place] * u128::from(factorial(plan.order)),
+                labelled: labelled.sums.0[place],
+            };
+            ensure!(
+                told.get(&index).copied().unwrap_or_default() == found,
+                "{}: {} recorded, which does not follow from the graphs with one edge less",
+                plan.shards[index as usize].sequence,
+                G::ABOUT.sums[place].meaning
+            );
+        }
         Ok(format!("{} graphs", graphs.into_inner()))
     }
 
@@ -450,8 +476,13 @@ impl<G: Game> Verifier<G> {
             self.records()?.iter().map(|(unit, record)| (*unit, record)).collect();
         let stop = AtomicBool::new(false);
         let game = self.finished.store.game();
-        let solver =
-            Solver { game, kernel: Kernel::best(), allowance_bytes: 1 << 30, stop: &stop };
+        let solver = Solver {
+            game,
+            kernel: Kernel::best(),
+            allowance_bytes: 1 << 30,
+            stop: &stop,
+            counts: Counting::All,
+        };
         self.for_each_in_turn("shards", &drawn, |&index| {
             for part in 0..plan.shards[index].parts {
                 let unit = Unit { order: plan.order as u8, shard: index as u32, part };

@@ -18,7 +18,10 @@ use trailtrap_shared::{
         wire::{self, census_client::CensusClient, complete_request::Part},
     },
 };
-use trailtrap_worker::{kernel::Solver, link::memory};
+use trailtrap_worker::{
+    kernel::{Counting, Solver},
+    link::memory,
+};
 
 /// A census that is known already.
 pub struct Answers {
@@ -46,6 +49,7 @@ impl Answers {
             kernel: Kernel::best(),
             allowance_bytes: usize::MAX,
             stop: &AtomicBool::new(false),
+            counts: Counting::All,
         };
         memory::census_with(order, options, &solver, &mut |plan, solved| {
             let result = wire::UnitResult {

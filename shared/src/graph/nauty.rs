@@ -1,7 +1,7 @@
 //! nauty, the judge of what isomorphic means: McKay and Piperno, *Practical graph isomorphism, II*
 //! (2014), through `nauty-pet`. Shares no code with the labellings of the census.
 
-use nauty_pet::canon::{CanonLabelling, IntoCanonLabellingNautyDense};
+use nauty_pet::canon::IntoCanonLabellingNautyDense;
 use petgraph::graph::UnGraph;
 
 use crate::graph::{Graph, MAX_ORDER, VertexSet};
@@ -26,20 +26,15 @@ pub struct NautyLabelling {
     pub orbits: [VertexSet; MAX_ORDER],
 }
 
-fn dense(graph: &Graph) -> CanonLabelling {
+/// Labels a graph with dense nauty.
+pub fn label(graph: &Graph) -> NautyLabelling {
     let n = graph.order();
     let mut input = UnGraph::<(), ()>::with_capacity(n, graph.size());
     let nodes: Vec<_> = (0..n).map(|_| input.add_node(())).collect();
     for (u, w) in graph.edges() {
         input.add_edge(nodes[u], nodes[w], ());
     }
-    input.into_canon_labelling_nauty_dense()
-}
-
-/// Labels a graph with dense nauty.
-pub fn label(graph: &Graph) -> NautyLabelling {
-    let n = graph.order();
-    let found = dense(graph);
+    let found = input.into_canon_labelling_nauty_dense();
     let mut label = [0; MAX_ORDER];
     for (v, &position) in found.labelling.iter().enumerate() {
         label[v] = position as u8;
@@ -55,15 +50,6 @@ pub fn label(graph: &Graph) -> NautyLabelling {
             .fold(0, |set, w| set | 1 << w)
     });
     NautyLabelling { label, canonical: graph.relabelled(&label), automorphisms, orbits }
-}
-
-/// Automorphisms that generate the group of a graph, each as the image of every vertex.
-pub fn generators(graph: &Graph) -> Vec<[u8; MAX_ORDER]> {
-    let found = dense(graph);
-    let image = |generator: &Vec<usize>| {
-        std::array::from_fn(|v| generator.get(v).map_or(0, |&image| image as u8))
-    };
-    found.automorphisms.generators.iter().map(image).collect()
 }
 
 /// All graphs of orders 1, …, `n`, one of each isomorphism class in nauty's labels, sorted by
@@ -104,29 +90,5 @@ mod tests {
         assert_eq!(star.automorphisms, 24);
         assert_eq!(star.orbits[0], 0b00001);
         assert_eq!(star.orbits[3], 0b11110);
-    }
-
-    #[test]
-    fn generators_are_automorphisms_and_as_many_as_it_takes() {
-        let cycle = Graph::from_edges(5, (0..5).map(|v| (v, (v + 1) % 5)));
-        let generators = generators(&cycle);
-        assert!(generators.iter().all(|image| cycle.relabelled(image) == cycle));
-        let (mut group, mut old) = (vec![std::array::from_fn(|v| v as u8)], 0);
-        while group.len() > old {
-            old = group.len();
-            let products = group.iter().flat_map(|image: &[u8; MAX_ORDER]| {
-                let after = |generator: &[u8; MAX_ORDER]| {
-                    std::array::from_fn(
-                        |v| if v < 5 { generator[image[v] as usize] } else { v as u8 },
-                    )
-                };
-                generators.iter().map(after).collect::<Vec<_>>()
-            });
-            let products: Vec<_> = products.collect();
-            group.extend(products);
-            group.sort_unstable();
-            group.dedup();
-        }
-        assert_eq!(group.len(), 10);
     }
 }

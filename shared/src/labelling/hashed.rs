@@ -16,13 +16,18 @@ pub fn label(graph: &Graph) -> Labelling {
 
 /// The least vertex of each orbit under the automorphisms of a graph of order at least 1.
 pub fn first_of_orbits(graph: &Graph) -> VertexSet {
-    search::first_of_orbits(graph.order(), graph.rows(), &refine::<{ u16::MAX }>)
+    search::first_of_orbits(graph.order(), graph.rows(), &refine)
 }
 
 /// The labelling with hashes masked by `MASK`. Keys of different masks are not comparable; narrow
 /// masks exist to test that collisions are harmless.
 pub(super) fn label_with<const MASK: u16>(graph: &Graph) -> Labelling {
-    search::label(graph.order(), graph.rows(), &refine::<MASK>)
+    search::label(graph.order(), graph.rows(), &refine_by::<MASK>)
+}
+
+/// Refines colours until nothing changes.
+pub(super) fn refine(n: usize, rows: &AdjacencyRows, colours: &mut Colours) {
+    refine_by::<{ u16::MAX }>(n, rows, colours);
 }
 
 /// Scrambles a colour (0 ≤ c < 16): what each neighbour of that colour adds to a vertex's sum.
@@ -34,7 +39,7 @@ pub(super) const fn scramble(colour: u16) -> u16 {
 /// Any odd multipliers do.
 pub(super) const SCRAMBLE: [u16; 3] = [0x9e37, 0x79b9, 0xa2d5];
 
-fn refine<const MASK: u16>(n: usize, rows: &AdjacencyRows, colours: &mut Colours) {
+fn refine_by<const MASK: u16>(n: usize, rows: &AdjacencyRows, colours: &mut Colours) {
     loop {
         // Loops over all 16 vertices are what compilers turn into a few vector instructions.
         let mut sums = [0u16; MAX_ORDER];

@@ -13,6 +13,7 @@
 
 pub mod batch;
 pub mod forest;
+pub mod group;
 pub mod hashed;
 mod lanes;
 pub mod many;

@@ -299,7 +299,7 @@ mod tests {
     fn a_message_does_not_grow_with_what_is_doubted() {
         let unit = Unit { order: 7, shard: 3, part: 0 };
         let alarm =
-            Alarm::new(AlarmKind::Trial, unit, &DegreeSequence::new([0; 7]), "wrong".to_owned());
+            Alarm::at(0, AlarmKind::Trial, unit, &DegreeSequence::new([0; 7]), "wrong".to_owned());
         let status = |doubted: usize| CensusStatus {
             alarms: vec![(1, Alarm { doubted: vec![unit; doubted], ..alarm.clone() })],
             ..CensusStatus::default()

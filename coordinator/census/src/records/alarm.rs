@@ -1,8 +1,6 @@
 //! Alarms: what was found wrong in a census, by whom it was done, and what became of it. They stay
 //! with the data.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 
@@ -13,7 +11,7 @@ use crate::records::{Author, UnitRecord};
 pub enum AlarmKind {
     /// Two computations of a unit differ.
     Disagreement,
-    /// A record does not follow from its predecessors.
+    /// Results contradict themselves or theory, or a record does not follow from its predecessors.
     Trial,
     /// A block in the store is damaged or missing.
     Damage,
@@ -59,12 +57,6 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// An alarm of this moment.
-    pub fn new(kind: AlarmKind, unit: Unit, sequence: &DegreeSequence, text: String) -> Self {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Alarm::at(time, kind, unit, sequence, text)
-    }
-
     /// An alarm of a moment in seconds since 1970.
     pub fn at(
         time: u64,

@@ -85,6 +85,9 @@ pub struct Delivery {
     pub record: UnitRecord,
     /// What its graphs tell about those with one edge more, once they were counted.
     pub ahead: Option<Ahead>,
+    /// Whether its worker has counted nothing but the sum that records do not keep: the rest of the
+    /// statistics and the digest are to be counted.
+    pub states_told_only: bool,
 }
 
 /// The unit record and blocks of a solved unit.
@@ -111,7 +114,7 @@ pub fn delivery(
         tried: 0,
         confirmed: Vec::new(),
     };
-    Delivery { unit, sequence, blocks, record, ahead: None }
+    Delivery { unit, sequence, blocks, record, ahead: None, states_told_only: false }
 }
 
 /// The results of an order.

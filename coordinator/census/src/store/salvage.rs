@@ -159,6 +159,7 @@ impl Salvage<'_> {
                             blocks,
                             record,
                             ahead: self.old.ahead(unit).unwrap_or_default(),
+                            states_told_only: false,
                         }));
                     } else {
                         self.lost += 1;

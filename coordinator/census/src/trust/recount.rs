@@ -20,9 +20,10 @@ use rayon::prelude::*;
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
     game::{Game, GameName},
-    graph::{Graph, MAX_ORDER, degree::DegreeSequence, factorial, nauty, vertices},
+    graph::{Graph, MAX_ORDER, degree::DegreeSequence, factorial, vertices},
     labelling::{
         batch::Kernel,
+        group,
         many::{self, KeyAndGroup},
     },
     partition::{Block, graph_of_slot, slot_of_key},
@@ -57,21 +58,88 @@ pub fn recount(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Recount,
     play!(game, G => recount_as::<G>(plan, blocks))
 }
 
-/// Shares by the lower and the higher degree of the two vertices that are not joined.
-type SharesByDegrees = BTreeMap<(usize, usize), Share>;
+/// Counts what graphs of one degree sequence tell about those with one edge more.
+#[derive(Default)]
+pub struct AheadCounter {
+    /// Graphs with an edge more that are told of, with the degrees that its ends had, the lower one
+    /// first, and the weight of the graph without it.
+    graphs: Vec<Graph>,
+    told: Vec<((usize, usize), u128)>,
+    sums: BTreeMap<(usize, usize), Share>,
+}
+
+impl AheadCounter {
+    /// Counts a graph of order n ≤ 12 with so many automorphisms.
+    pub fn add<G: Game>(&mut self, graph: &Graph, automorphisms: u64, outcome: &G::Outcome) {
+        let n = graph.order();
+        let weight = u128::from(factorial(n) / automorphisms);
+        for (v, others) in G::pairs_ahead(graph, outcome)[..n].iter().enumerate() {
+            for u in vertices(*others) {
+                let (one, other) = (graph.degree(u), graph.degree(v));
+                let mut more = *graph;
+                more.add_edge(u, v);
+                self.graphs.push(more);
+                self.told.push(((one.min(other), one.max(other)), weight));
+            }
+        }
+        if self.graphs.len() >= CHUNK {
+            self.sum_up();
+        }
+    }
+
+    fn sum_up(&mut self) {
+        let Some(first) = self.graphs.first() else { return };
+        let found = many::keys(first.order(), &self.graphs, Kernel::best());
+        for ((degrees, weight), found) in self.told.drain(..).zip(found) {
+            *self.sums.entry(degrees).or_default() +=
+                Share { classes: weight * u128::from(found.automorphisms), labelled: weight };
+        }
+        self.graphs.clear();
+    }
+
+    fn merge(&mut self, mut other: AheadCounter) {
+        other.sum_up();
+        for (degrees, share) in other.sums {
+            *self.sums.entry(degrees).or_default() += share;
+        }
+    }
+
+    /// By the number of the shard in the plan, what was told of it by graphs of this sequence.
+    ///
+    /// # Errors
+    ///
+    /// The plan does not have such a shard.
+    pub fn finish(
+        mut self,
+        plan: &Plan,
+        sequence: &DegreeSequence,
+    ) -> Result<Vec<(u32, Share)>, &'static str> {
+        self.sum_up();
+        let share = |((low, high), share): ((usize, usize), Share)| {
+            let mut degrees: Vec<usize> = sequence.bytes().iter().map(|&d| d.into()).collect();
+            for degree in [high, low] {
+                let place = degrees.iter().rposition(|&d| d == degree).ok_or(NO_SUCH_SHARD)?;
+                degrees[place] += 1;
+            }
+            let shard = plan.find(&DegreeSequence::new(degrees)).ok_or(NO_SUCH_SHARD)?;
+            Ok((shard, share))
+        };
+        self.sums.into_iter().map(share).collect()
+    }
+}
+
+const NO_SUCH_SHARD: &str = "it leads to a shard that is not of its plan";
 
 #[derive(Default)]
 struct Counted {
     summary: Summary,
-    ahead: SharesByDegrees,
+    ahead: AheadCounter,
 }
 
 impl Counted {
     fn with(mut self, more: Counted) -> Self {
         self.summary += &more.summary;
-        for (degrees, share) in more.ahead {
-            *self.ahead.entry(degrees).or_default() += share;
-        }
+        self.ahead.merge(more.ahead);
         self
     }
 }
@@ -97,17 +165,7 @@ fn recount_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<Recount, &'stati
             .map(count)
             .try_reduce(Counted::default, |sum, more| Ok(sum.with(more)))?,
     };
-    let share = |((low, high), share): ((usize, usize), Share)| {
-        let mut degrees: Vec<usize> = sequence.bytes().iter().map(|&d| d.into()).collect();
-        for degree in [high, low] {
-            let place =
-                degrees.iter().rposition(|&d| d == degree).expect("the degree of a vertex");
-            degrees[place] += 1;
-        }
-        let target = plan.find(&DegreeSequence::new(degrees)).ok_or("it is not of its plan")?;
-        Ok((target, share))
-    };
-    let shares = counted.ahead.into_iter().map(share).collect::<Result<_, &'static str>>()?;
+    let shares = counted.ahead.finish(plan, &sequence)?;
     let ahead = Ahead { content: Content::of_unit(blocks), shares };
     Ok(Recount { summary: counted.summary, ahead })
 }
@@ -160,8 +218,7 @@ fn count_chunk<G: Game>(
     let told = G::ABOUT.told_by_outcome();
     let mut statistics = Statistics::default();
     let mut digester = Digester::<G>::new(sequence, kernel);
-    let mut extended = Vec::new();
-    let mut extensions = Vec::new();
+    let mut ahead = AheadCounter::default();
     for ((graph, KeyAndGroup { automorphisms, .. }), i) in graphs.iter().zip(labelled).zip(range) {
         let outcome = G::decode(n, outcomes.record(i));
         if automorphisms > 1 && !is_invariant::<G>(graph, automorphisms, &outcome) {
@@ -173,23 +230,7 @@ fn count_chunk<G: Game>(
         }
         statistics.add(graph, automorphisms, &tally);
         digester.add(graph, &outcome);
-        let weight = u128::from(factorial(n) / automorphisms);
-        for (v, others) in G::pairs_ahead(graph, &outcome)[..n].iter().enumerate() {
-            for u in vertices(*others) {
-                let degrees = [graph.degree(u), graph.degree(v)];
-                extended.push((degrees[0].min(degrees[1]), degrees[0].max(degrees[1]), weight));
-                let mut more = *graph;
-                more.add_edge(u, v);
-                extensions.push(more);
-            }
-        }
-    }
-    let mut ahead = SharesByDegrees::new();
-    for ((low, high, weight), found) in
-        extended.into_iter().zip(many::keys(n, &extensions, kernel))
-    {
-        *ahead.entry((low, high)).or_default() +=
-            Share { classes: weight * u128::from(found.automorphisms), labelled: weight };
+        ahead.add::<G>(graph, automorphisms, &outcome);
     }
     Ok(Counted { summary: Summary { statistics, digest: digester.finish() }, ahead })
 }
@@ -220,7 +261,7 @@ fn is_invariant<G: Game>(graph: &Graph, automorphisms: u64, outcome: &G::Outcome
         }
         left &= !(1 << v);
     }
-    by_twins == automorphisms || nauty::generators(graph).iter().all(is_kept)
+    by_twins == automorphisms || group::generators(graph).iter().all(is_kept)
 }
 
 #[cfg(test)]
@@ -229,10 +270,14 @@ mod tests {
 
     use trailtrap_shared::{
         game::{EdgeGeography, TrailTrap},
+        graph::nauty,
         partition::{BucketTable, Section},
         plan::{PlanOptions, Unit},
     };
-    use trailtrap_worker::{kernel::Solver, link::memory};
+    use trailtrap_worker::{
+        kernel::{Counting, Solver},
+        link::memory,
+    };
 
     use super::*;
 
@@ -247,7 +292,13 @@ mod tests {
         let options = PlanOptions { part_graphs: 2, bucket_bytes: 400 };
         let plan = Plan::new(game.layout(), order, options);
         let stop = &AtomicBool::new(false);
-        let solver = Solver { game, kernel: Kernel::Portable, allowance_bytes: 1 << 20, stop };
+        let solver = Solver {
+            game,
+            kernel: Kernel::Portable,
+            allowance_bytes: 1 << 20,
+            stop,
+            counts: Counting::All,
+        };
         let mut units = Vec::new();
         memory::census_with(order, options, &solver, &mut |plan, solved| {
             if plan.order == order {
@@ -376,7 +427,7 @@ mod tests {
                 let wrong = changed::<G>(&blocks, |slots| slots, flip);
                 let group = nauty::label(&graph).automorphisms;
                 let outcome = G::decode(6, wrong[1].record(0));
-                let is_even = nauty::generators(&graph)
+                let is_even = group::generators(&graph)
                     .iter()
                     .all(|image| G::relabelled(6, &outcome, image) == outcome);
                 assert_eq!(is_invariant::<G>(&graph, group, &outcome), is_even, "{graph:?}");

@@ -269,7 +269,10 @@ mod tests {
         partition::BucketTable,
         plan::{PlanOptions, Unit},
     };
-    use trailtrap_worker::{kernel::Solver, link::memory};
+    use trailtrap_worker::{
+        kernel::{Counting, Solver},
+        link::memory,
+    };
 
     use super::*;
     use crate::{
@@ -317,7 +320,13 @@ mod tests {
         let plan = Plan::new(G::LAYOUT, 6, options);
         let mut deliveries: HashMap<DegreeSequence, Delivery> = HashMap::new();
         let stop = &AtomicBool::new(false);
-        let solver = Solver { game, kernel: Kernel::Portable, allowance_bytes: 1 << 20, stop };
+        let solver = Solver {
+            game,
+            kernel: Kernel::Portable,
+            allowance_bytes: 1 << 20,
+            stop,
+            counts: Counting::All,
+        };
         memory::census_with(6, options, &solver, &mut |plan, solved| {
             if plan.order == 6 {
                 let blocks = solved.tables.iter().flat_map(|table| table.to_blocks(0)).collect();

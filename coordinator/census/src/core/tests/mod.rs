@@ -380,6 +380,7 @@ impl World {
             blocks: Vec::new(),
             record: self.record(unit, inputs, &author, way),
             ahead: None,
+            states_told_only: false,
         };
         let deliveries = held.units.iter().zip(&held.inputs).map(one).collect();
         // Answers may come at once.
