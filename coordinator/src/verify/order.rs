@@ -26,11 +26,7 @@ use trailtrap_census::{
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
     game::{Game, Method, SUMS, Search, Told},
-    graph::{
-        Graph, factorial,
-        nauty::{self, NautyLabelling},
-        pairs,
-    },
+    graph::{Graph, factorial, nauty, pairs},
     labelling::batch::Kernel,
     partition::{BucketTable, Section, graph_of_slot},
     plan::{Shard, Unit},
@@ -391,8 +387,9 @@ impl<G: Game> Verifier<G> {
     ) -> anyhow::Result<DerivedSums> {
         let graph = stored_graph(shard, table, i)?;
         let stored = G::decode(self.finished.plan.order, table.record(i));
-        let derived = G::Method::derive(&graph, |rest, labelling| {
-            let found = known.iter().find_map(|known| known.get(labelling));
+        let derived = G::Method::derive(&graph, |rest| {
+            let labelling = nauty::label(rest);
+            let found = known.iter().find_map(|known| known.get(&labelling));
             found.ok_or_else(|| anyhow!("{rest:?}, which {graph:?} leads to, is not in the store"))
         })?;
         ensure!(
@@ -674,9 +671,10 @@ impl<G: Game> Known<G> {
         self.0.insert(labelling.canonical.code(), outcome).is_none()
     }
 
-    /// The outcome of a graph, in nauty's labels.
-    fn get(&self, labelling: &NautyLabelling) -> Option<G::Outcome> {
-        self.0.get(&labelling.canonical.code()).copied()
+    /// The outcome of a graph with that labelling.
+    fn get(&self, labelling: &nauty::NautyLabelling) -> Option<G::Outcome> {
+        let outcome = self.0.get(&labelling.canonical.code())?;
+        Some(G::relabelled(labelling.canonical.order(), outcome, &labelling.inverse()))
     }
 }
 

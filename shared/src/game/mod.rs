@@ -29,7 +29,7 @@ pub use edge_geography::EdgeGeography;
 use serde::Serialize;
 pub use trail_trap::TrailTrap;
 
-use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices, nauty::NautyLabelling};
+use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices};
 
 /// A game has at most this many named sums; statistics have room for so many. Stored statistics
 /// have this length, so another number makes every store unreadable.
@@ -290,14 +290,14 @@ pub trait Method<G: Game> {
     fn finish(graph: &Graph, outcome: &mut G::Outcome, scratch: &mut Self::Scratch);
 
     /// The outcome again, without anything of the above: of a retrograde game from the outcomes of
-    /// the graphs with one edge less, which `find` knows. It is given such a graph and nauty's
-    /// labelling of it, and answers in nauty's labels.
+    /// the graphs with one edge less, which `find` knows. It is given such a graph and answers in
+    /// the labels of that graph.
     ///
     /// # Errors
     /// Those of `find`.
     fn derive<E>(
         graph: &Graph,
-        find: impl FnMut(&Graph, &NautyLabelling) -> Result<G::Outcome, E>,
+        find: impl FnMut(&Graph) -> Result<G::Outcome, E>,
     ) -> Result<G::Outcome, E>;
 }
 
@@ -320,7 +320,7 @@ pub trait Retrograde: Game {
     /// Those of `find`.
     fn derive<E>(
         graph: &Graph,
-        find: impl FnMut(&Graph, &NautyLabelling) -> Result<Self::Outcome, E>,
+        find: impl FnMut(&Graph) -> Result<Self::Outcome, E>,
     ) -> Result<Self::Outcome, E>;
 }
 
@@ -349,7 +349,7 @@ impl<G: Retrograde> Method<G> for ByEdges {
 
     fn derive<E>(
         graph: &Graph,
-        find: impl FnMut(&Graph, &NautyLabelling) -> Result<G::Outcome, E>,
+        find: impl FnMut(&Graph) -> Result<G::Outcome, E>,
     ) -> Result<G::Outcome, E> {
         G::derive(graph, find)
     }
@@ -394,7 +394,7 @@ impl<G: GraphByGraph> Method<G> for ByGraphs {
 
     fn derive<E>(
         graph: &Graph,
-        _find: impl FnMut(&Graph, &NautyLabelling) -> Result<G::Outcome, E>,
+        _find: impl FnMut(&Graph) -> Result<G::Outcome, E>,
     ) -> Result<G::Outcome, E> {
         Ok(G::solve_again(graph))
     }

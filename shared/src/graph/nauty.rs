@@ -26,6 +26,18 @@ pub struct NautyLabelling {
     pub orbits: [VertexSet; MAX_ORDER],
 }
 
+impl NautyLabelling {
+    /// For each canonical label the vertex that has it: what is known in canonical labels,
+    /// relabelled by this, is told of the graph that was labelled.
+    pub fn inverse(&self) -> [u8; MAX_ORDER] {
+        let mut vertex = [0; MAX_ORDER];
+        for v in 0..self.canonical.order() {
+            vertex[usize::from(self.label[v])] = v as u8;
+        }
+        vertex
+    }
+}
+
 /// Labels a graph with dense nauty.
 pub fn label(graph: &Graph) -> NautyLabelling {
     let n = graph.order();

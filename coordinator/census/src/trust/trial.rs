@@ -9,12 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics},
     game::{Game, GameName, Method},
-    graph::{
-        Graph,
-        degree::DegreeSequence,
-        graph6,
-        nauty::{self, NautyLabelling},
-    },
+    graph::{Graph, degree::DegreeSequence, graph6, nauty},
     labelling::batch::Kernel,
     partition::{Block, bucket_of_slot, graph_of_slot, slot_of},
     plan::Plan,
@@ -230,7 +225,7 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
         if slot_of(&graph) != slot {
             return flaw(format!("{} does not stand where it should", graph6::encode(&graph)));
         }
-        let derived = G::Method::derive(&graph, |rest, labelling| self.find(rest, labelling))?;
+        let derived = G::Method::derive(&graph, |rest| self.find(rest))?;
         let mut expected = vec![0; record.len()];
         G::encode(graph.order(), &derived, &mut expected);
         match expected == record {
@@ -242,19 +237,20 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
         }
     }
 
-    /// The outcome of a graph with one edge less, in nauty's labels.
-    fn find(&self, rest: &Graph, labelling: &NautyLabelling) -> Result<G::Outcome, TrialError<E>> {
+    /// The outcome of a graph with one edge less.
+    fn find(&self, rest: &Graph) -> Result<G::Outcome, TrialError<E>> {
         let missing = || {
             TrialError::Flaw(format!("{}, which it leads to, is not known", graph6::encode(rest)))
         };
         let (sequence, slot) = (DegreeSequence::of(rest), slot_of(rest));
         let outcome = self.known.get(&(sequence, slot)).ok_or_else(missing)?;
         let stored = graph_of_slot(&sequence, slot).ok_or_else(missing)?;
-        let stored_labelling = nauty::label(&stored);
-        if stored_labelling.canonical != labelling.canonical {
+        let [from, to] = [&stored, rest].map(nauty::label);
+        if from.canonical != to.canonical {
             return Err(missing());
         }
-        Ok(G::relabelled(rest.order(), outcome, &stored_labelling.label))
+        let canonical = G::relabelled(rest.order(), outcome, &from.label);
+        Ok(G::relabelled(rest.order(), &canonical, &to.inverse()))
     }
 }
 

@@ -22,11 +22,7 @@ use super::{
     Scope, SumName, Tally, Told, bits,
 };
 use crate::{
-    graph::{
-        Graph, MAX_ORDER, VertexSet, all_vertices,
-        nauty::{self, NautyLabelling},
-        vertices,
-    },
+    graph::{Graph, MAX_ORDER, VertexSet, all_vertices, vertices},
     labelling::hashed,
 };
 
@@ -205,16 +201,14 @@ impl Retrograde for EdgeGeography {
 
     fn derive<E>(
         graph: &Graph,
-        mut find: impl FnMut(&Graph, &NautyLabelling) -> Result<Roots, E>,
+        mut find: impl FnMut(&Graph) -> Result<Roots, E>,
     ) -> Result<Roots, E> {
         let mut outcome = Roots::default();
         for v in 0..graph.order() {
             // U(H; v) = ∃ w ∈ N(v): ¬ U(H − vw; w).
             for w in vertices(graph.neighbours(v)) {
-                let rest = graph.without_edge(v, w);
-                let labelling = nauty::label(&rest);
-                let found = find(&rest, &labelling)?;
-                if found.won >> labelling.label[w] & 1 == 0 {
+                let found = find(&graph.without_edge(v, w))?;
+                if found.won >> w & 1 == 0 {
                     outcome.won |= 1 << v;
                     break;
                 }
@@ -254,7 +248,7 @@ mod tests {
     use super::*;
     use crate::{
         game::{FirstMove, Search, Solution},
-        graph::invariants,
+        graph::{invariants, nauty},
     };
 
     fn roots(graph: &Graph) -> Roots {

@@ -19,11 +19,7 @@ use super::{
     About, ByEdges, FIRST_OR_SECOND, Game, KnownCounts, Layout, Positions, PredecessorAnswer,
     Retrograde, Scope, SumName, Tally, Told, bits,
 };
-use crate::graph::{
-    Graph, MAX_ORDER, VertexSet, all_vertices, map_sets,
-    nauty::{self, NautyLabelling},
-    transpose, vertices,
-};
+use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices, map_sets, transpose, vertices};
 
 /// Connected graphs of order n = 3, …, 7 that P2 wins: Table 1 of the paper.
 pub const TABLE_1: [u128; 5] = [2, 4, 17, 88, 734];
@@ -251,17 +247,14 @@ impl Retrograde for TrailTrap {
 
     fn derive<E>(
         graph: &Graph,
-        mut find: impl FnMut(&Graph, &NautyLabelling) -> Result<Outcome, E>,
+        mut find: impl FnMut(&Graph) -> Result<Outcome, E>,
     ) -> Result<Outcome, E> {
         let all = all_vertices(graph.order());
         let mut outcome = Outcome::default();
         for (u, w) in graph.edges() {
-            let rest = graph.without_edge(u, w);
-            let labelling = nauty::label(&rest);
-            let found = find(&rest, &labelling)?;
-            let label = |v: usize| usize::from(labelling.label[v]);
-            let wins = |a: usize, b: usize| found.wins[label(a)] >> label(b) & 1 == 1;
-            let refuted = |v: usize| found.refuted >> label(v) & 1 == 1;
+            let found = find(&graph.without_edge(u, w))?;
+            let wins = |a: usize, b: usize| found.wins[a] >> b & 1 == 1;
+            let refuted = |v: usize| found.refuted >> v & 1 == 1;
             for b in vertices(all) {
                 // W(H; a, b) = ∃ w ∈ N(a): ¬ W(H − aw; b, w), for a = u and for a = w.
                 outcome.wins[u] |= u16::from(!wins(b, w)) << b;
