@@ -5,21 +5,28 @@
 //! never change and are put as a whole, any number of times. A depot may lack any block: what it
 //! does not have comes from the coordinator.
 
-use std::{fs, future::ready, io, sync::Arc, time::Duration};
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    future::ready,
+    io::{self, Read},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream};
-use object_store::{
-    Error, ObjectStore, ObjectStoreExt, ObjectStoreScheme, local::LocalFileSystem, path::Path,
-};
-use tokio::{runtime::Handle, time::sleep};
+use percent_encoding::percent_decode_str;
+use tokio::{runtime::Handle, task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::Layout,
     partition::{Block, BlockError, BlockName, Checksum},
 };
-use url::Url;
 
-use crate::supply::backoff::Rest;
+#[cfg(feature = "s3")]
+use crate::supply::bucket::Bucket;
+use crate::{process::replace::Replacement, supply::backoff::Rest};
 
 /// Why a depot cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +68,7 @@ pub enum DepotError {
 /// A depot. Its methods block, and must not be called from within the runtime.
 pub struct Depot {
     runtime: Handle,
-    store: Arc<dyn ObjectStore>,
+    objects: Objects,
     /// The depot as it was given, for messages.
     place: String,
     /// When it is cancelled, whoever waits for the depot gives up.
@@ -79,9 +86,6 @@ const TOGETHER: usize = 16;
 /// Operations that take longer are abandoned: a depot that is slower than the coordinator is of no
 /// use.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A single request may take so long, with all attempts to repeat it.
-#[cfg(feature = "s3")]
-const REQUEST: Duration = Duration::from_secs(15);
 /// When the worker is asked to stop, operations under way are abandoned after so long.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -106,10 +110,10 @@ impl Depot {
         place: &str,
         stop: CancellationToken,
     ) -> Result<Self, DepotError> {
-        let (store, place) = (store(place)?, place.to_owned());
+        let (objects, place) = (Objects::open(place)?, place.to_owned());
         let (reads, writes) = (Rest::default(), Rest::default());
-        let depot = Depot { runtime, store, place, stop, patience: PATIENCE, reads, writes };
-        depot.put_all(std::iter::once((Path::from(NOTE_NAME), NOTE_TEXT.as_bytes())));
+        let depot = Depot { runtime, objects, place, stop, patience: PATIENCE, reads, writes };
+        depot.put_all(std::iter::once((NOTE_NAME.to_owned(), NOTE_TEXT.as_bytes())));
         Ok(depot)
     }
 
@@ -120,19 +124,23 @@ impl Depot {
             if self.reads.lasts() {
                 return None;
             }
-            match self.read(&name).await {
+            let object = object_name(&name.checksum);
+            match self.objects.get(&object, name.length).await {
                 Ok(bytes) => {
-                    match bytes.and_then(|bytes| Block::parse_named(layout, bytes, &name)) {
+                    let block = bytes
+                        .ok_or(BlockError::Name)
+                        .and_then(|bytes| Block::parse_named(layout, bytes, &name));
+                    match block {
                         Ok(block) => return Some(block),
                         Err(error) => {
-                            let (depot, block) = (&self.place, path(&name.checksum));
+                            let (depot, block) = (&self.place, object);
                             tracing::warn!(depot, %block, %error, "a block in the depot is \
                                 damaged; it is fetched again");
                         }
                     }
                 }
-                Err(Error::NotFound { .. }) => {}
-                Err(error) => self.fail(&self.reads, &cause(&error)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => self.fail(&self.reads, &error.to_string()),
             }
             None
         };
@@ -141,29 +149,20 @@ impl Depot {
         blocks
     }
 
-    async fn read(&self, name: &BlockName) -> Result<Result<Vec<u8>, BlockError>, Error> {
-        let found = self.store.get(&path(&name.checksum)).await?;
-        // An object of another size is not that block, and may be too large to read.
-        match found.meta.size == name.length {
-            true => Ok(Ok(found.bytes().await?.into())),
-            false => Ok(Err(BlockError::Name)),
-        }
-    }
-
     /// Puts blocks here, as far as that is possible, and returns the number of bytes put.
     pub fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> u64 {
-        self.put_all(blocks.map(|block| (path(&block.name().checksum), block.bytes())))
+        self.put_all(blocks.map(|block| (object_name(&block.name().checksum), block.bytes())))
     }
 
-    fn put_all<'a>(&self, objects: impl Iterator<Item = (Path, &'a [u8])>) -> u64 {
-        let put = |(path, bytes): (Path, &'a [u8])| async move {
+    fn put_all<'a>(&self, objects: impl Iterator<Item = (String, &'a [u8])>) -> u64 {
+        let put = |(name, bytes): (String, &'a [u8])| async move {
             if self.writes.lasts() {
                 return 0;
             }
-            match self.store.put(&path, bytes.to_vec().into()).await {
-                Ok(_) => bytes.len() as u64,
+            match self.objects.put(&name, bytes.to_vec()).await {
+                Ok(()) => bytes.len() as u64,
                 Err(error) => {
-                    self.fail(&self.writes, &cause(&error));
+                    self.fail(&self.writes, &error.to_string());
                     0
                 }
             }
@@ -214,95 +213,101 @@ impl Depot {
     }
 }
 
-fn path(checksum: &Checksum) -> Path {
+fn object_name(checksum: &Checksum) -> String {
     let name = checksum.to_string();
-    Path::from_iter([&name[..2], &name])
+    format!("{}/{name}", &name[..2])
 }
 
-fn store(place: &str) -> Result<Arc<dyn ObjectStore>, DepotError> {
-    let unknown = || DepotError::Place(place.to_owned());
-    // This comes before all other checks, whose messages repeat the place.
-    if place.contains('@') && !std::path::Path::new(place).is_dir() {
-        return Err(DepotError::Credentials);
-    }
-    if !place.contains("://") {
-        return directory(place, place.as_ref());
-    }
-    let url = Url::parse(place).map_err(|_| unknown())?;
-    match ObjectStoreScheme::parse(&url).map_err(|_| unknown())? {
-        (ObjectStoreScheme::Local, _) => {
-            directory(place, &url.to_file_path().map_err(|()| unknown())?)
+/// Where the objects of a depot are.
+enum Objects {
+    Directory(PathBuf),
+    #[cfg(feature = "s3")]
+    Bucket(Bucket),
+}
+
+impl Objects {
+    fn open(place: &str) -> Result<Self, DepotError> {
+        // This comes before all other checks, whose messages repeat the place.
+        if place.contains('@') && !Path::new(place).is_dir() {
+            return Err(DepotError::Credentials);
         }
-        (ObjectStoreScheme::AmazonS3, prefix) => bucket(place, prefix),
-        _ => Err(unknown()),
-    }
-}
-
-/// A bucket, with credentials, region and endpoint from the environment.
-#[cfg(feature = "s3")]
-fn bucket(place: &str, prefix: Path) -> Result<Arc<dyn ObjectStore>, DepotError> {
-    use object_store::{
-        BackoffConfig, ClientConfigKey, RetryConfig,
-        aws::{AmazonS3Builder, AmazonS3ConfigKey},
-        prefix::PrefixStore,
-    };
-
-    // The provider that gRPC uses too. Installing it fails if it is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let backoff =
-        BackoffConfig { max_backoff: Duration::from_secs(3), ..BackoffConfig::default() };
-    let retry = RetryConfig { backoff, max_retries: 4, retry_timeout: REQUEST };
-    let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
-    let bucket = AmazonS3Builder::from_env()
-        .with_url(place)
-        .with_config(timeout, format!("{} seconds", REQUEST.as_secs()))
-        .with_retry(retry)
-        .build()
-        .map_err(|error| unusable(place, cause(&error)))?;
-    Ok(Arc::new(PrefixStore::new(bucket, prefix)))
-}
-
-#[cfg(not(feature = "s3"))]
-fn bucket(place: &str, _prefix: Path) -> Result<Arc<dyn ObjectStore>, DepotError> {
-    Err(DepotError::NoS3(place.to_owned()))
-}
-
-/// A directory that is there, whatever can be done in it.
-fn directory(place: &str, path: &std::path::Path) -> Result<Arc<dyn ObjectStore>, DepotError> {
-    let away = |why: String| DepotError::Away { place: place.to_owned(), why };
-    match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_dir() => {
-            return Err(unusable(place, "it is no directory".to_owned()));
-        }
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
-            return Err(unusable(place, error.to_string()));
-        }
-        Err(error) => return Err(away(error.to_string())),
-        Ok(_) => {}
-    }
-    Ok(Arc::new(LocalFileSystem::new_with_prefix(path).map_err(|error| away(cause(&error)))?))
-}
-
-fn unusable(place: &str, why: String) -> DepotError {
-    DepotError::Unusable { place: place.to_owned(), why }
-}
-
-/// What went wrong, without what a server has to say about it: that may repeat what it was sent,
-/// tokens included.
-fn cause(error: &Error) -> String {
-    match error {
-        Error::NotFound { .. } => "there is no such place".to_owned(),
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            "access is denied; are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the like right?"
-                .to_owned()
-        }
-        other => {
-            let text = other.to_string();
-            text.split('<').next().unwrap_or_default().trim_end_matches([' ', ':']).to_owned()
+        match place.split_once("://") {
+            None => Self::directory(place, place.as_ref()),
+            Some(("file", path)) if path.starts_with('/') => {
+                let path: Vec<u8> = percent_decode_str(path).collect();
+                Self::directory(place, OsStr::from_bytes(&path).as_ref())
+            }
+            #[cfg(feature = "s3")]
+            Some(("s3", _)) => Bucket::open(place).map(Objects::Bucket),
+            #[cfg(not(feature = "s3"))]
+            Some(("s3", bucket)) if !bucket.is_empty() => Err(DepotError::NoS3(place.to_owned())),
+            Some(_) => Err(DepotError::Place(place.to_owned())),
         }
     }
+
+    /// A directory that is there, whatever can be done in it.
+    fn directory(place: &str, path: &Path) -> Result<Self, DepotError> {
+        let unusable = |why: String| Err(DepotError::Unusable { place: place.to_owned(), why });
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => Ok(Objects::Directory(path.to_owned())),
+            Ok(_) => unusable("it is no directory".to_owned()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                unusable(error.to_string())
+            }
+            Err(error) => {
+                Err(DepotError::Away { place: place.to_owned(), why: error.to_string() })
+            }
+        }
+    }
+
+    /// The object with that name, or `None` if it has another length: it is not what was looked
+    /// for then, and may be too large to read.
+    async fn get(&self, name: &str, length: u64) -> io::Result<Option<Vec<u8>>> {
+        match self {
+            Objects::Directory(path) => {
+                let path = path.join(name);
+                spawn_blocking(move || read(&path, length)).await?
+            }
+            #[cfg(feature = "s3")]
+            Objects::Bucket(bucket) => bucket.get(name, length).await,
+        }
+    }
+
+    /// Puts an object, which replaces any of that name as a whole.
+    async fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+        match self {
+            Objects::Directory(path) => {
+                let path = path.join(name);
+                spawn_blocking(move || write(&path, &bytes)).await?
+            }
+            #[cfg(feature = "s3")]
+            Objects::Bucket(bucket) => bucket.put(name, bytes).await,
+        }
+    }
+}
+
+fn read(path: &Path, length: u64) -> io::Result<Option<Vec<u8>>> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() || metadata.len() != length {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(length as usize);
+    File::open(path)?.take(length).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Only the last directory is made: if the depot itself is gone, it may be about to return.
+    match path.parent().map(fs::create_dir) {
+        Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    Replacement::of(path).fleeting().write(bytes)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! those that are nowhere else.
 
 mod backoff;
+#[cfg(feature = "s3")]
+mod bucket;
 pub mod depot;
 pub mod disk;
 
