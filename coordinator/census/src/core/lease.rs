@@ -168,13 +168,18 @@ impl LeaseTable {
         self.next
     }
 
-    /// Number of units that are leased, to one worker or in all.
-    pub fn units(&self, worker: Option<WorkerId>) -> usize {
-        self.leases
-            .values()
-            .filter(|held| worker.is_none_or(|w| w == held.worker))
-            .map(|held| held.units.len())
-            .sum()
+    /// Number of units that are leased.
+    pub fn units(&self) -> usize {
+        self.leases.values().map(|held| held.units.len()).sum()
+    }
+
+    /// Number of units that are leased, by worker.
+    pub fn held(&self) -> BTreeMap<WorkerId, usize> {
+        let mut by_worker = BTreeMap::new();
+        for held in self.leases.values() {
+            *by_worker.entry(held.worker).or_default() += held.units.len();
+        }
+        by_worker
     }
 }
 
@@ -206,7 +211,7 @@ mod tests {
         assert_eq!(table.expire(at(61)), [ended(silent, 1, Purpose::Solve, vec![unit(1)])]);
         assert!(table.expire(at(110)).is_empty());
         assert_eq!(table.expire(at(111)), [ended(alive, 2, Purpose::Compare, vec![unit(2)])]);
-        assert_eq!(table.units(None), 0);
+        assert_eq!(table.units(), 0);
     }
 
     #[test]
@@ -259,7 +264,7 @@ mod tests {
         let mut table = LeaseTable::new(1, TERM);
         let number = table.grant_embedded(0, Purpose::Solve, vec![unit(1), unit(2)]);
         assert!(table.expire(at(1 << 30)).is_empty());
-        assert_eq!(table.units(Some(0)), 2);
+        assert_eq!(table.held(), [(0, 2)].into());
         assert_eq!(
             table.end(0, number),
             Some(ended(number, 0, Purpose::Solve, vec![unit(1), unit(2)]))
@@ -276,6 +281,6 @@ mod tests {
         assert_eq!(table.end_all(1), [ended(held, 1, Purpose::Solve, vec![unit(2)])]);
         table.void();
         assert!(table.get(1, expired).is_none() && table.get(2, others).is_none());
-        assert_eq!(table.units(None), 0);
+        assert_eq!(table.units(), 0);
     }
 }

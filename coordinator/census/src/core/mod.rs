@@ -54,7 +54,7 @@ pub use self::{
     inquiry::{Damage, Trace},
     lease::WorkerId,
     order::{Order, OrderOpening},
-    work::{Assignment, Work, Worker},
+    work::{Assignment, MOST_WORKERS, Work, Worker},
 };
 
 use self::{arrival::Arrival, inquiry::Inquiry, lease::LeaseTable};
@@ -302,7 +302,7 @@ impl Core {
             target: self.settings.target,
             pairs_this_run: self.pairs_this_run,
             elapsed: self.now,
-            units_leased: self.leases.units(None),
+            units_leased: self.leases.units(),
             ..Progress::default()
         };
         if let Some(order) = &self.order {
@@ -327,6 +327,8 @@ impl Core {
 
     /// The workers, and the number of units each of them holds.
     pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker, usize)> {
-        self.workers.iter().map(|(&id, worker)| (id, worker, self.leases.units(Some(id))))
+        let held = self.leases.held();
+        let units = move |id| held.get(&id).copied().unwrap_or(0);
+        self.workers.iter().map(move |(&id, worker)| (id, worker, units(id)))
     }
 }

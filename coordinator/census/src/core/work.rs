@@ -1,6 +1,6 @@
 //! Workers, and the work that is leased to them.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use trailtrap_shared::plan::{Plan, Unit};
 
@@ -10,7 +10,7 @@ use super::{
     lease::{EndedLease, Purpose, WorkerId},
     setbacks::{Setback, Setbacks},
 };
-use crate::records::{Author, alarm::Alarm};
+use crate::records::Author;
 
 /// A worker as the coordinator sees it.
 #[derive(Clone, Debug)]
@@ -61,6 +61,9 @@ pub struct Work {
     pub edition: u32,
 }
 
+/// So many workers are known at a time: a status that lists them all fits into a message.
+pub const MOST_WORKERS: usize = 8192;
+
 impl Core {
     /// Adds a worker, unless results of it were wrong before. Whoever knows its number can speak
     /// for it, so that has to be one that nobody can guess. A name that a living worker has gets a
@@ -78,30 +81,21 @@ impl Core {
         if self.is_blamed(&author) {
             return Err(Refusal::Distrusted(author.name().to_owned()));
         }
-        // Workers that are long gone need not be remembered.
-        let (now, term) = (self.now, self.settings.lease_term);
-        self.workers.retain(|&id, worker| {
-            let is_lately_seen = now.saturating_sub(worker.seen) < 10 * term;
-            worker.distrusted || is_lately_seen || self.leases.units(Some(id)) > 0
-        });
+        self.forget_workers();
         // 0 is nobody.
         let mut id = number.max(1);
         while self.workers.contains_key(&id) {
             id = id.wrapping_add(1).max(1);
         }
-        let is_taken = |author: &Author| {
-            self.is_blamed(author)
-                || self
-                    .workers
-                    .values()
-                    .any(|other| other.author.is(author) && self.is_alive(other))
-        };
+        let living = self.workers.values().filter(|other| self.is_alive(other));
+        let taken: HashSet<&str> =
+            living.map(|other| &other.author).chain(self.blamed()).map(Author::name).collect();
         let mut names = (1..).map(|number| author.numbered(number));
-        let author = names.find(|author| !is_taken(author)).unwrap_or(author);
+        let author = names.find(|author| !taken.contains(author.name())).unwrap_or(author);
         let worker = Worker {
             author,
             threads,
-            seen: now,
+            seen: self.now,
             asked: None,
             units: 0,
             pairs: 0,
@@ -112,11 +106,15 @@ impl Core {
         Ok(id)
     }
 
+    /// Whom open alarms blame.
+    fn blamed(&self) -> impl Iterator<Item = &Author> {
+        let open = self.alarms.values().filter(|alarm| alarm.settled.is_none());
+        open.flat_map(|alarm| &alarm.blamed)
+    }
+
     /// Whether an alarm that is open blames a worker.
     fn is_blamed(&self, author: &Author) -> bool {
-        let is_blamed = |alarm: &Alarm| alarm.blamed.iter().any(|blamed| blamed.is(author));
-        let mut open = self.alarms.values().filter(|alarm| alarm.settled.is_none());
-        open.any(is_blamed)
+        self.blamed().any(|blamed| blamed.is(author))
     }
 
     /// Whether a worker was heard of lately, and has more to do.
@@ -133,6 +131,29 @@ impl Core {
                 && !(worker.dismissed || worker.distrusted || worker.author.is(&author))
         });
         others.map(|worker| worker.author.clone()).collect()
+    }
+
+    /// Forgets workers that are long gone. If there are too many all the same, some of them go: at
+    /// first those that hold nothing, and of those the ones that were silent for longest. Whoever
+    /// is forgotten and still there is told so, and registers again.
+    fn forget_workers(&mut self) {
+        let (now, term) = (self.now, self.settings.lease_term);
+        let held = self.leases.held();
+        self.workers.retain(|id, worker| {
+            let is_lately_seen = now.saturating_sub(worker.seen) < 10 * term;
+            worker.distrusted || is_lately_seen || held.contains_key(id)
+        });
+        if self.workers.len() < MOST_WORKERS {
+            return;
+        }
+        let order =
+            |(&id, worker): (&WorkerId, &Worker)| (held.contains_key(&id), worker.seen, id);
+        let mut dispensable: Vec<_> = self.workers.iter().map(order).collect();
+        dispensable.sort_unstable();
+        // Several at once, so that the next does not have to look for one again.
+        for (_, _, id) in &dispensable[..MOST_WORKERS / 16] {
+            self.workers.remove(id);
+        }
     }
 
     /// Notes a sign of life; false if the worker is not known.
@@ -280,7 +301,7 @@ impl Core {
             && self.inquiries.is_empty()
             && (order.schedule.ready() == 0 || embedded)
             && order.comparisons.waiting() == 0
-            && self.leases.units(None) == 0;
+            && self.leases.units() == 0;
         if !is_idle {
             return;
         }
@@ -298,5 +319,43 @@ impl Core {
             failures: setbacks.failures().cloned().collect::<Vec<_>>().join("; "),
         };
         self.end(Err(fault));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Settings, Start, lease::Purpose};
+
+    /// One worker holds something, one says that it is there, and others come and go.
+    #[test]
+    fn there_are_not_more_workers_than_can_be_told_of() {
+        let term = Duration::from_secs(60);
+        let settings = Settings {
+            target: 5,
+            lease_term: term,
+            pending_bytes: 1,
+            drops_outcomes: false,
+            unix_seconds: 0,
+        };
+        let mut core = Core::new(settings, Start::default());
+        let register = |core: &mut Core, number: u64, at: u64| {
+            core.set_now(Duration::from_millis(at));
+            core.register(Author::new(&format!("worker {number}"), "k"), 1, number + 1).unwrap()
+        };
+        let holder = register(&mut core, 0, 0);
+        core.leases.grant(holder, Purpose::Solve, Vec::new(), Duration::ZERO);
+        let alive = register(&mut core, 1, 0);
+        for number in 2..20_000 {
+            let last = register(&mut core, number, number);
+            assert!(core.hear(alive), "it was heard of a moment ago");
+            assert!(core.hear(last) && core.workers.len() <= MOST_WORKERS);
+        }
+        assert!(core.workers.len() > MOST_WORKERS / 2);
+        assert!(core.workers.contains_key(&holder), "it holds something");
+        assert!(!core.hear(alive + 1), "it was silent for longest");
+        // Those that are long gone.
+        register(&mut core, 20_000, 20_000 + 10 * 60_000);
+        assert_eq!(core.workers.len(), 2);
     }
 }
