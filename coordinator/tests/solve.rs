@@ -7,7 +7,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{run, run_with_input, stderr, stdout, trailtrap};
+use common::{run, run_with_input, stderr, stdout, trailtrap, watch_memory};
 use serde_json::{Value, json};
 
 fn solve(input: &str, arguments: &[&str]) -> Output {
@@ -94,4 +94,42 @@ fn a_reader_that_leaves_early_is_no_error() {
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     assert!(!stderr(&output).contains("panic"), "{}", stderr(&output));
+}
+
+/// Of a line without end nothing is kept but what says so.
+#[test]
+fn endless_lines_and_other_formats_are_named() {
+    let mut endless = trailtrap()
+        .args(["solve", "--format", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let peak = watch_memory(endless.id());
+    let mut input = endless.stdin.take().unwrap();
+    let line = vec![b'D'; 1 << 20];
+    for _ in 0..1 << 10 {
+        input.write_all(&line).unwrap();
+    }
+    input.write_all(b"\nC~\n").unwrap();
+    drop(input);
+    let output = endless.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stdout(&output), "graph6,order,size,winner\nC~,4,6,P1\n");
+    let text = stderr(&output);
+    assert!(text.contains("line 1: column 4: a graph of order 5 takes 3 characters"), "{text}");
+    // Elsewhere there is no /proc to read it from.
+    if let Some(peak) = peak.join().unwrap() {
+        assert!(peak < 256 << 20, "{peak} bytes for a line of a gigabyte");
+    }
+    for (input, format) in [(">>sparse6<<:An\n", "sparse6"), (">>digraph6<<\n&AO\n", "digraph6")] {
+        let output = solve(input, &[]);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(
+            text.contains(&format!("line 1: column 1: this is {format}, not graph6")),
+            "{text}"
+        );
+    }
 }

@@ -4,7 +4,7 @@
 use std::{
     fmt,
     fs::File,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, Read},
     path::Path,
     sync::Arc,
 };
@@ -12,7 +12,8 @@ use std::{
 use anyhow::Context;
 use trailtrap_shared::graph::graph6;
 
-/// One graph of the input, not yet decoded.
+/// One graph of the input, not yet decoded. Of a line that is longer than that of any graph there
+/// is as much as says so.
 pub struct Line {
     pub origin: LineOrigin,
     pub text: Vec<u8>,
@@ -73,9 +74,8 @@ fn read(
     let shared: Arc<str> = name.into();
     let mut lines = Vec::new();
     for number in 1.. {
-        let mut text = Vec::new();
-        if input.read_until(b'\n', &mut text).with_context(|| format!("cannot read {name}"))? == 0
-        {
+        let mut text = read_line(&mut input).with_context(|| format!("cannot read {name}"))?;
+        if text.is_empty() {
             break;
         }
         while text.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -96,9 +96,74 @@ fn read(
     take(lines)
 }
 
+/// The next line with its end, cut if it is longer than that of any graph; nothing at the end of
+/// the input. The rest of a long line is skipped.
+fn read_line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let longest = graph6::LONGEST_LINE as u64 + 1;
+    input.by_ref().take(longest).read_until(b'\n', &mut line)?;
+    if line.len() as u64 == longest && line.last() != Some(&b'\n') {
+        input.skip_until(b'\n')?;
+    }
+    Ok(line)
+}
+
 /// Whether an error says that nobody reads the output any more, which is no failure.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(input: impl BufRead) -> Vec<(Option<usize>, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut take = |lines: Vec<Line>| {
+            found.extend(lines.into_iter().map(|line| (line.origin.line, line.text)));
+            Ok(())
+        };
+        read("input", input, 2, &mut take).unwrap();
+        found
+    }
+
+    /// Repeats a byte, and counts how often it did so.
+    struct Endless<'a>(&'a mut usize, usize);
+
+    impl Read for Endless<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = buffer.len().min(self.1 - *self.0);
+            buffer[..length].fill(b'D');
+            *self.0 += length;
+            Ok(length)
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_and_lose_their_ends() {
+        assert_eq!(
+            lines(&b">>graph6<<\nDQc\r\n\nC~"[..]),
+            [(Some(2), b"DQc".to_vec()), (Some(3), Vec::new()), (Some(4), b"C~".to_vec())]
+        );
+        assert_eq!(lines(&b">>graph6<<DQc\n"[..]), [(Some(1), b"DQc".to_vec())]);
+    }
+
+    #[test]
+    fn a_line_longer_than_any_graph_is_read_and_not_kept() {
+        let mut read = 0;
+        let after = &b"\nC~\n"[..];
+        let found = lines(BufReader::new(Endless(&mut read, 1 << 24).chain(after)));
+        assert_eq!(read, 1 << 24);
+        assert_eq!(found[0].1.len(), graph6::LONGEST_LINE + 1);
+        assert!(graph6::decode(&found[0].1).is_err());
+        assert_eq!(found[1], (Some(2), b"C~".to_vec()));
+        // A line break just where it is cut, or none at all.
+        for (length, line) in [(0, 2), (1, 2), (2, 2)] {
+            let long = vec![b'D'; graph6::LONGEST_LINE + length];
+            assert_eq!(lines(&[&long, after].concat()[..])[1], (Some(line), b"C~".to_vec()));
+            assert_eq!(lines(&long[..]).len(), 1);
+        }
+    }
 }

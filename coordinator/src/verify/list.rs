@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use flate2::read::MultiGzDecoder;
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
@@ -52,7 +52,7 @@ impl Wins {
 /// Lines are checked in parallel, this many at a time.
 const LINES: usize = 1 << 16;
 /// Longer than the line of any graph that can be read.
-const LINE_BYTES: u64 = 64;
+const LINE_BYTES: u64 = graph6::LONGEST_LINE as u64 + 1;
 
 /// What a list of P1-win graphs holds.
 pub struct CheckedList {
@@ -114,10 +114,11 @@ impl CheckedList {
                 list.bytes += read as u64;
                 if line.pop() != Some(b'\n') {
                     let at = number + lines.len() + 1;
-                    ensure!(
-                        (read as u64) < LINE_BYTES,
-                        "line {at}: longer than that of any graph"
-                    );
+                    if read as u64 == LINE_BYTES {
+                        // It may say itself what it is.
+                        graph6::decode(&line).map_err(|error| anyhow!("line {at}: {error}"))?;
+                        bail!("line {at}: longer than that of any graph");
+                    }
                     bail!("line {at}: no line break: the list is cut short");
                 }
                 lines.push(line);
@@ -127,6 +128,9 @@ impl CheckedList {
             }
             let check = |line: &Vec<u8>| -> Result<(Graph, u64), String> {
                 let graph = graph6::decode(line).map_err(|error| error.to_string())?;
+                if graph.order() == 0 {
+                    return Err("a graph without vertices, which nobody wins first".to_owned());
+                }
                 let labelling = nauty::label(&graph);
                 if labelling.canonical != graph {
                     return Err("not in nauty's canonical labels".to_owned());
@@ -137,7 +141,7 @@ impl CheckedList {
             for (line, checked) in lines.into_iter().zip(checked) {
                 number += 1;
                 let (graph, automorphisms) =
-                    checked.map_err(|why| anyhow::anyhow!("line {number}: {why}"))?;
+                    checked.map_err(|why| anyhow!("line {number}: {why}"))?;
                 ensure!(
                     number == 1 || last < line,
                     "line {number}: not greater than the line before: not sorted, or a graph \
@@ -223,7 +227,17 @@ mod tests {
     #[test]
     fn a_line_that_does_not_end_is_not_read_to_its_end() {
         let why = |bytes: &[u8]| format!("{:#}", read(bytes).err().unwrap());
-        assert!(why(&[b"C?\n", &[b'~'; 1 << 20][..]].concat()).contains("line 2: longer than"));
+        assert!(why(&[b"C?\n", &[b'C'; 1 << 20][..]].concat()).contains("line 2: column 3: a"));
         assert!(why(b"C?\nC~").contains("line 2: no line break"));
+    }
+
+    #[test]
+    fn what_is_no_list_is_named() {
+        let why = |bytes: &[u8]| format!("{:#}", read(bytes).err().unwrap());
+        assert!(why(b"?\n").contains("line 1: a graph without vertices"));
+        assert!(why(b">>graph6<<?\n").contains("line 1: a graph without vertices"));
+        assert!(why(b">>sparse6<<:An\n").contains("line 1: column 1: this is sparse6"));
+        let planar = [&b">>planar_code<<"[..], &[4; 1000]].concat();
+        assert!(why(&planar).contains("line 1: column 1: this is planar code"));
     }
 }

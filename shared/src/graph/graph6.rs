@@ -8,6 +8,17 @@ use super::bitset::{Graph, MAX_ORDER, pairs};
 
 /// The optional header of a graph6 file; it has no newline of its own.
 pub const HEADER: &str = ">>graph6<<";
+/// The headers of other formats begin like this.
+const OTHER_HEADERS: [(&str, &str); 5] = [
+    (">>sparse6", "sparse6"),
+    (">>digraph6", "digraph6"),
+    (">>planar_code", "planar code"),
+    (">>edge_code", "edge code"),
+    (">>", "a file of another format"),
+];
+/// No line of a graph that this program can hold is longer, header and line break included. Of
+/// longer ones so many bytes, and one more, are enough to say what is wrong.
+pub const LONGEST_LINE: usize = HEADER.len() + encoded_len(MAX_ORDER) + 2;
 
 /// Why a line is not the graph6 text of a graph this program can hold. Columns count bytes from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +26,7 @@ pub enum Graph6Error {
     /// No byte at all.
     #[error("column 1: empty line where a graph6 graph was expected")]
     Empty,
-    /// sparse6, digraph6 or incremental sparse6.
+    /// Another format, by its header or its first character.
     #[error("column 1: this is {0}, not graph6 (convert it with `nauty-copyg -g`)")]
     OtherFormat(&'static str),
     /// A byte outside 63 ..= 126.
@@ -34,8 +45,8 @@ pub enum Graph6Error {
     },
     /// Too few or too many bytes for the order.
     #[error(
-        "column {column}: a graph of order {order} takes {expected} characters, this one has \
-         {found}"
+        "column {column}: a graph of order {order} takes {expected} characters, this one has {}",
+        if found > expected { "more".to_owned() } else { found.to_string() }
     )]
     WrongLength {
         /// The first column that is missing or should not be there.
@@ -97,6 +108,14 @@ pub fn decode(line: &[u8]) -> Result<Graph, Graph6Error> {
     let column = |index: usize| skipped + index + 1;
     match text.first() {
         None => return Err(Graph6Error::Empty),
+        Some(b'>') => {
+            let mut headers = OTHER_HEADERS.iter();
+            if let Some((_, name)) =
+                headers.find(|(header, _)| text.starts_with(header.as_bytes()))
+            {
+                return Err(Graph6Error::OtherFormat(name));
+            }
+        }
         Some(b':') => return Err(Graph6Error::OtherFormat("sparse6")),
         Some(b'&') => return Err(Graph6Error::OtherFormat("digraph6")),
         Some(b';') => return Err(Graph6Error::OtherFormat("incremental sparse6")),
@@ -161,7 +180,24 @@ mod tests {
         assert!(message("D c").starts_with("column 2: byte 0x20"));
         assert!(message("DQd").starts_with("column 3: the padding"));
         assert!(message("~??").contains("63 or more"));
-        assert!(message(":An").contains("sparse6"));
+        assert!(message(":An").contains("this is sparse6, not graph6"));
+        assert!(message("&BP_").contains("this is digraph6"));
+        for (header, name) in [
+            ("sparse6<<:An", "sparse6"),
+            ("digraph6<<&BP_", "digraph6"),
+            ("planar_code<<", "planar code"),
+            ("planar_code le<<", "planar code"),
+            ("edge_code<<", "edge code"),
+            ("gexf<<", "a file of another format"),
+        ] {
+            let expected = format!("column 1: this is {name}, not graph6");
+            assert!(message(&format!(">>{header}")).starts_with(&expected), "{header}");
+        }
+        assert!(message(">D").starts_with("column 1: byte 0x3e"));
+        // However long it is.
+        assert!(message(&"D".repeat(1000)).ends_with("takes 3 characters, this one has more"));
+        let longest = HEADER.to_owned() + &encode(&Graph::edgeless(MAX_ORDER)) + "\r\n";
+        assert_eq!((longest.len(), decode(longest.as_bytes()).is_ok()), (LONGEST_LINE, true));
         assert!(message(">>graph6<<D c").starts_with("column 12:"));
     }
 

@@ -41,6 +41,16 @@ impl NautyLabelling {
 /// Labels a graph with dense nauty.
 pub fn label(graph: &Graph) -> NautyLabelling {
     let n = graph.order();
+    if n == 0 {
+        // nauty refuses it, and gives a group of no elements.
+        let label = [0; MAX_ORDER];
+        return NautyLabelling {
+            label,
+            canonical: *graph,
+            automorphisms: 1,
+            orbits: [0; MAX_ORDER],
+        };
+    }
     let mut input = UnGraph::<(), ()>::with_capacity(n, graph.size());
     let nodes: Vec<_> = (0..n).map(|_| input.add_node(())).collect();
     for (u, w) in graph.edges() {
@@ -94,6 +104,13 @@ mod tests {
     fn enumerates_all_small_graphs() {
         // OEIS A000088.
         assert_eq!(enumerate(6).iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 4, 11, 34, 156]);
+    }
+
+    #[test]
+    fn the_graph_without_vertices_has_one_automorphism() {
+        let nothing = Graph::edgeless(0);
+        let labelling = label(&nothing);
+        assert_eq!((labelling.automorphisms, labelling.canonical), (1, nothing));
     }
 
     #[test]
