@@ -2,10 +2,23 @@
 
 mod common;
 
-use common::{
-    Data, Process, census_json, coordinator, introduction, parts, stderr, stdout, worker,
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
 };
-use tonic::{Code, Status, transport::Channel};
+
+use common::{
+    Data, GIVE_UP, Process, census_json, coordinator, introduction, parts, status, stderr, stdout,
+    watch_memory, worker,
+};
+use http_body::Frame;
+use tokio::time::timeout;
+use tonic::{
+    Code, Status,
+    codegen::{Bytes, Service, http},
+    transport::{Channel, Endpoint},
+};
+use trailtrap_census::core::MOST_WORKERS;
 use trailtrap_shared::protocol::wire::{
     self, PIECE_BYTES, census_client::CensusClient, complete_request::Part, fetch_request::What,
     lease_reply::Answer,
@@ -147,15 +160,17 @@ async fn what_is_no_delivery_is_refused() {
 }
 
 #[tokio::test]
-async fn lists_longer_than_any_worker_has_are_refused() {
+async fn messages_longer_than_any_worker_has_are_refused() {
     let data = Data::new();
     let (leader, address, mut client, worker) = beginning(&data).await;
-    let leases = vec![lease(&mut client, worker).await.lease; 100_000];
+    let leases = vec![lease(&mut client, worker).await.lease; 40_000];
     let heartbeat = wire::HeartbeatRequest { worker, leases: leases.clone() };
-    assert_eq!(code(client.heartbeat(heartbeat).await), Code::InvalidArgument);
+    assert_eq!(code(client.heartbeat(heartbeat).await), Code::OutOfRange);
     let give_back =
         wire::GiveBackRequest { worker, leases: leases.clone(), failure: String::new() };
-    assert_eq!(code(client.give_back(give_back).await), Code::InvalidArgument);
+    assert_eq!(code(client.give_back(give_back).await), Code::OutOfRange);
+    let long = introduction("x".repeat(40_000));
+    assert_eq!(code(client.register(long).await), Code::OutOfRange);
     let only = vec![vec![7; 16]; 100_000];
     let fetch = wire::FetchRequest { worker, degrees: vec![0], what: Some(What::Bucket(0)), only };
     let fetched = client.fetch_partition(tokio_stream::iter([fetch])).await;
@@ -164,4 +179,87 @@ async fn lists_longer_than_any_worker_has_are_refused() {
     let give_back = wire::GiveBackRequest { worker, leases, failure: String::new() };
     client.give_back(give_back).await.unwrap();
     ends_well(leader, &address);
+}
+
+/// The beginning of a message of megabytes, whose end does not come.
+struct Endless {
+    bytes: usize,
+}
+
+impl http_body::Body for Endless {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        const LENGTH: usize = 4 << 20;
+        if self.bytes >= LENGTH - 1 {
+            return Poll::Pending;
+        }
+        let mut data = vec![0; 1 << 14];
+        if self.bytes == 0 {
+            data[1..5].copy_from_slice(&(LENGTH as u32).to_be_bytes());
+        }
+        self.bytes += data.len();
+        Poll::Ready(Some(Ok(Frame::data(data.into()))))
+    }
+}
+
+/// Hundreds of calls that never come to their end are refused when they are too large, and a crowd
+/// that registers is known as far as a status can tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_without_end_and_crowds_of_names_do_not_fill_the_memory() {
+    let data = Data::new();
+    let (leader, address, _, _) = beginning(&data).await;
+    let peak = watch_memory(leader.0.id());
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let mut calls = Vec::new();
+    for number in 0..300 {
+        // Each on a connection of its own.
+        let mut channel = endpoint.connect().await.unwrap();
+        let call = ["Status", "Register", "Heartbeat"][number % 3];
+        let request = http::Request::post(format!("http://{address}/trailtrap.v1.Census/{call}"))
+            .header("content-type", "application/grpc")
+            .body(tonic::body::Body::new(Endless { bytes: 0 }))
+            .unwrap();
+        calls.push(tokio::spawn(async move {
+            std::future::poll_fn(|context| channel.poll_ready(context)).await.unwrap();
+            let answer = channel.call(request).await.unwrap();
+            answer.headers()["grpc-status"].to_str().unwrap().parse::<i32>().unwrap()
+        }));
+    }
+    for call in calls {
+        let code = timeout(GIVE_UP, call).await.expect("it is refused").unwrap();
+        let expected = [Code::OutOfRange as i32, Code::ResourceExhausted as i32];
+        assert!(expected.contains(&code), "{code}");
+    }
+    // Names as long as can be.
+    let client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+    let crowd = (0..50).map(|group| {
+        let mut client = client.clone();
+        tokio::spawn(async move {
+            for number in 0..200 {
+                let name = format!("{group}/{number} {}", "🕵".repeat(100));
+                client.register(introduction(name)).await.unwrap();
+            }
+        })
+    });
+    for group in crowd.collect::<Vec<_>>() {
+        group.await.unwrap();
+    }
+    let told = tokio::task::spawn_blocking({
+        let address = address.clone();
+        move || status(&["--coordinator", &address])
+    });
+    let known = told.await.unwrap()["workers"].as_array().expect("there is a status").len();
+    assert!((1000..=MOST_WORKERS).contains(&known), "{known} workers");
+    let honest = tokio::task::spawn_blocking(move || ends_well(leader, &address));
+    honest.await.unwrap();
+    // Elsewhere there is no /proc to read it from.
+    if let Some(peak) = peak.join().unwrap() {
+        println!("peak memory of the coordinator: {} MiB", peak >> 20);
+        assert!(peak < 512 << 20, "{peak} bytes");
+    }
 }

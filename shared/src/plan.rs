@@ -2,7 +2,7 @@
 //! how large ones are split. A plan follows from the order and the options alone, so coordinator
 //! and workers build equal ones.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::{
         factorial,
     },
     labelling::key_bits,
-    partition::entry_bytes,
+    partition::{entry_bytes, slot_bytes},
 };
 
 /// The limits by which shards are split. A store keeps them with its data, so that a resumed
@@ -79,8 +79,7 @@ impl Plan {
         let shards = sequences
             .into_iter()
             .map(|sequence| {
-                let mass = sequence.arrangements() * counts.count(&sequence);
-                let estimate = (mass / u128::from(factorial(order))) as u64 + 1;
+                let (mass, estimate) = estimate(&sequence, &mut counts);
                 let buckets = (estimate * entry_bytes)
                     .div_ceil(options.bucket_bytes.max(1))
                     .next_power_of_two();
@@ -118,6 +117,35 @@ impl Plan {
         shard.estimate * shard.size as u64 / u64::from(shard.parts)
     }
 
+    /// A lower bound, near the truth where it is large, for the bytes of the blocks of these units.
+    pub fn bytes(&self, units: &[Unit]) -> u64 {
+        let entry = entry_bytes(self.layout, self.order) as u64;
+        let of_unit = |unit: &Unit| {
+            let shard = &self.shards[unit.shard as usize];
+            shard.estimate / u64::from(shard.parts) * entry
+        };
+        units.iter().map(of_unit).sum()
+    }
+
+    /// A lower bound, near the truth where it is large, for the bytes of the blocks that these
+    /// units read.
+    pub fn input_bytes(&self, units: &[Unit], counts: &mut LabelledCounts) -> u64 {
+        let entry = entry_bytes(self.layout, self.order) as u64;
+        let shards = || units.iter().map(|unit| &self.shards[unit.shard as usize]);
+        let predecessors: BTreeSet<u32> =
+            shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
+        let predecessors: u64 =
+            predecessors.iter().map(|&i| self.shards[i as usize].estimate * entry).sum();
+        let parents: HashSet<DegreeSequence> = shards()
+            .flat_map(|shard| shard.sequence.parents())
+            .map(|parent| parent.sequence)
+            .collect();
+        let order = self.order - 1;
+        let slot = slot_bytes(order) as u64;
+        let graphs = |parent: &DegreeSequence| estimate(parent, counts).1 * slot;
+        predecessors + parents.iter().map(graphs).sum::<u64>()
+    }
+
     /// The shards that read each shard.
     pub fn successors(&self) -> Vec<Vec<u32>> {
         let mut successors = vec![Vec::new(); self.shards.len()];
@@ -146,6 +174,17 @@ impl Plan {
             blake3::hash(&described).as_bytes()[..8].try_into().expect("eight bytes"),
         )
     }
+}
+
+/// Σ n!/|Aut| over the graphs of a degree sequence, and a lower bound for their number.
+fn estimate(sequence: &DegreeSequence, counts: &mut LabelledCounts) -> (u128, u64) {
+    let mass = sequence.arrangements() * counts.count(sequence);
+    (mass, (mass / u128::from(factorial(sequence.order()))) as u64 + 1)
+}
+
+/// No blocks that are expected to have so many bytes have more than this.
+pub fn most_bytes(expected: u64) -> u64 {
+    expected.saturating_mul(4).saturating_add(64 << 20)
 }
 
 /// The smallest piece of work: one part of one shard.

@@ -1,6 +1,6 @@
 //! Bounds the bytes of messages that are in memory at a time, however many workers there are: who
-//! is about to read or to send many bytes takes a share of the budget first, and waits until there
-//! is one.
+//! is about to read or to send many bytes has its share of the budget grow first, and waits until
+//! there is room.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,8 +13,6 @@ pub struct Budget {
     taken: Mutex<Taken>,
     /// Told when bytes come back.
     returned: Notify,
-    /// Who wants a share stands in line.
-    line: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -30,46 +28,29 @@ pub struct Share {
     budget: Arc<Budget>,
     number: u64,
     bytes: usize,
+    /// How many of them are those of what was read.
+    read: usize,
 }
 
 impl Budget {
     /// A budget of this many bytes.
     pub fn new(bytes: usize) -> Arc<Self> {
-        Arc::new(Budget {
-            bytes,
-            taken: Mutex::default(),
-            returned: Notify::new(),
-            line: tokio::sync::Mutex::default(),
-        })
+        Arc::new(Budget { bytes, taken: Mutex::default(), returned: Notify::new() })
     }
 
-    /// Takes a share of `bytes`, in the order of asking. One that is larger than the budget gets
-    /// all of it.
-    pub async fn take(self: &Arc<Self>, bytes: usize) -> Share {
-        let _first = self.line.lock().await;
-        loop {
-            let returned = self.returned.notified();
-            if let Some(share) = self.try_take(bytes) {
-                return share;
-            }
-            returned.await;
-        }
-    }
-
-    fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Share> {
+    /// A share of no bytes yet, which stands behind all that are out.
+    pub fn share(self: &Arc<Self>) -> Share {
         let mut taken = self.taken.lock();
-        if !taken.shares.is_empty() && !self.has_room(&taken, bytes) {
-            return None;
-        }
         let number = taken.next;
         taken.next += 1;
         taken.shares.insert(number);
-        taken.bytes += bytes;
-        Some(Share { budget: self.clone(), number, bytes })
+        Share { budget: self.clone(), number, bytes: 0, read: 0 }
     }
 
-    fn has_room(&self, taken: &Taken, bytes: usize) -> bool {
-        taken.bytes.saturating_add(bytes) <= self.bytes
+    /// The bytes that are taken.
+    #[cfg(test)]
+    pub fn taken(&self) -> usize {
+        self.taken.lock().bytes
     }
 }
 
@@ -85,7 +66,7 @@ impl Share {
                 let mut taken = self.budget.taken.lock();
                 if more == 0
                     || taken.shares.first() == Some(&self.number)
-                    || self.budget.has_room(&taken, more)
+                    || taken.bytes.saturating_add(more) <= self.budget.bytes
                 {
                     taken.bytes += more;
                     self.bytes += more;
@@ -94,6 +75,26 @@ impl Share {
             }
             returned.await;
         }
+    }
+
+    /// Covers what is about to be read, beside what was read before.
+    pub async fn cover_reading(&mut self, more: usize) {
+        self.cover(self.read.saturating_add(more)).await;
+        self.read += more;
+    }
+
+    /// Covers `bytes` beside what was read.
+    pub async fn cover_beside(&mut self, bytes: usize) {
+        self.cover(self.read.saturating_add(bytes)).await;
+    }
+
+    /// Gives back what is beyond `bytes`; of what was read, nothing is left.
+    pub fn shrink(&mut self, bytes: usize) {
+        self.read = 0;
+        let less = self.bytes.saturating_sub(bytes);
+        self.bytes -= less;
+        self.budget.taken.lock().bytes -= less;
+        self.budget.returned.notify_waiters();
     }
 }
 
@@ -130,59 +131,52 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_given_in_the_order_of_asking_and_come_back() {
-        let budget = Budget::new(100);
-        let first = at_once(budget.take(60)).unwrap();
-        let mut large = pin!(budget.take(50));
-        let mut small = pin!(budget.take(10));
-        assert!(poll(large.as_mut()).is_none());
-        assert!(poll(small.as_mut()).is_none(), "there is room, but the large one was first");
-        drop(first);
-        let large = poll(large).unwrap();
-        let small = poll(small).unwrap();
-        assert!(at_once(budget.take(41)).is_none());
-        assert!(at_once(budget.take(40)).is_some());
-        drop((large, small));
-        assert_eq!(budget.taken.lock().bytes, 0);
-    }
-
-    #[test]
-    fn who_stops_waiting_does_not_hold_up_the_others() {
-        let budget = Budget::new(100);
-        let first = at_once(budget.take(90)).unwrap();
-        {
-            let mut impatient = pin!(budget.take(50));
-            assert!(poll(impatient.as_mut()).is_none());
-        }
-        assert!(at_once(budget.take(10)).is_some());
-        drop(first);
-    }
-
-    #[test]
-    fn a_share_larger_than_the_budget_gets_all_of_it() {
-        let budget = Budget::new(100);
-        let little = at_once(budget.take(1)).unwrap();
-        let mut huge = pin!(budget.take(usize::MAX));
-        assert!(poll(huge.as_mut()).is_none());
-        drop(little);
-        let huge = poll(huge).unwrap();
-        assert!(at_once(budget.take(0)).is_none());
-        drop(huge);
-        assert!(at_once(budget.take(100)).is_some());
-    }
-
-    #[test]
     fn the_oldest_share_grows_at_once_and_the_others_when_there_is_room() {
         let budget = Budget::new(100);
-        let mut old = at_once(budget.take(50)).unwrap();
-        let mut young = at_once(budget.take(40)).unwrap();
+        let (mut old, mut young) = (budget.share(), budget.share());
+        assert!(at_once(old.cover(50)).is_some());
         assert!(at_once(young.cover(50)).is_some(), "there is room");
         assert!(at_once(young.cover(20)).is_some(), "it covers that");
         assert!(at_once(young.cover(51)).is_none());
         assert!(at_once(old.cover(500)).is_some());
         drop(old);
         assert!(at_once(young.cover(200)).is_some(), "now it is the oldest");
-        assert_eq!(budget.taken.lock().bytes, 200);
+        assert_eq!(budget.taken(), 200);
+    }
+
+    #[test]
+    fn a_share_counts_what_was_read_within_what_was_expected() {
+        let budget = Budget::new(100);
+        let mut share = budget.share();
+        at_once(share.cover_reading(10)).unwrap();
+        at_once(share.cover(60)).unwrap();
+        at_once(share.cover_reading(50)).unwrap();
+        assert_eq!(budget.taken(), 60);
+        at_once(share.cover_reading(1)).unwrap();
+        at_once(share.cover_beside(20)).unwrap();
+        assert_eq!(budget.taken(), 81);
+        share.shrink(100);
+        assert_eq!(budget.taken(), 81);
+        share.shrink(5);
+        assert_eq!(budget.taken(), 5);
+        at_once(share.cover_beside(7)).unwrap();
+        assert_eq!(budget.taken(), 7);
+    }
+
+    #[test]
+    fn who_stops_waiting_does_not_hold_up_the_others() {
+        let budget = Budget::new(100);
+        let (mut first, mut impatient, mut last) =
+            (budget.share(), budget.share(), budget.share());
+        at_once(first.cover(90)).unwrap();
+        assert!(at_once(impatient.cover(50)).is_none());
+        assert!(at_once(last.cover(10)).is_some());
+        drop(impatient);
+        assert!(at_once(last.cover(11)).is_none());
+        drop(first);
+        assert!(at_once(last.cover(usize::MAX >> 1)).is_some(), "all of it, and more");
+        drop(last);
+        assert_eq!(budget.taken(), 0);
     }
 
     /// Many who take less than they will need: all get through, and never more is taken than the
@@ -196,10 +190,11 @@ mod tests {
                 let (budget, most) = (budget.clone(), most.clone());
                 tokio::spawn(async move {
                     let needed = i * 7919 % 700;
-                    let mut share = budget.take(needed / 10).await;
+                    let mut share = budget.share();
+                    share.cover(needed / 10).await;
                     for received in (0..=needed).step_by(50) {
                         share.cover(received).await;
-                        most.fetch_max(budget.taken.lock().bytes, Ordering::Relaxed);
+                        most.fetch_max(budget.taken(), Ordering::Relaxed);
                         tokio::task::yield_now().await;
                     }
                 })
@@ -208,7 +203,7 @@ mod tests {
         for task in tasks {
             task.await.unwrap();
         }
-        assert_eq!(budget.taken.lock().bytes, 0);
+        assert_eq!(budget.taken(), 0);
         let most = most.load(Ordering::Relaxed);
         assert!((700..=1700).contains(&most), "{most}");
     }

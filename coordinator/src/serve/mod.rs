@@ -4,5 +4,6 @@
 pub mod admission;
 pub mod budget;
 pub mod embedded;
+pub mod intake;
 pub mod secrets;
 pub mod service;

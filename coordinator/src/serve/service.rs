@@ -27,8 +27,8 @@ use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics, summary::Summary},
     game::GameName,
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, Block, entry_bytes},
-    plan::{Plan, Unit},
+    partition::{BLOCK_FORMAT, Block},
+    plan::{Unit, most_bytes},
     protocol::{
         codec,
         messages::{self, Wanted},
@@ -43,7 +43,8 @@ use trailtrap_shared::{
 
 use crate::serve::{
     admission::{self, GRACE},
-    budget::{Budget, Share},
+    budget::Budget,
+    intake::{CallShare, Intake},
     secrets::Door,
 };
 
@@ -53,16 +54,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// is may not be for them, but for one behind.
 const TURN: Duration = Duration::from_millis(200);
 const DESCRIBING: usize = 8;
-/// A delivery is refused when it has more bytes than this and several times those that it is
-/// expected to have.
-const DELIVERY_BYTES: usize = 64 << 20;
-/// More leases, or names of blocks, than any worker has to list in a message.
+/// More names of blocks than any worker has to list in a message.
 const LONGEST_LIST: usize = 1 << 16;
 /// Nobody works on a unit for longer than these twelve days. Sums of such times do not overflow.
 const LONGEST_MICROSECONDS: u64 = 1 << 40;
-/// So many may probe the health at a time.
+/// So many connections of those who probe the health, or do not say what they want, are there at a
+/// time.
 const PROBES: usize = 64;
-/// A stream is given up when its client neither sends nor takes anything for this long.
+/// A stream is given up when its client takes nothing of an answer for this long.
 const STALLED: Duration = Duration::from_secs(60);
 /// A stream that is held back has sent no more bytes than this …
 const STREAM_WINDOW: u32 = 64 << 10;
@@ -117,8 +116,9 @@ where
     }
     let server = builder
         .layer(option_layer(guard))
+        .layer(Intake::new(Budget::new(memory)))
         .add_service(
-            CensusServer::new(GrpcService::new(census, memory)).max_decoding_message_size(4 << 20),
+            CensusServer::new(GrpcService::new(census)).max_decoding_message_size(4 << 20),
         )
         .serve_with_incoming_shutdown(connections, shutdown);
     // tonic waits for idle connections for ever.
@@ -152,7 +152,6 @@ const DISTRUSTED: &str = "results of this worker were wrong, and it gets no more
 #[derive(Clone)]
 struct GrpcService {
     census: Arc<Census>,
-    budget: Arc<Budget>,
     /// Those who wait for work stand in line for this: news wakes one of them, not hundreds.
     turn: Arc<Mutex<()>>,
     /// Descriptions that are made at a time: after a restart each may have to read what it names.
@@ -160,9 +159,9 @@ struct GrpcService {
 }
 
 impl GrpcService {
-    fn new(census: Arc<Census>, memory: usize) -> Self {
+    fn new(census: Arc<Census>) -> Self {
         let describing = Arc::new(Semaphore::new(DESCRIBING));
-        GrpcService { census, budget: Budget::new(memory), turn: Arc::default(), describing }
+        GrpcService { census, turn: Arc::default(), describing }
     }
 
     fn known(&self, worker: u64) -> Result<(), Status> {
@@ -200,7 +199,10 @@ impl GrpcService {
     /// What a worker asks for.
     fn wanted(&self, request: &wire::FetchRequest) -> Result<Wanted, Status> {
         self.known(request.worker)?;
-        check_list(request.only.len())?;
+        if request.only.len() > LONGEST_LIST {
+            let what = format!("a list of more than {LONGEST_LIST}");
+            return Err(Status::invalid_argument(what));
+        }
         messages::wanted(request).map_err(|error| Status::invalid_argument(error.to_string()))
     }
 
@@ -219,45 +221,52 @@ impl GrpcService {
             })
     }
 
-    /// The answer to one request for a partition, and its share of the memory.
-    async fn blocks(&self, request: wire::FetchRequest) -> Result<(Vec<Block>, Share), Status> {
+    /// The answer to one request for a partition, which the share of the call then covers.
+    async fn blocks(
+        &self,
+        request: wire::FetchRequest,
+        share: &CallShare,
+    ) -> Result<Vec<Block>, Status> {
         let wanted = self.wanted(&request)?;
         let expected =
             self.look_up(wanted, |census, wanted| census.wanted_bytes(wanted).map(Some)).await?;
-        let share = self.budget.take(expected).await;
+        share.cover_beside(expected).await;
+        // Reading goes on when the client leaves.
+        let held = share.clone();
         let read = |census: &Census, wanted: &Wanted| {
-            Ok(census.wanted_blocks(wanted)?.map(|blocks| (blocks, share)))
+            let _share = held;
+            census.wanted_blocks(wanted)
         };
-        let (blocks, mut share) = self.look_up(wanted, read).await?;
-        let blocks = messages::select(&request, blocks);
-        let bytes: usize = blocks.iter().map(|block| block.bytes().len()).sum();
-        // Beside the blocks there are copies of the pieces that are on their way.
-        share.cover(bytes + bytes.min(3 * PIECE_BYTES)).await;
-        Ok((blocks, share))
+        let blocks = messages::select(&request, self.look_up(wanted, read).await?);
+        let bytes = length(&blocks);
+        share.cover_beside(bytes + on_their_way(bytes)).await;
+        Ok(blocks)
     }
 
     /// Sends the answers to one request after the other; returns early when nobody listens any
     /// more.
     async fn send_partitions(
         self,
-        mut answer: Result<(Vec<Block>, Share), Status>,
+        mut answer: Result<Vec<Block>, Status>,
+        share: CallShare,
         mut requests: Streaming<wire::FetchRequest>,
         sender: Sender<Result<wire::BlockPiece, Status>>,
     ) {
         loop {
             match answer {
-                Ok((blocks, _share)) => {
+                Ok(blocks) => {
                     for piece in pieces(&blocks) {
                         if !matches!(timeout(STALLED, sender.send(Ok(piece))).await, Ok(Ok(()))) {
                             return;
                         }
                     }
+                    share.shrink(on_their_way(length(&blocks))).await;
                 }
                 Err(status) => return drop(timeout(STALLED, sender.send(Err(status))).await),
             }
-            answer = match next(&mut requests).await {
+            answer = match requests.message().await {
                 Ok(None) => return,
-                Ok(Some(request)) => self.blocks(request).await,
+                Ok(Some(request)) => self.blocks(request, &share).await,
                 Err(status) => Err(status),
             };
         }
@@ -271,21 +280,13 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|error| Status::internal(error.to_string()))
 }
 
-/// The next message of a client that does not stall.
-async fn next<T>(stream: &mut Streaming<T>) -> Result<Option<T>, Status> {
-    timeout(STALLED, stream.message()).await.map_err(stalled)?
+fn length(blocks: &[Block]) -> usize {
+    blocks.iter().map(|block| block.bytes().len()).sum()
 }
 
-fn stalled<T>(_elapsed: T) -> Status {
-    Status::deadline_exceeded(format!("nothing came for {} s", STALLED.as_secs()))
-}
-
-/// Whether a list in a message is no longer than it has to be.
-fn check_list(length: usize) -> Result<(), Status> {
-    match length <= LONGEST_LIST {
-        true => Ok(()),
-        false => Err(Status::invalid_argument(format!("a list of more than {LONGEST_LIST}"))),
-    }
+/// Bytes of the pieces, made of so many bytes of blocks, that wait for the client to take them.
+fn on_their_way(bytes: usize) -> usize {
+    bytes.min(3 * PIECE_BYTES)
 }
 
 /// Blocks in the pieces that they are sent in.
@@ -298,16 +299,6 @@ fn pieces<'a>(blocks: &'a [Block]) -> impl Iterator<Item = wire::BlockPiece> + S
             .map(move |piece| wire::BlockPiece { done: last_block && piece.last, ..piece })
     };
     blocks.iter().enumerate().flat_map(of_block).chain(nothing)
-}
-
-/// A lower bound, near the truth where it is large, for the bytes of a delivery of these units.
-fn delivery_bytes(plan: &Plan, units: &[Unit]) -> usize {
-    let entry = entry_bytes(plan.layout, plan.order) as u64;
-    let of_unit = |unit: &Unit| {
-        let shard = &plan.shards[unit.shard as usize];
-        shard.estimate / u64::from(shard.parts) * entry
-    };
-    units.iter().map(of_unit).sum::<u64>() as usize
 }
 
 type Served<T> = Result<Response<T>, Status>;
@@ -378,14 +369,16 @@ impl CensusService for GrpcService {
         &self,
         request: Request<Streaming<wire::FetchRequest>>,
     ) -> Served<Self::FetchPartitionStream> {
+        let share = CallShare::of(&request)?;
         let mut requests = request.into_inner();
-        let first = next(&mut requests)
+        let first = requests
+            .message()
             .await?
             .ok_or_else(|| Status::invalid_argument("nothing asked for"))?;
         // An error of the first answer is one of the call.
-        let first = self.blocks(first).await?;
+        let first = self.blocks(first, &share).await?;
         let (sender, receiver) = channel(1);
-        tokio::spawn(self.clone().send_partitions(Ok(first), requests, sender));
+        tokio::spawn(self.clone().send_partitions(Ok(first), share, requests, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
@@ -396,10 +389,12 @@ impl CensusService for GrpcService {
         request: Request<Streaming<wire::FetchRequest>>,
     ) -> Served<Self::DescribeStream> {
         let service = self.clone();
-        let answers = request.into_inner().timeout(STALLED).then(move |request| {
-            let service = service.clone();
+        let share = CallShare::of(&request)?;
+        let answers = request.into_inner().then(move |request| {
+            let (service, share) = (service.clone(), share.clone());
             async move {
-                let wanted = service.wanted(&request.map_err(stalled)??)?;
+                let wanted = service.wanted(&request?)?;
+                share.shrink(0).await;
                 let _permit = service.describing.acquire().await;
                 service.look_up(wanted, Census::described_blocks).await.map(messages::description)
             }
@@ -413,7 +408,6 @@ impl CensusService for GrpcService {
     ) -> Served<wire::HeartbeatReply> {
         let request = request.into_inner();
         self.known(request.worker)?;
-        check_list(request.leases.len())?;
         self.census.renew(request.worker, &request.leases);
         Ok(Response::new(wire::HeartbeatReply {}))
     }
@@ -422,8 +416,9 @@ impl CensusService for GrpcService {
         &self,
         request: Request<Streaming<wire::CompleteRequest>>,
     ) -> Served<wire::CompleteReply> {
+        let share = CallShare::of(&request)?;
         let mut stream = request.into_inner();
-        let Some(Part::Start(start)) = next(&mut stream).await?.and_then(|message| message.part)
+        let Some(Part::Start(start)) = stream.message().await?.and_then(|message| message.part)
         else {
             return Err(Status::invalid_argument("a delivery begins with its start"));
         };
@@ -435,8 +430,8 @@ impl CensusService for GrpcService {
         let mut blocks_left: usize =
             units.iter().map(|unit| 3 << plan.shards[unit.shard as usize].bucket_bits).sum();
         let author = self.census.author(start.worker);
-        let expected = delivery_bytes(&plan, &units);
-        let mut share = self.budget.take(expected).await;
+        let expected = plan.bytes(&units);
+        share.cover(expected as usize).await;
         let mut received = 0;
         let mut deliveries: Vec<Delivery> = Vec::new();
         let mut current: Option<(wire::UnitResult, Vec<Block>)> = None;
@@ -462,12 +457,11 @@ impl CensusService for GrpcService {
                 let summary = Summary { statistics, digest: Digest::from_le_bytes(digest) };
                 Ok(delivery(unit, shard.sequence, blocks, summary, elapsed, author.clone()))
             };
-        while let Some(message) = next(&mut stream).await? {
-            received += message.encoded_len();
-            if received > expected.saturating_mul(4).saturating_add(DELIVERY_BYTES) {
+        while let Some(message) = stream.message().await? {
+            received += message.encoded_len() as u64;
+            if received > most_bytes(expected) {
                 return Err(Status::invalid_argument("more bytes than the leased units have"));
             }
-            share.cover(received).await;
             match message.part {
                 Some(Part::Unit(_)) if deliveries.len() == units.len() => {
                     return Err(Status::invalid_argument("more units than were leased"));
@@ -540,7 +534,6 @@ impl CensusService for GrpcService {
     ) -> Served<wire::GiveBackReply> {
         let request = request.into_inner();
         self.known(request.worker)?;
-        check_list(request.leases.len())?;
         let failure: String =
             request.failure.chars().filter(|c| !c.is_control()).take(1000).collect();
         let failure = (!failure.is_empty()).then_some(&failure[..]);

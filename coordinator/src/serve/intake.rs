@@ -1,0 +1,490 @@
+//! What calls may bring into memory. A call gets one of a few places before a byte of it is read,
+//! or is refused; what is answered to one message is small and comes soon; and streams have their
+//! share of the budget grow before they are read on.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http_body::{Body as HttpBody, Frame};
+use tokio::{
+    sync::{Mutex, OwnedSemaphorePermit, Semaphore},
+    time::{Instant, Sleep, sleep},
+};
+use tonic::{
+    Request as Call, Status,
+    body::Body,
+    codegen::{
+        Bytes,
+        http::{Request, Response},
+    },
+};
+use tower::{Layer, Service};
+use trailtrap_shared::protocol::wire::PIECE_BYTES;
+
+use crate::serve::budget::{Budget, Share};
+
+/// The calls that consist of a stream of messages.
+const STREAMS: [&str; 3] = [
+    "/trailtrap.v1.Census/FetchPartition",
+    "/trailtrap.v1.Census/Describe",
+    "/trailtrap.v1.Census/Complete",
+];
+/// The call whose answer is large, and which onlookers may make too.
+const STATUS: &str = "/trailtrap.v1.Census/Status";
+
+/// A call of one message has no more bytes than this …
+const MESSAGE_BYTES: usize = 32 << 10;
+/// … and its client no more time to send them.
+const MESSAGE_TIME: Duration = Duration::from_secs(15);
+/// A stream whose client sends nothing for so long is given up; whoever sends a piece of a block
+/// has earned as much again.
+const STALLED: Duration = Duration::from_secs(60);
+
+/// So many calls of one message, …
+const MESSAGES_AT_A_TIME: usize = 1024;
+/// … streams …
+const STREAMS_AT_A_TIME: usize = 2048;
+/// … and questions for the status have a place at a time.
+const QUESTIONS_AT_A_TIME: usize = 32;
+/// Answers are handed on in pieces of this size, since those that were handed on wait in memory
+/// for the client to take them.
+const ANSWER_PIECE: usize = 16 << 10;
+
+/// Gives out places and shares. A layer around the service.
+#[derive(Clone)]
+pub struct Intake {
+    budget: Arc<Budget>,
+    /// For those whose message or stream is not read to its end: until it is, HTTP/2 lets each of
+    /// them send some bytes unasked.
+    messages: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    /// For those whose answer is not taken to its end.
+    questions: Arc<Semaphore>,
+}
+
+impl Intake {
+    /// Streams have shares of this budget.
+    pub fn new(budget: Arc<Budget>) -> Self {
+        let places = |count| Arc::new(Semaphore::new(count));
+        Intake {
+            budget,
+            messages: places(MESSAGES_AT_A_TIME),
+            streams: places(STREAMS_AT_A_TIME),
+            questions: places(QUESTIONS_AT_A_TIME),
+        }
+    }
+}
+
+impl<S> Layer<S> for Intake {
+    type Service = Bounded<S>;
+
+    fn layer(&self, inner: S) -> Bounded<S> {
+        Bounded { intake: self.clone(), inner }
+    }
+}
+
+/// A service whose calls are bounded.
+#[derive(Clone)]
+pub struct Bounded<S> {
+    intake: Intake,
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Bounded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Intake { budget, messages, streams, questions } = &self.intake;
+        let path = request.uri().path();
+        let (is_stream, is_question) = (STREAMS.contains(&path), path == STATUS);
+        let places = match (is_stream, is_question) {
+            (true, _) => streams,
+            (_, true) => questions,
+            _ => messages,
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            let status = Status::resource_exhausted("too many such calls at a time: try again");
+            return Box::pin(async move { Ok(status.into_http()) });
+        };
+        let (mut parts, body) = request.into_parts();
+        let (read, answered) = if is_question { (None, Some(place)) } else { (Some(place), None) };
+        let share = is_stream.then(|| CallShare(Arc::new(Mutex::new(budget.share()))));
+        let reading = match share.clone() {
+            Some(share) => {
+                parts.extensions.insert(share.clone());
+                Reading::new(body, Bound::Stream { share, growing: None }, STALLED, read)
+            }
+            None => Reading::new(body, Bound::Message { left: MESSAGE_BYTES }, MESSAGE_TIME, read),
+        };
+        let response = self.inner.call(Request::from_parts(parts, Body::new(reading)));
+        let answer = |body| Answer { body, rest: Bytes::new(), _place: answered, _share: share };
+        Box::pin(async move { Ok(response.await?.map(|body| Body::new(answer(body)))) })
+    }
+}
+
+/// The share that a stream has of the budget.
+#[derive(Clone)]
+pub struct CallShare(Arc<Mutex<Share>>);
+
+impl CallShare {
+    /// The share of a call that has come through the layer.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub fn of<T>(call: &Call<T>) -> Result<Self, Status> {
+        let share = call.extensions().get::<CallShare>().cloned();
+        share.ok_or_else(|| Status::internal("a stream without a share of the memory"))
+    }
+
+    /// Waits until the share covers these bytes, of which those that were read are a part.
+    pub async fn cover(&self, bytes: usize) {
+        self.0.lock().await.cover(bytes).await;
+    }
+
+    /// Waits until the share covers these bytes beside what was read.
+    pub async fn cover_beside(&self, bytes: usize) {
+        self.0.lock().await.cover_beside(bytes).await;
+    }
+
+    /// Gives back what is beyond these bytes.
+    pub async fn shrink(&self, bytes: usize) {
+        self.0.lock().await.shrink(bytes);
+    }
+}
+
+type Growing = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What bounds the bytes of a call.
+enum Bound {
+    Message {
+        left: usize,
+    },
+    /// What has come is handed on when the share has grown.
+    Stream {
+        share: CallShare,
+        growing: Option<(Growing, Frame<Bytes>)>,
+    },
+}
+
+/// The body of a call as it is read.
+struct Reading {
+    body: Body,
+    bound: Bound,
+    /// The time that the client has left.
+    patience: Duration,
+    /// Since when the client is waited for, and until when.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Reading {
+    fn new(
+        body: Body,
+        bound: Bound,
+        patience: Duration,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Reading { body, bound, patience, waiting: None, place }
+    }
+
+    /// The next frame, if the client sends one in time.
+    fn poll_client(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if frame.is_ready() {
+            if let Some((since, _)) = self.waiting.take() {
+                self.patience = self.patience.saturating_sub(since.elapsed());
+            }
+            return frame;
+        }
+        let patience = self.patience;
+        let (_, end) =
+            self.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(patience))));
+        ready!(end.as_mut().poll(context));
+        Poll::Ready(Some(Err(Status::deadline_exceeded("the call did not come in time"))))
+    }
+}
+
+impl HttpBody for Reading {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        if !matches!(this.bound, Bound::Stream { growing: Some(_), .. }) {
+            let frame = match ready!(this.poll_client(context)) {
+                Some(Ok(frame)) => frame,
+                end => {
+                    this.place = None;
+                    return Poll::Ready(end);
+                }
+            };
+            if this.body.is_end_stream() {
+                this.place = None;
+            }
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            match &mut this.bound {
+                Bound::Message { left } => {
+                    let rest = left.checked_sub(bytes);
+                    return Poll::Ready(Some(match rest {
+                        Some(rest) => {
+                            *left = rest;
+                            Ok(frame)
+                        }
+                        None => Err(Status::out_of_range(format!(
+                            "this call has at most {MESSAGE_BYTES} bytes"
+                        ))),
+                    }));
+                }
+                Bound::Stream { share, growing } => {
+                    let earned = STALLED.mul_f64(bytes as f64 / PIECE_BYTES as f64);
+                    this.patience = STALLED.min(this.patience + earned);
+                    let share = share.clone();
+                    let cover = async move { share.0.lock().await.cover_reading(bytes).await };
+                    *growing = Some((Box::pin(cover), frame));
+                }
+            }
+        }
+        let Bound::Stream { growing, .. } = &mut this.bound else {
+            return Poll::Ready(None);
+        };
+        if let Some((cover, _)) = growing {
+            ready!(cover.as_mut().poll(context));
+        }
+        Poll::Ready(growing.take().map(|(_, frame)| Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        !matches!(self.bound, Bound::Stream { growing: Some(_), .. }) && self.body.is_end_stream()
+    }
+}
+
+/// An answer that keeps its place, or its share, until it is taken.
+struct Answer {
+    body: Body,
+    /// What is left of a piece that was too large.
+    rest: Bytes,
+    _place: Option<OwnedSemaphorePermit>,
+    _share: Option<CallShare>,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        let length = self.rest.len().min(ANSWER_PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, convert::Infallible, pin::pin, task::Waker};
+
+    use tonic::Code;
+    use tower::service_fn;
+
+    use super::*;
+
+    const REGISTER: &str = "/trailtrap.v1.Census/Register";
+    const COMPLETE: &str = STREAMS[2];
+
+    /// Sends these frames, and then says nothing, or that this is all.
+    struct Sent {
+        frames: VecDeque<Bytes>,
+        ends: bool,
+    }
+
+    impl HttpBody for Sent {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            match self.frames.pop_front() {
+                Some(frame) => Poll::Ready(Some(Ok(Frame::data(frame)))),
+                None if self.ends => Poll::Ready(None),
+                None => Poll::Pending,
+            }
+        }
+    }
+
+    fn call(path: &str, frames: usize, length: usize, ends: bool) -> Request<Body> {
+        let frames = (0..frames).map(|_| Bytes::from(vec![7; length])).collect();
+        Request::builder().uri(path).body(Body::new(Sent { frames, ends })).unwrap()
+    }
+
+    /// Reads all that comes of a body, and adds up its bytes; the error that it ends with.
+    async fn drain(mut body: Body, bytes: &mut usize) -> Result<(), Status> {
+        while let Some(frame) =
+            std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+        {
+            *bytes += frame?.data_ref().map_or(0, Bytes::len);
+        }
+        Ok(())
+    }
+
+    /// Behind the layer, somebody who hands out what is to be read.
+    fn bounded(
+        intake: &Intake,
+    ) -> impl Service<
+        Request<Body>,
+        Response = Response<Body>,
+        Error = Infallible,
+        Future: Future<Output = Result<Response<Body>, Infallible>>,
+    > {
+        let echo = async |request: Request<Body>| Ok(Response::new(request.into_body()));
+        intake.layer(service_fn(move |request| Box::pin(echo(request)) as Pin<Box<_>>))
+    }
+
+    fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        }
+    }
+
+    fn ask(intake: &Intake, request: Request<Body>) -> Response<Body> {
+        at_once(bounded(intake).call(request)).unwrap().unwrap()
+    }
+
+    fn is_refused(response: &Response<Body>) -> bool {
+        let code = Code::ResourceExhausted as i32;
+        response.headers().get("grpc-status").is_some_and(|it| *it == code.to_string().as_str())
+    }
+
+    /// A clock that goes on when all wait.
+    #[tokio::test(start_paused = true)]
+    async fn a_message_is_small_and_comes_in_time() {
+        let intake = Intake::new(Budget::new(1 << 20));
+        for path in [REGISTER, STATUS, "/trailtrap.v1.Census/Unheard"] {
+            let mut read = 0;
+            let small = ask(&intake, call(path, 2, MESSAGE_BYTES / 2, true));
+            drain(small.into_body(), &mut read).await.unwrap();
+            assert_eq!(read, MESSAGE_BYTES, "{path}");
+            read = 0;
+            let large = ask(&intake, call(path, 1000, 1000, true));
+            let error = drain(large.into_body(), &mut read).await.unwrap_err();
+            assert_eq!(error.code(), Code::OutOfRange, "{path}");
+            assert!(read <= MESSAGE_BYTES, "{read}");
+            let slow = ask(&intake, call(path, 1, 10, false));
+            let error = drain(slow.into_body(), &mut read).await.unwrap_err();
+            assert_eq!(error.code(), Code::DeadlineExceeded, "{path}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_sends_nothing_of_a_stream_loses_it_and_who_waits_for_room_does_not() {
+        let budget = Budget::new(100);
+        let intake = Intake::new(budget.clone());
+        let mut read = 0;
+        let silent = ask(&intake, call(COMPLETE, 1, 10, false));
+        let error = drain(silent.into_body(), &mut read).await.unwrap_err();
+        assert_eq!(error.code(), Code::DeadlineExceeded);
+        let mut other = budget.share();
+        other.cover(95).await;
+        let waiting = ask(&intake, call(COMPLETE, 1, 10, true));
+        let waiting = tokio::spawn(async move { drain(waiting.into_body(), &mut 0).await });
+        sleep(100 * STALLED).await;
+        assert!(!waiting.is_finished());
+        drop(other);
+        waiting.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn streams_are_read_as_far_as_there_is_room() {
+        let budget = Budget::new(1000);
+        let intake = Intake::new(budget.clone());
+        let (mut bodies, mut read) = (Vec::new(), 0);
+        for _ in 0..50 {
+            let mut body = ask(&intake, call(COMPLETE, 10, 100, false)).into_body();
+            let mut next = || {
+                at_once(std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)))
+            };
+            while let Some(frame) = next() {
+                read += frame.unwrap().unwrap().data_ref().unwrap().len();
+            }
+            assert_eq!(budget.taken(), read);
+            bodies.push(body);
+        }
+        assert_eq!(read, 1000, "what there is room for, of 50000");
+        drop(bodies);
+        assert_eq!(budget.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn places_are_for_those_whose_message_is_not_read() {
+        let intake = Intake::new(Budget::new(1 << 20));
+        for (path, places) in [(REGISTER, MESSAGES_AT_A_TIME), (COMPLETE, STREAMS_AT_A_TIME)] {
+            let ask = || ask(&intake, call(path, 1, 10, true));
+            let mut open: Vec<_> = (0..places).map(|_| ask()).collect();
+            assert!(!open.iter().any(is_refused) && is_refused(&ask()), "{path}");
+            let mut first = open.swap_remove(0).into_body();
+            let mut next = || {
+                at_once(std::future::poll_fn(|context| Pin::new(&mut first).poll_frame(context)))
+            };
+            assert!(next().unwrap().is_some() && next().unwrap().is_none());
+            assert!(!is_refused(&ask()), "it was read to its end");
+            drop(open);
+            assert!(!is_refused(&ask()), "they have left");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_its_place_until_it_is_taken() {
+        let intake = Intake::new(Budget::new(1 << 20));
+        let ask = || ask(&intake, call(STATUS, 1, MESSAGE_BYTES, true));
+        let mut open: Vec<_> = (0..QUESTIONS_AT_A_TIME).map(|_| ask()).collect();
+        assert!(is_refused(&ask()));
+        let mut answer = open.swap_remove(0).into_body();
+        let mut next =
+            || at_once(std::future::poll_fn(|context| Pin::new(&mut answer).poll_frame(context)));
+        let mut pieces = Vec::new();
+        while let Some(frame) = next().unwrap() {
+            pieces.push(frame.unwrap().data_ref().unwrap().len());
+            assert!(is_refused(&ask()));
+        }
+        assert_eq!(pieces, [ANSWER_PIECE; MESSAGE_BYTES / ANSWER_PIECE]);
+        drop(answer);
+        assert!(!is_refused(&ask()));
+    }
+}
