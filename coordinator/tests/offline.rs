@@ -18,6 +18,11 @@ fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
     list.filter(|path| path.extension().is_some_and(|e| e == extension)).collect()
 }
 
+fn make_fifo(path: &Path) {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
 /// A task that is put out, other than `last`.
 fn task(directory: &Path, last: Option<&Path>) -> PathBuf {
     eventually_some("there is a task", || {
@@ -34,7 +39,8 @@ fn a_courier_carries_a_census_to_workers_without_network() {
     let tasks = directory.path().join("tasks");
     let courier =
         Process::start(worker().args(["--coordinator", &address, "--courier"]).arg(&tasks));
-    // A result that is none, and a task that nobody can use.
+    // A result that is none, and a task that nobody can use. Whoever fails a third time is not asked
+    // again.
     let first = task(&tasks, None);
     fs::write(first.with_extension("result"), "nonsense").unwrap();
     let second = task(&tasks, Some(&first));
@@ -70,7 +76,8 @@ fn a_courier_carries_a_census_to_workers_without_network() {
     assert!(bad.iter().all(|bad| stderr(&output).contains(bad)), "{}", stderr(&output));
     let left: Vec<_> = fs::read_dir(&tasks).unwrap().map(|entry| entry.unwrap().path()).collect();
     let stays = |path: &PathBuf| {
-        *path == damaged || path.ends_with("courier") || path.ends_with("finished")
+        let known = ["courier", "finished"].iter().any(|name| path.ends_with(name));
+        *path == damaged || known
     };
     assert!(left.iter().all(stays), "{left:?}");
 }
@@ -97,6 +104,19 @@ fn files_that_are_no_tasks_are_named_and_set_aside() {
         );
         assert_eq!(fs::read(path(number, "damaged")).unwrap(), nonsense);
     }
+}
+
+/// Pipes where tasks should be, without anybody who writes into them.
+#[test]
+fn who_waits_among_pipes_still_hears_signals() {
+    let directory = tempfile::tempdir().unwrap();
+    for number in 1..10 {
+        make_fifo(&directory.path().join(format!("{number}.task")));
+    }
+    let worker = Process::start(worker().args(["--offline"]).arg(directory.path()));
+    eventually("all are set aside", || files(directory.path(), "damaged").len() == 9);
+    worker.signal("TERM");
+    assert_eq!(worker.finish().status.code(), Some(75));
 }
 
 #[test]

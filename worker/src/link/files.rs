@@ -6,12 +6,14 @@
 //! none, a worker takes a task by renaming it to `NUMBER.taken`, solves it and leaves the result.
 //! Every file appears complete, by a rename. What the files hold are messages of the protocol,
 //! each after its length, and they are checked like messages. A task that a worker cannot use is
-//! set aside as `NUMBER.damaged`, and the courier gives its lease back.
+//! set aside as `NUMBER.damaged`, and the courier gives its lease back. Others may put anything
+//! into the directory: what is no regular file, or is too large, is not read, and a directory that
+//! is in the way is renamed. No time that one machine says is compared with that of another.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fs::{self, File, TryLockError},
-    io,
+    fs::{self, TryLockError},
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -26,8 +28,9 @@ use prost::Message;
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::Layout,
+    graph::degree::LabelledCounts,
     partition::Block,
-    plan::Plan,
+    plan::{Plan, most_bytes},
     protocol::{
         messages::{self, Wanted},
         wire,
@@ -41,15 +44,22 @@ use crate::{
         Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved, delivery,
         grpc::{GrpcLink, PlanKeeper},
     },
-    process::replace::{self, Replacement},
+    process::{
+        log, open,
+        replace::{self, Replacement},
+    },
 };
 
 /// How often files are looked for.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The pause after a lease that came to nothing, since the next one may fail for the same reason.
 const CAUTION: Duration = Duration::from_secs(1);
-/// A task that was taken, and whose taker has not touched it for so long, is put out again.
+/// A task that was taken, and that its taker has not touched for so long, is put out again.
 const SILENCE: Duration = Duration::from_secs(120);
+/// No lease, without what its units read, takes more bytes.
+const GRANT_BYTES: u64 = 1 << 20;
+/// A directory that is in the way of a file gets this added to its name.
+const IN_THE_WAY: &str = ".aside";
 /// The name of the file that the courier leaves when there will be no more tasks.
 const FINISHED: &str = "finished";
 
@@ -95,9 +105,9 @@ impl OfflineError {
 impl From<OfflineError> for LinkError {
     fn from(error: OfflineError) -> Self {
         match error {
-            OfflineError::Io { .. } => LinkError::Lost(error.to_string()),
             OfflineError::Differ(error) => error,
-            _ => LinkError::Refused(error.to_string()),
+            OfflineError::Io { .. } => LinkError::Lost(log::explained(&error.into())),
+            _ => LinkError::Refused(log::explained(&error.into())),
         }
     }
 }
@@ -108,14 +118,41 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
 
 /// Writes a file that nobody sees before it is complete. Others may write it too.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), OfflineError> {
-    Replacement::of(path).write(bytes).map_err(at(path))
+    make_room(path).and_then(|()| Replacement::of(path).write(bytes)).map_err(at(path))
 }
 
-/// Sets the time at which a file was last modified to now, by which others see that somebody works
-/// on it.
-fn touch(path: &Path) {
-    if let Ok(file) = File::options().append(true).open(path) {
-        let _ = file.set_modified(SystemTime::now());
+/// Renames a directory that stands where a file should be; all else can be replaced.
+fn make_room(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            let mut aside = path.as_os_str().to_owned();
+            aside.push(IN_THE_WAY);
+            fs::rename(path, aside)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells whether somebody still works on a task, from the changes of a file that a worker touches,
+/// and the clock of this process alone.
+#[derive(Default)]
+struct Watch {
+    /// What the file was like when it was last seen changed, and when that was.
+    seen: Option<(SystemTime, Instant)>,
+}
+
+impl Watch {
+    /// Whether nothing has changed for too long, if this is when the file was last modified.
+    fn is_silent(&mut self, modified: Option<SystemTime>, now: Instant) -> bool {
+        match (modified, self.seen) {
+            (Some(modified), Some((before, since))) if modified == before => {
+                now.saturating_duration_since(since) > SILENCE
+            }
+            (modified, _) => {
+                self.seen = modified.map(|modified| (modified, now));
+                false
+            }
+        }
     }
 }
 
@@ -195,12 +232,7 @@ pub fn carry(
 ) -> Result<RunEnd, LinkError> {
     fs::create_dir_all(directory).map_err(at(directory))?;
     let place = directory.join("courier");
-    let lock = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&place)
-        .map_err(at(&place))?;
+    let lock = open::lock_file(&place).map_err(at(&place))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -212,7 +244,9 @@ pub fn carry(
     for extension in ["task", "taken", "result", "damaged", replace::EXTENSION] {
         files(directory, extension)?.iter().for_each(|path| drop(fs::remove_file(path)));
     }
-    let _ = fs::remove_file(directory.join(FINISHED));
+    let place = directory.join(FINISHED);
+    make_room(&place).map_err(at(&place))?;
+    let _ = fs::remove_file(place);
     let finished = AtomicBool::new(false);
     let slot = || -> Result<(), LinkError> {
         while !patience.stop.is_cancelled() {
@@ -297,8 +331,10 @@ fn deliver_result(
     patience: &Patience,
 ) -> Result<bool, LinkError> {
     let [task, taken, result, damaged] = ["task", "taken", "result", "damaged"].map(path);
+    let most = most_bytes(lease.plan.bytes(&lease.units));
+    let mut watch = Watch::default();
     while !patience.stop.is_cancelled() {
-        match fs::read(&result) {
+        match open::read(&result, most) {
             Ok(bytes) => {
                 link.deliver(lease, unpack_result(&result, &bytes, lease)?)?;
                 return Ok(true);
@@ -311,10 +347,9 @@ fn deliver_result(
         if damaged.exists() {
             return Err(OfflineError::SetAside(damaged).into());
         }
-        let silent = |file: fs::Metadata| {
-            file.modified().ok()?.elapsed().ok().map(|elapsed| elapsed > SILENCE)
-        };
-        if fs::metadata(&taken).ok().and_then(silent) == Some(true) {
+        let modified = fs::symlink_metadata(&taken).and_then(|file| file.modified());
+        if watch.is_silent(modified.ok(), Instant::now()) {
+            watch = Watch::default();
             tracing::warn!(
                 lease = lease.number,
                 "nothing was heard of a task that was taken; it is put out again"
@@ -391,6 +426,8 @@ pub struct FileLink {
     layout: Layout,
     patience: Patience,
     plans: PlanKeeper,
+    /// What tells how much a task may hold.
+    counts: Mutex<LabelledCounts>,
     /// The tasks in work, by the numbers of their leases: later leases have larger numbers.
     tasks: Mutex<BTreeMap<u64, Arc<Inputs>>>,
 }
@@ -399,7 +436,8 @@ impl FileLink {
     /// A link to the directory of a courier that carries tasks of a game.
     pub fn new(directory: PathBuf, layout: Layout, patience: Patience) -> Self {
         let plans = PlanKeeper::new(layout);
-        FileLink { directory, layout, patience, plans, tasks: Mutex::default() }
+        let counts = Mutex::default();
+        FileLink { directory, layout, patience, plans, counts, tasks: Mutex::default() }
     }
 
     fn path(&self, number: u64, extension: &str) -> PathBuf {
@@ -408,32 +446,39 @@ impl FileLink {
 
     /// Takes the task of the smallest number by renaming it, and returns its new path.
     fn take(&self) -> Result<Option<PathBuf>, OfflineError> {
+        let mut failed = None;
         for task in files(&self.directory, "task")? {
             let taken = task.with_extension("taken");
-            // The task may have been written long ago. The courier puts out again what was not
-            // touched for long, so it has to be touched before it is taken.
-            touch(&task);
-            match fs::rename(&task, &taken).map_err(at(&task)) {
+            let renamed = make_room(&taken).and_then(|()| fs::rename(&task, &taken));
+            match renamed.map_err(at(&task)) {
                 Ok(()) => return Ok(Some(taken)),
                 Err(error) if error.is_missing() => {}
-                Err(error) => return Err(error),
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        Ok(None)
+        failed.map_or(Ok(None), Err)
     }
 
     fn open(&self, path: &Path) -> Result<(Lease, Inputs), OfflineError> {
         let damaged = |what: String| OfflineError::Damaged { path: path.to_owned(), what };
-        let bytes = fs::read(path).map_err(at(path))?;
-        let mut rest = &bytes[..];
+        let (file, metadata) = open::regular(path).map_err(at(path))?;
+        let mut head = Vec::new();
+        (&file).take(GRANT_BYTES).read_to_end(&mut head).map_err(at(path))?;
+        let mut begun = &head[..];
         let grant: wire::Grant =
-            next(path, &mut rest)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
+            next(path, &mut begun)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
         if path.file_stem().and_then(|stem| stem.to_str())
             != Some(grant.lease.to_string().as_str())
         {
             return Err(damaged("it is another task than its name says".to_owned()));
         }
         let plan: Arc<Plan> = self.plans.agree(&grant).map_err(OfflineError::Differ)?;
+        let units = messages::units(&grant);
+        let most = most_bytes(plan.input_bytes(&units, &mut self.counts.lock()));
+        let left = metadata.len().saturating_sub(head.len() as u64);
+        let left = open::read_on(&file, left, most).map_err(at(path))?;
+        let bytes = [begun, &left].concat();
+        let mut rest = &bytes[..];
         let mut inputs = Inputs::new();
         while let Some(input) = next::<wire::Input>(path, &mut rest)? {
             let wanted = messages::wanted(&input.request.unwrap_or_default());
@@ -442,16 +487,7 @@ impl FileLink {
                 input.blocks.into_iter().map(|bytes| Block::parse(self.layout, bytes)).collect();
             inputs.insert(wanted, blocks.map_err(|error| damaged(error.to_string()))?);
         }
-        Ok((
-            Lease {
-                number: grant.lease,
-                worker: 0,
-                plan,
-                units: messages::units(&grant),
-                edition: grant.edition,
-            },
-            inputs,
-        ))
+        Ok((Lease { number: grant.lease, worker: 0, plan, units, edition: grant.edition }, inputs))
     }
 
     /// Shows that the tasks in work are in work, for as long as the link exists; to be spawned on
@@ -461,8 +497,13 @@ impl FileLink {
         async move {
             while let Some(link) = weak.upgrade() {
                 let numbers: Vec<u64> = link.tasks.lock().keys().copied().collect();
-                numbers.into_iter().for_each(|number| touch(&link.path(number, "taken")));
-                drop(link);
+                // A file system may keep them waiting, and signals have to be heard meanwhile.
+                let touch = move || {
+                    for number in numbers {
+                        let _ = open::touch(&link.path(number, "taken"));
+                    }
+                };
+                let _ = tokio::task::spawn_blocking(touch).await;
                 tokio::time::sleep(SILENCE / 6).await;
             }
         }
@@ -490,7 +531,7 @@ fn set_aside(taken: &Path, why: &dyn std::fmt::Display) {
 impl Link for FileLink {
     fn lease(&self) -> Result<Grant, LinkError> {
         let Some(taken) = self.patience.persist(|| self.take())? else {
-            if self.directory.join(FINISHED).exists() {
+            if open::regular(&self.directory.join(FINISHED)).is_ok() {
                 return Ok(Grant::Finished);
             }
             std::thread::sleep(PAUSE);
@@ -561,6 +602,8 @@ impl Fetch for FileLink {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::File, os::unix::fs::symlink};
+
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
@@ -576,6 +619,11 @@ mod tests {
             TrailTrap::LAYOUT,
             Patience { lasts: Duration::ZERO, stop: CancellationToken::new() },
         )
+    }
+
+    fn make_fifo(path: &Path) {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     }
 
     /// The names of the files in a directory, sorted.
@@ -625,20 +673,57 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         fs::write(path("1.task"), b"\xff").unwrap();
         fs::write(path("2.task"), task(3)).unwrap();
-        // It cannot even be read.
+        // These cannot even be read, or not to their end.
         fs::create_dir(path("4.task")).unwrap();
-        fs::write(path("5.task"), task(5)).unwrap();
+        make_fifo(&path("5.task"));
+        symlink("/dev/zero", path("6.task")).unwrap();
+        fs::write(path("7.task"), task(7)).unwrap();
+        File::options().write(true).open(path("7.task")).unwrap().set_len(1 << 40).unwrap();
+        fs::write(path("8.task"), task(8)).unwrap();
+        // It stands in the way.
+        fs::create_dir(path("8.taken")).unwrap();
         let link = link(directory.path());
-        for _ in 0..3 {
+        for _ in 0..6 {
             assert!(matches!(link.lease(), Ok(Grant::Wait)));
         }
         let Ok(Grant::Work(lease)) = link.lease() else { panic!("there is a sound task") };
-        assert_eq!(names(directory.path()), ["1.damaged", "2.damaged", "4.damaged", "5.taken"]);
+        let damaged = [1, 2, 4, 5, 6, 7].map(|number| format!("{number}.damaged"));
+        let with = |more: &[&str]| {
+            [&damaged[..], &more.iter().map(ToString::to_string).collect::<Vec<_>>()].concat()
+        };
+        assert_eq!(names(directory.path()), with(&["8.taken", "8.taken.aside"]));
         link.give_back(&lease, Unsolved::Leaving("a walk"));
-        assert!(path("5.task").exists());
+        assert!(path("8.task").exists());
         let Ok(Grant::Work(lease)) = link.lease() else { panic!("it is there again") };
         link.give_back(&lease, Unsolved::Failed("nothing fits"));
-        assert_eq!(names(directory.path()), ["1.damaged", "2.damaged", "4.damaged", "5.damaged"]);
+        assert_eq!(names(directory.path()), with(&["8.damaged", "8.taken.aside"]));
+    }
+
+    /// Whatever the clocks of the machines say.
+    #[test]
+    fn a_task_is_silent_when_nothing_changes_on_the_own_clock() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let now = SystemTime::now();
+        let (past, future) = (SystemTime::UNIX_EPOCH, now + Duration::from_secs(3600));
+        let mut watch = Watch::default();
+        for (second, modified, silent) in [
+            (0, None, false),
+            (1000, Some(past), false),
+            (1120, Some(past), false),
+            (1121, Some(past), true),
+            (1121, Some(future), false),
+            (1241, Some(future), false),
+            (1242, Some(future), true),
+            // It goes on, on a clock that was set back.
+            (1243, Some(now), false),
+            (1300, None, false),
+            (1400, Some(now), false),
+            (1520, Some(now), false),
+            (1521, Some(now), true),
+        ] {
+            assert_eq!(watch.is_silent(modified, at(second)), silent, "{second}");
+        }
     }
 
     #[test]
@@ -684,16 +769,18 @@ mod tests {
             }
         };
         let lease = take();
-        // Even root cannot put a file where a directory is.
+        // Even root cannot put a file where a directory is that cannot be renamed.
         fs::create_dir(path("5.result")).unwrap();
+        fs::create_dir_all(path("5.result.aside/thesis")).unwrap();
         assert!(matches!(link.complete(&lease, &[]), Err(LinkError::Lost(_))));
-        assert_eq!(names(directory.path()), ["5.result", "5.task"]);
-        fs::remove_dir(path("5.result")).unwrap();
+        assert_eq!(names(directory.path()), ["5.result", "5.result.aside", "5.task"]);
+        fs::remove_dir(path("5.result.aside/thesis")).unwrap();
         assert_eq!(
             link.complete(&take(), &[]).unwrap(),
             Delivered::Accepted { retired: Vec::new() }
         );
-        assert_eq!(names(directory.path()), ["5.result", "5.taken"]);
+        assert_eq!(names(directory.path()), ["5.result", "5.result.aside", "5.taken"]);
+        fs::remove_dir(path("5.result.aside")).unwrap();
         // The courier has cleared up.
         fs::remove_file(path("5.taken")).unwrap();
         assert_eq!(link.complete(&lease, &[]).unwrap(), Delivered::Void);

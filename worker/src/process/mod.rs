@@ -2,6 +2,7 @@
 
 pub mod limits;
 pub mod log;
+pub mod open;
 pub mod replace;
 pub mod signals;
 

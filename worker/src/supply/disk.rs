@@ -7,7 +7,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -19,7 +19,10 @@ use trailtrap_shared::{
 };
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{process::replace::Replacement, supply::backoff::Rest};
+use crate::{
+    process::{open, replace::Replacement},
+    supply::backoff::Rest,
+};
 
 /// The directory cannot hold a cache.
 #[derive(Debug, thiserror::Error)]
@@ -80,9 +83,15 @@ impl DiskCache {
     /// The block of this name, if it is here and sound.
     pub fn get(&self, layout: Layout, name: &BlockName) -> Option<Block> {
         let path = self.path(&name.checksum);
-        let file = File::open(&path).ok()?;
-        match read(&file, layout, name) {
-            Ok(block) => {
+        let read = match open::regular(&path) {
+            Ok((file, metadata)) => {
+                read(&file, metadata.len(), layout, name).map(|block| (file, block))
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error.to_string()),
+            Err(_) => return None,
+        };
+        match read {
+            Ok((file, block)) => {
                 // The time of modification tells which blocks were used last.
                 let _ = file.set_modified(SystemTime::now());
                 Some(block)
@@ -197,13 +206,11 @@ struct Kept {
 }
 
 /// The block in a file, or what is wrong with the file.
-fn read(mut file: &File, layout: Layout, name: &BlockName) -> Result<Block, String> {
-    let length = file.metadata().map_err(|error| error.to_string())?.len();
+fn read(file: &File, length: u64, layout: Layout, name: &BlockName) -> Result<Block, String> {
     if length != name.length {
         return Err(BlockError::Name.to_string());
     }
-    let mut bytes = Vec::with_capacity(length as usize);
-    file.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let bytes = open::read_on(file, length, length).map_err(|error| error.to_string())?;
     Block::parse_named(layout, bytes, name).map_err(|error| error.to_string())
 }
 

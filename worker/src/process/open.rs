@@ -1,0 +1,169 @@
+//! Files of directories that others can write too, or read: opened without waiting for anybody,
+//! and without being led elsewhere by a symbolic link.
+
+use std::{
+    fs::{File, Metadata, OpenOptions, Permissions},
+    io::{self, Read},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::Path,
+};
+
+use rustix::fs::{AtFlags, CWD, OFlags, Timespec, Timestamps, UTIME_NOW, utimensat};
+
+fn quietly(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32)
+}
+
+/// Opens a regular file to read it. Pipes, devices, directories and links are refused: reading them
+/// may take for ever.
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::InvalidInput`] if it is no regular file.
+pub fn regular(path: &Path) -> io::Result<(File, Metadata)> {
+    let file = quietly(File::options().read(true)).open(path).map_err(|error| {
+        match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            // A link, or a socket.
+            Some(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => irregular(),
+            _ => error,
+        }
+    })?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok((file, metadata)) } else { Err(irregular()) }
+}
+
+fn irregular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")
+}
+
+/// The content of a regular file, if it has no more bytes than `most`.
+///
+/// # Errors
+/// Those of [`regular`]; [`io::ErrorKind::FileTooLarge`] if it has more.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let (file, metadata) = regular(path)?;
+    read_on(&file, metadata.len(), most)
+}
+
+/// Reads a file of so many bytes on to its end, unless there are more than `most`.
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::FileTooLarge`] if there are more.
+pub fn read_on(file: &File, length: u64, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(length.min(most) as usize);
+    if length <= most {
+        // It may grow meanwhile.
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    }
+    if length > most || bytes.len() as u64 > most {
+        let what = format!("it has more bytes than it should, which is at most {most}");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(bytes)
+}
+
+/// Opens a file that is to be locked, made if need be. Whoever can open a file can lock it, so only
+/// those who may write it may read it.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn lock_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    let file = quietly(options.create(true).truncate(false).read(true).write(true)).open(path)?;
+    only_for_writers(&file)?;
+    Ok(file)
+}
+
+/// Lets nobody read a file who may not write it. Who does not own it leaves it as it is.
+///
+/// # Errors
+/// What the system says of the permissions that it has.
+pub fn only_for_writers(file: &File) -> io::Result<()> {
+    let mode = file.metadata()?.permissions().mode() & 0o777;
+    let writers = mode & 0o222;
+    let changed = writers | writers << 1;
+    if changed != mode {
+        let _ = file.set_permissions(Permissions::from_mode(changed));
+    }
+    Ok(())
+}
+
+/// Has a file modified now, on the clock of its file system; others see by the change that somebody
+/// works on it.
+///
+/// # Errors
+/// What the system says.
+pub fn touch(path: &Path) -> io::Result<()> {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: now, last_modification: now };
+    Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    fn make_fifo(path: &Path) {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    }
+
+    #[test]
+    fn only_regular_files_of_a_sensible_size_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("file"), "content").unwrap();
+        assert_eq!(read(&path("file"), 7).unwrap(), b"content");
+        assert_eq!(read(&path("file"), 6).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        // A file that says that it is short.
+        assert_eq!(
+            read(Path::new("/proc/self/maps"), 6).unwrap_err().to_string(),
+            read(&path("file"), 6).unwrap_err().to_string()
+        );
+        make_fifo(&path("pipe"));
+        symlink(path("file"), path("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        for name in ["pipe", "link", "socket", ".", "/dev/zero"] {
+            let error = read(&path(name), 100).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}: {error}");
+            assert_eq!(error.to_string(), "it is no regular file", "{name}");
+        }
+        assert_eq!(read(&path("none"), 100).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_touched_changes_and_pipes_are_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "").unwrap();
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        File::options().append(true).open(&file).unwrap().set_modified(long_ago).unwrap();
+        touch(&file).unwrap();
+        assert_ne!(fs::metadata(&file).unwrap().modified().unwrap(), long_ago);
+        let pipe = directory.path().join("pipe");
+        make_fifo(&pipe);
+        touch(&pipe).unwrap();
+        assert!(lock_file(&pipe).is_ok(), "it is opened for reading and writing at once");
+    }
+
+    #[test]
+    fn who_may_not_write_a_lock_cannot_open_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = directory.path().join("LOCK");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for (before, after) in [(0o644, 0o600), (0o664, 0o660), (0o640, 0o600), (0o666, 0o666)] {
+            fs::write(&lock, "1\n").unwrap();
+            fs::set_permissions(&lock, Permissions::from_mode(before)).unwrap();
+            lock_file(&lock).unwrap();
+            assert_eq!(mode(&lock), after);
+            fs::remove_file(&lock).unwrap();
+            lock_file(&lock).unwrap();
+            let mode = mode(&lock);
+            assert_eq!(mode & 0o444, (mode & 0o222) << 1);
+            fs::remove_file(&lock).unwrap();
+        }
+        symlink(directory.path().join("elsewhere"), &lock).unwrap();
+        assert!(lock_file(&lock).is_err() && !directory.path().join("elsewhere").exists());
+    }
+}
