@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
 use common::{Data, Process, census_json, eventually, run, stderr, stdout, trailtrap};
 use serde_json::Value;
@@ -120,6 +120,31 @@ fn a_directory_in_use_is_refused_and_can_be_looked_at() {
     let status: Value = serde_json::from_str(&stdout(&status)).unwrap();
     assert_eq!(status["running"], true);
     assert_eq!(status["target_order"], 10);
+}
+
+/// Whoever can open a lock can keep others from it: those who may only read a data directory must
+/// not be able to, and directories of earlier versions change when they are taken.
+#[test]
+fn who_may_only_read_a_directory_cannot_lock_it() {
+    let data = Data::new();
+    census_json(4, &data, &[]);
+    let locks = [data.path().join("LOCK"), data.path().join("store/LOCK")];
+    let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let is_open = |path: &PathBuf| {
+        let mode = mode(path);
+        mode & 0o444 != (mode & 0o222) << 1
+    };
+    assert!(!locks.iter().any(is_open));
+    for lock in &locks {
+        fs::set_permissions(lock, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    census_json(4, &data, &[]);
+    assert_eq!(locks.each_ref().map(mode), [0o600; 2]);
+    // It is never written through a link.
+    fs::rename(&locks[0], data.path().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &locks[0]).unwrap();
+    let output = run(&["census", "4", "--data", &data.text()]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }
 
 #[test]

@@ -178,8 +178,10 @@ impl Common {
 
 /// Opens the census of a directory.
 pub fn open(directory: &DataDirectory, options: CensusOptions) -> anyhow::Result<Arc<Census>> {
-    Census::open(&directory.store(), options)
-        .with_context(|| format!("data directory {}", directory.path().display()))
+    let census = Census::open(&directory.store(), options)
+        .with_context(|| format!("data directory {}", directory.path().display()))?;
+    directory.keep_others_out();
+    Ok(census)
 }
 
 /// Does something and shows the progress of the census meanwhile: a bar on a terminal, a line

@@ -6,6 +6,7 @@ use std::{
     fs::{self, File, TryLockError},
     io,
     path::Path,
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ use crate::{
     records::alarm::Alarm,
     store::{
         Store, StoreError,
-        directory::{DirectoryError, store_in},
+        directory::{DirectoryError, LOCK, store_in},
     },
 };
 
@@ -203,6 +204,9 @@ impl CensusStatus {
     }
 }
 
+/// A snapshot that is older was left by a process that was killed.
+const FRESH: Duration = Duration::from_secs(60);
+
 /// Why there is no status.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
@@ -221,15 +225,21 @@ pub enum LookError {
 /// There is no census, or its store cannot be read.
 pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     let io = |source| DirectoryError::Io { path: path.to_owned(), source };
-    let lock = match File::open(path.join("LOCK")) {
-        Ok(lock) => lock,
+    let snapshot = path.join("status.json");
+    let in_use = match File::open(path.join(LOCK)) {
+        Ok(lock) => matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(DirectoryError::Nothing { path: path.to_owned() }.into());
         }
+        // Those who may not write there may not try the lock. Who has the directory leaves a
+        // snapshot every second.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let written = fs::metadata(&snapshot).and_then(|file| file.modified());
+            written.is_ok_and(|time| time.elapsed().map_or(true, |since| since < FRESH))
+        }
         Err(error) => return Err(io(error).into()),
     };
-    let in_use = matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock));
-    let snapshot = fs::read(path.join("status.json"))
+    let snapshot = fs::read(snapshot)
         .ok()
         .and_then(|bytes| serde_json::from_slice::<CensusStatus>(&bytes).ok());
     if in_use {

@@ -9,7 +9,10 @@ use std::{
 };
 
 use trailtrap_shared::game::GameName;
-use trailtrap_worker::process::replace::{self, sync_directory};
+use trailtrap_worker::process::{
+    open,
+    replace::{self, sync_directory},
+};
 
 use super::{Store, StoreError};
 
@@ -49,6 +52,9 @@ pub enum DirectoryError {
     },
 }
 
+/// Locked by who has the directory. Whoever may open it could keep others out, so only those may
+/// who may write it.
+pub const LOCK: &str = "LOCK";
 const STORE: &str = "store";
 const SALVAGED: &str = "store.salvaged";
 /// How long to wait for a lock that may only be an onlooker's.
@@ -71,17 +77,11 @@ impl DataDirectory {
         let io = |source| DirectoryError::Io { path: path.to_owned(), source };
         fs::create_dir_all(path).map_err(io)?;
         let foreign =
-            !path.join("LOCK").exists() && fs::read_dir(path).map_err(io)?.next().is_some();
+            !path.join(LOCK).exists() && fs::read_dir(path).map_err(io)?.next().is_some();
         if foreign {
             return Err(DirectoryError::Foreign { path: path.to_owned() });
         }
-        let mut lock = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(path.join("LOCK"))
-            .map_err(io)?;
+        let mut lock = open::lock_file(&path.join(LOCK)).map_err(io)?;
         let start = Instant::now();
         let locked = loop {
             match lock.try_lock() {
@@ -120,6 +120,7 @@ impl DataDirectory {
             let _ = replace::sweep(&path.join(name));
         }
         let directory = DataDirectory { path: path.to_owned(), _lock: lock };
+        directory.keep_others_out();
         if !directory.store().exists() && directory.salvaged().exists() {
             // Otherwise an empty store would take the place of what was salvaged.
             directory.rename(&directory.salvaged(), &directory.store()).map_err(io)?;
@@ -159,6 +160,13 @@ impl DataDirectory {
     /// Where the database is.
     pub fn store(&self) -> PathBuf {
         self.path.join(STORE)
+    }
+
+    /// Sees to it that the database's own lock, too, is only for those who may write it.
+    pub fn keep_others_out(&self) {
+        if let Ok((lock, _)) = open::regular(&self.store().join(LOCK)) {
+            let _ = open::only_for_writers(&lock);
+        }
     }
 
     /// Where a database that `trailtrap salvage` has completed is until it takes the place of the
