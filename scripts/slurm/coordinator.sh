@@ -30,7 +30,13 @@ if [ "$code" -eq 0 ]; then
   # Workers that wait in the queue are not needed any more; those that run have heard.
   scancel --state=PENDING --name="trailtrap-worker-$SLURM_JOB_ID"
 elif [ -n "$again" ]; then
-  scontrol requeue "$SLURM_JOB_ID"
-  sleep 30
+  # A controller that is busy may refuse it at first. Slurm ends this script when it has agreed.
+  for _ in 1 2 3 4 5; do
+    if scontrol requeue "$SLURM_JOB_ID"; then
+      sleep 30
+      break
+    fi
+    sleep 2
+  done
 fi
 exit "$code"

@@ -7,12 +7,13 @@ leader=$1
 # safe to requeue.
 job=${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}
 echo "worker: job $job on $(hostname), start $((${SLURM_RESTART_COUNT:-0} + 1))"
-# Whether the coordinator's job runs or waits; if Slurm does not answer, it may.
+# Whether the coordinator's job runs or waits; if Slurm does not answer, it may. One that is
+# COMPLETING may be on its way back into the queue: whoever left for good then would be missing.
 coordinator_is_there() {
   local states
   states=$(squeue --noheader --job "$leader" --format %T 2>&1)
   case $states in
-    '' | *'Invalid job id'* | COMPLET* | CANCELLED | FAILED) return 1 ;;
+    '' | *'Invalid job id'* | COMPLETED | CANCELLED | FAILED) return 1 ;;
   esac
 }
 if ! coordinator_is_there; then
@@ -44,7 +45,13 @@ done
 echo "worker: exit code $code"
 # 75: there is more to do. Everything else is final: 0 done, 78 never again.
 if [ "$code" -eq 75 ] && [ -n "$again" ] && coordinator_is_there; then
-  scontrol requeue "$job"
-  sleep 30
+  # A controller that is busy may refuse it at first. Slurm ends this script when it has agreed.
+  for _ in 1 2 3 4 5; do
+    if scontrol requeue "$job"; then
+      sleep 30
+      break
+    fi
+    sleep 2
+  done
 fi
 exit "$code"
