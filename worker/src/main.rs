@@ -166,7 +166,7 @@ fn work(
     } else {
         let handle = runtime.handle().clone();
         let supply = Supply::open(&arguments.supply, handle.clone(), stop.clone())
-            .map_err(|error| LinkError::Refused(error.to_string()))?;
+            .map_err(|error| LinkError::Refused(log::explained(&error.into())))?;
         let link = Arc::new(GrpcLink::connect(
             handle,
             arguments.reach,

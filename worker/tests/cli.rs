@@ -1,6 +1,9 @@
 //! The worker process and people's mistakes.
 
-use std::process::{Command, Output};
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Output, Stdio},
+};
 
 use tokio::net::TcpSocket;
 
@@ -59,6 +62,38 @@ fn bad_flags_are_refused() {
     }
 }
 
+/// As long as a time can be: it is not added to another.
+#[test]
+fn patience_may_be_as_long_as_can_be_and_no_longer() {
+    let (_socket, address) = refusing_address();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_trailtrap-worker"))
+        .args(["--coordinator", &address, "--patience", "18446744073709551615"])
+        .args(["--until", "18446744073709551615"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    // It tries again, and goes on to do so.
+    lines
+        .by_ref()
+        .map(Result::unwrap)
+        .filter(|line| line.contains("trying again"))
+        .nth(1)
+        .unwrap();
+    assert!(
+        Command::new("kill")
+            .args(["-s", "TERM", &child.id().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    lines.for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(75));
+    let output = worker(&["--coordinator", &address, "--patience", "18446744073709551616"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("is not a time"), "{}", stderr(&output));
+}
+
 #[test]
 fn an_address_that_is_none_is_refused_at_once() {
     let output = worker(&["--coordinator", "no spaces allowed:1", "--patience", "60"]);
@@ -78,7 +113,12 @@ fn places_for_blocks_that_are_none_are_refused_by_name() {
     ] {
         let output = worker(&["--coordinator", "127.0.0.1:1", "--patience", "60", flag, &place]);
         assert_eq!(output.status.code(), Some(78), "{place}");
-        assert!(stderr(&output).contains(&place), "{}", stderr(&output));
+        let text = stderr(&output);
+        assert!(text.contains(&place), "{text}");
+        // The cause is said, and once.
+        for cause in ["(os error 2)", "(os error 17)", "(os error 20)"] {
+            assert!(text.matches(cause).count() <= 1, "{text}");
+        }
     }
 }
 

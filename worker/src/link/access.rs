@@ -258,18 +258,11 @@ fn read_file(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::protocol::access::{AccessToken, Pass};
-
     use super::*;
 
     fn access() -> Access {
-        let pass = Pass {
-            certificate: "PEM".to_owned(),
-            name: Some("x".to_owned()),
-            mutual: false,
-            token: AccessToken::new([0xa7; 32]),
-        };
-        Access { address: "host:1".to_owned(), pass: Some(pass) }
+        let pass = format!(r#"{{"certificate":"PEM","token":"{}"}}"#, "a7".repeat(32));
+        Access::parse(format!(r#"{{"address":"host:1","pass":{pass}}}"#).as_bytes()).unwrap()
     }
 
     #[test]

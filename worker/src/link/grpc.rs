@@ -34,6 +34,7 @@ use crate::{
         access::{self, AccessError, AdmittedClient, Reach},
         delivery,
     },
+    process::log,
     supply::{BlockOrigin, BlockRequest, Supply},
 };
 
@@ -149,7 +150,7 @@ impl GrpcLink {
         patience: Duration,
         stop: CancellationToken,
     ) -> Result<Self, LinkError> {
-        let refused = |error: AccessError| LinkError::Refused(error.to_string());
+        let refused = |error: AccessError| LinkError::Refused(log::explained(&error.into()));
         let start = Instant::now();
         let pauses = ConstantBuilder::new().with_delay(LEAST_PAUSE).without_max_times();
         let access =
