@@ -220,7 +220,9 @@ impl Core {
     fn find_work(&mut self, worker: WorkerId) -> Option<(Arc<Plan>, Purpose, Vec<Unit>)> {
         let alive = self.workers.values().filter(|worker| self.is_alive(worker));
         let threads = alive.map(|worker| worker.threads).sum();
-        let (author, others) = (self.author(worker), self.others(worker));
+        let author = self.author(worker);
+        let has_setbacks = self.order().is_some_and(|order| order.setbacks().next().is_some());
+        let others = if has_setbacks { self.others(worker) } else { Vec::new() };
         let order = self.order.as_mut()?;
         let plan = order.plan().clone();
         // Comparisons first: what is wrong should be known before much is built upon it.

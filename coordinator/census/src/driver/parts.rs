@@ -63,6 +63,10 @@ impl PartRanges {
     /// labels.
     pub(super) fn hold(&self, part: u32, sequence: &DegreeSequence, slots: Vec<u64>) -> bool {
         let n = sequence.order();
+        if n == 1 {
+            // It has no parent that would say to which part it belongs.
+            return part == 0 || slots.is_empty();
+        }
         let parent =
             |slot: u64| graph_of_slot(sequence, slot).map(|graph| graph.without_vertex(n - 1));
         let parents: Option<Vec<Graph>> = slots.into_iter().map(parent).collect();
