@@ -172,8 +172,8 @@ async fn without_a_valid_token_nothing_can_be_done() {
         !right.contains(&Code::Unauthenticated) && right[0] == Code::Ok && right[7] == Code::Ok,
         "{right:?}"
     );
-    // It opens the door, but not for anything: this message is all there when it is refused.
-    let too_large = introduction("x".repeat(40 << 10));
+    // It opens the door, but not for anything: this message is refused.
+    let too_large = introduction("x".repeat(70 << 10));
     let refused = client(&access).register(too_large).await.unwrap_err();
     assert_eq!(refused.code(), Code::OutOfRange, "{refused:?}");
     // Another token.

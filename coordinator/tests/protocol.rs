@@ -163,13 +163,13 @@ async fn what_is_no_delivery_is_refused() {
 async fn messages_longer_than_any_worker_has_are_refused() {
     let data = Data::new();
     let (leader, address, mut client, worker) = beginning(&data).await;
-    let leases = vec![lease(&mut client, worker).await.lease; 40_000];
+    let leases = vec![lease(&mut client, worker).await.lease; 70_000];
     let heartbeat = wire::HeartbeatRequest { worker, leases: leases.clone() };
     assert_eq!(code(client.heartbeat(heartbeat).await), Code::OutOfRange);
     let give_back =
         wire::GiveBackRequest { worker, leases: leases.clone(), failure: String::new() };
     assert_eq!(code(client.give_back(give_back).await), Code::OutOfRange);
-    let long = introduction("x".repeat(40_000));
+    let long = introduction("x".repeat(70_000));
     assert_eq!(code(client.register(long).await), Code::OutOfRange);
     let only = vec![vec![7; 16]; 100_000];
     let fetch = wire::FetchRequest { worker, degrees: vec![0], what: Some(What::Bucket(0)), only };

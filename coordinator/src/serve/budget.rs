@@ -18,9 +18,22 @@ pub struct Budget {
 #[derive(Default)]
 struct Taken {
     bytes: usize,
-    /// The shares that are out, by number; older ones have smaller numbers.
-    shares: BTreeSet<u64>,
+    /// The number of the share that grows whether there is room or not. Whoever has it gets on,
+    /// or gives up before long.
+    privileged: Option<u64>,
+    /// The numbers of the shares that wait to grow; older ones have smaller numbers.
+    waiting: BTreeSet<u64>,
     next: u64,
+}
+
+impl Taken {
+    fn give_back(&mut self, share: u64, bytes: usize) {
+        self.bytes -= bytes;
+        self.waiting.remove(&share);
+        if self.privileged == Some(share) {
+            self.privileged = None;
+        }
+    }
 }
 
 /// A part of a budget, until it is dropped.
@@ -38,12 +51,11 @@ impl Budget {
         Arc::new(Budget { bytes, taken: Mutex::default(), returned: Notify::new() })
     }
 
-    /// A share of no bytes yet, which stands behind all that are out.
+    /// A share of no bytes yet.
     pub fn share(self: &Arc<Self>) -> Share {
         let mut taken = self.taken.lock();
         let number = taken.next;
         taken.next += 1;
-        taken.shares.insert(number);
         Share { budget: self.clone(), number, bytes: 0, read: 0 }
     }
 
@@ -55,26 +67,36 @@ impl Budget {
 }
 
 impl Share {
-    /// Lets the share grow until it covers `bytes`. The oldest share grows at once: so one of
-    /// those that grow always gets on, and what is taken exceeds the budget by no more than one
-    /// message.
+    /// Lets the share grow until it covers `bytes`. If there is no room, the oldest of those that
+    /// wait grows all the same, and as far as it has to, but no second one before it has given
+    /// back what it has: so one always gets on, and what is taken exceeds the budget by no more
+    /// than one message.
     pub async fn cover(&mut self, bytes: usize) {
+        let waiting = Waiting { budget: &self.budget, number: self.number };
         loop {
             let returned = self.budget.returned.notified();
             let more = bytes.saturating_sub(self.bytes);
             {
                 let mut taken = self.budget.taken.lock();
-                if more == 0
-                    || taken.shares.first() == Some(&self.number)
-                    || taken.bytes.saturating_add(more) <= self.budget.bytes
-                {
+                let has_room = taken.bytes.saturating_add(more) <= self.budget.bytes;
+                let is_next = || taken.waiting.first().is_none_or(|&first| first >= self.number);
+                let is_privileged = match taken.privileged {
+                    Some(number) => number == self.number,
+                    None => is_next(),
+                };
+                if more == 0 || has_room || is_privileged {
+                    if !has_room && more > 0 {
+                        taken.privileged = Some(self.number);
+                    }
                     taken.bytes += more;
                     self.bytes += more;
-                    return;
+                    break;
                 }
+                taken.waiting.insert(self.number);
             }
             returned.await;
         }
+        drop(waiting);
     }
 
     /// Covers what is about to be read, beside what was read before.
@@ -93,17 +115,29 @@ impl Share {
         self.read = 0;
         let less = self.bytes.saturating_sub(bytes);
         self.bytes -= less;
-        self.budget.taken.lock().bytes -= less;
+        self.budget.taken.lock().give_back(self.number, less);
         self.budget.returned.notify_waiters();
+    }
+}
+
+/// Stands in line as long as somebody waits.
+struct Waiting<'a> {
+    budget: &'a Budget,
+    number: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // Whoever stood behind may be the next.
+        if self.budget.taken.lock().waiting.remove(&self.number) {
+            self.budget.returned.notify_waiters();
+        }
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.budget.taken.lock();
-        taken.shares.remove(&self.number);
-        taken.bytes -= self.bytes;
-        drop(taken);
+        self.budget.taken.lock().give_back(self.number, self.bytes);
         self.budget.returned.notify_waiters();
     }
 }
@@ -131,17 +165,31 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_share_grows_at_once_and_the_others_when_there_is_room() {
+    fn one_share_grows_at_once_and_the_others_when_there_is_room() {
         let budget = Budget::new(100);
-        let (mut old, mut young) = (budget.share(), budget.share());
-        assert!(at_once(old.cover(50)).is_some());
+        let (_idle, mut old, mut young) = (budget.share(), budget.share(), budget.share());
+        at_once(old.cover(50)).unwrap();
         assert!(at_once(young.cover(50)).is_some(), "there is room");
         assert!(at_once(young.cover(20)).is_some(), "it covers that");
-        assert!(at_once(young.cover(51)).is_none());
-        assert!(at_once(old.cover(500)).is_some());
+        assert!(at_once(young.cover(51)).is_some(), "nobody else waits");
+        assert!(at_once(young.cover(300)).is_some(), "and it goes on");
+        assert!(at_once(old.cover(51)).is_none(), "one is enough");
+        young.shrink(50);
+        assert!(at_once(old.cover(200)).is_some());
         drop(old);
-        assert!(at_once(young.cover(200)).is_some(), "now it is the oldest");
-        assert_eq!(budget.taken(), 200);
+        assert_eq!(budget.taken(), 50);
+    }
+
+    #[test]
+    fn of_those_that_wait_the_oldest_grows_first() {
+        let budget = Budget::new(100);
+        let (mut old, mut young, mut first) = (budget.share(), budget.share(), budget.share());
+        at_once(first.cover(200)).unwrap();
+        let (mut old, mut young) = (pin!(old.cover(190)), pin!(young.cover(190)));
+        assert!(poll(young.as_mut()).is_none() && poll(old.as_mut()).is_none());
+        drop(first);
+        assert!(poll(young.as_mut()).is_none(), "an older one waits");
+        assert!(poll(old.as_mut()).is_some());
     }
 
     #[test]
@@ -168,14 +216,12 @@ mod tests {
         let budget = Budget::new(100);
         let (mut first, mut impatient, mut last) =
             (budget.share(), budget.share(), budget.share());
-        at_once(first.cover(90)).unwrap();
-        assert!(at_once(impatient.cover(50)).is_none());
-        assert!(at_once(last.cover(10)).is_some());
-        drop(impatient);
-        assert!(at_once(last.cover(11)).is_none());
+        at_once(first.cover(190)).unwrap();
+        assert!(at_once(impatient.cover(150)).is_none());
+        assert!(at_once(last.cover(150)).is_none());
         drop(first);
-        assert!(at_once(last.cover(usize::MAX >> 1)).is_some(), "all of it, and more");
-        drop(last);
+        assert!(at_once(last.cover(150)).is_some());
+        drop((impatient, last));
         assert_eq!(budget.taken(), 0);
     }
 

@@ -27,17 +27,16 @@ use trailtrap_shared::protocol::wire::PIECE_BYTES;
 
 use crate::serve::budget::{Budget, Share};
 
+/// The call that brings much and is answered by little.
+const COMPLETE: &str = "/trailtrap.v1.Census/Complete";
 /// The calls that consist of a stream of messages.
-const STREAMS: [&str; 3] = [
-    "/trailtrap.v1.Census/FetchPartition",
-    "/trailtrap.v1.Census/Describe",
-    "/trailtrap.v1.Census/Complete",
-];
+const STREAMS: [&str; 3] =
+    [COMPLETE, "/trailtrap.v1.Census/FetchPartition", "/trailtrap.v1.Census/Describe"];
 /// The call whose answer is large, and which onlookers may make too.
 const STATUS: &str = "/trailtrap.v1.Census/Status";
 
 /// A call of one message has no more bytes than this …
-const MESSAGE_BYTES: usize = 32 << 10;
+const MESSAGE_BYTES: usize = 64 << 10;
 /// … and its client no more time to send them.
 const MESSAGE_TIME: Duration = Duration::from_secs(15);
 /// A stream whose client sends nothing for so long is given up; whoever sends a piece of a block
@@ -112,6 +111,7 @@ where
         let Intake { budget, messages, streams, questions } = &self.intake;
         let path = request.uri().path();
         let (is_stream, is_question) = (STREAMS.contains(&path), path == STATUS);
+        let is_delivery = path == COMPLETE;
         let places = match (is_stream, is_question) {
             (true, _) => streams,
             (_, true) => questions,
@@ -132,6 +132,7 @@ where
             None => Reading::new(body, Bound::Message { left: MESSAGE_BYTES }, MESSAGE_TIME, read),
         };
         let response = self.inner.call(Request::from_parts(parts, Body::new(reading)));
+        let share = share.filter(|_| !is_delivery);
         let answer = |body| Answer { body, rest: Bytes::new(), _place: answered, _share: share };
         Box::pin(async move { Ok(response.await?.map(|body| Body::new(answer(body)))) })
     }
@@ -324,7 +325,6 @@ mod tests {
     use super::*;
 
     const REGISTER: &str = "/trailtrap.v1.Census/Register";
-    const COMPLETE: &str = STREAMS[2];
 
     /// Sends these frames, and then says nothing, or that this is all.
     struct Sent {
@@ -421,7 +421,7 @@ mod tests {
         let error = drain(silent.into_body(), &mut read).await.unwrap_err();
         assert_eq!(error.code(), Code::DeadlineExceeded);
         let mut other = budget.share();
-        other.cover(95).await;
+        other.cover(195).await;
         let waiting = ask(&intake, call(COMPLETE, 1, 10, true));
         let waiting = tokio::spawn(async move { drain(waiting.into_body(), &mut 0).await });
         sleep(100 * STALLED).await;
@@ -446,7 +446,7 @@ mod tests {
             assert_eq!(budget.taken(), read);
             bodies.push(body);
         }
-        assert_eq!(read, 1000, "what there is room for, of 50000");
+        assert_eq!(read, 1000 + 1000, "what there is room for, and one more, of 50000");
         drop(bodies);
         assert_eq!(budget.taken(), 0);
     }

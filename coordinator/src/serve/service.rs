@@ -243,12 +243,24 @@ impl GrpcService {
         Ok(blocks)
     }
 
-    /// Sends the answers to one request after the other; returns early when nobody listens any
-    /// more.
+    /// Sends the answers to one request after the other. In the end the share covers no more than
+    /// what may wait for the client to take it.
     async fn send_partitions(
         self,
-        mut answer: Result<Vec<Block>, Status>,
+        first: Result<Vec<Block>, Status>,
         share: CallShare,
+        requests: Streaming<wire::FetchRequest>,
+        sender: Sender<Result<wire::BlockPiece, Status>>,
+    ) {
+        self.send_answers(first, &share, requests, sender).await;
+        share.shrink(on_their_way(usize::MAX)).await;
+    }
+
+    /// Sends the answers; returns early when nobody listens any more.
+    async fn send_answers(
+        &self,
+        mut answer: Result<Vec<Block>, Status>,
+        share: &CallShare,
         mut requests: Streaming<wire::FetchRequest>,
         sender: Sender<Result<wire::BlockPiece, Status>>,
     ) {
@@ -266,7 +278,7 @@ impl GrpcService {
             }
             answer = match requests.message().await {
                 Ok(None) => return,
-                Ok(Some(request)) => self.blocks(request, &share).await,
+                Ok(Some(request)) => self.blocks(request, share).await,
                 Err(status) => Err(status),
             };
         }
