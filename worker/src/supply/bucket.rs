@@ -10,8 +10,6 @@ use object_store::{
 };
 use url::Url;
 
-use crate::supply::depot::DepotError;
-
 /// A single request may take so long, with all attempts to repeat it.
 const REQUEST: Duration = Duration::from_secs(15);
 
@@ -20,11 +18,10 @@ pub(super) struct Bucket(PrefixStore<AmazonS3>);
 
 impl Bucket {
     /// The bucket `s3://BUCKET/PREFIX`, with credentials, region and endpoint from the
-    /// environment.
-    pub(super) fn open(place: &str) -> Result<Self, DepotError> {
-        let unknown = || DepotError::Place(place.to_owned());
-        let url = Url::parse(place).map_err(|_| unknown())?;
-        let (_, prefix) = ObjectStoreScheme::parse(&url).map_err(|_| unknown())?;
+    /// environment; `None` if that is no such address.
+    pub(super) fn open(place: &str) -> io::Result<Option<Self>> {
+        let Ok(url) = Url::parse(place) else { return Ok(None) };
+        let Ok((_, prefix)) = ObjectStoreScheme::parse(&url) else { return Ok(None) };
         // The provider that gRPC uses too. Installing it fails if it is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let backoff =
@@ -36,11 +33,8 @@ impl Bucket {
             .with_config(timeout, format!("{} seconds", REQUEST.as_secs()))
             .with_retry(retry)
             .build()
-            .map_err(|error| DepotError::Unusable {
-                place: place.to_owned(),
-                why: cause(error).to_string(),
-            })?;
-        Ok(Bucket(PrefixStore::new(bucket, prefix)))
+            .map_err(cause)?;
+        Ok(Some(Bucket(PrefixStore::new(bucket, prefix))))
     }
 
     /// The object with that name, or `None` if it has another length.

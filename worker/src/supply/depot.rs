@@ -238,7 +238,13 @@ impl Objects {
                 Self::directory(place, OsStr::from_bytes(&path).as_ref())
             }
             #[cfg(feature = "s3")]
-            Some(("s3", _)) => Bucket::open(place).map(Objects::Bucket),
+            Some(("s3", _)) => match Bucket::open(place) {
+                Ok(Some(bucket)) => Ok(Objects::Bucket(bucket)),
+                Ok(None) => Err(DepotError::Place(place.to_owned())),
+                Err(error) => {
+                    Err(DepotError::Unusable { place: place.to_owned(), why: error.to_string() })
+                }
+            },
             #[cfg(not(feature = "s3"))]
             Some(("s3", bucket)) if !bucket.is_empty() => Err(DepotError::NoS3(place.to_owned())),
             Some(_) => Err(DepotError::Place(place.to_owned())),
