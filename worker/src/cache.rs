@@ -277,10 +277,7 @@ impl<F: Fetch> PartitionCache<F> {
         let wanted: Vec<Wanted> =
             sequences.iter().map(|&sequence| Wanted::Parents(sequence)).collect();
         let lists = self.fetch(&wanted)?.into_iter().map(|blocks| {
-            let mut slots: Vec<u64> =
-                Vec::with_capacity(blocks.iter().map(|block| block.count).sum());
-            blocks.iter().for_each(|block| slots.extend(block.slots()));
-            slots.sort_unstable();
+            let slots = Block::sorted_slots(&blocks);
             let bytes = 8 * slots.capacity() + 64;
             Loaded { value: slots, bytes }
         });

@@ -275,6 +275,14 @@ impl Block {
         &self.bytes[HEADER_BYTES..self.bytes.len() - CHECKSUM_BYTES]
     }
 
+    /// The slots of several keys blocks, in increasing order.
+    pub fn sorted_slots(blocks: &[Block]) -> Vec<u64> {
+        let mut slots = Vec::with_capacity(blocks.iter().map(|block| block.count).sum());
+        slots.extend(blocks.iter().flat_map(Block::slots));
+        slots.sort_unstable();
+        slots
+    }
+
     /// The slots of a keys or wins block.
     pub fn slots(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.count).map(|i| self.slot(i))

@@ -26,7 +26,7 @@ impl CensusSource<'_> {
 
 impl Source for CensusSource<'_> {
     fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
-        Ok(Arc::new(sorted_slots(&self.blocks(&Wanted::Parents(*sequence))?)))
+        Ok(Arc::new(Block::sorted_slots(&self.blocks(&Wanted::Parents(*sequence))?)))
     }
 
     fn table(
@@ -41,12 +41,6 @@ impl Source for CensusSource<'_> {
         let parts: Vec<KeyedOutcomes> = blocks.chunks_exact(2).map(pair).collect();
         Ok(Arc::new(BucketTable::from_blocks(&parts)?))
     }
-}
-
-fn sorted_slots(blocks: &[Block]) -> Vec<u64> {
-    let mut slots: Vec<u64> = blocks.iter().flat_map(Block::slots).collect();
-    slots.sort_unstable();
-    slots
 }
 
 /// For each part of a shard, the parents that it is generated from.
@@ -102,7 +96,7 @@ impl Census {
                 .wanted_blocks(&Wanted::Parents(parent.sequence))
                 .map_err(TrialError::Read)?
                 .ok_or(TrialError::Gone)?;
-            let slots = sorted_slots(&blocks);
+            let slots = Block::sorted_slots(&blocks);
             let of_part = |part: u32| {
                 let range = &slots[parent_range(slots.len(), part, shard.parts)];
                 Some((*range.first()?, *range.last()?))
