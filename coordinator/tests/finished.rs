@@ -295,20 +295,24 @@ fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
     let blocks = (0..1 << shard.bucket_bits).flat_map(|bucket| {
         Section::ALL.map(|section| store.block(shard, 0, bucket, section).unwrap())
     });
-    let blocks = blocks.collect();
-    let delivery = Delivery {
-        unit,
-        sequence: shard.sequence,
-        blocks,
-        record,
-        ahead: None,
-        states_told_only: false,
-    };
-    store.commit(&[Arc::new(delivery)]).unwrap();
+    replace(&store, unit, shard.sequence, blocks.collect(), record);
     let mut order = store.order(7).unwrap().unwrap();
     change(&mut order.result.as_mut().unwrap()[shard.size].statistics);
     store.put_order(7, &order).unwrap();
     data
+}
+
+/// Puts another result of an undivided unit into a store, as if it had been computed.
+fn replace(
+    store: &Store,
+    unit: Unit,
+    sequence: DegreeSequence,
+    blocks: Vec<Block>,
+    record: UnitRecord,
+) {
+    let delivery =
+        Delivery { unit, sequence, blocks, record, ahead: None, states_told_only: false };
+    store.commit(&[Arc::new(delivery)]).unwrap();
 }
 
 /// How many first moves win is told by the stored outcomes of graphs with one edge less: levels that
@@ -793,15 +797,6 @@ fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
     let unit = Unit { order: 7, shard: index as u32, part: 0 };
     let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
     let record: UnitRecord = store.unit(unit).unwrap().unwrap();
-    store
-        .commit(&[Arc::new(Delivery {
-            unit,
-            sequence: shard.sequence,
-            blocks,
-            record,
-            ahead: None,
-            states_told_only: false,
-        })])
-        .unwrap();
+    replace(&store, unit, shard.sequence, blocks, record);
     data
 }

@@ -266,7 +266,7 @@ fn is_invariant<G: Game>(graph: &Graph, automorphisms: u64, outcome: &G::Outcome
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashMap, sync::atomic::AtomicBool};
+    use std::collections::HashMap;
 
     use trailtrap_shared::{
         game::{EdgeGeography, TrailTrap},
@@ -274,12 +274,9 @@ mod tests {
         partition::{BucketTable, Section},
         plan::{PlanOptions, Unit},
     };
-    use trailtrap_worker::{
-        kernel::{Counting, Solver},
-        link::memory,
-    };
 
     use super::*;
+    use crate::trust::solved::each_unit;
 
     /// A unit as the kernel solved it.
     struct Solved {
@@ -290,23 +287,11 @@ mod tests {
 
     fn solved(game: GameName, order: usize) -> (Plan, Vec<Solved>) {
         let options = PlanOptions { part_graphs: 2, bucket_bytes: 400 };
-        let plan = Plan::new(game.layout(), order, options);
-        let stop = &AtomicBool::new(false);
-        let solver = Solver {
-            game,
-            kernel: Kernel::Portable,
-            allowance_bytes: 1 << 20,
-            stop,
-            counts: Counting::All,
-        };
         let mut units = Vec::new();
-        memory::census_with(order, options, &solver, &mut |plan, solved| {
-            if plan.order == order {
-                let (unit, blocks) = (solved.unit, solved.blocks());
-                units.push(Solved { unit, blocks, summary: solved.summary.clone() });
-            }
-        })
-        .unwrap();
+        let plan = each_unit(game, order, options, |solved| {
+            let (unit, blocks) = (solved.unit, solved.blocks());
+            units.push(Solved { unit, blocks, summary: solved.summary.clone() });
+        });
         (plan, units)
     }
 

@@ -256,25 +256,19 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        collections::HashMap, convert::Infallible, sync::atomic::AtomicBool, time::Duration,
-    };
+    use std::{collections::HashMap, convert::Infallible, time::Duration};
 
     use trailtrap_shared::{
         game::{EdgeGeography, TrailTrap},
         partition::BucketTable,
         plan::{PlanOptions, Unit},
     };
-    use trailtrap_worker::{
-        kernel::{Counting, Solver},
-        link::memory,
-    };
 
     use super::*;
     use crate::{
         core::{random::Random, secret::Secret},
         records::{Author, Delivery, delivery},
-        trust::recount,
+        trust::{recount, solved::each_unit},
     };
 
     #[test]
@@ -313,29 +307,16 @@ mod tests {
 
     fn tried<G: Game>(game: GameName) {
         let options = PlanOptions { part_graphs: 1 << 20, bucket_bytes: 60 };
-        let plan = Plan::new(G::LAYOUT, 6, options);
         let mut deliveries: HashMap<DegreeSequence, Delivery> = HashMap::new();
-        let stop = &AtomicBool::new(false);
-        let solver = Solver {
-            game,
-            kernel: Kernel::Portable,
-            allowance_bytes: 1 << 20,
-            stop,
-            counts: Counting::All,
-        };
-        memory::census_with(6, options, &solver, &mut |plan, solved| {
-            if plan.order == 6 {
-                let blocks = solved.tables.iter().flat_map(|table| table.to_blocks(0)).collect();
-                let (unit, sequence) = (solved.unit, solved.sequence);
-                let summary = solved.summary.clone();
-                let worker = Author::new("test", "portable");
-                deliveries.insert(
-                    sequence,
-                    delivery(unit, sequence, blocks, summary, Duration::ZERO, worker),
-                );
-            }
-        })
-        .unwrap();
+        let plan = each_unit(game, 6, options, |solved| {
+            let (unit, sequence) = (solved.unit, solved.sequence);
+            let (blocks, summary) = (solved.blocks(), solved.summary.clone());
+            let worker = Author::new("test", "portable");
+            deliveries.insert(
+                sequence,
+                delivery(unit, sequence, blocks, summary, Duration::ZERO, worker),
+            );
+        });
         let read = |sequence: &DegreeSequence, bucket: u32| {
             let blocks = deliveries[sequence].blocks.chunks_exact(3).nth(bucket as usize);
             Ok::<_, Infallible>(blocks.map(|blocks| blocks[..2].to_vec()))
