@@ -29,8 +29,10 @@ use tonic::{
     codegen::http::{Request, Response, header::AUTHORIZATION},
     transport::server::Connected,
 };
-use tower::{Layer, Service};
+use tower::Service;
 use trailtrap_shared::protocol::access::AccessToken;
+
+use crate::serve::gate::{Answering, Gate};
 
 /// A connection has this long to encrypt itself and to make a call with a worker's token. That of
 /// an onlooker, who makes one call, lasts no longer.
@@ -46,7 +48,7 @@ const QUEUE: u32 = 4096;
 /// The calls that a viewer's token allows.
 const VIEWER_CALLS: [&str; 1] = ["/trailtrap.v1.Census/Status"];
 
-/// Knows the tokens. A layer around the service.
+/// Knows the tokens.
 #[derive(Clone)]
 pub struct Guard {
     worker: AccessToken,
@@ -88,45 +90,21 @@ enum Role {
     Viewer,
 }
 
-impl<S> Layer<S> for Guard {
-    type Service = Guarded<S>;
-
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { guard: self.clone(), inner }
-    }
-}
-
-/// A service behind a guard.
-#[derive(Clone)]
-pub struct Guarded<S> {
-    guard: Guard,
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for Guarded<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-    S::Error: 'static,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+impl Gate for Guard {
+    fn pass<S>(&self, request: Request<Body>, service: &mut S) -> Answering<S::Error>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error: 'static>,
+        S::Future: Send + 'static,
+    {
         let header = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
-        match self.guard.admit(request.uri().path(), header) {
+        match self.admit(request.uri().path(), header) {
             Ok(role) => {
                 if let Some(newcomer) = request.extensions().get::<Newcomer>()
                     && role == Role::Worker
                 {
                     newcomer.admit();
                 }
-                Box::pin(self.inner.call(request))
+                Box::pin(service.call(request))
             }
             // The body is not even looked at.
             Err(status) => Box::pin(async move { Ok(status.into_http()) }),
@@ -379,8 +357,10 @@ mod tests {
     use tokio::io::AsyncReadExt;
     use tokio_stream::StreamExt;
     use tonic::Code;
+    use tower::Layer;
 
     use super::*;
+    use crate::serve::gate::Through;
 
     /// Nothing happens in a test because of the time.
     const LONG: Duration = Duration::from_secs(86400);
@@ -467,7 +447,8 @@ mod tests {
     async fn a_worker_stays_and_an_onlooker_does_not() {
         let guard = Guard::new(AccessToken::new([1; 32]), AccessToken::new([2; 32]));
         let answer = async |_: Request<Body>| Ok::<_, io::Error>(Response::new(Body::empty()));
-        let mut service = guard.layer(tower::service_fn(move |request| Box::pin(answer(request))));
+        let answering = tower::service_fn(move |request| Box::pin(answer(request)));
+        let mut service = Through(guard).layer(answering);
         for (token, stays) in [(1, true), (2, false), (3, false)] {
             let (newcomer, _has_to_go) = Newcomers::new(1).enter();
             let request = Request::builder()

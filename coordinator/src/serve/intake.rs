@@ -22,10 +22,13 @@ use tonic::{
         http::{Request, Response},
     },
 };
-use tower::{Layer, Service};
+use tower::Service;
 use trailtrap_shared::protocol::wire::PIECE_BYTES;
 
-use crate::serve::budget::{Budget, Share};
+use crate::serve::{
+    budget::{Budget, Share},
+    gate::{Answering, Gate},
+};
 
 /// The call that brings much and is answered by little.
 const COMPLETE: &str = "/trailtrap.v1.Census/Complete";
@@ -53,7 +56,7 @@ const QUESTIONS_AT_A_TIME: usize = 32;
 /// for the client to take them.
 const ANSWER_PIECE: usize = 16 << 10;
 
-/// Gives out places and shares. A layer around the service.
+/// Gives out places and shares.
 #[derive(Clone)]
 pub struct Intake {
     budget: Arc<Budget>,
@@ -78,37 +81,13 @@ impl Intake {
     }
 }
 
-impl<S> Layer<S> for Intake {
-    type Service = Bounded<S>;
-
-    fn layer(&self, inner: S) -> Bounded<S> {
-        Bounded { intake: self.clone(), inner }
-    }
-}
-
-/// A service whose calls are bounded.
-#[derive(Clone)]
-pub struct Bounded<S> {
-    intake: Intake,
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for Bounded<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-    S::Error: 'static,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Intake { budget, messages, streams, questions } = &self.intake;
+impl Gate for Intake {
+    fn pass<S>(&self, request: Request<Body>, service: &mut S) -> Answering<S::Error>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error: 'static>,
+        S::Future: Send + 'static,
+    {
+        let Intake { budget, messages, streams, questions } = self;
         let path = request.uri().path();
         let (is_stream, is_question) = (STREAMS.contains(&path), path == STATUS);
         let is_delivery = path == COMPLETE;
@@ -131,7 +110,7 @@ where
             }
             None => Reading::new(body, Bound::Message { left: MESSAGE_BYTES }, MESSAGE_TIME, read),
         };
-        let response = self.inner.call(Request::from_parts(parts, Body::new(reading)));
+        let response = service.call(Request::from_parts(parts, Body::new(reading)));
         let share = share.filter(|_| !is_delivery);
         let answer = |body| Answer { body, rest: Bytes::new(), _place: answered, _share: share };
         Box::pin(async move { Ok(response.await?.map(|body| Body::new(answer(body)))) })
@@ -317,40 +296,28 @@ impl HttpBody for Answer {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::VecDeque, convert::Infallible, pin::pin, task::Waker};
+    use std::{convert::Infallible, pin::pin, task::Waker};
 
+    use http_body_util::StreamBody;
+    use tokio_stream::StreamExt;
     use tonic::Code;
-    use tower::service_fn;
+    use tower::{Layer, service_fn};
 
     use super::*;
+    use crate::serve::gate::Through;
 
     const REGISTER: &str = "/trailtrap.v1.Census/Register";
 
-    /// Sends these frames, and then says nothing, or that this is all.
-    struct Sent {
-        frames: VecDeque<Bytes>,
-        ends: bool,
-    }
-
-    impl HttpBody for Sent {
-        type Data = Bytes;
-        type Error = Infallible;
-
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            match self.frames.pop_front() {
-                Some(frame) => Poll::Ready(Some(Ok(Frame::data(frame)))),
-                None if self.ends => Poll::Ready(None),
-                None => Poll::Pending,
-            }
-        }
-    }
-
+    /// A call that sends so many frames, and then says nothing, or that this is all.
     fn call(path: &str, frames: usize, length: usize, ends: bool) -> Request<Body> {
-        let frames = (0..frames).map(|_| Bytes::from(vec![7; length])).collect();
-        Request::builder().uri(path).body(Body::new(Sent { frames, ends })).unwrap()
+        let frame = move |_| Ok::<_, Infallible>(Frame::data(Bytes::from(vec![7; length])));
+        let frames = tokio_stream::iter((0..frames).map(frame));
+        let body = if ends {
+            Body::new(StreamBody::new(frames))
+        } else {
+            Body::new(StreamBody::new(frames.chain(tokio_stream::pending())))
+        };
+        Request::builder().uri(path).body(body).unwrap()
     }
 
     /// Reads all that comes of a body, and adds up its bytes; the error that it ends with.
@@ -373,7 +340,8 @@ mod tests {
         Future: Future<Output = Result<Response<Body>, Infallible>>,
     > {
         let echo = async |request: Request<Body>| Ok(Response::new(request.into_body()));
-        intake.layer(service_fn(move |request| Box::pin(echo(request)) as Pin<Box<_>>))
+        Through(intake.clone())
+            .layer(service_fn(move |request| Box::pin(echo(request)) as Pin<Box<_>>))
     }
 
     fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {

@@ -4,6 +4,7 @@
 pub mod admission;
 pub mod budget;
 pub mod embedded;
+pub mod gate;
 pub mod intake;
 pub mod secrets;
 pub mod service;

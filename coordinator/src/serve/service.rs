@@ -44,6 +44,7 @@ use trailtrap_shared::{
 use crate::serve::{
     admission::{self, GRACE},
     budget::Budget,
+    gate::Through,
     intake::{CallShare, Intake},
     secrets::Door,
 };
@@ -115,8 +116,8 @@ where
         builder = builder.tls_config(tls)?;
     }
     let server = builder
-        .layer(option_layer(guard))
-        .layer(Intake::new(Budget::new(memory)))
+        .layer(option_layer(guard.map(Through)))
+        .layer(Through(Intake::new(Budget::new(memory))))
         .add_service(
             CensusServer::new(GrpcService::new(census)).max_decoding_message_size(4 << 20),
         )
