@@ -4,8 +4,10 @@
 mod common;
 
 use std::{
-    path::{Path, PathBuf},
+    collections::BTreeMap,
+    path::Path,
     process::{Command, Output},
+    sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, SystemTime},
 };
 
@@ -13,8 +15,15 @@ use common::{
     Data, LONG_LEASE, PATIENCE, Process, census_json, coordinator, eventually, run, status,
     stderr, stdout, trailtrap, units_leased, worker,
 };
-use trailtrap_census::{core::random::Random, store::Store};
-use trailtrap_shared::graph::degree::DegreeSequence;
+use trailtrap_census::{
+    core::random::Random,
+    records::{
+        OrderRecord,
+        alarm::{Alarm, AlarmKind},
+    },
+    store::Store,
+};
+use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 
 fn expected(order: usize) -> String {
     census_json(order, &Data::new(), &[])
@@ -340,10 +349,13 @@ fn a_full_disk_stops_the_census_and_loses_nothing() {
     let output = run(&["census", "9", "--data", &data, "--json", "--force"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(9));
-    // Room for no more, but nothing more is needed.
-    assert!(
-        Command::new("mount").args(["-o", "remount,size=12m", &path]).status().unwrap().success()
-    );
+    // Room for no more, but nothing more is needed: the smallest size that is not refused.
+    let remount = |megabytes: &u32| {
+        let options = format!("remount,size={megabytes}m");
+        let mounted = Command::new("mount").args(["-o", &options, &path]).output();
+        mounted.unwrap().status.success()
+    };
+    (4..64).find(remount).expect("what is there has room in the size that it has");
     let output = run(&["census", "9", "--data", &data, "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
 }
@@ -372,9 +384,19 @@ fn a_store_of_another_version_is_refused() {
 /// Changes a byte in the middle of a block of a finished order.
 fn damage(data: &Data, family: &str, order: u8, size: u8) {
     let families = ["default", "records", "keys", "outcomes", "wins"];
-    let db =
-        rocksdb::DB::open_cf(&rocksdb::Options::default(), data.path().join("store"), families)
-            .unwrap();
+    let mut options = rocksdb::Options::default();
+    options.set_enable_blob_files(true);
+    options.set_enable_blob_gc(true);
+    options.set_blob_gc_age_cutoff(1.0);
+    options.set_blob_gc_force_threshold(0.0);
+    let descriptors =
+        families.map(|family| rocksdb::ColumnFamilyDescriptor::new(family, options.clone()));
+    let db = rocksdb::DB::open_cf_descriptors(
+        &rocksdb::Options::default(),
+        data.path().join("store"),
+        descriptors,
+    )
+    .unwrap();
     let blocks = db.cf_handle(family).unwrap();
     let (key, mut block) = db
         .iterator_cf(
@@ -387,6 +409,13 @@ fn damage(data: &Data, family: &str, order: u8, size: u8) {
     let middle = block.len() / 2;
     block[middle] ^= 1;
     db.put_cf(blocks, key, block).unwrap();
+    // Files that still have the undamaged block go: salvage would find it there.
+    for family in families {
+        db.flush_cf(db.cf_handle(family).unwrap()).unwrap();
+    }
+    let mut everything = rocksdb::CompactOptions::default();
+    everything.set_bottommost_level_compaction(rocksdb::BottommostLevelCompaction::Force);
+    db.compact_range_cf_opt(blocks, None::<&[u8]>, None::<&[u8]>, &everything);
 }
 
 /// The lease under which each unit of an order was solved.
@@ -438,52 +467,259 @@ fn a_damaged_block_of_a_minimal_census_costs_its_order() {
     }
 }
 
-/// The largest file of the store with this extension.
-fn largest(data: &Data, extension: &str) -> PathBuf {
-    let files =
-        std::fs::read_dir(data.path().join("store")).unwrap().map(|entry| entry.unwrap().path());
-    let files = files.filter(|path| path.extension().is_some_and(|e| e == extension));
-    files.max_by_key(|path| path.metadata().unwrap().len()).unwrap()
+/// One way to damage a file.
+type Way = (&'static str, fn(&Path));
+
+fn rewrite(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).unwrap();
+    change(&mut bytes);
+    std::fs::write(path, bytes).unwrap();
 }
 
-/// Whatever file of the database is cut short or changed: what is undamaged is kept, and the same
-/// table comes out.
-#[test]
-fn a_damaged_database_is_salvaged_and_what_is_missing_solved_again() {
-    let expected = expected(9);
-    let cut: &dyn Fn(&Path) = &|path| {
-        let file = std::fs::File::options().write(true).open(path).unwrap();
-        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
-    };
-    let flip: &dyn Fn(&Path) = &|path| {
-        let mut bytes = std::fs::read(path).unwrap();
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 4;
-        std::fs::write(path, bytes).unwrap();
-    };
-    // Of a table that is cut short nothing is left; here it is the one with the records.
-    for (extension, damage, some_are_kept) in
-        [("sst", cut, false), ("sst", flip, true), ("blob", cut, true), ("blob", flip, true)]
-    {
-        let data = Data::new();
-        census_json(9, &data, &[]);
-        let before = instances(&data, 9);
-        damage(&largest(&data, extension));
-        let verified = run(&["verify", "--level", "2", "--data", &data.text()]);
-        assert_eq!(verified.status.code(), Some(1), "{}", stdout(&verified));
-        let salvaged = run(&["salvage", "--data", &data.text()]);
-        assert!(salvaged.status.success(), "{}", stderr(&salvaged));
-        assert!(
-            stderr(&salvaged).contains("order "),
-            "what is damaged is named: {}",
-            stderr(&salvaged)
-        );
-        assert_eq!(census_json(9, &data, &[]), expected);
-        let verified = run(&["verify", "--level", "3", "--data", &data.text()]);
-        assert!(verified.status.success(), "{}", stdout(&verified));
-        let kept = instances(&data, 9).iter().filter(|instance| before.contains(instance)).count();
-        assert_eq!(kept > 0, some_are_kept, "{extension}: {kept} units of order 9 were undamaged");
+fn flip(path: &Path, part: usize) {
+    rewrite(path, |bytes| {
+        let at = bytes.len() * part / 8;
+        bytes.get_mut(at).into_iter().for_each(|byte| *byte ^= 4);
+    });
+}
+
+const WAYS: [Way; 7] = [
+    ("flipped at the beginning", |path| flip(path, 0)),
+    ("flipped", |path| flip(path, 3)),
+    ("flipped in the middle", |path| flip(path, 4)),
+    ("flipped towards the end", |path| flip(path, 7)),
+    ("cut", |path| rewrite(path, |bytes| bytes.truncate(bytes.len() / 2))),
+    ("emptied", |path| rewrite(path, Vec::clear)),
+    ("removed", |path| std::fs::remove_file(path).unwrap()),
+];
+
+/// Adds so many alarms, which are settled.
+fn add_alarms(data: &Data, alarms: u32) {
+    let store = Store::open(&data.path().join("store"), None).unwrap();
+    for number in 1..=alarms {
+        let unit = Unit { order: 3, shard: 0, part: 0 };
+        let sequence = DegreeSequence::new([0; 3]);
+        let text = format!("alarm number {number}");
+        let alarm = Alarm::at(0, AlarmKind::Damage, unit, &sequence, text);
+        let settled = Some("of no concern".to_owned());
+        store.put_alarm(number, &Alarm { settled, ..alarm }).unwrap();
     }
+}
+
+/// A census of order 9 that was killed while it worked on that order, so that there is something
+/// in its log.
+fn killed_in_order_9(data: &Data) {
+    loop {
+        let mut process =
+            Process::start(trailtrap().args(["census", "9", "--data", &data.text()]));
+        let blobs = || {
+            let store = std::fs::read_dir(data.path().join("store"));
+            let blobs = store.into_iter().flatten().flatten().filter(|file| {
+                file.path().extension().is_some_and(|end| end == "blob")
+                    && file.metadata().is_ok_and(|metadata| metadata.len() > 10_000)
+            });
+            blobs.count()
+        };
+        // When the third one comes, there are records of what is in the first one.
+        eventually("there are large blocks", || !process.is_running() || blobs() > 2);
+        if process.is_killed() {
+            return;
+        }
+        // It was quicker: all over again.
+        let store = Store::open(&data.path().join("store"), None).unwrap();
+        let units = store.units(9).unwrap().into_iter().map(|(unit, _)| unit);
+        store.take_back(&units.collect::<Vec<Unit>>()).unwrap();
+        let order = store.order(9).unwrap().unwrap();
+        store.put_order(9, &OrderRecord { result: None, ..order }).unwrap();
+    }
+}
+
+/// How many alarms there are.
+fn alarms(data: &Data) -> usize {
+    let output = run(&["alarms", "--data", &data.text()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output).matches("of no concern").count()
+}
+
+/// The files of a store, but for what RocksDB says to people.
+fn store_files(store: &Path) -> BTreeMap<String, Vec<u8>> {
+    let files = std::fs::read_dir(store).unwrap().map(|entry| {
+        let path = entry.unwrap().path();
+        (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(path).unwrap())
+    });
+    files.filter(|(name, _)| !name.starts_with("LOG")).collect()
+}
+
+/// Salvages a census, and returns how many units were kept and how many were not; of the damaged
+/// store nothing is changed.
+fn salvaged(data: &Data) -> (u64, u64) {
+    let before = store_files(&data.path().join("store"));
+    let said = stdout(&salvage(data));
+    assert!(before == store_files(&data.path().join("store.damaged-1")));
+    let number = |text: &str| text.split(' ').next().unwrap().parse::<u64>().unwrap();
+    let (kept, rest) = said.strip_prefix("kept ").unwrap().split_once("; ").unwrap();
+    (number(kept), number(rest))
+}
+
+/// Whichever file of a store is damaged, however it is: either nothing is missing, or it is said
+/// that something is, and what helps. Salvage keeps what does not stand in that file, and a census
+/// solves the rest again.
+#[test]
+fn whatever_happens_to_a_file_of_a_store_what_stands_elsewhere_is_kept() {
+    const ALARMS: u32 = 5;
+    let data = Data::new();
+    census_json(5, &data, &[]);
+    add_alarms(&data, ALARMS);
+    killed_in_order_9(&data);
+    let before =
+        Damaged { table: [8, 9].map(expected), units: units(&data), alarms: ALARMS, data };
+    let files = store_files(&before.data.path().join("store"));
+    let mut cases: Vec<(&String, Way, bool)> = Vec::new();
+    for kind in
+        ["CURRENT", "MANIFEST-", "OPTIONS-", "IDENTITY", "JOURNAL", ".log", ".sst", ".blob"]
+    {
+        let holds_data = kind.starts_with('.');
+        let mut names: Vec<&String> = files.keys().filter(|name| name.contains(kind)).collect();
+        assert!(!names.is_empty(), "no {kind} in {:?}", files.keys());
+        // Of files that there are many of, the largest and the last that is not empty.
+        names.retain(|name| !files[*name].is_empty());
+        let largest = names.iter().max_by_key(|name| files[**name].len()).copied();
+        names = largest.into_iter().chain(names.last().copied()).collect();
+        names.dedup();
+        for name in names {
+            cases.extend(WAYS.map(|way| (name, way, holds_data)));
+        }
+    }
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(&(name, (way, damage), holds_data)) =
+                    cases.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let what = format!("{name} ({} bytes) {way}", files[name].len());
+                    let lost = before.check(&what, |store| damage(&store.join(name)));
+                    assert!(lost == 0 || holds_data, "{what}: {lost} units are lost");
+                }
+            });
+        }
+    });
+}
+
+/// A census that is to be damaged, and what is known of it.
+struct Damaged {
+    data: Data,
+    /// What orders 8 and 9 print.
+    table: [String; 2],
+    units: usize,
+    alarms: u32,
+}
+
+fn units(data: &Data) -> usize {
+    (1..=9).map(|order| instances(data, order).len()).sum()
+}
+
+impl Damaged {
+    /// Damages a copy, and returns how many units that were there are not kept by salvage.
+    fn check(&self, what: &str, damage: impl Fn(&Path)) -> usize {
+        let Damaged { table, units: before, .. } = self;
+        let alarms_before = self.alarms as usize;
+        let data = self.data.copy();
+        damage(&data.path().join("store"));
+        // A census says what it cannot use, and names the remedy; or all is there.
+        let other = data.copy();
+        let output = run(&["census", "8", "--json", "--data", &other.text()]);
+        let is_refused = !output.status.success();
+        if is_refused {
+            let said = stderr(&output);
+            assert!(said.contains("trailtrap salvage"), "{what}: {said}");
+        } else {
+            assert_eq!(stdout(&output), table[0], "{what}");
+            assert_eq!(alarms(&other), alarms_before, "{what}");
+            assert_eq!(units(&other), *before, "{what}");
+        }
+        let (kept, _) = salvaged(&data);
+        assert_eq!(units(&data), kept as usize, "{what}");
+        let refused = if is_refused { "refused" } else { "used as it is" };
+        println!("{what}: {refused}; {kept} of {before} units salvaged");
+        assert_eq!(alarms(&data), alarms_before, "{what}");
+        // If nothing is missing, nothing but order 9 is left to do.
+        let order = if kept as usize == *before { 8 } else { 9 };
+        assert_eq!(census_json(order, &data, &[]), table[order - 8], "{what}");
+        let verified = run(&["verify", "--level", "2", "--data", &data.text()]);
+        assert!(verified.status.success(), "{what}: {}", stdout(&verified));
+        before.checked_sub(kept as usize).expect("units that were there")
+    }
+}
+
+/// Without its log a store is an older one. That is noticed by whoever opens it, and all of the
+/// records are in the journal.
+#[test]
+fn a_lost_log_is_not_lost_in_silence() {
+    let data = Data::new();
+    census_json(8, &data, &[]);
+    add_alarms(&data, 5);
+    let before = instances(&data, 8);
+    let store = data.path().join("store");
+    let logs = store_files(&store).into_keys().filter(|name| name.ends_with(".log"));
+    logs.for_each(|name| std::fs::remove_file(store.join(name)).unwrap());
+    for command in [
+        &["census", "8"][..],
+        &["status"],
+        &["alarms"],
+        &["verify"],
+        &["export", "table", "orders"],
+        &["alarms", "--settle", "1", "--because", "why"],
+    ] {
+        let output = run(&[command, &["--data", &data.text()]].concat());
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {}", stdout(&output));
+        let said = stderr(&output);
+        assert!(said.contains("has lost its last writes"), "{command:?}: {said}");
+        assert!(said.contains("and 5 alarms were durable"), "{command:?}: {said}");
+        assert!(said.contains("trailtrap salvage"), "{command:?}: {said}");
+    }
+    salvage(&data);
+    assert_eq!(alarms(&data), 5);
+    assert_eq!(instances(&data, 8), before);
+    assert_eq!(census_json(8, &data, &[]), expected(8));
+}
+
+/// Two files damaged at random: what comes out is right, or nothing does.
+#[test]
+fn two_damaged_files_never_make_a_wrong_table() {
+    let data = Data::new();
+    killed_in_order_9(&data);
+    let before = Damaged { table: [8, 9].map(expected), units: units(&data), alarms: 0, data };
+    let names: Vec<String> = store_files(&before.data.path().join("store")).into_keys().collect();
+    let mut random = Random(20);
+    for _ in 0..12 {
+        let mut draw = || {
+            let name = &names[random.below(names.len() as u64) as usize];
+            (name, WAYS[random.below(WAYS.len() as u64) as usize])
+        };
+        let [(first, (way, damage)), (second, (other_way, other))] = [draw(), draw()];
+        before.check(&format!("{first} {way}, {second} {other_way}"), |store| {
+            damage(&store.join(first));
+            if store.join(second).exists() {
+                other(&store.join(second));
+            }
+        });
+    }
+}
+
+/// Stores of programs that kept no journal are opened, and get one.
+#[test]
+fn a_store_without_a_journal_is_opened_and_salvaged() {
+    let data = Data::new();
+    killed_in_order_9(&data);
+    std::fs::remove_file(data.path().join("store/JOURNAL")).unwrap();
+    let before = Damaged { table: [8, 9].map(expected), units: units(&data), alarms: 0, data };
+    assert_eq!(before.check("nothing", |_| ()), 0);
+    let current = |store: &Path| std::fs::write(store.join("CURRENT"), "").unwrap();
+    assert_eq!(before.check("CURRENT emptied", current), 0);
+    let opened = before.data.copy();
+    drop(Store::open(&opened.path().join("store"), None).unwrap());
+    assert!(opened.path().join("store/JOURNAL").exists());
 }
 
 fn salvage(data: &Data) -> Output {

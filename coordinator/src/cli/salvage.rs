@@ -8,7 +8,6 @@ use clap::Args;
 use trailtrap_census::{
     read::finished::FinishedError,
     store::{
-        Store,
         directory::{DataDirectory, store_in},
         salvage::{Salvaged, salvage},
     },
@@ -19,14 +18,15 @@ use crate::terminal::{self, Terminal};
 /// Makes a damaged data directory usable again.
 ///
 /// Copies every unit of which all is undamaged into a new store, which takes the place of the old
-/// one; that is kept beside it. Then `trailtrap census` solves what is missing, and nothing else.
+/// one; that is kept beside it, unchanged. If the database does not open, what is in its files is
+/// read without it. Then `trailtrap census` solves what is missing, and nothing else.
 /// Takes as long as reading the data, and as much space again. Of an order whose outcomes were not
 /// kept (`--keep minimal`), no unit can be solved again alone: if one is damaged, all of it is
 /// left out.
 ///
 /// A census mends single damaged blocks by itself when it reads them. This is for what it cannot
-/// read around: a database that does not open, or damage in finished orders that
-/// `trailtrap verify` has found.
+/// read around: a database that does not open or has lost what it had, or damage in finished
+/// orders that `trailtrap verify` has found.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct SalvageCommand {
@@ -58,15 +58,9 @@ impl SalvageCommand {
             // An earlier attempt was interrupted, and the old store may have changed since.
             std::fs::remove_dir_all(remains)?;
         }
-        let old = Store::open_damaged(&path).with_context(|| {
-            format!(
-                "{} is damaged beyond what can be read; only a new census helps",
-                path.display()
-            )
-        })?;
-        let game = old.game();
+        let Salvaged { kept, lost } = salvage(&path, &new, &Terminal)
+            .with_context(|| format!("cannot salvage {}", path.display()))?;
         // No database is open when its directory moves.
-        let Salvaged { kept, lost } = salvage(old, Store::open(&new, Some(game))?, &Terminal)?;
         directory.rename(&new, &salvaged)?;
         let aside = (1..)
             .map(|i| path.with_extension(format!("damaged-{i}")))

@@ -19,6 +19,7 @@ use trailtrap_shared::{
     partition::BLOCK_FORMAT,
     protocol::wire::{self, PROTOCOL},
 };
+use walkdir::WalkDir;
 
 /// When a test gives up: long after anything that it waits for has happened, on however slow a
 /// machine. Nothing is concluded from how long it took.
@@ -130,6 +131,27 @@ impl Data {
 
     pub fn text(&self) -> String {
         self.path().to_str().unwrap().to_owned()
+    }
+}
+
+impl Data {
+    /// Another directory with the same files in it.
+    pub fn copy(&self) -> Self {
+        let copy = Data::new();
+        copy_directory(&self.path(), &copy.path());
+        copy
+    }
+}
+
+/// Copies all files below a directory.
+pub fn copy_directory(from: &Path, to: &Path) {
+    for entry in WalkDir::new(from) {
+        let entry = entry.unwrap();
+        let copy = to.join(entry.path().strip_prefix(from).unwrap());
+        match entry.file_type().is_dir() {
+            true => std::fs::create_dir_all(copy).unwrap(),
+            false => drop(std::fs::copy(entry.path(), copy).unwrap()),
+        }
     }
 }
 

@@ -25,12 +25,12 @@ use crate::{
 };
 
 /// The first bytes of every block. Frozen: blocks that begin otherwise are refused.
-const MAGIC: &[u8; 4] = b"TTBK";
+pub const MAGIC: &[u8; 4] = b"TTBK";
 /// Version of the block format. Another number makes the blocks of all stores, caches and depots
 /// unreadable, and workers of the other version are refused.
 pub const BLOCK_FORMAT: u16 = 1;
 /// Bytes before the entries of a block; frozen with [`BLOCK_FORMAT`].
-const HEADER_BYTES: usize = 53;
+pub const HEADER_BYTES: usize = 53;
 /// Bytes of the checksum of a block; frozen with [`BLOCK_FORMAT`].
 pub const CHECKSUM_BYTES: usize = 16;
 
@@ -184,55 +184,23 @@ impl Block {
         if blake3::hash(body).as_bytes()[..CHECKSUM_BYTES] != *checksum {
             return Err(BlockError::Checksum);
         }
-        let word = |at: usize| u16::from_le_bytes([body[at], body[at + 1]]);
-        let versions = [
-            ("block format", 4, BLOCK_FORMAT),
-            ("labelling", 6, LABELLING),
-            ("game", 8, layout.game),
-        ];
-        for (what, at, expected) in versions {
-            if word(at) != expected {
-                return Err(BlockError::Version { what, found: word(at), expected });
-            }
-        }
-        let number = |at: usize, bytes: usize| {
-            body[at..at + bytes].iter().rev().fold(0u64, |n, &b| n << 8 | u64::from(b))
-        };
-        let section =
-            Section::from_byte(body[10]).ok_or(BlockError::Malformed("unknown section"))?;
-        let n = body[11] as usize;
-        if !(1..=MAX_BATCH_ORDER).contains(&n) {
-            return Err(BlockError::Malformed("order out of range"));
-        }
-        if body[12 + n..28].iter().any(|&b| b != 0) {
-            return Err(BlockError::Malformed("degrees beyond the order"));
-        }
-        let sequence = DegreeSequence::from_bytes(&body[12..12 + n])
-            .ok_or(BlockError::Malformed("not a degree sequence"))?;
-        let (bucket_bits, bucket) = (body[32], number(33, 4) as u32);
-        if bucket_bits as usize > key_bits(n).min(24) || bucket >> bucket_bits != 0 {
-            return Err(BlockError::Malformed("bucket out of range"));
-        }
-        let id = BlockId { sequence, part: number(28, 4) as u32, bucket_bits, bucket, section };
-        let (count, graphs) = (number(37, 8), number(45, 8));
-        if count > graphs || section != Section::Wins && count != graphs {
-            return Err(BlockError::Malformed("more entries than graphs"));
-        }
-        let payload = (body.len() - HEADER_BYTES) as u64;
-        let width = width(layout, section, &sequence) as u64;
+        let head = Head::parse(layout, body)?;
+        let Head { id, count, graphs } = head;
+        let n = id.sequence.order();
         // A slot of no bytes (n ≤ 2) can stand only once.
-        if count.checked_mul(width) != Some(payload) || width == 0 && count > 1 {
+        let has_width = width(layout, id.section, &id.sequence) > 0;
+        if head.length(layout) != Some(bytes.len() as u64) || !has_width && count > 1 {
             return Err(BlockError::Malformed("length does not match the number of entries"));
         }
         let block = Block { id, layout, count: count as usize, graphs: graphs as usize, bytes };
-        if section != Section::Outcomes {
+        if id.section != Section::Outcomes {
             let mut last = None;
             for slot in block.slots() {
                 if last.is_some_and(|last| last >= slot) {
                     return Err(BlockError::Malformed("slots do not increase"));
                 }
                 if slot > mask(key_bits(n))
-                    || bucket_of_slot(n, slot, bucket_bits) != bucket as usize
+                    || bucket_of_slot(n, slot, id.bucket_bits) != id.bucket as usize
                 {
                     return Err(BlockError::Malformed("slot outside its bucket"));
                 }
@@ -240,6 +208,14 @@ impl Block {
             }
         }
         Ok(block)
+    }
+
+    /// Where the block belongs whose first [`HEADER_BYTES`] bytes these are, and how many bytes it
+    /// has: what the head says, before anything is checked. `None` if no block begins like this.
+    pub fn announced(layout: Layout, bytes: &[u8]) -> Option<(BlockId, u64)> {
+        let bytes = bytes.get(..HEADER_BYTES).filter(|bytes| bytes.starts_with(MAGIC))?;
+        let head = Head::parse(layout, bytes).ok()?;
+        Some((head.id, head.length(layout)?))
     }
 
     /// Takes in bytes that should be the block of this name.
@@ -315,6 +291,60 @@ impl Block {
     }
 }
 
+/// What a block says of itself before its entries.
+struct Head {
+    id: BlockId,
+    count: u64,
+    graphs: u64,
+}
+
+impl Head {
+    /// Reads it from at least [`HEADER_BYTES`] bytes that begin with [`MAGIC`].
+    fn parse(layout: Layout, body: &[u8]) -> Result<Self, BlockError> {
+        let word = |at: usize| u16::from_le_bytes([body[at], body[at + 1]]);
+        let versions = [
+            ("block format", 4, BLOCK_FORMAT),
+            ("labelling", 6, LABELLING),
+            ("game", 8, layout.game),
+        ];
+        for (what, at, expected) in versions {
+            if word(at) != expected {
+                return Err(BlockError::Version { what, found: word(at), expected });
+            }
+        }
+        let number = |at: usize, bytes: usize| {
+            body[at..at + bytes].iter().rev().fold(0u64, |n, &b| n << 8 | u64::from(b))
+        };
+        let section =
+            Section::from_byte(body[10]).ok_or(BlockError::Malformed("unknown section"))?;
+        let n = body[11] as usize;
+        if !(1..=MAX_BATCH_ORDER).contains(&n) {
+            return Err(BlockError::Malformed("order out of range"));
+        }
+        if body[12 + n..28].iter().any(|&b| b != 0) {
+            return Err(BlockError::Malformed("degrees beyond the order"));
+        }
+        let sequence = DegreeSequence::from_bytes(&body[12..12 + n])
+            .ok_or(BlockError::Malformed("not a degree sequence"))?;
+        let (bucket_bits, bucket) = (body[32], number(33, 4) as u32);
+        if bucket_bits as usize > key_bits(n).min(24) || bucket >> bucket_bits != 0 {
+            return Err(BlockError::Malformed("bucket out of range"));
+        }
+        let id = BlockId { sequence, part: number(28, 4) as u32, bucket_bits, bucket, section };
+        let (count, graphs) = (number(37, 8), number(45, 8));
+        if count > graphs || section != Section::Wins && count != graphs {
+            return Err(BlockError::Malformed("more entries than graphs"));
+        }
+        Ok(Head { id, count, graphs })
+    }
+
+    /// Bytes of the whole block.
+    fn length(&self, layout: Layout) -> Option<u64> {
+        let width = width(layout, self.id.section, &self.id.sequence) as u64;
+        self.count.checked_mul(width)?.checked_add((HEADER_BYTES + CHECKSUM_BYTES) as u64)
+    }
+}
+
 fn width(layout: Layout, section: Section, sequence: &DegreeSequence) -> usize {
     match section {
         Section::Keys | Section::Wins => slot_bytes(sequence.order()),
@@ -368,6 +398,19 @@ mod tests {
             let checksum = blake3::hash(&header);
             header.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
             let _ = Block::parse(TrailTrap::LAYOUT, header);
+        }
+    }
+
+    #[test]
+    fn a_block_says_how_long_it_is() {
+        let (_, blocks) = regular_partition(&[3, 5], 0, 0, 0);
+        for block in blocks {
+            let announced = |bytes: &[u8]| Block::announced(TrailTrap::LAYOUT, bytes);
+            let said = Some((block.id, block.bytes().len() as u64));
+            assert_eq!(announced(block.bytes()), said);
+            assert_eq!(announced(&block.bytes()[..HEADER_BYTES]), said);
+            assert_eq!(announced(&block.bytes()[..HEADER_BYTES - 1]), None);
+            assert_eq!(announced(&block.bytes()[1..]), None);
         }
     }
 

@@ -10,7 +10,8 @@ mod slot;
 mod table;
 
 pub use block::{
-    BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, CHECKSUM_BYTES, Checksum, Section,
+    BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, CHECKSUM_BYTES, Checksum, HEADER_BYTES,
+    MAGIC, Section,
 };
 pub use slot::{bucket_of_slot, graph_of_slot, key_of_slot, slot_bytes, slot_of, slot_of_key};
 pub use table::{BucketBlocks, BucketTable, KeyedOutcomes, Mismatch, entry_bytes};

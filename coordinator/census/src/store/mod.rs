@@ -8,148 +8,45 @@
 //! exist. Only when all blocks of a group are small do they go into the log together with their
 //! records: one sync instead of a dozen, for bytes that are written twice but are few.
 
+mod database;
 pub mod directory;
+mod error;
+mod journal;
 pub mod salvage;
+mod wreck;
 
-use std::{path::Path, sync::Arc};
+use std::{cell::RefCell, path::Path, sync::Arc};
 
-use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, FlushOptions, IteratorMode,
-    Options, WriteBatch, WriteOptions,
-};
+use parking_lot::Mutex;
+use rocksdb::{DB, FlushOptions, IteratorMode, WriteBatch, WriteOptions};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     game::{GameName, Layout},
-    labelling::{LABELLING, MAX_BATCH_ORDER},
-    partition::{BLOCK_FORMAT, Block, BlockError, BlockId, Section},
+    labelling::LABELLING,
+    partition::{BLOCK_FORMAT, Block, BlockId, Section},
     plan::{Plan, Shard, Unit},
     protocol::codec::{self, CodecError},
 };
 use trailtrap_worker::process::replace::sync_directory;
 
+pub use self::error::{Lost, StoreError};
+use self::{
+    database::{Access, Database, family, section_name},
+    journal::{Change, Journal},
+};
 use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
 
 /// Version of the layout of keys and records below.
 const STORE_FORMAT: u16 = 3;
 const RECORDS: &str = "records";
+/// The key of the number of the last write of records.
+const WRITTEN: &[u8] = b"written";
+/// The key of the number of the last start.
+const EPOCH: &[u8] = b"epoch";
+/// The key of the number of the edition.
+const EDITION: &[u8] = b"edition";
 /// Groups with fewer bytes of blocks go through the log.
 const LOGGED_BYTES: u64 = 64 << 10;
-
-/// What is wrong with a store.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// RocksDB refuses, for another reason than damage.
-    #[error(transparent)]
-    Database(rocksdb::Error),
-    /// RocksDB finds its files damaged or missing.
-    #[error(
-        "the database is damaged ({0}); `trailtrap salvage` with the same --data keeps what is \
-         undamaged, and a census solves the rest again"
-    )]
-    Damaged(rocksdb::Error),
-    /// The blocks of a unit are sound, and not those that its record names.
-    #[error("its blocks are not those that were recorded")]
-    Content,
-    /// The place for a new store cannot be had.
-    #[error("cannot make the store")]
-    Make(#[from] std::io::Error),
-    /// It has another format than this program reads.
-    #[error(
-        "it was written with {what} {found}, this program has {expected}: use the program \
-         version that wrote it, or another directory"
-    )]
-    Version {
-        /// Of what there are versions.
-        what: &'static str,
-        /// The version in the store.
-        found: u16,
-        /// The version of this program.
-        expected: u16,
-    },
-    /// It is of a game with this number.
-    #[error(
-        "it is of game number {0}, which this program does not know: use the program version \
-         that wrote it, or another directory"
-    )]
-    UnknownGame(u16),
-    /// It is of another game than was asked for.
-    #[error(
-        "it is a census of the game {found}: go on with that one by `--game {found}`, or choose \
-         another directory for {asked}"
-    )]
-    OtherGame {
-        /// The game of the store.
-        found: GameName,
-        /// The game that was asked for.
-        asked: GameName,
-    },
-    /// The bytes of a record cannot be read.
-    #[error("record {key} is damaged")]
-    Record {
-        /// Its key in the database.
-        key: String,
-        /// What is wrong with them.
-        source: CodecError,
-    },
-    /// The bytes of a block cannot be read.
-    #[error("block {id:?} is damaged")]
-    Block {
-        /// Which block.
-        id: BlockId,
-        /// What is wrong with them.
-        source: BlockError,
-    },
-    /// There is no such block.
-    #[error("block {0:?} is missing")]
-    MissingBlock(BlockId),
-    /// RocksDB cannot read a block.
-    #[error("block {id:?} cannot be read")]
-    UnreadableBlock {
-        /// Which block.
-        id: BlockId,
-        /// What RocksDB says.
-        source: rocksdb::Error,
-    },
-    /// The plan of this order has another fingerprint than the record of the order.
-    #[error(
-        "order {0} was split by another version of this program: use that version, or another \
-         directory"
-    )]
-    Plan(usize),
-}
-
-impl From<rocksdb::Error> for StoreError {
-    fn from(error: rocksdb::Error) -> Self {
-        // A file that is missing comes as an error of the system, under its name.
-        let missing = error.to_string().contains("No such file");
-        match error.kind() {
-            rocksdb::ErrorKind::Corruption => StoreError::Damaged(error),
-            _ if missing => StoreError::Damaged(error),
-            _ => StoreError::Database(error),
-        }
-    }
-}
-
-impl StoreError {
-    /// The block that is damaged or missing, if that is what is wrong.
-    pub fn bad_block(&self) -> Option<&BlockId> {
-        match self {
-            StoreError::Block { id, .. }
-            | StoreError::MissingBlock(id)
-            | StoreError::UnreadableBlock { id, .. } => Some(id),
-            _ => None,
-        }
-    }
-
-    /// Whether the disk was full.
-    pub fn is_disk_full(&self) -> bool {
-        match self {
-            StoreError::Database(error) => error.to_string().contains("No space left"),
-            StoreError::Make(error) => error.kind() == std::io::ErrorKind::StorageFull,
-            _ => false,
-        }
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct StoreFormat {
@@ -161,8 +58,10 @@ struct StoreFormat {
 
 /// An open store. One process at a time can write to it.
 pub struct Store {
-    db: DB,
+    database: Database,
     game: GameName,
+    /// Of a store that is open for writing.
+    journal: Option<Mutex<Journal>>,
 }
 
 impl Store {
@@ -171,7 +70,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// It cannot be made, opened or read, or is of another format or game.
+    /// It cannot be made, opened or read, is damaged, or is of another format or game.
     pub fn open(path: &Path, game: Option<GameName>) -> Result<Self, StoreError> {
         if !path.exists() {
             let new = path.with_extension("new");
@@ -179,77 +78,49 @@ impl Store {
                 // An earlier run was interrupted here.
                 std::fs::remove_dir_all(&new)?;
             }
-            drop(Self::open_or_create(&new, game)?);
+            drop(Self::create(&new, game.unwrap_or_default())?);
             std::fs::rename(&new, path)?;
             if let Some(parent) = path.parent() {
                 // The new name has to outlast a loss of power before anything in the store does.
                 sync_directory(parent)?;
             }
         }
-        Self::open_or_create(path, game)
+        let store = Self::of(Database::open(path, Access::Write)?, game)?;
+        // The journal is made the copy of the records that it should be.
+        let told = journal::read(path).map_err(StoreError::Journal)?;
+        let (records, written) =
+            store.database.run(|db| Ok((database::records(db)?, database::written(db)?)))?;
+        let journal = Journal::of(path, told, &records, written).map_err(StoreError::Journal)?;
+        Ok(Store { journal: Some(Mutex::new(journal)), ..store })
     }
 
-    fn open_or_create(path: &Path, game: Option<GameName>) -> Result<Self, StoreError> {
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        options.create_missing_column_families(true);
-        options.set_keep_log_file_num(2);
-        options.set_max_background_jobs(2);
-        // Blob files come by the thousand at order 11, and processes may often open a thousand
-        // files.
-        options.set_max_open_files(400);
-        // A few large column families would otherwise keep logs of several gigabytes.
-        options.set_max_total_wal_size(64 << 20);
-        let db = DB::open_cf_descriptors(&options, path, families())?;
-        let store = Store { db, game: game.unwrap_or_default() };
-        match store.get::<StoreFormat>(b"format")? {
-            None => {
-                store.put(b"format", &current_format(store.game))?;
-                Ok(store)
-            }
-            Some(format) => Ok(Store { game: check_format(&format, game)?, ..store }),
-        }
+    /// Makes an empty store.
+    fn create(path: &Path, game: GameName) -> Result<Self, StoreError> {
+        let database = Database::create(path)?;
+        let journal = Journal::of(path, journal::Told::default(), &journal::Records::new(), 0)
+            .map_err(StoreError::Journal)?;
+        let store = Store { database, game, journal: Some(Mutex::new(journal)) };
+        store.put(b"format", &current_format(game))?;
+        Ok(store)
     }
 
     /// Opens the store to look at, without any right to write. What an unfinished run commits
-    /// later is not seen.
+    /// later may be seen or not.
     ///
     /// # Errors
     ///
-    /// It cannot be opened or read, or is of another format.
+    /// It cannot be opened or read, is damaged, or is of another format.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        let db = DB::open_cf_descriptors_read_only(&Options::default(), path, families(), false)?;
-        let store = Store { db, game: GameName::default() };
-        match store.get::<StoreFormat>(b"format")? {
-            Some(format) => Ok(Store { game: check_format(&format, None)?, ..store }),
-            None => Ok(store),
-        }
+        Self::of(Database::open(path, Access::Read)?, None)
     }
 
-    /// Opens a store to read what can be read of it.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be opened, or is of another format.
-    pub fn open_damaged(path: &Path) -> Result<Self, StoreError> {
-        let mut options = Options::default();
-        options.set_paranoid_checks(false);
-        // Files are opened when they are read.
-        options.set_max_open_files(400);
-        let db = DB::open_cf_descriptors_read_only(&options, path, families(), false)?;
-        let store = Store { db, game: GameName::default() };
-        let game = match store.get::<StoreFormat>(b"format") {
-            Ok(Some(format)) => check_format(&format, None)?,
-            // Without it, plans tell whose they are.
-            _ => {
-                let first = store.order(1).ok().flatten();
-                let is_of = |game: &GameName| {
-                    first.as_ref().is_some_and(|first| plan(game.layout(), 1, first).is_ok())
-                };
-                GameName::ALL.into_iter().find(is_of).unwrap_or_default()
-            }
-        };
-        Ok(Store { game, ..store })
+    /// A store that is there, of the game that is asked for.
+    fn of(database: Database, game: Option<GameName>) -> Result<Self, StoreError> {
+        let store = Store { database, game: GameName::default(), journal: None };
+        let format = store.get::<StoreFormat>(b"format")?;
+        // Stores have been made with their format in them from the beginning.
+        let format = format.ok_or_else(|| damaged(b"format", CodecError::Empty))?;
+        Ok(Store { game: check_format(&format, game)?, ..store })
     }
 
     /// The game that it is a census of.
@@ -264,57 +135,7 @@ impl Store {
 
     /// The directory of the database.
     pub fn path(&self) -> &Path {
-        self.db.path()
-    }
-
-    /// Takes over what concerns the whole census from another store, as far as it can be read, and
-    /// begins a new edition.
-    ///
-    /// # Errors
-    ///
-    /// It is of another game, or this store cannot be written. What cannot be read of the other is
-    /// left out.
-    pub fn take_over(&self, other: &Store) -> Result<(), StoreError> {
-        match other.get::<StoreFormat>(b"format") {
-            Ok(Some(format)) => drop(check_format(&format, Some(self.game))?),
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "the format of the store is lost"),
-        }
-        let kept = |number: Result<Option<u32>, StoreError>| number.ok().flatten().unwrap_or(0);
-        self.put_edition(kept(other.get(b"edition")).saturating_add(1))?;
-        if let Ok(Some(salt)) = other.get::<u64>(b"salt") {
-            self.put(b"salt", &salt)?;
-        }
-        let alarms = other.alarms().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the alarms of the store are lost");
-            Vec::new()
-        });
-        alarms.iter().try_for_each(|(number, alarm)| self.put_alarm(*number, alarm))?;
-        // Numbers of leases begin with their epoch, and tell which of two computations came later:
-        // they may not repeat, even if the epoch itself is lost.
-        let lease = alarms
-            .iter()
-            .map(|(_, alarm)| alarm.last_instance)
-            .fold(other.last_instance(), u64::max);
-        let epoch = kept(other.get(b"epoch")).max((lease >> 32) as u32);
-        self.put(b"epoch", &epoch.saturating_add(1))
-    }
-
-    /// The last lease of which a result is recorded, among the records that can be read.
-    fn last_instance(&self) -> u64 {
-        let of_order = |order: u8| {
-            // One after the other: an unreadable record ends its order, not those above.
-            let prefix = [b'u', order];
-            let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
-            let records = self.db.iterator_cf(self.family(RECORDS), mode).map_while(Result::ok);
-            let records =
-                records.take_while(|(key, _)| key.starts_with(&prefix)).map(|(_, value)| value);
-            records
-                .filter_map(|value| codec::decode::<UnitRecord>(&value).ok())
-                .map(|record| record.instance)
-                .max()
-        };
-        (1..=MAX_BATCH_ORDER as u8).filter_map(of_order).max().unwrap_or(0)
+        self.database.path()
     }
 
     /// A number that grows with every call, over restarts too.
@@ -323,9 +144,18 @@ impl Store {
     ///
     /// The store cannot be read or written, or what it holds is damaged.
     pub fn next_epoch(&self) -> Result<u32, StoreError> {
-        let epoch = self.get::<u32>(b"epoch")?.unwrap_or(0) + 1;
-        self.put(b"epoch", &epoch)?;
+        let epoch = self.get::<u32>(EPOCH)?.unwrap_or(0) + 1;
+        self.put(EPOCH, &epoch)?;
         Ok(epoch)
+    }
+
+    /// Writes the number of the last start.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
+    pub fn put_epoch(&self, epoch: u32) -> Result<(), StoreError> {
+        self.put(EPOCH, &epoch)
     }
 
     /// The record of an order, if it was begun.
@@ -362,19 +192,18 @@ impl Store {
     /// The store cannot be read, or what it holds is damaged.
     pub fn units(&self, order: usize) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
         let prefix = [b'u', order as u8];
-        let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
-        let mut units = Vec::new();
-        for item in self.db.iterator_cf(self.family(RECORDS), mode) {
-            let (key, value) = item?;
-            if !key.starts_with(&prefix) || key.len() != 10 {
-                break;
+        self.database.run(|db| {
+            let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
+            let mut units = Vec::new();
+            for item in db.iterator_cf(family(db, RECORDS), mode) {
+                let (key, value) = item?;
+                let Some(unit) = unit_of_key(&key).filter(|_| key.starts_with(&prefix)) else {
+                    break;
+                };
+                units.push((unit, decode(&key, &value)?));
             }
-            let number =
-                |at: usize| u32::from_be_bytes(key[at..at + 4].try_into().expect("four bytes"));
-            let unit = Unit { order: order as u8, shard: number(2), part: number(6) };
-            units.push((unit, decode(&key, &value)?));
-        }
-        Ok(units)
+            Ok(units)
+        })
     }
 
     /// What a unit tells about graphs with one edge more, if that was counted. It is of the unit's
@@ -393,9 +222,7 @@ impl Store {
     ///
     /// The store cannot be written.
     pub fn put_ahead(&self, unit: Unit, ahead: &Ahead) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::default();
-        batch.put_cf(self.family(RECORDS), ahead_key(unit), codec::encode(ahead));
-        Ok(self.db.write(batch)?)
+        self.change(vec![(ahead_key(unit), Some(codec::encode(ahead)))])
     }
 
     /// Makes deliveries durable: first all their blocks, then, in one atomic write, their records.
@@ -404,35 +231,36 @@ impl Store {
     ///
     /// The store cannot be written.
     pub fn commit(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
+        if deliveries.is_empty() {
+            return Ok(());
+        }
         let bytes: u64 = deliveries.iter().map(|delivery| delivery.record.bytes).sum();
         let logged = bytes < LOGGED_BYTES;
         let mut unlogged = WriteOptions::default();
         unlogged.disable_wal(true);
-        let mut records = WriteBatch::default();
-        for delivery in deliveries {
-            for block in &delivery.blocks {
-                let (family, key) = (self.section(block.id.section), block_key(&block.id));
+        let put_blocks = |db: &DB, batch: &mut WriteBatch| {
+            for block in deliveries.iter().flat_map(|delivery| &delivery.blocks) {
+                let section = family(db, section_name(block.id.section));
                 match logged {
-                    true => records.put_cf(family, key, block.bytes()),
-                    false => self.db.put_cf_opt(family, key, block.bytes(), &unlogged)?,
+                    true => batch.put_cf(section, block_key(&block.id), block.bytes()),
+                    false => {
+                        db.put_cf_opt(section, block_key(&block.id), block.bytes(), &unlogged)?
+                    }
                 }
             }
-            records.put_cf(
-                self.family(RECORDS),
-                unit_key(delivery.unit),
-                codec::encode(&delivery.record),
-            );
-            if let Some(ahead) = &delivery.ahead {
-                let key = ahead_key(delivery.unit);
-                records.put_cf(self.family(RECORDS), key, codec::encode(ahead));
+            if !logged {
+                let sections = Section::ALL.map(|section| family(db, section_name(section)));
+                db.flush_cfs_opt(&sections, &FlushOptions::default())?;
             }
-        }
-        if !logged {
-            let sections = Section::ALL.map(|section| self.section(section));
-            self.db.flush_cfs_opt(&sections, &FlushOptions::default())?;
-        }
-        self.db.write_opt(records, &synced())?;
-        Ok(())
+            Ok(())
+        };
+        let changes = deliveries.iter().flat_map(|delivery| {
+            let record = (unit_key(delivery.unit), Some(codec::encode(&delivery.record)));
+            let ahead = delivery.ahead.as_ref();
+            let ahead = ahead.map(|ahead| (ahead_key(delivery.unit), Some(codec::encode(ahead))));
+            std::iter::once(record).chain(ahead)
+        });
+        self.write(&changes.collect::<Vec<Change>>(), put_blocks)
     }
 
     /// Takes units back, so that they count as not done.
@@ -441,12 +269,7 @@ impl Store {
     ///
     /// The store cannot be written.
     pub fn take_back(&self, units: &[Unit]) -> Result<(), StoreError> {
-        if units.is_empty() {
-            return Ok(());
-        }
-        let mut batch = WriteBatch::default();
-        units.iter().for_each(|&unit| batch.delete_cf(self.family(RECORDS), unit_key(unit)));
-        Ok(self.db.write_opt(batch, &synced())?)
+        self.change(units.iter().map(|&unit| (unit_key(unit), None)).collect())
     }
 
     /// Takes units back, changes the records of orders accordingly, and begins an edition: all of
@@ -461,14 +284,12 @@ impl Store {
         units: &[Unit],
         orders: &[(usize, OrderRecord)],
     ) -> Result<(), StoreError> {
-        let records = self.family(RECORDS);
-        let mut batch = WriteBatch::default();
-        units.iter().for_each(|&unit| batch.delete_cf(records, unit_key(unit)));
-        orders.iter().for_each(|(order, record)| {
-            batch.put_cf(records, order_key(*order), codec::encode(record))
-        });
-        batch.put_cf(records, b"edition", codec::encode(&edition));
-        Ok(self.db.write_opt(batch, &synced())?)
+        let units = units.iter().map(|&unit| (unit_key(unit), None));
+        let orders = orders
+            .iter()
+            .map(|(order, record)| (order_key(*order).to_vec(), Some(codec::encode(record))));
+        let edition = (EDITION.to_vec(), Some(codec::encode(&edition)));
+        self.change(units.chain(orders).chain([edition]).collect())
     }
 
     /// Notes that other workers solved units again and came to the same.
@@ -477,17 +298,14 @@ impl Store {
     ///
     /// The store cannot be read or written, or what it holds is damaged.
     pub fn confirm(&self, units: &[(Unit, Author)]) -> Result<(), StoreError> {
-        if units.is_empty() {
-            return Ok(());
-        }
-        let mut batch = WriteBatch::default();
+        let mut changes = Vec::new();
         for (unit, worker) in units {
             if let Some(mut record) = self.unit(*unit)? {
                 record.confirmed.push(worker.clone());
-                batch.put_cf(self.family(RECORDS), unit_key(*unit), codec::encode(&record));
+                changes.push((unit_key(*unit), Some(codec::encode(&record))));
             }
         }
-        Ok(self.db.write_opt(batch, &synced())?)
+        self.change(changes)
     }
 
     /// A number that grows with every start, and whenever finished units are taken back; 0 at
@@ -497,7 +315,7 @@ impl Store {
     ///
     /// The store cannot be read, or what it holds is damaged.
     pub fn edition(&self) -> Result<u32, StoreError> {
-        Ok(self.get(b"edition")?.unwrap_or(0))
+        Ok(self.get(EDITION)?.unwrap_or(0))
     }
 
     /// Writes it.
@@ -506,7 +324,7 @@ impl Store {
     ///
     /// The store cannot be written.
     pub fn put_edition(&self, edition: u32) -> Result<(), StoreError> {
-        self.put(b"edition", &edition)
+        self.put(EDITION, &edition)
     }
 
     /// The number that decides which units are compared: the one kept, or this one from now on.
@@ -527,18 +345,16 @@ impl Store {
     ///
     /// The store cannot be read, or what it holds is damaged.
     pub fn alarms(&self) -> Result<Vec<(u32, Alarm)>, StoreError> {
-        let mut alarms = Vec::new();
-        for item in self.db.iterator_cf(
-            self.family(RECORDS),
-            IteratorMode::From(b"a", rocksdb::Direction::Forward),
-        ) {
-            let (key, value) = item?;
-            let Some(number) = key.strip_prefix(b"a").and_then(|rest| rest.try_into().ok()) else {
-                break;
-            };
-            alarms.push((u32::from_be_bytes(number), decode(&key, &value)?));
-        }
-        Ok(alarms)
+        self.database.run(|db| {
+            let mode = IteratorMode::From(b"a", rocksdb::Direction::Forward);
+            let mut alarms = Vec::new();
+            for item in db.iterator_cf(family(db, RECORDS), mode) {
+                let (key, value) = item?;
+                let Some(number) = alarm_of_key(&key) else { break };
+                alarms.push((number, decode(&key, &value)?));
+            }
+            Ok(alarms)
+        })
     }
 
     /// Writes an alarm, new or changed.
@@ -588,13 +404,14 @@ impl Store {
     /// It is missing or damaged.
     pub fn read(&self, id: &BlockId) -> Result<Block, StoreError> {
         let id = *id;
-        let read =
-            self.db.get_cf(self.section(id.section), block_key(&id)).map_err(
-                |source| match source.kind() {
-                    rocksdb::ErrorKind::Corruption => StoreError::UnreadableBlock { id, source },
-                    _ => StoreError::from(source),
-                },
-            );
+        let section = section_name(id.section);
+        let read = self
+            .database
+            .run(|db| Ok(db.get_cf(family(db, section), block_key(&id))?))
+            .map_err(|error| match error {
+                StoreError::Damaged(source) => StoreError::UnreadableBlock { id, source },
+                error => error,
+            });
         let bytes = read?.ok_or(StoreError::MissingBlock(id))?;
         let block = Block::parse(self.layout(), bytes)
             .map_err(|source| StoreError::Block { id, source })?;
@@ -608,9 +425,12 @@ impl Store {
     /// The store cannot be read, or what it holds is damaged.
     pub fn has_keys(&self, order: usize) -> Result<bool, StoreError> {
         let prefix = [order as u8];
-        let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
-        let first = self.db.iterator_cf(self.section(Section::Keys), mode).next().transpose()?;
-        Ok(first.is_some_and(|(key, _)| key.starts_with(&prefix)))
+        self.database.run(|db| {
+            let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
+            let keys = family(db, section_name(Section::Keys));
+            let first = db.iterator_cf(keys, mode).next().transpose()?;
+            Ok(first.is_some_and(|(key, _)| key.starts_with(&prefix)))
+        })
     }
 
     /// Drops one section of all partitions of an order with at most `size` edges, and frees their
@@ -626,30 +446,59 @@ impl Store {
         size: usize,
     ) -> Result<(), StoreError> {
         let (from, to) = ([order as u8, 0], [order as u8, size as u8 + 1]);
-        let family = self.section(section);
-        let mut batch = WriteBatch::default();
-        batch.delete_range_cf(family, from, to);
-        self.db.write_opt(batch, &synced())?;
-        // This rewrites where blocks are, not the blocks; files with nothing left in them go.
-        self.db.compact_range_cf(family, Some(from), Some(to));
-        Ok(())
+        self.database.run(|db| {
+            let blocks = family(db, section_name(section));
+            let mut batch = WriteBatch::default();
+            batch.delete_range_cf(blocks, from, to);
+            db.write_opt(batch, &synced())?;
+            // This rewrites where blocks are, not the blocks; files with nothing left in them go.
+            db.compact_range_cf(blocks, Some(from), Some(to));
+            Ok(())
+        })
     }
 
     fn get<T: Serialize + DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
-        let value = self.db.get_cf(self.family(RECORDS), key)?;
+        let value = self.database.run(|db| Ok(db.get_cf(family(db, RECORDS), key)?))?;
         value.map(|value| decode(key, &value)).transpose()
     }
 
     fn put<T: Serialize>(&self, key: &[u8], value: &T) -> Result<(), StoreError> {
-        Ok(self.db.put_cf_opt(self.family(RECORDS), key, codec::encode(value), &synced())?)
+        self.change(vec![(key.to_vec(), Some(codec::encode(value)))])
     }
 
-    fn family(&self, name: &str) -> &ColumnFamily {
-        self.db.cf_handle(name).expect("opened with every column family")
+    /// Changes records: all of them or none.
+    fn change(&self, changes: Vec<Change>) -> Result<(), StoreError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.write(&changes, |_, _| Ok(()))
     }
 
-    fn section(&self, section: Section) -> &ColumnFamily {
-        self.family(section_name(section))
+    /// Changes records, all of them or none, with what `more` adds to the same write or does
+    /// before; then they go into the journal.
+    fn write(
+        &self,
+        changes: &[Change],
+        more: impl Fn(&DB, &mut WriteBatch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let journal = self.journal.as_ref().ok_or(StoreError::ReadOnly)?;
+        // Held until both have it, so that both have it in the same order.
+        let journal = RefCell::new(journal.lock());
+        let written = journal.borrow().written() + 1;
+        self.database.run(|db| {
+            let mut batch = WriteBatch::default();
+            more(db, &mut batch)?;
+            let records = family(db, RECORDS);
+            for (key, value) in changes {
+                match value {
+                    Some(value) => batch.put_cf(records, key, value),
+                    None => batch.delete_cf(records, key),
+                }
+            }
+            batch.put_cf(records, WRITTEN, codec::encode(&written));
+            Ok(db.write_opt(batch, &synced())?)
+        })?;
+        self.database.run(|_| journal.borrow_mut().add(changes).map_err(StoreError::Journal))
     }
 }
 
@@ -670,31 +519,6 @@ pub fn plan(layout: Layout, order: usize, record: &OrderRecord) -> Result<Plan, 
 /// The place of a block of a shard.
 pub fn block_id(shard: &Shard, part: u32, bucket: u32, section: Section) -> BlockId {
     BlockId { sequence: shard.sequence, part, bucket_bits: shard.bucket_bits, bucket, section }
-}
-
-fn section_name(section: Section) -> &'static str {
-    match section {
-        Section::Keys => "keys",
-        Section::Outcomes => "outcomes",
-        Section::Wins => "wins",
-    }
-}
-
-fn families() -> Vec<ColumnFamilyDescriptor> {
-    let mut bulk = Options::default();
-    bulk.set_enable_blob_files(true);
-    bulk.set_min_blob_size(4 << 10);
-    bulk.set_blob_file_size(1 << 30);
-    bulk.set_enable_blob_gc(false);
-    bulk.set_write_buffer_size(1 << 30);
-    bulk.set_compression_type(DBCompressionType::Lz4);
-    // What is compacted are small partitions and the places of large ones: little, and not often.
-    bulk.set_level_zero_file_num_compaction_trigger(16);
-    let sections = Section::ALL
-        .map(|section| ColumnFamilyDescriptor::new(section_name(section), bulk.clone()));
-    let small =
-        ["default", RECORDS].map(|name| ColumnFamilyDescriptor::new(name, Options::default()));
-    small.into_iter().chain(sections).collect()
 }
 
 fn current_format(game: GameName) -> StoreFormat {
@@ -756,7 +580,24 @@ fn block_key(id: &BlockId) -> Vec<u8> {
     key
 }
 
+/// The unit whose record has this key.
+fn unit_of_key(key: &[u8]) -> Option<Unit> {
+    let (&[b'u', order], numbers) = key.split_first_chunk()? else { return None };
+    let (shard, part) = numbers.split_first_chunk()?;
+    let part = part.try_into().ok()?;
+    Some(Unit { order, shard: u32::from_be_bytes(*shard), part: u32::from_be_bytes(part) })
+}
+
+/// The number of the alarm that has this key.
+fn alarm_of_key(key: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(key.strip_prefix(b"a")?.try_into().ok()?))
+}
+
 fn decode<T: Serialize + DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, StoreError> {
-    codec::decode(value)
-        .map_err(|source| StoreError::Record { key: key.escape_ascii().to_string(), source })
+    codec::decode(value).map_err(|source| damaged(key, source))
+}
+
+/// That the record with this key is damaged.
+fn damaged(key: &[u8], source: CodecError) -> StoreError {
+    StoreError::Record { key: key.escape_ascii().to_string(), source }
 }

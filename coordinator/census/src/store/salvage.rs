@@ -1,17 +1,20 @@
 //! What is undamaged of a damaged store goes into a new one.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use trailtrap_shared::{
     graph::pairs,
-    partition::{Block, Section},
+    partition::{Block, BlockId, Section},
     plan::{Plan, Shard, Unit},
 };
 
-use super::{Store, StoreError, plan};
+use super::{Store, StoreError, block_id, plan, wreck::Wreck};
 use crate::{
     core::{content::Content, parents::ENUMERATED_ORDER},
     records::{Delivery, OrderRecord, UnitRecord},
@@ -20,6 +23,8 @@ use crate::{
 
 /// Blocks of more bytes than this are written together.
 const GROUP_BYTES: u64 = 64 << 20;
+/// Of blocks that stand in several versions, no more ways to put them together are tried.
+const MOST_CHOICES: usize = 1 << 12;
 
 /// What has become of an order.
 #[derive(Default)]
@@ -54,19 +59,33 @@ pub struct Salvaged {
     pub lost: u64,
 }
 
-/// Copies what is undamaged of `old` into `new`, which is empty, and closes both.
+/// Copies what is undamaged of the store in `old`, which is not changed, into a new one in `new`.
+/// If the old one does not open, there is need of room beside the new one, for links and logs.
 ///
 /// # Errors
 ///
-/// The new store cannot be written. What cannot be read of the old one is counted and left out.
-pub fn salvage(old: Store, new: Store, watcher: &dyn Watcher) -> Result<Salvaged, StoreError> {
-    let mut salvage = Salvage { old, new, kept: 0, lost: 0, watcher };
+/// Nothing can be read of the old one, it is of another format, or the new one cannot be written.
+/// What cannot be read of the old one otherwise is counted and left out.
+pub fn salvage(old: &Path, new: &Path, watcher: &dyn Watcher) -> Result<Salvaged, StoreError> {
+    let room = new.with_extension("rebuilt");
+    if room.exists() {
+        // An earlier attempt was interrupted.
+        std::fs::remove_dir_all(&room)?;
+    }
+    let wreck = Wreck::open(old, &room, watcher)?;
+    let new = Store::open(new, Some(wreck.game()))?;
+    let mut salvage = Salvage { old: wreck, new, kept: 0, lost: 0, watcher };
     salvage.run()?;
-    Ok(Salvaged { kept: salvage.kept, lost: salvage.lost })
+    let salvaged = Salvaged { kept: salvage.kept, lost: salvage.lost };
+    drop(salvage);
+    if room.exists() {
+        std::fs::remove_dir_all(&room)?;
+    }
+    Ok(salvaged)
 }
 
 struct Salvage<'a> {
-    old: Store,
+    old: Wreck,
     new: Store,
     kept: u64,
     lost: u64,
@@ -75,15 +94,18 @@ struct Salvage<'a> {
 
 impl Salvage<'_> {
     fn run(&mut self) -> Result<(), StoreError> {
-        self.new.take_over(&self.old)?;
+        self.take_over()?;
         let mut orders: Vec<(Plan, OrderRecord, Copied)> = Vec::new();
-        for n in 1.. {
+        // Whether all that comes later was computed from is there.
+        let mut complete = true;
+        for n in 1..=self.old.last_order() {
             let record = match self.old.order(n) {
-                Ok(None) => break,
                 Ok(Some(record)) => record,
-                Err(error) => {
-                    self.watcher.say(&format!("order {n} and those above are lost: {error}"));
-                    break;
+                other => {
+                    let why = other.map_or_else(|error| error.to_string(), |_| "lost".to_owned());
+                    self.watcher.say(&format!("order {n} is done again: its record is {why}"));
+                    complete = false;
+                    continue;
                 }
             };
             let plan = plan(self.old.layout(), n, &record)?;
@@ -103,13 +125,30 @@ impl Salvage<'_> {
         }
         // What was computed from what is missing may come out otherwise: the census looks at it
         // again.
-        let mut complete = true;
         for (plan, record, copied) in orders {
             complete &= copied.is_whole();
             let result = record.result.filter(|_| complete);
             self.new.put_order(plan.order, &OrderRecord { result, ..record })?;
         }
         Ok(())
+    }
+
+    /// Takes over what concerns the whole census, and begins a new edition.
+    fn take_over(&self) -> Result<(), StoreError> {
+        self.new.put_edition(self.old.edition().saturating_add(1))?;
+        if let Some(salt) = self.old.salt() {
+            self.new.salt(salt)?;
+        }
+        for (number, alarm) in self.old.alarms() {
+            match alarm {
+                Ok(alarm) => self.new.put_alarm(number, &alarm)?,
+                Err(error) => self.watcher.say(&format!("alarm {number} is lost: {error}")),
+            }
+        }
+        // Numbers of leases begin with their epoch, and tell which of two computations came later:
+        // they may not repeat, even if the epoch itself is lost.
+        let epoch = self.old.epoch().max((self.old.last_instance() >> 32) as u32);
+        self.new.put_epoch(epoch.saturating_add(1))
     }
 
     /// Takes back what was copied of an order.
@@ -188,24 +227,66 @@ impl Salvage<'_> {
         order: &OrderRecord,
     ) -> Result<Option<(UnitRecord, Vec<Block>)>, StoreError> {
         let Some(record) = self.old.unit(unit)? else { return Ok(None) };
-        let mut blocks = Vec::new();
-        let mut dropped = false;
-        for bucket in 0..1u32 << shard.bucket_bits {
-            for section in Section::ALL {
-                match self.old.block(shard, unit.part, bucket, section) {
-                    Ok(block) => blocks.push(block),
-                    Err(StoreError::MissingBlock(_))
-                        if !order.outcomes_kept && section != Section::Wins =>
-                    {
-                        dropped = true
-                    }
-                    Err(error) => return Err(error),
-                }
+        let ids: Vec<BlockId> = (0..1u32 << shard.bucket_bits)
+            .flat_map(|bucket| {
+                Section::ALL.map(|section| block_id(shard, unit.part, bucket, section))
+            })
+            .collect();
+        let was_dropped = |id: &BlockId| !order.outcomes_kept && id.section != Section::Wins;
+        let (mut blocks, mut wrong) = (Vec::new(), None);
+        for id in &ids {
+            match self.old.block(id) {
+                Ok(block) => blocks.push(block),
+                Err(StoreError::MissingBlock(_)) if was_dropped(id) && !self.old.is_rebuilt() => {}
+                Err(error) => wrong = wrong.or(Some(error)),
             }
         }
-        match dropped || Content::of_unit(&blocks) == record.content {
-            true => Ok(Some((record, blocks))),
-            false => Err(StoreError::Content),
+        if wrong.is_none() && is_of(&record, &ids, &blocks) {
+            return Ok(Some((record, blocks)));
         }
+        // It may all the same be whole elsewhere; of blocks of several editions, only those of one
+        // have the content that was recorded.
+        let mut choices: Vec<Vec<Block>> = Vec::new();
+        for id in &ids {
+            let found = self.old.blocks(id);
+            match found.is_empty() {
+                false => choices.push(found),
+                true if was_dropped(id) && !self.old.has_traces(id) => {}
+                true => return Err(wrong.unwrap_or(StoreError::MissingBlock(*id))),
+            }
+        }
+        // What was dropped is not there to tell which of several versions belong together.
+        if choices.len() < ids.len() && choices.iter().any(|found| found.len() > 1) {
+            return Err(wrong.unwrap_or(StoreError::Content));
+        }
+        for choice in 0..choices.iter().map(Vec::len).product::<usize>().min(MOST_CHOICES) {
+            let mut rest = choice;
+            let pick = |found: &Vec<Block>| {
+                let block = found[rest % found.len()].clone();
+                rest /= found.len();
+                block
+            };
+            let blocks: Vec<Block> = choices.iter().map(pick).collect();
+            if is_of(&record, &ids, &blocks) {
+                return Ok(Some((record, blocks)));
+            }
+        }
+        Err(wrong.unwrap_or(StoreError::Content))
     }
+}
+
+/// Whether these are the blocks of a unit with this record, of which some may have been dropped:
+/// of those that are left only the numbers of their entries can be compared.
+fn is_of(record: &UnitRecord, ids: &[BlockId], blocks: &[Block]) -> bool {
+    if blocks.len() == ids.len() {
+        return Content::of_unit(blocks) == record.content;
+    }
+    let all = record.statistics.classes.all;
+    Section::ALL.into_iter().all(|section| {
+        let here = || blocks.iter().filter(|block| block.id.section == section);
+        let expected = if section == Section::Wins { all.listed } else { all.graphs };
+        let buckets = ids.len() / Section::ALL.len();
+        here().count() < buckets
+            || here().map(|block| block.count as u128).sum::<u128>() == expected
+    })
 }

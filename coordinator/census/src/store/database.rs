@@ -1,0 +1,333 @@
+//! The database of a store, and how it is opened: for the process that has the data directory, and
+//! for those who look on while files come and go.
+//!
+//! Whoever looks on opens it again when a file is gone by the time it is read. Whoever writes
+//! opens it again when the system fails, for RocksDB writes no more after that; and waits, for a
+//! while, until the system does what it is asked.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use parking_lot::RwLock;
+use rocksdb::{
+    ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, IteratorMode,
+    Options,
+};
+use rustix::process::{Resource, getrlimit};
+use trailtrap_shared::{partition::Section, protocol::codec};
+
+use super::{
+    EDITION, EPOCH, RECORDS, WRITTEN,
+    error::{Lost, StoreError},
+    journal::{self, Manifest, Records},
+};
+
+/// How often the system is asked again, and how long it is waited before each time: half a minute
+/// in all.
+const PAUSES: [Duration; 10] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(4),
+    Duration::from_secs(4),
+    Duration::from_secs(5),
+    Duration::from_secs(5),
+    Duration::from_secs(5),
+];
+/// A reader opens a store that changes again so often, for one thing to be read.
+const OPENED_AGAIN: usize = 30;
+/// Files that are open at a time: blob files come by the thousand at order 11, and processes may
+/// often open a thousand files. Never more than a quarter of those that this process may open.
+const OPEN_FILES: u64 = 400;
+
+/// What a process may do with a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Whoever looks on, while another process may write.
+    Read,
+    /// Whoever is going to write, before anything is changed.
+    Check,
+    /// One process at a time.
+    Write,
+}
+
+/// An open database.
+pub(super) struct Database {
+    path: PathBuf,
+    access: Access,
+    opened: RwLock<Opened>,
+    /// The system failed for so long that nobody waits for it any more.
+    given_up: AtomicBool,
+}
+
+struct Opened {
+    /// `None` if it was not possible to open it again.
+    db: Option<DB>,
+    /// How far its manifest was just before: another one tells that files have come or gone.
+    manifest: Manifest,
+    /// How often it was opened.
+    times: u64,
+}
+
+impl Opened {
+    fn new(path: &Path, access: Access, times: u64) -> Result<Self, StoreError> {
+        for _ in 1..OPENED_AGAIN {
+            let manifest = Manifest::of(path);
+            match open(path, access) {
+                Ok(db) => return Ok(Opened { db: Some(db), manifest, times }),
+                Err(error)
+                    if access != Access::Read
+                        || !error.is_of_missing_files()
+                        || Manifest::of(path) == manifest =>
+                {
+                    return Err(error);
+                }
+                // Somebody writes to it, and files went before they were opened.
+                Err(_) => {}
+            }
+        }
+        let manifest = Manifest::of(path);
+        Ok(Opened { db: Some(open(path, access)?), manifest, times })
+    }
+}
+
+/// Opens a database that has everything that its journal says was written.
+fn open(path: &Path, access: Access) -> Result<DB, StoreError> {
+    // What the journal has, the database had before.
+    let told = journal::read(path).map_err(StoreError::Journal)?;
+    if Manifest::of(path) < told.manifest {
+        return Err(StoreError::CutShort);
+    }
+    let options = options();
+    let db = match access {
+        Access::Read | Access::Check => {
+            DB::open_cf_descriptors_read_only(&options, path, families(), false)?
+        }
+        Access::Write => DB::open_cf_descriptors(&options, path, families())?,
+    };
+    let (written, records) = (written(&db)?, records(&db)?);
+    // A journal that is behind, or damaged, knows of records that have changed since. It knows of
+    // few that are gone since, and of none within an edition while nobody writes.
+    let is_last = told.is_whole && written <= told.written;
+    let is_behind = written > told.written && access == Access::Read;
+    let lost = match (is_last, is_behind) {
+        (true, _) => compare(&told.records, &records, |before, after| after == Some(before)),
+        (false, false) => compare(&told.records, &records, |_, after| after.is_some()),
+        (false, true) => Lost::default(),
+    };
+    let differs = |key: &[u8]| records.get(key) != told.records.get(key);
+    // Programs that kept no journal have counted their starts as well.
+    let is_explained = differs(EPOCH) || !is_last && differs(EDITION);
+    if written < told.written || lost != Lost::default() && !is_explained {
+        return Err(StoreError::RolledBack { lost });
+    }
+    Ok(db)
+}
+
+impl Database {
+    /// Makes an empty one.
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
+        let mut options = options();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        let db = DB::open_cf_descriptors(&options, path, families())?;
+        let opened = Opened { db: Some(db), manifest: Manifest::of(path), times: 0 };
+        Ok(Self::of(path, Access::Write, opened))
+    }
+
+    /// Opens one that is there.
+    pub fn open(path: &Path, access: Access) -> Result<Self, StoreError> {
+        let open = |access| {
+            Opened::new(path, access, 0).map_err(|error| match error.may_pass() {
+                true => StoreError::Failing { path: path.to_owned(), cause: error.to_string() },
+                false => error,
+            })
+        };
+        if access == Access::Write {
+            // Opened for writing, a damaged one would be changed: what cannot be read of its logs
+            // would go.
+            drop(open(Access::Check)?);
+        }
+        Ok(Self::of(path, access, open(access)?))
+    }
+
+    fn of(path: &Path, access: Access, opened: Opened) -> Self {
+        Database {
+            path: path.to_owned(),
+            access,
+            opened: RwLock::new(opened),
+            given_up: AtomicBool::new(false),
+        }
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Does something with the database, again if need be: what is done twice must come to the
+    /// same as if it was done once.
+    pub fn run<T>(&self, work: impl Fn(&DB) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let (mut pauses, mut again) = (PAUSES.into_iter(), 0);
+        let mut cause = String::new();
+        loop {
+            let (times, manifest, error) = {
+                let opened = self.opened.read();
+                let error = match opened.db.as_ref().map(&work) {
+                    Some(Ok(done)) => return Ok(done),
+                    Some(Err(error)) => Some(error),
+                    None => None,
+                };
+                (opened.times, opened.manifest, error)
+            };
+            if let Some(error) = &error {
+                cause = error.to_string();
+            }
+            match (self.access, error) {
+                (Access::Read, Some(error))
+                    if error.is_of_missing_files()
+                        && again < OPENED_AGAIN
+                        && Manifest::of(&self.path) != manifest =>
+                {
+                    again += 1;
+                    self.open_again(times)?;
+                }
+                (Access::Write, error) if error.as_ref().is_none_or(StoreError::may_pass) => {
+                    let pause = pauses.next().filter(|_| !self.given_up.load(Ordering::Relaxed));
+                    let Some(pause) = pause else {
+                        self.given_up.store(true, Ordering::Relaxed);
+                        return Err(StoreError::Failing { path: self.path.clone(), cause });
+                    };
+                    tracing::warn!(
+                        "the disk of {} fails ({cause}); trying again in {} s",
+                        self.path.display(),
+                        pause.as_secs_f32()
+                    );
+                    std::thread::sleep(pause);
+                    match self.open_again(times) {
+                        Ok(()) => {}
+                        Err(error) if error.may_pass() => cause = error.to_string(),
+                        Err(error) => return Err(error),
+                    }
+                }
+                (_, Some(error)) => return Err(error),
+                (_, None) => {
+                    return Err(StoreError::Failing { path: self.path.clone(), cause });
+                }
+            }
+        }
+    }
+
+    /// Opens it again, if nobody else has done so since it was opened for this time.
+    fn open_again(&self, times: u64) -> Result<(), StoreError> {
+        let mut opened = self.opened.write();
+        if opened.times != times {
+            return Ok(());
+        }
+        if self.access == Access::Write {
+            // It cannot be open twice.
+            opened.db = None;
+        }
+        *opened = Opened::new(&self.path, self.access, times + 1)?;
+        Ok(())
+    }
+}
+
+pub(super) fn options() -> Options {
+    let mut options = Options::default();
+    options.set_keep_log_file_num(2);
+    options.set_max_background_jobs(2);
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    options.set_max_open_files((limit / 4).min(OPEN_FILES) as i32);
+    // Each shard of the cache of open files holds one at least.
+    options.set_table_cache_num_shard_bits(2);
+    // A few large column families would otherwise keep logs of several gigabytes.
+    options.set_max_total_wal_size(64 << 20);
+    // Logs that are lost are missed by the journal. RocksDB could note them in the manifest
+    // (`track_and_verify_wals_in_manifest`): but for the one in use, and so that whoever reads
+    // without that option crashes.
+    options
+}
+
+/// Opens what can be opened of a damaged database, to read: these of its families.
+pub(super) fn open_damaged(path: &Path, names: &[String]) -> Result<DB, rocksdb::Error> {
+    let mut options = options();
+    options.set_paranoid_checks(false);
+    options.set_wal_recovery_mode(DBRecoveryMode::SkipAnyCorruptedRecord);
+    let families =
+        families().into_iter().filter(|family| names.iter().any(|n| n == family.name()));
+    DB::open_cf_descriptors_read_only(&options, path, families, false)
+}
+
+/// The column families, always in the same order.
+pub(super) fn families() -> Vec<ColumnFamilyDescriptor> {
+    let mut bulk = Options::default();
+    bulk.set_enable_blob_files(true);
+    bulk.set_min_blob_size(4 << 10);
+    bulk.set_blob_file_size(1 << 30);
+    bulk.set_enable_blob_gc(false);
+    bulk.set_write_buffer_size(1 << 30);
+    bulk.set_compression_type(DBCompressionType::Lz4);
+    // What is compacted are small partitions and the places of large ones: little, and not often.
+    bulk.set_level_zero_file_num_compaction_trigger(16);
+    let sections = Section::ALL
+        .map(|section| ColumnFamilyDescriptor::new(section_name(section), bulk.clone()));
+    let small =
+        ["default", RECORDS].map(|name| ColumnFamilyDescriptor::new(name, Options::default()));
+    small.into_iter().chain(sections).collect()
+}
+
+/// A column family by its name.
+pub(super) fn family<'db>(db: &'db DB, name: &str) -> &'db ColumnFamily {
+    db.cf_handle(name).expect("opened with every column family")
+}
+
+pub(super) fn section_name(section: Section) -> &'static str {
+    match section {
+        Section::Keys => "keys",
+        Section::Outcomes => "outcomes",
+        Section::Wins => "wins",
+    }
+}
+
+/// The number of the last write of records; 0 in a store that is older than these numbers.
+pub(super) fn written(db: &DB) -> Result<u64, StoreError> {
+    let value = db.get_cf(family(db, RECORDS), WRITTEN)?;
+    let number = value.map(|value| codec::decode(&value)).transpose();
+    number.map(Option::unwrap_or_default).map_err(|source| super::damaged(WRITTEN, source))
+}
+
+/// All records but the number of the last write, which the journal has in its own way.
+pub(super) fn records(db: &DB) -> Result<Records, StoreError> {
+    let mut records = Records::new();
+    for item in db.iterator_cf(family(db, RECORDS), IteratorMode::Start) {
+        let (key, value) = item?;
+        if *key != *WRITTEN {
+            records.insert(key.into_vec(), value.into_vec());
+        }
+    }
+    Ok(records)
+}
+
+/// How many records of `before` are not as they should be in `after`.
+fn compare(
+    before: &Records,
+    after: &Records,
+    is_right: impl Fn(&Vec<u8>, Option<&Vec<u8>>) -> bool,
+) -> Lost {
+    let mut lost = Lost::default();
+    for (key, _) in before.iter().filter(|(key, value)| !is_right(value, after.get(*key))) {
+        match key.first() {
+            Some(b'u') => lost.units += 1,
+            Some(b'o') => lost.orders += 1,
+            Some(b'a') => lost.alarms += 1,
+            _ => {}
+        }
+    }
+    lost
+}

@@ -1,0 +1,231 @@
+//! What can be wrong with a store, and whose fault it is: that of the data, or of the system that
+//! keeps them.
+
+use std::{io, path::PathBuf};
+
+use trailtrap_shared::{
+    game::GameName,
+    partition::{BlockError, BlockId},
+    protocol::codec::CodecError,
+};
+
+/// What is wrong with a store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// RocksDB refuses, for another reason than damage: mostly because the system does.
+    #[error(transparent)]
+    Database(rocksdb::Error),
+    /// RocksDB finds its files damaged or missing.
+    #[error(
+        "the database is damaged ({0}); `trailtrap salvage` with the same --data keeps what is \
+         undamaged, and a census solves the rest again"
+    )]
+    Damaged(rocksdb::Error),
+    /// The database is older than its journal says.
+    #[error(
+        "the database has lost its last writes: by its journal, {lost} were durable, and are not \
+         there any more; `trailtrap salvage` with the same --data keeps what is undamaged, and a \
+         census solves the rest again"
+    )]
+    RolledBack {
+        /// What was durable.
+        lost: Lost,
+    },
+    /// The database has forgotten files.
+    #[error(
+        "the manifest of the database is damaged or missing: by the journal it was longer; \
+         `trailtrap salvage` with the same --data keeps what is undamaged, and a census solves \
+         the rest again"
+    )]
+    CutShort,
+    /// The system did not let the store be used, for as long as it was tried.
+    #[error(
+        "the system does not let {path} be used ({cause}); everything finished is kept. When it \
+         does, the same command goes on. If files there stay unreadable, `trailtrap salvage` \
+         with the same --data keeps the rest, and a census solves again what is missing"
+    )]
+    Failing {
+        /// The directory of the database.
+        path: PathBuf,
+        /// What the system says.
+        cause: String,
+    },
+    /// The journal cannot be read or written.
+    #[error("the journal of the store: {0}")]
+    Journal(io::Error),
+    /// Nothing of it can be read.
+    #[error("nothing of it can be read; only a new census helps")]
+    Wrecked,
+    /// It was opened to look at.
+    #[error("the store is only open to be read")]
+    ReadOnly,
+    /// The blocks of a unit are sound, and not those that its record names.
+    #[error("its blocks are not those that were recorded")]
+    Content,
+    /// The place for a new store cannot be had.
+    #[error("cannot make the store")]
+    Make(#[from] io::Error),
+    /// It has another format than this program reads.
+    #[error(
+        "it was written with {what} {found}, this program has {expected}: use the program \
+         version that wrote it, or another directory"
+    )]
+    Version {
+        /// Of what there are versions.
+        what: &'static str,
+        /// The version in the store.
+        found: u16,
+        /// The version of this program.
+        expected: u16,
+    },
+    /// It is of a game with this number.
+    #[error(
+        "it is of game number {0}, which this program does not know: use the program version \
+         that wrote it, or another directory"
+    )]
+    UnknownGame(u16),
+    /// It is of another game than was asked for.
+    #[error(
+        "it is a census of the game {found}: go on with that one by `--game {found}`, or choose \
+         another directory for {asked}"
+    )]
+    OtherGame {
+        /// The game of the store.
+        found: GameName,
+        /// The game that was asked for.
+        asked: GameName,
+    },
+    /// The bytes of a record cannot be read.
+    #[error("record {key} is damaged")]
+    Record {
+        /// Its key in the database.
+        key: String,
+        /// What is wrong with them.
+        source: CodecError,
+    },
+    /// The bytes of a block cannot be read.
+    #[error("block {id:?} is damaged")]
+    Block {
+        /// Which block.
+        id: BlockId,
+        /// What is wrong with them.
+        source: BlockError,
+    },
+    /// There is no such block.
+    #[error("block {0:?} is missing")]
+    MissingBlock(BlockId),
+    /// RocksDB cannot read a block.
+    #[error("block {id:?} cannot be read")]
+    UnreadableBlock {
+        /// Which block.
+        id: BlockId,
+        /// What RocksDB says.
+        source: rocksdb::Error,
+    },
+    /// The plan of this order has another fingerprint than the record of the order.
+    #[error(
+        "order {0} was split by another version of this program: use that version, or another \
+         directory"
+    )]
+    Plan(usize),
+}
+
+/// How many records of each kind the database had, and has in an older state or not at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Records of units.
+    pub units: usize,
+    /// Records of orders.
+    pub orders: usize,
+    /// Alarms.
+    pub alarms: usize,
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Lost { units, orders, alarms } = self;
+        write!(f, "{units} units, {orders} orders and {alarms} alarms")
+    }
+}
+
+/// What the system says when a file is not there.
+const GONE: &str = "No such file";
+/// What it says when it has no room.
+const FULL: &str = "No space left";
+/// What it says when it cannot do now what it may do later, on whatever file.
+const PASSING: [&str; 5] = [
+    "Too many open files",
+    "Cannot allocate memory",
+    "Input/output error",
+    "Stale file handle",
+    "Stale NFS file handle",
+];
+
+impl From<rocksdb::Error> for StoreError {
+    fn from(error: rocksdb::Error) -> Self {
+        let text = error.to_string();
+        let says = |what: &&str| text.contains(*what);
+        match error.kind() {
+            // What the system refuses sometimes comes in the guise of damage.
+            _ if says(&FULL) || PASSING.iter().any(says) => StoreError::Database(error),
+            rocksdb::ErrorKind::Corruption => StoreError::Damaged(error),
+            // A file that is missing comes as an error of the system, under its name.
+            _ if says(&GONE) => StoreError::Damaged(error),
+            _ => StoreError::Database(error),
+        }
+    }
+}
+
+impl StoreError {
+    /// The block that is damaged or missing, if that is what is wrong.
+    pub fn bad_block(&self) -> Option<&BlockId> {
+        match self {
+            StoreError::Block { id, .. }
+            | StoreError::MissingBlock(id)
+            | StoreError::UnreadableBlock { id, .. } => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Whether the disk was full.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            StoreError::Database(error) => error.to_string().contains(FULL),
+            StoreError::Make(error) | StoreError::Journal(error) => {
+                error.kind() == io::ErrorKind::StorageFull
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the system is what refuses: nothing is said about the data then.
+    pub fn is_of_the_system(&self) -> bool {
+        matches!(
+            self,
+            StoreError::Database(_)
+                | StoreError::Failing { .. }
+                | StoreError::Journal(_)
+                | StoreError::Make(_)
+        )
+    }
+
+    /// Whether the system may do later what it refuses now.
+    pub(super) fn may_pass(&self) -> bool {
+        let text = match self {
+            StoreError::Database(error) => error.to_string(),
+            StoreError::Journal(error) => error.to_string(),
+            _ => return false,
+        };
+        PASSING.iter().any(|what| text.contains(what))
+    }
+
+    /// Whether files, or writes, are not there that should be: perhaps because a process that
+    /// writes to the store has replaced them.
+    pub(super) fn is_of_missing_files(&self) -> bool {
+        match self {
+            StoreError::Damaged(_) | StoreError::RolledBack { .. } | StoreError::CutShort => true,
+            StoreError::Journal(error) => error.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The journal: a second copy of the records, in a file that RocksDB knows nothing of.
+//!
+//! Every write of records goes to the database first, and then, under the same number, to the end
+//! of this file. So the journal is never ahead of a sound database: if it is, the database has
+//! lost what it had made durable. And if parts of the database are damaged, the records are still
+//! here. An entry also says how far the manifest was, the file in which the database keeps which
+//! files it has: cut short, it would make a sound database of fewer files. It is not waited for at every write: a loss of power may cost its last entries, and the
+//! next start writes it anew, as it does whenever the journal is not what the database holds.
+//!
+//! An entry is
+//!
+//! | bytes | meaning (integers little-endian) |
+//! |---|---|
+//! | 4 | magic `TTJL` |
+//! | 4 | bytes of the text |
+//! | text | [`Entry`], encoded by [`codec`] |
+//! | 16 | the first half of the BLAKE3 hash of everything before |
+//!
+//! and can be found without those before it.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use trailtrap_shared::protocol::codec;
+use trailtrap_worker::process::replace::{self, Replacement};
+
+/// A record under its key; `None` if it is removed.
+pub(super) type Change = (Vec<u8>, Option<Vec<u8>>);
+/// Records under their keys.
+pub(super) type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const NAME: &str = "JOURNAL";
+const MAGIC: &[u8; 4] = b"TTJL";
+const HEAD_BYTES: usize = 8;
+const CHECKSUM_BYTES: usize = 16;
+/// Changes of more bytes than this are divided into several entries.
+const ENTRY_BYTES: usize = 1 << 20;
+/// A journal with so many bytes, and several times those of the records, is written anew.
+const SLACK_BYTES: u64 = 4 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    /// The number of the last write that is complete with this entry.
+    written: u64,
+    manifest: Manifest,
+    changes: Vec<Change>,
+}
+
+/// How far a manifest is. With every start a database gets another one, which has a larger number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    number: u64,
+    bytes: u64,
+}
+
+impl Manifest {
+    /// That of the database in this directory; zeros if there is none.
+    pub fn of(directory: &Path) -> Self {
+        let manifest = || {
+            let name = std::fs::read_to_string(directory.join("CURRENT")).ok()?;
+            let number = name.trim_end().strip_prefix("MANIFEST-")?.parse().ok()?;
+            let bytes = std::fs::metadata(directory.join(name.trim_end())).ok()?.len();
+            Some(Manifest { number, bytes })
+        };
+        manifest().unwrap_or_default()
+    }
+}
+
+/// The journal of a store that is open for writing.
+pub(super) struct Journal {
+    directory: PathBuf,
+    file: File,
+    /// Where the next entry goes.
+    end: u64,
+    written: u64,
+}
+
+/// What a journal says.
+#[derive(Default)]
+pub(super) struct Told {
+    /// The records, as the last entry leaves them.
+    pub records: Records,
+    /// The number of the last write.
+    pub written: u64,
+    /// How far the manifest was then, at least.
+    pub manifest: Manifest,
+    /// Whether there is nothing but sound entries.
+    pub is_whole: bool,
+    bytes: u64,
+}
+
+impl Journal {
+    /// Goes on with a journal that says what it should, or begins a new one: these records, and
+    /// the number of the last write.
+    pub fn of(
+        directory: &Path,
+        told: Told,
+        records: &Records,
+        written: u64,
+    ) -> io::Result<Journal> {
+        let path = directory.join(NAME);
+        // What an earlier run left that was killed while it wrote one anew.
+        let _ = replace::sweep(&path);
+        let live: usize = records.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let is_long = told.bytes > SLACK_BYTES + 4 * live as u64;
+        let is_right = told.is_whole && told.written == written && told.records == *records;
+        let end = match is_right && !is_long {
+            true => told.bytes,
+            false => {
+                let all = records.iter().map(|(key, value)| (key.clone(), Some(value.clone())));
+                let all: Vec<Change> = all.collect();
+                let bytes = entries(written, written, Manifest::of(directory), &all);
+                Replacement::of(&path).write(&bytes)?;
+                bytes.len() as u64
+            }
+        };
+        let file = File::options().write(true).open(&path)?;
+        Ok(Journal { directory: directory.to_owned(), file, end, written })
+    }
+
+    /// The number of the last write.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Adds what the next write changes.
+    pub fn add(&mut self, changes: &[Change]) -> io::Result<()> {
+        let manifest = Manifest::of(&self.directory);
+        let bytes = entries(self.written, self.written + 1, manifest, changes);
+        let write = |file: &File| file.write_all_at(&bytes, self.end);
+        if write(&self.file).is_err() {
+            // Perhaps only what was opened long ago is stale.
+            self.file = File::options().write(true).open(self.directory.join(NAME))?;
+            write(&self.file)?;
+        }
+        self.end += bytes.len() as u64;
+        self.written += 1;
+        Ok(())
+    }
+}
+
+/// Reads the journal of a store; one that is not there says nothing.
+pub(super) fn read(directory: &Path) -> io::Result<Told> {
+    let bytes = match std::fs::read(directory.join(NAME)) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Told::default()),
+        Err(error) => return Err(error),
+    };
+    let mut told = Told { bytes: bytes.len() as u64, ..Told::default() };
+    told.is_whole = each_entry(&bytes, |Entry { written, manifest, changes }| {
+        told.written = told.written.max(written);
+        told.manifest = told.manifest.max(manifest);
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(told.records.insert(key, value)),
+                None => drop(told.records.remove(&key)),
+            }
+        }
+    });
+    Ok(told)
+}
+
+/// The entries of one write.
+fn entries(before: u64, written: u64, manifest: Manifest, changes: &[Change]) -> Vec<u8> {
+    let (mut bytes, mut some, mut length) = (Vec::new(), Vec::new(), 0);
+    for change in changes {
+        let (key, value) = change;
+        length += key.len() + value.as_ref().map_or(0, Vec::len);
+        some.push(change.clone());
+        if length > ENTRY_BYTES {
+            // The write is complete with its last entry.
+            let changes = std::mem::take(&mut some);
+            push_entry(&mut bytes, Entry { written: before, manifest, changes });
+            length = 0;
+        }
+    }
+    push_entry(&mut bytes, Entry { written, manifest, changes: some });
+    bytes
+}
+
+fn push_entry(bytes: &mut Vec<u8>, entry: Entry) {
+    let start = bytes.len();
+    let text = codec::encode(&entry);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&text);
+    let checksum = blake3::hash(&bytes[start..]);
+    bytes.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
+}
+
+/// Hands each sound entry out, in order. Returns whether there is nothing else.
+fn each_entry(bytes: &[u8], mut take: impl FnMut(Entry)) -> bool {
+    let (mut at, mut is_whole) = (0, true);
+    while at < bytes.len() {
+        if let Some((entry, length)) = entry_at(&bytes[at..]) {
+            take(entry);
+            at += length;
+        } else {
+            is_whole = false;
+            let next = bytes[at + 1..].windows(MAGIC.len()).position(|window| window == MAGIC);
+            at = next.map_or(bytes.len(), |next| at + 1 + next);
+        }
+    }
+    is_whole
+}
+
+/// The entry that these bytes begin with, and its length.
+fn entry_at(bytes: &[u8]) -> Option<(Entry, usize)> {
+    let length = bytes.strip_prefix(MAGIC)?.first_chunk()?;
+    let end = HEAD_BYTES.checked_add(u32::from_le_bytes(*length) as usize)?;
+    let checksum = bytes.get(end..end.checked_add(CHECKSUM_BYTES)?)?;
+    if blake3::hash(&bytes[..end]).as_bytes()[..CHECKSUM_BYTES] != *checksum {
+        return None;
+    }
+    let entry = codec::decode(&bytes[HEAD_BYTES..end]).ok()?;
+    Some((entry, end + CHECKSUM_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(key: u8, value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        (vec![key], value.to_vec())
+    }
+
+    fn change(key: u8, value: &[u8]) -> Change {
+        (vec![key], Some(value.to_vec()))
+    }
+
+    /// A journal of four writes: the second adds an alarm's worth of bytes, the third removes.
+    fn filled(directory: &Path) -> Journal {
+        let mut journal = Journal::of(directory, Told::default(), &Records::new(), 0).unwrap();
+        journal.add(&[change(1, b"one"), change(2, b"two")]).unwrap();
+        journal.add(&[change(3, &[7; ENTRY_BYTES]), change(4, &[8; ENTRY_BYTES])]).unwrap();
+        journal.add(&[(vec![3], None), change(2, b"second")]).unwrap();
+        journal.add(&[change(5, b"five")]).unwrap();
+        journal
+    }
+
+    #[test]
+    fn a_journal_says_what_was_written_last() {
+        let directory = tempfile::tempdir().unwrap();
+        filled(directory.path());
+        let told = read(directory.path()).unwrap();
+        let expected = Records::from([
+            record(1, b"one"),
+            record(2, b"second"),
+            record(4, &[8; ENTRY_BYTES]),
+            record(5, b"five"),
+        ]);
+        assert_eq!(told.records, expected);
+        assert!(told.is_whole);
+        assert_eq!(told.written, 4);
+        // It is taken up as it is, or written anew if it is not what it should be.
+        let length = told.bytes;
+        assert_eq!(Journal::of(directory.path(), told, &expected, 4).unwrap().end, length);
+        let told = read(directory.path()).unwrap();
+        let journal = Journal::of(directory.path(), told, &Records::new(), 9).unwrap();
+        assert!(journal.end < 100);
+        assert_eq!(read(directory.path()).unwrap().written, 9);
+    }
+
+    #[test]
+    fn what_is_damaged_costs_no_other_entry() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(NAME);
+        filled(directory.path());
+        let sound = std::fs::read(&path).unwrap();
+        let spoilt = |at: usize| {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            read(directory.path()).unwrap()
+        };
+        // The first entry, of no records, takes 57 bytes.
+        for at in [57, 63, 70, 110] {
+            let told = spoilt(at);
+            assert!(!told.is_whole);
+            assert_eq!(told.written, 4);
+            let keys: Vec<u8> = told.records.keys().map(|key| key[0]).collect();
+            assert_eq!(keys, [2, 4, 5], "damaged at {at}");
+        }
+        let told = spoilt(sound.len() - 1);
+        assert_eq!((told.is_whole, told.written), (false, 3));
+        std::fs::write(&path, &sound[..sound.len() - 1]).unwrap();
+        assert_eq!(read(directory.path()).unwrap().written, 3);
+        std::fs::write(&path, []).unwrap();
+        assert_eq!(read(directory.path()).unwrap().written, 0);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read(directory.path()).unwrap().written, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            each_entry(&bytes, |_| ());
+            each_entry(&[MAGIC, &bytes[..]].concat(), |_| ());
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! What can be read of a damaged store, by whatever way: its database as it is, or one made again
+//! of its tables and logs; its journal; and blocks that stand anywhere in its blob files, for they
+//! say themselves what they are. Nothing of the store is changed.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use rocksdb::{DB, IteratorMode};
+use serde::{Serialize, de::DeserializeOwned};
+use trailtrap_shared::{
+    game::{GameName, Layout},
+    partition::{Block, BlockId, HEADER_BYTES, MAGIC},
+    plan::Unit,
+};
+
+use super::{
+    EDITION, EPOCH, RECORDS, StoreError, StoreFormat, WRITTEN, ahead_key, alarm_of_key, block_key,
+    check_format,
+    database::{self, Database, section_name},
+    decode,
+    journal::{self, Records},
+    order_key, plan, unit_key, unit_of_key,
+};
+use crate::{
+    records::{OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
+    watch::Watcher,
+};
+
+/// So many bytes of a blob file are looked through at a time.
+const PIECE_BYTES: usize = 8 << 20;
+/// Logs get numbers above all that a new database gives away by itself.
+const FIRST_LOG: u64 = 1_000_000;
+
+/// A damaged store.
+pub(super) struct Wreck {
+    game: GameName,
+    records: Records,
+    /// Of the records in all copies: that of the last start, and the last edition.
+    epoch: u32,
+    edition: u32,
+    /// The database as it is; if it does not open, one made of its logs.
+    database: Option<DB>,
+    is_rebuilt: bool,
+    path: PathBuf,
+    room: PathBuf,
+    /// A database made of its tables, without asking which of them belong to it. When it is
+    /// needed.
+    tables: OnceLock<Option<DB>>,
+    blobs: OnceLock<Blobs>,
+}
+
+impl Wreck {
+    /// Opens what can be opened of the store in `path`; in `room`, a directory that is not there
+    /// yet, a database can be made again.
+    pub fn open(path: &Path, room: &Path, watcher: &dyn Watcher) -> Result<Self, StoreError> {
+        let told = journal::read(path).unwrap_or_else(|error| {
+            watcher.say(&format!("the journal of the store cannot be read: {error}"));
+            journal::Told::default()
+        });
+        let names: Vec<String> =
+            database::families().iter().map(|family| family.name().to_owned()).collect();
+        let (database, is_rebuilt) = match database::open_damaged(path, &names) {
+            Ok(db) => (Some(db), false),
+            Err(error) => {
+                watcher.say(&format!(
+                    "the database does not open ({error}): what is in its tables and logs is \
+                     looked for"
+                ));
+                let logs = of_logs(path, &room.join("logs"))
+                    .inspect_err(|error| watcher.say(&format!("its logs: {error}")));
+                (logs.ok(), true)
+            }
+        };
+        let mut wreck = Wreck {
+            game: GameName::default(),
+            records: Records::new(),
+            epoch: 0,
+            edition: 0,
+            database,
+            is_rebuilt,
+            path: path.to_owned(),
+            room: room.to_owned(),
+            tables: OnceLock::new(),
+            blobs: OnceLock::new(),
+        };
+        let mut found = Records::new();
+        if is_rebuilt {
+            found.extend(wreck.tables().map(records).unwrap_or_default());
+        }
+        // What is in the logs is younger.
+        found.extend(wreck.database.as_ref().map(records).unwrap_or_default());
+        let number = |records: &Records, key: &[u8]| -> u32 {
+            records.get(key).and_then(|value| decode(key, value).ok()).unwrap_or(0)
+        };
+        let latest = |key: &[u8]| number(&found, key).max(number(&told.records, key));
+        (wreck.epoch, wreck.edition) = (latest(EPOCH), latest(EDITION));
+        let written = found.get(WRITTEN).and_then(|value| decode(WRITTEN, value).ok());
+        wreck.records = merge(told, found, written.unwrap_or(0));
+        if wreck.records.is_empty() {
+            return Err(StoreError::Wrecked);
+        }
+        wreck.game = wreck.find_game()?;
+        Ok(wreck)
+    }
+
+    fn find_game(&self) -> Result<GameName, StoreError> {
+        match self.get::<StoreFormat>(b"format") {
+            Ok(Some(format)) => check_format(&format, None),
+            // Without it, plans tell whose they are.
+            _ => {
+                let first = self.order(1).ok().flatten();
+                let is_of = |game: &GameName| {
+                    first.as_ref().is_some_and(|first| plan(game.layout(), 1, first).is_ok())
+                };
+                Ok(GameName::ALL.into_iter().find(is_of).unwrap_or_default())
+            }
+        }
+    }
+
+    /// The game that it is a census of.
+    pub fn game(&self) -> GameName {
+        self.game
+    }
+
+    /// Of the records of that game.
+    pub fn layout(&self) -> Layout {
+        self.game.layout()
+    }
+
+    /// The number of the last start.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The number of the last edition.
+    pub fn edition(&self) -> u32 {
+        self.edition
+    }
+
+    /// The number that decides which units are compared.
+    pub fn salt(&self) -> Option<u64> {
+        self.get(b"salt").ok().flatten()
+    }
+
+    /// The record of an order.
+    pub fn order(&self, order: usize) -> Result<Option<OrderRecord>, StoreError> {
+        self.get(&order_key(order))
+    }
+
+    /// The record of a unit.
+    pub fn unit(&self, unit: Unit) -> Result<Option<UnitRecord>, StoreError> {
+        self.get(&unit_key(unit))
+    }
+
+    /// What a unit tells about graphs with one edge more.
+    pub fn ahead(&self, unit: Unit) -> Result<Option<Ahead>, StoreError> {
+        self.get(&ahead_key(unit))
+    }
+
+    /// The last order of which there is a record, or one of a unit of it.
+    pub fn last_order(&self) -> usize {
+        let of_key = |key: &Vec<u8>| match key[..] {
+            [b'o', order] => usize::from(order),
+            _ => unit_of_key(key).map_or(0, |unit| usize::from(unit.order)),
+        };
+        self.records.keys().map(of_key).max().unwrap_or(0)
+    }
+
+    /// The alarms that can be read, by number.
+    pub fn alarms(&self) -> impl Iterator<Item = (u32, Result<Alarm, StoreError>)> {
+        self.records
+            .iter()
+            .filter_map(|(key, value)| Some((alarm_of_key(key)?, decode(key, value))))
+    }
+
+    /// The last lease of which a result, or an alarm, is recorded.
+    pub fn last_instance(&self) -> u64 {
+        let units = self.records.iter().filter(|(key, _)| unit_of_key(key).is_some());
+        let units = units.filter_map(|(key, value)| decode::<UnitRecord>(key, value).ok());
+        let alarms = self.alarms().filter_map(|(_, alarm)| alarm.ok());
+        units
+            .map(|record| record.instance)
+            .chain(alarms.map(|alarm| alarm.last_instance))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Whether blocks that are not in the database may be elsewhere all the same.
+    pub fn is_rebuilt(&self) -> bool {
+        self.is_rebuilt
+    }
+
+    /// The block of this place in the database, or what is wrong with it.
+    pub fn block(&self, id: &BlockId) -> Result<Block, StoreError> {
+        let found = self.database.as_ref().map(|db| self.in_database(db, id)).transpose()?;
+        found.flatten().ok_or(StoreError::MissingBlock(*id))
+    }
+
+    /// All sound blocks of this place, wherever they are, each once.
+    pub fn blocks(&self, id: &BlockId) -> Vec<Block> {
+        let databases = self.database.iter().chain(self.tables());
+        let in_databases = databases.filter_map(|db| self.in_database(db, id).ok().flatten());
+        let mut blocks: Vec<Block> = Vec::new();
+        for block in in_databases.chain(self.blobs().of(id, self.layout())) {
+            if !blocks.contains(&block) {
+                blocks.push(block);
+            }
+        }
+        blocks
+    }
+
+    /// Whether there was a block of this place, sound or not, when the store was damaged.
+    pub fn has_traces(&self, id: &BlockId) -> bool {
+        !matches!(self.block(id), Err(StoreError::MissingBlock(_)))
+            || self.blobs().places.contains_key(id)
+    }
+
+    fn tables(&self) -> Option<&DB> {
+        let make = || {
+            of_tables(&self.path, &self.room.join("tables"))
+                .inspect_err(|error| tracing::warn!("the tables of the database: {error}"))
+                .ok()
+        };
+        self.tables.get_or_init(make).as_ref()
+    }
+
+    fn in_database(&self, db: &DB, id: &BlockId) -> Result<Option<Block>, StoreError> {
+        let Some(family) = db.cf_handle(section_name(id.section)) else { return Ok(None) };
+        let read = db.get_cf(family, block_key(id));
+        let read = read.map_err(|source| StoreError::UnreadableBlock { id: *id, source })?;
+        let Some(bytes) = read else { return Ok(None) };
+        let block = Block::parse(self.layout(), bytes)
+            .map_err(|source| StoreError::Block { id: *id, source })?;
+        Ok(Some(block).filter(|block| block.id == *id))
+    }
+
+    fn blobs(&self) -> &Blobs {
+        self.blobs.get_or_init(|| Blobs::of_files(&self.path, self.layout()))
+    }
+
+    fn get<T: Serialize + DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
+        self.records.get(key).map(|value| decode(key, value)).transpose()
+    }
+}
+
+/// The records of a damaged store: those of its journal if it is whole and not behind, and all
+/// alarms. Otherwise what one of both lacks is taken from the other; of what both have, that of
+/// the later. It does no harm if a unit comes along that was taken back: the census looks at what
+/// it was computed from, and at whether an alarm doubts it.
+fn merge(told: journal::Told, found: Records, written: u64) -> Records {
+    let is_later = told.written >= written;
+    let (mut older, newer) = match is_later {
+        true => (found, told.records),
+        false => (told.records, found),
+    };
+    if is_later && told.is_whole && !newer.is_empty() {
+        older.retain(|key, _| alarm_of_key(key).is_some());
+    }
+    older.extend(newer);
+    older
+}
+
+/// The records that can be read. What is damaged in the middle does not hide what comes after it.
+fn records(db: &DB) -> Records {
+    let Some(family) = db.cf_handle(RECORDS) else { return Records::new() };
+    let from = |mode: IteratorMode| {
+        let items = db.iterator_cf(family, mode).map_while(Result::ok);
+        items.map(|(key, value)| (key.into_vec(), value.into_vec()))
+    };
+    from(IteratorMode::Start).chain(from(IteratorMode::End)).collect()
+}
+
+/// Files of a directory whose names end like this, by the numbers that they are named after.
+fn files(path: &Path, extension: &str) -> io::Result<BTreeMap<u64, PathBuf>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+        if let Some(number) = number.filter(|_| path.extension().is_some_and(|e| e == extension)) {
+            files.insert(number, path);
+        }
+    }
+    Ok(files)
+}
+
+/// A database made of the tables of another one, without its manifest. Of blocks in blob files it
+/// only knows that they are there.
+fn of_tables(path: &Path, room: &Path) -> Result<DB, StoreError> {
+    fs::create_dir_all(room)?;
+    for (number, table) in files(path, "sst")? {
+        let link = room.join(format!("{number:06}.sst"));
+        // Tables are never written to; a file system that has no links gets copies.
+        if fs::hard_link(&table, &link).is_err() {
+            fs::copy(&table, &link)?;
+        }
+    }
+    DB::repair(&database::options(), room)?;
+    let names = DB::list_cf(&database::options(), room)?;
+    Ok(database::open_damaged(room, &names)?)
+}
+
+/// A database made of what can be read of the logs of another one.
+fn of_logs(path: &Path, room: &Path) -> Result<DB, StoreError> {
+    fs::create_dir_all(room)?;
+    // Families are numbered as they were made, which is always in the same order.
+    drop(Database::create(room)?);
+    for log in files(room, "log")?.into_values() {
+        fs::remove_file(log)?;
+    }
+    for (number, log) in files(path, "log")? {
+        fs::copy(&log, room.join(format!("{:06}.log", FIRST_LOG + number)))?;
+    }
+    let names = DB::list_cf(&database::options(), room)?;
+    Ok(database::open_damaged(room, &names)?)
+}
+
+/// Where blocks stand in blob files, as far as their heads say.
+struct Blobs {
+    files: Vec<File>,
+    places: HashMap<BlockId, Vec<Place>>,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    file: usize,
+    at: u64,
+    length: u64,
+}
+
+impl Blobs {
+    /// Looks through all blob files. What cannot be read is left out.
+    fn of_files(path: &Path, layout: Layout) -> Self {
+        let mut blobs = Blobs { files: Vec::new(), places: HashMap::new() };
+        for path in files(path, "blob").unwrap_or_default().into_values() {
+            let Ok(file) = File::open(&path) else { continue };
+            if let Err(error) = blobs.look_through(&file, layout) {
+                tracing::warn!("{}: {error}", path.display());
+            }
+            blobs.files.push(file);
+        }
+        blobs
+    }
+
+    fn look_through(&mut self, file: &File, layout: Layout) -> io::Result<()> {
+        let (mut start, mut bytes) = (0, Vec::new());
+        while file.take(PIECE_BYTES as u64).read_to_end(&mut bytes)? > 0 {
+            let mut from = 0;
+            while let Some(found) =
+                bytes[from..].windows(MAGIC.len()).position(|window| window == MAGIC)
+            {
+                let at = from + found;
+                from = at + 1;
+                if let Some((id, length)) = Block::announced(layout, &bytes[at..]) {
+                    let place = Place { file: self.files.len(), at: start + at as u64, length };
+                    self.places.entry(id).or_default().push(place);
+                }
+            }
+            // A head may begin in one piece and end in the next.
+            let done = bytes.len().saturating_sub(HEADER_BYTES - 1);
+            start += done as u64;
+            bytes.drain(..done);
+        }
+        Ok(())
+    }
+
+    /// The sound blocks of a place, the last written first.
+    fn of(&self, id: &BlockId, layout: Layout) -> Vec<Block> {
+        let places = self.places.get(id).map_or(&[][..], Vec::as_slice);
+        let read = |place: &Place| {
+            let file = &self.files[place.file];
+            // What a damaged head says may be anything.
+            let length = file.metadata().ok()?.len().checked_sub(place.at)?;
+            let mut bytes = vec![0; usize::try_from(place.length).ok()?.min(length as usize)];
+            file.read_exact_at(&mut bytes, place.at).ok()?;
+            Block::parse(layout, bytes).ok().filter(|block| block.id == *id)
+        };
+        places.iter().rev().filter_map(read).collect()
+    }
+}
