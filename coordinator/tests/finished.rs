@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use common::{Data, census_json, run, run_with_input, stderr, stdout, trailtrap};
+use common::{Data, census_json, copy_directory, run, run_with_input, stderr, stdout, trailtrap};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -22,7 +22,7 @@ use trailtrap_census::{
         Delivery, UnitRecord,
         alarm::{Alarm, AlarmKind},
     },
-    store::Store,
+    store::{Store, plan},
 };
 use trailtrap_export::shards;
 use trailtrap_shared::{
@@ -35,7 +35,6 @@ use trailtrap_shared::{
     partition::{Block, BucketTable, Section},
     plan::Unit,
 };
-use walkdir::WalkDir;
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {
     run_with_input(&[&["lookup", "--data", &data.text()], arguments].concat(), input)
@@ -122,6 +121,151 @@ fn what_cannot_be_looked_up_is_named() {
     let nowhere = run(&["lookup", "--data", "/nonexistent", "C~"]);
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(stderr(&nowhere).contains("there is no census in /nonexistent"));
+}
+
+/// A graph of an order whose outcomes are gone has no answer, and takes no other's away.
+#[test]
+fn what_was_not_kept_is_said_and_nothing_else_is_missing() {
+    let data = Data::new();
+    census_json(6, &data, &[]);
+    census_json(8, &data, &["--keep", "minimal"]);
+    // Orders 5, 7, 8, 5.
+    let output = lookup(&data, "D~{\nF~~~w\nG~~~~{\nD??\n", &["--format", "csv"]);
+    assert_eq!(output.status.code(), Some(1));
+    let answers = stdout(&output);
+    let answered: Vec<&str> =
+        answers.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(answered, ["D~{", "D??"], "{}", stderr(&output));
+    for (line, order) in [(2, 7), (3, 8)] {
+        let said = format!("line {line}: the outcomes of order {order} were not kept");
+        assert!(stderr(&output).contains(&said), "{}", stderr(&output));
+    }
+    // Everything is right, as far as it is there.
+    for order in ["6", "7", "8"] {
+        let output = run(&["verify", order, "--level", "5", "--json", "--data", &data.text()]);
+        let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{report}");
+        assert_eq!((&report["failures"], &report["unchecked"]), (&0.into(), &0.into()));
+        let findings = report["findings"].as_array().unwrap();
+        let not_kept: Vec<&str> = findings
+            .iter()
+            .filter(|finding| !finding["not_kept"].is_null())
+            .map(|finding| finding["check"].as_str().unwrap())
+            .collect();
+        let expected: &[&str] = match order {
+            "6" => &[],
+            _ => &[STATISTICS, STEPS, FORWARD, SHARDS],
+        };
+        assert_eq!(not_kept, expected, "order {order}");
+    }
+    let text = stdout(&run(&["verify", "--level", "3", "--data", &data.text()]));
+    assert!(
+        text.contains("order 8: not kept   ")
+            && text.contains("nothing wrong; 2 of 56 checks need what was not kept"),
+        "{text}"
+    );
+    // What should be there is missed all the same.
+    for (family, order) in [("keys", 8), ("wins", 7)] {
+        let data = data.copy();
+        remove_block(&data, family, order);
+        let failed = failures_of(&["--level", "2", "--data", &data.text()]);
+        assert!(failed[BLOCKS].contains("is missing"), "{family}: {failed:?}");
+    }
+}
+
+/// Removes the first block of an order from a family.
+fn remove_block(data: &Data, family: &str, order: u8) {
+    let families = ["default", "records", "keys", "outcomes", "wins"];
+    let store = data.path().join("store");
+    let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), store, families).unwrap();
+    let blocks = db.cf_handle(family).unwrap();
+    let from = rocksdb::IteratorMode::From(&[order], rocksdb::Direction::Forward);
+    let (key, _) = db.iterator_cf(blocks, from).next().unwrap().unwrap();
+    assert_eq!(key[0], order);
+    db.delete_cf(blocks, key).unwrap();
+}
+
+/// The result of a unit, as a worker delivers it.
+fn computed(
+    unit: Unit,
+    sequence: DegreeSequence,
+    blocks: Vec<Block>,
+    record: UnitRecord,
+) -> Delivery {
+    Delivery { unit, sequence, blocks, record, ahead: None, states_told_only: false }
+}
+
+/// All blocks of an order, unit by unit, with what is recorded.
+fn deliveries(store: &Store, order: usize) -> Vec<Delivery> {
+    let record = store.order(order).unwrap().unwrap();
+    let plan = plan(store.layout(), order, &record).unwrap();
+    let delivery = |(unit, record): (Unit, UnitRecord)| {
+        let shard = &plan.shards[unit.shard as usize];
+        let blocks = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
+            Section::ALL.map(|section| store.block(shard, unit.part, bucket, section).unwrap())
+        });
+        computed(unit, shard.sequence, blocks.collect(), record)
+    };
+    store.units(order).unwrap().into_iter().map(delivery).collect()
+}
+
+/// Whoever looks on while every file is replaced sees no difference.
+#[test]
+fn files_that_are_gone_by_the_time_they_are_read_are_no_damage() {
+    let data = Data::new();
+    census_json(9, &data, &[]);
+    let path = data.path().join("store");
+    let blobs = || -> Vec<PathBuf> {
+        let files = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|end| end == "blob")).collect()
+    };
+    let reader = Store::open_read_only(&path).unwrap();
+    let before = blobs();
+    assert!(!before.is_empty());
+    let writer = Store::open(&path, None).unwrap();
+    let all: Vec<Arc<Delivery>> = deliveries(&writer, 9).into_iter().map(Arc::new).collect();
+    for section in Section::ALL {
+        writer.drop_section(section, 9, 36).unwrap();
+    }
+    writer.commit(&all).unwrap();
+    // Files go when nobody in that process reads them any more.
+    drop(writer);
+    drop(Store::open(&path, None).unwrap());
+    let after = blobs();
+    assert!(before.iter().all(|blob| !after.contains(blob)), "{before:?} {after:?}");
+    let seen = deliveries(&reader, 9);
+    assert_eq!(seen.len(), all.len());
+    for (seen, written) in seen.iter().zip(&all) {
+        assert_eq!((seen.unit, &seen.blocks), (written.unit, &written.blocks));
+        assert_eq!(seen.record, written.record);
+    }
+}
+
+/// Whoever may open few files reads the same, and what the system refuses is no wrong result.
+#[test]
+fn few_descriptors_suffice_and_too_few_are_no_wrong_result() {
+    let data = Data::new();
+    census_json(9, &data, &[]);
+    let files = fs::read_dir(data.path().join("store")).unwrap().count();
+    assert!(files > 70, "{files} files");
+    let verify = |limit: usize| {
+        let program = env!("CARGO_BIN_EXE_trailtrap");
+        let line = format!("ulimit -n {limit} && exec \"$@\"");
+        let arguments = ["verify", "9", "--level", "2", "--data", &data.text()];
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &line, "sh", program]).args(arguments).output().unwrap()
+    };
+    let mut complete = 0;
+    for limit in (8..=64).rev().step_by(4) {
+        let output = verify(limit);
+        let said = stdout(&output) + &stderr(&output);
+        assert!(!said.contains("WRONG") && !said.contains("do not trust"), "{limit}: {said}");
+        match output.status.code() {
+            Some(0) => complete += 1,
+            _ => assert!(limit < 64, "{limit}: {said}"),
+        }
+    }
+    assert!(complete > 0);
 }
 
 /// Runs `verify` on order 7 and gives what failed.
@@ -272,7 +416,7 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
 
 #[test]
 fn verify_finds_a_gap_in_the_records() {
-    let data = copy(&SOUND);
+    let data = SOUND.copy();
     let store = Store::open(&data.path().join("store"), None).unwrap();
     store.take_back(&[Unit { order: 7, shard: 40, part: 0 }]).unwrap();
     drop(store);
@@ -284,7 +428,7 @@ fn verify_finds_a_gap_in_the_records() {
 /// A copy of a census in which the statistics of the largest unit of order 7 are changed, and
 /// those of its size accordingly, so that sums add up.
 fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
-    let data = copy(sound);
+    let data = sound.copy();
     let store = Arc::new(Store::open(&data.path().join("store"), None).unwrap());
     let finished = FinishedOrder::open(&store, 7).unwrap();
     let shards = finished.plan.shards.iter().enumerate();
@@ -295,24 +439,12 @@ fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
     let blocks = (0..1 << shard.bucket_bits).flat_map(|bucket| {
         Section::ALL.map(|section| store.block(shard, 0, bucket, section).unwrap())
     });
-    replace(&store, unit, shard.sequence, blocks.collect(), record);
+    let result = computed(unit, shard.sequence, blocks.collect(), record);
+    store.commit(&[Arc::new(result)]).unwrap();
     let mut order = store.order(7).unwrap().unwrap();
     change(&mut order.result.as_mut().unwrap()[shard.size].statistics);
     store.put_order(7, &order).unwrap();
     data
-}
-
-/// Puts another result of an undivided unit into a store, as if it had been computed.
-fn replace(
-    store: &Store,
-    unit: Unit,
-    sequence: DegreeSequence,
-    blocks: Vec<Block>,
-    record: UnitRecord,
-) {
-    let delivery =
-        Delivery { unit, sequence, blocks, record, ahead: None, states_told_only: false };
-    store.commit(&[Arc::new(delivery)]).unwrap();
 }
 
 /// How many first moves win is told by the stored outcomes of graphs with one edge less: levels that
@@ -345,7 +477,7 @@ fn verify_counts_winning_first_moves_from_level_3_on() {
 /// not.
 #[test]
 fn verify_heeds_alarms() {
-    let data = copy(&SOUND);
+    let data = SOUND.copy();
     let put = |number: u32, order: u8| {
         let unit = Unit { order, shard: 0, part: 0 };
         let sequence = DegreeSequence::new([0; 8]);
@@ -748,27 +880,10 @@ fn verify_finds_any_two_neighbouring_columns_swapped() {
     assert!(swaps > 100, "{swaps} swaps");
 }
 
-fn copy(data: &Data) -> Data {
-    let copy = Data::new();
-    copy_directory(&data.path(), &copy.path());
-    copy
-}
-
-fn copy_directory(from: &Path, to: &Path) {
-    for entry in WalkDir::new(from) {
-        let entry = entry.unwrap();
-        let copy = to.join(entry.path().strip_prefix(from).unwrap());
-        match entry.file_type().is_dir() {
-            true => fs::create_dir_all(copy).unwrap(),
-            false => drop(fs::copy(entry.path(), copy).unwrap()),
-        }
-    }
-}
-
 /// A copy of a census in which the slots and records of the largest shard of order 7 are changed
 /// behind the back of its unit's record, with checksums that fit.
 fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
-    let data = copy(sound);
+    let data = sound.copy();
     let store = Arc::new(Store::open(&data.path().join("store"), None).unwrap());
     let finished = FinishedOrder::open(&store, 7).unwrap();
     let (index, shard) = finished
@@ -797,6 +912,7 @@ fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
     let unit = Unit { order: 7, shard: index as u32, part: 0 };
     let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
     let record: UnitRecord = store.unit(unit).unwrap().unwrap();
-    replace(&store, unit, shard.sequence, blocks, record);
+    let result = computed(unit, shard.sequence, blocks, record);
+    store.commit(&[Arc::new(result)]).unwrap();
     data
 }

@@ -247,18 +247,22 @@ impl Session<'_> {
         }
         places.sort_unstable();
         for same in places.chunk_by(|a, b| a.0 == b.0) {
-            let table = self.table(same[0].0)?;
+            let table = self.table(same[0].0);
             for &(_, i) in same {
                 let query = queries[i].as_ref().expect("only graphs have places");
-                let entry =
-                    table.find(query.slot, table.locate(query.slot)).with_context(|| {
-                        format!(
-                            "partition {} lacks a graph: the store is damaged; see `trailtrap \
+                let found = match &table {
+                    Err(error) => Err(log::explained(error)),
+                    Ok(table) => match table.find(query.slot, table.locate(query.slot)) {
+                        Some(entry) => Ok(self.describe(&lines[i], query, table.record(entry))),
+                        None => Err(format!(
+                            "partition {} lacks this graph: the store is damaged; see `trailtrap \
                              verify`",
                             query.sequence
-                        )
-                    })?;
-                answers[i] = Ok(self.describe(&lines[i], query, table.record(entry)));
+                        )),
+                    },
+                };
+                // Only this graph is without an answer; others have theirs.
+                answers[i] = found.map_err(|why| format!("{}: {why}", lines[i].origin));
             }
         }
         Ok(answers)
@@ -269,7 +273,10 @@ impl Session<'_> {
         let n = query.graph.order();
         let store = &self.store;
         let order = self.orders.entry(n).or_insert_with(|| {
-            FinishedOrder::open(store, n).map_err(|error| log::explained(&error.into()))
+            let order = FinishedOrder::open(store, n);
+            order
+                .and_then(|order| order.outcomes().map(|()| order))
+                .map_err(|error| log::explained(&error.into()))
         });
         let order = match order {
             Ok(order) => order,

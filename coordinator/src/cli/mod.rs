@@ -21,6 +21,7 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trailtrap_worker::process::{log, signals};
 
 use self::{
@@ -72,6 +73,7 @@ pub fn main() -> ExitCode {
     let arguments = CommandLine::parse();
     log::log_to_stderr("warn");
     signals::abort_on_panic();
+    raise_open_files();
     let result = match arguments.command {
         Command::Plan(command) => command.run(),
         Command::Census(command) => command.run(),
@@ -89,4 +91,11 @@ pub fn main() -> ExitCode {
         log::say(&format!("trailtrap: {}", log::explained(&error)));
         ExitCode::FAILURE
     })
+}
+
+/// Lets this process open as many files as the system allows it: large censuses have thousands.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where that is not allowed, there are fewer.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

@@ -41,7 +41,12 @@ use crate::verify::{Drawing, Verification};
 /// A bundle holds no outcomes: its digests, and its sums over positions and first moves, are only
 /// compared with each other. Levels above 2 add nothing there.
 ///
-/// Exit code 0: nothing wrong; 1: something is, and standard output says what.
+/// Of an order that was done with `--keep minimal`, checks that need what was not kept are named
+/// and left out. So are checks that the system does not let be made, for want of descriptors,
+/// memory, room, or a sound disk: they say nothing about the results.
+///
+/// Exit code 0: nothing wrong; 1: something is, and standard output says what; 75: nothing wrong
+/// was found, but not everything could be checked now.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct VerifyCommand {

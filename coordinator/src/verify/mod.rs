@@ -6,17 +6,24 @@ mod list;
 mod order;
 
 use std::{
+    error::Error,
+    io,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::Instant,
 };
 
 use anyhow::{Context, bail, ensure};
+use rustix::io::Errno;
 use serde::Serialize;
-use trailtrap_census::read::{
-    archive::Archive,
-    finished::{self, DataFlag, FinishedOrder, open_store},
-    status::duration,
+use trailtrap_census::{
+    read::{
+        archive::{Archive, ArchiveError},
+        finished::{self, DataFlag, FinishedError, FinishedOrder, open_store},
+        status::duration,
+    },
+    store::StoreError,
 };
 use trailtrap_export::{
     bundle::sha256_of,
@@ -48,6 +55,9 @@ pub struct Verification {
     pub json: bool,
 }
 
+/// Nothing was found wrong, but not everything could be checked now.
+const EXIT_UNCHECKED: u8 = 75;
+
 /// How much is checked.
 #[derive(Clone, Copy)]
 pub struct Drawing {
@@ -62,7 +72,7 @@ pub struct Drawing {
 /// One check: its level, what it is called, and what it does; the text says what it went over.
 type Check<'a> = (u8, &'static str, &'a dyn Fn() -> anyhow::Result<String>);
 
-/// What came out of one check.
+/// What came out of one check. Without anything in the last three, it found all right.
 #[derive(Debug, Serialize)]
 struct Finding {
     /// What was checked.
@@ -73,6 +83,71 @@ struct Finding {
     seconds: f64,
     /// What is wrong, if anything.
     failure: Option<String>,
+    /// What it would have needed and was not kept.
+    not_kept: Option<String>,
+    /// Why the system did not let it be made: nothing is known then.
+    unchecked: Option<String>,
+}
+
+/// What a check says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Right,
+    Wrong,
+    /// It needs what was not kept.
+    NotKept,
+    /// The system did not let it be made.
+    Unchecked,
+}
+
+impl State {
+    /// What an error says of what was being checked.
+    fn of(error: &anyhow::Error) -> Self {
+        let causes = || error.chain();
+        if causes().any(is_of_the_system) {
+            State::Unchecked
+        } else if causes().filter_map(<dyn Error>::downcast_ref).any(|error| {
+            matches!(error, FinishedError::NotKept(_) | FinishedError::GraphsNotKept(_))
+        }) {
+            State::NotKept
+        } else {
+            State::Wrong
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            State::Right => "right",
+            State::Wrong => "WRONG",
+            State::NotKept => "not kept",
+            State::Unchecked => "UNCHECKED",
+        }
+    }
+}
+
+/// Whether it is the system that refuses, for want of descriptors, memory, room, or a sound disk.
+fn is_of_the_system(cause: &(dyn Error + 'static)) -> bool {
+    let of_finished = |error: &FinishedError| match error {
+        FinishedError::Store(error) | FinishedError::Open { source: error, .. } => {
+            error.is_of_the_system()
+        }
+        _ => false,
+    };
+    let of_archive = |error: &ArchiveError| match error {
+        ArchiveError::Store(error) => error.is_of_the_system(),
+        ArchiveError::Finished(error) => of_finished(error),
+        _ => false,
+    };
+    let refusals =
+        [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::IO, Errno::STALE];
+    let of_io = |error: &io::Error| {
+        refusals.iter().any(|refusal| error.raw_os_error() == Some(refusal.raw_os_error()))
+    };
+    cause.downcast_ref().is_some_and(StoreError::is_of_the_system)
+        || cause.downcast_ref().is_some_and(|error: &Arc<StoreError>| error.is_of_the_system())
+        || cause.downcast_ref().is_some_and(of_finished)
+        || cause.downcast_ref().is_some_and(of_archive)
+        || cause.downcast_ref().is_some_and(of_io)
 }
 
 /// What came out of all checks so far.
@@ -88,28 +163,30 @@ impl Findings {
     fn run(&mut self, subject: &str, checks: &[Check]) -> anyhow::Result<()> {
         for (_, check, run) in checks.iter().filter(|(level, ..)| *level <= self.level) {
             let start = Instant::now();
-            let (scope, failure) = match run() {
-                Ok(scope) => (scope, None),
-                Err(error) => (String::new(), Some(log::explained(&error))),
+            let (state, text) = match run() {
+                Ok(scope) => (State::Right, scope),
+                Err(error) => (State::of(&error), log::explained(&error)),
             };
             let seconds = start.elapsed().as_secs_f64();
             if self.aloud {
-                match &failure {
-                    None => terminal::print(&format!(
-                        "{subject}: right   {check}: {scope} ({})\n",
-                        duration(seconds)
-                    ))?,
-                    Some(failure) => {
-                        terminal::print(&format!("{subject}: WRONG   {check}: {failure}\n"))?
-                    }
-                }
+                let took = match state {
+                    State::Right => format!(" ({})", duration(seconds)),
+                    _ => String::new(),
+                };
+                terminal::print(&format!(
+                    "{subject}: {}   {check}: {text}{took}\n",
+                    state.word()
+                ))?;
             }
+            let only = |wanted| (state == wanted).then(|| text.clone());
             self.list.push(Finding {
                 subject: subject.to_owned(),
                 check,
-                scope,
+                scope: only(State::Right).unwrap_or_default(),
                 seconds,
-                failure,
+                failure: only(State::Wrong),
+                not_kept: only(State::NotKept),
+                unchecked: only(State::Unchecked),
             });
         }
         Ok(())
@@ -139,19 +216,42 @@ impl Verification {
                 }
             }
         }
-        let failures = findings.list.iter().filter(|finding| finding.failure.is_some()).count();
-        let text = match (self.json, failures) {
-            (true, _) => {
-                serde_json::json!({ "findings": findings.list, "failures": failures }).to_string()
+        let count = |is_so: fn(&Finding) -> bool| {
+            findings.list.iter().filter(|&finding| is_so(finding)).count()
+        };
+        let failures = count(|finding| finding.failure.is_some());
+        let unchecked = count(|finding| finding.unchecked.is_some());
+        let not_kept = count(|finding| finding.not_kept.is_some());
+        let checks = findings.list.len();
+        let text = if self.json {
+            serde_json::json!({
+                "findings": findings.list,
+                "failures": failures,
+                "unchecked": unchecked,
+                "not_kept": not_kept,
+            })
+            .to_string()
+        } else {
+            let mut text = match failures {
+                0 => "nothing wrong".to_owned(),
+                _ => format!("{failures} of {checks} checks failed: do not trust these results"),
+            };
+            if unchecked > 0 {
+                text += &format!("; {unchecked} of {checks} checks could not be made now");
             }
-            (false, 0) => "nothing wrong".to_owned(),
-            (false, _) => format!(
-                "{failures} of {} checks failed: do not trust these results",
-                findings.list.len()
-            ),
+            if not_kept > 0 {
+                text += &format!(
+                    "; {not_kept} of {checks} checks need what was not kept (`--keep minimal`)"
+                );
+            }
+            text
         };
         terminal::print(&(text + "\n"))?;
-        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(match (failures, unchecked) {
+            (0, 0) => ExitCode::SUCCESS,
+            (0, _) => ExitCode::from(EXIT_UNCHECKED),
+            _ => ExitCode::FAILURE,
+        })
     }
 
     fn check_orders(&self, order: Option<usize>, findings: &mut Findings) -> anyhow::Result<()> {

@@ -21,6 +21,7 @@ use trailtrap_census::{
     driver::contents_of_parents,
     read::finished::{DataFlag, FinishedOrder, FinishedSource},
     records::{UnitRecord, ahead::Share},
+    store::StoreError,
     trust::{checks, recount::AheadCounter},
 };
 use trailtrap_shared::{
@@ -31,10 +32,7 @@ use trailtrap_shared::{
     partition::{BucketTable, Section, graph_of_slot},
     plan::{Shard, Unit},
 };
-use trailtrap_worker::{
-    kernel::{Counting, Solver},
-    process::log,
-};
+use trailtrap_worker::kernel::{Counting, Solver};
 
 use super::{Check, Drawing, Findings};
 use crate::terminal;
@@ -49,14 +47,14 @@ pub struct Verifier<G: Game> {
     game: PhantomData<G>,
     finished: FinishedOrder,
     /// What is recorded of its units, if it can be read.
-    records: anyhow::Result<Vec<(Unit, UnitRecord)>>,
+    records: Result<Vec<(Unit, UnitRecord)>, Arc<StoreError>>,
     drawing: Drawing,
 }
 
 impl<G: Game> Verifier<G> {
     /// Checks of this order, as many as `drawing` says.
     pub fn new(finished: FinishedOrder, drawing: Drawing) -> Self {
-        let records = finished.store.units(finished.plan.order).map_err(Into::into);
+        let records = finished.store.units(finished.plan.order).map_err(Arc::new);
         Verifier { game: PhantomData, finished, records, drawing }
     }
 
@@ -193,24 +191,36 @@ impl<G: Game> Verifier<G> {
                 }
             }
             let all = record.statistics.classes.all;
-            let expected = if self.finished.outcomes_kept {
-                [all.graphs, all.graphs, all.listed]
-            } else {
-                [all.graphs, all.listed, 0]
+            let expected = |section| match section {
+                Section::Keys | Section::Outcomes => all.graphs,
+                Section::Wins => all.listed,
             };
-            ensure!(
-                counts == expected,
-                "{}: blocks with {counts:?} entries, recorded {expected:?}",
-                shard.sequence
-            );
+            for (section, count) in self.sections().zip(counts) {
+                let expected = expected(section);
+                ensure!(
+                    count == expected,
+                    "{}: blocks of {section:?} with {count} entries, recorded {expected}",
+                    shard.sequence
+                );
+            }
             Ok(())
         })?;
-        Ok(format!("{} MiB", bytes.into_inner() >> 20))
+        let not_kept = match (self.finished.outcomes_kept, self.finished.graphs_kept) {
+            (true, _) => "",
+            (false, true) => "; outcomes were not kept",
+            (false, false) => "; of graphs that are not listed, and of outcomes, nothing was kept",
+        };
+        Ok(format!("{} MiB{not_kept}", bytes.into_inner() >> 20))
     }
 
+    /// What is kept of the order.
     fn sections(&self) -> impl Iterator<Item = Section> {
-        let kept = self.finished.outcomes_kept;
-        Section::ALL.into_iter().filter(move |&section| kept || section != Section::Outcomes)
+        let FinishedOrder { outcomes_kept, graphs_kept, .. } = self.finished;
+        Section::ALL.into_iter().filter(move |section| match section {
+            Section::Keys => graphs_kept,
+            Section::Outcomes => outcomes_kept,
+            Section::Wins => true,
+        })
     }
 
     /// Statistics and digests, taken again from the stored keys and outcomes, and the list of
@@ -218,6 +228,7 @@ impl<G: Game> Verifier<G> {
     /// canonical, or stands in two parts, is noticed. The sum that records do not keep is that which
     /// the records with one edge less tell.
     fn digests(&self) -> anyhow::Result<String> {
+        self.finished.outcomes()?;
         let plan = &self.finished.plan;
         let graphs = AtomicU64::new(0);
         let told: Mutex<HashMap<u32, Share>> = Mutex::default();
@@ -306,6 +317,7 @@ impl<G: Game> Verifier<G> {
     /// Graphs drawn at random, in groups from one shard each, derived again from their
     /// predecessors.
     fn steps(&self) -> anyhow::Result<String> {
+        self.finished.outcomes()?;
         let plan = &self.finished.plan;
         let mut random = Random(self.drawing.seed);
         let mut drawn: HashMap<usize, Vec<u64>> = HashMap::new();
@@ -346,6 +358,7 @@ impl<G: Game> Verifier<G> {
     /// Every graph, derived again from its predecessors; and so the numbers of first moves that
     /// win, which outcomes do not tell.
     fn steps_of_all(&self) -> anyhow::Result<String> {
+        self.finished.outcomes()?;
         let plan = &self.finished.plan;
         let recorded = self.recorded_of_shards()?;
         let cache = KnownShards::<G>::default();
@@ -405,6 +418,7 @@ impl<G: Game> Verifier<G> {
 
     /// Small graphs drawn at random, searched forward.
     fn forward_search(&self) -> anyhow::Result<String> {
+        self.finished.outcomes()?;
         let plan = &self.finished.plan;
         let mut random = Random(self.drawing.seed ^ 0x5eed);
         let small = plan.shards.iter().filter(|shard| shard.size <= LARGEST_FORWARD_SIZE);
@@ -448,6 +462,7 @@ impl<G: Game> Verifier<G> {
 
     /// Shards generated and solved again by the kernel of the census, from what is stored.
     fn shards(&self, all: bool) -> anyhow::Result<String> {
+        self.finished.outcomes()?;
         let plan = &self.finished.plan;
         let below = if plan.order > ENUMERATED_ORDER + 1 {
             Some(
@@ -519,7 +534,7 @@ impl<G: Game> Verifier<G> {
     }
 
     fn records(&self) -> anyhow::Result<&[(Unit, UnitRecord)]> {
-        self.records.as_deref().map_err(|error| anyhow!(log::explained(error)))
+        self.records.as_deref().map_err(|error| anyhow::Error::new(error.clone()))
     }
 
     fn all_units(&self) -> HashSet<Unit> {

@@ -51,6 +51,12 @@ pub enum FinishedError {
          `--keep all`"
     )]
     NotKept(usize),
+    /// The graphs of the order have served, and are gone.
+    #[error(
+        "the graphs of order {0} were not kept (`--keep minimal`), but for those listed; do it \
+         again with `--keep all`"
+    )]
+    GraphsNotKept(usize),
     /// The store cannot be read, or is damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -132,6 +138,9 @@ pub struct FinishedOrder {
     pub result: OrderResult,
     /// Whether the outcomes of all positions are still there.
     pub outcomes_kept: bool,
+    /// Whether all its graphs are still there: without outcomes they go when the next order is
+    /// done.
+    pub graphs_kept: bool,
 }
 
 impl FinishedOrder {
@@ -144,12 +153,10 @@ impl FinishedOrder {
         let record = store.order(order)?.ok_or_else(|| not_finished(store, order))?;
         let result = result(order, &record).ok_or_else(|| not_finished(store, order))?;
         let plan = store::plan(store.layout(), order, &record)?;
-        Ok(FinishedOrder {
-            store: store.clone(),
-            plan,
-            result,
-            outcomes_kept: record.outcomes_kept,
-        })
+        let outcomes_kept = record.outcomes_kept;
+        let graphs_kept =
+            outcomes_kept || store.order(order + 1)?.is_none() || store.has_keys(order)?;
+        Ok(FinishedOrder { store: store.clone(), plan, result, outcomes_kept, graphs_kept })
     }
 
     /// The shard of a degree sequence of this order.
@@ -163,9 +170,7 @@ impl FinishedOrder {
     ///
     /// A block is missing or damaged, or two of them do not belong together.
     pub fn table(&self, shard: &Shard, bucket: u32) -> Result<BucketTable, FinishedError> {
-        if !self.outcomes_kept {
-            return Err(FinishedError::NotKept(self.plan.order));
-        }
+        self.outcomes()?;
         let keys = self.store.blocks(shard, bucket, Section::Keys)?;
         let outcomes = self.store.blocks(shard, bucket, Section::Outcomes)?;
         let pairs = keys.into_iter().zip(outcomes);
@@ -174,17 +179,29 @@ impl FinishedOrder {
         Ok(BucketTable::from_blocks(&parts)?)
     }
 
+    /// That there are outcomes to read.
+    ///
+    /// # Errors
+    ///
+    /// They were not kept.
+    pub fn outcomes(&self) -> Result<(), FinishedError> {
+        self.outcomes_kept.then_some(()).ok_or(FinishedError::NotKept(self.plan.order))
+    }
+
     /// The slots in one bucket of a partition, of its keys or of its wins.
     ///
     /// # Errors
     ///
-    /// A block is missing or damaged.
+    /// They were not kept, or a block is missing or damaged.
     pub fn slots(
         &self,
         shard: &Shard,
         bucket: u32,
         section: Section,
-    ) -> Result<Vec<u64>, StoreError> {
+    ) -> Result<Vec<u64>, FinishedError> {
+        if section == Section::Keys && !self.graphs_kept {
+            return Err(FinishedError::GraphsNotKept(self.plan.order));
+        }
         let blocks = self.store.blocks(shard, bucket, section)?;
         Ok(blocks.iter().flat_map(|block| block.slots().collect::<Vec<_>>()).collect())
     }
