@@ -216,7 +216,11 @@ impl GrpcService {
         let census = self.census.clone();
         blocking(move || read(&census, &wanted))
             .await?
-            .map_err(|error| Status::internal(error.to_string()))?
+            .map_err(|error| match error {
+                // The census has ended; workers wait for the next run.
+                CensusError::Fault(_) => Status::unavailable(error.to_string()),
+                _ => Status::internal(error.to_string()),
+            })?
             .ok_or_else(|| {
                 Status::not_found(format!("partition {} is not finished", wanted.sequence()))
             })

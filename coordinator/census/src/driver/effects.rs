@@ -7,7 +7,7 @@ use std::{
 
 use trailtrap_shared::partition::Section;
 
-use super::{Census, CensusError, State, committer::Task, examination};
+use super::{Census, CensusError, Fault, State, committer::Task, examination};
 use crate::core::{Core, Effect, Examined, News};
 
 impl Census {
@@ -25,19 +25,21 @@ impl Census {
         while let Some(effect) = todo.pop_front() {
             match self.carry_out(effect) {
                 Ok(more) => more.into_iter().rev().for_each(|effect| todo.push_front(effect)),
-                Err(error) => self.fail(error),
+                Err(error) => drop(self.fail(error)),
             }
         }
         value
     }
 
-    /// The driver cannot do what it has to do: the census ends.
-    pub(super) fn fail(&self, error: CensusError) {
+    /// The driver cannot do what it has to do: the census ends, and says why when it is closed.
+    /// Returns what others are told.
+    pub(super) fn fail(&self, error: CensusError) -> CensusError {
         let ((), _nothing) = self.hand_in(|state| {
             if state.core.fail() {
                 state.error = Some(error);
             }
         });
+        CensusError::Fault(Fault::Driver)
     }
 
     /// Hands an event in. Returns what is to be done without the lock; what costs nothing is done,

@@ -39,7 +39,8 @@ impl Census {
                 return Ok(0);
             }
             Wanted::Parents(parents) => {
-                (Some(self.parent_plan(parents.order())?), slot_bytes(parents.order()), false)
+                let plan = self.parent_plan(parents.order()).map_err(|error| self.fail(error))?;
+                (Some(plan), slot_bytes(parents.order()), false)
             }
             Wanted::Bucket(sequence, _) => {
                 (self.leased_plan(), entry_bytes(self.store.layout(), sequence.order()), true)
@@ -187,12 +188,19 @@ impl Census {
     ) -> Result<Option<Vec<T>>, CensusError> {
         let edition = self.state().core.edition();
         let read = self.each_wanted(wanted, take);
-        if let Err(CensusError::Store(error)) = &read
-            && let Some(id) = error.bad_block()
-        {
-            self.report_damage(id, error, edition)?;
+        let error = match read {
+            Err(CensusError::Store(error)) => error,
+            read => return read,
+        };
+        match error.bad_block() {
+            Some(id) => {
+                self.report_damage(id, &error, edition).map_err(|error| self.fail(error))?
+            }
+            // What the store cannot read now, after it was tried again, nobody can be given: the
+            // census ends, and whoever asked has to wait for the next run.
+            None => return Err(self.fail(error.into())),
         }
-        read
+        Err(error.into())
     }
 
     /// Has the core take a unit back of which a block is damaged or missing.

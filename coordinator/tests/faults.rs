@@ -1,0 +1,272 @@
+//! What a disk does that fails for a while, or for good. A small library, put before the C library
+//! of real processes, lets their calls fail. Where there is no C compiler, these tests say so and
+//! pass.
+
+mod common;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::{
+        Arc, LazyLock, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use common::{
+    Data, LONG_LEASE, PATIENCE, Process, census_json, eventually, reserved_port, run, status,
+    stderr, stdout, trailtrap, worker,
+};
+
+const EMFILE: i32 = 24;
+const EIO: i32 = 5;
+const ESTALE: i32 = 116;
+
+/// The library, made once.
+static LIBRARY: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().unwrap();
+    let library = directory.path().join("faults.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults.c");
+    let made = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .args([&library, &source])
+        .arg("-ldl")
+        .output();
+    match made {
+        Ok(output) if output.status.success() && cfg!(target_os = "linux") => {
+            Some((directory, library))
+        }
+        Ok(output) => {
+            eprintln!("SKIPPED: no library can be made here: {}", stderr(&output));
+            None
+        }
+        Err(error) => {
+            eprintln!("SKIPPED: there is no C compiler here: {error}");
+            None
+        }
+    }
+});
+
+/// A disk that can be made to fail.
+struct Disk {
+    library: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+impl Disk {
+    fn new() -> Option<Self> {
+        let (_, library) = LIBRARY.as_ref()?;
+        Some(Disk { library: library.clone(), directory: tempfile::tempdir().unwrap() })
+    }
+
+    fn switch(&self) -> PathBuf {
+        self.directory.path().join("switch")
+    }
+
+    /// Has a command use this disk.
+    fn under<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.env("LD_PRELOAD", &self.library).env("FAULT_SWITCH", self.switch())
+    }
+
+    fn fail(&self, error: i32) {
+        // All at once: nobody reads half a number.
+        let new = self.directory.path().join("new");
+        fs::write(&new, error.to_string()).unwrap();
+        fs::rename(new, self.switch()).unwrap();
+    }
+
+    fn heal(&self) {
+        fs::remove_file(self.switch()).unwrap();
+    }
+}
+
+/// What a process says on standard error, as it comes.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<String>>);
+
+impl Said {
+    fn listen(process: &mut Process) -> (Self, JoinHandle<()>) {
+        let said = Said::default();
+        let pipe = BufReader::new(process.0.stderr.take().unwrap());
+        let listener = said.clone();
+        let thread = std::thread::spawn(move || {
+            for line in pipe.lines() {
+                *listener.0.lock().unwrap() += &(line.unwrap() + "\n");
+            }
+        });
+        (said, thread)
+    }
+
+    fn text(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// Ends with what a process has said on both of its pipes.
+fn finish(process: Process, (said, listener): (Said, JoinHandle<()>)) -> Output {
+    let output = process.finish();
+    listener.join().unwrap();
+    Output { stderr: said.text().into_bytes(), ..output }
+}
+
+fn is_in_order(arguments: &[&str], order: u64) -> bool {
+    let status = status(arguments);
+    status["order"]["order"].as_u64().is_some_and(|in_work| in_work >= order)
+        && status["order"]["shards_done"].as_u64().is_some_and(|done| done > 0)
+}
+
+#[test]
+fn a_disk_that_fails_for_a_while_is_waited_for() {
+    let expected = census_json(9, &Data::new(), &[]);
+    for error in [EIO, ESTALE, EMFILE] {
+        let Some(disk) = Disk::new() else { return };
+        let mut waited = false;
+        // A census may end before the disk fails: then another one is begun.
+        while !waited {
+            let data = Data::new();
+            let mut process = Process::start(disk.under(trailtrap().args([
+                "census",
+                "9",
+                "--json",
+                "--data",
+                &data.text(),
+            ])));
+            let said = Said::listen(&mut process);
+            eventually("order 9 is in work", || {
+                !process.is_running() || is_in_order(&["--data", &data.text()], 9)
+            });
+            disk.fail(error);
+            eventually("the disk is found to fail", || {
+                !process.is_running() || said.0.text().contains("trying again")
+            });
+            waited = said.0.text().contains("trying again");
+            disk.heal();
+            let output = finish(process, said);
+            assert!(output.status.success(), "error {error}: {}", stderr(&output));
+            assert_eq!(stdout(&output), expected, "error {error}");
+            let verified = run(&["verify", "--level", "2", "--data", &data.text()]);
+            assert!(verified.status.success(), "{}", stdout(&verified));
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fails_for_good_ends_a_census_which_says_what_helps() {
+    let Some(disk) = Disk::new() else { return };
+    let data = Data::new();
+    let mut process = Process::start(disk.under(trailtrap().args([
+        "census",
+        "10",
+        "--json",
+        "--data",
+        &data.text(),
+    ])));
+    let said = Said::listen(&mut process);
+    eventually("order 9 is in work", || is_in_order(&["--data", &data.text()], 9));
+    disk.fail(EIO);
+    let output = finish(process, said);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("Input/output error") && said.contains("trailtrap salvage"), "{said}");
+    assert!(stdout(&output).is_empty());
+    // It does not even begin with such a disk, and says so as well.
+    let again = disk.under(trailtrap().args(["census", "9", "--data", &data.text()])).output();
+    let again = again.unwrap();
+    assert_eq!(again.status.code(), Some(1));
+    assert!(stderr(&again).contains("trailtrap salvage"), "{}", stderr(&again));
+    disk.heal();
+    assert_eq!(census_json(9, &data, &[]), census_json(9, &Data::new(), &[]));
+}
+
+/// Workers outlast a coordinator whose disk fails, be it for a while or for good.
+#[test]
+fn workers_wait_while_the_disk_of_their_coordinator_fails() {
+    let Some(disk) = Disk::new() else { return };
+    let (data, order) = (Data::new(), "10");
+    let (_socket, port) = reserved_port();
+    let address = format!("127.0.0.1:{port}");
+    let start = || {
+        let flags = ["--order", order, "--listen", &address, "--lease", LONG_LEASE, "--json"];
+        let mut command = trailtrap();
+        command.args(["coordinator", "--data", &data.text()]).args(flags);
+        let mut process = Process::start(disk.under(&mut command));
+        let said = Said::listen(&mut process);
+        (process, said)
+    };
+    let (mut leader, said) = start();
+    let flags = ["--coordinator", &address, "--threads", "1", "--patience", PATIENCE];
+    let mut helpers: Vec<Process> = (0..2).map(|_| Process::start(worker().args(flags))).collect();
+    let all_run = |helpers: &mut Vec<Process>| helpers.iter_mut().all(Process::is_running);
+    let remote = ["--coordinator", &address];
+    eventually("order 9 is in work", || is_in_order(&remote, 9));
+    disk.fail(EIO);
+    eventually("the disk is found to fail", || said.0.text().contains("trying again"));
+    disk.heal();
+    eventually("order 10 is in work", || is_in_order(&remote, 10));
+    assert!(leader.is_running() && all_run(&mut helpers));
+    assert_eq!(status(&remote)["order"]["set_aside"], serde_json::json!([]));
+    // Now for good.
+    disk.fail(EIO);
+    let output = finish(leader, said);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("trailtrap salvage"), "{}", stderr(&output));
+    assert!(all_run(&mut helpers), "workers wait for the next run");
+    disk.heal();
+    let (leader, said) = start();
+    eventually("the workers go on", || {
+        let status = status(&remote);
+        status["order"]["units_leased"].as_u64().is_some_and(|units| units > 0)
+    });
+    assert!(all_run(&mut helpers));
+    let status = status(&remote);
+    assert_eq!(status["order"]["set_aside"], serde_json::json!([]));
+    assert_eq!(status["alarms"], serde_json::json!([]));
+    leader.signal("TERM");
+    assert_eq!(finish(leader, said).status.code(), Some(130));
+}
+
+/// Looking at a census while it works never finds it damaged, however often files come and go.
+#[test]
+fn who_looks_on_never_takes_a_census_at_work_for_a_damaged_one() {
+    let data = Data::new();
+    let mut process =
+        Process::start(trailtrap().args(["census", "10", "--json", "--data", &data.text()]));
+    eventually("an order is done", || {
+        status(&["--data", &data.text()])["orders_done"].as_array().is_some_and(|l| l.len() > 2)
+    });
+    let over = AtomicBool::new(false);
+    let looked = std::thread::scope(|scope| {
+        let look = |arguments: &'static [&'static str]| {
+            let (data, over) = (data.text(), &over);
+            scope.spawn(move || {
+                let mut looked = 0;
+                while !over.load(Ordering::Relaxed) {
+                    let output = trailtrap().args(arguments).args(["--data", &data]).output();
+                    let output = output.unwrap();
+                    let said = stderr(&output) + &stdout(&output);
+                    assert!(output.status.success(), "{said}");
+                    looked += 1;
+                }
+                looked
+            })
+        };
+        let readers = [
+            look(&["export", "table", "orders", "--unfinished"]),
+            look(&["verify", "3", "--level", "2"]),
+        ];
+        eventually("order 10 is half done", || {
+            let status = status(&["--data", &data.text()]);
+            let order = &status["order"];
+            order["order"] == 10
+                && order["shards_done"].as_u64() > order["shards"].as_u64().map(|all| all / 2)
+        });
+        over.store(true, Ordering::Relaxed);
+        readers.map(|reader| reader.join().unwrap())
+    });
+    process.kill();
+    println!("looked {looked:?} times");
+    assert!(looked.iter().all(|&times| times > 0));
+}
