@@ -68,7 +68,7 @@ pub(super) struct Database {
 struct Opened {
     /// `None` if it was not possible to open it again.
     db: Option<DB>,
-    /// How far its manifest was just before: another one tells that files have come or gone.
+    /// What stood in its manifest just before: another one tells that files have come or gone.
     manifest: Manifest,
     /// How often it was opened.
     times: u64,
@@ -100,8 +100,8 @@ impl Opened {
 fn open(path: &Path, access: Access) -> Result<DB, StoreError> {
     // What the journal has, the database had before.
     let told = journal::read(path).map_err(StoreError::Journal)?;
-    if Manifest::of(path) < told.manifest {
-        return Err(StoreError::CutShort);
+    if !told.manifest.is_in(path) {
+        return Err(StoreError::Manifest);
     }
     let options = options();
     let db = match access {
@@ -120,9 +120,16 @@ fn open(path: &Path, access: Access) -> Result<DB, StoreError> {
         (false, false) => compare(&told.records, &records, |_, after| after.is_some()),
         (false, true) => Lost::default(),
     };
-    let differs = |key: &[u8]| records.get(key) != told.records.get(key);
-    // Programs that kept no journal have counted their starts as well.
-    let is_explained = differs(EPOCH) || !is_last && differs(EDITION);
+    // Both of these numbers only grow. Programs that kept no journal have counted their starts as
+    // well; units are taken back when an edition begins.
+    let is_later = |key: &[u8]| {
+        let number = |records: &Records| {
+            let value = records.get(key).and_then(|value| codec::decode::<u32>(value).ok());
+            value.unwrap_or(0)
+        };
+        number(&records) > number(&told.records)
+    };
+    let is_explained = is_later(EPOCH) || !is_last && is_later(EDITION);
     if written < told.written || lost != Lost::default() && !is_explained {
         return Err(StoreError::RolledBack { lost });
     }

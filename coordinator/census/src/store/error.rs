@@ -31,13 +31,13 @@ pub enum StoreError {
         /// What was durable.
         lost: Lost,
     },
-    /// The database has forgotten files.
+    /// The database may have forgotten files.
     #[error(
-        "the manifest of the database is damaged or missing: by the journal it was longer; \
-         `trailtrap salvage` with the same --data keeps what is undamaged, and a census solves \
+        "the manifest of the database is damaged or missing: by its journal, something else \
+         stood in it; `trailtrap salvage` with the same --data keeps what is undamaged, and a census solves \
          the rest again"
     )]
-    CutShort,
+    Manifest,
     /// The system did not let the store be used, for as long as it was tried.
     #[error(
         "the system does not let {path} be used ({cause}); everything finished is kept. When it \
@@ -223,7 +223,7 @@ impl StoreError {
     /// writes to the store has replaced them.
     pub(super) fn is_of_missing_files(&self) -> bool {
         match self {
-            StoreError::Damaged(_) | StoreError::RolledBack { .. } | StoreError::CutShort => true,
+            StoreError::Damaged(_) | StoreError::RolledBack { .. } | StoreError::Manifest => true,
             StoreError::Journal(error) => error.kind() == io::ErrorKind::NotFound,
             _ => false,
         }

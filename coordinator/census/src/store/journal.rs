@@ -3,8 +3,9 @@
 //! Every write of records goes to the database first, and then, under the same number, to the end
 //! of this file. So the journal is never ahead of a sound database: if it is, the database has
 //! lost what it had made durable. And if parts of the database are damaged, the records are still
-//! here. An entry also says how far the manifest was, the file in which the database keeps which
-//! files it has: cut short, it would make a sound database of fewer files. It is not waited for at every write: a loss of power may cost its last entries, and the
+//! here. An entry also says what stood in the manifest, the file in which the database keeps which
+//! files it has: cut short, it makes a sound database of fewer files, and RocksDB reads some
+//! damaged ones for ever. The journal is not waited for at every write: a loss of power may cost its last entries, and the
 //! next start writes it anew, as it does whenever the journal is not what the database holds.
 //!
 //! An entry is
@@ -52,24 +53,47 @@ struct Entry {
     changes: Vec<Change>,
 }
 
-/// How far a manifest is. With every start a database gets another one, which has a larger number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// What stands in a manifest. With every start a database gets another one, which has a larger
+/// number, and grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     number: u64,
     bytes: u64,
+    checksum: [u8; CHECKSUM_BYTES],
 }
 
 impl Manifest {
     /// That of the database in this directory; zeros if there is none.
     pub fn of(directory: &Path) -> Self {
-        let manifest = || {
-            let name = std::fs::read_to_string(directory.join("CURRENT")).ok()?;
-            let number = name.trim_end().strip_prefix("MANIFEST-")?.parse().ok()?;
-            let bytes = std::fs::metadata(directory.join(name.trim_end())).ok()?.len();
-            Some(Manifest { number, bytes })
-        };
-        manifest().unwrap_or_default()
+        let (number, text) = manifest_in(directory).unwrap_or_default();
+        match number {
+            0 => Manifest::default(),
+            _ => Manifest { number, bytes: text.len() as u64, checksum: half_hash(&text) },
+        }
     }
+
+    /// Whether the manifest of the database in this directory is this one, or has grown from it,
+    /// or is a later one.
+    pub fn is_in(&self, directory: &Path) -> bool {
+        let (number, text) = manifest_in(directory).unwrap_or_default();
+        let begins_so = || {
+            text.get(..self.bytes as usize).is_some_and(|text| half_hash(text) == self.checksum)
+        };
+        number > self.number || number == self.number && (number == 0 || begins_so())
+    }
+}
+
+/// The manifest that is in use, and its number.
+fn manifest_in(directory: &Path) -> Option<(u64, Vec<u8>)> {
+    let name = std::fs::read_to_string(directory.join("CURRENT")).ok()?;
+    let number = name.trim_end().strip_prefix("MANIFEST-")?.parse().ok()?;
+    Some((number, std::fs::read(directory.join(name.trim_end())).ok()?))
+}
+
+fn half_hash(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut half = [0; CHECKSUM_BYTES];
+    half.copy_from_slice(&blake3::hash(bytes).as_bytes()[..CHECKSUM_BYTES]);
+    half
 }
 
 /// The journal of a store that is open for writing.
@@ -79,6 +103,17 @@ pub(super) struct Journal {
     /// Where the next entry goes.
     end: u64,
     written: u64,
+    /// What the last entry says.
+    manifest: Manifest,
+}
+
+/// When the database is closed, its manifest has grown once more.
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if let Err(error) = self.note() {
+            tracing::debug!(%error, "the manifest is not in the journal");
+        }
+    }
 }
 
 /// What a journal says.
@@ -88,7 +123,7 @@ pub(super) struct Told {
     pub records: Records,
     /// The number of the last write.
     pub written: u64,
-    /// How far the manifest was then, at least.
+    /// What stood in the manifest then.
     pub manifest: Manifest,
     /// Whether there is nothing but sound entries.
     pub is_whole: bool,
@@ -110,18 +145,29 @@ impl Journal {
         let live: usize = records.iter().map(|(key, value)| key.len() + value.len()).sum();
         let is_long = told.bytes > SLACK_BYTES + 4 * live as u64;
         let is_right = told.is_whole && told.written == written && told.records == *records;
-        let end = match is_right && !is_long {
-            true => told.bytes,
+        let (end, manifest) = match is_right && !is_long {
+            true => (told.bytes, told.manifest),
             false => {
                 let all = records.iter().map(|(key, value)| (key.clone(), Some(value.clone())));
-                let all: Vec<Change> = all.collect();
-                let bytes = entries(written, written, Manifest::of(directory), &all);
+                let (all, manifest) = (all.collect::<Vec<Change>>(), Manifest::of(directory));
+                let bytes = entries(written, written, manifest, &all);
                 Replacement::of(&path).write(&bytes)?;
-                bytes.len() as u64
+                (bytes.len() as u64, manifest)
             }
         };
         let file = File::options().write(true).open(&path)?;
-        Ok(Journal { directory: directory.to_owned(), file, end, written })
+        let mut journal =
+            Journal { directory: directory.to_owned(), file, end, written, manifest };
+        journal.note()?;
+        Ok(journal)
+    }
+
+    /// Notes what stands in the manifest, if that is something else.
+    fn note(&mut self) -> io::Result<()> {
+        match Manifest::of(&self.directory) == self.manifest {
+            true => Ok(()),
+            false => self.push(self.written, &[]),
+        }
     }
 
     /// The number of the last write.
@@ -131,8 +177,12 @@ impl Journal {
 
     /// Adds what the next write changes.
     pub fn add(&mut self, changes: &[Change]) -> io::Result<()> {
+        self.push(self.written + 1, changes)
+    }
+
+    fn push(&mut self, written: u64, changes: &[Change]) -> io::Result<()> {
         let manifest = Manifest::of(&self.directory);
-        let bytes = entries(self.written, self.written + 1, manifest, changes);
+        let bytes = entries(self.written, written, manifest, changes);
         let write = |file: &File| file.write_all_at(&bytes, self.end);
         if write(&self.file).is_err() {
             // Perhaps only what was opened long ago is stale.
@@ -140,7 +190,7 @@ impl Journal {
             write(&self.file)?;
         }
         self.end += bytes.len() as u64;
-        self.written += 1;
+        (self.written, self.manifest) = (written, manifest);
         Ok(())
     }
 }
@@ -155,7 +205,7 @@ pub(super) fn read(directory: &Path) -> io::Result<Told> {
     let mut told = Told { bytes: bytes.len() as u64, ..Told::default() };
     told.is_whole = each_entry(&bytes, |Entry { written, manifest, changes }| {
         told.written = told.written.max(written);
-        told.manifest = told.manifest.max(manifest);
+        told.manifest = manifest;
         for (key, value) in changes {
             match value {
                 Some(value) => drop(told.records.insert(key, value)),
@@ -281,8 +331,8 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             read(directory.path()).unwrap()
         };
-        // The first entry, of no records, takes 57 bytes.
-        for at in [57, 63, 70, 110] {
+        // The first entry, of no records, takes 73 bytes.
+        for at in [73, 79, 90, 130] {
             let told = spoilt(at);
             assert!(!told.is_whole);
             assert_eq!(told.written, 4);

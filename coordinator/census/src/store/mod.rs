@@ -60,7 +60,7 @@ struct StoreFormat {
 pub struct Store {
     database: Database,
     game: GameName,
-    /// Of a store that is open for writing.
+    /// Of a store that is open for writing. Dropped after the database.
     journal: Option<Mutex<Journal>>,
 }
 

@@ -65,11 +65,16 @@ impl Wreck {
         });
         let names: Vec<String> =
             database::families().iter().map(|family| family.name().to_owned()).collect();
-        let (database, is_rebuilt) = match database::open_damaged(path, &names) {
+        // RocksDB reads some damaged manifests for ever.
+        let opened = match told.manifest.is_in(path) {
+            true => database::open_damaged(path, &names).map_err(StoreError::from),
+            false => Err(StoreError::Manifest),
+        };
+        let (database, is_rebuilt) = match opened {
             Ok(db) => (Some(db), false),
             Err(error) => {
                 watcher.say(&format!(
-                    "the database does not open ({error}): what is in its tables and logs is \
+                    "the database is not opened ({error}); what is in its tables and logs is \
                      looked for"
                 ));
                 let logs = of_logs(path, &room.join("logs"))
