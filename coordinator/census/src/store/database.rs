@@ -100,7 +100,7 @@ impl Opened {
 fn open(path: &Path, access: Access) -> Result<DB, StoreError> {
     // What the journal has, the database had before.
     let told = journal::read(path).map_err(StoreError::Journal)?;
-    if !told.manifest.is_in(path) {
+    if !told.manifest.is_in(path).map_err(StoreError::Journal)? {
         return Err(StoreError::Manifest);
     }
     let options = options();

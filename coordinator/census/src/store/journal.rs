@@ -5,8 +5,9 @@
 //! lost what it had made durable. And if parts of the database are damaged, the records are still
 //! here. An entry also says what stood in the manifest, the file in which the database keeps which
 //! files it has: cut short, it makes a sound database of fewer files, and RocksDB reads some
-//! damaged ones for ever. The journal is not waited for at every write: a loss of power may cost its last entries, and the
-//! next start writes it anew, as it does whenever the journal is not what the database holds.
+//! damaged ones for ever. The journal is not waited for at every write: a loss of power may cost
+//! its last entries, and the next start writes it anew, as it does whenever the journal is not what
+//! the database holds.
 //!
 //! An entry is
 //!
@@ -22,7 +23,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io,
+    io::{self, Read, Seek, SeekFrom},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -63,37 +64,87 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// That of the database in this directory; zeros if there is none.
+    /// That of the database in this directory; zeros if it cannot be read.
     pub fn of(directory: &Path) -> Self {
-        let (number, text) = manifest_in(directory).unwrap_or_default();
-        match number {
-            0 => Manifest::default(),
-            _ => Manifest { number, bytes: text.len() as u64, checksum: half_hash(&text) },
-        }
+        Followed::new(directory).read()
     }
 
     /// Whether the manifest of the database in this directory is this one, or has grown from it,
     /// or is a later one.
-    pub fn is_in(&self, directory: &Path) -> bool {
-        let (number, text) = manifest_in(directory).unwrap_or_default();
-        let begins_so = || {
-            text.get(..self.bytes as usize).is_some_and(|text| half_hash(text) == self.checksum)
-        };
-        number > self.number || number == self.number && (number == 0 || begins_so())
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn is_in(&self, directory: &Path) -> io::Result<bool> {
+        let (number, path) = manifest_in(directory)?.unwrap_or_default();
+        if number != self.number || number == 0 {
+            return Ok(number >= self.number);
+        }
+        let mut begin = Followed::new(directory);
+        begin.manifest.number = number;
+        match File::open(&path) {
+            Ok(file) => begin.take_in(file.take(self.bytes))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        Ok(begin.manifest == *self)
     }
 }
 
-/// The manifest that is in use, and its number.
-fn manifest_in(directory: &Path) -> Option<(u64, Vec<u8>)> {
-    let name = std::fs::read_to_string(directory.join("CURRENT")).ok()?;
-    let number = name.trim_end().strip_prefix("MANIFEST-")?.parse().ok()?;
-    Some((number, std::fs::read(directory.join(name.trim_end())).ok()?))
+/// The number and the path of the manifest that is in use, if it says so.
+fn manifest_in(directory: &Path) -> io::Result<Option<(u64, PathBuf)>> {
+    let name = match std::fs::read(directory.join("CURRENT")) {
+        Ok(name) => String::from_utf8(name).unwrap_or_default(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let name = name.trim_end();
+    let number = name.strip_prefix("MANIFEST-").and_then(|number| number.parse().ok());
+    Ok(number.map(|number| (number, directory.join(name))))
 }
 
-fn half_hash(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    let mut half = [0; CHECKSUM_BYTES];
-    half.copy_from_slice(&blake3::hash(bytes).as_bytes()[..CHECKSUM_BYTES]);
-    half
+/// A manifest as far as it was read: manifests only grow, and no byte is read twice.
+struct Followed {
+    directory: PathBuf,
+    manifest: Manifest,
+    hasher: blake3::Hasher,
+}
+
+impl Followed {
+    fn new(directory: &Path) -> Self {
+        Followed {
+            directory: directory.to_owned(),
+            manifest: Manifest::default(),
+            hasher: blake3::Hasher::new(),
+        }
+    }
+
+    /// What stands in the manifest that is in use now; zeros if it cannot be read.
+    fn read(&mut self) -> Manifest {
+        let found = manifest_in(&self.directory).ok().flatten();
+        let (number, path) = found.unwrap_or_default();
+        if number != self.manifest.number {
+            *self = Self::new(&self.directory);
+            self.manifest.number = number;
+        }
+        let grown = File::open(path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.manifest.bytes))?;
+            self.take_in(file)
+        });
+        if number == 0 || grown.is_err() {
+            *self = Self::new(&self.directory);
+        }
+        self.manifest
+    }
+
+    /// Goes on with these bytes.
+    fn take_in(&mut self, mut bytes: impl Read) -> io::Result<()> {
+        let mut text = Vec::new();
+        self.manifest.bytes += bytes.read_to_end(&mut text)? as u64;
+        let hash = self.hasher.update(&text).finalize();
+        self.manifest.checksum.copy_from_slice(&hash.as_bytes()[..CHECKSUM_BYTES]);
+        Ok(())
+    }
 }
 
 /// The journal of a store that is open for writing.
@@ -102,9 +153,11 @@ pub(super) struct Journal {
     file: File,
     /// Where the next entry goes.
     end: u64,
-    written: u64,
     /// What the last entry says.
+    written: u64,
     manifest: Manifest,
+    /// The manifest that is in use.
+    followed: Followed,
 }
 
 /// When the database is closed, its manifest has grown once more.
@@ -156,32 +209,36 @@ impl Journal {
             }
         };
         let file = File::options().write(true).open(&path)?;
+        let followed = Followed::new(directory);
         let mut journal =
-            Journal { directory: directory.to_owned(), file, end, written, manifest };
+            Journal { directory: directory.to_owned(), file, end, written, manifest, followed };
         journal.note()?;
         Ok(journal)
     }
 
     /// Notes what stands in the manifest, if that is something else.
     fn note(&mut self) -> io::Result<()> {
-        match Manifest::of(&self.directory) == self.manifest {
+        match self.followed.read() == self.manifest {
             true => Ok(()),
             false => self.push(self.written, &[]),
         }
     }
 
-    /// The number of the last write.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
-    /// Adds what the next write changes.
-    pub fn add(&mut self, changes: &[Change]) -> io::Result<()> {
-        self.push(self.written + 1, changes)
+    /// Adds what a write has changed.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written, or an earlier write is missing in it: then it stays behind, which the
+    /// next start mends.
+    pub fn add(&mut self, written: u64, changes: &[Change]) -> io::Result<()> {
+        if written != self.written + 1 {
+            return Err(io::Error::other("an earlier write could not be noted"));
+        }
+        self.push(written, changes)
     }
 
     fn push(&mut self, written: u64, changes: &[Change]) -> io::Result<()> {
-        let manifest = Manifest::of(&self.directory);
+        let manifest = self.followed.read();
         let bytes = entries(self.written, written, manifest, changes);
         let write = |file: &File| file.write_all_at(&bytes, self.end);
         if write(&self.file).is_err() {
@@ -289,10 +346,10 @@ mod tests {
     /// A journal of four writes: the second adds an alarm's worth of bytes, the third removes.
     fn filled(directory: &Path) -> Journal {
         let mut journal = Journal::of(directory, Told::default(), &Records::new(), 0).unwrap();
-        journal.add(&[change(1, b"one"), change(2, b"two")]).unwrap();
-        journal.add(&[change(3, &[7; ENTRY_BYTES]), change(4, &[8; ENTRY_BYTES])]).unwrap();
-        journal.add(&[(vec![3], None), change(2, b"second")]).unwrap();
-        journal.add(&[change(5, b"five")]).unwrap();
+        journal.add(1, &[change(1, b"one"), change(2, b"two")]).unwrap();
+        journal.add(2, &[change(3, &[7; ENTRY_BYTES]), change(4, &[8; ENTRY_BYTES])]).unwrap();
+        journal.add(3, &[(vec![3], None), change(2, b"second")]).unwrap();
+        journal.add(4, &[change(5, b"five")]).unwrap();
         journal
     }
 
@@ -317,6 +374,44 @@ mod tests {
         let journal = Journal::of(directory.path(), told, &Records::new(), 9).unwrap();
         assert!(journal.end < 100);
         assert_eq!(read(directory.path()).unwrap().written, 9);
+    }
+
+    /// Whoever reads it would take what it says for the state after the last write.
+    #[test]
+    fn a_write_that_is_missing_is_missed() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut journal = filled(directory.path());
+        journal.add(6, &[change(6, b"six")]).unwrap_err();
+        assert_eq!(read(directory.path()).unwrap().written, 4);
+        journal.add(5, &[change(5, b"fifth")]).unwrap();
+        journal.add(6, &[change(6, b"six")]).unwrap();
+        assert_eq!(read(directory.path()).unwrap().written, 6);
+    }
+
+    #[test]
+    fn a_manifest_is_followed_while_it_grows_and_until_there_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let put = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+        let mut followed = Followed::new(directory.path());
+        assert_eq!(followed.read(), Manifest::default());
+        assert!(Manifest::default().is_in(directory.path()).unwrap());
+        let mut seen = Vec::new();
+        for (number, text) in [(5, "one"), (5, "one, two"), (5, "one, two"), (6, "three")] {
+            put(&format!("MANIFEST-{number:06}"), text);
+            put("CURRENT", &format!("MANIFEST-{number:06}\n"));
+            let manifest = followed.read();
+            assert_eq!(manifest, Manifest::of(directory.path()));
+            assert_eq!((manifest.number, manifest.bytes), (number, text.len() as u64));
+            seen.push(manifest);
+            assert!(seen.iter().all(|manifest| manifest.is_in(directory.path()).unwrap()));
+        }
+        for changed in ["thr", "threw"] {
+            put("MANIFEST-000006", changed);
+            assert!(!seen[3].is_in(directory.path()).unwrap(), "{changed}");
+        }
+        std::fs::remove_file(path("MANIFEST-000006")).unwrap();
+        assert!(!seen[3].is_in(directory.path()).unwrap());
     }
 
     #[test]

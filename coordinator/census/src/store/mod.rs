@@ -61,7 +61,13 @@ pub struct Store {
     database: Database,
     game: GameName,
     /// Of a store that is open for writing. Dropped after the database.
-    journal: Option<Mutex<Journal>>,
+    journal: Option<Mutex<Copied>>,
+}
+
+/// The journal, and the number of the last write that the database has.
+struct Copied {
+    journal: Journal,
+    written: u64,
 }
 
 impl Store {
@@ -91,7 +97,7 @@ impl Store {
         let (records, written) =
             store.database.run(|db| Ok((database::records(db)?, database::written(db)?)))?;
         let journal = Journal::of(path, told, &records, written).map_err(StoreError::Journal)?;
-        Ok(Store { journal: Some(Mutex::new(journal)), ..store })
+        Ok(Store { journal: Some(Mutex::new(Copied { journal, written })), ..store })
     }
 
     /// Makes an empty store.
@@ -99,7 +105,8 @@ impl Store {
         let database = Database::create(path)?;
         let journal = Journal::of(path, journal::Told::default(), &journal::Records::new(), 0)
             .map_err(StoreError::Journal)?;
-        let store = Store { database, game, journal: Some(Mutex::new(journal)) };
+        let journal = Some(Mutex::new(Copied { journal, written: 0 }));
+        let store = Store { database, game, journal };
         store.put(b"format", &current_format(game))?;
         Ok(store)
     }
@@ -483,8 +490,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         let journal = self.journal.as_ref().ok_or(StoreError::ReadOnly)?;
         // Held until both have it, so that both have it in the same order.
-        let journal = RefCell::new(journal.lock());
-        let written = journal.borrow().written() + 1;
+        let mut copied = journal.lock();
+        let written = copied.written + 1;
         self.database.run(|db| {
             let mut batch = WriteBatch::default();
             more(db, &mut batch)?;
@@ -498,7 +505,10 @@ impl Store {
             batch.put_cf(records, WRITTEN, codec::encode(&written));
             Ok(db.write_opt(batch, &synced())?)
         })?;
-        self.database.run(|_| journal.borrow_mut().add(changes).map_err(StoreError::Journal))
+        copied.written = written;
+        let journal = RefCell::new(&mut copied.journal);
+        let add = || journal.borrow_mut().add(written, changes);
+        self.database.run(|_| add().map_err(StoreError::Journal))
     }
 }
 

@@ -66,7 +66,7 @@ impl Wreck {
         let names: Vec<String> =
             database::families().iter().map(|family| family.name().to_owned()).collect();
         // RocksDB reads some damaged manifests for ever.
-        let opened = match told.manifest.is_in(path) {
+        let opened = match told.manifest.is_in(path).unwrap_or(false) {
             true => database::open_damaged(path, &names).map_err(StoreError::from),
             false => Err(StoreError::Manifest),
         };
