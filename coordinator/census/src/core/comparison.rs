@@ -27,6 +27,14 @@ struct Open {
     setbacks: Setbacks,
 }
 
+impl Open {
+    /// Whether none of these workers can compare it, and this one can.
+    fn is_left(&self, workers: &[Author], by: &Author) -> bool {
+        let can = |worker: &Author| !self.by.is(worker) && !self.setbacks.is_refused_to(worker);
+        self.setbacks.admit(by, &[]) && can(by) && !workers.iter().any(can)
+    }
+}
+
 impl Comparisons {
     /// Nothing yet; a share between 0 and 1 of all units will be wanted.
     pub fn new(share: f64, secret: Secret) -> Self {
@@ -52,16 +60,40 @@ impl Comparisons {
         others: &[Author],
         work: impl Fn(Unit) -> u64,
     ) -> Vec<Unit> {
-        let (mut units, mut sum) = (Vec::new(), 0);
-        let available = |open: &Open| {
+        let is_for_worker = |open: &Open| {
             // Whoever solved it cannot compare it.
             let others = || others.iter().filter(|other| !open.by.is(other)).cloned().collect();
             let is_admitted = || {
                 let others: Vec<Author> = others();
                 open.setbacks.admit(worker, &others)
             };
-            !open.leased && !open.by.is(worker) && (open.setbacks.is_empty() || is_admitted())
+            !open.by.is(worker) && (open.setbacks.is_empty() || is_admitted())
         };
+        self.bundle(is_for_worker, work)
+    }
+
+    /// Units for somebody who is not among these workers, none of whom can compare them.
+    pub fn lease_left(
+        &mut self,
+        workers: &[Author],
+        by: &Author,
+        work: impl Fn(Unit) -> u64,
+    ) -> Vec<Unit> {
+        self.bundle(|open| open.is_left(workers, by), work)
+    }
+
+    /// Whether there are such units.
+    pub fn has_left(&self, workers: &[Author], by: &Author) -> bool {
+        self.open.values().any(|open| !open.leased && open.is_left(workers, by))
+    }
+
+    fn bundle(
+        &mut self,
+        is_suitable: impl Fn(&Open) -> bool,
+        work: impl Fn(Unit) -> u64,
+    ) -> Vec<Unit> {
+        let (mut units, mut sum) = (Vec::new(), 0);
+        let available = |open: &Open| !open.leased && is_suitable(open);
         for (&unit, open) in self.open.iter_mut().filter(|(_, open)| available(open)) {
             let more = work(unit);
             if !units.is_empty() && sum + more > MOST_WORK {
@@ -178,6 +210,26 @@ mod tests {
         };
         assert_eq!(lease(&mut comparisons, &[worker("a"), worker("c")]), []);
         assert_eq!(lease(&mut comparisons, &[worker("a")]), [unit(1)]);
+    }
+
+    #[test]
+    fn what_nobody_can_compare_is_left() {
+        let mut comparisons = comparisons(1.0);
+        let (ann, bea, other) = (worker("a"), worker("b"), worker("the coordinator"));
+        comparisons.add(unit(1), ann.clone());
+        comparisons.add(unit(2), bea.clone());
+        assert!(!comparisons.has_left(&[ann.clone(), bea.clone()], &other));
+        assert!(comparisons.has_left(std::slice::from_ref(&ann), &other));
+        let mut left = |workers: &[Author]| comparisons.lease_left(workers, &other, |_| 10);
+        assert_eq!(left(&[ann.clone(), bea.clone()]), []);
+        assert_eq!(left(std::slice::from_ref(&ann)), [unit(1)]);
+        assert!(!comparisons.has_left(std::slice::from_ref(&ann), &other), "it is leased");
+        // One who has failed often is not asked again.
+        for _ in 0..super::super::setbacks::ATTEMPTS {
+            comparisons.lease(&ann, &[], |_| 10);
+            comparisons.give_back(&[unit(2)], &ann, Setback::Failed("why"));
+        }
+        assert_eq!(comparisons.lease_left(&[ann, bea], &other, |_| 10), [unit(2)]);
     }
 
     #[test]

@@ -88,6 +88,17 @@ pub enum Effect {
         /// The parts.
         units: Vec<Unit>,
     },
+    /// Solve these units in this process a second time, beside everything else, and hand the
+    /// results in as the coordinator's: [`Core::deliver`](super::Core::deliver), or
+    /// [`Core::give_back`](super::Core::give_back).
+    Compare {
+        /// The coordinator's lease.
+        lease: u64,
+        /// The plan of their order.
+        plan: Arc<Plan>,
+        /// The units.
+        units: Vec<Unit>,
+    },
     /// Find out what the store holds of these workers since a result of theirs was last
     /// confirmed, `besides` what is accepted and not durable:
     /// [`Core::traced`](super::Core::traced).
@@ -123,6 +134,15 @@ pub enum News {
         worker: Author,
         /// Number of its units.
         units: usize,
+    },
+    /// A worker has tried a unit in vain so often that it is not asked again.
+    LeftToOthers {
+        /// The unit.
+        unit: Unit,
+        /// Who has tried.
+        worker: Author,
+        /// The last reason.
+        failure: String,
     },
     /// Too many workers have tried a unit in vain.
     SetAside {

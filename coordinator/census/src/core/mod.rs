@@ -54,7 +54,7 @@ pub use self::{
     inquiry::{Damage, Trace},
     lease::WorkerId,
     order::{Order, OrderOpening},
-    work::{Assignment, MOST_WORKERS, Work, Worker},
+    work::{Assignment, COORDINATOR, MOST_WORKERS, Work, Worker},
 };
 
 use self::{arrival::Arrival, inquiry::Inquiry, lease::LeaseTable};
@@ -143,6 +143,9 @@ pub struct Core {
     order: Option<Box<Order>>,
     leases: LeaseTable,
     workers: BTreeMap<WorkerId, Worker>,
+    /// Since when there are units again and again that are to be compared and that no worker who
+    /// asks for work can compare.
+    unaided_since: Option<Duration>,
     /// Accepted and not durable yet.
     pending: HashMap<Unit, Arc<Delivery>>,
     pending_bytes: usize,
@@ -178,6 +181,7 @@ impl Core {
             order: None,
             leases: LeaseTable::new(epoch, settings.lease_term),
             workers: BTreeMap::new(),
+            unaided_since: None,
             pending: HashMap::new(),
             pending_bytes: 0,
             pairs_this_run: 0,

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use trailtrap_shared::plan::{Plan, Unit};
 
 use super::{
-    Core, Fault, Refusal,
+    Core, Fault, Order, Refusal,
     effect::{Effect, News},
     lease::{EndedLease, Purpose, WorkerId},
     setbacks::{Setback, Setbacks},
@@ -61,6 +61,9 @@ pub struct Work {
     pub edition: u32,
 }
 
+/// The coordinator where it solves units itself: no worker has this number.
+pub const COORDINATOR: WorkerId = 0;
+
 /// So many workers are known at a time: a status that lists them all fits into a message.
 pub const MOST_WORKERS: usize = 8192;
 
@@ -82,14 +85,14 @@ impl Core {
             return Err(Refusal::Distrusted(author.name().to_owned()));
         }
         self.forget_workers();
-        // 0 is nobody.
-        let mut id = number.max(1);
-        while self.workers.contains_key(&id) {
-            id = id.wrapping_add(1).max(1);
+        let mut id = number;
+        while id == COORDINATOR || self.workers.contains_key(&id) {
+            id = id.wrapping_add(1);
         }
         let living = self.workers.values().filter(|other| self.is_alive(other));
-        let taken: HashSet<&str> =
-            living.map(|other| &other.author).chain(self.blamed()).map(Author::name).collect();
+        let (living, coordinator) = (living.map(|other| &other.author), Author::coordinator());
+        let taken = living.chain(self.blamed()).chain([&coordinator]);
+        let taken: HashSet<&str> = taken.map(Author::name).collect();
         let mut names = (1..).map(|number| author.numbered(number));
         let author = names.find(|author| !taken.contains(author.name())).unwrap_or(author);
         let worker = Worker {
@@ -169,6 +172,9 @@ impl Core {
 
     /// A worker as records name it; one that is not known has no name.
     pub fn author(&self, worker: WorkerId) -> Author {
+        if worker == COORDINATOR {
+            return Author::coordinator();
+        }
         self.workers.get(&worker).map(|worker| worker.author.clone()).unwrap_or_default()
     }
 
@@ -206,6 +212,7 @@ impl Core {
             self.find_work(worker)
         });
         let Some((plan, purpose, units)) = found else {
+            self.compare_unaided(worker);
             self.end_if_stuck(worker, embedded);
             return Assignment::Wait;
         };
@@ -229,9 +236,35 @@ impl Core {
         let compared = order.comparisons.lease(&author, &others, |unit| plan.pairs(unit));
         let (purpose, units) = match compared.is_empty() {
             true => (Purpose::Solve, order.schedule.lease(threads, &author, &others)),
-            false => (Purpose::Compare, compared),
+            false => {
+                self.unaided_since = None;
+                (Purpose::Compare, compared)
+            }
         };
         (!units.is_empty()).then_some((plan, purpose, units))
+    }
+
+    /// This worker has nothing to do. What neither it nor anybody else who asks for work can
+    /// compare, the coordinator compares, if that has been so for the time of a lease.
+    fn compare_unaided(&mut self, worker: WorkerId) {
+        let by = Author::coordinator();
+        let mut workers = self.others(worker);
+        workers.push(self.author(worker));
+        let is_left = |order: &Order| order.comparisons.has_left(&workers, &by);
+        if self.is_blamed(&by) || !self.order().is_some_and(is_left) {
+            return;
+        }
+        let since = *self.unaided_since.get_or_insert(self.now);
+        let is_over = self.now.saturating_sub(since) >= self.settings.lease_term;
+        // One bundle at a time.
+        if !is_over || self.leases.held().contains_key(&COORDINATOR) {
+            return;
+        }
+        let Some(order) = &mut self.order else { return };
+        let plan = order.plan().clone();
+        let units = order.comparisons.lease_left(&workers, &by, |unit| plan.pairs(unit));
+        let lease = self.leases.grant_embedded(COORDINATOR, Purpose::Compare, units.clone());
+        self.emit(Effect::Compare { lease, plan, units });
     }
 
     /// Whether there is something for this worker to solve now.
@@ -285,11 +318,19 @@ impl Core {
             Purpose::Solve => order.schedule.give_back(&ended.units, &author, setback),
             Purpose::Compare => order.comparisons.give_back(&ended.units, &author, setback),
         };
+        let Setback::Failed(why) = setback else { return };
+        let is_left = |(unit, setbacks): &(Unit, &Setbacks)| {
+            ended.units.contains(unit)
+                && setbacks.is_refused_to(&author)
+                && !setbacks.is_set_aside()
+        };
+        let left: Vec<Unit> = order.setbacks().filter(is_left).map(|(unit, _)| unit).collect();
+        for unit in left {
+            let (worker, failure) = (author.clone(), why.to_owned());
+            self.emit(Effect::Say(News::LeftToOthers { unit, worker, failure }));
+        }
         for unit in set_aside {
-            let failure = match setback {
-                Setback::Failed(why) => format!("{author}: {why}"),
-                Setback::None | Setback::Late => String::new(),
-            };
+            let failure = format!("{author}: {why}");
             self.emit(Effect::Say(News::SetAside { unit, failure }));
         }
     }

@@ -3,12 +3,18 @@
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::atomic::AtomicBool,
 };
 
 use trailtrap_shared::partition::Section;
 
-use super::{Census, CensusError, Fault, State, committer::Task, examination};
-use crate::core::{Core, Effect, Examined, News};
+use super::{
+    Census, CensusError, Fault, State, committer::Task, comparer::Comparison, examination,
+};
+use crate::{
+    core::{Core, Effect, Examined, News},
+    records::Delivery,
+};
 
 impl Census {
     /// Hands an event in, and carries out what comes of it.
@@ -67,6 +73,9 @@ impl Census {
                         let _ = waiter.send(answer);
                     }
                 }
+                Effect::Compare { lease, plan, units } => {
+                    self.comparer.give(Comparison { lease, plan, units });
+                }
                 Effect::Say(news) => say(&news),
                 Effect::EditionOver => self.names.clear(),
                 Effect::Wake => wakes = true,
@@ -113,7 +122,9 @@ impl Census {
                 self.hand_in(|state| state.core.judged(alarm, verdict)).1
             }
             Effect::Solve { alarm, plan, units } => {
-                let solved = self.solve(&plan, &units);
+                let solved = self.solve(&plan, &units, &AtomicBool::new(false));
+                let record = |delivery: Delivery| (delivery.unit, delivery.record);
+                let solved = solved.map(|solved| solved.into_iter().map(record).collect());
                 self.hand_in(|state| state.core.solved(alarm, solved)).1
             }
             Effect::Trace { alarm, workers } => {
@@ -135,6 +146,7 @@ impl Census {
             Effect::Commit(_)
             | Effect::BeginEdition { .. }
             | Effect::Answer { .. }
+            | Effect::Compare { .. }
             | Effect::Say(_)
             | Effect::EditionOver
             | Effect::Wake => unreachable!("done when it was handed in"),
@@ -147,6 +159,14 @@ fn say(news: &News) {
     match news {
         News::LeaseExpired { lease, worker, units } => {
             tracing::warn!(lease, %worker, units, "lease expired");
+        }
+        News::LeftToOthers { unit, worker, failure } => {
+            tracing::error!(
+                ?unit,
+                %worker,
+                failure,
+                "a worker has failed at a unit again and again: it waits for another worker"
+            );
         }
         News::SetAside { unit, failure } => {
             tracing::error!(?unit, failure, "many workers have failed at a unit: it is set aside");

@@ -10,7 +10,7 @@ use trailtrap_shared::{
     plan::{Plan, Unit},
     protocol::messages::Wanted,
 };
-use trailtrap_worker::kernel::{Counting, Solver};
+use trailtrap_worker::kernel::{Counting, SolvedUnit, Solver};
 
 use super::{Census, CensusError, DisputeVerdict, parts::CensusSource};
 use crate::{
@@ -218,30 +218,23 @@ impl Census {
         }
     }
 
-    /// Solves units in this process: what their records should be; or why that cannot be told.
+    /// Solves units in this process: what should be delivered; or why that cannot be told.
     pub(super) fn solve(
         &self,
         plan: &Plan,
         units: &[Unit],
-    ) -> Result<Vec<(Unit, UnitRecord)>, String> {
+        stop: &AtomicBool,
+    ) -> Result<Vec<Delivery>, String> {
         let _turn = self.judgements.lock();
-        let stop = AtomicBool::new(false);
         let (game, kernel) = (self.store.game(), Kernel::best());
-        let solver = Solver {
-            game,
-            kernel,
-            allowance_bytes: ALLOWANCE_BYTES,
-            stop: &stop,
-            counts: Counting::All,
-        };
+        let solver =
+            Solver { game, kernel, allowance_bytes: ALLOWANCE_BYTES, stop, counts: Counting::All };
         let source = CensusSource(self);
         let solve = |&unit: &Unit| {
             let solved = solver.solve(plan, unit, &source).map_err(|error| error.to_string())?;
-            let author = Author::new("the coordinator", kernel.name());
-            let blocks = solved.blocks();
-            let delivery =
-                delivery(unit, solved.sequence, blocks, solved.summary, solved.elapsed, author);
-            Ok((unit, delivery.record))
+            let (blocks, author) = (solved.blocks(), Author::coordinator());
+            let SolvedUnit { sequence, summary, elapsed, .. } = solved;
+            Ok(delivery(unit, sequence, blocks, summary, elapsed, author))
         };
         units.iter().map(solve).collect()
     }

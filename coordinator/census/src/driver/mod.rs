@@ -8,6 +8,7 @@
 //! wrong, [`orders`] opens and closes orders, and [`reading`] is for those who compute.
 
 mod committer;
+mod comparer;
 mod effects;
 mod examination;
 mod names;
@@ -39,7 +40,7 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions, Unit},
 };
 
-use self::{committer::Task, names::Names, parts::PartRanges};
+use self::{committer::Task, comparer::Comparer, names::Names, parts::PartRanges};
 use crate::{
     core::{ArrivalId, Core, Settings, Start, parents::Parents, secret::Secret},
     records::{Author, Delivery, OrderResult, alarm::Alarm},
@@ -126,6 +127,7 @@ pub struct Census {
     pub wakeup: tokio::sync::Notify,
     queue: Mutex<Option<Sender<Task>>>,
     committer: Mutex<Option<JoinHandle<()>>>,
+    comparer: Comparer,
 }
 
 /// Deliveries are held back while more bytes than this wait for the disk.
@@ -179,6 +181,7 @@ impl Census {
             wakeup: tokio::sync::Notify::new(),
             queue: Mutex::new(Some(sender)),
             committer: Mutex::new(None),
+            comparer: Comparer::default(),
         });
         // What the core wants first.
         census.event(|_| ());
@@ -186,6 +189,7 @@ impl Census {
             census.close()?;
         }
         *census.committer.lock() = Some(committer::spawn(&census, receiver));
+        census.comparer.start(&census);
         Ok(census)
     }
 
@@ -323,6 +327,7 @@ impl Census {
     /// Why the census could not go on; said once.
     pub fn close(&self) -> Result<Option<Vec<OrderResult>>, CensusError> {
         self.event(Core::close);
+        self.comparer.stop();
         // The committer works its queue off and returns when the last sender is gone.
         drop(self.queue.lock().take());
         if let Some(committer) = self.committer.lock().take() {

@@ -30,6 +30,11 @@ impl Author {
         Author { name: printable(name, |_| false), kernel: Some(printable(kernel, |&c| c == ',')) }
     }
 
+    /// The coordinator, where it solves units itself. No worker is called so.
+    pub fn coordinator() -> Self {
+        Author { name: "the coordinator".to_owned(), kernel: None }
+    }
+
     /// The same name with a number, but for the first.
     pub fn numbered(&self, number: usize) -> Self {
         match number {

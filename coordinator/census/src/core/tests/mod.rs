@@ -272,6 +272,10 @@ impl World {
             match effect {
                 Effect::Commit(_) | Effect::BeginEdition { .. } => self.queue.push_back(effect),
                 Effect::Answer { arrival, answer } => self.answered(arrival, answer),
+                Effect::Say(News::LeftToOthers { unit, worker, .. }) => {
+                    let text = format!("{} leaves {} to others", worker.name(), self.name(unit));
+                    self.say(text);
+                }
                 Effect::EditionOver | Effect::Wake | Effect::Say(_) => {}
                 effect => self.todo.push(effect),
             }
@@ -491,6 +495,17 @@ impl World {
                 let what = self.names(&units);
                 self.say(format!("the coordinator solves {what}"));
                 self.core.solved(alarm, solved);
+            }
+            Effect::Compare { lease, units, .. } => {
+                // It may be void by now.
+                let order =
+                    self.core.order().filter(|_| self.core.leased(COORDINATOR, lease).is_some());
+                let Some(order) = order else { return };
+                let inputs = units.iter().map(|unit| order.schedule.inputs(unit.shard)).collect();
+                let what = self.names(&units);
+                self.say(format!("the coordinator compares {what}"));
+                let held = Held { worker: COORDINATOR, lease, units, inputs, compares: true };
+                self.deliver_and_wait("the coordinator", &held, Way::Right, false);
             }
             Effect::Trace { alarm, workers } => {
                 let traced = workers.into_iter().flat_map(|suspect| self.trace(suspect)).collect();

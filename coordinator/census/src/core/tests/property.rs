@@ -1,9 +1,9 @@
 //! Whatever happens, in whatever order: nothing that was acknowledged is lost or counts twice,
 //! whatever is durable was computed from what is durable, nothing is taken back before an alarm
 //! about it is durable, no lease number comes twice, and the census ends, with right results,
-//! whatever mix of honest and lying workers there is: with one honest one if every record is tried,
-//! with two if every unit is compared. Nobody is blamed who did not lie, and whoever is told that a
-//! result is wrong is named.
+//! whatever mix of honest and lying workers there is, with one honest one, if every record is tried
+//! or every unit compared. Nobody is blamed who did not lie, and whoever is told that a result is
+//! wrong is named.
 //!
 //! Most of that is asserted by [`World`], after every event. What workers do is drawn here.
 
@@ -63,7 +63,8 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// Ann is honest always, and Bea where two have to be. Each of the others lies in its own way, and Mal calls himself Ann.
+/// Ann is honest always, and Bea if two are. Each of the others lies in its own way, and Mal calls
+/// himself Ann.
 const NAMES: [&str; 6] = ["Ann", "Bea", "Cid", "Dan", "Eve", "Mal"];
 
 fn worker_of(world: &World, held: &Held) -> Option<&'static str> {
@@ -212,13 +213,8 @@ proptest! {
         part_graphs in prop_oneof![Just(1u64), Just(1000)],
     ) {
         let mut world = World::new(5, 0.0, part_graphs);
-        // It takes two to compare.
-        world.two_honest = two_honest || !tries_all;
-        world.compared_share = match (tries_all, world.two_honest) {
-            (true, true) => 0.3,
-            (true, false) => 0.0,
-            (false, _) => 1.0,
-        };
+        world.two_honest = two_honest;
+        world.compared_share = if tries_all { 0.3 } else { 1.0 };
         world.tries_all = tries_all;
         for happening in &happenings {
             world.happen(happening);
