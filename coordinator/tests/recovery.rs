@@ -684,6 +684,37 @@ fn a_lost_log_is_not_lost_in_silence() {
     assert_eq!(census_json(8, &data, &[]), expected(8));
 }
 
+/// RocksDB itself opens the first tables only.
+#[test]
+fn a_cut_table_is_noticed_however_many_there_are() {
+    let data = Data::new();
+    census_json(5, &data, &[]);
+    let store = data.path().join("store");
+    {
+        let families = ["default", "records", "keys", "outcomes", "wins"];
+        let mut options = rocksdb::Options::default();
+        options.set_disable_auto_compactions(true);
+        let descriptors =
+            families.map(|family| rocksdb::ColumnFamilyDescriptor::new(family, options.clone()));
+        let db = rocksdb::DB::open_cf_descriptors(&options, &store, descriptors).unwrap();
+        let keys = db.cf_handle("keys").unwrap();
+        for number in 0..40u8 {
+            db.put_cf(keys, [0, number], [number]).unwrap();
+            db.flush_cf(keys).unwrap();
+        }
+    }
+    let tables = store_files(&store).into_keys().filter(|name| name.ends_with(".sst"));
+    let tables: Vec<String> = tables.collect();
+    assert!(tables.len() >= 40);
+    for name in tables {
+        let copy = data.copy();
+        rewrite(&copy.path().join("store").join(&name), |bytes| bytes.truncate(bytes.len() / 2));
+        let output = run(&["alarms", "--data", &copy.text()]);
+        assert_eq!(output.status.code(), Some(1), "{name}: {}", stdout(&output));
+        assert!(stderr(&output).contains("trailtrap salvage"), "{name}: {}", stderr(&output));
+    }
+}
+
 /// Two files damaged at random: what comes out is right, or nothing does.
 #[test]
 fn two_damaged_files_never_make_a_wrong_table() {

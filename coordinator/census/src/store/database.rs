@@ -6,6 +6,7 @@
 //! while, until the system does what it is asked.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -14,7 +15,7 @@ use std::{
 use parking_lot::RwLock;
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, IteratorMode,
-    Options,
+    LiveFile, Options,
 };
 use rustix::process::{Resource, getrlimit};
 use trailtrap_shared::{partition::Section, protocol::codec};
@@ -110,6 +111,7 @@ fn open(path: &Path, access: Access) -> Result<DB, StoreError> {
         }
         Access::Write => DB::open_cf_descriptors(&options, path, families())?,
     };
+    check_tables(&db)?;
     let (written, records) = (written(&db)?, records(&db)?);
     // A journal that is behind, or damaged, knows of records that have changed since. It knows of
     // few that are gone since, and of none within an edition while nobody writes.
@@ -134,6 +136,21 @@ fn open(path: &Path, access: Access) -> Result<DB, StoreError> {
         return Err(StoreError::RolledBack { lost });
     }
     Ok(db)
+}
+
+/// Whether all tables have the lengths that they should have. RocksDB looks at the first few when
+/// it is told how many files may be open.
+fn check_tables(db: &DB) -> Result<(), StoreError> {
+    for LiveFile { name, size, .. } in db.live_files()? {
+        let file = name.trim_start_matches('/').to_owned();
+        match std::fs::metadata(db.path().join(&file)) {
+            Ok(metadata) if metadata.len() == size as u64 => {}
+            // Perhaps it can be read later; if not, RocksDB says so.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+            _ => return Err(StoreError::Table { file, bytes: size as u64 }),
+        }
+    }
+    Ok(())
 }
 
 impl Database {

@@ -21,6 +21,18 @@ pub enum StoreError {
          undamaged, and a census solves the rest again"
     )]
     Damaged(rocksdb::Error),
+    /// A table of the database is cut, or missing.
+    #[error(
+        "the database is damaged ({file} does not have the {bytes} bytes that it should have); \
+         `trailtrap salvage` with the same --data keeps what is undamaged, and a census solves \
+         the rest again"
+    )]
+    Table {
+        /// Its name.
+        file: String,
+        /// Its length, as the manifest has it.
+        bytes: u64,
+    },
     /// The database is older than its journal says.
     #[error(
         "the database has lost its last writes: by its journal, {lost} were durable, and are not \
@@ -223,7 +235,10 @@ impl StoreError {
     /// writes to the store has replaced them.
     pub(super) fn is_of_missing_files(&self) -> bool {
         match self {
-            StoreError::Damaged(_) | StoreError::RolledBack { .. } | StoreError::Manifest => true,
+            StoreError::Damaged(_)
+            | StoreError::Table { .. }
+            | StoreError::RolledBack { .. }
+            | StoreError::Manifest => true,
             StoreError::Journal(error) => error.kind() == io::ErrorKind::NotFound,
             _ => false,
         }
