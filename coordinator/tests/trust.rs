@@ -181,7 +181,9 @@ async fn taken_over(address: &str) {
 #[tokio::test]
 async fn a_late_result_that_differs_is_judged_and_not_believed() {
     let data = Data::new();
-    let (leader, address, mut client, worker, grant) = beginning(&data, &["--lease", "1"]).await;
+    // The lie is not drawn to be tried before it is compared.
+    let (leader, address, mut client, worker, grant) =
+        beginning(&data, &["--lease", "1", "--sample", "0"]).await;
     taken_over(&address).await;
     let delivery = edgeless(worker, &grant, &lie());
     let answer = client.complete(parts(delivery)).await.unwrap_err();
