@@ -138,7 +138,7 @@ fn class(number: u128) -> Value {
 
 /// The columns about one kind of graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum TablePart {
     Graphs,
     Listed,
     Others,
@@ -146,9 +146,14 @@ enum Part {
     OthersShare,
 }
 
-impl Part {
-    const ALL: [Part; 5] =
-        [Part::Graphs, Part::Listed, Part::Others, Part::ListedShare, Part::OthersShare];
+impl TablePart {
+    const ALL: [TablePart; 5] = [
+        TablePart::Graphs,
+        TablePart::Listed,
+        TablePart::Others,
+        TablePart::ListedShare,
+        TablePart::OthersShare,
+    ];
 
     /// Name, heading and meaning.
     fn words(self, about: &About, prefix: &str, graphs: &str) -> (String, &'static str, String) {
@@ -162,22 +167,22 @@ impl Part {
             (format!("{}_share", verdict.stem), verdict.share_heading, meaning)
         };
         match self {
-            Part::Graphs => ("graphs".to_owned(), "graphs", graphs.to_owned()),
-            Part::Listed => wins(listed),
-            Part::Others => wins(other),
-            Part::ListedShare => share(listed),
-            Part::OthersShare => share(other),
+            TablePart::Graphs => ("graphs".to_owned(), "graphs", graphs.to_owned()),
+            TablePart::Listed => wins(listed),
+            TablePart::Others => wins(other),
+            TablePart::ListedShare => share(listed),
+            TablePart::OthersShare => share(other),
         }
     }
 
     fn value(self, counts: &Counts, number: fn(u128) -> Value) -> Value {
         let share = |part| Value::Share { part, whole: counts.graphs };
         match self {
-            Part::Graphs => number(counts.graphs),
-            Part::Listed => number(counts.listed),
-            Part::Others => number(counts.others()),
-            Part::ListedShare => share(counts.listed),
-            Part::OthersShare => share(counts.others()),
+            TablePart::Graphs => number(counts.graphs),
+            TablePart::Listed => number(counts.listed),
+            TablePart::Others => number(counts.others()),
+            TablePart::ListedShare => share(counts.listed),
+            TablePart::OthersShare => share(counts.others()),
         }
     }
 }
@@ -186,17 +191,17 @@ impl Part {
 fn counts<T: 'static>(
     about: &About,
     (prefix, group, graphs): (&'static str, &'static str, &'static str),
-    shown: &[Part],
+    shown: &[TablePart],
     number: fn(u128) -> Value,
     pick: fn(&T) -> &Counts,
 ) -> Vec<Field<T>> {
-    let field = |part: Part| -> Field<T> {
+    let field = |part: TablePart| -> Field<T> {
         let (name, heading, meaning) = part.words(about, prefix, graphs);
         let heading = shown.contains(&part).then_some(heading);
         let column = Column { group, ..column(format!("{prefix}{name}"), heading, meaning) };
         (column, Box::new(move |what| part.value(pick(what), number)))
     };
-    Part::ALL.into_iter().map(field).collect()
+    TablePart::ALL.into_iter().map(field).collect()
 }
 
 const ALL: (&str, &str, &str) = ("", "unlabelled", "graphs, that is isomorphism classes,");
@@ -209,11 +214,13 @@ const LABELLED_CONNECTED: (&str, &str, &str) =
 /// Everything that is known about a set of graphs of one order; with `paper`, people see the
 /// columns of the paper's Table 1.
 fn full_fields(about: &'static About, paper: bool) -> Vec<Field<Summary>> {
-    const PAPER: &[Part] = &[Part::Graphs, Part::Listed, Part::Others, Part::OthersShare];
-    const OTHERS: &[Part] = &[Part::Graphs, Part::Listed, Part::Others, Part::ListedShare];
+    const PAPER: &[TablePart] =
+        &[TablePart::Graphs, TablePart::Listed, TablePart::Others, TablePart::OthersShare];
+    const OTHERS: &[TablePart] =
+        &[TablePart::Graphs, TablePart::Listed, TablePart::Others, TablePart::ListedShare];
     let [connected, all, labelled] = match paper {
-        true => [PAPER, PAPER, &[Part::Listed, Part::OthersShare]],
-        false => [&[], OTHERS, &[Part::Graphs, Part::Listed, Part::ListedShare]],
+        true => [PAPER, PAPER, &[TablePart::Listed, TablePart::OthersShare]],
+        false => [&[], OTHERS, &[TablePart::Graphs, TablePart::Listed, TablePart::ListedShare]],
     };
     let mut fields: Vec<Field<Summary>> =
         counts(about, CONNECTED, connected, class, |f| &f.statistics.classes.connected);
@@ -240,8 +247,10 @@ fn full_fields(about: &'static About, paper: bool) -> Vec<Field<Summary>> {
 
 /// The columns of breakdowns.
 fn brief_fields(about: &About) -> Vec<Field<Cell>> {
-    const SHOWN: &[Part] = &[Part::Graphs, Part::Listed, Part::Others, Part::ListedShare];
-    const LABELLED_SHOWN: &[Part] = &[Part::Graphs, Part::Listed, Part::ListedShare];
+    const SHOWN: &[TablePart] =
+        &[TablePart::Graphs, TablePart::Listed, TablePart::Others, TablePart::ListedShare];
+    const LABELLED_SHOWN: &[TablePart] =
+        &[TablePart::Graphs, TablePart::Listed, TablePart::ListedShare];
     let all = counts(about, ALL, SHOWN, class, |cell: &Cell| &cell.classes);
     let labelled =
         counts(about, LABELLED, LABELLED_SHOWN, Value::Large, |cell: &Cell| &cell.labelled);

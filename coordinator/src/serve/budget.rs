@@ -37,7 +37,7 @@ impl Taken {
 }
 
 /// A part of a budget, until it is dropped.
-pub struct Share {
+pub struct MemoryShare {
     budget: Arc<Budget>,
     number: u64,
     bytes: usize,
@@ -52,11 +52,11 @@ impl Budget {
     }
 
     /// A share of no bytes yet.
-    pub fn share(self: &Arc<Self>) -> Share {
+    pub fn share(self: &Arc<Self>) -> MemoryShare {
         let mut taken = self.taken.lock();
         let number = taken.next;
         taken.next += 1;
-        Share { budget: self.clone(), number, bytes: 0, read: 0 }
+        MemoryShare { budget: self.clone(), number, bytes: 0, read: 0 }
     }
 
     /// The bytes that are taken.
@@ -66,7 +66,7 @@ impl Budget {
     }
 }
 
-impl Share {
+impl MemoryShare {
     /// Lets the share grow until it covers `bytes`. If there is no room, the oldest of those that
     /// wait grows all the same, and as far as it has to, but no second one before it has given
     /// back what it has: so one always gets on, and what is taken exceeds the budget by no more
@@ -135,7 +135,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.budget.taken.lock().give_back(self.number, self.bytes);
         self.budget.returned.notify_waiters();

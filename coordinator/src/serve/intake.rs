@@ -26,7 +26,7 @@ use tower::Service;
 use trailtrap_shared::protocol::wire::PIECE_BYTES;
 
 use crate::serve::{
-    budget::{Budget, Share},
+    budget::{Budget, MemoryShare},
     gate::{Answering, Gate},
 };
 
@@ -112,14 +112,15 @@ impl Gate for Intake {
         };
         let response = service.call(Request::from_parts(parts, Body::new(reading)));
         let share = share.filter(|_| !is_delivery);
-        let answer = |body| Answer { body, rest: Bytes::new(), _place: answered, _share: share };
+        let answer =
+            |body| AnswerBody { body, rest: Bytes::new(), _place: answered, _share: share };
         Box::pin(async move { Ok(response.await?.map(|body| Body::new(answer(body)))) })
     }
 }
 
 /// The share that a stream has of the budget.
 #[derive(Clone)]
-pub struct CallShare(Arc<Mutex<Share>>);
+pub struct CallShare(Arc<Mutex<MemoryShare>>);
 
 impl CallShare {
     /// The share of a call that has come through the layer.
@@ -260,7 +261,7 @@ impl HttpBody for Reading {
 }
 
 /// An answer that keeps its place, or its share, until it is taken.
-struct Answer {
+struct AnswerBody {
     body: Body,
     /// What is left of a piece that was too large.
     rest: Bytes,
@@ -268,7 +269,7 @@ struct Answer {
     _share: Option<CallShare>,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for AnswerBody {
     type Data = Bytes;
     type Error = Status;
 

@@ -9,7 +9,7 @@ use std::{
 use trailtrap_shared::partition::Section;
 
 use super::{
-    Census, CensusError, Fault, State, committer::Task, comparer::Comparison, examination,
+    Census, CensusError, CensusState, Fault, committer::Task, comparer::Comparison, examination,
 };
 use crate::{
     core::{Core, Effect, Examined, News},
@@ -23,7 +23,7 @@ impl Census {
     }
 
     /// The same for somebody who waits for what comes of it.
-    pub(super) fn event_with_waiter<T>(&self, event: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn event_with_waiter<T>(&self, event: impl FnOnce(&mut CensusState) -> T) -> T {
         let (value, todo) = self.hand_in(event);
         // What comes of an effect is carried out before the next one, without calling itself: a
         // delivery may have thousands of units to compare.
@@ -50,7 +50,7 @@ impl Census {
 
     /// Hands an event in. Returns what is to be done without the lock; what costs nothing is done,
     /// and what is for the committer is on its way to it, in the order in which it was accepted.
-    fn hand_in<T>(&self, event: impl FnOnce(&mut State) -> T) -> (T, Vec<Effect>) {
+    fn hand_in<T>(&self, event: impl FnOnce(&mut CensusState) -> T) -> (T, Vec<Effect>) {
         let mut state = self.state();
         let value = event(&mut state);
         let (mut todo, mut wakes) = (Vec::new(), false);

@@ -97,7 +97,7 @@ pub enum CensusError {
 }
 
 /// The core, and who waits for it.
-struct State {
+struct CensusState {
     core: Core,
     /// What the driver could not do.
     error: Option<CensusError>,
@@ -121,7 +121,7 @@ pub struct Census {
     /// Which parents the parts of the shard that was examined last are generated from.
     part_ranges: Mutex<Option<Arc<PartRanges>>>,
     started: Instant,
-    state: Mutex<State>,
+    state: Mutex<CensusState>,
     changed: Condvar,
     /// Woken like `changed`, for tasks.
     pub wakeup: tokio::sync::Notify,
@@ -176,7 +176,7 @@ impl Census {
             judgements: Mutex::default(),
             part_ranges: Mutex::default(),
             started: (options.clock)(),
-            state: Mutex::new(State { core, error: None, waiting: HashMap::new() }),
+            state: Mutex::new(CensusState { core, error: None, waiting: HashMap::new() }),
             changed: Condvar::new(),
             wakeup: tokio::sync::Notify::new(),
             queue: Mutex::new(Some(sender)),
@@ -209,7 +209,7 @@ impl Census {
     }
 
     /// The state, at this time.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CensusState> {
         let now = self.now();
         let mut state = self.state.lock();
         state.core.set_now(now);

@@ -88,7 +88,7 @@ impl Census {
         bucket: u32,
         mut take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
     ) -> Result<Option<Vec<T>>, CensusError> {
-        let finished = |state: &super::State| {
+        let finished = |state: &super::CensusState| {
             let order = state.core.order()?;
             let index = order.plan().find(sequence)?;
             order

@@ -23,7 +23,7 @@ use trailtrap_shared::{partition::Section, protocol::codec};
 use super::{
     EDITION, EPOCH, RECORDS, WRITTEN,
     error::{Lost, StoreError},
-    journal::{self, Manifest, Records},
+    journal::{self, ManifestState, Records},
 };
 
 /// How often the system is asked again, and how long it is waited before each time: half a minute
@@ -48,7 +48,7 @@ const OPEN_FILES: u64 = 400;
 
 /// What a process may do with a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum AccessMode {
     /// Whoever looks on, while another process may write.
     Read,
     /// Whoever is going to write, before anything is changed.
@@ -60,7 +60,7 @@ pub(super) enum Access {
 /// An open database.
 pub(super) struct Database {
     path: PathBuf,
-    access: Access,
+    access: AccessMode,
     opened: RwLock<Opened>,
     /// The system failed for so long that nobody waits for it any more.
     given_up: AtomicBool,
@@ -70,21 +70,21 @@ struct Opened {
     /// `None` if it was not possible to open it again.
     db: Option<DB>,
     /// What stood in its manifest just before: another one tells that files have come or gone.
-    manifest: Manifest,
+    manifest: ManifestState,
     /// How often it was opened.
     times: u64,
 }
 
 impl Opened {
-    fn new(path: &Path, access: Access, times: u64) -> Result<Self, StoreError> {
+    fn new(path: &Path, access: AccessMode, times: u64) -> Result<Self, StoreError> {
         for _ in 1..OPENED_AGAIN {
-            let manifest = Manifest::of(path);
+            let manifest = ManifestState::of(path);
             match open(path, access) {
                 Ok(db) => return Ok(Opened { db: Some(db), manifest, times }),
                 Err(error)
-                    if access != Access::Read
+                    if access != AccessMode::Read
                         || !error.is_of_missing_files()
-                        || Manifest::of(path) == manifest =>
+                        || ManifestState::of(path) == manifest =>
                 {
                     return Err(error);
                 }
@@ -92,13 +92,13 @@ impl Opened {
                 Err(_) => {}
             }
         }
-        let manifest = Manifest::of(path);
+        let manifest = ManifestState::of(path);
         Ok(Opened { db: Some(open(path, access)?), manifest, times })
     }
 }
 
 /// Opens a database that has everything that its journal says was written.
-fn open(path: &Path, access: Access) -> Result<DB, StoreError> {
+fn open(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
     // What the journal has, the database had before.
     let told = journal::read(path).map_err(StoreError::Journal)?;
     if !told.manifest.is_in(path).map_err(StoreError::Journal)? {
@@ -106,17 +106,17 @@ fn open(path: &Path, access: Access) -> Result<DB, StoreError> {
     }
     let options = options();
     let db = match access {
-        Access::Read | Access::Check => {
+        AccessMode::Read | AccessMode::Check => {
             DB::open_cf_descriptors_read_only(&options, path, families(), false)?
         }
-        Access::Write => DB::open_cf_descriptors(&options, path, families())?,
+        AccessMode::Write => DB::open_cf_descriptors(&options, path, families())?,
     };
     check_tables(&db)?;
     let (written, records) = (written(&db)?, records(&db)?);
     // A journal that is behind, or damaged, knows of records that have changed since. It knows of
     // few that are gone since, and of none within an edition while nobody writes.
     let is_last = told.is_whole && written <= told.written;
-    let is_behind = written > told.written && access == Access::Read;
+    let is_behind = written > told.written && access == AccessMode::Read;
     let lost = match (is_last, is_behind) {
         (true, _) => compare(&told.records, &records, |before, after| after == Some(before)),
         (false, false) => compare(&told.records, &records, |_, after| after.is_some()),
@@ -160,27 +160,27 @@ impl Database {
         options.create_if_missing(true);
         options.create_missing_column_families(true);
         let db = DB::open_cf_descriptors(&options, path, families())?;
-        let opened = Opened { db: Some(db), manifest: Manifest::of(path), times: 0 };
-        Ok(Self::of(path, Access::Write, opened))
+        let opened = Opened { db: Some(db), manifest: ManifestState::of(path), times: 0 };
+        Ok(Self::of(path, AccessMode::Write, opened))
     }
 
     /// Opens one that is there.
-    pub fn open(path: &Path, access: Access) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, access: AccessMode) -> Result<Self, StoreError> {
         let open = |access| {
             Opened::new(path, access, 0).map_err(|error| match error.may_pass() {
                 true => StoreError::Failing { path: path.to_owned(), cause: error.to_string() },
                 false => error,
             })
         };
-        if access == Access::Write {
+        if access == AccessMode::Write {
             // Opened for writing, a damaged one would be changed: what cannot be read of its logs
             // would go.
-            drop(open(Access::Check)?);
+            drop(open(AccessMode::Check)?);
         }
         Ok(Self::of(path, access, open(access)?))
     }
 
-    fn of(path: &Path, access: Access, opened: Opened) -> Self {
+    fn of(path: &Path, access: AccessMode, opened: Opened) -> Self {
         Database {
             path: path.to_owned(),
             access,
@@ -213,15 +213,15 @@ impl Database {
                 cause = error.to_string();
             }
             match (self.access, error) {
-                (Access::Read, Some(error))
+                (AccessMode::Read, Some(error))
                     if error.is_of_missing_files()
                         && again < OPENED_AGAIN
-                        && Manifest::of(&self.path) != manifest =>
+                        && ManifestState::of(&self.path) != manifest =>
                 {
                     again += 1;
                     self.open_again(times)?;
                 }
-                (Access::Write, error) if error.as_ref().is_none_or(StoreError::may_pass) => {
+                (AccessMode::Write, error) if error.as_ref().is_none_or(StoreError::may_pass) => {
                     let pause = pauses.next().filter(|_| !self.given_up.load(Ordering::Relaxed));
                     let Some(pause) = pause else {
                         self.given_up.store(true, Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl Database {
         if opened.times != times {
             return Ok(());
         }
-        if self.access == Access::Write {
+        if self.access == AccessMode::Write {
             // It cannot be open twice.
             opened.db = None;
         }

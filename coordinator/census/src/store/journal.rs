@@ -15,7 +15,7 @@
 //! |---|---|
 //! | 4 | magic `TTJL` |
 //! | 4 | bytes of the text |
-//! | text | [`Entry`], encoded by [`codec`] |
+//! | text | [`JournalEntry`], encoded by [`codec`] |
 //! | 16 | the first half of the BLAKE3 hash of everything before |
 //!
 //! and can be found without those before it.
@@ -47,23 +47,23 @@ const ENTRY_BYTES: usize = 1 << 20;
 const SLACK_BYTES: u64 = 4 << 20;
 
 #[derive(Serialize, Deserialize)]
-struct Entry {
+struct JournalEntry {
     /// The number of the last write that is complete with this entry.
     written: u64,
-    manifest: Manifest,
+    manifest: ManifestState,
     changes: Vec<Change>,
 }
 
 /// What stands in a manifest. With every start a database gets another one, which has a larger
 /// number, and grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Manifest {
+pub(super) struct ManifestState {
     number: u64,
     bytes: u64,
     checksum: [u8; CHECKSUM_BYTES],
 }
 
-impl Manifest {
+impl ManifestState {
     /// That of the database in this directory; zeros if it cannot be read.
     pub fn of(directory: &Path) -> Self {
         Followed::new(directory).read()
@@ -106,7 +106,7 @@ fn manifest_in(directory: &Path) -> io::Result<Option<(u64, PathBuf)>> {
 /// A manifest as far as it was read: manifests only grow, and no byte is read twice.
 struct Followed {
     directory: PathBuf,
-    manifest: Manifest,
+    manifest: ManifestState,
     hasher: blake3::Hasher,
 }
 
@@ -114,13 +114,13 @@ impl Followed {
     fn new(directory: &Path) -> Self {
         Followed {
             directory: directory.to_owned(),
-            manifest: Manifest::default(),
+            manifest: ManifestState::default(),
             hasher: blake3::Hasher::new(),
         }
     }
 
     /// What stands in the manifest that is in use now; zeros if it cannot be read.
-    fn read(&mut self) -> Manifest {
+    fn read(&mut self) -> ManifestState {
         let found = manifest_in(&self.directory).ok().flatten();
         let (number, path) = found.unwrap_or_default();
         if number != self.manifest.number {
@@ -155,7 +155,7 @@ pub(super) struct Journal {
     end: u64,
     /// What the last entry says.
     written: u64,
-    manifest: Manifest,
+    manifest: ManifestState,
     /// The manifest that is in use.
     followed: Followed,
 }
@@ -171,13 +171,13 @@ impl Drop for Journal {
 
 /// What a journal says.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct JournalContents {
     /// The records, as the last entry leaves them.
     pub records: Records,
     /// The number of the last write.
     pub written: u64,
     /// What stood in the manifest then.
-    pub manifest: Manifest,
+    pub manifest: ManifestState,
     /// Whether there is nothing but sound entries.
     pub is_whole: bool,
     bytes: u64,
@@ -188,7 +188,7 @@ impl Journal {
     /// the number of the last write.
     pub fn of(
         directory: &Path,
-        told: Told,
+        told: JournalContents,
         records: &Records,
         written: u64,
     ) -> io::Result<Journal> {
@@ -202,7 +202,7 @@ impl Journal {
             true => (told.bytes, told.manifest),
             false => {
                 let all = records.iter().map(|(key, value)| (key.clone(), Some(value.clone())));
-                let (all, manifest) = (all.collect::<Vec<Change>>(), Manifest::of(directory));
+                let (all, manifest) = (all.collect::<Vec<Change>>(), ManifestState::of(directory));
                 let bytes = entries(written, written, manifest, &all);
                 Replacement::of(&path).write(&bytes)?;
                 (bytes.len() as u64, manifest)
@@ -253,14 +253,16 @@ impl Journal {
 }
 
 /// Reads the journal of a store; one that is not there says nothing.
-pub(super) fn read(directory: &Path) -> io::Result<Told> {
+pub(super) fn read(directory: &Path) -> io::Result<JournalContents> {
     let bytes = match std::fs::read(directory.join(NAME)) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Told::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(JournalContents::default());
+        }
         Err(error) => return Err(error),
     };
-    let mut told = Told { bytes: bytes.len() as u64, ..Told::default() };
-    told.is_whole = each_entry(&bytes, |Entry { written, manifest, changes }| {
+    let mut told = JournalContents { bytes: bytes.len() as u64, ..JournalContents::default() };
+    told.is_whole = each_entry(&bytes, |JournalEntry { written, manifest, changes }| {
         told.written = told.written.max(written);
         told.manifest = manifest;
         for (key, value) in changes {
@@ -274,7 +276,7 @@ pub(super) fn read(directory: &Path) -> io::Result<Told> {
 }
 
 /// The entries of one write.
-fn entries(before: u64, written: u64, manifest: Manifest, changes: &[Change]) -> Vec<u8> {
+fn entries(before: u64, written: u64, manifest: ManifestState, changes: &[Change]) -> Vec<u8> {
     let (mut bytes, mut some, mut length) = (Vec::new(), Vec::new(), 0);
     for change in changes {
         let (key, value) = change;
@@ -283,15 +285,15 @@ fn entries(before: u64, written: u64, manifest: Manifest, changes: &[Change]) ->
         if length > ENTRY_BYTES {
             // The write is complete with its last entry.
             let changes = std::mem::take(&mut some);
-            push_entry(&mut bytes, Entry { written: before, manifest, changes });
+            push_entry(&mut bytes, JournalEntry { written: before, manifest, changes });
             length = 0;
         }
     }
-    push_entry(&mut bytes, Entry { written, manifest, changes: some });
+    push_entry(&mut bytes, JournalEntry { written, manifest, changes: some });
     bytes
 }
 
-fn push_entry(bytes: &mut Vec<u8>, entry: Entry) {
+fn push_entry(bytes: &mut Vec<u8>, entry: JournalEntry) {
     let start = bytes.len();
     let text = codec::encode(&entry);
     bytes.extend_from_slice(MAGIC);
@@ -302,7 +304,7 @@ fn push_entry(bytes: &mut Vec<u8>, entry: Entry) {
 }
 
 /// Hands each sound entry out, in order. Returns whether there is nothing else.
-fn each_entry(bytes: &[u8], mut take: impl FnMut(Entry)) -> bool {
+fn each_entry(bytes: &[u8], mut take: impl FnMut(JournalEntry)) -> bool {
     let (mut at, mut is_whole) = (0, true);
     while at < bytes.len() {
         if let Some((entry, length)) = entry_at(&bytes[at..]) {
@@ -318,7 +320,7 @@ fn each_entry(bytes: &[u8], mut take: impl FnMut(Entry)) -> bool {
 }
 
 /// The entry that these bytes begin with, and its length.
-fn entry_at(bytes: &[u8]) -> Option<(Entry, usize)> {
+fn entry_at(bytes: &[u8]) -> Option<(JournalEntry, usize)> {
     let length = bytes.strip_prefix(MAGIC)?.first_chunk()?;
     let end = HEAD_BYTES.checked_add(u32::from_le_bytes(*length) as usize)?;
     let checksum = bytes.get(end..end.checked_add(CHECKSUM_BYTES)?)?;
@@ -345,7 +347,8 @@ mod tests {
 
     /// A journal of four writes: the second adds an alarm's worth of bytes, the third removes.
     fn filled(directory: &Path) -> Journal {
-        let mut journal = Journal::of(directory, Told::default(), &Records::new(), 0).unwrap();
+        let mut journal =
+            Journal::of(directory, JournalContents::default(), &Records::new(), 0).unwrap();
         journal.add(1, &[change(1, b"one"), change(2, b"two")]).unwrap();
         journal.add(2, &[change(3, &[7; ENTRY_BYTES]), change(4, &[8; ENTRY_BYTES])]).unwrap();
         journal.add(3, &[(vec![3], None), change(2, b"second")]).unwrap();
@@ -394,14 +397,14 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         let put = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
         let mut followed = Followed::new(directory.path());
-        assert_eq!(followed.read(), Manifest::default());
-        assert!(Manifest::default().is_in(directory.path()).unwrap());
+        assert_eq!(followed.read(), ManifestState::default());
+        assert!(ManifestState::default().is_in(directory.path()).unwrap());
         let mut seen = Vec::new();
         for (number, text) in [(5, "one"), (5, "one, two"), (5, "one, two"), (6, "three")] {
             put(&format!("MANIFEST-{number:06}"), text);
             put("CURRENT", &format!("MANIFEST-{number:06}\n"));
             let manifest = followed.read();
-            assert_eq!(manifest, Manifest::of(directory.path()));
+            assert_eq!(manifest, ManifestState::of(directory.path()));
             assert_eq!((manifest.number, manifest.bytes), (number, text.len() as u64));
             seen.push(manifest);
             assert!(seen.iter().all(|manifest| manifest.is_in(directory.path()).unwrap()));

@@ -31,8 +31,8 @@ use trailtrap_worker::process::replace::sync_directory;
 
 pub use self::error::{Lost, StoreError};
 use self::{
-    database::{Access, Database, family, section_name},
-    journal::{Change, Journal},
+    database::{AccessMode, Database, family, section_name},
+    journal::{Change, Journal, JournalContents},
 };
 use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
 
@@ -61,11 +61,11 @@ pub struct Store {
     database: Database,
     game: GameName,
     /// Of a store that is open for writing. Dropped after the database.
-    journal: Option<Mutex<Copied>>,
+    journal: Option<Mutex<Journaled>>,
 }
 
 /// The journal, and the number of the last write that the database has.
-struct Copied {
+struct Journaled {
     journal: Journal,
     written: u64,
 }
@@ -91,21 +91,21 @@ impl Store {
                 sync_directory(parent)?;
             }
         }
-        let store = Self::of(Database::open(path, Access::Write)?, game)?;
+        let store = Self::of(Database::open(path, AccessMode::Write)?, game)?;
         // The journal is made the copy of the records that it should be.
         let told = journal::read(path).map_err(StoreError::Journal)?;
         let (records, written) =
             store.database.run(|db| Ok((database::records(db)?, database::written(db)?)))?;
         let journal = Journal::of(path, told, &records, written).map_err(StoreError::Journal)?;
-        Ok(Store { journal: Some(Mutex::new(Copied { journal, written })), ..store })
+        Ok(Store { journal: Some(Mutex::new(Journaled { journal, written })), ..store })
     }
 
     /// Makes an empty store.
     fn create(path: &Path, game: GameName) -> Result<Self, StoreError> {
         let database = Database::create(path)?;
-        let journal = Journal::of(path, journal::Told::default(), &journal::Records::new(), 0)
+        let journal = Journal::of(path, JournalContents::default(), &journal::Records::new(), 0)
             .map_err(StoreError::Journal)?;
-        let journal = Some(Mutex::new(Copied { journal, written: 0 }));
+        let journal = Some(Mutex::new(Journaled { journal, written: 0 }));
         let store = Store { database, game, journal };
         store.put(b"format", &current_format(game))?;
         Ok(store)
@@ -118,7 +118,7 @@ impl Store {
     ///
     /// It cannot be opened or read, is damaged, or is of another format.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        Self::of(Database::open(path, Access::Read)?, None)
+        Self::of(Database::open(path, AccessMode::Read)?, None)
     }
 
     /// A store that is there, of the game that is asked for.

@@ -24,7 +24,7 @@ use super::{
     check_format,
     database::{self, Database, section_name},
     decode,
-    journal::{self, Records},
+    journal::{self, JournalContents, Records},
     order_key, plan, unit_key, unit_of_key,
 };
 use crate::{
@@ -61,7 +61,7 @@ impl Wreck {
     pub fn open(path: &Path, room: &Path, watcher: &dyn Watcher) -> Result<Self, StoreError> {
         let told = journal::read(path).unwrap_or_else(|error| {
             watcher.say(&format!("the journal of the store cannot be read: {error}"));
-            journal::Told::default()
+            JournalContents::default()
         });
         let names: Vec<String> =
             database::families().iter().map(|family| family.name().to_owned()).collect();
@@ -258,7 +258,7 @@ impl Wreck {
 /// alarms. Otherwise what one of both lacks is taken from the other; of what both have, that of
 /// the later. It does no harm if a unit comes along that was taken back: the census looks at what
 /// it was computed from, and at whether an alarm doubts it.
-fn merge(told: journal::Told, found: Records, written: u64) -> Records {
+fn merge(told: JournalContents, found: Records, written: u64) -> Records {
     let is_later = told.written >= written;
     let (mut older, newer) = match is_later {
         true => (found, told.records),
@@ -328,11 +328,11 @@ fn of_logs(path: &Path, room: &Path) -> Result<DB, StoreError> {
 /// Where blocks stand in blob files, as far as their heads say.
 struct Blobs {
     files: Vec<File>,
-    places: HashMap<BlockId, Vec<Place>>,
+    places: HashMap<BlockId, Vec<BlobPlace>>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct BlobPlace {
     file: usize,
     at: u64,
     length: u64,
@@ -362,7 +362,8 @@ impl Blobs {
                 let at = from + found;
                 from = at + 1;
                 if let Some((id, length)) = Block::announced(layout, &bytes[at..]) {
-                    let place = Place { file: self.files.len(), at: start + at as u64, length };
+                    let place =
+                        BlobPlace { file: self.files.len(), at: start + at as u64, length };
                     self.places.entry(id).or_default().push(place);
                 }
             }
@@ -377,7 +378,7 @@ impl Blobs {
     /// The sound blocks of a place, the last written first.
     fn of(&self, id: &BlockId, layout: Layout) -> Vec<Block> {
         let places = self.places.get(id).map_or(&[][..], Vec::as_slice);
-        let read = |place: &Place| {
+        let read = |place: &BlobPlace| {
             let file = &self.files[place.file];
             // What a damaged head says may be anything.
             let length = file.metadata().ok()?.len().checked_sub(place.at)?;

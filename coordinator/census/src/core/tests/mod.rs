@@ -78,7 +78,7 @@ struct Disk {
 
 /// A lease that a worker holds, or thinks it holds.
 #[derive(Clone)]
-struct Held {
+struct HeldWork {
     worker: WorkerId,
     lease: u64,
     units: Vec<Unit>,
@@ -110,9 +110,9 @@ struct World {
     /// What other threads are to do.
     todo: Vec<Effect>,
     workers: BTreeMap<String, WorkerId>,
-    held: Vec<Held>,
+    held: Vec<HeldWork>,
     /// By arrival: what was delivered, under which lease, and whether its worker waits.
-    arrivals: HashMap<ArrivalId, (String, Held, bool)>,
+    arrivals: HashMap<ArrivalId, (String, HeldWork, bool)>,
     plans: HashMap<usize, Arc<Plan>>,
     /// What happened, for stories.
     log: Vec<String>,
@@ -358,7 +358,7 @@ impl World {
                 let compares = order.schedule.is_finished(work.units[0]);
                 let Work { lease, units, .. } = work;
                 let what = self.names(&units);
-                self.held.push(Held { worker, lease, units, inputs, compares });
+                self.held.push(HeldWork { worker, lease, units, inputs, compares });
                 format!("{name} leases {what}")
             }
             Assignment::Wait => format!("{name} is told to wait"),
@@ -372,11 +372,11 @@ impl World {
     }
 
     /// A worker delivers what it holds, or held, and waits until it is durable.
-    fn deliver(&mut self, name: &str, held: &Held, way: Way) {
+    fn deliver(&mut self, name: &str, held: &HeldWork, way: Way) {
         self.deliver_and_wait(name, held, way, true);
     }
 
-    fn deliver_and_wait(&mut self, name: &str, held: &Held, way: Way, durable: bool) {
+    fn deliver_and_wait(&mut self, name: &str, held: &HeldWork, way: Way, durable: bool) {
         let author = self.core.author(held.worker);
         let one = |(&unit, &inputs): (&Unit, &Content)| Delivery {
             unit,
@@ -504,7 +504,7 @@ impl World {
                 let inputs = units.iter().map(|unit| order.schedule.inputs(unit.shard)).collect();
                 let what = self.names(&units);
                 self.say(format!("the coordinator compares {what}"));
-                let held = Held { worker: COORDINATOR, lease, units, inputs, compares: true };
+                let held = HeldWork { worker: COORDINATOR, lease, units, inputs, compares: true };
                 self.deliver_and_wait("the coordinator", &held, Way::Right, false);
             }
             Effect::Trace { alarm, workers } => {

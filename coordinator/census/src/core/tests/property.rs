@@ -9,7 +9,7 @@
 
 use proptest::prelude::*;
 
-use super::{Disk, Held, Way, World};
+use super::{Disk, HeldWork, Way, World};
 
 /// One thing that happens. The numbers choose among what there is to choose from.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ fn happening() -> impl Strategy<Value = Happening> {
 /// himself Ann.
 const NAMES: [&str; 6] = ["Ann", "Bea", "Cid", "Dan", "Eve", "Mal"];
 
-fn worker_of(world: &World, held: &Held) -> Option<&'static str> {
+fn worker_of(world: &World, held: &HeldWork) -> Option<&'static str> {
     NAMES.into_iter().find(|&name| world.workers.get(name) == Some(&held.worker))
 }
 

@@ -9,7 +9,7 @@ use std::{fmt::Write, time::Duration};
 
 use datadriven::{TestCase, walk};
 
-use super::{Disk, Held, Way, World};
+use super::{Disk, HeldWork, Way, World};
 
 /// A census of small orders. Arguments: `order`, the last; `open`, the one in work, all before
 /// being done by a worker named Z; `compared`, the share that is solved twice; `parts`, the graphs
@@ -44,11 +44,12 @@ fn begin(case: &mut TestCase) -> World {
 }
 
 /// What a worker holds, or held: its last lease, or the one with this unit.
-fn held(world: &World, name: &str, unit: Option<&str>) -> Held {
+fn held(world: &World, name: &str, unit: Option<&str>) -> HeldWork {
     let worker = world.workers[name];
     let mut held = world.held.iter().rev().filter(|held| held.worker == worker);
-    let has =
-        |held: &&Held| unit.is_none_or(|unit| held.units.iter().any(|&u| world.name(u) == unit));
+    let has = |held: &&HeldWork| {
+        unit.is_none_or(|unit| held.units.iter().any(|&u| world.name(u) == unit))
+    };
     held.find(has).unwrap_or_else(|| panic!("{name} has not leased {unit:?}")).clone()
 }
 
