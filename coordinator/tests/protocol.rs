@@ -8,8 +8,8 @@ use std::{
 };
 
 use common::{
-    Data, GIVE_UP, Process, census_json, coordinator, introduction, parts, status, stderr, stdout,
-    watch_memory, worker,
+    Data, GIVE_UP, Process, census_json, coordinator, introduction, parts, run, status, stderr,
+    stdout, watch_memory, worker,
 };
 use http_body::Frame;
 use tokio::time::timeout;
@@ -133,30 +133,35 @@ async fn what_is_no_delivery_is_refused() {
     // Without a lease it is dropped.
     let dropped = client.complete(parts(vec![start(12345), unit(0)])).await;
     assert!(!dropped.unwrap().into_inner().accepted);
-    let grant = lease(&mut client, worker).await;
-    let (start, first) = (|| start(grant.lease), || unit(grant.units[0].shard));
+    let without_start = client.complete(parts(vec![unit(0)])).await;
+    assert_eq!(code(without_start), Code::InvalidArgument);
+    // Whoever sends such things under a lease is not trusted any more, and has none.
     let piece = |data: &[u8], last| {
         Part::Piece(wire::BlockPiece { data: data.to_vec(), last, done: false })
     };
     let open = |length| piece(&vec![7; length], false);
-    let deliveries = [
-        ("without a start", vec![first()]),
-        ("a block that is none", vec![start(), first(), piece(b"no block", true)]),
-        ("a block before any unit", vec![start(), piece(b"before any unit", true)]),
-        ("two starts", vec![start(), start()]),
-        ("no such shard", vec![start(), unit(u32::MAX)]),
-        ("a unit without blocks", vec![start(), first()]),
-        ("little at a time", vec![start(), first(), open(1), open(PIECE_BYTES)]),
-        ("nothing at a time", vec![start(), first(), open(0)]),
-        ("far too much", [vec![start(), first()], vec![open(PIECE_BYTES); 70]].concat()),
+    let deliveries: [(&str, Vec<Part>); 8] = [
+        ("a block that is none", vec![unit(0), piece(b"no block", true)]),
+        ("a block before any unit", vec![piece(b"before any unit", true)]),
+        ("two starts", vec![start(0)]),
+        ("no such shard", vec![unit(u32::MAX)]),
+        ("a unit without blocks", vec![unit(0)]),
+        ("little at a time", vec![unit(0), open(1), open(PIECE_BYTES)]),
+        ("nothing at a time", vec![unit(0), open(0)]),
+        ("far too much", [vec![unit(0)], vec![open(PIECE_BYTES); 70]].concat()),
     ];
-    for (what, delivery) in deliveries {
+    for (what, rest) in deliveries {
+        let worker = client.register(introduction(what)).await.unwrap().into_inner().worker;
+        let lease = lease(&mut client, worker).await.lease;
+        let start = Part::Start(wire::CompleteStart { worker, lease });
+        let delivery = [vec![start], rest].concat();
         assert_eq!(code(client.complete(parts(delivery)).await), Code::InvalidArgument, "{what}");
+        let again = client.lease(wire::LeaseRequest { worker }).await;
+        assert_eq!(code(again), Code::FailedPrecondition, "{what}");
     }
-    let leases = vec![grant.lease, 1, 2];
-    let give_back = wire::GiveBackRequest { worker, leases, failure: String::new() };
-    client.give_back(give_back).await.unwrap();
     ends_well(leader, &address);
+    let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
+    assert_eq!(alarms.lines().count(), 8, "{alarms}");
 }
 
 #[tokio::test]

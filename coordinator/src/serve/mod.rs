@@ -3,6 +3,7 @@
 
 pub mod admission;
 pub mod budget;
+pub mod delivery;
 pub mod embedded;
 pub mod gate;
 pub mod intake;

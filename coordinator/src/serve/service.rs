@@ -2,7 +2,6 @@
 
 use std::{io, pin::Pin, sync::Arc, time::Duration};
 
-use prost::Message;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -21,16 +20,12 @@ use tower::util::option_layer;
 use trailtrap_census::{
     driver::{Assignment, Census, CensusError, Refusal, Work},
     read::status::CensusStatus,
-    records::{Delivery, delivery},
 };
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics, summary::Summary},
     game::GameName,
     labelling::LABELLING,
     partition::{BLOCK_FORMAT, Block},
-    plan::{Unit, most_bytes},
     protocol::{
-        codec,
         messages::{self, Wanted},
         wire::{
             self, PIECE_BYTES, PROTOCOL,
@@ -44,6 +39,7 @@ use trailtrap_shared::{
 use crate::serve::{
     admission::{self, GRACE},
     budget::Budget,
+    delivery::{Unpacking, Unreadable},
     gate::Through,
     intake::{CallShare, Intake},
     secrets::Door,
@@ -57,8 +53,6 @@ const TURN: Duration = Duration::from_millis(200);
 const DESCRIBING: usize = 8;
 /// More names of blocks than any worker has to list in a message.
 const LONGEST_LIST: usize = 1 << 16;
-/// Nobody works on a unit for longer than these twelve days. Sums of such times do not overflow.
-const LONGEST_MICROSECONDS: u64 = 1 << 40;
 /// So many connections of those who probe the health, or do not say what they want, are there at a
 /// time.
 const PROBES: usize = 64;
@@ -444,86 +438,23 @@ impl CensusService for GrpcService {
         let Some((plan, units)) = self.census.leased(start.worker, start.lease) else {
             return Ok(Response::new(wire::CompleteReply { accepted: false }));
         };
-        let mut blocks_left: usize =
-            units.iter().map(|unit| 3 << plan.shards[unit.shard as usize].bucket_bits).sum();
-        let author = self.census.author(start.worker);
         let expected = plan.bytes(&units);
         share.cover(expected as usize).await;
-        let mut received = 0;
-        let mut deliveries: Vec<Delivery> = Vec::new();
-        let mut current: Option<(wire::UnitResult, Vec<Block>)> = None;
-        let mut bytes: Vec<u8> = Vec::new();
-        let finish =
-            |(result, blocks): (wire::UnitResult, Vec<Block>)| -> Result<Delivery, Status> {
-                let id = result
-                    .unit
-                    .ok_or_else(|| Status::invalid_argument("a result without its unit"))?;
-                let unit = Unit { order: plan.order as u8, shard: id.shard, part: id.part };
-                let shard = plan
-                    .shards
-                    .get(id.shard as usize)
-                    .ok_or_else(|| Status::invalid_argument("no such shard"))?;
-                let statistics: Statistics = codec::decode(&result.statistics)
-                    .map_err(|error| Status::invalid_argument(format!("statistics: {error}")))?;
-                let digest: [u8; 32] = result
-                    .digest
-                    .try_into()
-                    .map_err(|_| Status::invalid_argument("a digest has 32 bytes"))?;
-                let elapsed =
-                    Duration::from_micros(result.elapsed_microseconds.min(LONGEST_MICROSECONDS));
-                let summary = Summary { statistics, digest: Digest::from_le_bytes(digest) };
-                Ok(delivery(unit, shard.sequence, blocks, summary, elapsed, author.clone()))
-            };
-        while let Some(message) = stream.message().await? {
-            received += message.encoded_len() as u64;
-            if received > most_bytes(expected) {
-                return Err(Status::invalid_argument("more bytes than the leased units have"));
-            }
-            match message.part {
-                Some(Part::Unit(_)) if deliveries.len() == units.len() => {
-                    return Err(Status::invalid_argument("more units than were leased"));
-                }
-                Some(Part::Unit(result)) => {
-                    if let Some(done) = current.replace((result, Vec::new())) {
-                        deliveries.push(finish(done)?);
-                    }
-                }
-                Some(Part::Piece(piece)) => {
-                    // Whoever sends little at a time would hold its share for ever.
-                    if !piece.last && piece.data.len() != PIECE_BYTES {
-                        return Err(Status::invalid_argument(format!(
-                            "a piece that is not the last has {PIECE_BYTES} bytes"
-                        )));
-                    }
-                    bytes.extend_from_slice(&piece.data);
-                    if piece.last {
-                        let Some((_, blocks)) = &mut current else {
-                            return Err(Status::invalid_argument("a block without its unit"));
-                        };
-                        let block = Block::parse(plan.layout, std::mem::take(&mut bytes))
-                            .map_err(|error| Status::invalid_argument(error.to_string()))?;
-                        blocks_left = blocks_left.checked_sub(1).ok_or_else(|| {
-                            Status::invalid_argument("more blocks than the leased units have")
-                        })?;
-                        blocks.push(block);
-                    }
-                }
-                Some(Part::Start(_)) | None => {
-                    return Err(Status::invalid_argument("unexpected part of a delivery"));
-                }
-            }
-        }
-        if !bytes.is_empty() {
-            return Err(Status::invalid_argument("the last block is cut short"));
-        }
-        if let Some(done) = current {
-            deliveries.push(finish(done)?);
+        let author = self.census.author(start.worker);
+        let unpacked = Unpacking::new(&plan, &units, expected, author).unpack(&mut stream).await;
+        if let Err(Unreadable::Broken(status)) = unpacked {
+            return Err(status);
         }
         let census = self.census.clone();
         let accept = move || {
             // In here, because it goes on when the client leaves.
             let _share = share;
-            census.accept(start.worker, start.lease, deliveries, true)
+            match unpacked {
+                Ok(deliveries) => census.accept(start.worker, start.lease, deliveries, true),
+                Err(unreadable) => {
+                    Err(census.refuse(start.worker, start.lease, unreadable.to_string()))
+                }
+            }
         };
         match blocking(accept).await? {
             Ok(_) => {

@@ -19,6 +19,9 @@ use crate::records::{
     alarm::{Alarm, AlarmKind},
 };
 
+/// What was leased: units of a plan.
+type Leased = (Arc<Plan>, Vec<Unit>);
+
 /// Results of one lease that are being examined, compared or inquired into.
 pub(super) struct Arrival {
     pub(super) worker: WorkerId,
@@ -55,30 +58,8 @@ impl Core {
         deliveries: Vec<Delivery>,
         durable: bool,
     ) -> ArrivalId {
-        self.next_arrival += 1;
-        let arrival = self.next_arrival;
-        let Some((plan, units)) = self.leased(worker, lease) else {
-            let refusal = if self.ended.is_some() { Refusal::Ended } else { Refusal::Void };
-            self.emit(Effect::Answer { arrival, answer: Err(refusal) });
-            return arrival;
-        };
-        let edition = self.edition;
-        let outcomes_kept = self.order.as_ref().is_some_and(|order| order.outcomes_kept);
-        let stage = ArrivalStage::Examining;
-        let ended = None;
-        self.arrivals.insert(
-            arrival,
-            Arrival {
-                worker,
-                lease,
-                durable,
-                edition,
-                plan: plan.clone(),
-                outcomes_kept,
-                ended,
-                stage,
-            },
-        );
+        let (arrival, leased) = self.arrive(worker, lease, durable);
+        let Some((plan, units)) = leased else { return arrival };
         if deliveries.iter().map(|delivery| delivery.unit).eq(units.iter().copied()) {
             self.emit(Effect::Examine { arrival, plan, deliveries });
         } else {
@@ -86,6 +67,45 @@ impl Core {
             self.reject(arrival, units[0], None, why);
         }
         arrival
+    }
+
+    /// A worker delivers under a lease what cannot be read, for this reason.
+    pub fn deliver_unreadable(&mut self, worker: WorkerId, lease: u64, why: String) -> ArrivalId {
+        let (arrival, leased) = self.arrive(worker, lease, true);
+        if let Some((_, units)) = leased {
+            self.reject(arrival, units[0], None, why);
+        }
+        arrival
+    }
+
+    /// Something arrives under a lease, and what was leased. If the worker has not held that
+    /// lease, the arrival is answered at once.
+    fn arrive(
+        &mut self,
+        worker: WorkerId,
+        lease: u64,
+        durable: bool,
+    ) -> (ArrivalId, Option<Leased>) {
+        self.next_arrival += 1;
+        let arrival = self.next_arrival;
+        let leased = self.leased(worker, lease);
+        let Some((plan, _)) = &leased else {
+            let refusal = if self.ended.is_some() { Refusal::Ended } else { Refusal::Void };
+            self.emit(Effect::Answer { arrival, answer: Err(refusal) });
+            return (arrival, None);
+        };
+        let begun = Arrival {
+            worker,
+            lease,
+            durable,
+            edition: self.edition,
+            plan: plan.clone(),
+            outcomes_kept: self.order.as_ref().is_some_and(|order| order.outcomes_kept),
+            ended: None,
+            stage: ArrivalStage::Examining,
+        };
+        self.arrivals.insert(arrival, begun);
+        (arrival, leased)
     }
 
     /// The results of an arrival were examined.

@@ -300,13 +300,26 @@ impl Census {
         deliveries: Vec<Delivery>,
         durable: bool,
     ) -> Result<Vec<u32>, Refusal> {
+        self.answer(|core| core.deliver(worker, lease, deliveries, durable))
+            .map(|accepted| accepted.retired)
+    }
+
+    /// A worker has delivered under a lease what cannot be read, for this reason: it is not
+    /// believed any more. Returns what it is to be told.
+    pub fn refuse(&self, worker: WorkerId, lease: u64, why: String) -> Refusal {
+        let answer = self.answer(|core| core.deliver_unreadable(worker, lease, why));
+        answer.expect_err("it is not accepted")
+    }
+
+    /// Hands something that arrives to the core, and waits for the answer.
+    fn answer(&self, arrive: impl FnOnce(&mut Core) -> ArrivalId) -> Result<Accepted, Refusal> {
         let (sender, answer) = sync_channel(1);
         self.event_with_waiter(|state| {
-            let arrival = state.core.deliver(worker, lease, deliveries, durable);
+            let arrival = arrive(&mut state.core);
             state.waiting.insert(arrival, sender);
         });
         // Those who could answer hang up without a word when they cannot go on.
-        answer.recv().unwrap_or(Err(Refusal::Ended)).map(|accepted| accepted.retired)
+        answer.recv().unwrap_or(Err(Refusal::Ended))
     }
 
     /// Whether it is over, well or not.

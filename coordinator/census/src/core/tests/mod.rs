@@ -387,11 +387,28 @@ impl World {
             states_told_only: false,
         };
         let deliveries = held.units.iter().zip(&held.inputs).map(one).collect();
+        self.arrive(name, held, durable, |core| {
+            core.deliver(held.worker, held.lease, deliveries, durable)
+        });
+    }
+
+    fn deliver_unreadable(&mut self, name: &str, held: &HeldWork) {
+        self.arrive(name, held, true, |core| {
+            core.deliver_unreadable(held.worker, held.lease, "it cannot be read".to_owned())
+        });
+    }
+
+    fn arrive(
+        &mut self,
+        name: &str,
+        held: &HeldWork,
+        durable: bool,
+        arrive: impl FnOnce(&mut Core) -> ArrivalId,
+    ) {
         // Answers may come at once.
         let next = self.core.next_arrival + 1;
         self.arrivals.insert(next, (name.to_owned(), held.clone(), durable));
-        let arrival = self.core.deliver(held.worker, held.lease, deliveries, durable);
-        assert_eq!(arrival, next);
+        assert_eq!(arrive(&mut self.core), next);
         self.collect();
     }
 

@@ -81,6 +81,10 @@ fn tell(world: &mut World, sentence: &str) {
             };
             world.deliver(name, &held, way);
         }
+        [name, "sends", "what", "nobody", "can", "read"] => {
+            let held = held(world, name, None);
+            world.deliver_unreadable(name, &held);
+        }
         [name, "gives", "back"] => {
             let held = held(world, name, None);
             world.core.give_back(held.worker, held.lease, None);

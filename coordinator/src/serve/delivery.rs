@@ -1,0 +1,140 @@
+//! A delivery, as it comes in: messages of one stream, put together piece by piece.
+
+use std::time::Duration;
+
+use prost::Message;
+use tonic::{Status, Streaming};
+use trailtrap_census::records::{Author, Delivery, delivery};
+use trailtrap_shared::{
+    count::{digest::Digest, statistics::Statistics, summary::Summary},
+    partition::Block,
+    plan::{Plan, Unit, most_bytes},
+    protocol::{
+        codec,
+        wire::{self, PIECE_BYTES, complete_request::Part},
+    },
+};
+
+/// Nobody works on a unit for longer than these twelve days. Sums of such times do not overflow.
+const LONGEST_MICROSECONDS: u64 = 1 << 40;
+
+/// Why a delivery could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// The stream broke off, which is nobody's fault.
+    #[error("{0}")]
+    Broken(#[from] Status),
+    /// It came to its end, and is no delivery of the lease.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+fn wrong<T>(why: impl ToString) -> Result<T, Unreadable> {
+    Err(Unreadable::Wrong(why.to_string()))
+}
+
+/// What has come in of the results of a lease.
+pub struct Unpacking<'a> {
+    plan: &'a Plan,
+    author: Author,
+    units: usize,
+    /// The delivery may still have so many blocks and bytes.
+    blocks_left: usize,
+    bytes_left: u64,
+    deliveries: Vec<Delivery>,
+    /// The unit whose blocks are coming.
+    current: Option<(wire::UnitResult, Vec<Block>)>,
+    /// The pieces so far of the block that is coming.
+    bytes: Vec<u8>,
+}
+
+impl<'a> Unpacking<'a> {
+    /// Nothing yet of units of a plan whose blocks have about so many bytes.
+    pub fn new(plan: &'a Plan, units: &[Unit], expected_bytes: u64, author: Author) -> Self {
+        let blocks = |unit: &Unit| 3 << plan.shards[unit.shard as usize].bucket_bits;
+        Unpacking {
+            plan,
+            author,
+            units: units.len(),
+            blocks_left: units.iter().map(blocks).sum(),
+            bytes_left: most_bytes(expected_bytes),
+            deliveries: Vec::new(),
+            current: None,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Reads the messages after the first, only as far as what was leased can have.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub async fn unpack(
+        mut self,
+        stream: &mut Streaming<wire::CompleteRequest>,
+    ) -> Result<Vec<Delivery>, Unreadable> {
+        while let Some(message) = stream.message().await? {
+            let length = message.encoded_len() as u64;
+            let Some(left) = self.bytes_left.checked_sub(length) else {
+                return wrong("more bytes than the leased units have");
+            };
+            self.bytes_left = left;
+            match message.part {
+                Some(Part::Unit(_)) if self.deliveries.len() == self.units => {
+                    return wrong("more units than were leased");
+                }
+                Some(Part::Unit(result)) => {
+                    self.finish_unit()?;
+                    self.current = Some((result, Vec::new()));
+                }
+                Some(Part::Piece(piece)) => self.add_piece(piece)?,
+                Some(Part::Start(_)) | None => return wrong("unexpected part of a delivery"),
+            }
+        }
+        if !self.bytes.is_empty() {
+            return wrong("the last block is cut short");
+        }
+        self.finish_unit()?;
+        Ok(self.deliveries)
+    }
+
+    fn add_piece(&mut self, piece: wire::BlockPiece) -> Result<(), Unreadable> {
+        // Whoever sends little at a time would hold its share for ever.
+        if !piece.last && piece.data.len() != PIECE_BYTES {
+            return wrong(format!("a piece that is not the last has {PIECE_BYTES} bytes"));
+        }
+        self.bytes.extend_from_slice(&piece.data);
+        if !piece.last {
+            return Ok(());
+        }
+        let Some((_, blocks)) = &mut self.current else {
+            return wrong("a block without its unit");
+        };
+        let bytes = std::mem::take(&mut self.bytes);
+        let block = Block::parse(self.plan.layout, bytes).or_else(wrong)?;
+        let Some(left) = self.blocks_left.checked_sub(1) else {
+            return wrong("more blocks than the leased units have");
+        };
+        self.blocks_left = left;
+        blocks.push(block);
+        Ok(())
+    }
+
+    /// All blocks of the unit, if there is one, have come.
+    fn finish_unit(&mut self) -> Result<(), Unreadable> {
+        let Some((result, blocks)) = self.current.take() else { return Ok(()) };
+        let Some(id) = result.unit else { return wrong("a result without its unit") };
+        let unit = Unit { order: self.plan.order as u8, shard: id.shard, part: id.part };
+        let Some(shard) = self.plan.shards.get(id.shard as usize) else {
+            return wrong("no such shard");
+        };
+        let statistics: Statistics = codec::decode(&result.statistics)
+            .or_else(|error| wrong(format!("statistics: {error}")))?;
+        let Ok(digest) = result.digest.try_into() else { return wrong("a digest has 32 bytes") };
+        let elapsed = Duration::from_micros(result.elapsed_microseconds.min(LONGEST_MICROSECONDS));
+        let summary = Summary { statistics, digest: Digest::from_le_bytes(digest) };
+        let author = self.author.clone();
+        self.deliveries.push(delivery(unit, shard.sequence, blocks, summary, elapsed, author));
+        Ok(())
+    }
+}
