@@ -24,7 +24,7 @@ pub enum Unreadable {
     /// The stream broke off, which is nobody's fault.
     #[error("{0}")]
     Broken(#[from] Status),
-    /// It came to its end, and is no delivery of the lease.
+    /// It is no delivery of the lease, however it would go on.
     #[error("{0}")]
     Wrong(String),
 }
@@ -37,8 +37,8 @@ fn wrong<T>(why: impl ToString) -> Result<T, Unreadable> {
 pub struct Unpacking<'a> {
     plan: &'a Plan,
     author: Author,
-    units: usize,
-    /// The delivery may still have so many blocks and bytes.
+    /// The delivery has still so many units and blocks, and at most so many bytes.
+    units_left: usize,
     blocks_left: usize,
     bytes_left: u64,
     deliveries: Vec<Delivery>,
@@ -55,7 +55,7 @@ impl<'a> Unpacking<'a> {
         Unpacking {
             plan,
             author,
-            units: units.len(),
+            units_left: units.len(),
             blocks_left: units.iter().map(blocks).sum(),
             bytes_left: most_bytes(expected_bytes),
             deliveries: Vec::new(),
@@ -64,7 +64,9 @@ impl<'a> Unpacking<'a> {
         }
     }
 
-    /// Reads the messages after the first, only as far as what was leased can have.
+    /// Reads the messages after the first, only as far as what was leased can have. What does not
+    /// come to its end has broken off: tonic lets a stream that its client has given up look like
+    /// one that is complete.
     ///
     /// # Errors
     ///
@@ -74,28 +76,34 @@ impl<'a> Unpacking<'a> {
         stream: &mut Streaming<wire::CompleteRequest>,
     ) -> Result<Vec<Delivery>, Unreadable> {
         while let Some(message) = stream.message().await? {
-            let length = message.encoded_len() as u64;
-            let Some(left) = self.bytes_left.checked_sub(length) else {
-                return wrong("more bytes than the leased units have");
-            };
-            self.bytes_left = left;
-            match message.part {
-                Some(Part::Unit(_)) if self.deliveries.len() == self.units => {
-                    return wrong("more units than were leased");
-                }
-                Some(Part::Unit(result)) => {
-                    self.finish_unit()?;
-                    self.current = Some((result, Vec::new()));
-                }
-                Some(Part::Piece(piece)) => self.add_piece(piece)?,
-                Some(Part::Start(_)) | None => return wrong("unexpected part of a delivery"),
-            }
+            self.add(message)?;
         }
-        if !self.bytes.is_empty() {
-            return wrong("the last block is cut short");
+        if self.units_left > 0 || self.blocks_left > 0 {
+            return Err(Status::invalid_argument("the delivery breaks off").into());
         }
         self.finish_unit()?;
         Ok(self.deliveries)
+    }
+
+    fn add(&mut self, message: wire::CompleteRequest) -> Result<(), Unreadable> {
+        let length = message.encoded_len() as u64;
+        let Some(left) = self.bytes_left.checked_sub(length) else {
+            return wrong("more bytes than the leased units have");
+        };
+        self.bytes_left = left;
+        match message.part {
+            Some(Part::Unit(result)) => {
+                let Some(left) = self.units_left.checked_sub(1) else {
+                    return wrong("more units than were leased");
+                };
+                self.units_left = left;
+                self.finish_unit()?;
+                self.current = Some((result, Vec::new()));
+                Ok(())
+            }
+            Some(Part::Piece(piece)) => self.add_piece(piece),
+            Some(Part::Start(_)) | None => wrong("unexpected part of a delivery"),
+        }
     }
 
     fn add_piece(&mut self, piece: wire::BlockPiece) -> Result<(), Unreadable> {
