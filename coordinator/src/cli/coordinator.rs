@@ -42,10 +42,12 @@ pub struct CoordinatorCommand {
     lease: Duration,
     /// Have this share of all units, drawn at random, solved a second time by another worker, and
     /// compare; 1 for all. If two computations differ, every record of the first is derived again
-    /// with nauty, which tells who was wrong. Another worker is another process; to find out
-    /// machines that are faulty, run workers on several. Workers name themselves: a lie is found
-    /// for certain unless the same party solves a unit twice under two names. What no other worker
-    /// can compare for the time of a lease, the coordinator solves itself
+    /// with nauty, which tells who was wrong. Another worker is one of another name, which workers
+    /// give themselves; to find out machines that are faulty, run workers on several. A worker
+    /// whose records are wrong in k units goes unnoticed with probability (1 - SHARE)^k, and never
+    /// with 1, unless the second worker delivers the same wrong records: the same party, say,
+    /// under two names. What no other worker can compare for the time of a lease, the coordinator
+    /// solves itself
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     double_check: f64,
     /// Stay when everything is done, and tell workers so that come late, until stopped by a signal

@@ -51,8 +51,9 @@ pub struct Common {
     /// probability p = max(1/16, RATE), and of it RATE/p of its records, at least one; 1 tries
     /// all. A worker that gets a share f of the records wrong in k units of g graphs each goes
     /// unnoticed with probability (1 − p · (1 − (1 − f)^s))^k, where s = max(1, g · RATE/p),
-    /// about; a single wrong record is found with probability RATE, or more in small units. 0
-    /// turns it off
+    /// about; a single wrong record is found with probability RATE, or more in small units. With 1
+    /// no wrong record is let in. 0 turns it off. Everything else that a worker states is checked
+    /// whatever the rate
     #[arg(long, value_name = "RATE", default_value = "1e-4", hide_short_help = true,
           value_parser = parse_share)]
     sample: f64,
