@@ -21,7 +21,7 @@ use rustix::process::{Resource, getrlimit};
 use trailtrap_shared::{partition::Section, protocol::codec};
 
 use super::{
-    EDITION, EPOCH, RECORDS, WRITTEN,
+    EDITION, EPOCH, RECORDS, TAKEN_BACK, WRITTEN,
     error::{Lost, StoreError},
     journal::{self, ManifestState, Records},
 };
@@ -111,10 +111,12 @@ fn open(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
         }
         AccessMode::Write => DB::open_cf_descriptors(&options, path, families())?,
     };
-    check_tables(&db)?;
+    if access != AccessMode::Write {
+        check_tables(&db)?;
+    }
     let (written, records) = (written(&db)?, records(&db)?);
-    // A journal that is behind, or damaged, knows of records that have changed since. It knows of
-    // few that are gone since, and of none within an edition while nobody writes.
+    // A journal that is behind, or damaged, knows of records that have changed since, and of units
+    // that were taken back since.
     let is_last = told.is_whole && written <= told.written;
     let is_behind = written > told.written && access == AccessMode::Read;
     let lost = match (is_last, is_behind) {
@@ -122,8 +124,8 @@ fn open(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
         (false, false) => compare(&told.records, &records, |_, after| after.is_some()),
         (false, true) => Lost::default(),
     };
-    // Both of these numbers only grow. Programs that kept no journal have counted their starts as
-    // well; units are taken back when an edition begins.
+    // These numbers only grow. Programs that kept no journal have counted their starts as well;
+    // units are taken back when an edition begins, and within editions.
     let is_later = |key: &[u8]| {
         let number = |records: &Records| {
             let value = records.get(key).and_then(|value| codec::decode::<u32>(value).ok());
@@ -131,7 +133,7 @@ fn open(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
         };
         number(&records) > number(&told.records)
     };
-    let is_explained = is_later(EPOCH) || !is_last && is_later(EDITION);
+    let is_explained = is_later(EPOCH) || !is_last && (is_later(EDITION) || is_later(TAKEN_BACK));
     if written < told.written || lost != Lost::default() && !is_explained {
         return Err(StoreError::RolledBack { lost });
     }
@@ -139,7 +141,8 @@ fn open(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
 }
 
 /// Whether all tables have the lengths that they should have. RocksDB looks at the first few when
-/// it is told how many files may be open.
+/// it is told how many files may be open. Not for who writes: compactions, which begin when a
+/// database is opened, replace tables meanwhile.
 fn check_tables(db: &DB) -> Result<(), StoreError> {
     for LiveFile { name, size, .. } in db.live_files()? {
         let file = name.trim_start_matches('/').to_owned();

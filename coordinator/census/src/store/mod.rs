@@ -45,6 +45,8 @@ const WRITTEN: &[u8] = b"written";
 const EPOCH: &[u8] = b"epoch";
 /// The key of the number of the edition.
 const EDITION: &[u8] = b"edition";
+/// The key of a number that grows whenever units are taken back within an edition.
+const TAKEN_BACK: &[u8] = b"taken back";
 /// Groups with fewer bytes of blocks go through the log.
 const LOGGED_BYTES: u64 = 64 << 10;
 
@@ -276,7 +278,13 @@ impl Store {
     ///
     /// The store cannot be written.
     pub fn take_back(&self, units: &[Unit]) -> Result<(), StoreError> {
-        self.change(units.iter().map(|&unit| (unit_key(unit), None)).collect())
+        if units.is_empty() {
+            return Ok(());
+        }
+        let times = self.get::<u32>(TAKEN_BACK)?.unwrap_or(0).wrapping_add(1);
+        let units = units.iter().map(|&unit| (unit_key(unit), None));
+        let times = (TAKEN_BACK.to_vec(), Some(codec::encode(&times)));
+        self.change(units.chain([times]).collect())
     }
 
     /// Takes units back, changes the records of orders accordingly, and begins an edition: all of
