@@ -138,8 +138,15 @@ fn is_of_the_system(cause: &(dyn Error + 'static)) -> bool {
         ArchiveError::Finished(error) => of_finished(error),
         _ => false,
     };
-    let refusals =
-        [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::IO, Errno::STALE];
+    let refusals = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::IO,
+        Errno::STALE,
+    ];
     let of_io = |error: &io::Error| {
         refusals.iter().any(|refusal| error.raw_os_error() == Some(refusal.raw_os_error()))
     };

@@ -46,8 +46,8 @@ pub enum StoreError {
     /// The database may have forgotten files.
     #[error(
         "the manifest of the database is damaged or missing: by its journal, something else \
-         stood in it; `trailtrap salvage` with the same --data keeps what is undamaged, and a census solves \
-         the rest again"
+         stood in it; `trailtrap salvage` with the same --data keeps what is undamaged, and a \
+         census solves the rest again"
     )]
     Manifest,
     /// The system did not let the store be used, for as long as it was tried.
@@ -163,7 +163,7 @@ impl std::fmt::Display for Lost {
 /// What the system says when a file is not there.
 const GONE: &str = "No such file";
 /// What it says when it has no room.
-const FULL: &str = "No space left";
+const FULL: [&str; 2] = ["No space left", "Disk quota exceeded"];
 /// What it says when it cannot do now what it may do later, on whatever file.
 const PASSING: [&str; 5] = [
     "Too many open files",
@@ -179,7 +179,7 @@ impl From<rocksdb::Error> for StoreError {
         let says = |what: &&str| text.contains(*what);
         match error.kind() {
             // What the system refuses sometimes comes in the guise of damage.
-            _ if says(&FULL) || PASSING.iter().any(says) => StoreError::Database(error),
+            _ if FULL.iter().chain(&PASSING).any(says) => StoreError::Database(error),
             rocksdb::ErrorKind::Corruption => StoreError::Damaged(error),
             // A file that is missing comes as an error of the system, under its name.
             _ if says(&GONE) => StoreError::Damaged(error),
@@ -202,9 +202,12 @@ impl StoreError {
     /// Whether the disk was full.
     pub fn is_disk_full(&self) -> bool {
         match self {
-            StoreError::Database(error) => error.to_string().contains(FULL),
+            StoreError::Database(error) => {
+                let text = error.to_string();
+                FULL.iter().any(|what| text.contains(what))
+            }
             StoreError::Make(error) | StoreError::Journal(error) => {
-                error.kind() == io::ErrorKind::StorageFull
+                matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }
             _ => false,
         }
