@@ -259,7 +259,8 @@ impl Salvage<'_> {
         if choices.len() < ids.len() && choices.iter().any(|found| found.len() > 1) {
             return Err(wrong.unwrap_or(StoreError::Content));
         }
-        for choice in 0..choices.iter().map(Vec::len).product::<usize>().min(MOST_CHOICES) {
+        let ways = choices.iter().fold(1usize, |ways, found| ways.saturating_mul(found.len()));
+        for choice in 0..ways.min(MOST_CHOICES) {
             let mut rest = choice;
             let pick = |found: &Vec<Block>| {
                 let block = found[rest % found.len()].clone();
