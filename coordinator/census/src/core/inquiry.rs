@@ -9,7 +9,7 @@ use trailtrap_shared::{
 };
 
 use super::{
-    ArrivalId, Case, Core, DisputeVerdict, Effect, Fault, Instance, Refusal, Suspect,
+    ArrivalId, COORDINATOR, Case, Core, DisputeVerdict, Effect, Fault, Instance, Refusal, Suspect,
     setbacks::Setback,
 };
 use crate::records::{
@@ -315,6 +315,9 @@ impl Core {
                 worker.distrusted = true;
                 ended.extend(self.leases.end_all(id));
             }
+        }
+        if blamed.iter().any(|blamed| blamed.is(&Author::coordinator())) {
+            ended.extend(self.leases.end_all(COORDINATOR));
         }
         ended.into_iter().for_each(|ended| self.make_available(ended, Setback::None));
         if let Some(alarm) = self.alarms.get_mut(&number) {

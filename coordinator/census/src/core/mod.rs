@@ -143,8 +143,8 @@ pub struct Core {
     order: Option<Box<Order>>,
     leases: LeaseTable,
     workers: BTreeMap<WorkerId, Worker>,
-    /// Since when there are units again and again that are to be compared and that no worker who
-    /// asks for work can compare.
+    /// When there was first a unit to be compared that no worker who asks for work can compare;
+    /// `None` when a worker has compared something since.
     unaided_since: Option<Duration>,
     /// Accepted and not durable yet.
     pending: HashMap<Unit, Arc<Delivery>>,

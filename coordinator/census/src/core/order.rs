@@ -253,8 +253,8 @@ impl Order {
     }
 
     /// Compares Σ n!/|Aut| of the shards that these deliveries finish with the number of labelled
-    /// graphs, and the sum that records do not keep with what the predecessors tell of it. If the parts of a shard do not add up, any of them may be the wrong one: all are to
-    /// be taken back.
+    /// graphs, and the sum that records do not keep with what the predecessors tell of it. If the
+    /// parts of a shard do not add up, any of them may be the wrong one: all are to be taken back.
     ///
     /// # Errors
     ///
