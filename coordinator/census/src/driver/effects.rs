@@ -122,7 +122,10 @@ impl Census {
                 self.hand_in(|state| state.core.judged(alarm, verdict)).1
             }
             Effect::Solve { alarm, plan, units } => {
-                let solved = self.solve(&plan, &units, &AtomicBool::new(false));
+                let solved = {
+                    let _turn = self.judgements.lock();
+                    self.solve(&plan, &units, &AtomicBool::new(false))
+                };
                 let record = |delivery: Delivery| (delivery.unit, delivery.record);
                 let solved = solved.map(|solved| solved.into_iter().map(record).collect());
                 self.hand_in(|state| state.core.solved(alarm, solved)).1

@@ -225,7 +225,6 @@ impl Census {
         units: &[Unit],
         stop: &AtomicBool,
     ) -> Result<Vec<Delivery>, String> {
-        let _turn = self.judgements.lock();
         let (game, kernel) = (self.store.game(), Kernel::best());
         let solver =
             Solver { game, kernel, allowance_bytes: ALLOWANCE_BYTES, stop, counts: Counting::All };
