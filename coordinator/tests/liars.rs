@@ -26,8 +26,8 @@ use std::{
 use common::answers::Answers;
 use lies::{LIES, Lie};
 use simulated::{
-    Client, Craft, HeldLease, LEASE, Leader, Messages, Planned, Reply, SPLIT, copy_store, open,
-    options, plan, seeds, simulate, try_seeds,
+    Client, Craft, HeldLease, Leader, Messages, Planned, Reply, SPLIT, copy_store, open, options,
+    plan, seeds, simulate, try_seeds,
 };
 use tempfile::TempDir;
 use tonic::Status;
@@ -56,11 +56,6 @@ const ORDERS: [usize; 2] = [6, 7];
 
 /// As many seeds as are tried every time.
 const SEEDS: u64 = 18;
-/// A census with liars takes at most so many times as long as the honest workers take without
-/// them, …
-const MOST_TIMES: u32 = 4;
-/// … and so much more for leases that expire.
-const GRACE: Duration = Duration::from_secs(10 * LEASE.as_secs());
 
 /// How a worker lies.
 #[derive(Clone, Copy, Debug)]
@@ -440,11 +435,15 @@ fn whoever_lies_what_is_guaranteed_holds() {
         });
         lied.check(&setting, &truth[..setting.order]);
         let (lasted, alone) = (lied.lasted, alone.lasted);
-        assert!(lasted <= MOST_TIMES * alone + GRACE, "{lasted:?}, and {alone:?} without liars");
         let is_right = lied.results.as_deref() == Some(&truth[..setting.order]);
         let mut tally = tally.lock().unwrap();
         tally.add(&lied, is_right, lasted.as_secs_f64() / alone.as_secs_f64());
     });
     let Tally { told, unfinished, wrong, slowest } = tally.into_inner().unwrap();
+    // How long it takes on the simulated clock depends on how fast the threads of the store are.
     println!("{seeds:?}: {told:?}; {unfinished} unfinished, {wrong} wrong; {slowest:.1} times");
+    if seeds.end - seeds.start >= SEEDS {
+        let refused = told.keys().filter(|(_, reply)| *reply == Reply::Refused).count();
+        assert!(refused > 2, "hardly anybody has lied: {told:?}");
+    }
 }
