@@ -47,7 +47,7 @@ pub struct CoordinatorCommand {
     /// whose records are wrong in k units goes unnoticed with probability (1 - SHARE)^k, and never
     /// with 1, unless the second worker delivers the same wrong records: the same party, say,
     /// under two names. What no other worker can compare for the time of a lease, the coordinator
-    /// solves itself
+    /// solves itself, and from then on at once until another worker does
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     double_check: f64,
     /// Stay when everything is done, and tell workers so that come late, until stopped by a signal
