@@ -51,8 +51,6 @@ const OPEN_FILES: u64 = 400;
 pub(super) enum AccessMode {
     /// Whoever looks on, while another process may write.
     Read,
-    /// Whoever is going to write, before anything is changed.
-    Check,
     /// One process at a time.
     Write,
 }
@@ -99,21 +97,25 @@ impl Opened {
 
 /// Opens a database that has everything that its journal says was written.
 fn open(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
+    let db = open_checked(path, access)?;
+    if access == AccessMode::Read {
+        return Ok(db);
+    }
+    // Opened for writing, a damaged one would have been changed: what cannot be read of its logs
+    // would go.
+    drop(db);
+    Ok(DB::open_cf_descriptors(&options(), path, families())?)
+}
+
+/// Opens a database to read it, and checks it for whoever is to have such access.
+fn open_checked(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
     // What the journal has, the database had before.
     let told = journal::read(path).map_err(StoreError::Journal)?;
     if !told.manifest.is_in(path).map_err(StoreError::Journal)? {
         return Err(StoreError::Manifest);
     }
-    let options = options();
-    let db = match access {
-        AccessMode::Read | AccessMode::Check => {
-            DB::open_cf_descriptors_read_only(&options, path, families(), false)?
-        }
-        AccessMode::Write => DB::open_cf_descriptors(&options, path, families())?,
-    };
-    if access != AccessMode::Write {
-        check_tables(&db)?;
-    }
+    let db = DB::open_cf_descriptors_read_only(&options(), path, families(), false)?;
+    check_tables(&db)?;
     let (written, records) = (written(&db)?, records(&db)?);
     // A journal that is behind, or damaged, knows of records that have changed since, and of units
     // that were taken back since.
@@ -141,8 +143,8 @@ fn open(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
 }
 
 /// Whether all tables have the lengths that they should have. RocksDB looks at the first few when
-/// it is told how many files may be open. Not for who writes: compactions, which begin when a
-/// database is opened, replace tables meanwhile.
+/// it is told how many files may be open. Of a database that is open for writing, compactions would
+/// replace tables meanwhile.
 fn check_tables(db: &DB) -> Result<(), StoreError> {
     for LiveFile { name, size, .. } in db.live_files()? {
         let file = name.trim_start_matches('/').to_owned();
@@ -169,18 +171,11 @@ impl Database {
 
     /// Opens one that is there.
     pub fn open(path: &Path, access: AccessMode) -> Result<Self, StoreError> {
-        let open = |access| {
-            Opened::new(path, access, 0).map_err(|error| match error.may_pass() {
-                true => StoreError::Failing { path: path.to_owned(), cause: error.to_string() },
-                false => error,
-            })
-        };
-        if access == AccessMode::Write {
-            // Opened for writing, a damaged one would be changed: what cannot be read of its logs
-            // would go.
-            drop(open(AccessMode::Check)?);
-        }
-        Ok(Self::of(path, access, open(access)?))
+        let opened = Opened::new(path, access, 0).map_err(|error| match error.may_pass() {
+            true => StoreError::Failing { path: path.to_owned(), cause: error.to_string() },
+            false => error,
+        })?;
+        Ok(Self::of(path, access, opened))
     }
 
     fn of(path: &Path, access: AccessMode, opened: Opened) -> Self {
