@@ -126,14 +126,13 @@ impl Core {
     }
 
     /// Those beside this worker who want work: a sign of life is none of that.
-    fn others(&self, id: WorkerId) -> Vec<Author> {
-        let author = self.author(id);
-        let others = self.workers.values().filter(|worker| {
+    fn others(&self, author: &Author) -> impl Iterator<Item = &Author> {
+        let others = self.workers.values().filter(move |worker| {
             let has_asked = |asked| self.now.saturating_sub(asked) < self.settings.lease_term;
             worker.asked.is_some_and(has_asked)
-                && !(worker.dismissed || worker.distrusted || worker.author.is(&author))
+                && !(worker.dismissed || worker.distrusted || worker.author.is(author))
         });
-        others.map(|worker| worker.author.clone()).collect()
+        others.map(|worker| &worker.author)
     }
 
     /// Forgets workers that are long gone. If there are too many all the same, some of them go: at
@@ -229,7 +228,8 @@ impl Core {
         let threads = alive.map(|worker| worker.threads).sum();
         let author = self.author(worker);
         let has_setbacks = self.order().is_some_and(|order| order.setbacks().next().is_some());
-        let others = if has_setbacks { self.others(worker) } else { Vec::new() };
+        let others =
+            if has_setbacks { self.others(&author).cloned().collect() } else { Vec::new() };
         let order = self.order.as_mut()?;
         let plan = order.plan().clone();
         // Comparisons first: what is wrong should be known before much is built upon it.
@@ -247,9 +247,11 @@ impl Core {
     /// This worker has nothing to do. What neither it nor anybody else who asks for work can
     /// compare, the coordinator compares, if that has been so for the time of a lease.
     fn compare_unaided(&mut self, worker: WorkerId) {
-        let by = Author::coordinator();
-        let mut workers = self.others(worker);
-        workers.push(self.author(worker));
+        if self.order().is_none_or(|order| order.comparisons.open() == 0) {
+            return;
+        }
+        let (author, by) = (self.author(worker), Author::coordinator());
+        let workers: Vec<Author> = self.others(&author).chain([&author]).cloned().collect();
         let is_left = |order: &Order| order.comparisons.has_left(&workers, &by);
         if self.is_blamed(&by) || !self.order().is_some_and(is_left) {
             return;
@@ -269,7 +271,8 @@ impl Core {
 
     /// Whether there is something for this worker to solve now.
     pub fn has_work_for(&self, worker: WorkerId) -> bool {
-        let (author, others) = (self.author(worker), self.others(worker));
+        let author = self.author(worker);
+        let others: Vec<Author> = self.others(&author).cloned().collect();
         self.order().is_some_and(|order| order.schedule.has_work_for(&author, &others))
     }
 
@@ -284,7 +287,7 @@ impl Core {
     /// there is anybody.
     fn expire_long(&mut self, worker: WorkerId) {
         let author = self.author(worker);
-        let is_alone = self.others(worker).is_empty();
+        let is_alone = self.others(&author).next().is_none();
         let workers = &self.workers;
         let may_go = |holder: WorkerId| {
             is_alone || workers.get(&holder).is_none_or(|holder| !holder.author.is(&author))
