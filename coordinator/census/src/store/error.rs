@@ -9,6 +9,10 @@ use trailtrap_shared::{
     protocol::codec::CodecError,
 };
 
+/// What helps when a database is damaged.
+const REMEDY: &str = "`trailtrap salvage` with the same --data keeps what is undamaged, and a census \
+                      solves the rest again";
+
 /// What is wrong with a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -16,16 +20,12 @@ pub enum StoreError {
     #[error(transparent)]
     Database(rocksdb::Error),
     /// RocksDB finds its files damaged or missing.
-    #[error(
-        "the database is damaged ({0}); `trailtrap salvage` with the same --data keeps what is \
-         undamaged, and a census solves the rest again"
-    )]
+    #[error("the database is damaged ({0}); {REMEDY}")]
     Damaged(rocksdb::Error),
     /// A table of the database is cut, or missing.
     #[error(
         "the database is damaged ({file} does not have the {bytes} bytes that it should have); \
-         `trailtrap salvage` with the same --data keeps what is undamaged, and a census solves \
-         the rest again"
+         {REMEDY}"
     )]
     Table {
         /// Its name.
@@ -36,8 +36,7 @@ pub enum StoreError {
     /// The database is older than its journal says.
     #[error(
         "the database has lost its last writes: by its journal, {lost} were durable, and are not \
-         there any more; `trailtrap salvage` with the same --data keeps what is undamaged, and a \
-         census solves the rest again"
+         there any more; {REMEDY}"
     )]
     RolledBack {
         /// What was durable.
@@ -46,8 +45,7 @@ pub enum StoreError {
     /// The database may have forgotten files.
     #[error(
         "the manifest of the database is damaged or missing: by its journal, something else \
-         stood in it; `trailtrap salvage` with the same --data keeps what is undamaged, and a \
-         census solves the rest again"
+         stood in it; {REMEDY}"
     )]
     Manifest,
     /// The system did not let the store be used, for as long as it was tried.
