@@ -71,6 +71,13 @@ impl Disk {
         command.env("LD_PRELOAD", &self.library).env("FAULT_SWITCH", self.switch())
     }
 
+    /// Starts `trailtrap` with these arguments on this disk, and listens to it.
+    fn start(&self, arguments: &[&str]) -> (Process, Heard) {
+        let mut process = Process::start(self.under(trailtrap().args(arguments)));
+        let heard = Said::listen(&mut process);
+        (process, heard)
+    }
+
     fn fail(&self, error: i32) {
         // All at once: nobody reads half a number.
         let new = self.directory.path().join("new");
@@ -83,12 +90,15 @@ impl Disk {
     }
 }
 
+/// What a process says, and the thread that listens until it ends.
+type Heard = (Said, JoinHandle<()>);
+
 /// What a process says on standard error, as it comes.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<String>>);
 
 impl Said {
-    fn listen(process: &mut Process) -> (Self, JoinHandle<()>) {
+    fn listen(process: &mut Process) -> Heard {
         let said = Said::default();
         let pipe = BufReader::new(process.0.stderr.take().unwrap());
         let listener = said.clone();
@@ -106,7 +116,7 @@ impl Said {
 }
 
 /// Ends with what a process has said on both of its pipes.
-fn finish(process: Process, (said, listener): (Said, JoinHandle<()>)) -> Output {
+fn finish(process: Process, (said, listener): Heard) -> Output {
     let output = process.finish();
     listener.join().unwrap();
     Output { stderr: said.text().into_bytes(), ..output }
@@ -127,14 +137,8 @@ fn a_disk_that_fails_for_a_while_is_waited_for() {
         // A census may end before the disk fails: then another one is begun.
         while !waited {
             let data = Data::new();
-            let mut process = Process::start(disk.under(trailtrap().args([
-                "census",
-                "9",
-                "--json",
-                "--data",
-                &data.text(),
-            ])));
-            let said = Said::listen(&mut process);
+            let (mut process, said) =
+                disk.start(&["census", "9", "--json", "--data", &data.text()]);
             eventually("order 9 is in work", || {
                 !process.is_running() || is_in_order(&["--data", &data.text()], 9)
             });
@@ -157,14 +161,7 @@ fn a_disk_that_fails_for_a_while_is_waited_for() {
 fn a_disk_that_fails_for_good_ends_a_census_which_says_what_helps() {
     let Some(disk) = Disk::new() else { return };
     let data = Data::new();
-    let mut process = Process::start(disk.under(trailtrap().args([
-        "census",
-        "10",
-        "--json",
-        "--data",
-        &data.text(),
-    ])));
-    let said = Said::listen(&mut process);
+    let (process, said) = disk.start(&["census", "10", "--json", "--data", &data.text()]);
     eventually("order 9 is in work", || is_in_order(&["--data", &data.text()], 9));
     disk.fail(EIO);
     let output = finish(process, said);
@@ -190,11 +187,7 @@ fn workers_wait_while_the_disk_of_their_coordinator_fails() {
     let address = format!("127.0.0.1:{port}");
     let start = || {
         let flags = ["--order", order, "--listen", &address, "--lease", LONG_LEASE, "--json"];
-        let mut command = trailtrap();
-        command.args(["coordinator", "--data", &data.text()]).args(flags);
-        let mut process = Process::start(disk.under(&mut command));
-        let said = Said::listen(&mut process);
-        (process, said)
+        disk.start(&[&["coordinator", "--data", &data.text()], &flags[..]].concat())
     };
     let (mut leader, said) = start();
     let flags = ["--coordinator", &address, "--threads", "1", "--patience", PATIENCE];

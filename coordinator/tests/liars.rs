@@ -19,11 +19,11 @@ mod simulated;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use common::answers::Answers;
+use common::answers::{Answers, next_answer, solver};
 use lies::{LIES, Lie};
 use simulated::{
     Client, Craft, HeldLease, Leader, Messages, Planned, Reply, SPLIT, copy_store, open, options,
@@ -39,15 +39,14 @@ use trailtrap_census::{
 };
 use trailtrap_shared::{
     count::statistics::Statistics,
-    game::{Game, GameName, TrailTrap},
-    labelling::batch::Kernel,
+    game::{Game, TrailTrap},
     partition::Block,
     plan::{Plan, Unit},
     protocol::messages::{self, Wanted},
 };
 use trailtrap_worker::{
     cache::{Fetch, PartitionCache},
-    kernel::{Counting, SolvedUnit, Solver, SourceError},
+    kernel::{SolvedUnit, SourceError},
 };
 
 /// The orders that are simulated, in which some shards have parts. The first takes a fifth of the
@@ -133,20 +132,11 @@ async fn fetch(
         wanted.iter().map(|wanted| messages::request(worker, wanted, &[])).collect();
     let mut stream = client.fetch_partition(tokio_stream::iter(requests)).await?.into_inner();
     for wanted in wanted {
-        let (mut blocks, mut bytes) = (Vec::new(), Vec::new());
-        loop {
-            let ended = || Status::unavailable("the answer has no end");
-            let piece = stream.message().await?.ok_or_else(ended)?;
-            bytes.extend_from_slice(&piece.data);
-            if piece.last {
-                let block = Block::parse(TrailTrap::LAYOUT, std::mem::take(&mut bytes));
-                blocks.push(block.expect("the coordinator has sound blocks"));
-            }
-            if piece.done {
-                break;
-            }
-        }
-        fetched.insert(wanted, blocks);
+        let ended = || Status::unavailable("the answer has no end");
+        let answer = next_answer(&mut stream).await?.ok_or_else(ended)?;
+        let parse = |bytes| Block::parse(TrailTrap::LAYOUT, bytes);
+        let blocks: Result<_, _> = answer.into_iter().map(parse).collect();
+        fetched.insert(wanted, blocks.expect("the coordinator has sound blocks"));
     }
     Ok(Fetched(fetched))
 }
@@ -209,13 +199,7 @@ impl Craft for Solves {
         let plan = self.plan(&held.units);
         let fetched = fetch(client, held.worker, plan, &held.units).await.ok()?;
         let source = PartitionCache::new(usize::MAX, Arc::new(fetched));
-        let solver = Solver {
-            game: GameName::TrailTrap,
-            kernel: Kernel::best(),
-            allowance_bytes: usize::MAX,
-            stop: &AtomicBool::new(false),
-            counts: Counting::All,
-        };
+        let solver = solver();
         let solve = |unit| solver.solve(plan, unit, &source).ok();
         let mut solved: Vec<SolvedUnit> =
             held.units.iter().map(|&unit| solve(unit)).collect::<Option<_>>()?;

@@ -1,9 +1,9 @@
 //! What workers answer, solved beforehand by the real solver: for workers of whom there are many,
 //! or in a simulation.
 
-use std::{collections::HashMap, sync::atomic::AtomicBool};
+use std::{collections::HashMap, sync::atomic::AtomicBool, time::Duration};
 
-use tonic::{Status, transport::Channel};
+use tonic::{Status, Streaming, transport::Channel};
 use trailtrap_census::records::OrderResult;
 use trailtrap_shared::{
     count::summary::Summary,
@@ -13,15 +13,43 @@ use trailtrap_shared::{
     partition::Block,
     plan::{Plan, PlanOptions, Unit},
     protocol::{
-        codec,
         messages::{self, Wanted},
-        wire::{self, census_client::CensusClient, complete_request::Part},
+        wire::{self, census_client::CensusClient},
     },
 };
 use trailtrap_worker::{
     kernel::{Counting, Solver},
     link::memory,
 };
+
+/// Solves units by the best kernel, without bounds.
+pub fn solver() -> Solver<'static> {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    Solver {
+        game: GameName::TrailTrap,
+        kernel: Kernel::best(),
+        allowance_bytes: usize::MAX,
+        stop: &NEVER,
+        counts: Counting::All,
+    }
+}
+
+/// The bytes of the blocks that answer one request; `None` if the answers end before.
+pub async fn next_answer(
+    stream: &mut Streaming<wire::BlockPiece>,
+) -> Result<Option<Vec<Vec<u8>>>, Status> {
+    let (mut blocks, mut bytes) = (Vec::new(), Vec::new());
+    while let Some(piece) = stream.message().await? {
+        bytes.extend_from_slice(&piece.data);
+        if piece.last {
+            blocks.push(std::mem::take(&mut bytes));
+        }
+        if piece.done {
+            return Ok(Some(blocks));
+        }
+    }
+    Ok(None)
+}
 
 /// A census that is known already.
 pub struct Answers {
@@ -44,20 +72,9 @@ impl Answers {
             blocks: HashMap::new(),
             by_size,
         };
-        let solver = Solver {
-            game: GameName::TrailTrap,
-            kernel: Kernel::best(),
-            allowance_bytes: usize::MAX,
-            stop: &AtomicBool::new(false),
-            counts: Counting::All,
-        };
-        memory::census_with(order, options, &solver, &mut |plan, solved| {
-            let result = wire::UnitResult {
-                unit: Some(wire::UnitId { shard: solved.unit.shard, part: solved.unit.part }),
-                statistics: codec::encode(&solved.summary.statistics),
-                digest: solved.summary.digest.to_le_bytes().to_vec(),
-                elapsed_microseconds: 1,
-            };
+        memory::census_with(order, options, &solver(), &mut |plan, solved| {
+            let elapsed = Duration::from_micros(1);
+            let result = messages::result(&solved.unit, &solved.summary, elapsed);
             answers.blocks.insert((solved.sequence, solved.unit.part), solved.blocks());
             answers.results.insert(solved.unit, result);
             let size = plan.shards[solved.unit.shard as usize].size;
@@ -84,18 +101,11 @@ impl Answers {
 
     /// The messages that deliver a lease.
     pub fn delivery(&self, worker: u64, lease: u64, units: &[Unit]) -> Vec<wire::CompleteRequest> {
-        let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease })];
-        for unit in units {
-            parts.push(Part::Unit(self.results[unit].clone()));
-            for block in &self.blocks[&(self.sequence(*unit), unit.part)] {
-                parts.push(Part::Piece(wire::BlockPiece {
-                    data: block.bytes().to_vec(),
-                    last: true,
-                    done: false,
-                }));
-            }
-        }
-        parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }).collect()
+        let results = units.iter().map(|unit| {
+            let blocks = &self.blocks[&(self.sequence(*unit), unit.part)];
+            (self.results[unit].clone(), blocks.clone())
+        });
+        messages::delivery(worker, lease, results)
     }
 
     /// Fetches a bucket that a unit reads. It has to be what was delivered.
@@ -113,15 +123,8 @@ impl Answers {
         let bucket = (1 << shard.bucket_bits) - 1;
         let request = messages::request(worker, &Wanted::Bucket(shard.sequence, bucket), &[]);
         let mut stream = client.fetch_partition(tokio_stream::iter([request])).await?.into_inner();
-        let (mut blocks, mut bytes, mut done) = (Vec::new(), Vec::new(), false);
-        while let Some(piece) = stream.message().await? {
-            bytes.extend_from_slice(&piece.data);
-            if piece.last {
-                blocks.push(std::mem::take(&mut bytes));
-            }
-            done = piece.done;
-        }
-        assert!(done, "the answer has no end");
+        let blocks = next_answer(&mut stream).await?.expect("the answer has an end");
+        assert!(stream.message().await?.is_none(), "one answer was asked for");
         let of_part = |part: u32| {
             let first = 3 * bucket as usize;
             self.blocks[&(shard.sequence, part)][first..first + 2]
