@@ -7,9 +7,9 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File},
+    fs,
     future::ready,
-    io::{self, Read},
+    io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -26,7 +26,10 @@ use trailtrap_shared::{
 
 #[cfg(feature = "s3")]
 use crate::supply::bucket::Bucket;
-use crate::{process::replace::Replacement, supply::backoff::Rest};
+use crate::{
+    process::{open, replace::Replacement},
+    supply::backoff::Rest,
+};
 
 /// Why a depot cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -298,13 +301,14 @@ impl Objects {
 }
 
 fn read(path: &Path, length: u64) -> io::Result<Option<Vec<u8>>> {
-    let metadata = fs::metadata(path)?;
-    if !metadata.is_file() || metadata.len() != length {
-        return Ok(None);
+    match open::regular(path) {
+        Ok((file, metadata)) if metadata.len() == length => {
+            open::read_on(&file, length, length).map(Some)
+        }
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+        Err(error) => Err(error),
     }
-    let mut bytes = Vec::with_capacity(length as usize);
-    File::open(path)?.take(length).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
