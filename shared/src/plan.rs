@@ -10,7 +10,7 @@ use crate::{
     game::Layout,
     graph::{
         degree::{DegreeSequence, LabelledCounts},
-        factorial,
+        factorial, pairs,
     },
     labelling::key_bits,
     partition::{entry_bytes, slot_bytes},
@@ -51,7 +51,8 @@ pub struct Shard {
     pub predecessors: Vec<u32>,
 }
 
-/// The shards of one order, by number of edges and then by degrees.
+/// The shards of one order, or those of its graphs with few edges, by number of edges and then by
+/// degrees.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The layout of the records of the order's partitions.
@@ -60,19 +61,24 @@ pub struct Plan {
     pub order: usize,
     /// What decides how shards are split.
     pub options: PlanOptions,
+    /// The largest number of edges of a shard: that of the complete graph, unless the plan was
+    /// limited.
+    pub max_size: usize,
     /// The shards; other places name a shard by its index here.
     pub shards: Vec<Shard>,
-    /// 64 bits of a hash over order, options, shards and game, by which two sides check that they
-    /// have equal plans. Frozen: stores keep it, and are refused when it is computed otherwise.
+    /// 64 bits of a hash over order, options, all shards of the order, and game, by which two sides
+    /// check that they have equal plans. Frozen: stores keep it, and are refused when it is
+    /// computed otherwise.
     pub fingerprint: u64,
-    index: HashMap<DegreeSequence, u32>,
+    /// The numbers of all shards of the order.
+    numbers: HashMap<DegreeSequence, u32>,
 }
 
 impl Plan {
     /// The plan of an order 1 ≤ n ≤ 12. Order 11 has 59 348 shards and takes about a second.
     pub fn new(layout: Layout, order: usize, options: PlanOptions) -> Self {
         let sequences = DegreeSequence::all(order);
-        let index: HashMap<_, _> =
+        let numbers: HashMap<_, _> =
             sequences.iter().enumerate().map(|(i, sequence)| (*sequence, i as u32)).collect();
         let mut counts = LabelledCounts::default();
         let entry_bytes = entry_bytes(layout, order) as u64;
@@ -94,21 +100,54 @@ impl Plan {
                         true => sequence
                             .deletions()
                             .iter()
-                            .map(|deletion| index[&deletion.sequence])
+                            .map(|deletion| numbers[&deletion.sequence])
                             .collect(),
                         false => Vec::new(),
                     },
                 }
             })
             .collect();
-        let mut plan = Plan { layout, order, options, shards, fingerprint: 0, index };
+        let max_size = pairs(order);
+        let mut plan = Plan { layout, order, options, max_size, shards, fingerprint: 0, numbers };
         plan.fingerprint = plan.compute_fingerprint();
         plan
     }
 
-    /// The index of the shard of a degree sequence of this order.
+    /// The same without the shards of graphs with more than `max_size` edges. The others keep their
+    /// numbers, and the plan its fingerprint.
+    pub fn limited(mut self, max_size: usize) -> Self {
+        self.max_size = self.max_size.min(max_size);
+        self.shards.truncate(self.shards.partition_point(|shard| shard.size <= max_size));
+        self
+    }
+
+    /// Whether it has all shards of the order.
+    pub fn is_complete(&self) -> bool {
+        self.max_size == pairs(self.order)
+    }
+
+    /// The index of the shard of a degree sequence of this order; `None` if the plan does not go so
+    /// far.
     pub fn find(&self, sequence: &DegreeSequence) -> Option<u32> {
-        self.index.get(sequence).copied()
+        self.number(sequence).filter(|&index| (index as usize) < self.shards.len())
+    }
+
+    /// The number of the shard of a degree sequence of this order, whether the plan goes so far or
+    /// not.
+    pub fn number(&self, sequence: &DegreeSequence) -> Option<u32> {
+        self.numbers.get(sequence).copied()
+    }
+
+    /// Shards of the order, whether the plan goes so far or not.
+    pub fn all_shards(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// The largest number of edges of graphs whose outcomes nothing reads once the plan is carried
+    /// out: those with most edges are read when it is carried further. `None` if there is no such
+    /// number.
+    pub fn retired_size(&self) -> Option<usize> {
+        if self.is_complete() { Some(self.max_size) } else { self.max_size.checked_sub(1) }
     }
 
     /// The estimated number of (graph, edge) pairs of a unit, which is the measure of its work.
@@ -173,6 +212,30 @@ impl Plan {
         u64::from_le_bytes(
             blake3::hash(&described).as_bytes()[..8].try_into().expect("eight bytes"),
         )
+    }
+}
+
+/// What a census is to do: the graphs of an order, all or those with few edges, and of the orders
+/// before it those that these are made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Goal {
+    /// The last order.
+    pub order: usize,
+    /// The most edges of its graphs.
+    max_size: usize,
+}
+
+impl Goal {
+    /// All graphs of an order with at most `max_size` edges, `None` for any number.
+    pub fn new(order: usize, max_size: Option<usize>) -> Self {
+        Goal { order, max_size: max_size.unwrap_or(usize::MAX).min(pairs(order)) }
+    }
+
+    /// The most edges of graphs of an order ≤ the last one. A graph with m edges is generated from
+    /// one that lacks a vertex of maximum degree, and this is at least the mean, 2m/n.
+    pub fn max_size(self, order: usize) -> usize {
+        let of_parents = |size: usize, n: usize| size - (2 * size).div_ceil(n);
+        (order + 1..=self.order).rev().fold(self.max_size, of_parents)
     }
 }
 
@@ -241,6 +304,43 @@ mod tests {
             assert_eq!(ranges[0].start, 0);
             assert_eq!(ranges[6].end, count);
             assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+        }
+    }
+
+    /// What the parents of all shards with few edges need, and no more.
+    #[test]
+    fn parents_of_few_edges_have_fewer() {
+        for order in 2..=8 {
+            let plan = Plan::new(TrailTrap::LAYOUT, order, PlanOptions::default());
+            for max_size in 0..=pairs(order) {
+                let limited = plan.clone().limited(max_size);
+                let most = limited.shards.iter().flat_map(|shard| shard.sequence.parents());
+                let most = most.map(|parent| parent.sequence.size()).max().unwrap();
+                let goal = Goal::new(order, Some(max_size));
+                assert_eq!(goal.max_size(order), max_size);
+                assert_eq!(goal.max_size(order - 1), most, "{order}, {max_size}");
+            }
+        }
+        for goal in [Goal::new(12, None), Goal::new(12, Some(100))] {
+            assert!((1..=12).all(|order| goal.max_size(order) == pairs(order)));
+        }
+    }
+
+    #[test]
+    fn a_limited_plan_is_the_beginning_of_the_whole() {
+        let whole = Plan::new(TrailTrap::LAYOUT, 6, PlanOptions::default());
+        assert!(whole.is_complete());
+        for max_size in 0..=16 {
+            let limited = whole.clone().limited(max_size);
+            assert_eq!(limited.fingerprint, whole.fingerprint);
+            assert_eq!(limited.shards, whole.shards[..limited.shards.len()]);
+            assert_eq!(limited.is_complete(), max_size >= 15);
+            for (index, shard) in whole.shards.iter().enumerate() {
+                let index = index as u32;
+                assert_eq!(limited.number(&shard.sequence), Some(index));
+                let found = (shard.size <= max_size).then_some(index);
+                assert_eq!(limited.find(&shard.sequence), found);
+            }
         }
     }
 

@@ -95,7 +95,7 @@ impl Filling {
     }
 }
 
-/// Makes the bundle of all finished orders, or of those up to `last`, in a new directory. Lists of
+/// Makes the bundle of all complete orders, or of those up to `last`, in a new directory. Lists of
 /// P1-win graphs of more than `list_bytes` bytes of text are described, not included.
 ///
 /// # Errors
@@ -117,7 +117,7 @@ pub fn bundle(
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let results = archive.orders(last)?;
+    let results = archive.complete_orders(last)?;
     let (about, last) = (archive.game().about(), results.len());
     // Goes with everything in it, unless it is moved to its place.
     let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent);

@@ -52,7 +52,8 @@ pub enum ExportError {
     /// A list that may lack graphs would look like a complete one.
     #[error(
         "order {order} {status}, and a list in graph6 has no room for such a note: let the name \
-         of {path} say `unfinished`"
+         of {path} say `{}`",
+        status.mark()
     )]
     Unmarked {
         /// The order of the list.

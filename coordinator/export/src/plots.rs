@@ -45,8 +45,10 @@ pub fn plot(
     kind: PlotKind,
     order: Option<usize>,
 ) -> Result<Picture, ExportError> {
-    let results = match (kind.is_of_one_order(), order) {
-        (true, Some(order)) => vec![archive.order(order)?],
+    let results = match (kind, order) {
+        // A proportion of some of the graphs would look like that of all.
+        (PlotKind::Orders, _) => archive.complete_orders(order)?,
+        (PlotKind::Sizes | PlotKind::Degrees, Some(order)) => vec![archive.order(order)?],
         _ => archive.orders(order)?,
     };
     let last = results.last().expect("there is no archive without a finished order");
@@ -60,7 +62,7 @@ pub fn plot(
                 .iter()
                 .map(|shard| (shard.sequence.size(), cell(&shard.statistics)))
                 .collect();
-            degrees(last.order, &cells)
+            degrees(last, &cells)
         }
     })
 }
@@ -282,7 +284,12 @@ fn heat_map(results: &[OrderResult]) -> Picture {
 /// A curve is drawn through this many points.
 const STEPS: i32 = 120;
 
-fn degrees(order: usize, cells: &[(usize, Cell)]) -> Picture {
+fn degrees(result: &OrderResult, cells: &[(usize, Cell)]) -> Picture {
+    let order = result.order;
+    let few = match result.is_complete() {
+        true => String::new(),
+        false => format!(", m ≤ {}", result.max_size()),
+    };
     let axis = proportions(cells.iter().filter_map(|(_, cell)| share(&cell.classes)));
     let decades = axis.from.log10();
     // For a proportion the part of the degree sequences, or of their graphs, that reach it.
@@ -318,7 +325,8 @@ fn degrees(order: usize, cells: &[(usize, Cell)]) -> Picture {
         one("m even, sequences", 0, BLUE, None, |_| 1.0),
         one("m even, their graphs", 0, BLUE, Some(2.0), |cell| cell.classes.graphs as f64),
     ];
-    let x = Axis { label: format!("proportion of P1-wins in a sequence (n = {order})"), ..axis };
+    let x =
+        Axis { label: format!("proportion of P1-wins in a sequence (n = {order}{few})"), ..axis };
     let y = Axis {
         label: "part that reaches it".to_owned(),
         from: 0.0,

@@ -181,8 +181,8 @@ fn columns(
         });
         table.text(
             "status",
-            "finished; unfinished if units of the order are missing and nothing was checked; \
-             disputed if an alarm is open",
+            "finished; limited if graphs with more edges were left out; unfinished if units of \
+             the order are missing and nothing was checked; disputed if an alarm is open",
             |_| status.word().to_owned(),
         );
     }

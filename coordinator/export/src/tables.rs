@@ -46,8 +46,8 @@ pub enum Orders {
     UpTo(Option<usize>),
 }
 
-/// The table of this kind and these orders. Where orders that are not finished can be read, it
-/// says which are.
+/// The table of this kind and these orders. Where some of them may not be complete, it says which
+/// are.
 ///
 /// # Errors
 /// If the archive does not have the orders, or cannot be read.
@@ -80,7 +80,7 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
             breakdown(about, kind, order, rows.collect())
         }
     };
-    if archive.admits_unfinished() {
+    if archive.admits_unfinished() || !results.iter().all(OrderResult::is_complete) {
         let statuses: Result<BTreeMap<usize, Completeness>, ExportError> = results
             .iter()
             .map(|result| Ok((result.order, archive.status(result.order)?)))
@@ -90,11 +90,12 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
     Ok(table)
 }
 
-/// Adds a column for programs that says which rows are about unfinished orders, and for people a
-/// sentence.
+/// Adds a column for programs that says which rows are about orders that are not complete, and for
+/// people a sentence.
 fn mark(table: &mut Table, statuses: &BTreeMap<usize, Completeness>) {
-    let meaning = "finished; unfinished: units of the order are missing, counts are lower \
-                   bounds, nothing was checked; or disputed: an alarm is open";
+    let meaning = "finished; limited: graphs with more edges were left out; unfinished: units of \
+                   the order are missing, counts are lower bounds, nothing was checked; or \
+                   disputed: an alarm is open";
     table.columns.push(column("status", None, meaning));
     for row in &mut table.rows {
         let order = match row[0] {

@@ -233,7 +233,8 @@ struct GraphsCommand {
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
     /// Take an order in work as well, as far as its units are recorded; the name of the file has
-    /// to say `unfinished`, as graph6 has no room for a note
+    /// to say `unfinished`, as graph6 has no room for a note (of an order that was done up to some
+    /// number of edges, `limited`)
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
@@ -284,7 +285,7 @@ struct PictureOutput {
     output: OutputFile,
 }
 
-/// Everything about all finished orders in one new directory, to publish and cite.
+/// Everything about all complete orders in one new directory, to publish and cite.
 ///
 /// Tables, sequences, lists, plots, and digests, with README, manifest, SHA256SUMS, CITATION.cff
 /// and .zenodo.json. Made twice from the same data by the same program, it is the same bytes.
@@ -293,7 +294,7 @@ struct BundleCommand {
     /// The directory to make
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Orders up to this one [default: all finished ones]
+    /// Orders up to this one [default: all complete ones]
     #[arg(long, value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
     /// Leave out lists of P1-win graphs that take more than this as text; their digests and sizes
@@ -351,7 +352,9 @@ impl TableCommand {
 
 impl ShardsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
-        let status = self.unfinished.then(|| archive.status(self.order)).transpose()?;
+        let status = archive.status(self.order)?;
+        let is_told = self.unfinished || status != Completeness::Finished;
+        let status = is_told.then_some(status);
         let bytes = shards::parquet(archive.game().about(), &archive.shards(self.order)?, status)?;
         self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
@@ -359,7 +362,7 @@ impl ShardsCommand {
 
 impl BfileCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
-        let results = archive.orders(self.order)?;
+        let results = archive.complete_orders(self.order)?;
         let text = sequences::b_file(
             archive.game().about(),
             self.sequence,
@@ -376,7 +379,8 @@ impl GraphsCommand {
         let (order, status) = (self.order, archive.status(self.order)?);
         if status != Completeness::Finished {
             let says_so = |path: &&Path| {
-                path.file_name().is_some_and(|name| name.to_string_lossy().contains("unfinished"))
+                let name = path.file_name().map(|name| name.to_string_lossy());
+                name.is_some_and(|name| name.contains(status.mark()))
             };
             if let Some(path) = self.output.path().filter(|path| !says_so(path)) {
                 return Err(ExportError::Unmarked { order, status, path: path.to_owned() });

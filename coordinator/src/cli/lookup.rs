@@ -8,7 +8,7 @@ use lru::LruCache;
 use rayon::prelude::*;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use trailtrap_census::{
-    read::finished::{FinishedOrder, open_store},
+    read::finished::{DataFlag, FinishedOrder, open_store},
     store::Store,
 };
 use trailtrap_shared::{
@@ -282,8 +282,17 @@ impl Session<'_> {
             Ok(order) => order,
             Err(message) => return Ok(Err(message.clone())),
         };
-        let index =
-            order.plan.find(&query.sequence).context("the plan lacks a degree sequence")?;
+        let plan = &order.plan;
+        if query.graph.size() > plan.max_size {
+            return Ok(Err(format!(
+                "the census of order {n} goes up to {} edges only; `trailtrap census {n} \
+                 --max-size {}{}` does more of it, and `trailtrap solve` searches single graphs",
+                plan.max_size,
+                query.graph.size(),
+                DataFlag::of(store)
+            )));
+        }
+        let index = plan.find(&query.sequence).context("the plan lacks a degree sequence")?;
         let bits = order.plan.shards[index as usize].bucket_bits;
         let bucket = if bits == 0 { 0 } else { bucket_of_slot(n, query.slot, bits) as u32 };
         Ok(Ok(BucketPlace { order: n, shard: index, bucket }))

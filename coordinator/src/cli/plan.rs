@@ -10,7 +10,7 @@ use trailtrap_shared::{
     graph::polya::{graphs_by_size, totals},
     labelling::batch::Kernel,
     partition::entry_bytes,
-    plan::{Plan, PlanOptions},
+    plan::{Goal, Plan, PlanOptions},
 };
 use trailtrap_worker::{
     kernel::{Counting, SolveError, Solver},
@@ -34,6 +34,9 @@ pub struct PlanCommand {
     /// The order
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
+    /// Only graphs with at most so many edges
+    #[arg(long, value_name = "EDGES")]
+    max_size: Option<usize>,
     /// The game: trail-trap or edge-geography
     #[arg(long, value_name = "GAME", default_value_t)]
     game: GameName,
@@ -52,6 +55,9 @@ pub struct PlanCommand {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Forecast {
     pub order: usize,
+    /// Graphs with more edges are left out, if not all are done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<usize>,
     pub shards: usize,
     /// Shards and parts of shards.
     pub units: u64,
@@ -86,9 +92,10 @@ impl PlanCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         preflight::check_order(self.order)?;
+        let goal = Goal::new(self.order, self.max_size);
         log::say("calibrating …");
         let threads = self.threads.map_or_else(limits::threads, usize::from);
-        let forecast = forecast(self.game, self.order, &calibrate(self.game, self.kernel)?);
+        let forecast = forecast(self.game, goal, &calibrate(self.game, self.kernel)?);
         terminal::print(&if self.json {
             serde_json::to_string(&forecast)? + "\n"
         } else {
@@ -98,11 +105,13 @@ impl PlanCommand {
     }
 }
 
-fn forecast(game: GameName, order: usize, calibration: &Calibration) -> Forecast {
-    let plan = Plan::new(game.layout(), order, PlanOptions::default());
-    let (graphs, pairs) = totals(order);
+fn forecast(game: GameName, goal: Goal, calibration: &Calibration) -> Forecast {
+    let Goal { order, .. } = goal;
+    let max_size = goal.max_size(order);
+    let plan = Plan::new(game.layout(), order, PlanOptions::default()).limited(max_size);
+    let (graphs, pairs) = totals(order, max_size);
     let bytes = entry_bytes(game.layout(), order) as u64;
-    let sizes = graphs_by_size(order);
+    let sizes = &graphs_by_size(order)[..=max_size];
     // Shards are known by a lower bound; together they hold `graphs`.
     let estimated: u64 = plan.shards.iter().map(|shard| shard.estimate).sum();
     let share =
@@ -120,6 +129,7 @@ fn forecast(game: GameName, order: usize, calibration: &Calibration) -> Forecast
     let units = plan.shards.iter().map(|shard| u64::from(shard.parts)).sum();
     Forecast {
         order,
+        max_size: (!plan.is_complete()).then_some(max_size),
         shards: plan.shards.len(),
         units,
         graphs,
@@ -171,7 +181,10 @@ impl Forecast {
     fn to_text(&self, threads: usize) -> String {
         let wall = |cores: usize| duration(self.core_seconds / cores as f64);
         let mut lines = vec![
-            format!("order {}", self.order),
+            match self.max_size {
+                Some(max_size) => format!("order {} up to {max_size} edges", self.order),
+                None => format!("order {}", self.order),
+            },
             format!("  shards                    {}", self.shards),
             format!("  units (shards and parts)  {}", self.units),
             format!("  graphs                    {}", self.graphs),

@@ -9,6 +9,7 @@ use trailtrap_shared::{
     graph::polya::{self, graphs_by_size, totals},
     labelling::MAX_BATCH_ORDER,
     partition::{entry_bytes, slot_bytes},
+    plan::Goal,
 };
 use trailtrap_worker::process::limits::{self, Size};
 use walkdir::WalkDir;
@@ -40,20 +41,22 @@ fn graph_bytes(game: GameName, n: usize) -> u64 {
     entry_bytes(game.layout(), n) as u64 + slot_bytes(n) as u64 / listed_one_in + 1
 }
 
-/// Bytes on disk at the fullest moment of a census up to `order`.
-fn disk_needed(game: GameName, order: usize, keep: Keep) -> u64 {
-    let kept: u64 = (1..=order).map(|n| totals(n).0 * graph_bytes(game, n)).sum();
+/// Bytes on disk at the fullest moment of a census.
+fn disk_needed(game: GameName, goal: Goal, keep: Keep) -> u64 {
+    let order = goal.order;
+    let graphs = |n: usize| totals(n, goal.max_size(n)).0;
+    let kept: u64 = (1..=order).map(|n| graphs(n) * graph_bytes(game, n)).sum();
     match keep {
         Keep::All => kept,
         // The widest numbers of edges of the last order, and the keys of it and of the order
         // before.
         Keep::Minimal => {
-            let sizes = graphs_by_size(order);
-            let widest =
-                sizes.windows(7).map(|window| window.iter().sum::<u64>()).max().unwrap_or(1 << 10);
+            let sizes = &graphs_by_size(order)[..=goal.max_size(order)];
+            let widest = sizes.windows(sizes.len().min(7)).map(|window| window.iter().sum());
+            let widest: u64 = widest.max().expect("a window");
             let keys: u64 = [order, order.saturating_sub(1).max(1)]
                 .iter()
-                .map(|&n| totals(n).0 * slot_bytes(n) as u64)
+                .map(|&n| graphs(n) * slot_bytes(n) as u64)
                 .sum();
             (widest * game.layout().record_bytes(order) as u64 + keys).min(kept)
         }
@@ -61,8 +64,8 @@ fn disk_needed(game: GameName, order: usize, keep: Keep) -> u64 {
 }
 
 /// The least budget that makes sense: lookups live on memory.
-fn least_memory(order: usize) -> u64 {
-    let estimate = totals(order).0 / 1000 * 64;
+fn least_memory(goal: Goal) -> u64 {
+    let estimate = totals(goal.order, goal.max_size(goal.order)).0 / 1000 * 64;
     estimate.clamp(32 << 20, 1 << 30)
 }
 
@@ -88,22 +91,25 @@ pub fn check_order(order: usize) -> Result<(), Shortage> {
 /// Compares the disk that a census needs, in all, with what it has already and what is free.
 pub fn check_disk(
     game: GameName,
-    order: usize,
+    goal: Goal,
     keep: Keep,
     directory: &Path,
 ) -> Result<(), Shortage> {
     let present = bytes_below(directory);
-    let needed = disk_needed(game, order, keep) + (64 << 20);
+    let needed = disk_needed(game, goal, keep) + (64 << 20);
     let free =
         rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
     if needed.saturating_sub(present) > free {
         let remedy = match keep {
-            Keep::All => "choose another disk with --data, or keep less with --keep minimal",
-            Keep::Minimal => "choose another disk with --data",
+            Keep::All => {
+                "choose another disk with --data, keep less with --keep minimal, or do fewer \
+                 graphs with --max-size"
+            }
+            Keep::Minimal => "choose another disk with --data, or do fewer graphs with --max-size",
         };
         let path = directory.display().to_string();
         return Err(Shortage::Disk {
-            order,
+            order: goal.order,
             needed: Size(needed),
             free: Size(free),
             path,
@@ -113,9 +119,9 @@ pub fn check_disk(
     Ok(())
 }
 
-/// Compares a budget with what the order needs and with what is free.
-pub fn check_memory(order: usize, memory: Size) -> Result<(), Shortage> {
-    let (least, available) = (least_memory(order), limits::available_memory());
+/// Compares a budget with what the last order needs and with what is free.
+pub fn check_memory(goal: Goal, memory: Size) -> Result<(), Shortage> {
+    let (least, available) = (least_memory(goal), limits::available_memory());
     let problem = match memory.0 {
         budget if budget < least => "too small for this order",
         budget if budget > available => "more than this machine has free",
@@ -142,11 +148,20 @@ mod tests {
 
     #[test]
     fn needs_grow_with_the_order_and_minimal_needs_less() {
-        assert!(disk_needed(GameName::TrailTrap, 8, Keep::All) < 1 << 20);
-        let gigabytes = disk_needed(GameName::TrailTrap, 11, Keep::All) >> 30;
+        let needed = |order, max_size, keep| {
+            disk_needed(GameName::TrailTrap, Goal::new(order, max_size), keep)
+        };
+        assert!(needed(8, None, Keep::All) < 1 << 20);
+        let gigabytes = needed(11, None, Keep::All) >> 30;
         assert!((20..40).contains(&gigabytes), "{gigabytes}");
-        assert!((9..=12).all(|n| disk_needed(GameName::TrailTrap, n, Keep::Minimal)
-            < disk_needed(GameName::TrailTrap, n, Keep::All)));
+        assert!((9..=12).all(|n| needed(n, None, Keep::Minimal) < needed(n, None, Keep::All)));
+        assert!((1..=66).all(|m| {
+            let [less, more] = [m - 1, m].map(|m| needed(12, Some(m), Keep::All));
+            less <= more
+        }));
+        assert_eq!(needed(12, Some(66), Keep::Minimal), needed(12, None, Keep::Minimal));
+        assert!(needed(12, Some(20), Keep::All) < needed(12, None, Keep::All) / 100);
+        assert!(needed(1, Some(0), Keep::Minimal) > 0);
     }
 
     #[test]
@@ -154,10 +169,10 @@ mod tests {
         assert!(check_order(12).is_ok());
         assert!(check_order(13).unwrap_err().to_string().contains("order 13 is beyond"));
         let directory = std::env::temp_dir();
-        let message =
-            check_disk(GameName::TrailTrap, 12, Keep::All, &directory).unwrap_err().to_string();
+        let message = check_disk(GameName::TrailTrap, Goal::new(12, None), Keep::All, &directory);
+        let message = message.unwrap_err().to_string();
         assert!(message.contains("--keep minimal") && message.contains("TiB"), "{message}");
-        let message = check_memory(7, Size(1 << 50)).unwrap_err().to_string();
+        let message = check_memory(Goal::new(7, None), Size(1 << 50)).unwrap_err().to_string();
         assert!(message.contains("--memory"), "{message}");
     }
 }

@@ -26,6 +26,9 @@ pub struct CensusReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OrderReport {
     pub order: usize,
+    /// Graphs with more edges were left out, if not all were done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<usize>,
     #[serde(flatten)]
     pub counts: CountsReport,
     pub digest: Digest,
@@ -88,6 +91,7 @@ impl CensusReport {
             let total = result.total();
             OrderReport {
                 order: result.order,
+                max_size: (!result.is_complete()).then(|| result.max_size()),
                 counts: CountsReport::new(about, &total.statistics),
                 digest: total.digest,
                 by_size: result
@@ -132,10 +136,13 @@ impl CensusReport {
         let header = ["order", "connected"].into_iter().chain(verdicts).chain(["all graphs"]);
         let sums = shown.iter().map(|(_, heading)| *heading);
         table.set_header(header.chain(verdicts).chain(sums));
-        for OrderReport { order, counts, .. } in &self.orders {
+        for OrderReport { order, max_size, counts, .. } in &self.orders {
             let connected = &counts.connected;
             let cells = [
-                order.to_string(),
+                match max_size {
+                    Some(max_size) => format!("{order}, up to {max_size} edges"),
+                    None => order.to_string(),
+                },
                 connected.graphs.to_string(),
                 connected.p1_wins.to_string(),
                 connected.p2_wins.to_string(),

@@ -21,7 +21,10 @@ use trailtrap_census::{
     records::OrderResult,
     store::directory::DataDirectory,
 };
-use trailtrap_shared::{game::GameName, plan::PlanOptions};
+use trailtrap_shared::{
+    game::GameName,
+    plan::{Goal, PlanOptions},
+};
 use trailtrap_worker::process::{limits::Size, log};
 
 use super::{preflight, report::CensusReport};
@@ -40,6 +43,10 @@ pub struct Common {
     /// What to keep of the orders that this run does
     #[arg(long, value_enum, value_name = "WHAT", default_value = "all")]
     keep: KeepArgument,
+    /// Do only graphs with at most so many edges of the last order, and of the orders before it
+    /// only those that these are made from. Can be done with more edges later
+    #[arg(long, value_name = "EDGES")]
+    max_size: Option<usize>,
     /// Start even though disk or memory do not seem to suffice
     #[arg(long)]
     force: bool,
@@ -110,7 +117,7 @@ impl Common {
         let plan = PlanOptions { part_graphs: self.part_graphs, bucket_bytes: self.bucket_size.0 };
         CensusOptions {
             game: self.game,
-            order,
+            goal: self.goal(order),
             keep: self.keep.into(),
             plan,
             lease_term,
@@ -121,18 +128,23 @@ impl Common {
         }
     }
 
+    fn goal(&self, order: usize) -> Goal {
+        Goal::new(order, self.max_size)
+    }
+
     /// Takes the directory, if there is room for what is to come. A coordinator holds no
     /// partitions, and has no budget.
     pub fn prepare(&self, order: usize, memory: Option<Size>) -> anyhow::Result<DataDirectory> {
         preflight::check_order(order)?;
+        let goal = self.goal(order);
         let directory = DataDirectory::take(&self.data)?;
         let done = directory
-            .has_results(order)
+            .has_results(goal)
             .with_context(|| format!("data directory {}", self.data.display()))?;
         if !self.force && !done {
             let game = self.game.map_or_else(|| directory.game(), Ok)?;
-            preflight::check_disk(game, order, self.keep.into(), directory.path())?;
-            memory.map_or(Ok(()), |memory| preflight::check_memory(order, memory))?;
+            preflight::check_disk(game, goal, self.keep.into(), directory.path())?;
+            memory.map_or(Ok(()), |memory| preflight::check_memory(goal, memory))?;
         }
         Ok(directory)
     }
@@ -231,12 +243,12 @@ fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
             );
         }
         if terminal && start.elapsed() > Duration::from_secs(1) {
-            bar.set_prefix(format!("order {}", order.order));
+            bar.set_prefix(order.name());
             bar.set_position((1000.0 * share) as u64);
             bar.set_message(message);
         } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
             printed = Instant::now();
-            log::say(&format!("order {}: {message}", order.order));
+            log::say(&format!("{}: {message}", order.name()));
         }
     }
     bar.finish_and_clear();

@@ -28,7 +28,7 @@ use trailtrap_census::{
     driver::{Census, CensusError, CensusOptions, Keep},
 };
 use trailtrap_shared::{
-    plan::{PlanOptions, Unit},
+    plan::{Goal, PlanOptions, Unit},
     protocol::{
         messages,
         wire::{self, census_client::CensusClient, lease_reply::Answer},
@@ -116,7 +116,7 @@ pub fn options(order: usize) -> CensusOptions {
     let clock = || Instant::now().into_std();
     CensusOptions {
         game: None,
-        order,
+        goal: Goal::new(order, None),
         keep: Keep::All,
         plan: SPLIT,
         lease_term: LEASE,

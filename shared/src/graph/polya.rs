@@ -167,10 +167,11 @@ pub fn graphs_by_size(order: usize) -> Vec<u64> {
     sizes.iter().map(|count| count.try_into().unwrap_or(u64::MAX)).collect()
 }
 
-/// Graphs of an order, and (graph, edge) pairs, by Pólya's theorem.
-pub fn totals(order: usize) -> (u64, u64) {
-    let sizes = graphs_by_size(order);
-    (sizes.iter().sum(), sizes.iter().enumerate().map(|(size, &count)| size as u64 * count).sum())
+/// Graphs of an order with at most `max_size` edges, and (graph, edge) pairs, by Pólya's theorem.
+pub fn totals(order: usize, max_size: usize) -> (u64, u64) {
+    let sizes = || graphs_by_size(order).into_iter().enumerate().take(max_size + 1);
+    let graphs = sizes().map(|(_, count)| count).sum();
+    (graphs, sizes().map(|(size, count)| size as u64 * count).sum())
 }
 
 #[cfg(test)]

@@ -95,6 +95,8 @@ pub struct Start {
 pub struct Progress {
     /// The order in work.
     pub order: usize,
+    /// Graphs of it with more edges are left out, if it is not done to the end.
+    pub max_size: Option<usize>,
     /// The last order to do.
     pub target: usize,
     /// Shards of the order that are accepted in all parts.
@@ -318,6 +320,7 @@ impl Core {
             });
             progress.set_aside = set_aside.collect();
             progress.order = plan.order;
+            progress.max_size = (!plan.is_complete()).then_some(plan.max_size);
             progress.units_to_compare = order.comparisons.open();
             (progress.shards_done, progress.shards) = order.schedule.shards_done();
             progress.units_ready = order.schedule.ready();

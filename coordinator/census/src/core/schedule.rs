@@ -141,7 +141,7 @@ impl Schedule {
         let unfinished = self.unfinished_by_size.iter().position(|&count| count > 0);
         match unfinished {
             Some(size) => size.checked_sub(2),
-            None => self.unfinished_by_size.len().checked_sub(1),
+            None => self.plan.retired_size(),
         }
     }
 
@@ -526,5 +526,21 @@ mod tests {
             }
         }
         assert_eq!(last, Some(15));
+    }
+
+    /// The graphs with most edges are read when the order is continued.
+    #[test]
+    fn the_last_size_of_a_limited_order_is_not_retired() {
+        for (max_size, retired) in [(7, Some(6)), (0, None)] {
+            let plan = schedule(6).plan.as_ref().clone().limited(max_size);
+            let parents = vec![Content::default(); plan.shards.len()];
+            let mut schedule = Schedule::new(Arc::new(plan), parents, HashMap::new());
+            while !schedule.is_done() {
+                for unit in schedule.lease(1, &worker("a"), &[]) {
+                    schedule.finish(unit, Content::default());
+                }
+            }
+            assert_eq!(schedule.retired_size(), retired);
+        }
     }
 }

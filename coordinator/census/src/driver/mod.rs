@@ -37,7 +37,7 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use trailtrap_shared::{
     game::GameName,
-    plan::{Plan, PlanOptions, Unit},
+    plan::{Goal, Plan, PlanOptions, Unit},
 };
 
 use self::{committer::Task, comparer::Comparer, names::Names, parts::PartRanges};
@@ -62,8 +62,8 @@ pub enum Keep {
 pub struct CensusOptions {
     /// The game, if it is not to be what the store says; Trail Trap in a new one.
     pub game: Option<GameName>,
-    /// All orders up to this one.
-    pub order: usize,
+    /// All orders up to the last one, or graphs of them with few edges.
+    pub goal: Goal,
     /// What stays in the store when an order is done.
     pub keep: Keep,
     /// For orders that are not begun yet.
@@ -157,7 +157,7 @@ impl Census {
         };
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let settings = Settings {
-            target: options.order,
+            target: options.goal.order,
             lease_term: options.lease_term,
             pending_bytes: PENDING_BYTES,
             drops_outcomes: options.keep == Keep::Minimal,

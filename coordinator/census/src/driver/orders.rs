@@ -32,12 +32,14 @@ impl Census {
     /// Reads what the store knows of an order, and has the core go on with it.
     pub(super) fn open_order(&self, n: usize, edition: u32) -> Result<(), CensusError> {
         let begun = self.store.order(n)?;
-        if let Some(result) = begun.as_ref().and_then(|record| finished::result(n, record)) {
+        let max_size = self.options.goal.max_size(n);
+        let result = begun.as_ref().and_then(|record| finished::result(n, record));
+        if let Some(result) = result.filter(|result| result.max_size() >= max_size) {
             self.event(|core| core.found_finished(edition, result));
             return Ok(());
         }
         let options = begun.as_ref().map_or(self.options.plan, |record| record.options);
-        let plan = Arc::new(Plan::new(self.store.layout(), n, options));
+        let plan = Arc::new(Plan::new(self.store.layout(), n, options).limited(max_size));
         let plan_fingerprint = plan.fingerprint;
         if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan_fingerprint) {
             return Err(StoreError::Plan(n).into());
@@ -45,11 +47,13 @@ impl Census {
         // Before any outcome is dropped.
         let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept)
             && self.options.keep == Keep::All;
-        let record = OrderRecord { options, plan_fingerprint, result: None, outcomes_kept };
+        let max_size = (!plan.is_complete()).then_some(max_size);
+        let record =
+            OrderRecord { options, plan_fingerprint, result: None, outcomes_kept, max_size };
         if begun.as_ref() != Some(&record) {
             self.store.put_order(n, &record)?;
         }
-        let (graphs, pairs) = totals(n);
+        let (graphs, pairs) = totals(n, plan.max_size);
         let records = self.store.units(n)?;
         let order = Box::new(Order::open(OrderOpening {
             parents: contents_of_parents(&self.store, &plan)?,
@@ -77,12 +81,13 @@ impl Census {
     /// the core take back what is wrong with it.
     pub(super) fn close_order(&self, plan: &Plan) -> Result<(), CensusError> {
         let n = plan.order;
-        let size_of = |shard: u32| plan.shards[shard as usize].size;
+        // Units of more edges are left from a run that was to do more.
+        let size_of = |shard: u32| plan.shards.get(shard as usize).map(|shard| shard.size);
         let about = self.store.game().about();
-        let mut by_size = vec![Summary::default(); pairs(n) + 1];
-        let mut ahead = vec![Some(Share::default()); pairs(n) + 1];
+        let mut by_size = vec![Summary::default(); plan.max_size + 1];
+        let mut ahead = vec![Some(Share::default()); plan.max_size + 1];
         for (unit, record) in self.store.units(n)? {
-            let size = size_of(unit.shard);
+            let Some(size) = size_of(unit.shard) else { continue };
             by_size[size].add(&record.statistics, record.digest());
             let told = self.store.ahead(unit)?.filter(|told| told.content == record.content);
             ahead[size] = ahead[size].zip(told).map(|(mut sum, told)| {
@@ -95,21 +100,27 @@ impl Census {
         let statistics = || by_size.iter().map(|summary| &summary.statistics);
         let checked = checks::check_order(n, statistics())
             .and_then(|()| checks::check_told(about, n, statistics(), &ahead))
-            .and_then(|()| checks::check_known(about, n, &total.statistics));
+            .and_then(|()| match plan.is_complete() {
+                true => checks::check_known(about, n, &total.statistics),
+                // What others have counted are graphs with any number of edges.
+                false => Ok(0),
+            });
         if let Err(contradiction) = checked {
             let mut records = self.store.units(n)?;
             records.retain(|(unit, _)| {
-                contradiction.size.is_none_or(|size| size_of(unit.shard) == size)
+                let size = size_of(unit.shard);
+                size.is_some() && (contradiction.size.is_none() || contradiction.size == size)
             });
             self.event(|core| core.contradicted(plan, Box::new(contradiction), records));
             return Ok(());
         }
         let begun = self.store.order(n)?.expect("written when the order was begun");
-        if !begun.outcomes_kept {
-            self.store.drop_section(Section::Outcomes, n, pairs(n))?;
+        if let Some(size) = plan.retired_size().filter(|_| !begun.outcomes_kept) {
+            self.store.drop_section(Section::Outcomes, n, size)?;
         }
-        // Keys without outcomes have served when the next order is done.
-        if n > 1 && self.store.order(n - 1)?.is_some_and(|record| !record.outcomes_kept) {
+        // Keys without outcomes have served when all of the next order is done.
+        let parents = self.store.order(n.saturating_sub(1))?;
+        if plan.is_complete() && parents.is_some_and(|record| !record.outcomes_kept) {
             self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
         }
         self.store.put_order(n, &OrderRecord { result: Some(by_size.clone()), ..begun })?;

@@ -24,6 +24,7 @@ impl CensusStatus {
             orders_done: census.results().iter().map(|result| result.order).collect(),
             order: in_work.then_some(OrderStatus {
                 order: progress.order,
+                max_size: progress.max_size,
                 shards_done: progress.shards_done,
                 shards: progress.shards,
                 units_ready: progress.units_ready,

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics, summary::Summary},
     game::GameName,
-    graph::{Graph, degree::DegreeSequence, pairs},
+    graph::{Graph, degree::DegreeSequence},
     partition::{Section, graph_of_slot},
     plan::{Plan, Shard, Unit},
 };
@@ -52,6 +52,19 @@ pub enum ArchiveError {
         /// The directory, for the advice.
         data: DataFlag,
     },
+    /// Graphs with many edges were left out.
+    #[error(
+        "order {order} is done up to {max_size} edges only; `trailtrap census {order}{data}` does \
+         the rest, or says why it cannot"
+    )]
+    Limited {
+        /// The order.
+        order: usize,
+        /// The most edges of the graphs that are done.
+        max_size: usize,
+        /// The directory, for the advice.
+        data: DataFlag,
+    },
     /// A finished order lacks records of units.
     #[error(
         "order {order} is marked as done, but units of the shard {sequence} are missing: the \
@@ -86,6 +99,12 @@ pub struct Archive {
 pub enum Completeness {
     /// It is, and has passed the checks.
     Finished,
+    /// Its graphs with at most so many edges are, and have passed the checks; the others were left
+    /// out.
+    Limited {
+        /// The most edges of its graphs.
+        max_size: usize,
+    },
     /// So many units of the planned ones are recorded, and nothing was checked.
     Unfinished {
         /// Units with a record.
@@ -102,8 +121,17 @@ impl Completeness {
     pub fn word(self) -> &'static str {
         match self {
             Completeness::Finished => "finished",
+            Completeness::Limited { .. } => "limited",
             Completeness::Unfinished { .. } => "unfinished",
             Completeness::Disputed => "disputed",
+        }
+    }
+
+    /// What the name of a list says that may lack graphs.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Completeness::Limited { .. } => "limited",
+            _ => "unfinished",
         }
     }
 }
@@ -113,6 +141,9 @@ impl fmt::Display for Completeness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Completeness::Finished => write!(f, "is finished"),
+            Completeness::Limited { max_size } => {
+                write!(f, "is done up to {max_size} edges only")
+            }
             Completeness::Unfinished { recorded, planned } => {
                 write!(
                     f,
@@ -221,7 +252,7 @@ impl Archive {
             return Ok(result);
         }
         let plan = store::plan(self.store.layout(), order, &record)?;
-        let mut by_size = vec![Summary::default(); pairs(order) + 1];
+        let mut by_size = vec![Summary::default(); plan.max_size + 1];
         for (unit, record) in self.unit_records(&plan)? {
             let size = plan.shards[unit.shard as usize].size;
             by_size[size].add(&record.statistics, record.digest());
@@ -250,6 +281,25 @@ impl Archive {
         Ok(results)
     }
 
+    /// The results of all orders up to `last`, none of them limited, or of all that come before one
+    /// that is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::order`]; or one of the orders asked for is limited.
+    pub fn complete_orders(&self, last: Option<usize>) -> Result<Vec<OrderResult>, ArchiveError> {
+        let mut results = self.orders(last)?;
+        if let Some(i) = results.iter().position(|result| !result.is_complete()) {
+            if last.is_some() {
+                let (order, max_size) = (results[i].order, results[i].max_size());
+                let data = DataFlag::of(&self.store);
+                return Err(ArchiveError::Limited { order, max_size, data });
+            }
+            results.truncate(i);
+        }
+        Ok(results)
+    }
+
     /// Whether an order is all there.
     ///
     /// # Errors
@@ -258,10 +308,10 @@ impl Archive {
     pub fn status(&self, order: usize) -> Result<Completeness, ArchiveError> {
         let record = self.record(order)?;
         if record.result.is_some() {
-            return Ok(if self.open_alarm(order).is_some() {
-                Completeness::Disputed
-            } else {
-                Completeness::Finished
+            return Ok(match record.max_size {
+                _ if self.open_alarm(order).is_some() => Completeness::Disputed,
+                Some(max_size) => Completeness::Limited { max_size },
+                None => Completeness::Finished,
             });
         }
         let plan = store::plan(self.store.layout(), order, &record)?;
@@ -280,7 +330,10 @@ impl Archive {
 
     /// The units of a plan that are recorded, in order.
     fn unit_records(&self, plan: &Plan) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
-        let units = self.store.units(plan.order)?;
+        let mut units = self.store.units(plan.order)?;
+        // Units of more edges are left from a run that was to do more.
+        let beyond = plan.shards.len()..plan.all_shards();
+        units.retain(|(unit, _)| !beyond.contains(&(unit.shard as usize)));
         let planned = |unit: &Unit| {
             plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
         };

@@ -10,16 +10,13 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use trailtrap_shared::{
-    graph::polya,
-    plan::{Plan, PlanOptions},
-};
+use trailtrap_shared::graph::polya;
 use trailtrap_worker::process::replace::Replacement;
 
 use crate::{
-    records::alarm::Alarm,
+    records::{OrderRecord, alarm::Alarm},
     store::{
-        Store, StoreError,
+        self, Store, StoreError,
         directory::{DirectoryError, LOCK, store_in},
     },
 };
@@ -54,6 +51,9 @@ pub struct CensusStatus {
 pub struct OrderStatus {
     /// The order.
     pub order: usize,
+    /// Graphs with more edges are left out, if it is not done to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<usize>,
     /// Shards that are done in all parts.
     pub shards_done: usize,
     /// Shards of the plan.
@@ -151,9 +151,9 @@ impl CensusStatus {
             let share = 100.0 * order.pairs_done as f64 / order.pairs.max(1) as f64;
             let _ = writeln!(
                 text,
-                "order {}: {share:.1} % of the work; {} of {} graphs; shards: {} of {} done; \
+                "{}: {share:.1} % of the work; {} of {} graphs; shards: {} of {} done; \
                  units: {} leased, {} ready",
-                order.order,
+                order.name(),
                 order.graphs_done,
                 order.graphs,
                 order.shards_done,
@@ -201,6 +201,16 @@ impl CensusStatus {
             );
         }
         text
+    }
+}
+
+impl OrderStatus {
+    /// The order, and up to how many edges it is done if that is not all.
+    pub fn name(&self) -> String {
+        match self.max_size {
+            Some(max_size) => format!("order {} up to {max_size} edges", self.order),
+            None => format!("order {}", self.order),
+        }
     }
 }
 
@@ -260,7 +270,7 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
         match store.order(order)? {
             None => break,
             Some(record) if record.result.is_some() => status.orders_done.push(order),
-            Some(record) => status.order = Some(order_status(&store, order, record.options)?),
+            Some(record) => status.order = Some(order_status(&store, order, &record)?),
         }
         status.target_order = status.target_order.max(order);
     }
@@ -270,12 +280,13 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
 fn order_status(
     store: &Store,
     order: usize,
-    options: PlanOptions,
+    record: &OrderRecord,
 ) -> Result<OrderStatus, StoreError> {
-    let plan = Plan::new(store.layout(), order, options);
-    let (graphs, pairs) = polya::totals(order);
+    let plan = store::plan(store.layout(), order, record)?;
+    let (graphs, pairs) = polya::totals(order, plan.max_size);
+    let (max_size, shards) = (record.max_size, plan.shards.len());
     let mut status =
-        OrderStatus { order, shards: plan.shards.len(), graphs, pairs, ..OrderStatus::default() };
+        OrderStatus { order, max_size, shards, graphs, pairs, ..OrderStatus::default() };
     let mut parts_done = vec![0; plan.shards.len()];
     for (unit, record) in store.units(order)? {
         let Some(shard) = plan.shards.get(unit.shard as usize) else { continue };

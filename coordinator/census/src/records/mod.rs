@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics, summary::Summary},
-    graph::degree::DegreeSequence,
+    graph::{degree::DegreeSequence, pairs},
     partition::Block,
     plan::{PlanOptions, Unit},
 };
@@ -66,11 +66,27 @@ pub struct OrderRecord {
     pub options: PlanOptions,
     /// Of the plan that shard numbers refer to.
     pub plan_fingerprint: u64,
-    /// For each number of edges, once all units are done and all checks have
+    /// For each number of edges up to the largest, once all units are done and all checks have
     /// passed.
     pub result: Option<Vec<Summary>>,
     /// Whether the outcomes of all positions are (still) there.
     pub outcomes_kept: bool,
+    /// Graphs with more edges are left out; `None` if all are done. The store keeps it beside the
+    /// record, which is older.
+    #[serde(skip)]
+    pub max_size: Option<usize>,
+}
+
+impl OrderRecord {
+    /// The record of an order of which this number of edges is kept beside it. That of a result
+    /// follows from the result itself.
+    pub fn limited(self, order: usize, limit: Option<u16>) -> Self {
+        let max_size = match &self.result {
+            Some(by_size) => Some(by_size.len().saturating_sub(1)),
+            None => limit.map(usize::from),
+        };
+        OrderRecord { max_size: max_size.filter(|&max_size| max_size < pairs(order)), ..self }
+    }
 }
 
 /// A finished unit on its way into the store.
@@ -122,12 +138,22 @@ pub fn delivery(
 pub struct OrderResult {
     /// The order.
     pub order: usize,
-    /// For each number of edges, from 0 on.
+    /// For each number of edges, from 0 on; not to the end if graphs with more edges were left out.
     pub by_size: Vec<Summary>,
 }
 
 impl OrderResult {
-    /// That of all graphs of the order.
+    /// The largest number of edges of the graphs that it is about.
+    pub fn max_size(&self) -> usize {
+        self.by_size.len().saturating_sub(1)
+    }
+
+    /// Whether it is about all graphs of the order.
+    pub fn is_complete(&self) -> bool {
+        self.max_size() == pairs(self.order)
+    }
+
+    /// That of all these graphs.
     pub fn total(&self) -> Summary {
         let mut total = Summary::default();
         self.by_size.iter().for_each(|summary| total += summary);

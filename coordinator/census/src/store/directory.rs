@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use trailtrap_shared::game::GameName;
+use trailtrap_shared::{game::GameName, plan::Goal};
 use trailtrap_worker::process::{
     open,
     replace::{self, sync_directory},
@@ -139,18 +139,19 @@ impl DataDirectory {
         }
     }
 
-    /// Whether all orders up to this one are done.
+    /// Whether this is done.
     ///
     /// # Errors
     ///
     /// The store cannot be opened or read.
-    pub fn has_results(&self, order: usize) -> Result<bool, StoreError> {
+    pub fn has_results(&self, goal: Goal) -> Result<bool, StoreError> {
         if !self.store().exists() {
             return Ok(false);
         }
         let store = Store::open_read_only(&self.store())?;
-        for n in 1..=order {
-            if store.order(n)?.is_none_or(|record| record.result.is_none()) {
+        for n in 1..=goal.order {
+            let result = store.order(n)?.and_then(|record| record.result);
+            if result.is_none_or(|by_size| by_size.len() <= goal.max_size(n)) {
                 return Ok(false);
             }
         }

@@ -36,8 +36,12 @@ use self::{
 };
 use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
 
-/// Version of the layout of keys and records below.
+/// Version of the layout of keys and records below …
 const STORE_FORMAT: u16 = 3;
+/// … of a store in which an order was limited to graphs with few edges: programs that do not know
+/// of this would take its result for that of the whole order.
+const LIMITED_FORMAT: u16 = 4;
+const FORMAT: &[u8] = b"format";
 const RECORDS: &str = "records";
 /// The key of the number of the last write of records.
 const WRITTEN: &[u8] = b"written";
@@ -109,7 +113,7 @@ impl Store {
             .map_err(StoreError::Journal)?;
         let journal = Some(Mutex::new(Journaled { journal, written: 0 }));
         let store = Store { database, game, journal };
-        store.put(b"format", &current_format(game))?;
+        store.put(FORMAT, &format(game, STORE_FORMAT))?;
         Ok(store)
     }
 
@@ -126,9 +130,9 @@ impl Store {
     /// A store that is there, of the game that is asked for.
     fn of(database: Database, game: Option<GameName>) -> Result<Self, StoreError> {
         let store = Store { database, game: GameName::default(), journal: None };
-        let format = store.get::<StoreFormat>(b"format")?;
+        let format = store.get::<StoreFormat>(FORMAT)?;
         // Stores have been made with their format in them from the beginning.
-        let format = format.ok_or_else(|| damaged(b"format", CodecError::Empty))?;
+        let format = format.ok_or_else(|| damaged(FORMAT, CodecError::Empty))?;
         Ok(Store { game: check_format(&format, game)?, ..store })
     }
 
@@ -173,7 +177,9 @@ impl Store {
     ///
     /// The store cannot be read, or what it holds is damaged.
     pub fn order(&self, order: usize) -> Result<Option<OrderRecord>, StoreError> {
-        self.get(&order_key(order))
+        let record = self.get::<OrderRecord>(&order_key(order))?;
+        let limit = self.get::<u16>(&limit_key(order))?;
+        Ok(record.map(|record| record.limited(order, limit)))
     }
 
     /// Writes the record of an order; durable when this returns.
@@ -182,7 +188,20 @@ impl Store {
     ///
     /// The store cannot be written.
     pub fn put_order(&self, order: usize, record: &OrderRecord) -> Result<(), StoreError> {
-        self.put(&order_key(order), record)
+        self.change(self.order_changes(order, record))
+    }
+
+    /// What writing the record of an order changes.
+    fn order_changes(&self, order: usize, record: &OrderRecord) -> Vec<Change> {
+        let written = (order_key(order).to_vec(), Some(codec::encode(record)));
+        let limit = record.max_size.map(|max_size| codec::encode(&(max_size as u16)));
+        let limited = limit.is_some();
+        let mut changes = vec![written, (limit_key(order).to_vec(), limit)];
+        if limited {
+            let format = format(self.game, LIMITED_FORMAT);
+            changes.push((FORMAT.to_vec(), Some(codec::encode(&format))));
+        }
+        changes
     }
 
     /// The record of a finished unit.
@@ -300,9 +319,7 @@ impl Store {
         orders: &[(usize, OrderRecord)],
     ) -> Result<(), StoreError> {
         let units = units.iter().map(|&unit| (unit_key(unit), None));
-        let orders = orders
-            .iter()
-            .map(|(order, record)| (order_key(*order).to_vec(), Some(codec::encode(record))));
+        let orders = orders.iter().flat_map(|(order, record)| self.order_changes(*order, record));
         let edition = (EDITION.to_vec(), Some(codec::encode(&edition)));
         self.change(units.chain(orders).chain([edition]).collect())
     }
@@ -520,18 +537,20 @@ impl Store {
     }
 }
 
-/// The plan by which an order was split.
+/// The plan by which an order was split, as far as it is done.
 ///
 /// # Errors
 ///
 /// [`StoreError::Plan`]: the record is of another plan than this program makes.
 pub fn plan(layout: Layout, order: usize, record: &OrderRecord) -> Result<Plan, StoreError> {
     let plan = Plan::new(layout, order, record.options);
-    if plan.fingerprint == record.plan_fingerprint {
-        Ok(plan)
-    } else {
-        Err(StoreError::Plan(order))
+    if plan.fingerprint != record.plan_fingerprint {
+        return Err(StoreError::Plan(order));
     }
+    Ok(match record.max_size {
+        Some(max_size) => plan.limited(max_size),
+        None => plan,
+    })
 }
 
 /// The place of a block of a shard.
@@ -539,19 +558,14 @@ pub fn block_id(shard: &Shard, part: u32, bucket: u32, section: Section) -> Bloc
     BlockId { sequence: shard.sequence, part, bucket_bits: shard.bucket_bits, bucket, section }
 }
 
-fn current_format(game: GameName) -> StoreFormat {
-    StoreFormat {
-        store: STORE_FORMAT,
-        block: BLOCK_FORMAT,
-        labelling: LABELLING,
-        game: game.layout().game,
-    }
+fn format(game: GameName, store: u16) -> StoreFormat {
+    StoreFormat { store, block: BLOCK_FORMAT, labelling: LABELLING, game: game.layout().game }
 }
 
 /// The game that the store is of, which has to be the one that is asked for.
 fn check_format(found: &StoreFormat, asked: Option<GameName>) -> Result<GameName, StoreError> {
     let game = GameName::of_number(found.game).ok_or(StoreError::UnknownGame(found.game))?;
-    let expected = current_format(game);
+    let expected = format(game, found.store.clamp(STORE_FORMAT, LIMITED_FORMAT));
     let pairs = [
         ("store format", found.store, expected.store),
         ("block format", found.block, expected.block),
@@ -574,6 +588,11 @@ fn synced() -> WriteOptions {
 
 fn order_key(order: usize) -> [u8; 2] {
     [b'o', order as u8]
+}
+
+/// Where it says up to how many edges an order is done; nothing if it is done to the end.
+fn limit_key(order: usize) -> [u8; 2] {
+    [b'l', order as u8]
 }
 
 fn unit_key(unit: Unit) -> Vec<u8> {

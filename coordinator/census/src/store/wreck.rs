@@ -20,12 +20,12 @@ use trailtrap_shared::{
 };
 
 use super::{
-    EDITION, EPOCH, RECORDS, StoreError, StoreFormat, WRITTEN, ahead_key, alarm_of_key, block_key,
-    check_format,
+    EDITION, EPOCH, FORMAT, RECORDS, StoreError, StoreFormat, WRITTEN, ahead_key, alarm_of_key,
+    block_key, check_format,
     database::{self, Database, section_name},
     decode,
     journal::{self, JournalContents, Records},
-    order_key, plan, unit_key, unit_of_key,
+    limit_key, order_key, plan, unit_key, unit_of_key,
 };
 use crate::{
     records::{OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
@@ -115,7 +115,7 @@ impl Wreck {
     }
 
     fn find_game(&self) -> Result<GameName, StoreError> {
-        match self.get::<StoreFormat>(b"format") {
+        match self.get::<StoreFormat>(FORMAT) {
             Ok(Some(format)) => check_format(&format, None),
             // Without it, plans tell whose they are.
             _ => {
@@ -155,7 +155,9 @@ impl Wreck {
 
     /// The record of an order.
     pub fn order(&self, order: usize) -> Result<Option<OrderRecord>, StoreError> {
-        self.get(&order_key(order))
+        let record = self.get::<OrderRecord>(&order_key(order))?;
+        let limit = self.get::<u16>(&limit_key(order)).unwrap_or(None);
+        Ok(record.map(|record| record.limited(order, limit)))
     }
 
     /// The record of a unit.

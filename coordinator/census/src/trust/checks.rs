@@ -26,8 +26,8 @@ fn edges(size: Option<usize>) -> String {
     size.map_or_else(String::new, |size| format!(", {size} edges"))
 }
 
-/// Compares the statistics of an order, by number of edges, with Pólya's counts of classes and
-/// with the mass formula, all graphs and connected ones.
+/// Compares the statistics of an order, by number of edges from 0 on, with Pólya's counts of
+/// classes and with the mass formula, all graphs and connected ones.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub fn check_order<'a>(
 ) -> Result<(), Contradiction> {
     let classes = polya::unlabelled(order).pop().expect("orders start at 1");
     let labelled = polya::labelled(order).pop().expect("orders start at 1");
-    assert_eq!(by_size.len(), classes.all.len(), "one entry for each number of edges");
+    assert!(by_size.len() <= classes.all.len(), "one entry for each number of edges");
     for (size, found) in by_size.enumerate() {
         let comparisons = [
             ("graphs", found.classes.all.graphs, &classes.all[size]),

@@ -104,7 +104,8 @@ impl AheadCounter {
         }
     }
 
-    /// By the number of the shard in the plan, what was told of it by graphs of this sequence.
+    /// By the number of the shard, whether the plan goes so far or not, what was told of it by graphs
+    /// of this sequence.
     ///
     /// # Errors
     ///
@@ -121,7 +122,7 @@ impl AheadCounter {
                 let place = degrees.iter().rposition(|&d| d == degree).ok_or(NO_SUCH_SHARD)?;
                 degrees[place] += 1;
             }
-            let shard = plan.find(&DegreeSequence::new(degrees)).ok_or(NO_SUCH_SHARD)?;
+            let shard = plan.number(&DegreeSequence::new(degrees)).ok_or(NO_SUCH_SHARD)?;
             Ok((shard, share))
         };
         self.sums.into_iter().map(share).collect()

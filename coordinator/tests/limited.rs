@@ -1,0 +1,211 @@
+//! Orders that are done up to a number of edges: `--max-size`.
+
+mod common;
+
+use std::fs;
+
+use common::{Data, census_json, run, run_with_input, stderr, stdout};
+use serde_json::Value;
+
+/// Order 8 as it always was.
+const WHOLE: &str = include_str!("golden/census-8.json");
+
+fn parsed(json: &str) -> Value {
+    serde_json::from_str(json).unwrap()
+}
+
+/// What a census says of one order.
+fn order(report: &Value, n: usize) -> &Value {
+    report["orders"].as_array().unwrap().iter().find(|order| order["order"] == n).unwrap()
+}
+
+/// What a census of order 8 says, after it was checked that what it has of each order is the
+/// beginning of the whole, up to so many edges.
+fn limited(data: &Data, max_size: usize, more: &[&str]) -> Value {
+    let max_size = max_size.to_string();
+    let report = parsed(&census_json(8, data, &[&["--max-size", &max_size], more].concat()));
+    let whole = parsed(WHOLE);
+    for n in 1..=8 {
+        let (found, expected) = (order(&report, n), order(&whole, n));
+        let found = found["by_size"].as_array().unwrap();
+        assert_eq!(found[..], expected["by_size"].as_array().unwrap()[..found.len()]);
+    }
+    report
+}
+
+/// The most edges that a census says each order was done to; nothing of those done to the end.
+fn limits(report: &Value) -> Vec<Option<u64>> {
+    report["orders"].as_array().unwrap().iter().map(|order| order["max_size"].as_u64()).collect()
+}
+
+#[test]
+fn no_more_is_done_than_was_asked_for_and_more_can_be_done_later() {
+    for keep in ["all", "minimal"] {
+        let data = Data::new();
+        let keep = ["--keep", keep];
+        let report = limited(&data, 9, &keep);
+        // Without a vertex of maximum degree a graph of order n with m edges has 2m/n fewer of them,
+        // or less.
+        let expected = [None, Some(0), Some(0), Some(1), Some(2), Some(4), Some(6), Some(9)];
+        assert_eq!(limits(&report), expected);
+        let graphs = |report: &Value| order(report, 8)["graphs"].as_u64().unwrap();
+        let up_to_9 = [1, 1, 2, 5, 11, 24, 56, 115, 221, 402];
+        assert_eq!(graphs(&report), up_to_9.iter().sum::<u64>());
+        // Less is there already, more is added to it.
+        assert_eq!(limited(&data, 7, &keep), report);
+        let more = limited(&data, 13, &keep);
+        assert_eq!(limits(&more)[7], Some(13));
+        assert!(graphs(&more) > graphs(&report));
+        assert_eq!(census_json(8, &data, &keep), WHOLE);
+        // The whole is more than any part.
+        assert_eq!(census_json(8, &data, &["--max-size", "9"]), WHOLE);
+        let verified = run(&["verify", "8", "--level", "6", "--data", &data.text()]);
+        assert!(verified.status.success(), "{}", stdout(&verified));
+    }
+}
+
+#[test]
+fn parts_and_buckets_and_numbers_beyond_the_last_make_no_difference() {
+    let split = ["--part-graphs", "20", "--bucket-size", "300"];
+    limited(&Data::new(), 11, &split);
+    for max_size in ["28", "1000"] {
+        assert_eq!(census_json(8, &Data::new(), &["--max-size", max_size]), WHOLE);
+    }
+    let none = limited(&Data::new(), 0, &[]);
+    assert_eq!(order(&none, 8)["graphs"], 1);
+}
+
+#[test]
+fn a_limited_order_is_told_for_what_it_is() {
+    let data = Data::new();
+    let report = limited(&data, 11, &[]);
+    let text = data.text();
+    let table = stdout(&run(&["census", "8", "--max-size", "11", "--data", &text]));
+    assert!(table.contains("| 8, up to 11 edges |"), "{table}");
+
+    // Every check of the graphs that are there, and none of what others have counted.
+    let verified = run(&["verify", "--level", "6", "--data", &text]);
+    let said = stdout(&verified);
+    assert!(verified.status.success(), "{said}");
+    assert!(said.contains("order 8 up to 11 edges: right   known sequences: none"), "{said}");
+
+    // Graphs with more edges are not there.
+    let found =
+        run_with_input(&["lookup", "--data", &text, "--format", "json"], "G?????\nG~~~~{\n");
+    assert_eq!(found.status.code(), Some(1));
+    assert_eq!(parsed(&stdout(&found)).as_array().unwrap().len(), 1);
+    let errors = stderr(&found);
+    let remedy = format!("`trailtrap census 8 --max-size 28 --data {text}`");
+    assert!(errors.contains("line 2") && errors.contains(&remedy), "{errors}");
+
+    // Tables say up to where they go, for people and for programs.
+    let export = |arguments: &[&str]| run(&[&["export"], arguments, &["--data", &text]].concat());
+    let sizes = stdout(&export(&["table", "sizes", "8", "--format", "csv"]));
+    let mut rows = csv::Reader::from_reader(sizes.as_bytes());
+    let heads = rows.headers().unwrap().clone();
+    let column = |name: &str| heads.iter().position(|head| head == name).unwrap();
+    let (status, graphs) = (column("status"), column("graphs"));
+    let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 12);
+    assert!(rows.iter().all(|row| &row[status] == "limited"));
+    let sum: u64 = rows.iter().map(|row| row[graphs].parse::<u64>().unwrap()).sum();
+    assert_eq!(order(&report, 8)["graphs"], sum);
+    let markdown = stdout(&export(&["table", "sizes", "8", "--format", "markdown"]));
+    assert!(markdown.contains("Order 8 is done up to 11 edges only."), "{markdown}");
+
+    // What is about all graphs of an order is not made of some.
+    for arguments in [&["bfile", "p1-wins", "8"][..], &["plot", "orders", "8"]] {
+        let refused = export(arguments);
+        let errors = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
+        assert!(errors.contains("done up to 0 edges only; `trailtrap census 2"), "{errors}");
+    }
+    let bundle = data.path().join("bundle");
+    assert!(export(&["bundle", bundle.to_str().unwrap()]).status.success());
+    let manifest = parsed(&fs::read_to_string(bundle.join("manifest.json")).unwrap());
+    assert_eq!(manifest["orders"].as_array().unwrap().len(), 1);
+
+    // A list says so by its name, or on the way.
+    let list = |name: &str| {
+        let path = data.path().join(name);
+        let output = export(&["graphs", "8", "--output", path.to_str().unwrap()]);
+        (output.status.success(), stderr(&output), path)
+    };
+    let (done, errors, _) = list("wins.g6");
+    assert!(!done && errors.contains("say `limited`"), "{errors}");
+    let (done, errors, path) = list("limited.g6");
+    assert!(done && errors.contains("order 8 is done up to 11 edges only"), "{errors}");
+    let checked = run(&["verify", path.to_str().unwrap(), "--data", &text]);
+    let said = stdout(&checked);
+    assert!(said.contains("those of the census with at most 11 edges"), "{said}");
+    // A list of all graphs is not wrong for that.
+    let whole = Data::new();
+    census_json(8, &whole, &[]);
+    let all = stdout(&run(&["export", "graphs", "8", "--data", &whole.text()]));
+    fs::write(&path, all).unwrap();
+    let said = stdout(&run(&["verify", path.to_str().unwrap(), "--data", &text]));
+    assert!(said.contains("goes up to 11 edges only") && said.contains("nothing wrong"), "{said}");
+    // Plots of one order, and the one by order and number of edges, show what there is.
+    for plot in [&["sizes", "8"][..], &["degrees", "8"], &["heat-map"]] {
+        let picture = export(&[&["plot"], plot].concat());
+        assert!(picture.status.success(), "{}", stderr(&picture));
+    }
+}
+
+/// A run that was to do more, and was stopped, leaves units that are of no concern to one that does
+/// less.
+#[test]
+fn units_of_more_edges_are_of_no_concern() {
+    let data = Data::new();
+    limited(&data, 12, &[]);
+    let text = data.text();
+    // Takes back the result of the order, and one unit; what follows goes only up to 9 edges.
+    let doubted = run(&[
+        "alarms",
+        "--doubt",
+        "8",
+        "--shard",
+        "1,1,1,1,1,1,1,1",
+        "--because",
+        "a test",
+        "--data",
+        &text,
+    ]);
+    assert!(doubted.status.success(), "{}", stderr(&doubted));
+    let report = limited(&data, 9, &[]);
+    assert_eq!(limits(&report)[7], Some(9));
+    let verified = run(&["verify", "8", "--level", "3", "--data", &text]);
+    let said = stdout(&verified);
+    assert!(said.contains("order 8 up to 9 edges: right   every unit recorded once"), "{said}");
+    let status = stdout(&run(&["status", "--data", &text]));
+    assert!(status.contains("orders done: 1 to 8"), "{status}");
+    let shards = run(&["export", "table", "degrees", "8", "--format", "csv", "--data", &text]);
+    assert!(shards.status.success() || stderr(&shards).contains("alarm"), "{}", stderr(&shards));
+    // They count again when they are wanted.
+    limited(&data, 12, &[]);
+    assert_eq!(census_json(8, &data, &[]), WHOLE);
+}
+
+#[test]
+fn what_is_limited_is_salvaged_as_such() {
+    let data = Data::new();
+    let report = limited(&data, 10, &[]);
+    fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
+    let salvaged = run(&["salvage", "--data", &data.text()]);
+    assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+    assert_eq!(limited(&data, 10, &[]), report);
+    assert_eq!(census_json(8, &data, &[]), WHOLE);
+}
+
+#[test]
+fn a_plan_of_few_edges_is_smaller() {
+    let plan = |more: &[&str]| {
+        let output = run(&[&["plan", "12", "--json"], more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        parsed(&stdout(&output))
+    };
+    let few = plan(&["--max-size", "23"]);
+    assert_eq!(few["graphs"], 1_669_373_808_u64);
+    assert_eq!(few["max_size"], 23);
+    assert_eq!(plan(&["--max-size", "66"])["max_size"], Value::Null);
+}
