@@ -15,7 +15,7 @@ use crate::{
         Colours, Leaf, MAX_BATCH_ORDER,
         batch::{Batch, Kernel, LANES},
         forest::Forest,
-        reference,
+        reference, shard_colours,
     },
 };
 
@@ -98,12 +98,10 @@ pub struct Digester<G: Game> {
 impl<G: Game> Digester<G> {
     /// A digest of no records yet, for graphs of order at most 12.
     pub fn new(sequence: &DegreeSequence, kernel: Kernel) -> Self {
-        let (order, ranks) = (sequence.order(), sequence.ranks());
+        let order = sequence.order();
         Digester {
             order,
-            colours: std::array::from_fn(
-                |v| if v < order { ranks[sequence.degree(v)] } else { 0 },
-            ),
+            colours: shard_colours(sequence),
             batch: Batch::exact(order, kernel),
             waiting: Vec::with_capacity(LANES),
             forest: Forest::new(Batch::exact(order, kernel)),

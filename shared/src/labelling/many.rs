@@ -1,11 +1,13 @@
 //! Many graphs of one order, labelled as [`super::hashed`] labels one.
 
 use super::{
+    Colours,
     batch::{Batch, Kernel, LANES},
     degree_colours,
     forest::Forest,
+    shard_colours,
 };
-use crate::graph::Graph;
+use crate::graph::{Graph, degree::DegreeSequence};
 
 /// What is asked of a labelling when nobody wants the labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,12 +20,32 @@ pub struct KeyAndGroup {
 
 /// Key and group order of each of these graphs, all of order `n` ≤ 12.
 pub fn keys(n: usize, graphs: &[Graph], kernel: Kernel) -> Vec<KeyAndGroup> {
+    keys_from(n, graphs, kernel, |graph| degree_colours(n, graph.rows()))
+}
+
+/// The same of graphs of one degree sequence, whose vertices are in order of degree: they all have
+/// the same colours at first.
+pub fn keys_of_shard(
+    sequence: &DegreeSequence,
+    graphs: &[Graph],
+    kernel: Kernel,
+) -> Vec<KeyAndGroup> {
+    let colours = shard_colours(sequence);
+    keys_from(sequence.order(), graphs, kernel, |_| colours)
+}
+
+fn keys_from(
+    n: usize,
+    graphs: &[Graph],
+    kernel: Kernel,
+    colours: impl Fn(&Graph) -> Colours,
+) -> Vec<KeyAndGroup> {
     let mut found = vec![KeyAndGroup::default(); graphs.len()];
     let mut batch = Batch::new(n, kernel);
     let mut forest = Forest::new(Batch::new(n, kernel));
     for (chunk, first) in graphs.chunks(LANES).zip((0..).step_by(LANES)) {
         for (lane, graph) in chunk.iter().enumerate() {
-            let colours = degree_colours(n, graph.rows());
+            let colours = colours(graph);
             for v in 0..n {
                 batch.set(lane, v, graph.neighbours(v), colours[v]);
             }
@@ -53,8 +75,13 @@ fn search(n: usize, forest: &mut Forest<usize>, found: &mut [KeyAndGroup]) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
-    use crate::{graph::nauty, labelling::hashed};
+    use crate::{
+        graph::{MAX_ORDER, nauty},
+        labelling::hashed,
+    };
 
     #[test]
     fn keys_are_those_of_one_graph_at_a_time() {
@@ -67,6 +94,24 @@ mod tests {
                     assert_eq!(found.automorphisms, one.automorphisms, "{graph:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn keys_of_a_shard_are_those_of_any_graphs() {
+        let mut shards: HashMap<DegreeSequence, Vec<Graph>> = HashMap::new();
+        for graph in nauty::enumerate(7).concat() {
+            let mut vertices: Vec<usize> = (0..graph.order()).collect();
+            vertices.sort_by_key(|&v| graph.degree(v));
+            let mut label = [0; MAX_ORDER];
+            (0..).zip(vertices).for_each(|(place, v)| label[v] = place);
+            let sorted = graph.relabelled(&label);
+            shards.entry(DegreeSequence::of(&sorted)).or_default().push(sorted);
+        }
+        for (sequence, graphs) in shards {
+            let kernel = Kernel::best();
+            let found = keys_of_shard(&sequence, &graphs, kernel);
+            assert_eq!(found, keys(sequence.order(), &graphs, kernel), "{sequence}");
         }
     }
 }

@@ -21,7 +21,10 @@ pub mod reference;
 mod rounds;
 mod search;
 
-use crate::graph::{AdjacencyRows, Graph, MAX_ORDER, VertexSet, all_vertices, map_sets, pairs};
+use crate::graph::{
+    AdjacencyRows, Graph, MAX_ORDER, VertexSet, all_vertices, degree::DegreeSequence, map_sets,
+    pairs,
+};
 
 /// Names the labelling that stored keys and columns are in; stores and workers of different
 /// labellings do not mix.
@@ -118,6 +121,12 @@ fn degree_colours(n: usize, rows: &AdjacencyRows) -> Colours {
         }
     }
     colours
+}
+
+/// The same for graphs of this degree sequence whose vertices are in order of degree.
+pub(crate) fn shard_colours(sequence: &DegreeSequence) -> Colours {
+    let (n, ranks) = (sequence.order(), sequence.ranks());
+    std::array::from_fn(|v| if v < n { ranks[sequence.degree(v)] } else { 0 })
 }
 
 /// The key of the graph under `label`.

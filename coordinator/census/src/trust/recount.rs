@@ -211,7 +211,7 @@ fn count_chunk<G: Game>(
     let graphs = range.clone().map(|i| graph_of_slot(sequence, keys.slot(i)));
     let graphs: Vec<Graph> =
         graphs.collect::<Option<_>>().ok_or("one of its keys is no graph of its shard")?;
-    let labelled = many::keys(n, &graphs, kernel);
+    let labelled = many::keys_of_shard(sequence, &graphs, kernel);
     let mut places = labelled.iter().zip(range.clone());
     if places.any(|(found, i)| slot_of_key(n, found.key) != keys.slot(i)) {
         return Err("a graph does not stand where it should");
