@@ -178,6 +178,25 @@ fn a_disk_that_fails_for_good_ends_a_census_which_says_what_helps() {
     assert_eq!(census_json(9, &data, &[]), census_json(9, &Data::new(), &[]));
 }
 
+/// What cannot be read for want of descriptors is not left out of what is salvaged.
+#[test]
+fn a_lack_of_descriptors_is_not_taken_for_damage() {
+    let Some(disk) = Disk::new() else { return };
+    let data = Data::new();
+    let expected = census_json(7, &data, &[]);
+    fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
+    disk.fail(EMFILE);
+    let salvage = ["salvage", "--data", &data.text()];
+    let refused = disk.under(trailtrap().args(salvage)).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("Too many open files"), "{}", stderr(&refused));
+    disk.heal();
+    let salvaged = run(&salvage);
+    assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+    assert!(stdout(&salvaged).contains("; 0 are damaged"), "{}", stdout(&salvaged));
+    assert_eq!(census_json(7, &data, &[]), expected);
+}
+
 /// Workers outlast a coordinator whose disk fails, be it for a while or for good.
 #[test]
 fn workers_wait_while_the_disk_of_their_coordinator_fails() {

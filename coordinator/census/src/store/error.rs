@@ -162,14 +162,10 @@ impl std::fmt::Display for Lost {
 const GONE: &str = "No such file";
 /// What it says when it has no room.
 const FULL: [&str; 2] = ["No space left", "Disk quota exceeded"];
-/// What it says when it cannot do now what it may do later, on whatever file.
-const PASSING: [&str; 5] = [
-    "Too many open files",
-    "Cannot allocate memory",
-    "Input/output error",
-    "Stale file handle",
-    "Stale NFS file handle",
-];
+/// What it says when it lacks something else.
+const SHORT: [&str; 2] = ["Too many open files", "Cannot allocate memory"];
+/// What it says when a disk fails, or a server.
+const FAILING: [&str; 3] = ["Input/output error", "Stale file handle", "Stale NFS file handle"];
 
 impl From<rocksdb::Error> for StoreError {
     fn from(error: rocksdb::Error) -> Self {
@@ -177,7 +173,9 @@ impl From<rocksdb::Error> for StoreError {
         let says = |what: &&str| text.contains(*what);
         match error.kind() {
             // What the system refuses sometimes comes in the guise of damage.
-            _ if FULL.iter().chain(&PASSING).any(says) => StoreError::Database(error),
+            _ if FULL.iter().chain(&SHORT).chain(&FAILING).any(says) => {
+                StoreError::Database(error)
+            }
             rocksdb::ErrorKind::Corruption => StoreError::Damaged(error),
             // A file that is missing comes as an error of the system, under its name.
             _ if says(&GONE) => StoreError::Damaged(error),
@@ -229,7 +227,20 @@ impl StoreError {
             StoreError::Journal(error) => error.to_string(),
             _ => return false,
         };
-        PASSING.iter().any(|what| text.contains(what))
+        SHORT.iter().chain(&FAILING).any(|what| text.contains(what))
+    }
+
+    /// Whether the system lacks something, so that nothing is said about the data, not even that a
+    /// disk fails.
+    pub(super) fn is_shortage(&self) -> bool {
+        let text = match self {
+            StoreError::Database(error)
+            | StoreError::Damaged(error)
+            | StoreError::UnreadableBlock { source: error, .. } => error.to_string(),
+            StoreError::Make(error) | StoreError::Journal(error) => error.to_string(),
+            _ => return false,
+        };
+        FULL.iter().chain(&SHORT).any(|what| text.contains(what))
     }
 
     /// Whether files, or writes, are not there that should be: perhaps because a process that

@@ -14,7 +14,10 @@ use trailtrap_shared::{
     plan::{Plan, Shard, Unit},
 };
 
-use super::{Store, StoreError, block_id, plan, wreck::Wreck};
+use super::{
+    Store, StoreError, block_id, plan,
+    wreck::{Wreck, unless_short},
+};
 use crate::{
     core::{content::Content, parents::ENUMERATED_ORDER},
     records::{Delivery, OrderRecord, UnitRecord},
@@ -64,8 +67,9 @@ pub struct Salvaged {
 ///
 /// # Errors
 ///
-/// Nothing can be read of the old one, it is of another format, or the new one cannot be written.
-/// What cannot be read of the old one otherwise is counted and left out.
+/// Nothing can be read of the old one, it is of another format, the new one cannot be written, or
+/// the system lacks something, such as descriptors or room. What cannot be read of the old one
+/// otherwise is counted and left out.
 pub fn salvage(old: &Path, new: &Path, watcher: &dyn Watcher) -> Result<Salvaged, StoreError> {
     let room = new.with_extension("rebuilt");
     if room.exists() {
@@ -179,7 +183,8 @@ impl Salvage<'_> {
             for (index, shard) in plan.shards.iter().enumerate() {
                 for part in 0..shard.parts {
                     let unit = Unit { order: plan.order as u8, shard: index as u32, part };
-                    let read = self.read(unit, shard, order).unwrap_or_else(|error| {
+                    let read = unless_short(self.read(unit, shard, order))?;
+                    let read = read.unwrap_or_else(|error| {
                         self.watcher.say(&format!(
                             "order {}, shard {}, part {part}: {error}",
                             plan.order, shard.sequence
@@ -235,7 +240,7 @@ impl Salvage<'_> {
         let was_dropped = |id: &BlockId| !order.outcomes_kept && id.section != Section::Wins;
         let (mut blocks, mut wrong) = (Vec::new(), None);
         for id in &ids {
-            match self.old.block(id) {
+            match unless_short(self.old.block(id))? {
                 Ok(block) => blocks.push(block),
                 Err(StoreError::MissingBlock(_)) if was_dropped(id) && !self.old.is_rebuilt() => {}
                 Err(error) => wrong = wrong.or(Some(error)),
@@ -248,10 +253,10 @@ impl Salvage<'_> {
         // have the content that was recorded.
         let mut choices: Vec<Vec<Block>> = Vec::new();
         for id in &ids {
-            let found = self.old.blocks(id);
+            let found = self.old.blocks(id)?;
             match found.is_empty() {
                 false => choices.push(found),
-                true if was_dropped(id) && !self.old.has_traces(id) => {}
+                true if was_dropped(id) && !self.old.has_traces(id)? => {}
                 true => return Err(wrong.unwrap_or(StoreError::MissingBlock(*id))),
             }
         }

@@ -59,7 +59,8 @@ impl Wreck {
     /// Opens what can be opened of the store in `path`; in `room`, a directory that is not there
     /// yet, a database can be made again.
     pub fn open(path: &Path, room: &Path, watcher: &dyn Watcher) -> Result<Self, StoreError> {
-        let told = journal::read(path).unwrap_or_else(|error| {
+        let told = journal::read(path).map_err(StoreError::Journal);
+        let told = unless_short(told)?.unwrap_or_else(|error| {
             watcher.say(&format!("the journal of the store cannot be read: {error}"));
             JournalContents::default()
         });
@@ -70,14 +71,14 @@ impl Wreck {
             true => database::open_damaged(path, &names).map_err(StoreError::from),
             false => Err(StoreError::Manifest),
         };
-        let (database, is_rebuilt) = match opened {
+        let (database, is_rebuilt) = match unless_short(opened)? {
             Ok(db) => (Some(db), false),
             Err(error) => {
                 watcher.say(&format!(
                     "the database is not opened ({error}); what is in its tables and logs is \
                      looked for"
                 ));
-                let logs = of_logs(path, &room.join("logs"))
+                let logs = unless_short(of_logs(path, &room.join("logs")))?
                     .inspect_err(|error| watcher.say(&format!("its logs: {error}")));
                 (logs.ok(), true)
             }
@@ -96,10 +97,10 @@ impl Wreck {
         };
         let mut found = Records::new();
         if is_rebuilt {
-            found.extend(wreck.tables().map(records).unwrap_or_default());
+            found.extend(wreck.tables()?.map(records).transpose()?.unwrap_or_default());
         }
         // What is in the logs is younger.
-        found.extend(wreck.database.as_ref().map(records).unwrap_or_default());
+        found.extend(wreck.database.as_ref().map(records).transpose()?.unwrap_or_default());
         let number = |records: &Records, key: &[u8]| -> u32 {
             records.get(key).and_then(|value| decode(key, value).ok()).unwrap_or(0)
         };
@@ -210,31 +211,43 @@ impl Wreck {
     }
 
     /// All sound blocks of this place, wherever they are, each once.
-    pub fn blocks(&self, id: &BlockId) -> Vec<Block> {
-        let databases = self.database.iter().chain(self.tables());
-        let in_databases = databases.filter_map(|db| self.in_database(db, id).ok().flatten());
+    ///
+    /// # Errors
+    ///
+    /// The system lacks something.
+    pub fn blocks(&self, id: &BlockId) -> Result<Vec<Block>, StoreError> {
+        let mut found = Vec::new();
+        for db in self.database.iter().chain(self.tables()?) {
+            found.extend(unless_short(self.in_database(db, id))?.ok().flatten());
+        }
+        found.extend(self.blobs()?.of(id, self.layout())?);
         let mut blocks: Vec<Block> = Vec::new();
-        for block in in_databases.chain(self.blobs().of(id, self.layout())) {
+        for block in found {
             if !blocks.contains(&block) {
                 blocks.push(block);
             }
         }
-        blocks
+        Ok(blocks)
     }
 
     /// Whether there was a block of this place, sound or not, when the store was damaged.
-    pub fn has_traces(&self, id: &BlockId) -> bool {
-        !matches!(self.block(id), Err(StoreError::MissingBlock(_)))
-            || self.blobs().places.contains_key(id)
+    ///
+    /// # Errors
+    ///
+    /// The system lacks something.
+    pub fn has_traces(&self, id: &BlockId) -> Result<bool, StoreError> {
+        Ok(!matches!(unless_short(self.block(id))?, Err(StoreError::MissingBlock(_)))
+            || self.blobs()?.places.contains_key(id))
     }
 
-    fn tables(&self) -> Option<&DB> {
-        let make = || {
-            of_tables(&self.path, &self.room.join("tables"))
+    fn tables(&self) -> Result<Option<&DB>, StoreError> {
+        let made = || {
+            let made = unless_short(of_tables(&self.path, &self.room.join("tables")))?;
+            Ok(made
                 .inspect_err(|error| tracing::warn!("the tables of the database: {error}"))
-                .ok()
+                .ok())
         };
-        self.tables.get_or_init(make).as_ref()
+        made_once(&self.tables, made).map(Option::as_ref)
     }
 
     fn in_database(&self, db: &DB, id: &BlockId) -> Result<Option<Block>, StoreError> {
@@ -247,12 +260,37 @@ impl Wreck {
         Ok(Some(block).filter(|block| block.id == *id))
     }
 
-    fn blobs(&self) -> &Blobs {
-        self.blobs.get_or_init(|| Blobs::of_files(&self.path, self.layout()))
+    fn blobs(&self) -> Result<&Blobs, StoreError> {
+        made_once(&self.blobs, || Blobs::of_files(&self.path, self.layout()))
     }
 
     fn get<T: Serialize + DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         self.records.get(key).map(|value| decode(key, value)).transpose()
+    }
+}
+
+/// What went wrong, if it is the data that is to blame.
+///
+/// # Errors
+///
+/// The system lacks something: nothing is known about the data.
+pub(super) fn unless_short<T>(
+    result: Result<T, StoreError>,
+) -> Result<Result<T, StoreError>, StoreError> {
+    match result {
+        Err(error) if error.is_shortage() => Err(error),
+        result => Ok(result),
+    }
+}
+
+/// What is in the cell, made when it is first wanted, and again if that fails.
+fn made_once<T>(
+    cell: &OnceLock<T>,
+    make: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<&T, StoreError> {
+    match cell.get() {
+        Some(made) => Ok(made),
+        None => make().map(|made| cell.get_or_init(|| made)),
     }
 }
 
@@ -274,13 +312,22 @@ fn merge(told: JournalContents, found: Records, written: u64) -> Records {
 }
 
 /// The records that can be read. What is damaged in the middle does not hide what comes after it.
-fn records(db: &DB) -> Records {
-    let Some(family) = db.cf_handle(RECORDS) else { return Records::new() };
-    let from = |mode: IteratorMode| {
-        let items = db.iterator_cf(family, mode).map_while(Result::ok);
-        items.map(|(key, value)| (key.into_vec(), value.into_vec()))
-    };
-    from(IteratorMode::Start).chain(from(IteratorMode::End)).collect()
+///
+/// # Errors
+///
+/// The system lacks something.
+fn records(db: &DB) -> Result<Records, StoreError> {
+    let mut records = Records::new();
+    let Some(family) = db.cf_handle(RECORDS) else { return Ok(records) };
+    for mode in [IteratorMode::Start, IteratorMode::End] {
+        for item in db.iterator_cf(family, mode) {
+            match unless_short(item.map_err(StoreError::from))? {
+                Ok((key, value)) => drop(records.insert(key.into_vec(), value.into_vec())),
+                Err(_) => break,
+            }
+        }
+    }
+    Ok(records)
 }
 
 /// Files of a directory whose names end like this, by the numbers that they are named after.
@@ -329,7 +376,8 @@ fn of_logs(path: &Path, room: &Path) -> Result<DB, StoreError> {
 
 /// Where blocks stand in blob files, as far as their heads say.
 struct Blobs {
-    files: Vec<File>,
+    /// There may be more of them than a process can have open.
+    files: Vec<PathBuf>,
     places: HashMap<BlockId, Vec<BlobPlace>>,
 }
 
@@ -342,16 +390,21 @@ struct BlobPlace {
 
 impl Blobs {
     /// Looks through all blob files. What cannot be read is left out.
-    fn of_files(path: &Path, layout: Layout) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The system lacks something.
+    fn of_files(path: &Path, layout: Layout) -> Result<Self, StoreError> {
         let mut blobs = Blobs { files: Vec::new(), places: HashMap::new() };
-        for path in files(path, "blob").unwrap_or_default().into_values() {
-            let Ok(file) = File::open(&path) else { continue };
-            if let Err(error) = blobs.look_through(&file, layout) {
+        let found = files(path, "blob").map_err(StoreError::Make);
+        for path in unless_short(found)?.unwrap_or_default().into_values() {
+            let looked = File::open(&path).and_then(|file| blobs.look_through(&file, layout));
+            if let Err(error) = unless_short(looked.map_err(StoreError::Make))? {
                 tracing::warn!("{}: {error}", path.display());
             }
-            blobs.files.push(file);
+            blobs.files.push(path);
         }
-        blobs
+        Ok(blobs)
     }
 
     fn look_through(&mut self, file: &File, layout: Layout) -> io::Result<()> {
@@ -378,16 +431,27 @@ impl Blobs {
     }
 
     /// The sound blocks of a place, the last written first.
-    fn of(&self, id: &BlockId, layout: Layout) -> Vec<Block> {
+    ///
+    /// # Errors
+    ///
+    /// The system lacks something.
+    fn of(&self, id: &BlockId, layout: Layout) -> Result<Vec<Block>, StoreError> {
         let places = self.places.get(id).map_or(&[][..], Vec::as_slice);
-        let read = |place: &BlobPlace| {
-            let file = &self.files[place.file];
-            // What a damaged head says may be anything.
-            let length = file.metadata().ok()?.len().checked_sub(place.at)?;
-            let mut bytes = vec![0; usize::try_from(place.length).ok()?.min(length as usize)];
-            file.read_exact_at(&mut bytes, place.at).ok()?;
-            Block::parse(layout, bytes).ok().filter(|block| block.id == *id)
-        };
-        places.iter().rev().filter_map(read).collect()
+        let mut blocks = Vec::new();
+        for place in places.iter().rev() {
+            let bytes = self.bytes(place).map_err(StoreError::Make);
+            let bytes = unless_short(bytes)?.unwrap_or_default();
+            blocks.extend(Block::parse(layout, bytes).ok().filter(|block| block.id == *id));
+        }
+        Ok(blocks)
+    }
+
+    fn bytes(&self, place: &BlobPlace) -> io::Result<Vec<u8>> {
+        let file = File::open(&self.files[place.file])?;
+        // What a damaged head says may be anything.
+        let length = file.metadata()?.len().saturating_sub(place.at).min(place.length);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, place.at)?;
+        Ok(bytes)
     }
 }
