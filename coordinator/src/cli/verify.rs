@@ -26,12 +26,12 @@ use crate::verify::{Drawing, Verification};
 ///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the
 ///               census
 ///
-/// How many first moves win is no part of a graph's stored outcomes, nor of the digests: up to level 2
-/// these numbers are only compared with bounds and with their sums. From level 3 on those of each
-/// degree sequence are compared with what the stored outcomes of graphs with one edge less tell of
-/// them; level 5 counts them again graph by graph in the shards that it draws, level 6 in all. That
-/// outcomes are right, and not only counted right, is checked of graphs drawn at random at level 4,
-/// of shards drawn at random at level 5, and of everything at level 6.
+/// How many first moves win is no part of a graph's stored outcomes, nor of the digests: up to
+/// level 2 these numbers are only compared with bounds and with their sums. From level 3 on those
+/// of each degree sequence are compared with what the stored outcomes of graphs with one edge less
+/// tell of them; level 5 counts them again graph by graph in the shards that it draws, level 6 in
+/// all. That outcomes are right, and not only counted right, is checked of graphs drawn at random
+/// at level 4, of shards drawn at random at level 5, and of everything at level 6.
 ///
 /// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands
 /// twice, all are of one order; forward search finds P1-wins among those drawn at random; and if
