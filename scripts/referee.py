@@ -225,7 +225,9 @@ def main():
         rooted_wins.cache_clear()
         mine = order_results(graphs, tag, record_of)
         theirs = report["orders"][order - 1]
-        assert theirs["order"] == order and len(theirs["by_size"]) == len(mine)
+        # An order that was done up to some number of edges is compared as far as it goes.
+        sizes = theirs.get("max_size", max(mine)) + 1
+        assert theirs["order"] == order and len(theirs["by_size"]) == sizes
         for entry in theirs["by_size"]:
             sums = entry["sums"]
             reported = [
@@ -243,10 +245,11 @@ def main():
                     f"order {order}, {entry['size']} edges: reported {reported}, "
                     f"found {mine[entry['size']]}"
                 )
-        total = sum(entry[6] for entry in mine.values()) % 2**256
+        total = sum(mine[size][6] for size in range(sizes)) % 2**256
         if f"{total:064x}" != theirs["digest"]:
             sys.exit(f"order {order}: the digests by size do not add up to that of the order")
-        print(f"order {order}: {len(graphs)} graphs agree, digest {total:064x}", flush=True)
+        compared = sum(mine[size][0] for size in range(sizes))
+        print(f"order {order}: {compared} graphs agree, digest {total:064x}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ mod common;
 
 use std::fs;
 
-use common::{Data, census_json, run, run_with_input, stderr, stdout};
+use common::{
+    Data, Process, census_json, eventually, run, run_with_input, status, stderr, stdout, trailtrap,
+};
 use serde_json::Value;
 
 /// Order 8 as it always was.
@@ -104,24 +106,30 @@ fn a_limited_order_is_told_for_what_it_is() {
     let mut rows = csv::Reader::from_reader(sizes.as_bytes());
     let heads = rows.headers().unwrap().clone();
     let column = |name: &str| heads.iter().position(|head| head == name).unwrap();
-    let (status, graphs) = (column("status"), column("graphs"));
+    let (status, graphs, limit) = (column("status"), column("graphs"), column("max_size"));
     let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
     assert_eq!(rows.len(), 12);
-    assert!(rows.iter().all(|row| &row[status] == "limited"));
+    assert!(rows.iter().all(|row| &row[status] == "limited" && &row[limit] == "11"));
     let sum: u64 = rows.iter().map(|row| row[graphs].parse::<u64>().unwrap()).sum();
     assert_eq!(order(&report, 8)["graphs"], sum);
     let markdown = stdout(&export(&["table", "sizes", "8", "--format", "markdown"]));
     assert!(markdown.contains("Order 8 is done up to 11 edges only."), "{markdown}");
+
+    let drawn = stdout(&export(&["drawing", "8", "--most", "1"]));
+    assert!(drawn.contains("graphs of order 8 up to 11 edges"), "{drawn}");
+    let status = stdout(&run(&["status", "--data", &text]));
+    assert!(status.contains("not done to the end: order 2 up to 0 edges, "), "{status}");
 
     // What is about all graphs of an order is not made of some.
     for arguments in [&["bfile", "p1-wins", "8"][..], &["plot", "orders", "8"]] {
         let refused = export(arguments);
         let errors = stderr(&refused);
         assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
-        assert!(errors.contains("done up to 0 edges only; `trailtrap census 2"), "{errors}");
+        assert!(errors.contains("done up to 0 edges only; `trailtrap census 8"), "{errors}");
     }
     let bundle = data.path().join("bundle");
-    assert!(export(&["bundle", bundle.to_str().unwrap()]).status.success());
+    let made = export(&["bundle", bundle.to_str().unwrap()]);
+    assert!(made.status.success() && stderr(&made).contains("up to order 1, as order 2 is done"));
     let manifest = parsed(&fs::read_to_string(bundle.join("manifest.json")).unwrap());
     assert_eq!(manifest["orders"].as_array().unwrap().len(), 1);
 
@@ -144,11 +152,70 @@ fn a_limited_order_is_told_for_what_it_is() {
     let all = stdout(&run(&["export", "graphs", "8", "--data", &whole.text()]));
     fs::write(&path, all).unwrap();
     let said = stdout(&run(&["verify", path.to_str().unwrap(), "--data", &text]));
-    assert!(said.contains("goes up to 11 edges only") && said.contains("nothing wrong"), "{said}");
+    assert!(said.contains("which goes no further") && said.contains("nothing wrong"), "{said}");
     // Plots of one order, and the one by order and number of edges, show what there is.
     for plot in [&["sizes", "8"][..], &["degrees", "8"], &["heat-map"]] {
         let picture = export(&[&["plot"], plot].concat());
         assert!(picture.status.success(), "{}", stderr(&picture));
+    }
+}
+
+/// What was done to the end stays so, whatever a later order needs of it.
+#[test]
+fn an_order_that_is_taken_back_is_done_again_as_far_as_it_was() {
+    for keep in ["all", "minimal"] {
+        let data = Data::new();
+        census_json(7, &data, &["--keep", keep]);
+        let doubt = ["alarms", "--doubt", "7", "--shard", "0,0,0,2,2,2,2", "--because", "a test"];
+        let doubted = run(&[&doubt[..], &["--data", &data.text()]].concat());
+        assert!(doubted.status.success(), "{}", stderr(&doubted));
+        let report = limited(&data, 9, &["--keep", keep]);
+        let expected = [None, None, None, None, None, None, None, Some(9)];
+        assert_eq!(limits(&report), expected);
+        assert_eq!(census_json(8, &data, &["--keep", keep]), WHOLE);
+    }
+}
+
+/// A census of order 8 up to 9 edges, and what it said, of which a continuation was killed when at
+/// least so many shards of the order in work were done; or fewer, if it is too fast for that.
+fn interrupted(keep: &[&str], mut least: u64) -> (Data, Value) {
+    loop {
+        let data = Data::new();
+        let before = limited(&data, 9, keep);
+        let more = ["census", "8", "--max-size", "24", "--threads", "1", "--data", &data.text()];
+        let mut process = Process::start(trailtrap().args(more).args(keep));
+        eventually("some of it is done", || {
+            !process.is_running()
+                || status(&["--data", &data.text()])["order"]["shards_done"].as_u64()
+                    >= Some(least)
+        });
+        if process.is_killed() {
+            return (data, before);
+        }
+        least /= 2;
+    }
+}
+
+/// While more is being done, and after it was interrupted, what was done before is there.
+#[test]
+fn an_interrupted_continuation_leaves_what_was_there() {
+    for (keep, least) in [("all", 0), ("all", 60), ("all", 400), ("minimal", 60), ("minimal", 400)]
+    {
+        let keep = ["--keep", keep];
+        let (data, before) = interrupted(&keep, least);
+        let text = data.text();
+        let tables = run(&["export", "table", "orders", "--data", &text]);
+        assert!(tables.status.success(), "{}", stderr(&tables));
+        let verified = run(&["verify", "--level", "5", "--sample", "3", "--data", &text]);
+        assert!(verified.status.success(), "{}", stdout(&verified));
+        // Less can be asked for again, and is there.
+        let after = limited(&data, 9, &keep);
+        assert!(limits(&after)[7] >= limits(&before)[7]);
+        limited(&data, 12, &keep);
+        fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
+        let salvaged = run(&["salvage", "--data", &text]);
+        assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+        assert_eq!(census_json(8, &data, &keep), WHOLE);
     }
 }
 

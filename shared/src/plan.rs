@@ -126,6 +126,16 @@ impl Plan {
         self.max_size == pairs(self.order)
     }
 
+    /// The largest number of edges of a shard, if the plan does not have all of the order.
+    pub fn limit(&self) -> Option<usize> {
+        (!self.is_complete()).then_some(self.max_size)
+    }
+
+    /// The order, for people, and up to how many edges the plan goes if that is not all.
+    pub fn name(&self) -> String {
+        order_name(self.order, self.limit())
+    }
+
     /// The index of the shard of a degree sequence of this order; `None` if the plan does not go so
     /// far.
     pub fn find(&self, sequence: &DegreeSequence) -> Option<u32> {
@@ -138,9 +148,9 @@ impl Plan {
         self.numbers.get(sequence).copied()
     }
 
-    /// Shards of the order, whether the plan goes so far or not.
-    pub fn all_shards(&self) -> usize {
-        self.numbers.len()
+    /// Whether a unit is of the order, and has more edges than the plan goes up to.
+    pub fn leaves_out(&self, unit: Unit) -> bool {
+        (self.shards.len()..self.numbers.len()).contains(&(unit.shard as usize))
     }
 
     /// The largest number of edges of graphs whose outcomes nothing reads once the plan is carried
@@ -239,6 +249,12 @@ impl Goal {
     }
 }
 
+/// An order for people: `order 12`, or `order 12 up to 20 edges`.
+pub fn order_name(order: usize, max_size: Option<usize>) -> String {
+    let limit = max_size.map_or_else(String::new, |max_size| format!(" up to {max_size} edges"));
+    format!("order {order}{limit}")
+}
+
 /// Σ n!/|Aut| over the graphs of a degree sequence, and a lower bound for their number.
 fn estimate(sequence: &DegreeSequence, counts: &mut LabelledCounts) -> (u128, u64) {
     let mass = sequence.arrangements() * counts.count(sequence);
@@ -335,11 +351,14 @@ mod tests {
             assert_eq!(limited.fingerprint, whole.fingerprint);
             assert_eq!(limited.shards, whole.shards[..limited.shards.len()]);
             assert_eq!(limited.is_complete(), max_size >= 15);
+            assert_eq!(limited.limit(), (max_size < 15).then_some(max_size));
             for (index, shard) in whole.shards.iter().enumerate() {
                 let index = index as u32;
                 assert_eq!(limited.number(&shard.sequence), Some(index));
                 let found = (shard.size <= max_size).then_some(index);
                 assert_eq!(limited.find(&shard.sequence), found);
+                let unit = Unit { order: 6, shard: index, part: 0 };
+                assert_eq!(limited.leaves_out(unit), found.is_none());
             }
         }
     }

@@ -120,7 +120,7 @@ impl Columns<'_> {
     }
 }
 
-/// With a status, which is that of the order, there are two columns more.
+/// With a status, which is that of the order, there are two columns more, or three.
 fn columns(
     about: &About,
     shards: &[ShardSummary],
@@ -185,6 +185,10 @@ fn columns(
              the order are missing and nothing was checked; disputed if an alarm is open",
             |_| status.word().to_owned(),
         );
+        if let Some(max_size) = status.max_size {
+            let meaning = "graphs with more edges than this are left out of the order";
+            table.small("max_size", meaning, |_| max_size);
+        }
     }
     Ok(table.columns)
 }

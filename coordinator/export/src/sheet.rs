@@ -5,6 +5,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use trailtrap_shared::{
     game::{FirstMove, Game, GameName, Search, Solution},
     graph::{Graph, VertexSet, graph6, nauty, vertices},
+    plan::order_name,
     play,
 };
 
@@ -24,10 +25,15 @@ const HEAD: f32 = 20.0;
 /// Positions that the search for a winning move may remember, of about 40 bytes each.
 const POSITIONS: usize = 3_000_000;
 
-/// Draws up to `most` graphs of a list, those with the largest automorphism groups, and of these
+/// Draws up to `most` graphs of a list of an order, which may be one up to a number of edges: those with the largest automorphism groups, and of these
 /// the first. A winning first move is an arrow; graphs with so many edges that forward search does
 /// not find one are drawn without.
-pub fn sheet(game: GameName, list: &GraphList, order: usize, most: usize) -> Picture {
+pub fn sheet(
+    game: GameName,
+    list: &GraphList,
+    (order, max_size): (usize, Option<usize>),
+    most: usize,
+) -> Picture {
     // The least of those to keep is on top.
     let mut chosen: BinaryHeap<Reverse<(u64, Reverse<usize>, Graph)>> = BinaryHeap::new();
     for (index, graph) in list.graphs().enumerate() {
@@ -52,7 +58,8 @@ pub fn sheet(game: GameName, list: &GraphList, order: usize, most: usize) -> Pic
     });
     let rows = chosen.len().div_ceil(COLUMNS).max(1);
     let columns = chosen.len().clamp(1, COLUMNS);
-    let title = format!("{} of {} P1-win graphs of order {order}", chosen.len(), list.len());
+    let order = order_name(order, max_size);
+    let title = format!("{} of {} P1-win graphs of {order}", chosen.len(), list.len());
     let width = (columns as f32 * CELL.0).max(2.0 * CELL.0) + 2.0 * MARGIN;
     let mut picture = Picture::new(&title, width, rows as f32 * CELL.1 + HEAD + MARGIN);
     picture.text((MARGIN, 14.0), 9.0, Anchor::Start, false, &title, BLACK);

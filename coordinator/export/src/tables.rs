@@ -97,18 +97,27 @@ fn mark(table: &mut Table, statuses: &BTreeMap<usize, Completeness>) {
                    the order are missing, counts are lower bounds, nothing was checked; or \
                    disputed: an alarm is open";
     table.columns.push(column("status", None, meaning));
+    let limited = statuses.values().any(|status| status.max_size.is_some());
+    if limited {
+        let meaning = "graphs with more edges than this are left out; nothing if none are";
+        table.columns.push(column("max_size", None, meaning));
+    }
     for row in &mut table.rows {
         let order = match row[0] {
             Value::Number(order) => order as usize,
             _ => unreachable!("rows begin with their orders"),
         };
-        row.push(Value::Text(statuses[&order].word().to_owned()));
+        let status = statuses[&order];
+        row.push(Value::Text(status.word().to_owned()));
+        if limited {
+            let max_size = status.max_size;
+            row.push(max_size.map_or(Value::Text(String::new()), |m| Value::Number(m as u64)));
+        }
     }
     if let Some(total) = &mut table.total {
-        total.push(Value::Text(String::new()));
+        total.resize(table.columns.len(), Value::Text(String::new()));
     }
-    for (order, status) in statuses.iter().filter(|(_, status)| **status != Completeness::Finished)
-    {
+    for (order, status) in statuses.iter().filter(|(_, status)| !status.is_complete()) {
         table.caption += &format!(" Order {order} {status}.");
     }
 }

@@ -85,7 +85,9 @@ impl AlarmsCommand {
         let sequence = self.sequence(order)?;
         let begun = store.order(order)?.with_context(|| format!("order {order} is not begun"))?;
         let plan = plan(store.layout(), order, &begun)?;
-        let shard = plan.find(&sequence).with_context(|| format!("there is no {sequence}"))?;
+        let Some(shard) = plan.find(&sequence) else {
+            bail!("there is no {sequence} in {}", plan.name())
+        };
         let parts = match self.part {
             Some(part) => part..part.saturating_add(1),
             None => 0..plan.shards[shard as usize].parts,

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use trailtrap_census::read::archive::{Archive, Completeness};
+use trailtrap_census::read::archive::Archive;
 use trailtrap_export::{
     ExportError, bundle,
     formats::{TableFormat, render},
@@ -180,7 +180,8 @@ struct TableCommand {
     format: TableFormat,
     /// Also take an order in work, as far as its units are recorded, or one about which an alarm
     /// is open: captions say so, and CSV and JSON have one more column, `status`, which is
-    /// `finished`, `unfinished` or `disputed`
+    /// `finished`, `unfinished` or `disputed` (of an order that was done up to a number of edges,
+    /// `limited`, with that number in a column `max_size`, whatever is asked for)
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
@@ -197,7 +198,8 @@ struct ShardsCommand {
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
     /// Take an order in work as well, as far as its units are recorded; there are two more
-    /// columns, `status`, which is `finished` or `unfinished`, and `parts_recorded`
+    /// columns, `status`, which is `finished` or `unfinished`, and `parts_recorded` (of an order that
+    /// was done up to a number of edges, always, and `max_size`)
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
@@ -209,7 +211,7 @@ struct ShardsCommand {
 struct BfileCommand {
     #[arg(value_name = "SEQUENCE", value_parser = choices::<Sequence>())]
     sequence: Sequence,
-    /// The last order [default: the last finished one]
+    /// The last order [default: the last before which none is done up to a number of edges only]
     #[arg(value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
     /// Terms by order and number of edges: a triangle, read by rows
@@ -250,7 +252,8 @@ struct GraphsCommand {
 struct PlotCommand {
     #[arg(value_name = "PLOT", value_parser = choices::<plots::PlotKind>())]
     kind: plots::PlotKind,
-    /// The order, or the last one for plots over all orders [default: the last finished one]
+    /// The order, or the last one for plots over all orders [default: the last finished one; for
+    /// `orders` the last before which none is done up to a number of edges only]
     #[arg(value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
     #[command(flatten)]
@@ -327,6 +330,21 @@ impl ExportCommand {
     }
 }
 
+/// Says where what is about all graphs of an order ends, if nobody has said where it should.
+fn say_limit(archive: &Archive, last: Option<usize>) -> Result<(), ExportError> {
+    if last.is_none()
+        && let Some(first) = archive.orders(None)?.iter().find(|result| !result.is_complete())
+    {
+        let (order, max_size) = (first.order, first.max_size());
+        log::say(&format!(
+            "trailtrap: this goes up to order {}, as order {order} is done up to {max_size} edges \
+             only",
+            order - 1
+        ));
+    }
+    Ok(())
+}
+
 impl What {
     fn admits_unfinished(&self) -> bool {
         match self {
@@ -353,7 +371,7 @@ impl TableCommand {
 impl ShardsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
         let status = archive.status(self.order)?;
-        let is_told = self.unfinished || status != Completeness::Finished;
+        let is_told = self.unfinished || !status.is_complete();
         let status = is_told.then_some(status);
         let bytes = shards::parquet(archive.game().about(), &archive.shards(self.order)?, status)?;
         self.output.write(|out| Ok(out.write_all(&bytes)?))
@@ -362,6 +380,7 @@ impl ShardsCommand {
 
 impl BfileCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        say_limit(archive, self.order)?;
         let results = archive.complete_orders(self.order)?;
         let text = sequences::b_file(
             archive.game().about(),
@@ -377,7 +396,7 @@ impl BfileCommand {
 impl GraphsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
         let (order, status) = (self.order, archive.status(self.order)?);
-        if status != Completeness::Finished {
+        if !status.is_complete() {
             let says_so = |path: &&Path| {
                 let name = path.file_name().map(|name| name.to_string_lossy());
                 name.is_some_and(|name| name.contains(status.mark()))
@@ -399,6 +418,9 @@ impl GraphsCommand {
 
 impl PlotCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        if self.kind == plots::PlotKind::Orders {
+            say_limit(archive, self.order)?;
+        }
         self.output.write(|| plots::plot(archive, self.kind, self.order))
     }
 }
@@ -408,7 +430,8 @@ impl DrawingCommand {
         self.output.write(|| {
             let list =
                 GraphList::read(archive, self.order, &Filter::from(&self.filter), &Terminal)?;
-            Ok(sheet::sheet(archive.game(), &list, self.order, self.most.into()))
+            let order = (self.order, archive.status(self.order)?.max_size);
+            Ok(sheet::sheet(archive.game(), &list, order, self.most.into()))
         })
     }
 }
@@ -439,6 +462,7 @@ impl BundleCommand {
             nauty: nauty::version(),
         };
         let (directory, last) = (&self.directory, self.order);
+        say_limit(archive, last)?;
         bundle::bundle(archive, directory, last, self.list_size.0, program, &Terminal)
     }
 }

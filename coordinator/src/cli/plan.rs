@@ -10,7 +10,7 @@ use trailtrap_shared::{
     graph::polya::{graphs_by_size, totals},
     labelling::batch::Kernel,
     partition::entry_bytes,
-    plan::{Goal, Plan, PlanOptions},
+    plan::{Goal, Plan, PlanOptions, order_name},
 };
 use trailtrap_worker::{
     kernel::{Counting, SolveError, Solver},
@@ -129,7 +129,7 @@ fn forecast(game: GameName, goal: Goal, calibration: &Calibration) -> Forecast {
     let units = plan.shards.iter().map(|shard| u64::from(shard.parts)).sum();
     Forecast {
         order,
-        max_size: (!plan.is_complete()).then_some(max_size),
+        max_size: plan.limit(),
         shards: plan.shards.len(),
         units,
         graphs,
@@ -181,10 +181,7 @@ impl Forecast {
     fn to_text(&self, threads: usize) -> String {
         let wall = |cores: usize| duration(self.core_seconds / cores as f64);
         let mut lines = vec![
-            match self.max_size {
-                Some(max_size) => format!("order {} up to {max_size} edges", self.order),
-                None => format!("order {}", self.order),
-            },
+            order_name(self.order, self.max_size),
             format!("  shards                    {}", self.shards),
             format!("  units (shards and parts)  {}", self.units),
             format!("  graphs                    {}", self.graphs),

@@ -91,7 +91,7 @@ impl CensusReport {
             let total = result.total();
             OrderReport {
                 order: result.order,
-                max_size: (!result.is_complete()).then(|| result.max_size()),
+                max_size: result.limit(),
                 counts: CountsReport::new(about, &total.statistics),
                 digest: total.digest,
                 by_size: result

@@ -80,7 +80,7 @@ enum KeepArgument {
     /// The outcome of every position of every graph
     All,
     /// P1-win graphs and statistics, and the graphs of the last order; outcomes go when no
-    /// unfinished shard needs them
+    /// unfinished shard needs them, and stay where an order limited by --max-size can be continued
     Minimal,
 }
 

@@ -78,6 +78,9 @@ impl SalvageCommand {
     }
 
     fn remedy(&self) -> String {
-        format!("`trailtrap census N --data {}` solves what is missing\n", self.data.display())
+        format!(
+            "`trailtrap census N --data {}`, with the options that it had, solves what is missing\n",
+            self.data.display()
+        )
     }
 }

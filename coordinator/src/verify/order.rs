@@ -55,21 +55,16 @@ impl<G: Game> Verifier<G> {
     /// Checks of this order, as many as `drawing` says.
     pub fn new(finished: FinishedOrder, drawing: Drawing) -> Self {
         let plan = &finished.plan;
-        // Units of more edges are left from a run that was to do more.
-        let beyond = plan.shards.len()..plan.all_shards();
         let mut records = finished.store.units(plan.order).map_err(Arc::new);
         if let Ok(records) = &mut records {
-            records.retain(|(unit, _)| !beyond.contains(&(unit.shard as usize)));
+            // They are from a run that was to do more.
+            records.retain(|(unit, _)| !plan.leaves_out(*unit));
         }
         Verifier { game: PhantomData, finished, records, drawing }
     }
 
     /// Runs all checks of the level asked for.
     pub fn run(&self, findings: &mut Findings) -> anyhow::Result<()> {
-        let subject = match &self.finished.plan {
-            plan if plan.is_complete() => format!("order {}", plan.order),
-            plan => format!("order {} up to {} edges", plan.order, plan.max_size),
-        };
         let thorough = self.drawing.level == 6;
         let checks: [Check; 10] = [
             (1, "no alarms", &|| self.alarms()),
@@ -85,7 +80,7 @@ impl<G: Game> Verifier<G> {
             (4, "forward search", &|| self.forward_search()),
             (5, "shards solved again", &|| self.shards(thorough)),
         ];
-        findings.run(&subject, &checks)
+        findings.run(&self.finished.plan.name(), &checks)
     }
 
     /// Nothing was found wrong that nobody has looked into, in this order or in those that it was
@@ -533,7 +528,7 @@ impl<G: Game> Verifier<G> {
     fn draw_shard(&self, random: &mut Random) -> usize {
         let shards = &self.finished.plan.shards;
         let total: u128 = shards.iter().map(|shard| shard.mass).sum();
-        // The total is 2^C(n, 2), at most 2^66.
+        // The total is at most 2^C(n, 2), at most 2^66.
         let mut at = (u128::from(random.draw()) << 2 | u128::from(random.draw() & 3)) % total;
         shards
             .iter()

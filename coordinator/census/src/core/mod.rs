@@ -320,7 +320,7 @@ impl Core {
             });
             progress.set_aside = set_aside.collect();
             progress.order = plan.order;
-            progress.max_size = (!plan.is_complete()).then_some(plan.max_size);
+            progress.max_size = plan.limit();
             progress.units_to_compare = order.comparisons.open();
             (progress.shards_done, progress.shards) = order.schedule.shards_done();
             progress.units_ready = order.schedule.ready();

@@ -32,11 +32,22 @@ impl Census {
     /// Reads what the store knows of an order, and has the core go on with it.
     pub(super) fn open_order(&self, n: usize, edition: u32) -> Result<(), CensusError> {
         let begun = self.store.order(n)?;
-        let max_size = self.options.goal.max_size(n);
-        let result = begun.as_ref().and_then(|record| finished::result(n, record));
-        if let Some(result) = result.filter(|result| result.max_size() >= max_size) {
-            self.event(|core| core.found_finished(edition, result));
-            return Ok(());
+        let goal = self.options.goal;
+        let mut max_size = goal.max_size(n);
+        match &begun {
+            Some(record) if record.result.is_some() => {
+                let result = finished::result(n, record).filter(|it| it.max_size() >= max_size);
+                if let Some(result) = result {
+                    self.event(|core| core.found_finished(edition, result));
+                    return Ok(());
+                }
+            }
+            // It is done as far as it was to go, lest a result that was taken back come out shorter
+            // for the sake of a later order that needs less.
+            Some(record) if n < goal.order => {
+                max_size = max_size.max(record.max_size.unwrap_or_else(|| pairs(n)));
+            }
+            _ => {}
         }
         let options = begun.as_ref().map_or(self.options.plan, |record| record.options);
         let plan = Arc::new(Plan::new(self.store.layout(), n, options).limited(max_size));
@@ -47,9 +58,13 @@ impl Census {
         // Before any outcome is dropped.
         let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept)
             && self.options.keep == Keep::All;
-        let max_size = (!plan.is_complete()).then_some(max_size);
-        let record =
-            OrderRecord { options, plan_fingerprint, result: None, outcomes_kept, max_size };
+        // A result with fewer edges stands until there is one with more.
+        let result = begun.as_ref().and_then(|record| record.result.clone());
+        let max_size = match &begun {
+            Some(record) if result.is_some() => record.max_size,
+            _ => plan.limit(),
+        };
+        let record = OrderRecord { options, plan_fingerprint, result, outcomes_kept, max_size };
         if begun.as_ref() != Some(&record) {
             self.store.put_order(n, &record)?;
         }
@@ -123,7 +138,8 @@ impl Census {
         if plan.is_complete() && parents.is_some_and(|record| !record.outcomes_kept) {
             self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
         }
-        self.store.put_order(n, &OrderRecord { result: Some(by_size.clone()), ..begun })?;
+        let (result, max_size) = (Some(by_size.clone()), plan.limit());
+        self.store.put_order(n, &OrderRecord { result, max_size, ..begun })?;
         self.event(|core| core.closed(OrderResult { order: n, by_size }));
         Ok(())
     }

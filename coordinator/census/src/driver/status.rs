@@ -15,13 +15,18 @@ impl CensusStatus {
         let rate = per_second(progress.pairs_this_run);
         let left = progress.pairs.saturating_sub(progress.pairs_done);
         let in_work = progress.shards > 0;
+        let results = census.results();
         let mut workers = census.workers();
         workers.sort_by(|(_, a, _), (_, b, _)| a.author.name().cmp(b.author.name()));
         CensusStatus {
             running: true,
             process: Some(std::process::id()),
             target_order: progress.target,
-            orders_done: census.results().iter().map(|result| result.order).collect(),
+            orders_done: results.iter().map(|result| result.order).collect(),
+            orders_limited: results
+                .iter()
+                .filter_map(|result| Some((result.order, result.limit()?)))
+                .collect(),
             order: in_work.then_some(OrderStatus {
                 order: progress.order,
                 max_size: progress.max_size,

@@ -54,12 +54,14 @@ pub enum ArchiveError {
     },
     /// Graphs with many edges were left out.
     #[error(
-        "order {order} is done up to {max_size} edges only; `trailtrap census {order}{data}` does \
+        "order {order} is done up to {max_size} edges only; `trailtrap census {last}{data}` does \
          the rest, or says why it cannot"
     )]
     Limited {
         /// The order.
         order: usize,
+        /// The last order that was asked for.
+        last: usize,
         /// The most edges of the graphs that are done.
         max_size: usize,
         /// The directory, for the advice.
@@ -96,15 +98,18 @@ pub struct Archive {
 
 /// Whether an order is all there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Completeness {
-    /// It is, and has passed the checks.
+pub struct Completeness {
+    /// How far it is.
+    pub stage: Stage,
+    /// Graphs with more edges are left out, if it is not done, or not to be done, to the end.
+    pub max_size: Option<usize>,
+}
+
+/// How far an order is, as far as it is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It is done, and has passed the checks.
     Finished,
-    /// Its graphs with at most so many edges are, and have passed the checks; the others were left
-    /// out.
-    Limited {
-        /// The most edges of its graphs.
-        max_size: usize,
-    },
     /// So many units of the planned ones are recorded, and nothing was checked.
     Unfinished {
         /// Units with a record.
@@ -112,47 +117,54 @@ pub enum Completeness {
         /// Units of the plan.
         planned: usize,
     },
-    /// It is, but an alarm about it, or about an order that it was computed from, is open.
+    /// It is done, but an alarm about it, or about an order that it was computed from, is open.
     Disputed,
 }
 
 impl Completeness {
-    /// One word, for programs.
+    /// Whether nothing is missing, and nothing doubted.
+    pub fn is_complete(self) -> bool {
+        self.stage == Stage::Finished && self.max_size.is_none()
+    }
+
+    /// One word about the stage, for programs.
     pub fn word(self) -> &'static str {
-        match self {
-            Completeness::Finished => "finished",
-            Completeness::Limited { .. } => "limited",
-            Completeness::Unfinished { .. } => "unfinished",
-            Completeness::Disputed => "disputed",
+        match self.stage {
+            Stage::Finished if self.max_size.is_some() => "limited",
+            Stage::Finished => "finished",
+            Stage::Unfinished { .. } => "unfinished",
+            Stage::Disputed => "disputed",
         }
     }
 
     /// What the name of a list says that may lack graphs.
     pub fn mark(self) -> &'static str {
-        match self {
-            Completeness::Limited { .. } => "limited",
-            _ => "unfinished",
-        }
+        if self.stage == Stage::Finished { "limited" } else { "unfinished" }
     }
 }
 
 /// For people, after the name of an order.
 impl fmt::Display for Completeness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Completeness::Finished => write!(f, "is finished"),
-            Completeness::Limited { max_size } => {
-                write!(f, "is done up to {max_size} edges only")
-            }
-            Completeness::Unfinished { recorded, planned } => {
+        match self.stage {
+            Stage::Finished if self.max_size.is_some() => write!(f, "is done"),
+            Stage::Finished => write!(f, "is finished"),
+            Stage::Unfinished { recorded, planned } => {
                 write!(
                     f,
                     "is UNFINISHED: {recorded} of {planned} units are recorded, counts are lower \
                      bounds, and nothing was checked"
                 )
             }
-            Completeness::Disputed => {
+            Stage::Disputed => {
                 write!(f, "is DISPUTED: an alarm is open, see `trailtrap alarms`")
+            }
+        }?;
+        match (self.max_size, self.stage) {
+            (None, _) => Ok(()),
+            (Some(max_size), Stage::Finished) => write!(f, " up to {max_size} edges only"),
+            (Some(max_size), _) => {
+                write!(f, "; graphs with more than {max_size} edges are left out")
             }
         }
     }
@@ -290,10 +302,10 @@ impl Archive {
     pub fn complete_orders(&self, last: Option<usize>) -> Result<Vec<OrderResult>, ArchiveError> {
         let mut results = self.orders(last)?;
         if let Some(i) = results.iter().position(|result| !result.is_complete()) {
-            if last.is_some() {
+            if let Some(last) = last {
                 let (order, max_size) = (results[i].order, results[i].max_size());
                 let data = DataFlag::of(&self.store);
-                return Err(ArchiveError::Limited { order, max_size, data });
+                return Err(ArchiveError::Limited { order, last, max_size, data });
             }
             results.truncate(i);
         }
@@ -307,16 +319,15 @@ impl Archive {
     /// As [`Archive::order`].
     pub fn status(&self, order: usize) -> Result<Completeness, ArchiveError> {
         let record = self.record(order)?;
+        let of_stage = |stage| Completeness { stage, max_size: record.max_size };
         if record.result.is_some() {
-            return Ok(match record.max_size {
-                _ if self.open_alarm(order).is_some() => Completeness::Disputed,
-                Some(max_size) => Completeness::Limited { max_size },
-                None => Completeness::Finished,
-            });
+            let is_disputed = self.open_alarm(order).is_some();
+            return Ok(of_stage(if is_disputed { Stage::Disputed } else { Stage::Finished }));
         }
         let plan = store::plan(self.store.layout(), order, &record)?;
         let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();
-        Ok(Completeness::Unfinished { recorded: self.unit_records(&plan)?.len(), planned })
+        let recorded = self.unit_records(&plan)?.len();
+        Ok(of_stage(Stage::Unfinished { recorded, planned }))
     }
 
     /// The plan by which an order was split.
@@ -331,9 +342,8 @@ impl Archive {
     /// The units of a plan that are recorded, in order.
     fn unit_records(&self, plan: &Plan) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
         let mut units = self.store.units(plan.order)?;
-        // Units of more edges are left from a run that was to do more.
-        let beyond = plan.shards.len()..plan.all_shards();
-        units.retain(|(unit, _)| !beyond.contains(&(unit.shard as usize)));
+        // They are from a run that was to do more.
+        units.retain(|(unit, _)| !plan.leaves_out(*unit));
         let planned = |unit: &Unit| {
             plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
         };

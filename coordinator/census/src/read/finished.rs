@@ -36,12 +36,14 @@ pub enum FinishedError {
     },
     /// The order has no result yet.
     #[error(
-        "order {order} is not finished here; `trailtrap census {order}{data}` does it, goes on \
-         with it, or says why it cannot"
+        "order {order} is not finished here; `trailtrap census {order}{limit}{data}` does it, \
+         goes on with it, or says why it cannot"
     )]
     NotFinished {
         /// The order.
         order: usize,
+        /// Up to how many edges it was to be done, for the advice: an option, or nothing.
+        limit: String,
         /// The directory, for the advice.
         data: DataFlag,
     },
@@ -125,7 +127,10 @@ pub fn results(store: &Store) -> Result<Vec<OrderResult>, FinishedError> {
 
 /// That an order is not finished in this store.
 pub fn not_finished(store: &Store, order: usize) -> FinishedError {
-    FinishedError::NotFinished { order, data: DataFlag::of(store) }
+    let begun = store.order(order).ok().flatten();
+    let limit = begun.and_then(|record| record.max_size);
+    let limit = limit.map_or_else(String::new, |max_size| format!(" --max-size {max_size}"));
+    FinishedError::NotFinished { order, limit, data: DataFlag::of(store) }
 }
 
 /// A finished order.

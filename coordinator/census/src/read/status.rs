@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use trailtrap_shared::graph::polya;
+use trailtrap_shared::{graph::polya, plan::order_name};
 use trailtrap_worker::process::replace::Replacement;
 
 use crate::{
@@ -30,8 +30,11 @@ pub struct CensusStatus {
     pub process: Option<u32>,
     /// Last order that the census is to do.
     pub target_order: usize,
-    /// Orders whose results are complete, checked and stored.
+    /// Orders whose results are there, checked and stored.
     pub orders_done: Vec<usize>,
+    /// Those of them that were not done to the end, and up to how many edges they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orders_limited: Vec<(usize, usize)>,
     /// The order in work.
     pub order: Option<OrderStatus>,
     /// The workers that are at work, or were lately.
@@ -147,6 +150,12 @@ impl CensusStatus {
         };
         let _ = writeln!(text, "census up to order {}: {state}", self.target_order);
         let _ = writeln!(text, "orders done: {done}");
+        if !self.orders_limited.is_empty() {
+            let limited = self.orders_limited.iter();
+            let limited: Vec<String> =
+                limited.map(|&(order, max_size)| order_name(order, Some(max_size))).collect();
+            let _ = writeln!(text, "not done to the end: {}", limited.join(", "));
+        }
         if let Some(order) = &self.order {
             let share = 100.0 * order.pairs_done as f64 / order.pairs.max(1) as f64;
             let _ = writeln!(
@@ -207,10 +216,7 @@ impl CensusStatus {
 impl OrderStatus {
     /// The order, and up to how many edges it is done if that is not all.
     pub fn name(&self) -> String {
-        match self.max_size {
-            Some(max_size) => format!("order {} up to {max_size} edges", self.order),
-            None => format!("order {}", self.order),
-        }
+        order_name(self.order, self.max_size)
     }
 }
 
@@ -269,7 +275,10 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     for order in 1.. {
         match store.order(order)? {
             None => break,
-            Some(record) if record.result.is_some() => status.orders_done.push(order),
+            Some(record) if record.result.is_some() => {
+                status.orders_done.push(order);
+                status.orders_limited.extend(record.max_size.map(|max_size| (order, max_size)));
+            }
             Some(record) => status.order = Some(order_status(&store, order, &record)?),
         }
         status.target_order = status.target_order.max(order);

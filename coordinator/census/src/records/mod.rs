@@ -153,6 +153,11 @@ impl OrderResult {
         self.max_size() == pairs(self.order)
     }
 
+    /// The largest number of edges of the graphs that it is about, if these are not all.
+    pub fn limit(&self) -> Option<usize> {
+        (!self.is_complete()).then(|| self.max_size())
+    }
+
     /// That of all these graphs.
     pub fn total(&self) -> Summary {
         let mut total = Summary::default();

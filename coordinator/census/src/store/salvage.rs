@@ -30,10 +30,11 @@ const GROUP_BYTES: u64 = 64 << 20;
 const MOST_CHOICES: usize = 1 << 12;
 
 /// What has become of an order.
-#[derive(Default)]
 struct Copied {
     units: u64,
-    /// The fewest edges of a unit that is missing.
+    /// The most edges of the units that have to be there.
+    max_size: usize,
+    /// The fewest edges of a unit that is not there, whether it has to be or not.
     first_missing: Option<usize>,
     /// The most edges of a unit that has been copied and whose outcomes, or keys, were not kept.
     last_dropped: Option<usize>,
@@ -41,11 +42,11 @@ struct Copied {
 
 impl Copied {
     fn is_whole(&self) -> bool {
-        self.first_missing.is_none()
+        self.first_missing.is_none_or(|missing| missing > self.max_size)
     }
 
-    /// Whether what is missing cannot be solved again: that takes the outcomes of graphs with one
-    /// edge less.
+    /// Whether what is not there cannot be solved: that takes the outcomes of graphs with one edge
+    /// less.
     fn lacks_outcomes(&self) -> bool {
         self.first_missing
             .zip(self.last_dropped)
@@ -112,8 +113,11 @@ impl Salvage<'_> {
                     continue;
                 }
             };
-            let plan = plan(self.old.layout(), n, &record)?;
-            let copied = self.copy(&plan, &record)?;
+            // A run that was to do more may have left units of more edges.
+            let limit = record.max_size;
+            let whole = OrderRecord { max_size: None, ..record.clone() };
+            let plan = plan(self.old.layout(), n, &whole)?;
+            let copied = self.copy(&plan, &record, limit.unwrap_or(plan.max_size))?;
             orders.push((plan, record, copied));
         }
         // Some units cannot be solved again without others, whose outcomes or keys were not kept.
@@ -168,13 +172,18 @@ impl Salvage<'_> {
             .try_for_each(|section| self.new.drop_section(section, n, pairs(n)))?;
         self.kept -= copied.units;
         self.lost += copied.units;
-        *copied = Copied { units: 0, first_missing: Some(0), last_dropped: None };
+        *copied = Copied { units: 0, first_missing: Some(0), last_dropped: None, ..*copied };
         Ok(())
     }
 
-    /// Copies the units of an order.
-    fn copy(&mut self, plan: &Plan, order: &OrderRecord) -> Result<Copied, StoreError> {
-        let mut copied = Copied::default();
+    /// Copies the units of an order, of which those with at most `max_size` edges have to be there.
+    fn copy(
+        &mut self,
+        plan: &Plan,
+        order: &OrderRecord,
+        max_size: usize,
+    ) -> Result<Copied, StoreError> {
+        let mut copied = Copied { units: 0, max_size, first_missing: None, last_dropped: None };
         let (mut group, mut bytes) = (Vec::new(), 0);
         let done = AtomicU64::new(0);
         let what = format!("order {}", plan.order);
@@ -206,7 +215,7 @@ impl Salvage<'_> {
                             states_told_only: false,
                         }));
                     } else {
-                        self.lost += 1;
+                        self.lost += u64::from(shard.size <= max_size);
                         let first =
                             copied.first_missing.map_or(shard.size, |first| first.min(shard.size));
                         copied.first_missing = Some(first);
