@@ -54,12 +54,7 @@ pub struct Verifier<G: Game> {
 impl<G: Game> Verifier<G> {
     /// Checks of this order, as many as `drawing` says.
     pub fn new(finished: FinishedOrder, drawing: Drawing) -> Self {
-        let plan = &finished.plan;
-        let mut records = finished.store.units(plan.order).map_err(Arc::new);
-        if let Ok(records) = &mut records {
-            // They are from a run that was to do more.
-            records.retain(|(unit, _)| !plan.leaves_out(*unit));
-        }
+        let records = finished.store.units_of(&finished.plan).map_err(Arc::new);
         Verifier { game: PhantomData, finished, records, drawing }
     }
 
@@ -232,8 +227,8 @@ impl<G: Game> Verifier<G> {
 
     /// Statistics and digests, taken again from the stored keys and outcomes, and the list of
     /// P1-wins. |Aut| and the reference labelling are found again on the way; a graph that is not
-    /// canonical, or stands in two parts, is noticed. The sum that records do not keep is that which
-    /// the records with one edge less tell.
+    /// canonical, or stands in two parts, is noticed. The sum that records do not keep is that
+    /// which the records with one edge less tell.
     fn digests(&self) -> anyhow::Result<String> {
         self.finished.outcomes()?;
         let plan = &self.finished.plan;

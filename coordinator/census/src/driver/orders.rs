@@ -33,22 +33,17 @@ impl Census {
     pub(super) fn open_order(&self, n: usize, edition: u32) -> Result<(), CensusError> {
         let begun = self.store.order(n)?;
         let goal = self.options.goal;
-        let mut max_size = goal.max_size(n);
-        match &begun {
-            Some(record) if record.result.is_some() => {
-                let result = finished::result(n, record).filter(|it| it.max_size() >= max_size);
-                if let Some(result) = result {
-                    self.event(|core| core.found_finished(edition, result));
-                    return Ok(());
-                }
-            }
-            // It is done as far as it was to go, lest a result that was taken back come out shorter
-            // for the sake of a later order that needs less.
-            Some(record) if n < goal.order => {
-                max_size = max_size.max(record.max_size.unwrap_or_else(|| pairs(n)));
-            }
-            _ => {}
+        let needed = goal.max_size(n);
+        let result = begun.as_ref().and_then(|record| finished::result(n, record));
+        if let Some(result) = result.filter(|result| result.max_size() >= needed) {
+            self.event(|core| core.found_finished(edition, result));
+            return Ok(());
         }
+        // It is done as far as it was to go, lest a result that was taken back come out shorter
+        // for the sake of a later order that needs less.
+        let taken_back = begun.as_ref().filter(|record| n < goal.order && record.result.is_none());
+        let aimed = taken_back.map(|record| record.max_size.unwrap_or_else(|| pairs(n)));
+        let max_size = aimed.unwrap_or(0).max(needed);
         let options = begun.as_ref().map_or(self.options.plan, |record| record.options);
         let plan = Arc::new(Plan::new(self.store.layout(), n, options).limited(max_size));
         let plan_fingerprint = plan.fingerprint;
@@ -58,18 +53,21 @@ impl Census {
         // Before any outcome is dropped.
         let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept)
             && self.options.keep == Keep::All;
-        // A result with fewer edges stands until there is one with more.
-        let result = begun.as_ref().and_then(|record| record.result.clone());
-        let max_size = match &begun {
-            Some(record) if result.is_some() => record.max_size,
-            _ => plan.limit(),
+        let record = match &begun {
+            // A result with fewer edges stands until there is one with more.
+            Some(record) if record.result.is_some() => {
+                OrderRecord { outcomes_kept, ..record.clone() }
+            }
+            _ => {
+                let max_size = plan.limit();
+                OrderRecord { options, plan_fingerprint, result: None, outcomes_kept, max_size }
+            }
         };
-        let record = OrderRecord { options, plan_fingerprint, result, outcomes_kept, max_size };
         if begun.as_ref() != Some(&record) {
             self.store.put_order(n, &record)?;
         }
         let (graphs, pairs) = totals(n, plan.max_size);
-        let records = self.store.units(n)?;
+        let records = self.store.units_of(&plan)?;
         let order = Box::new(Order::open(OrderOpening {
             parents: contents_of_parents(&self.store, &plan)?,
             ahead: self.known_ahead(&plan, &records)?,
@@ -96,13 +94,12 @@ impl Census {
     /// the core take back what is wrong with it.
     pub(super) fn close_order(&self, plan: &Plan) -> Result<(), CensusError> {
         let n = plan.order;
-        // Units of more edges are left from a run that was to do more.
-        let size_of = |shard: u32| plan.shards.get(shard as usize).map(|shard| shard.size);
+        let size_of = |unit: Unit| plan.shards.get(unit.shard as usize).map(|shard| shard.size);
         let about = self.store.game().about();
         let mut by_size = vec![Summary::default(); plan.max_size + 1];
         let mut ahead = vec![Some(Share::default()); plan.max_size + 1];
-        for (unit, record) in self.store.units(n)? {
-            let Some(size) = size_of(unit.shard) else { continue };
+        for (unit, record) in self.store.units_of(plan)? {
+            let Some(size) = size_of(unit) else { continue };
             by_size[size].add(&record.statistics, record.digest());
             let told = self.store.ahead(unit)?.filter(|told| told.content == record.content);
             ahead[size] = ahead[size].zip(told).map(|(mut sum, told)| {
@@ -121,9 +118,9 @@ impl Census {
                 false => Ok(0),
             });
         if let Err(contradiction) = checked {
-            let mut records = self.store.units(n)?;
+            let mut records = self.store.units_of(plan)?;
             records.retain(|(unit, _)| {
-                let size = size_of(unit.shard);
+                let size = size_of(*unit);
                 size.is_some() && (contradiction.size.is_none() || contradiction.size == size)
             });
             self.event(|core| core.contradicted(plan, Box::new(contradiction), records));
@@ -144,8 +141,8 @@ impl Census {
         Ok(())
     }
 
-    /// What units on record tell about graphs with one edge more. Stores of earlier versions do not
-    /// have it: then it is counted, as far as the blocks are still there.
+    /// What units on record tell about graphs with one edge more. Stores of earlier versions do
+    /// not have it: then it is counted, as far as the blocks are still there.
     fn known_ahead(
         &self,
         plan: &Plan,

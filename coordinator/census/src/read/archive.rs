@@ -293,8 +293,8 @@ impl Archive {
         Ok(results)
     }
 
-    /// The results of all orders up to `last`, none of them limited, or of all that come before one
-    /// that is.
+    /// The results of all orders up to `last`, none of them limited, or of all that come before
+    /// one that is.
     ///
     /// # Errors
     ///
@@ -341,9 +341,7 @@ impl Archive {
 
     /// The units of a plan that are recorded, in order.
     fn unit_records(&self, plan: &Plan) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
-        let mut units = self.store.units(plan.order)?;
-        // They are from a run that was to do more.
-        units.retain(|(unit, _)| !plan.leaves_out(*unit));
+        let units = self.store.units_of(plan)?;
         let planned = |unit: &Unit| {
             plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
         };

@@ -234,6 +234,18 @@ impl Store {
         })
     }
 
+    /// Those of them that are of a plan of the order: a run that was to do more may have left
+    /// units of more edges.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
+    pub fn units_of(&self, plan: &Plan) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
+        let mut units = self.units(plan.order)?;
+        units.retain(|(unit, _)| !plan.leaves_out(*unit));
+        Ok(units)
+    }
+
     /// What a unit tells about graphs with one edge more, if that was counted. It is of the unit's
     /// blocks if their content is the one that it names.
     ///
