@@ -286,10 +286,7 @@ const STEPS: i32 = 120;
 
 fn degrees(result: &OrderResult, cells: &[(usize, Cell)]) -> Picture {
     let order = result.order;
-    let few = match result.is_complete() {
-        true => String::new(),
-        false => format!(", m ≤ {}", result.max_size()),
-    };
+    let few = result.limit().map_or_else(String::new, |max_size| format!(", m ≤ {max_size}"));
     let axis = proportions(cells.iter().filter_map(|(_, cell)| share(&cell.classes)));
     let decades = axis.from.log10();
     // For a proportion the part of the degree sequences, or of their graphs, that reach it.
