@@ -447,8 +447,8 @@ fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
     data
 }
 
-/// How many first moves win is told by the stored outcomes of graphs with one edge less: levels that
-/// do not read outcomes know bounds only.
+/// How many first moves win is told by the stored outcomes of graphs with one edge less: levels
+/// that do not read outcomes know bounds only.
 #[test]
 fn verify_counts_winning_first_moves_from_level_3_on() {
     let of_classes: fn(&mut Statistics) = |s| s.classes.sums.0[WINNING_FIRST_MOVES] += 1;

@@ -1,5 +1,5 @@
-//! Workers that lie, in a simulated network where hosts crash and links are cut: every census ends,
-//! with what is right as far as that is guaranteed, and names those who have lied.
+//! Workers that lie, in a simulated network where hosts crash and links are cut: every census
+//! ends, with what is right as far as that is guaranteed, and names those who have lied.
 //!
 //! What is guaranteed:
 //!

@@ -46,8 +46,8 @@ fn no_more_is_done_than_was_asked_for_and_more_can_be_done_later() {
         let data = Data::new();
         let keep = ["--keep", keep];
         let report = limited(&data, 9, &keep);
-        // Without a vertex of maximum degree a graph of order n with m edges has 2m/n fewer of them,
-        // or less.
+        // Without a vertex of maximum degree a graph of order n with m edges has 2m/n fewer of
+        // them, or less.
         let expected = [None, Some(0), Some(0), Some(1), Some(2), Some(4), Some(6), Some(9)];
         assert_eq!(limits(&report), expected);
         let graphs = |report: &Value| order(report, 8)["graphs"].as_u64().unwrap();
@@ -219,8 +219,8 @@ fn an_interrupted_continuation_leaves_what_was_there() {
     }
 }
 
-/// A run that was to do more, and was stopped, leaves units that are of no concern to one that does
-/// less.
+/// A run that was to do more, and was stopped, leaves units that are of no concern to one that
+/// does less.
 #[test]
 fn units_of_more_edges_are_of_no_concern() {
     let data = Data::new();

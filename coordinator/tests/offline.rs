@@ -39,8 +39,8 @@ fn a_courier_carries_a_census_to_workers_without_network() {
     let tasks = directory.path().join("tasks");
     let courier =
         Process::start(worker().args(["--coordinator", &address, "--courier"]).arg(&tasks));
-    // A result that is none, and a task that nobody can use. Whoever fails a third time is not asked
-    // again.
+    // A result that is none, and a task that nobody can use. Whoever fails a third time is not
+    // asked again.
     let first = task(&tasks, None);
     fs::write(first.with_extension("result"), "nonsense").unwrap();
     let second = task(&tasks, Some(&first));

@@ -415,8 +415,8 @@ async fn one_worker_that_fails_again_and_again_ends_nothing() {
     assert_eq!(stdout(&output), census_json(8, &Data::new(), &[]));
 }
 
-/// Nobody can speak for a worker whose number it was not told, and nobody gets the name of a living
-/// one.
+/// Nobody can speak for a worker whose number it was not told, and nobody gets the name of a
+/// living one.
 #[tokio::test]
 async fn workers_are_not_taken_for_others() {
     let data = Data::new();

@@ -66,8 +66,8 @@ pub struct Plan {
     pub max_size: usize,
     /// The shards; other places name a shard by its index here.
     pub shards: Vec<Shard>,
-    /// 64 bits of a hash over order, options, all shards of the order, and game, by which two sides
-    /// check that they have equal plans. Frozen: stores keep it, and are refused when it is
+    /// 64 bits of a hash over order, options, all shards of the order, and game, by which two
+    /// sides check that they have equal plans. Frozen: stores keep it, and are refused when it is
     /// computed otherwise.
     pub fingerprint: u64,
     /// The numbers of all shards of the order.
@@ -113,8 +113,8 @@ impl Plan {
         plan
     }
 
-    /// The same without the shards of graphs with more than `max_size` edges. The others keep their
-    /// numbers, and the plan its fingerprint.
+    /// The same without the shards of graphs with more than `max_size` edges. The others keep
+    /// their numbers, and the plan its fingerprint.
     pub fn limited(mut self, max_size: usize) -> Self {
         self.max_size = self.max_size.min(max_size);
         self.shards.truncate(self.shards.partition_point(|shard| shard.size <= max_size));
@@ -136,8 +136,8 @@ impl Plan {
         order_name(self.order, self.limit())
     }
 
-    /// The index of the shard of a degree sequence of this order; `None` if the plan does not go so
-    /// far.
+    /// The index of the shard of a degree sequence of this order; `None` if the plan does not go
+    /// so far.
     pub fn find(&self, sequence: &DegreeSequence) -> Option<u32> {
         self.number(sequence).filter(|&index| (index as usize) < self.shards.len())
     }
@@ -166,7 +166,8 @@ impl Plan {
         shard.estimate * shard.size as u64 / u64::from(shard.parts)
     }
 
-    /// A lower bound, near the truth where it is large, for the bytes of the blocks of these units.
+    /// A lower bound, near the truth where it is large, for the bytes of the blocks of these
+    /// units.
     pub fn bytes(&self, units: &[Unit]) -> u64 {
         let entry = entry_bytes(self.layout, self.order) as u64;
         let of_unit = |unit: &Unit| {

@@ -25,9 +25,9 @@ const HEAD: f32 = 20.0;
 /// Positions that the search for a winning move may remember, of about 40 bytes each.
 const POSITIONS: usize = 3_000_000;
 
-/// Draws up to `most` graphs of a list of an order, which may be one up to a number of edges: those with the largest automorphism groups, and of these
-/// the first. A winning first move is an arrow; graphs with so many edges that forward search does
-/// not find one are drawn without.
+/// Draws up to `most` graphs of a list of an order, done to the end or up to a number of edges:
+/// those with the largest automorphism groups, and of these the first. A winning first move is an
+/// arrow; graphs with so many edges that forward search does not find one are drawn without.
 pub fn sheet(
     game: GameName,
     list: &GraphList,

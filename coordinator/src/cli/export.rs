@@ -198,8 +198,8 @@ struct ShardsCommand {
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
     /// Take an order in work as well, as far as its units are recorded; there are two more
-    /// columns, `status`, which is `finished` or `unfinished`, and `parts_recorded` (of an order that
-    /// was done up to a number of edges, always, and `max_size`)
+    /// columns, `status`, which is `finished` or `unfinished`, and `parts_recorded` (of an order
+    /// that was done up to a number of edges, always, and `max_size`)
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]

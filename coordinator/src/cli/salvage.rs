@@ -79,7 +79,8 @@ impl SalvageCommand {
 
     fn remedy(&self) -> String {
         format!(
-            "`trailtrap census N --data {}`, with the options that it had, solves what is missing\n",
+            "`trailtrap census N --data {}`, with the options that it had, solves what is \
+             missing\n",
             self.data.display()
         )
     }

@@ -170,8 +170,8 @@ pub struct SumName {
 pub enum Told {
     /// The record, with the graph and its group.
     ByRecord,
-    /// Only the computation of the outcome: records do not keep it. A game has at most one such sum,
-    /// and over all graphs of a shard it follows from [`Game::pairs_ahead`].
+    /// Only the computation of the outcome: records do not keep it. A game has at most one such
+    /// sum, and over all graphs of a shard it follows from [`Game::pairs_ahead`].
     ByOutcome,
 }
 
@@ -249,9 +249,9 @@ pub trait Game: Copy + fmt::Debug + Send + Sync + 'static {
     /// same labels.
     fn tally(graph: &Graph, automorphisms: u64, outcome: &Self::Outcome) -> Tally;
 
-    /// For each vertex v the vertices u, not joined to v, such that the pair (v, u) adds one to the
-    /// sum that is [`Told::ByOutcome`] of the graph that has the edge uv more. So that sum follows
-    /// from the records of the graphs with one edge less, each taken by itself.
+    /// For each vertex v the vertices u, not joined to v, such that the pair (v, u) adds one to
+    /// the sum that is [`Told::ByOutcome`] of the graph that has the edge uv more. So that sum
+    /// follows from the records of the graphs with one edge less, each taken by itself.
     ///
     /// Games without such a sum have no such pairs.
     fn pairs_ahead(_graph: &Graph, _outcome: &Self::Outcome) -> [VertexSet; MAX_ORDER] {

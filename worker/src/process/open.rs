@@ -14,8 +14,8 @@ fn quietly(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32)
 }
 
-/// Opens a regular file to read it. Pipes, devices, directories and links are refused: reading them
-/// may take for ever.
+/// Opens a regular file to read it. Pipes, devices, directories and links are refused: reading
+/// them may take for ever.
 ///
 /// # Errors
 /// What the system says; [`io::ErrorKind::InvalidInput`] if it is no regular file.
@@ -61,8 +61,8 @@ pub fn read_on(file: &File, length: u64, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file that is to be locked, made if need be. Whoever can open a file can lock it, so only
-/// those who may write it may read it.
+/// Opens a file that is to be locked, made if need be. Whoever can open a file can lock it, so
+/// only those who may write it may read it.
 ///
 /// # Errors
 /// If it cannot be opened.
@@ -87,8 +87,8 @@ pub fn only_for_writers(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Has a file modified now, on the clock of its file system; others see by the change that somebody
-/// works on it.
+/// Has a file modified now, on the clock of its file system; others see by the change that
+/// somebody works on it.
 ///
 /// # Errors
 /// What the system says.

@@ -137,8 +137,8 @@ impl Core {
         }
     }
 
-    /// Results that contradict themselves, theory, or what they were computed from: their worker is
-    /// not believed.
+    /// Results that contradict themselves, theory, or what they were computed from: their worker
+    /// is not believed.
     fn reject(&mut self, id: ArrivalId, unit: Unit, record: Option<UnitRecord>, why: String) {
         let Some(arrival) = self.arrivals.get_mut(&id) else { return };
         arrival.stage = ArrivalStage::Inquiring;

@@ -52,8 +52,8 @@ impl Comparisons {
         self.open.insert(unit, Open { by, leased: false, setbacks: Setbacks::default() });
     }
 
-    /// Units for this worker, beside these others, none of which it has solved itself; `work` tells
-    /// their (graph, edge) pairs.
+    /// Units for this worker, beside these others, none of which it has solved itself; `work`
+    /// tells their (graph, edge) pairs.
     pub fn lease(
         &mut self,
         worker: &Author,

@@ -220,8 +220,8 @@ impl Census {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Distrusted`]; and [`Refusal::Ended`] if the system has no random numbers, so that
-    /// its number could be guessed.
+    /// [`Refusal::Distrusted`]; and [`Refusal::Ended`] if the system has no random numbers, so
+    /// that its number could be guessed.
     pub fn register(&self, name: &str, threads: usize, kernel: &str) -> Result<WorkerId, Refusal> {
         let author = Author::new(name, kernel);
         let number = getrandom::u64().map_err(|error| {

@@ -9,7 +9,8 @@ use crate::core::content::Content;
 /// A sum over graphs, each class once and with weight n!/|Aut|.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// n! times the sum over the classes; what single graphs with one edge less tell is a fraction.
+    /// n! times the sum over the classes; what single graphs with one edge less tell is a
+    /// fraction.
     pub classes: u128,
     /// The weighted sum.
     pub labelled: u128,

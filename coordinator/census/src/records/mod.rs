@@ -101,8 +101,8 @@ pub struct Delivery {
     pub record: UnitRecord,
     /// What its graphs tell about those with one edge more, once they were counted.
     pub ahead: Option<Ahead>,
-    /// Whether its worker has counted nothing but the sum that records do not keep: the rest of the
-    /// statistics and the digest are to be counted.
+    /// Whether its worker has counted nothing but the sum that records do not keep: the rest of
+    /// the statistics and the digest are to be counted.
     pub states_told_only: bool,
 }
 
@@ -138,7 +138,8 @@ pub fn delivery(
 pub struct OrderResult {
     /// The order.
     pub order: usize,
-    /// For each number of edges, from 0 on; not to the end if graphs with more edges were left out.
+    /// For each number of edges, from 0 on; not to the end if graphs with more edges were left
+    /// out.
     pub by_size: Vec<Summary>,
 }
 

@@ -143,8 +143,8 @@ fn open_checked(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
 }
 
 /// Whether all tables have the lengths that they should have. RocksDB looks at the first few when
-/// it is told how many files may be open. Of a database that is open for writing, compactions would
-/// replace tables meanwhile.
+/// it is told how many files may be open. Of a database that is open for writing, compactions
+/// would replace tables meanwhile.
 fn check_tables(db: &DB) -> Result<(), StoreError> {
     for LiveFile { name, size, .. } in db.live_files()? {
         let file = name.trim_start_matches('/').to_owned();

@@ -10,8 +10,8 @@ use trailtrap_shared::{
 };
 
 /// What helps when a database is damaged.
-const REMEDY: &str = "`trailtrap salvage` with the same --data keeps what is undamaged, and a census \
-                      solves the rest again";
+const REMEDY: &str = "`trailtrap salvage` with the same --data keeps what is undamaged, and a \
+                      census solves the rest again";
 
 /// What is wrong with a store.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,8 @@
 //! here. An entry also says what stood in the manifest, the file in which the database keeps which
 //! files it has: cut short, it makes a sound database of fewer files, and RocksDB reads some
 //! damaged ones for ever. The journal is not waited for at every write: a loss of power may cost
-//! its last entries, and the next start writes it anew, as it does whenever the journal is not what
-//! the database holds.
+//! its last entries, and the next start writes it anew, as it does whenever the journal is not
+//! what the database holds.
 //!
 //! An entry is
 //!

@@ -176,7 +176,8 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Copies the units of an order, of which those with at most `max_size` edges have to be there.
+    /// Copies the units of an order, of which those with at most `max_size` edges have to be
+    /// there.
     fn copy(
         &mut self,
         plan: &Plan,

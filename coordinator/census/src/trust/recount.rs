@@ -61,8 +61,8 @@ pub fn recount(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Recount,
 /// Counts what graphs of one degree sequence tell about those with one edge more.
 #[derive(Default)]
 pub struct AheadCounter {
-    /// Graphs with an edge more that are told of, with the degrees that its ends had, the lower one
-    /// first, and the weight of the graph without it.
+    /// Graphs with an edge more that are told of, with the degrees that its ends had, the lower
+    /// one first, and the weight of the graph without it.
     graphs: Vec<Graph>,
     told: Vec<((usize, usize), u128)>,
     sums: BTreeMap<(usize, usize), Share>,
@@ -104,8 +104,8 @@ impl AheadCounter {
         }
     }
 
-    /// By the number of the shard, whether the plan goes so far or not, what was told of it by graphs
-    /// of this sequence.
+    /// By the number of the shard, whether the plan goes so far or not, what was told of it by
+    /// graphs of this sequence.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! Whatever happens, in whatever order: nothing that was acknowledged is lost or counts twice,
 //! whatever is durable was computed from what is durable, nothing is taken back before an alarm
 //! about it is durable, no lease number comes twice, and the census ends, with right results,
-//! whatever mix of honest and lying workers there is, with one honest one, if every record is tried
-//! or every unit compared. Nobody is blamed who did not lie, and whoever is told that a result is
-//! wrong is named.
+//! whatever mix of honest and lying workers there is, with one honest one, if every record is
+//! tried or every unit compared. Nobody is blamed who did not lie, and whoever is told that a
+//! result is wrong is named.
 //!
 //! Most of that is asserted by [`World`], after every event. What workers do is drawn here.
 
@@ -168,8 +168,8 @@ impl World {
         }
     }
 
-    /// Honest work goes on until the census ends. The others keep what they hold, and say that they
-    /// are alive.
+    /// Honest work goes on until the census ends. The others keep what they hold, and say that
+    /// they are alive.
     fn work_honestly(&mut self) {
         let honest: Vec<&str> = NAMES.into_iter().filter(|name| self.is_honest(name)).collect();
         for round in 0.. {
