@@ -101,6 +101,8 @@ struct World {
     outcomes_kept: bool,
     /// The next verdict is that nobody knows.
     at_a_loss: bool,
+    /// The coordinator miscounts what it solves next to compare.
+    miscounts: bool,
     now: Duration,
     disk: Disk,
     core: Core,
@@ -147,6 +149,7 @@ impl World {
             two_honest: true,
             outcomes_kept: true,
             at_a_loss: false,
+            miscounts: false,
             now: Duration::ZERO,
             disk: Disk::default(),
             core: Core::new(settings, Start::default()),
@@ -384,7 +387,7 @@ impl World {
             blocks: Vec::new(),
             record: self.record(unit, inputs, &author, way),
             ahead: None,
-            states_told_only: false,
+            is_own: false,
         };
         let deliveries = held.units.iter().zip(&held.inputs).map(one).collect();
         self.arrive(name, held, durable, |core| {
@@ -522,7 +525,11 @@ impl World {
                 let what = self.names(&units);
                 self.say(format!("the coordinator compares {what}"));
                 let held = HeldWork { worker: COORDINATOR, lease, units, inputs, compares: true };
-                self.deliver_and_wait("the coordinator", &held, Way::Right, false);
+                let way = match std::mem::take(&mut self.miscounts) {
+                    true => Way::Miscounted,
+                    false => Way::Right,
+                };
+                self.deliver_and_wait("the coordinator", &held, way, false);
             }
             Effect::Trace { alarm, workers } => {
                 let traced = workers.into_iter().flat_map(|suspect| self.trace(suspect)).collect();

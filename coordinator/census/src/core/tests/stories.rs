@@ -117,6 +117,7 @@ fn tell(world: &mut World, sentence: &str) {
             world.log.retain(|line| line.starts_with("order") || line.starts_with("outcomes"));
         }
         ["the", "judge", "is", "at", "a", "loss"] => world.at_a_loss = true,
+        ["the", "coordinator", "miscounts"] => world.miscounts = true,
         ["a", "block", "of", unit, "is", "damaged"] => {
             let known = world.disk.units.keys().find(|&&known| world.name(known) == unit);
             world.damage(*known.expect("a unit of the store"));
