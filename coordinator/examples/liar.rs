@@ -23,7 +23,7 @@ use trailtrap_shared::{
 use trailtrap_worker::{
     cache::Fetch,
     engine::Engine,
-    kernel::{Counting, SolvedUnit, SourceError},
+    kernel::{SolvedUnit, SourceError},
     link::{
         Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved,
         access::Reach,
@@ -116,10 +116,6 @@ impl Link for LyingLink {
 
     fn is_alone(&self) -> bool {
         self.link.is_alone()
-    }
-
-    fn counts(&self) -> Counting {
-        self.link.counts()
     }
 
     fn pipeline(&self) -> usize {

@@ -192,7 +192,7 @@ fn computed(
     blocks: Vec<Block>,
     record: UnitRecord,
 ) -> Delivery {
-    Delivery { unit, sequence, blocks, record, ahead: None, states_told_only: false }
+    Delivery { unit, sequence, blocks, record, ahead: None, is_own: false }
 }
 
 /// All blocks of an order, unit by unit, with what is recorded.

@@ -2,12 +2,19 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use common::{
-    Data, Process, answers::Answers, census_json, coordinator, introduction, parts, run, stderr,
-    stdout, worker,
+    Data, Process,
+    answers::{Answers, solver},
+    census_json, coordinator, introduction, parts, run, stderr, stdout, worker,
 };
 use serde_json::{Value, json};
 use tonic::{Code, Status, transport::Channel};
+use trailtrap_census::{
+    driver::{Assignment, Census, CensusOptions, Keep, Refusal},
+    records::{Delivery, delivery},
+};
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
     game::{
@@ -16,12 +23,13 @@ use trailtrap_shared::{
     },
     graph::{Graph, degree::DegreeSequence},
     partition::{self, BucketTable},
-    plan::{Plan, PlanOptions, Unit},
+    plan::{Goal, Plan, PlanOptions, Unit},
     protocol::{
         codec, messages,
         wire::{self, census_client::CensusClient, complete_request::Part, lease_reply::Answer},
     },
 };
+use trailtrap_worker::link::memory;
 
 type PlainClient = CensusClient<Channel>;
 
@@ -146,7 +154,8 @@ fn ended_well_with_an_alarm(leader: Process, data: &Data, kind: &str) {
     assert!(stdout(&settled).contains("settled: the liar is known"), "{}", stdout(&settled));
     let verified = verify(data);
     assert!(verified.status.success(), "{}", stdout(&verified));
-    assert!(table(&[]).status.success());
+    let exported = table(&[]);
+    assert!(exported.status.success(), "{}", stderr(&exported));
 }
 
 /// What a bundle says about the trust that an order deserves.
@@ -478,4 +487,42 @@ fn a_shard_that_is_doubted_is_solved_again() {
     let plan = Plan::new(TrailTrap::LAYOUT, 6, PlanOptions::default());
     let shard = plan.find(&DegreeSequence::new([3; 6])).unwrap();
     assert_eq!(changed, [Unit { order: 6, shard, part: 0 }]);
+}
+
+/// A wrong digest of what others have solved is found, drawn or not, and one of what was solved in
+/// the same process where records are drawn.
+#[test]
+fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
+    for (is_own, trial_rate) in [(false, 0.0), (true, 1.0)] {
+        let data = Data::new();
+        let options = CensusOptions {
+            game: None,
+            goal: Goal::new(1, None),
+            keep: Keep::All,
+            plan: PlanOptions::default(),
+            lease_term: Duration::from_secs(60),
+            trial_rate,
+            compared_share: 0.0,
+            gather: Duration::ZERO,
+            clock: Instant::now,
+        };
+        let census = Census::open(&data.path().join("store"), options).unwrap();
+        let worker = census.register("Ann", 1, "kernel").unwrap();
+        let Assignment::Work(work) = census.assign(worker, true) else { panic!("there is work") };
+        let mut deliveries = Vec::new();
+        memory::census_with(1, work.plan.options, &solver(), &mut |_, solved| {
+            let (blocks, summary) = (solved.blocks(), solved.summary.clone());
+            let author = census.author(worker);
+            let Delivery { mut record, unit, sequence, blocks, ahead, .. } =
+                delivery(solved.unit, solved.sequence, blocks, summary, solved.elapsed, author);
+            record.digest[0] ^= 1;
+            deliveries.push(Delivery { unit, sequence, blocks, record, ahead, is_own });
+        })
+        .unwrap();
+        assert_eq!(deliveries.len(), work.units.len());
+        let refusal = census.accept(worker, work.lease, deliveries, true).unwrap_err();
+        let is_blamed = matches!(&refusal, Refusal::Wrong { why, .. } if why.contains("digest"));
+        assert!(is_blamed, "{refusal}");
+        census.close().unwrap();
+    }
 }

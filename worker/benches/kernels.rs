@@ -20,7 +20,7 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::{
-    kernel::{Counting, Solver},
+    kernel::Solver,
     link::memory::{self, Memory},
 };
 
@@ -34,7 +34,6 @@ static SOLVER: LazyLock<Solver> = LazyLock::new(|| Solver {
     kernel: Kernel::best(),
     allowance_bytes: usize::MAX,
     stop: &NEVER,
-    counts: Counting::All,
 });
 
 /// A census of order 8, and the largest shard of it.

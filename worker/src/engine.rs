@@ -310,7 +310,6 @@ impl<L: Link> Engine<L> {
             kernel: self.kernel,
             allowance_bytes: self.allowance_bytes,
             stop: &self.interrupt.flag.0,
-            counts: self.link().counts(),
         };
         let plan = &*lease.plan;
         self.warm(lease, cache)?;

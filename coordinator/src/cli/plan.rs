@@ -13,7 +13,7 @@ use trailtrap_shared::{
     plan::{Goal, Plan, PlanOptions, order_name},
 };
 use trailtrap_worker::{
-    kernel::{Counting, SolveError, Solver},
+    kernel::{SolveError, Solver},
     link::memory,
     process::{
         limits::{self, Size},
@@ -152,13 +152,8 @@ fn calibrate(game: GameName, kernel: Kernel) -> Result<Calibration, SolveError> 
     let mut samples: Vec<(f64, f64)> = Vec::new();
     pool.install(|| {
         let options = PlanOptions::default();
-        let solver = Solver {
-            game,
-            kernel,
-            allowance_bytes: usize::MAX,
-            stop: &AtomicBool::new(false),
-            counts: Counting::All,
-        };
+        let solver =
+            Solver { game, kernel, allowance_bytes: usize::MAX, stop: &AtomicBool::new(false) };
         memory::census_with(CALIBRATION_ORDER, options, &solver, &mut |plan, solved| {
             if plan.order == CALIBRATION_ORDER {
                 let size = plan.shards[solved.unit.shard as usize].size;

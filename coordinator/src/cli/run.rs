@@ -60,7 +60,8 @@ pub struct Common {
     /// unnoticed with probability (1 − p · (1 − (1 − f)^s))^k, where s = max(1, g · RATE/p),
     /// about; a single wrong record is found with probability RATE, or more in small units. With 1
     /// no wrong record is let in. 0 turns it off. Everything else that a worker states is checked
-    /// whatever the rate
+    /// whatever the rate; what `census` solves in its own process is counted again in the units
+    /// drawn only, and with 0 in none
     #[arg(long, value_name = "RATE", default_value = "1e-4", hide_short_help = true,
           value_parser = parse_share)]
     sample: f64,

@@ -11,7 +11,7 @@ use trailtrap_census::{
 use trailtrap_shared::{partition::Block, protocol::messages::Wanted};
 use trailtrap_worker::{
     cache::Fetch,
-    kernel::{Counting, SolvedUnit, SourceError},
+    kernel::{SolvedUnit, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
 };
 
@@ -59,8 +59,8 @@ impl Link for EmbeddedLink {
             let blocks = solved.blocks();
             let SolvedUnit { unit, sequence, summary, elapsed, .. } = solved;
             let author = self.author.clone();
-            let counted = delivery(*unit, *sequence, blocks, summary.clone(), *elapsed, author);
-            Delivery { states_told_only: true, ..counted }
+            let solved = delivery(*unit, *sequence, blocks, summary.clone(), *elapsed, author);
+            Delivery { is_own: true, ..solved }
         };
         match self.census.accept(
             self.worker,
@@ -77,11 +77,6 @@ impl Link for EmbeddedLink {
 
     fn is_alone(&self) -> bool {
         true
-    }
-
-    /// The census counts everything again; twice in one process would show nothing.
-    fn counts(&self) -> Counting {
-        Counting::Told
     }
 
     fn pipeline(&self) -> usize {

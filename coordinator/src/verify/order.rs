@@ -32,7 +32,7 @@ use trailtrap_shared::{
     partition::{BucketTable, Section, graph_of_slot},
     plan::{Shard, Unit},
 };
-use trailtrap_worker::kernel::{Counting, Solver};
+use trailtrap_worker::kernel::Solver;
 
 use super::{Check, Drawing, Findings};
 use crate::terminal;
@@ -490,13 +490,8 @@ impl<G: Game> Verifier<G> {
             self.records()?.iter().map(|(unit, record)| (*unit, record)).collect();
         let stop = AtomicBool::new(false);
         let game = self.finished.store.game();
-        let solver = Solver {
-            game,
-            kernel: Kernel::best(),
-            allowance_bytes: 1 << 30,
-            stop: &stop,
-            counts: Counting::All,
-        };
+        let solver =
+            Solver { game, kernel: Kernel::best(), allowance_bytes: 1 << 30, stop: &stop };
         self.for_each_in_turn("shards", &drawn, |&index| {
             for part in 0..plan.shards[index].parts {
                 let unit = Unit { order: plan.order as u8, shard: index as u32, part };

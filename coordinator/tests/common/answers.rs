@@ -17,10 +17,7 @@ use trailtrap_shared::{
         wire::{self, census_client::CensusClient},
     },
 };
-use trailtrap_worker::{
-    kernel::{Counting, Solver},
-    link::memory,
-};
+use trailtrap_worker::{kernel::Solver, link::memory};
 
 /// Solves units by the best kernel, without bounds.
 pub fn solver() -> Solver<'static> {
@@ -30,7 +27,6 @@ pub fn solver() -> Solver<'static> {
         kernel: Kernel::best(),
         allowance_bytes: usize::MAX,
         stop: &NEVER,
-        counts: Counting::All,
     }
 }
 

@@ -6,7 +6,7 @@ use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
     game::{Game, Method, PredecessorAnswer},
     generate::Child,
-    graph::{Graph, factorial},
+    graph::Graph,
     labelling::{
         batch::{Batch, Kernel, LANES, Lane, first_lanes, lanes_of},
         forest::Forest,
@@ -16,7 +16,7 @@ use trailtrap_shared::{
 };
 
 use super::{
-    CHUNK, Counting, SolveError, Solver, Source, decode,
+    CHUNK, SolveError, Solver, Source, decode,
     delete::{DeletedEdge, Predecessor},
 };
 
@@ -103,18 +103,6 @@ impl Solver<'_> {
         outcomes: &[G::Outcome],
     ) -> Summary {
         let mut statistics = Statistics::default();
-        if self.counts == Counting::Told {
-            if let Some(told) = G::ABOUT.told_by_outcome() {
-                for ((child, graph), outcome) in children.iter().zip(graphs).zip(outcomes) {
-                    let automorphisms = child.automorphisms.into();
-                    let share: u128 = G::tally(graph, automorphisms, outcome).sums[told].into();
-                    let weight = u128::from(factorial(graph.order()) / automorphisms);
-                    statistics.classes.sums.0[told] += share;
-                    statistics.labelled.sums.0[told] += weight * share;
-                }
-            }
-            return Summary { statistics, ..Summary::default() };
-        }
         let mut digester = Digester::<G>::new(&shard.sequence, self.kernel);
         for ((child, graph), outcome) in children.iter().zip(graphs).zip(outcomes) {
             let automorphisms = child.automorphisms.into();

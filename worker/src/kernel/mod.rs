@@ -131,17 +131,6 @@ pub struct Solver<'a> {
     pub allowance_bytes: usize,
     /// Set to interrupt the work; looked at after every chunk.
     pub stop: &'a AtomicBool,
-    /// What is said of solved units beside their records.
-    pub counts: Counting,
-}
-
-/// What a solver counts of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counting {
-    /// Statistics and public digest.
-    All,
-    /// The sum that records do not keep, and nothing else: whoever gets the unit counts it.
-    Told,
 }
 
 impl Solver<'_> {

@@ -25,7 +25,7 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions},
 };
 
-use super::{Counting, Solver};
+use super::Solver;
 use crate::link::memory::{self, Memory};
 
 fn census(
@@ -35,8 +35,7 @@ fn census(
     allowance_bytes: usize,
 ) -> (Vec<Summary>, Memory) {
     let stop = &AtomicBool::new(false);
-    let solver =
-        Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop, counts: Counting::All };
+    let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
     memory::census(order, options, &solver).unwrap()
 }
 
@@ -208,13 +207,7 @@ fn records_follow_from_their_predecessors_by_nauty() {
 /// Solves units of edge geography.
 fn geographer(allowance_bytes: usize) -> Solver<'static> {
     static NEVER: AtomicBool = AtomicBool::new(false);
-    Solver {
-        game: GameName::EdgeGeography,
-        kernel: Kernel::best(),
-        allowance_bytes,
-        stop: &NEVER,
-        counts: Counting::All,
-    }
+    Solver { game: GameName::EdgeGeography, kernel: Kernel::best(), allowance_bytes, stop: &NEVER }
 }
 
 /// Edge geography by the kernel, in one piece and in parts and buckets.

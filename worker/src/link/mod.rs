@@ -14,10 +14,7 @@ use trailtrap_shared::{
     protocol::{messages, wire},
 };
 
-use crate::{
-    cache::Fetch,
-    kernel::{Counting, SolvedUnit},
-};
+use crate::{cache::Fetch, kernel::SolvedUnit};
 
 /// Why a link cannot go on. Failures that may pass, such as a coordinator that restarts, are not
 /// errors: the link itself tries again for a while.
@@ -115,11 +112,6 @@ pub trait Link: Fetch {
     /// all parts of one.
     fn is_alone(&self) -> bool;
 
-    /// What is to be said of solved units beside their records.
-    fn counts(&self) -> Counting {
-        Counting::All
-    }
-
     /// How many leases more than there are threads are held, so that some can wait for an answer
     /// while others are solved.
     fn pipeline(&self) -> usize;
@@ -139,10 +131,6 @@ impl<L: Link> Link for Arc<L> {
 
     fn is_alone(&self) -> bool {
         (**self).is_alone()
-    }
-
-    fn counts(&self) -> Counting {
-        (**self).counts()
     }
 
     fn pipeline(&self) -> usize {

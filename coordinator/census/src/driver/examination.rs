@@ -5,17 +5,18 @@ use std::{collections::HashSet, sync::atomic::AtomicBool};
 
 use rayon::prelude::*;
 use trailtrap_shared::{
+    count::summary::Summary,
     labelling::{MAX_BATCH_ORDER, batch::Kernel},
     partition::{Block, Section},
     plan::{Plan, Unit},
     protocol::messages::Wanted,
 };
-use trailtrap_worker::kernel::{Counting, SolvedUnit, Solver};
+use trailtrap_worker::kernel::{SolvedUnit, Solver};
 
 use super::{Census, CensusError, DisputeVerdict, parts::CensusSource};
 use crate::{
     core::{Case, Examined, Suspect, Trace, parents::ENUMERATED_ORDER},
-    records::{Author, Delivery, UnitRecord, delivery},
+    records::{Author, Delivery, UnitRecord, ahead::Ahead, delivery},
     store::{Store, StoreError, block_id},
     trust::{
         recount::{self, Recount},
@@ -58,29 +59,43 @@ pub(super) fn trace(store: &Store, suspects: Vec<Suspect>) -> Result<Vec<Unit>, 
 /// Predecessors that the coordinator holds at a time when it solves a unit itself.
 const ALLOWANCE_BYTES: usize = 256 << 20;
 
-fn flaw<T>(why: impl ToString) -> Result<T, TrialError<CensusError>> {
+/// What was found where nothing is wrong.
+type Sound<T> = Result<T, TrialError<CensusError>>;
+
+fn flaw<T>(why: impl ToString) -> Sound<T> {
     Err(TrialError::Flaw(why.to_string()))
+}
+
+/// What is done about the statistics and the digest that a unit states.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    /// They are taken as stated.
+    Stated,
+    /// They are counted again.
+    Again,
 }
 
 impl Census {
     /// Whether deliveries are what they say they are: whether all that they say follows from their
     /// blocks; and whether some of their records, drawn at random, follow from their predecessors.
+    /// What the embedded worker has counted is counted again where records are drawn.
     pub(super) fn examine(
         &self,
         plan: &Plan,
         deliveries: &mut [Delivery],
     ) -> Result<Examined, CensusError> {
-        let counted: Vec<Result<Recount, TrialError<CensusError>>> = deliveries
+        let looked_over: Vec<Sound<Ahead>> = deliveries
             .par_iter()
-            .map(|Delivery { unit, blocks, record, states_told_only, .. }| {
-                self.look_over(plan, *unit, blocks, record, !states_told_only)
+            .map(|delivery| {
+                let Delivery { unit, blocks, record, is_own, .. } = delivery;
+                let is_taken = *is_own && self.drawn(delivery).is_empty();
+                let counts = if is_taken { Counts::Stated } else { Counts::Again };
+                self.look_over(plan, *unit, blocks, record, counts)
             })
             .collect();
-        for (index, (delivery, counted)) in deliveries.iter_mut().zip(counted).enumerate() {
-            let examined = counted.and_then(|Recount { summary, ahead }| {
+        for (index, (delivery, sound)) in deliveries.iter_mut().zip(looked_over).enumerate() {
+            let examined = sound.and_then(|ahead| {
                 delivery.ahead = Some(ahead);
-                delivery.record.statistics = summary.statistics;
-                delivery.record.digest = summary.digest.to_le_bytes();
                 self.try_some(plan, delivery)
             });
             match examined {
@@ -100,9 +115,9 @@ impl Census {
         Ok(Examined::Passed)
     }
 
-    /// Counts the blocks of a unit again, and compares that with what its record says, with the
-    /// plan, with the mass formula, and with nauty. Returns what was counted, with the sum that
-    /// records do not keep as it is stated. Without `states_all` that sum is all that is stated.
+    /// Counts the blocks of a unit again, if that is asked for, and compares what its record says
+    /// with that, with the plan, with the mass formula, and with nauty. Returns what the unit
+    /// tells about graphs with one edge more.
     ///
     /// What is left to be believed of a unit that passes is which of its records follow from their
     /// predecessors, for parts of a shard whether a graph is missing, and the sum that records do
@@ -113,8 +128,8 @@ impl Census {
         unit: Unit,
         blocks: &[Block],
         record: &UnitRecord,
-        states_all: bool,
-    ) -> Result<Recount, TrialError<CensusError>> {
+        counts: Counts,
+    ) -> Sound<Ahead> {
         let is_planned = |shard: &&trailtrap_shared::plan::Shard| {
             unit.part < shard.parts && plan.order == usize::from(unit.order)
         };
@@ -127,22 +142,29 @@ impl Census {
             return flaw("its blocks are not those of the unit");
         }
         let game = self.store.game();
-        let Recount { mut summary, ahead } = recount::recount(game, plan, blocks).or_else(flaw)?;
-        if let Some(told) = game.about().told_by_outcome() {
-            let (found, stated) = (&mut summary.statistics, &record.statistics);
-            found.classes.sums.0[told] = stated.classes.sums.0[told];
-            found.labelled.sums.0[told] = stated.labelled.sums.0[told];
-        }
-        if states_all && summary.statistics != record.statistics {
-            return flaw("its counts are not those of its graphs");
-        }
-        if states_all && summary.digest != record.digest() {
-            return flaw("its digest is not that of its graphs");
-        }
-        if !summary.statistics.is_consistent(game.about()) {
+        let stated = &record.statistics;
+        let ahead = match counts {
+            Counts::Stated => recount::ahead(game, plan, blocks).or_else(flaw)?,
+            Counts::Again => {
+                let counted = recount::recount(game, plan, blocks).or_else(flaw)?;
+                let Recount { summary: Summary { mut statistics, digest }, ahead } = counted;
+                if let Some(told) = game.about().told_by_outcome() {
+                    statistics.classes.sums.0[told] = stated.classes.sums.0[told];
+                    statistics.labelled.sums.0[told] = stated.labelled.sums.0[told];
+                }
+                if statistics != *stated {
+                    return flaw("its counts are not those of its graphs");
+                }
+                if digest != record.digest() {
+                    return flaw("its digest is not that of its graphs");
+                }
+                ahead
+            }
+        };
+        if !stated.is_consistent(game.about()) {
             return flaw("its counts are impossible");
         }
-        let mass = summary.statistics.labelled.all.graphs;
+        let mass = stated.labelled.all.graphs;
         if shard.parts == 1 && mass != shard.mass {
             return flaw(format!("Σ n!/|Aut| is {mass}, not {}", shard.mass));
         }
@@ -159,27 +181,28 @@ impl Census {
                 return flaw("it lists a graph of another part");
             }
         }
-        Ok(Recount { summary, ahead })
+        Ok(ahead)
     }
 
-    /// Derives records drawn at random again.
-    fn try_some(
-        &self,
-        plan: &Plan,
-        delivery: &mut Delivery,
-    ) -> Result<(), TrialError<CensusError>> {
-        let Delivery { unit, blocks, record, .. } = delivery;
-        let graphs = record.statistics.classes.all.graphs as u64;
+    /// The records of a unit that are drawn for trial.
+    fn drawn(&self, Delivery { unit, blocks, record, .. }: &Delivery) -> Vec<u64> {
+        let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
+        let graphs = keys.map(|block| block.count as u64).sum();
         // What was drawn of a unit tells nothing about what is drawn of it when it differs.
         let about = (unit.order, unit.shard, unit.part, record.content);
         let mut draws = self.secret.draws("trial", &about);
-        let drawn = trial::draw(graphs, self.options.trial_rate, &mut draws);
+        trial::draw(graphs, self.options.trial_rate, &mut draws)
+    }
+
+    /// Derives drawn records again.
+    fn try_some(&self, plan: &Plan, delivery: &mut Delivery) -> Sound<()> {
+        let drawn = self.drawn(delivery);
         if drawn.is_empty() {
             return Ok(());
         }
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
         let _turn = self.trials.lock();
-        Trial::new(self.store.game(), plan, &read).run(blocks, &drawn)?;
+        Trial::new(self.store.game(), plan, &read).run(&delivery.blocks, &drawn)?;
         delivery.record.tried = drawn.len() as u64;
         Ok(())
     }
@@ -196,7 +219,7 @@ impl Census {
         };
         let judged =
             self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
-                self.look_over(plan, other.unit, &blocks, accepted, true)?;
+                self.look_over(plan, other.unit, &blocks, accepted, Counts::Again)?;
                 let (first, second) = (keys(&blocks), keys(&other.blocks));
                 let lacks = |graphs: usize| format!("it lacks {graphs} graphs of the other");
                 let first_lacks = second.difference(&first).count();
@@ -226,8 +249,7 @@ impl Census {
         stop: &AtomicBool,
     ) -> Result<Vec<Delivery>, String> {
         let (game, kernel) = (self.store.game(), Kernel::best());
-        let solver =
-            Solver { game, kernel, allowance_bytes: ALLOWANCE_BYTES, stop, counts: Counting::All };
+        let solver = Solver { game, kernel, allowance_bytes: ALLOWANCE_BYTES, stop };
         let source = CensusSource(self);
         let solve = |&unit: &Unit| {
             let solved = solver.solve(plan, unit, &source).map_err(|error| error.to_string())?;

@@ -101,9 +101,9 @@ pub struct Delivery {
     pub record: UnitRecord,
     /// What its graphs tell about those with one edge more, once they were counted.
     pub ahead: Option<Ahead>,
-    /// Whether its worker has counted nothing but the sum that records do not keep: the rest of
-    /// the statistics and the digest are to be counted.
-    pub states_told_only: bool,
+    /// Whether the embedded worker solved it: its counts are taken as stated, unless records of it
+    /// are drawn.
+    pub is_own: bool,
 }
 
 /// The unit record and blocks of a solved unit.
@@ -130,7 +130,7 @@ pub fn delivery(
         tried: 0,
         confirmed: Vec::new(),
     };
-    Delivery { unit, sequence, blocks, record, ahead: None, states_told_only: false }
+    Delivery { unit, sequence, blocks, record, ahead: None, is_own: false }
 }
 
 /// The results of an order.

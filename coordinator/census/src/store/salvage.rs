@@ -213,7 +213,7 @@ impl Salvage<'_> {
                             blocks,
                             record,
                             ahead: self.old.ahead(unit).unwrap_or_default(),
-                            states_told_only: false,
+                            is_own: false,
                         }));
                     } else {
                         self.lost += u64::from(shard.size <= max_size);

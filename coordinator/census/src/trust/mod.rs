@@ -15,7 +15,7 @@ mod solved {
         plan::{Plan, PlanOptions},
     };
     use trailtrap_worker::{
-        kernel::{Counting, SolvedUnit, Solver},
+        kernel::{SolvedUnit, Solver},
         link::memory,
     };
 
@@ -31,7 +31,6 @@ mod solved {
             kernel: Kernel::Portable,
             allowance_bytes: 1 << 20,
             stop: &AtomicBool::new(false),
-            counts: Counting::All,
         };
         memory::census_with(order, options, &solver, &mut |plan, solved| {
             if plan.order == order {

@@ -58,6 +58,16 @@ pub fn recount(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Recount,
     play!(game, G => recount_as::<G>(plan, blocks))
 }
 
+/// What the blocks of a unit tell about graphs with one edge more, without a look at anything
+/// else. Few graphs tell of any, and only those are labelled.
+///
+/// # Errors
+///
+/// What is wrong with the blocks, as far as it shows.
+pub fn ahead(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Ahead, &'static str> {
+    play!(game, G => ahead_as::<G>(plan, blocks))
+}
+
 /// Counts what graphs of one degree sequence tell about those with one edge more.
 #[derive(Default)]
 pub struct AheadCounter {
@@ -146,40 +156,69 @@ impl Counted {
 }
 
 fn recount_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<Recount, &'static str> {
-    let Some(first) = blocks.first() else { return Err("it has no blocks") };
-    let sequence = first.id.sequence;
-    let mut chunks: Vec<(&Block, &Block, Range<usize>)> = Vec::new();
-    for bucket in blocks.chunks(3) {
-        let [keys, outcomes, wins] = bucket else { return Err("a bucket lacks a block") };
-        check_bucket::<G>(keys, outcomes, wins)?;
+    for bucket in buckets(blocks) {
+        check_bucket::<G>(bucket?)?;
+    }
+    let counted = over_chunks(blocks, count_chunk::<G>)?;
+    Ok(Recount { summary: counted.summary, ahead: of_unit(counted.ahead, plan, blocks)? })
+}
+
+fn ahead_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<Ahead, &'static str> {
+    let counted = match G::ABOUT.told_by_outcome() {
+        Some(_) => over_chunks(blocks, ahead_of_chunk::<G>)?,
+        None => Counted::default(),
+    };
+    of_unit(counted.ahead, plan, blocks)
+}
+
+/// What was counted of the blocks of a unit, with the shards that it is about.
+fn of_unit(counted: AheadCounter, plan: &Plan, blocks: &[Block]) -> Result<Ahead, &'static str> {
+    let sequence = sequence_of(blocks)?;
+    Ok(Ahead { content: Content::of_unit(blocks), shares: counted.finish(plan, &sequence)? })
+}
+
+fn sequence_of(blocks: &[Block]) -> Result<DegreeSequence, &'static str> {
+    Ok(blocks.first().ok_or("it has no blocks")?.id.sequence)
+}
+
+/// Keys, outcomes and wins of each bucket, with a record for each key.
+fn buckets(blocks: &[Block]) -> impl Iterator<Item = Result<&[Block; 3], &'static str>> {
+    blocks.chunks(3).map(|bucket| {
+        let bucket: &[Block; 3] = bucket.try_into().map_err(|_| "a bucket lacks a block")?;
+        let [keys, outcomes, _] = bucket;
+        let are_even = keys.count == outcomes.count;
+        are_even.then_some(bucket).ok_or("it does not have a record for each graph")
+    })
+}
+
+/// Some graphs of a bucket: its keys, its outcomes, and the places of the graphs in both.
+type Chunk<'a> = (&'a Block, &'a Block, Range<usize>);
+
+/// Counts the buckets of a unit chunk by chunk, on all cores.
+fn over_chunks(
+    blocks: &[Block],
+    count: impl Fn(&DegreeSequence, Chunk) -> Result<Counted, &'static str> + Sync,
+) -> Result<Counted, &'static str> {
+    let sequence = sequence_of(blocks)?;
+    let mut chunks: Vec<Chunk> = Vec::new();
+    for bucket in buckets(blocks) {
+        let [keys, outcomes, _] = bucket?;
         let starts = (0..keys.count).step_by(CHUNK);
         chunks.extend(starts.map(|start| (keys, outcomes, start..keys.count.min(start + CHUNK))));
     }
-    let count = |(keys, outcomes, range): &(&Block, &Block, Range<usize>)| {
-        count_chunk::<G>(&sequence, keys, outcomes, range.clone())
-    };
-    let counted = match &chunks[..] {
-        [] => Counted::default(),
-        [chunk] => count(chunk)?,
+    let count = |chunk: &Chunk| count(&sequence, chunk.clone());
+    match &chunks[..] {
+        [] => Ok(Counted::default()),
+        [chunk] => count(chunk),
         chunks => chunks
             .par_iter()
             .map(count)
-            .try_reduce(Counted::default, |sum, more| Ok(sum.with(more)))?,
-    };
-    let shares = counted.ahead.finish(plan, &sequence)?;
-    let ahead = Ahead { content: Content::of_unit(blocks), shares };
-    Ok(Recount { summary: counted.summary, ahead })
+            .try_reduce(Counted::default, |sum, more| Ok(sum.with(more))),
+    }
 }
 
 /// Keys, records and list of wins of a bucket belong together.
-fn check_bucket<G: Game>(
-    keys: &Block,
-    outcomes: &Block,
-    wins: &Block,
-) -> Result<(), &'static str> {
-    if keys.count != outcomes.count {
-        return Err("it does not have a record for each graph");
-    }
+fn check_bucket<G: Game>([keys, outcomes, wins]: &[Block; 3]) -> Result<(), &'static str> {
     if wins.graphs != keys.count {
         return Err("its list of wins says that it is of another number of graphs");
     }
@@ -203,14 +242,11 @@ fn check_bucket<G: Game>(
 
 fn count_chunk<G: Game>(
     sequence: &DegreeSequence,
-    keys: &Block,
-    outcomes: &Block,
-    range: Range<usize>,
+    (keys, outcomes, range): Chunk,
 ) -> Result<Counted, &'static str> {
     let (n, kernel) = (sequence.order(), Kernel::best());
-    let graphs = range.clone().map(|i| graph_of_slot(sequence, keys.slot(i)));
     let graphs: Vec<Graph> =
-        graphs.collect::<Option<_>>().ok_or("one of its keys is no graph of its shard")?;
+        range.clone().map(|i| graph_at(sequence, keys, i)).collect::<Result<_, _>>()?;
     let labelled = many::keys_of_shard(sequence, &graphs, kernel);
     let mut places = labelled.iter().zip(range.clone());
     if places.any(|(found, i)| slot_of_key(n, found.key) != keys.slot(i)) {
@@ -234,6 +270,35 @@ fn count_chunk<G: Game>(
         ahead.add::<G>(graph, automorphisms, &outcome);
     }
     Ok(Counted { summary: Summary { statistics, digest: digester.finish() }, ahead })
+}
+
+fn ahead_of_chunk<G: Game>(
+    sequence: &DegreeSequence,
+    (keys, outcomes, range): Chunk,
+) -> Result<Counted, &'static str> {
+    let n = sequence.order();
+    let (mut graphs, mut telling) = (Vec::new(), Vec::new());
+    for i in range {
+        let graph = graph_at(sequence, keys, i)?;
+        let outcome = G::decode(n, outcomes.record(i));
+        if G::pairs_ahead(&graph, &outcome)[..n].iter().any(|&others| others != 0) {
+            graphs.push(graph);
+            telling.push(outcome);
+        }
+    }
+    if graphs.is_empty() {
+        return Ok(Counted::default());
+    }
+    let mut ahead = AheadCounter::default();
+    let labelled = many::keys_of_shard(sequence, &graphs, Kernel::best());
+    for ((graph, outcome), found) in graphs.iter().zip(&telling).zip(labelled) {
+        ahead.add::<G>(graph, found.automorphisms, outcome);
+    }
+    Ok(Counted { ahead, ..Counted::default() })
+}
+
+fn graph_at(sequence: &DegreeSequence, keys: &Block, i: usize) -> Result<Graph, &'static str> {
+    graph_of_slot(sequence, keys.slot(i)).ok_or("one of its keys is no graph of its shard")
 }
 
 /// Whether automorphisms of the graph leave the outcome as it is.
@@ -327,6 +392,7 @@ mod tests {
             }
             assert_eq!(counted.summary, summary, "{unit:?}");
             assert_eq!(counted.ahead.content, Content::of_unit(&blocks));
+            assert_eq!(ahead(game, &plan, &blocks).as_ref(), Ok(&counted.ahead));
             for (shard, share) in counted.ahead.shares {
                 assert!(plan.shards[shard as usize].predecessors.contains(&unit.shard));
                 *told_of.entry(shard).or_default() += share;
