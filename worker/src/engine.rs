@@ -243,29 +243,8 @@ impl<L: Link> Engine<L> {
                 Ok(results) => {
                     failures = 0;
                     self.pace.add(pairs(&lease), start.elapsed());
-                    // Tables are kept before delivery: units that read them may be leased as soon
-                    // as the results are accepted.
-                    let shard_of =
-                        |solved: &SolvedUnit| &lease.plan.shards[solved.unit.shard as usize];
-                    let mine = results
-                        .iter()
-                        .filter(|solved| shard_of(solved).parts == 1 || self.link().is_alone());
-                    let kept =
-                        mine.clone().try_for_each(|solved| cache.keep(shard_of(solved), solved));
-                    let delivered = match kept {
-                        Ok(()) => self.link().complete(&lease, &results),
-                        Err(error) => Err(LinkError::Refused(error.to_string())),
-                    };
-                    match delivered {
-                        Ok(Delivered::Accepted { retired }) => {
-                            retired.iter().for_each(|&shard| {
-                                cache.retire(&lease.plan.shards[shard as usize])
-                            });
-                        }
-                        Ok(Delivered::Void) => {
-                            mine.for_each(|solved| cache.retire(shard_of(solved)))
-                        }
-                        Err(error) => return self.abandon(error),
+                    if let Err(error) = self.deliver(&lease, &results, &cache) {
+                        return self.abandon(error);
                     }
                 }
                 Err(SolveError::Interrupted) => {
@@ -290,6 +269,46 @@ impl<L: Link> Engine<L> {
                     std::thread::sleep(Duration::from_millis(100 << failures));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Delivers the results of a lease, and keeps their tables for the units that read them.
+    ///
+    /// A worker that is alone keeps them beforehand, since such units may be leased as soon as the
+    /// results are accepted. Otherwise somebody else may have delivered other results of the same
+    /// units, which are believed until it is found out who is right; whatever is solved meanwhile
+    /// has to follow from those.
+    fn deliver(
+        &self,
+        lease: &Lease,
+        results: &[SolvedUnit],
+        cache: &Cache<L>,
+    ) -> Result<(), LinkError> {
+        let is_alone = self.link().is_alone();
+        let shard_of = |solved: &SolvedUnit| &lease.plan.shards[solved.unit.shard as usize];
+        let mine = || results.iter().filter(|solved| is_alone || shard_of(solved).parts == 1);
+        let keep = || {
+            mine()
+                .try_for_each(|solved| cache.keep(shard_of(solved), solved))
+                .map_err(|error| LinkError::Refused(error.to_string()))
+        };
+        if is_alone {
+            keep()?;
+        }
+        match self.link().complete(lease, results)? {
+            Delivered::Accepted { retired } => {
+                if !is_alone {
+                    keep()?;
+                }
+                for shard in retired {
+                    cache.retire(&lease.plan.shards[shard as usize]);
+                }
+            }
+            Delivered::Void if is_alone => {
+                mine().for_each(|solved| cache.retire(shard_of(solved)))
+            }
+            Delivered::Void => {}
         }
         Ok(())
     }
@@ -353,6 +372,9 @@ impl<L: Link> Engine<L> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use parking_lot::Condvar;
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         partition::Block,
@@ -361,7 +383,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{cache::Fetch, kernel::SourceError};
+    use crate::{cache::Fetch, kernel::SourceError, link::memory};
 
     /// Leases of these editions, none of which can be solved.
     struct Damaged(Mutex<Vec<u32>>);
@@ -417,6 +439,94 @@ mod tests {
             run(&[0, 4, 4, 4, 5]),
             Err(LinkError::Refused(why)) if why.contains("damaged")
         ));
+    }
+
+    /// Gives two units of order 2, of which the second reads the first, and answers the delivery of
+    /// the first when the second is delivered.
+    struct Hesitant {
+        plan: Arc<Plan>,
+        blocks: HashMap<DegreeSequence, Vec<Block>>,
+        state: Mutex<HesitantState>,
+        changed: Condvar,
+    }
+
+    #[derive(Default)]
+    struct HesitantState {
+        leases: u64,
+        deliveries: u64,
+        read: Vec<DegreeSequence>,
+    }
+
+    impl Fetch for Hesitant {
+        fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+            let answer = |wanted: &Wanted| {
+                let blocks = &self.blocks[wanted.sequence()];
+                match wanted {
+                    Wanted::Parents(_) => blocks[..1].to_vec(),
+                    Wanted::Bucket(sequence, _) => {
+                        self.state.lock().read.push(*sequence);
+                        blocks[..2].to_vec()
+                    }
+                }
+            };
+            Ok(wanted.iter().map(answer).collect())
+        }
+    }
+
+    impl Link for Hesitant {
+        fn lease(&self) -> Result<Grant, LinkError> {
+            let mut state = self.state.lock();
+            self.changed.wait_while(&mut state, |state| state.deliveries < state.leases);
+            let shard = state.leases as u32;
+            if shard as usize == self.plan.shards.len() {
+                return Ok(Grant::Finished);
+            }
+            state.leases += 1;
+            let units = vec![Unit { order: 2, shard, part: 0 }];
+            let (number, plan) = (state.leases, self.plan.clone());
+            Ok(Grant::Work(Lease { number, worker: 1, plan, units, edition: 1 }))
+        }
+
+        fn complete(&self, _: &Lease, _: &[SolvedUnit]) -> Result<Delivered, LinkError> {
+            let mut state = self.state.lock();
+            state.deliveries += 1;
+            self.changed.notify_all();
+            self.changed.wait_while(&mut state, |state| state.deliveries < 2);
+            Ok(Delivered::Accepted { retired: Vec::new() })
+        }
+
+        fn is_alone(&self) -> bool {
+            false
+        }
+
+        fn pipeline(&self) -> usize {
+            1
+        }
+
+        fn give_back(&self, _: &Lease, reason: Unsolved) {
+            panic!("{reason}");
+        }
+    }
+
+    /// What was delivered and not yet accepted may be doubted: whatever reads it is solved from
+    /// what the coordinator has.
+    #[test]
+    fn results_are_read_by_others_once_they_are_accepted() {
+        let (options, stop) = (PlanOptions::default(), AtomicBool::new(false));
+        let (game, kernel) = (GameName::TrailTrap, Kernel::Portable);
+        let solver = Solver { game, kernel, allowance_bytes: 1 << 20, stop: &stop };
+        let mut blocks = HashMap::new();
+        memory::census_with(2, options, &solver, &mut |_, solved| {
+            blocks.insert(solved.sequence, solved.blocks());
+        })
+        .unwrap();
+        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 2, options));
+        let state = Mutex::default();
+        let link = Hesitant { plan, blocks, state, changed: Condvar::new() };
+        let engine =
+            Engine::new(link, game, 1, kernel, 1 << 20, CancellationToken::new()).unwrap();
+        assert_eq!(engine.run().unwrap(), RunEnd::Finished);
+        assert_eq!(engine.link().state.lock().read, [DegreeSequence::new([0; 2])]);
     }
 
     #[test]
