@@ -169,9 +169,9 @@ pub fn graphs_by_size(order: usize) -> Vec<u64> {
 
 /// Graphs of an order with at most `max_size` edges, and (graph, edge) pairs, by Pólya's theorem.
 pub fn totals(order: usize, max_size: usize) -> (u64, u64) {
-    let sizes = || graphs_by_size(order).into_iter().enumerate().take(max_size + 1);
-    let graphs = sizes().map(|(_, count)| count).sum();
-    (graphs, sizes().map(|(size, count)| size as u64 * count).sum())
+    let mut sizes = graphs_by_size(order);
+    sizes.truncate(max_size + 1);
+    (sizes.iter().sum(), sizes.iter().enumerate().map(|(size, &count)| size as u64 * count).sum())
 }
 
 #[cfg(test)]
