@@ -5,8 +5,8 @@
 //!
 //! * No honest worker is blamed.
 //! * What shows at once is not let in, and whoever is told so is blamed by an alarm.
-//! * What comes out is right if every unit is solved twice by parties that do not lie alike, if all
-//!   records are tried, or if nobody lies about records.
+//! * What comes out is right if every unit is solved twice by parties that do not lie alike, if
+//!   all records are tried, or if nobody lies about records.
 //! * Otherwise graphs are counted rightly all the same.
 //!
 //! `TRAILTRAP_SEEDS=1000` tries more seeds than the usual; `TRAILTRAP_SEEDS=17..18` only that one.

@@ -513,10 +513,11 @@ fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
         memory::census_with(1, work.plan.options, &solver(), &mut |_, solved| {
             let (blocks, summary) = (solved.blocks(), solved.summary.clone());
             let author = census.author(worker);
-            let Delivery { mut record, unit, sequence, blocks, ahead, .. } =
+            let right =
                 delivery(solved.unit, solved.sequence, blocks, summary, solved.elapsed, author);
-            record.digest[0] ^= 1;
-            deliveries.push(Delivery { unit, sequence, blocks, record, ahead, is_own });
+            let mut wrong = Delivery { is_own, ..right };
+            wrong.record.digest[0] ^= 1;
+            deliveries.push(wrong);
         })
         .unwrap();
         assert_eq!(deliveries.len(), work.units.len());

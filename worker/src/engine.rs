@@ -441,8 +441,8 @@ mod tests {
         ));
     }
 
-    /// Gives two units of order 2, of which the second reads the first, and answers the delivery of
-    /// the first when the second is delivered.
+    /// Gives two units of order 2, of which the second reads the first, and answers the delivery
+    /// of the first when the second is delivered.
     struct Hesitant {
         plan: Arc<Plan>,
         blocks: HashMap<DegreeSequence, Vec<Block>>,

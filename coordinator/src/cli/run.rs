@@ -239,7 +239,8 @@ fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
         );
         if order.units_to_compare > 0 && order.units_ready == 0 && order.units_leased == 0 {
             message = format!(
-                "{} units wait for another worker, or the coordinator, to solve them a second time",
+                "{} units wait for another worker, or the coordinator, to solve them a second \
+                 time",
                 order.units_to_compare
             );
         }

@@ -119,9 +119,9 @@ impl Census {
     /// with that, with the plan, with the mass formula, and with nauty. Returns what the unit
     /// tells about graphs with one edge more.
     ///
-    /// What is left to be believed of a unit that passes is which of its records follow from their
-    /// predecessors, for parts of a shard whether a graph is missing, and the sum that records do
-    /// not keep. The last two show when the shard is finished.
+    /// What is left to be believed of a unit that was counted again and passes is which of its
+    /// records follow from their predecessors, for parts of a shard whether a graph is missing,
+    /// and the sum that records do not keep. The last two show when the shard is finished.
     fn look_over(
         &self,
         plan: &Plan,
