@@ -36,7 +36,6 @@ fn main() {
         "export/src",
         "../shared/src",
         "../worker/src",
-        "../proto",
         "../Cargo.toml",
         "../Cargo.lock",
     ] {

@@ -1,7 +1,7 @@
-//! Messages and service of `proto/trailtrap/v1/census.proto`.
+//! Messages and service of `proto/trailtrap/v1/census.proto`, as `scripts/messages` generates them.
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
-tonic::include_proto!("trailtrap.v1");
+include!("trailtrap.v1.rs");
 
 /// Version of the protocol. Both sides must speak the same one: a coordinator refuses to register
 /// a worker of another version.
