@@ -94,7 +94,8 @@ pub struct Batch {
     exact: bool,
     /// Adjacency sets: `rows[v]` holds that of vertex v of every lane.
     rows: [Lane; MAX_BATCH_ORDER],
-    /// Before labelling the colours to start from, afterwards the canonical labels.
+    /// Before labelling the colours to start from, then those that refinement comes to, afterwards
+    /// the canonical labels.
     labels: [Lane; MAX_BATCH_ORDER],
     /// 1 << label.
     one_hot: [Lane; MAX_BATCH_ORDER],
@@ -177,7 +178,7 @@ impl Batch {
     /// Labels those of the first `count` lanes whose colours decide their labels; the result has a
     /// bit for each of these. The others are [`Batch::undecided`].
     pub fn label(&mut self, count: usize) -> u32 {
-        self.refine() & first_lanes(count)
+        self.label_all() & first_lanes(count)
     }
 
     /// A lane that [`Batch::label`] has not labelled, for a search.
@@ -268,12 +269,12 @@ impl Batch {
         self.instructions.run(PullBack { batch: self, set })
     }
 
-    /// Refines all lanes; the result has a bit for each lane that is labelled now.
-    fn refine(&mut self) -> u32 {
+    /// Refines and labels all lanes; the result has a bit for each lane that is labelled now.
+    fn label_all(&mut self) -> u32 {
         macro_rules! by_order {
             ($($n:literal)*) => {
                 match self.order {
-                    $($n => self.refine_order::<$n>(),)*
+                    $($n => self.label_order::<$n>(),)*
                     _ => unreachable!("checked by new"),
                 }
             };
@@ -281,19 +282,25 @@ impl Batch {
         by_order!(1 2 3 4 5 6 7 8 9 10 11 12)
     }
 
-    fn refine_order<const N: usize>(&mut self) -> u32 {
-        if self.exact { self.refine_by::<Exact, N>() } else { self.refine_by::<Hashed, N>() }
+    fn label_order<const N: usize>(&mut self) -> u32 {
+        if self.exact {
+            self.refine_by::<Exact, N>()
+        } else {
+            self.refine_by::<Hashed, N>()
+        }
+        self.instructions.run(Finish::<N> { batch: self })
     }
 
-    fn refine_by<R: Refinement, const N: usize>(&mut self) -> u32 {
+    fn refine_by<R: Refinement, const N: usize>(&mut self) {
         self.instructions.run(Refine::<R, N> { batch: self, refinement: PhantomData })
     }
 
     // Plain loops throughout, as in [`super::rounds`].
+
+    /// Refines the colours in `labels`.
     #[inline(always)]
-    fn refine_with<L: Lanes, R: Refinement, const N: usize>(&mut self, token: L::Token) -> u32 {
+    fn refine_with<L: Lanes, R: Refinement, const N: usize>(&mut self, token: L::Token) {
         let zero = L::splat(token, 0);
-        let one = L::splat(token, 1);
         let mut colours = [zero; N];
         for v in 0..N {
             colours[v] = L::load(token, &self.labels[v]);
@@ -318,8 +325,23 @@ impl Batch {
             }
         }
         self.discrete = discrete;
-        let mut solved = discrete;
-        if discrete != !0 {
+        for v in 0..N {
+            colours[v].store(&mut self.labels[v]);
+        }
+    }
+
+    /// Numbers the twins, and relabels; the result has a bit for each lane that is labelled now.
+    /// The same for both refinements, and so compiled once for both.
+    #[inline(always)]
+    fn finish_with<L: Lanes, const N: usize>(&mut self, token: L::Token) -> u32 {
+        let zero = L::splat(token, 0);
+        let one = L::splat(token, 1);
+        let mut colours = [zero; N];
+        for v in 0..N {
+            colours[v] = L::load(token, &self.labels[v]);
+        }
+        let mut solved = self.discrete;
+        if solved != !0 {
             let mut earlier = [zero; N];
             for w in 1..N {
                 for v in 0..w {
@@ -400,18 +422,32 @@ impl Operation for PullBack<'_> {
     }
 }
 
-/// [`Batch::refine`].
+/// [`Batch::refine_with`].
 struct Refine<'a, R, const N: usize> {
     batch: &'a mut Batch,
     refinement: PhantomData<R>,
 }
 
 impl<R: Refinement, const N: usize> Operation for Refine<'_, R, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, token: L::Token) {
+        self.batch.refine_with::<L, R, N>(token)
+    }
+}
+
+/// [`Batch::finish_with`].
+struct Finish<'a, const N: usize> {
+    batch: &'a mut Batch,
+}
+
+impl<const N: usize> Operation for Finish<'_, N> {
     type Output = u32;
 
     #[inline(always)]
     fn run<L: Lanes>(self, token: L::Token) -> u32 {
-        self.batch.refine_with::<L, R, N>(token)
+        self.batch.finish_with::<L, N>(token)
     }
 }
 
