@@ -21,6 +21,7 @@ pub fn vertices(mut set: VertexSet) -> impl Iterator<Item = usize> {
 }
 
 /// All vertices of a graph of order `n` (0 ≤ n ≤ 16).
+#[inline]
 pub const fn all_vertices(n: usize) -> VertexSet {
     ((1u32 << n) - 1) as VertexSet
 }
@@ -89,6 +90,7 @@ fn transpose_portable(sets: &AdjacencyRows) -> AdjacencyRows {
 }
 
 /// Number of unordered pairs of `n` vertices: the size of the complete graph.
+#[inline]
 pub const fn pairs(n: usize) -> usize {
     n * n.saturating_sub(1) / 2
 }
@@ -133,6 +135,7 @@ impl Graph {
 
     /// The graph whose adjacency sets are `rows`, which must be symmetric, loopless and empty from
     /// `n` on.
+    #[inline]
     pub fn from_rows(n: usize, rows: AdjacencyRows) -> Self {
         let graph = Graph { order: n as u8, rows };
         debug_assert!(
@@ -161,6 +164,7 @@ impl Graph {
     }
 
     /// Number of vertices.
+    #[inline]
     pub fn order(&self) -> usize {
         self.order as usize
     }
@@ -171,21 +175,25 @@ impl Graph {
     }
 
     /// The adjacency sets.
+    #[inline]
     pub fn rows(&self) -> &AdjacencyRows {
         &self.rows
     }
 
     /// The neighbours of `v`.
+    #[inline]
     pub fn neighbours(&self, v: usize) -> VertexSet {
         self.rows[v]
     }
 
     /// The degree of `v`.
+    #[inline]
     pub fn degree(&self, v: usize) -> usize {
         self.rows[v].count_ones() as usize
     }
 
     /// Whether `u` and `w` are joined.
+    #[inline]
     pub fn has_edge(&self, u: usize, w: usize) -> bool {
         self.rows[u] >> w & 1 == 1
     }

@@ -85,6 +85,7 @@ impl Leaf {
 }
 
 /// Number of bits of a key of order `n`: C(n − 1, 2).
+#[inline]
 pub const fn key_bits(n: usize) -> usize {
     pairs(n.saturating_sub(1))
 }

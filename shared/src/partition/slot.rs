@@ -37,6 +37,7 @@ pub fn graph_of_slot(sequence: &DegreeSequence, slot: u64) -> Option<Graph> {
     graph_of_key(u128::from(key_of_slot(sequence.order(), slot)), sequence.bytes())
 }
 
+#[inline]
 pub(super) const fn mask(bits: usize) -> u64 {
     if bits == 0 { 0 } else { u64::MAX >> (64 - bits) }
 }
