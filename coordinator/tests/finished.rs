@@ -210,20 +210,17 @@ fn deliveries(store: &Store, order: usize) -> Vec<Delivery> {
     store.units(order).unwrap().into_iter().map(delivery).collect()
 }
 
-/// Writes the largest units of an order again, one at a time, until the store has more than so many
-/// files: how many a census leaves depends on how fast it was.
+/// Writes the largest units of an order again, one at a time, until the store has more than so
+/// many files: how many a census leaves depends on how fast it was.
 fn scatter(path: &Path, order: usize, count: usize) {
     let files = || fs::read_dir(path).unwrap().count();
     let mut all = deliveries(&Store::open(path, None).unwrap(), order);
-    let bytes = |delivery: &Delivery| {
-        delivery.blocks.iter().map(|block| block.bytes().len()).sum::<usize>()
-    };
-    all.sort_by_key(|delivery| Reverse(bytes(delivery)));
+    all.sort_by_key(|delivery| Reverse(delivery.record.bytes));
     for delivery in all {
         if files() > count {
             return;
         }
-        // What was written is moved from the log to files of its own when a store is opened.
+        // What is still in the log is moved to files of its own when a store is opened.
         Store::open(path, None).unwrap().commit(&[Arc::new(delivery)]).unwrap();
     }
     assert!(files() > count, "{} files", files());
