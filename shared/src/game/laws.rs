@@ -103,6 +103,7 @@ fn check<G: Game>(graph: &Graph, seed: u64, known: &mut HashMap<(usize, u128), G
             if v < n { all_vertices(n) & !graph.neighbours(v) & !(1 << v) } else { 0 };
         let told = if about.told_by_outcome().is_some() { not_joined } else { 0 };
         assert_eq!(pairs[v] & !told, 0, "{graph:?}");
+        assert!(pairs[v] == 0 || G::may_tell_ahead(n, &record), "{graph:?}");
     }
     let mut statistics = Statistics::default();
     statistics.add(graph, automorphisms, &tally);

@@ -258,6 +258,12 @@ pub trait Game: Copy + fmt::Debug + Send + Sync + 'static {
         [0; MAX_ORDER]
     }
 
+    /// Whether [`Game::pairs_ahead`] may have a pair, by a look at the record of order `n` alone:
+    /// most graphs have none, and need not be read.
+    fn may_tell_ahead(_n: usize, _record: &[u8]) -> bool {
+        false
+    }
+
     /// The outcome of every position, for people and programs, under the keys that
     /// [`About::position_keys`] says.
     fn positions(n: usize, outcome: &Self::Outcome) -> Vec<Positions>;

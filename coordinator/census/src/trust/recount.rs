@@ -59,7 +59,7 @@ pub fn recount(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Recount,
 }
 
 /// What the blocks of a unit tell about graphs with one edge more, without a look at anything
-/// else. Few graphs tell of any, and only those are labelled.
+/// else. Few graphs tell of any, and only those are read and labelled.
 ///
 /// # Errors
 ///
@@ -278,7 +278,7 @@ fn ahead_of_chunk<G: Game>(
 ) -> Result<Counted, &'static str> {
     let n = sequence.order();
     let (mut graphs, mut telling) = (Vec::new(), Vec::new());
-    for i in range {
+    for i in range.filter(|&i| G::may_tell_ahead(n, outcomes.record(i))) {
         let graph = graph_at(sequence, keys, i)?;
         let outcome = G::decode(n, outcomes.record(i));
         if G::pairs_ahead(&graph, &outcome)[..n].iter().any(|&others| others != 0) {

@@ -214,6 +214,11 @@ impl Game for TrailTrap {
         pairs
     }
 
+    #[inline]
+    fn may_tell_ahead(n: usize, record: &[u8]) -> bool {
+        bits(record, n * n, n) != all_vertices(n)
+    }
+
     fn positions(n: usize, outcome: &Outcome) -> Vec<Positions> {
         vec![
             Positions::Each {
