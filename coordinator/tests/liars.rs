@@ -10,6 +10,7 @@
 //! * Otherwise graphs are counted rightly all the same.
 //!
 //! `TRAILTRAP_SEEDS=1000` tries more seeds than the usual; `TRAILTRAP_SEEDS=17..18` only that one.
+//! `TRAILTRAP_ORDER=9` simulates that order.
 
 mod common;
 #[path = "common/lies.rs"]
@@ -18,7 +19,7 @@ mod lies;
 mod simulated;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -52,6 +53,14 @@ use trailtrap_worker::{
 /// The orders that are simulated, in which some shards have parts. The first takes a fifth of the
 /// time.
 const ORDERS: [usize; 2] = [6, 7];
+
+/// These, or the one that was asked for.
+fn orders() -> [usize; 2] {
+    match std::env::var("TRAILTRAP_ORDER") {
+        Err(_) => ORDERS,
+        Ok(text) => [text.parse().expect("TRAILTRAP_ORDER is a number, such as 9"); 2],
+    }
+}
 
 /// As many seeds as are tried every time.
 const SEEDS: u64 = 18;
@@ -243,7 +252,7 @@ impl Setting {
     }
 
     /// Every share of units that are compared meets every lie within a few seeds.
-    fn of(seed: u64, random: &mut Random) -> Self {
+    fn of(seed: u64, orders: [usize; 2], random: &mut Random) -> Self {
         let compared_share = [0.0, 0.1, 1.0][(seed % 3) as usize];
         let habit = |i: u64| Habit {
             lie: LIES[((seed + i * (1 + seed / 9)) % 9) as usize],
@@ -256,7 +265,7 @@ impl Setting {
         // Who compares has to be another, and liars may be gone.
         let honest = if compared_share == 0.0 { 1 + random.below(2) as usize } else { 2 };
         let trial_rate = [0.0, 0.01, 1.0][random.below(3) as usize];
-        let order = ORDERS[usize::from(seed % 4 == 3)];
+        let order = orders[usize::from(seed % 4 == 3)];
         Setting { order, compared_share, trial_rate, honest, habits }
     }
 
@@ -398,23 +407,26 @@ impl Tally {
 
 #[test]
 fn whoever_lies_what_is_guaranteed_holds() {
-    let [_, last] = ORDERS;
+    let orders = orders();
+    let last = orders[1];
     let plans: Arc<Vec<Plan>> =
         Arc::new((1..=last).map(|n| Plan::new(TrailTrap::LAYOUT, n, SPLIT)).collect());
     let truth = Answers::solve(last, SPLIT).order_results(last);
     // Nothing happens, to begin with. What is left is where the other runs begin.
-    let templates = ORDERS.map(|order| {
+    let begin = |order| {
         let (setting, template) = (Setting::honest(order - 1), tempfile::tempdir().unwrap());
         let begun = run(0, &setting, &template, &plans, Vec::new(), false);
         assert!(begun.results.as_deref() == Some(&truth[..order - 1]));
-        template
-    });
+        (order, template)
+    };
+    let templates: BTreeMap<usize, TempDir> =
+        BTreeSet::from(orders).into_iter().map(begin).collect();
     let (seeds, tally) = (seeds(SEEDS), Mutex::new(Tally::default()));
     try_seeds(seeds.clone(), |seed| {
-        let setting = Setting::of(seed, &mut Random(seed * 7919 + 1));
+        let setting = Setting::of(seed, orders, &mut Random(seed * 7919 + 1));
         let [alone, lied] = [false, true].map(|liars| {
             let faults = plan(seed, &mut Random(seed));
-            let directory = copy_store(templates[setting.order - ORDERS[0]].path());
+            let directory = copy_store(templates[&setting.order].path());
             run(seed, &setting, &directory, &plans, faults, liars)
         });
         lied.check(&setting, &truth[..setting.order]);
