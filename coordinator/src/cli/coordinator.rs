@@ -96,6 +96,13 @@ impl CoordinatorCommand {
         let options = self.common.options(self.order, self.lease);
         let census =
             open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;
+        // Before anybody is told, so that whoever is told may send a signal.
+        let stop = CancellationToken::new();
+        let signals = Signals::new(&runtime)?;
+        runtime.spawn({
+            let stop = stop.clone();
+            signals.stop_or_exit(EXIT_STOPPED, move || stop.cancel())
+        });
         log::say(&format!("trailtrap: listening on {local}"));
         if door.is_some() {
             let file = |name: &str| directory.path().join(name).display().to_string();
@@ -105,12 +112,6 @@ impl CoordinatorCommand {
                  {viewer}"
             ));
         }
-        let stop = CancellationToken::new();
-        let signals = Signals::new(&runtime)?;
-        runtime.spawn({
-            let stop = stop.clone();
-            signals.stop_or_exit(EXIT_STOPPED, move || stop.cancel())
-        });
         let shut = CancellationToken::new();
         let server = runtime.spawn(service::serve(
             census.clone(),
