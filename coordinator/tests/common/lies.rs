@@ -115,6 +115,7 @@ impl Lie {
                     sequence: other.sequence,
                     tables: other.tables.clone(),
                     summary: other.summary.clone(),
+                    labellings: other.labellings,
                     elapsed: other.elapsed,
                 });
             }
@@ -178,8 +179,8 @@ pub fn copied(solved: &SolvedUnit) -> SolvedUnit {
 
 /// The same records, of which something else is said.
 fn stated(solved: &SolvedUnit, summary: Summary) -> SolvedUnit {
-    let SolvedUnit { unit, sequence, ref tables, elapsed, .. } = *solved;
-    SolvedUnit { unit, sequence, tables: tables.clone(), summary, elapsed }
+    let SolvedUnit { unit, sequence, ref tables, labellings, elapsed, .. } = *solved;
+    SolvedUnit { unit, sequence, tables: tables.clone(), summary, labellings, elapsed }
 }
 
 /// Other records, of which is said what follows from them.
@@ -208,6 +209,6 @@ fn retold(plan: &Plan, shard: &Shard, solved: &SolvedUnit, entries: &[Entry]) ->
         told.classes.sums.0[WINNING_FIRST_MOVES] = before.classes.sums.0[WINNING_FIRST_MOVES];
         told.labelled.sums.0[WINNING_FIRST_MOVES] = before.labelled.sums.0[WINNING_FIRST_MOVES];
     }
-    let SolvedUnit { unit, sequence, elapsed, .. } = *solved;
-    SolvedUnit { unit, sequence, tables, summary, elapsed }
+    let SolvedUnit { unit, sequence, labellings, elapsed, .. } = *solved;
+    SolvedUnit { unit, sequence, tables, summary, labellings, elapsed }
 }

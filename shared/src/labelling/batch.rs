@@ -196,10 +196,11 @@ impl Batch {
     }
 
     /// Takes over the labels of a lane that were found elsewhere.
-    pub fn put_labels(&mut self, lane: usize, leaf: &Leaf) {
+    #[inline]
+    pub fn put_labels(&mut self, lane: usize, label: &[u8; MAX_BATCH_ORDER]) {
         for v in 0..self.order {
-            self.labels[v].0[lane] = u16::from(leaf.label[v]);
-            self.one_hot[v].0[lane] = 1 << leaf.label[v];
+            self.labels[v].0[lane] = u16::from(label[v]);
+            self.one_hot[v].0[lane] = 1 << label[v];
         }
     }
 

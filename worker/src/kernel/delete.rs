@@ -10,8 +10,8 @@ use trailtrap_shared::{
     partition::{BucketTable, bucket_of_slot},
 };
 
-/// A partition one edge deletion away: which edges lead there, and its tables as far as they are
-/// at hand.
+/// A partition one edge deletion away: which edges lead there, and its tables, of all buckets or
+/// of one.
 pub(super) struct Predecessor {
     pub(super) sequence: DegreeSequence,
     /// The pairs of vertices whose edge leads there, as in [`Graph::code`]: vertices are in order
@@ -23,7 +23,10 @@ pub(super) struct Predecessor {
     pub(super) low_colour: u16,
     pub(super) high_colour: u16,
     pub(super) bucket_bits: u8,
-    pub(super) tables: Vec<Option<Arc<BucketTable>>>,
+    /// The tables of successive buckets …
+    pub(super) tables: Vec<Arc<BucketTable>>,
+    /// … from this one on.
+    pub(super) first_bucket: usize,
 }
 
 impl Predecessor {
@@ -33,37 +36,51 @@ impl Predecessor {
         bucket_bits: u8,
     ) -> Self {
         let leads_there = |u, w| from.degree(u) == deletion.low && from.degree(w) == deletion.high;
-        let edges = (1..from.order())
-            .flat_map(|w| (0..w).map(move |u| (u, w)))
-            .filter(|&(u, w)| leads_there(u, w));
+        let edges = ends(from.order()).into_iter().filter(|&(u, w)| leads_there(u, w));
         let ranks = deletion.sequence.ranks();
         Predecessor {
             sequence: deletion.sequence,
-            edges: edges.fold(0, |set, (u, w)| set | 1 << (pairs(w) + u)),
+            edges: edges.fold(0, |set, (u, w)| set | 1 << edge(u, w)),
             colours: std::array::from_fn(
                 |v| if v < from.order() { ranks[from.degree(v)] } else { 0 },
             ),
             low_colour: ranks[deletion.low - 1],
             high_colour: ranks[deletion.high - 1],
             bucket_bits,
-            tables: vec![None; 1 << bucket_bits],
+            tables: Vec::new(),
+            first_bucket: 0,
         }
     }
 
-    /// Takes the tables at hand along and leaves the predecessor without any.
-    pub(super) fn split_off(&mut self) -> Self {
-        let tables = std::mem::replace(&mut self.tables, vec![None; 1 << self.bucket_bits]);
-        Predecessor { tables, ..*self }
+    /// Holds the table of this bucket only.
+    pub(super) fn hold(&mut self, bucket: u32, table: Arc<BucketTable>) {
+        self.tables = vec![table];
+        self.first_bucket = bucket as usize;
     }
 
-    /// The table that a slot belongs to. Buckets that are not at hand have their turn with another
-    /// group.
+    /// Bytes of the tables that are held.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.tables.iter().map(|table| table.memory_bytes()).sum()
+    }
+
+    /// The table that a slot belongs to.
     #[inline(always)]
-    pub(super) fn table_of(&self, n: usize, slot: u64) -> Option<&BucketTable> {
+    pub(super) fn table_of(&self, n: usize, slot: u64) -> &BucketTable {
         let bucket =
             if self.bucket_bits == 0 { 0 } else { bucket_of_slot(n, slot, self.bucket_bits) };
-        self.tables[bucket].as_deref()
+        &self.tables[bucket - self.first_bucket]
     }
+}
+
+/// The ends of the edge that has each bit of [`Graph::code`], those of the lower bits first.
+pub(super) fn ends(n: usize) -> Vec<(usize, usize)> {
+    (1..n).flat_map(|w| (0..w).map(move |u| (u, w))).collect()
+}
+
+/// The bit of [`Graph::code`] that the edge between u < w has.
+#[inline(always)]
+pub(super) fn edge(u: usize, w: usize) -> usize {
+    pairs(w) + u
 }
 
 /// One edge of one graph, to be deleted.

@@ -6,24 +6,25 @@ use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
     game::{Game, Method, PredecessorAnswer},
     generate::Child,
-    graph::Graph,
+    graph::{Graph, degree::Deletion},
     labelling::{
+        MAX_BATCH_ORDER, Undecided,
         batch::{Batch, Kernel, LANES, Lane, first_lanes, lanes_of},
         forest::Forest,
     },
-    partition::slot_of_key,
+    partition::{entry_bytes, slot_of_key},
     plan::{Plan, Shard},
 };
 
 use super::{
     CHUNK, SolveError, Solver, Source, decode,
-    delete::{DeletedEdge, Predecessor},
+    delete::{self, DeletedEdge, Predecessor},
 };
 
 impl Solver<'_> {
     /// Folds every edge of every graph into its outcome, finishes it, and takes statistics and
-    /// public digest of the finished graphs. Predecessors are read in groups within the allowance,
-    /// one bucket of one predecessor if it must be.
+    /// public digest of the finished graphs. Each deletion is labelled once. Predecessors are read
+    /// in groups of about the allowance; one that is larger by itself is read bucket by bucket.
     pub(super) fn fold_all<G: Game>(
         &self,
         plan: &Plan,
@@ -31,34 +32,47 @@ impl Solver<'_> {
         children: &[Child],
         outcomes: &mut [G::Outcome],
         source: &dyn Source,
-    ) -> Result<Summary, SolveError> {
-        let mut group: Vec<Predecessor> = Vec::new();
-        let mut held = 0;
+    ) -> Result<Folded, SolveError> {
         let deletions = match G::Method::READS_PREDECESSORS {
             true => shard.sequence.deletions(),
             false => Vec::new(),
         };
-        for deletion in deletions {
+        let predecessor_of = |deletion: &Deletion| {
             let index =
                 plan.find(&deletion.sequence).expect("the plan holds every degree sequence");
-            let bucket_bits = plan.shards[index as usize].bucket_bits;
+            &plan.shards[index as usize]
+        };
+        let is_large = |deletion: &Deletion| {
+            let predecessor = predecessor_of(deletion);
+            predecessor.bucket_bits > 0 && least_bytes(plan, predecessor) > self.allowance_bytes
+        };
+        let (large, small): (Vec<_>, Vec<_>) = deletions.into_iter().partition(is_large);
+        let mut before = Folded::default();
+        for deletion in large {
+            let bucket_bits = predecessor_of(&deletion).bucket_bits;
+            let predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
+            before.labellings +=
+                self.fold_by_bucket::<G>(shard, children, outcomes, predecessor, source)?;
+        }
+        let mut group: Vec<Predecessor> = Vec::new();
+        let mut held = 0;
+        for deletion in small {
+            let from = predecessor_of(&deletion);
+            if held > 0 && held + least_bytes(plan, from) > self.allowance_bytes {
+                let folded = self.fold_group::<G>(shard, children, outcomes, &group, false)?;
+                before = before.with(&folded);
+                group.clear();
+                held = 0;
+            }
+            let bucket_bits = from.bucket_bits;
             let mut predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
             for bucket in 0..1u32 << bucket_bits {
-                let table = source.table(&deletion.sequence, bucket_bits, bucket)?;
-                if held > 0 && held + table.memory_bytes() > self.allowance_bytes {
-                    if predecessor.tables.iter().any(Option::is_some) {
-                        group.push(predecessor.split_off());
-                    }
-                    self.fold_group::<G>(shard, children, outcomes, &group, false)?;
-                    group.clear();
-                    held = 0;
-                }
-                held += table.memory_bytes();
-                predecessor.tables[bucket as usize] = Some(table);
+                predecessor.tables.push(source.table(&deletion.sequence, bucket_bits, bucket)?);
             }
+            held += predecessor.held_bytes();
             group.push(predecessor);
         }
-        self.fold_group::<G>(shard, children, outcomes, &group, true)
+        Ok(before.with(&self.fold_group::<G>(shard, children, outcomes, &group, true)?))
     }
 
     fn fold_group<G: Game>(
@@ -68,31 +82,28 @@ impl Solver<'_> {
         outcomes: &mut [G::Outcome],
         group: &[Predecessor],
         last: bool,
-    ) -> Result<Summary, SolveError> {
+    ) -> Result<Folded, SolveError> {
         let fold = |(children, outcomes): (&[Child], &mut [G::Outcome])| {
             self.check_stop()?;
             let graphs: Vec<Graph> = children
                 .iter()
                 .map(|child| decode(&shard.sequence, child.slot))
                 .collect::<Result<_, _>>()?;
-            Folder::<G>::new(shard.sequence.order(), self.kernel, group, outcomes).run(&graphs)?;
-            Ok(if last {
+            let folder = Folder::<G>::new(shard.sequence.order(), self.kernel, group, outcomes);
+            let labellings = folder.run(&graphs)?;
+            let summary = if last {
                 let mut scratch = <G::Method as Method<G>>::Scratch::default();
                 for (graph, outcome) in graphs.iter().zip(outcomes.iter_mut()) {
                     G::Method::finish(graph, outcome, &mut scratch);
                 }
                 self.summarize::<G>(shard, children, &graphs, outcomes)
             } else {
-                Default::default()
-            })
+                Summary::default()
+            };
+            Ok(Folded { summary, labellings })
         };
-        children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK)).map(fold).try_reduce(
-            Default::default,
-            |mut sum, more| {
-                sum += &more;
-                Ok(sum)
-            },
-        )
+        let chunks = children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK));
+        chunks.map(fold).try_reduce(Folded::default, |sum, more| Ok(sum.with(&more)))
     }
 
     fn summarize<G: Game>(
@@ -113,14 +124,45 @@ impl Solver<'_> {
     }
 }
 
+/// What came of folding.
+#[derive(Default)]
+pub(super) struct Folded {
+    /// Of the finished graphs.
+    pub(super) summary: Summary,
+    /// How often a deletion was labelled.
+    pub(super) labellings: u64,
+}
+
+impl Folded {
+    fn with(mut self, more: &Folded) -> Self {
+        self.summary += &more.summary;
+        self.labellings += more.labellings;
+        self
+    }
+}
+
+/// Bytes that the tables of a shard take at least; of a large one hardly more.
+fn least_bytes(plan: &Plan, shard: &Shard) -> usize {
+    let entry_bytes = entry_bytes(plan.layout, plan.order) + DIRECTORY_BYTES;
+    usize::try_from(shard.estimate).unwrap_or(usize::MAX).saturating_mul(entry_bytes)
+}
+
+/// About the bytes of a table's directory for each of its entries.
+const DIRECTORY_BYTES: usize = 4;
+
 /// Up to 32 deletions that lead to one predecessor, in one of the stages: being gathered, labelled
 /// with their directory entries on the way, or located with their records on the way.
-struct LookupStage {
+pub(super) struct LookupStage {
     batch: Box<Batch>,
     /// Index in the group.
     predecessor: usize,
     count: usize,
     deletions: [DeletedEdge; LANES],
+    /// The graph whose rows are in the lanes still to be gathered, beside the predecessor's
+    /// colours.
+    laid_out: Option<usize>,
+    /// How many deletions it has ever labelled.
+    pub(super) labellings: u64,
     /// Lanes that have a slot; the others are undecided and go another way.
     labelled: u32,
     slots: [u64; LANES],
@@ -135,9 +177,6 @@ struct Folder<'a, G: Game> {
     group: &'a [Predecessor],
     outcomes: &'a mut [G::Outcome],
     gathering: LookupStage,
-    /// The graph whose rows are in the lanes still to be gathered, beside the predecessor's
-    /// colours.
-    laid_out: Option<usize>,
     labelled: LookupStage,
     located: LookupStage,
     /// Deletions whose colours did not decide their labels, with their predecessors, wait for each
@@ -154,21 +193,12 @@ impl<'a, G: Game> Folder<'a, G> {
         group: &'a [Predecessor],
         outcomes: &'a mut [G::Outcome],
     ) -> Self {
-        let stage = || LookupStage {
-            batch: Batch::new(order, kernel),
-            predecessor: 0,
-            count: 0,
-            deletions: [DeletedEdge::default(); LANES],
-            labelled: 0,
-            slots: [0; LANES],
-            places: [0; LANES],
-        };
+        let stage = || LookupStage::new(order, kernel);
         Folder {
             order,
             group,
             outcomes,
             gathering: stage(),
-            laid_out: None,
             labelled: stage(),
             located: stage(),
             forest: Forest::new(Batch::new(order, kernel)),
@@ -177,11 +207,10 @@ impl<'a, G: Game> Folder<'a, G> {
     }
 
     /// One predecessor after the other, so that look-ups that follow each other go to the same
-    /// table.
-    fn run(mut self, graphs: &[Graph]) -> Result<(), SolveError> {
+    /// table. Returns how many deletions were labelled.
+    fn run(mut self, graphs: &[Graph]) -> Result<u64, SolveError> {
         let codes: Vec<u128> = graphs.iter().map(Graph::code).collect();
-        let ends: Vec<(usize, usize)> =
-            (1..self.order).flat_map(|w| (0..w).map(move |u| (u, w))).collect();
+        let ends = delete::ends(self.order);
         for (p, predecessor) in self.group.iter().enumerate() {
             self.gathering.predecessor = p;
             for (i, (graph, code)) in graphs.iter().zip(&codes).enumerate() {
@@ -189,7 +218,9 @@ impl<'a, G: Game> Folder<'a, G> {
                 while edges != 0 {
                     let (u, w) = ends[edges.trailing_zeros() as usize];
                     edges &= edges - 1;
-                    self.gather(predecessor, i, graph, u, w)?;
+                    if self.gathering.gather(predecessor, i, graph, u, w) {
+                        self.advance()?;
+                    }
                 }
             }
             if self.gathering.count > 0 {
@@ -197,40 +228,16 @@ impl<'a, G: Game> Folder<'a, G> {
             }
         }
         if self.group.is_empty() {
-            // The edgeless graph, or a game that reads no predecessors.
-            return Ok(());
+            // The edgeless graph, a game that reads no predecessors, or all have been folded.
+            return Ok(0);
         }
         // Run the pipeline empty.
         for _ in 0..2 {
             self.advance()?;
         }
-        self.search()
-    }
-
-    #[inline(always)]
-    fn gather(
-        &mut self,
-        predecessor: &Predecessor,
-        i: usize,
-        graph: &Graph,
-        u: usize,
-        w: usize,
-    ) -> Result<(), SolveError> {
-        let LookupStage { batch, deletions, count, .. } = &mut self.gathering;
-        // What deletions have in common is written to all lanes to come; then each changes its
-        // own.
-        if self.laid_out != Some(i) {
-            batch.set_rows_from(*count, graph.rows());
-            if self.laid_out.is_none() {
-                batch.set_colours_from(*count, &predecessor.colours);
-            }
-            self.laid_out = Some(i);
-        }
-        batch.set(*count, u, graph.neighbours(u) & !(1 << w), predecessor.low_colour);
-        batch.set(*count, w, graph.neighbours(w) & !(1 << u), predecessor.high_colour);
-        deletions[*count] = DeletedEdge { graph: i as u32, u: u as u8, w: w as u8 };
-        *count += 1;
-        if *count == LANES { self.advance() } else { Ok(()) }
+        self.search()?;
+        let stages = [&self.gathering, &self.labelled, &self.located];
+        Ok(stages.iter().map(|stage| stage.labellings).sum())
     }
 
     /// Moves every batch one stage on.
@@ -243,8 +250,7 @@ impl<'a, G: Game> Folder<'a, G> {
         std::mem::swap(&mut self.located, &mut self.labelled);
         std::mem::swap(&mut self.labelled, &mut self.gathering);
         self.gathering.predecessor = predecessor;
-        self.gathering.count = 0;
-        self.laid_out = None;
+        self.gathering.clear();
         if self.forest.is_full() { self.search() } else { Ok(()) }
     }
 
@@ -252,17 +258,11 @@ impl<'a, G: Game> Folder<'a, G> {
     /// out.
     fn label(&mut self) {
         let stage = &mut self.gathering;
-        stage.labelled = if stage.count == 0 { 0 } else { stage.batch.label(stage.count) };
-        for lane in lanes_of(first_lanes(stage.count) & !stage.labelled) {
-            self.forest
-                .push(stage.batch.undecided(lane), (stage.predecessor, stage.deletions[lane]));
-        }
-        let predecessor = &self.group[stage.predecessor];
+        let p = stage.predecessor;
+        stage.label(self.order, |undecided, deletion| self.forest.push(undecided, (p, deletion)));
+        let predecessor = &self.group[p];
         for lane in lanes_of(stage.labelled) {
-            stage.slots[lane] = slot_of_key(self.order, stage.batch.key(lane));
-            if let Some(table) = predecessor.table_of(self.order, stage.slots[lane]) {
-                table.prefetch(stage.slots[lane]);
-            }
+            predecessor.table_of(self.order, stage.slots[lane]).prefetch(stage.slots[lane]);
         }
     }
 
@@ -274,11 +274,9 @@ impl<'a, G: Game> Folder<'a, G> {
         {
             let stage = &mut self.searched;
             stage.predecessor = same[0].0.0;
-            stage.labelled = first_lanes(same.len());
-            for (lane, ((_, deletion), leaf)) in same.iter().enumerate() {
-                stage.batch.put_labels(lane, leaf);
-                stage.deletions[lane] = *deletion;
-                stage.slots[lane] = slot_of_key(self.order, leaf.key(self.order));
+            stage.clear();
+            for ((_, deletion), leaf) in same {
+                stage.put(slot_of_key(self.order, leaf.key(self.order)), *deletion, &leaf.label);
             }
             stage.locate(self.group, self.order);
             stage.look_up_and_fold::<G>(self.group, self.order, self.outcomes)?;
@@ -288,18 +286,97 @@ impl<'a, G: Game> Folder<'a, G> {
 }
 
 impl LookupStage {
+    pub(super) fn new(order: usize, kernel: Kernel) -> Self {
+        LookupStage {
+            batch: Batch::new(order, kernel),
+            predecessor: 0,
+            count: 0,
+            deletions: [DeletedEdge::default(); LANES],
+            laid_out: None,
+            labellings: 0,
+            labelled: 0,
+            slots: [0; LANES],
+            places: [0; LANES],
+        }
+    }
+
+    /// Forgets what was gathered.
+    pub(super) fn clear(&mut self) {
+        self.count = 0;
+        self.labelled = 0;
+        self.laid_out = None;
+    }
+
+    /// Takes in the deletion of the edge between u < w of the i-th graph; whether there is no room
+    /// for another.
+    #[inline(always)]
+    pub(super) fn gather(
+        &mut self,
+        predecessor: &Predecessor,
+        i: usize,
+        graph: &Graph,
+        u: usize,
+        w: usize,
+    ) -> bool {
+        let LookupStage { batch, deletions, count, laid_out, .. } = self;
+        // What deletions have in common is written to all lanes to come; then each changes its
+        // own.
+        if *laid_out != Some(i) {
+            batch.set_rows_from(*count, graph.rows());
+            if laid_out.is_none() {
+                batch.set_colours_from(*count, &predecessor.colours);
+            }
+            *laid_out = Some(i);
+        }
+        batch.set(*count, u, graph.neighbours(u) & !(1 << w), predecessor.low_colour);
+        batch.set(*count, w, graph.neighbours(w) & !(1 << u), predecessor.high_colour);
+        deletions[*count] = DeletedEdge { graph: i as u32, u: u as u8, w: w as u8 };
+        *count += 1;
+        *count == LANES
+    }
+
+    /// Labels what was gathered. Undecided lanes are taken out, and handed over.
+    #[inline(always)]
+    pub(super) fn label(&mut self, n: usize, mut hand_over: impl FnMut(Undecided, DeletedEdge)) {
+        self.labelled = if self.count == 0 { 0 } else { self.batch.label(self.count) };
+        self.labellings += self.count as u64;
+        for lane in lanes_of(first_lanes(self.count) & !self.labelled) {
+            hand_over(self.batch.undecided(lane), self.deletions[lane]);
+        }
+        for lane in lanes_of(self.labelled) {
+            self.slots[lane] = slot_of_key(n, self.batch.key(lane));
+        }
+    }
+
+    /// Slots, deletions and labels of what was labelled.
+    pub(super) fn labelled(
+        &self,
+    ) -> impl Iterator<Item = (u64, DeletedEdge, [u8; MAX_BATCH_ORDER])> {
+        lanes_of(self.labelled)
+            .map(|lane| (self.slots[lane], self.deletions[lane], self.batch.labels_of(lane)))
+    }
+
+    /// Takes in a deletion that has been labelled.
+    #[inline(always)]
+    pub(super) fn put(&mut self, slot: u64, deletion: DeletedEdge, label: &[u8; MAX_BATCH_ORDER]) {
+        let lane = self.count;
+        self.batch.put_labels(lane, label);
+        self.slots[lane] = slot;
+        self.deletions[lane] = deletion;
+        self.labelled |= 1 << lane;
+        self.count += 1;
+    }
+
     /// Finds out where the records of labelled deletions are, and asks for them.
-    fn locate(&mut self, group: &[Predecessor], n: usize) {
+    pub(super) fn locate(&mut self, group: &[Predecessor], n: usize) {
         let predecessor = &group[self.predecessor];
         for lane in lanes_of(self.labelled) {
-            if let Some(table) = predecessor.table_of(n, self.slots[lane]) {
-                self.places[lane] = table.locate(self.slots[lane]);
-            }
+            self.places[lane] = predecessor.table_of(n, self.slots[lane]).locate(self.slots[lane]);
         }
     }
 
     /// Reads the records of located deletions and folds them.
-    fn look_up_and_fold<G: Game>(
+    pub(super) fn look_up_and_fold<G: Game>(
         &self,
         group: &[Predecessor],
         n: usize,
@@ -308,10 +385,9 @@ impl LookupStage {
         let predecessor = &group[self.predecessor];
         let mut answers = [PredecessorAnswer::default(); LANES];
         let mut sets = [Lane([0; LANES]); 2];
-        let mut present = 0u32;
         for lane in lanes_of(self.labelled) {
             let slot = self.slots[lane];
-            let Some(table) = predecessor.table_of(n, slot) else { continue };
+            let table = predecessor.table_of(n, slot);
             let Some(entry) = table.find(slot, self.places[lane]) else {
                 return Err(SolveError::MissingPredecessor {
                     sequence: predecessor.sequence,
@@ -324,10 +400,9 @@ impl LookupStage {
             answers[lane] = G::Method::ask(n, table.record(entry), u, w);
             sets[0].0[lane] = answers[lane].sets[0];
             sets[1].0[lane] = answers[lane].sets[1];
-            present |= 1 << lane;
         }
         let sets = [self.batch.pull_back(&sets[0]), self.batch.pull_back(&sets[1])];
-        for lane in lanes_of(present) {
+        for lane in lanes_of(self.labelled) {
             let DeletedEdge { graph, u, w } = self.deletions[lane];
             let answer = PredecessorAnswer {
                 sets: [sets[0].0[lane], sets[1].0[lane]],

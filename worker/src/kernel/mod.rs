@@ -2,11 +2,13 @@
 //! partitions with one edge less.
 //!
 //! parent → extension → labelling → deletions → look-up → fold → record. The first half is
-//! [`generate`], the second [`fold`]; both run on the rayon pool they are called in.
+//! [`generate`], the second [`fold`], with [`route`] for predecessors that are too large to be held
+//! as a whole; all run on the rayon pool they are called in.
 
 mod delete;
 mod fold;
 mod generate;
+mod route;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fold::Folded;
 use trailtrap_shared::{
     count::summary::Summary,
     game::{Game, GameName},
@@ -106,6 +109,9 @@ pub struct SolvedUnit {
     pub tables: Vec<Arc<BucketTable>>,
     /// Of its graphs.
     pub summary: Summary,
+    /// How many deletions were labelled: each edge of each graph once, however little is held,
+    /// and none in games that read no predecessors.
+    pub labellings: u64,
     /// How long it took, waiting for input included.
     pub elapsed: Duration,
 }
@@ -127,7 +133,7 @@ pub struct Solver<'a> {
     pub game: GameName,
     /// The instruction set that is used.
     pub kernel: Kernel,
-    /// Bytes of predecessor tables to hold at a time for one unit.
+    /// Bytes of predecessor tables, or of requests to one, to hold at a time for one unit.
     pub allowance_bytes: usize,
     /// Set to interrupt the work; looked at after every chunk.
     pub stop: &'a AtomicBool,
@@ -161,13 +167,15 @@ impl Solver<'_> {
         let shard = &plan.shards[unit.shard as usize];
         let children = self.generate(shard, unit.part, source)?;
         let mut outcomes = vec![G::Outcome::default(); children.len()];
-        let summary = self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
+        let Folded { summary, labellings } =
+            self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
         let tables = self.tabulate::<G>(shard, &children, &outcomes);
         Ok(SolvedUnit {
             unit,
             sequence: shard.sequence,
             tables,
             summary,
+            labellings,
             elapsed: start.elapsed(),
         })
     }

@@ -93,6 +93,27 @@ fn cuts_and_kernels_change_nothing() {
     }
 }
 
+/// Units in parts, of predecessors in many buckets: held as a whole, some of them, none of them.
+#[test]
+fn each_deletion_is_labelled_once_however_little_is_held() {
+    let (expected, _) = census(8, PlanOptions::default(), Kernel::best(), usize::MAX);
+    let cut = PlanOptions { part_graphs: 40, bucket_bytes: 300 };
+    for allowance_bytes in [usize::MAX, 1000, 1] {
+        let stop = &AtomicBool::new(false);
+        let kernel = Kernel::best();
+        let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
+        let mut results = vec![Summary::default(); 8];
+        memory::census_with(8, cut, &solver, &mut |plan, solved| {
+            let size = plan.shards[solved.unit.shard as usize].size as u64;
+            let graphs = solved.summary.statistics.classes.all.graphs as u64;
+            assert_eq!(solved.labellings, graphs * size, "{:?}", solved.unit);
+            results[plan.order - 1] += &solved.summary;
+        })
+        .unwrap();
+        assert_eq!(results, expected, "{allowance_bytes}");
+    }
+}
+
 /// Calls `check` for every graph of an order in canonical labels, with its outcome, in parallel.
 fn for_each_record(memory: &Memory, order: usize, check: impl Fn(usize, Graph, Outcome) + Sync) {
     for_each_record_of::<TrailTrap>(memory, order, check);
