@@ -87,8 +87,8 @@ impl Request {
 
 impl Solver<'_> {
     /// Folds all deletions that lead to one predecessor, of which one bucket is held at a time.
-    /// Requests take about the allowance, or 48 bytes for each graph of the unit where that is more;
-    /// all buckets are read once for as many graphs as have their requests there. Returns
+    /// Requests take about the allowance, or 48 bytes for each graph of the unit where that is
+    /// more; all buckets are read once for as many graphs as have their requests there. Returns
     /// how many deletions were labelled.
     pub(super) fn fold_by_bucket<G: Game>(
         &self,
