@@ -10,7 +10,7 @@ use divan::{Bencher, counter::ItemsCount};
 use trailtrap_shared::{
     count::digest::Digest,
     game::{Game, GameName, TrailTrap},
-    graph::{Graph, nauty},
+    graph::{Graph, degree::DegreeSequence, nauty},
     labelling::{
         batch::{Batch, Kernel, LANES, first_lanes, lanes_of},
         forest::Forest,
@@ -158,7 +158,7 @@ fn solve_unit_of_order_8(bencher: Bencher) {
 /// Look-ups in a table larger than the caches, each asked for well ahead of its use.
 #[divan::bench]
 fn look_up(bencher: Bencher) {
-    let sequence = trailtrap_shared::graph::degree::DegreeSequence::new([5; 10]);
+    let sequence = DegreeSequence::new([5; 10]);
     let mut slots: Vec<u64> =
         (0..2_000_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 28).collect();
     slots.sort_unstable();
@@ -210,6 +210,46 @@ fn block_codec(bencher: Bencher) {
             .expect("belong together")
             .len()
     });
+}
+
+/// A table of the bytes of a bucket of 16 MB, order 11, that was written in so many parts;
+/// checksums included. Items are entries.
+#[divan::bench(args = [1, 10, 100])]
+fn load_bucket(bencher: Bencher, parts: usize) {
+    let sequence = DegreeSequence::new([4; 11]);
+    let mut slots: Vec<u64> =
+        (0..600_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 19).collect();
+    slots.sort_unstable();
+    // Each part has about as many of the slots, as if at random.
+    let of_part = |part| {
+        let is_mine = |slot: &u64| (slot >> 5) as usize % parts == part;
+        let slots: Vec<u64> = slots.iter().copied().filter(is_mine).collect();
+        let table = BucketTable::new(
+            TrailTrap::LAYOUT,
+            sequence,
+            0,
+            0,
+            slots.into_iter(),
+            |i, record| record.fill(i as u8 & 1),
+        );
+        let blocks = table.to_blocks(part as u32);
+        [blocks.keys, blocks.outcomes].map(Block::into_bytes)
+    };
+    let bytes: Vec<[Vec<u8>; 2]> = (0..parts).map(of_part).collect();
+    let parse = |bytes| Block::parse(TrailTrap::LAYOUT, bytes).expect("just made");
+    bencher
+        .counter(ItemsCount::new(slots.len()))
+        .with_inputs(|| bytes.clone())
+        .bench_local_values(|bytes| {
+            let blocks: Vec<KeyedOutcomes> = bytes
+                .into_iter()
+                .map(|bytes| {
+                    let [keys, outcomes] = bytes.map(parse);
+                    KeyedOutcomes { keys, outcomes }
+                })
+                .collect();
+            BucketTable::from_blocks(&blocks).expect("belong together").len()
+        });
 }
 
 #[divan::bench]

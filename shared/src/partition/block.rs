@@ -265,9 +265,13 @@ impl Block {
     }
 
     /// The i-th slot of a keys or wins block.
+    #[inline]
     pub fn slot(&self, i: usize) -> u64 {
         let width = slot_bytes(self.id.sequence.order());
-        read_slot(&self.payload()[i * width..(i + 1) * width])
+        // A whole word: the checksum follows the last slot.
+        let at = HEADER_BYTES + i * width;
+        let word = self.bytes[at..at + 8].try_into().expect("eight bytes");
+        u64::from_le_bytes(word) & mask(8 * width)
     }
 
     /// Where a slot stands in a keys or wins block, in O(log count).
@@ -285,9 +289,18 @@ impl Block {
     }
 
     /// The i-th record of an outcomes block.
+    #[inline]
     pub fn record(&self, i: usize) -> &[u8] {
         let width = self.layout.record_bytes(self.id.sequence.order());
         &self.payload()[i * width..(i + 1) * width]
+    }
+
+    /// The i-th record of an outcomes block, followed by bytes that do not belong to it, so that
+    /// records can be copied in words of 8 bytes.
+    #[inline]
+    pub(super) fn record_in_words(&self, i: usize) -> &[u8] {
+        let width = self.layout.record_bytes(self.id.sequence.order());
+        &self.bytes[HEADER_BYTES + i * width..][..width.next_multiple_of(8)]
     }
 }
 
@@ -350,11 +363,6 @@ fn width(layout: Layout, section: Section, sequence: &DegreeSequence) -> usize {
         Section::Keys | Section::Wins => slot_bytes(sequence.order()),
         Section::Outcomes => layout.record_bytes(sequence.order()),
     }
-}
-
-#[inline(always)]
-fn read_slot(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |slot, &byte| slot << 8 | u64::from(byte))
 }
 
 #[cfg(test)]
