@@ -224,14 +224,10 @@ fn load_bucket(bencher: Bencher, parts: usize) {
     let of_part = |part| {
         let is_mine = |slot: &u64| (slot >> 5) as usize % parts == part;
         let slots: Vec<u64> = slots.iter().copied().filter(is_mine).collect();
-        let table = BucketTable::new(
-            TrailTrap::LAYOUT,
-            sequence,
-            0,
-            0,
-            slots.into_iter(),
-            |i, record| record.fill(i as u8 & 1),
-        );
+        let table =
+            BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.into_iter(), |i, record| {
+                record.fill(i as u8 & 1)
+            });
         let blocks = table.to_blocks(part as u32);
         [blocks.keys, blocks.outcomes].map(Block::into_bytes)
     };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use trailtrap_shared::{
     graph::{
+        VertexSet,
         degree::{self, DegreeSequence},
         pairs,
     },
@@ -50,6 +51,15 @@ impl Predecessor {
             tables: Vec::new(),
             first_bucket: 0,
         }
+    }
+
+    /// The pairs u < w of vertices whose edge leads there: each w with its set of u.
+    pub(super) fn columns(&self, n: usize) -> Vec<(usize, VertexSet)> {
+        let lower = |w: usize| {
+            let leads_there = |u: &usize| self.edges >> edge(*u, w) & 1 == 1;
+            (0..w).filter(leads_there).fold(0, |set, u| set | 1 << u)
+        };
+        (1..n).map(|w| (w, lower(w))).filter(|&(_, lower)| lower != 0).collect()
     }
 
     /// Holds the table of this bucket only.

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use trailtrap_shared::{
     game::Game,
     generate::Child,
-    graph::Graph,
+    graph::{Graph, vertices},
     labelling::{
         MAX_BATCH_ORDER,
         batch::{Batch, Kernel, LANES},
@@ -35,8 +35,8 @@ const _: () = assert!(ROUTED_CHUNK <= 1 << 16);
 /// about as many as the graph itself takes while its unit is solved.
 const BYTES_PER_GRAPH: usize = 48;
 
-/// What a labelled deletion asks for, in 16 bytes. They are ordered by slot.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// What a labelled deletion asks for, in 16 bytes. They are sorted by slot.
+#[derive(Clone, Copy)]
 struct Request {
     /// The slot of at most 55 bits, then the number of the edge in [`Graph::code`].
     slot_and_edge: u64,
@@ -131,11 +131,8 @@ impl Solver<'_> {
     ) -> Result<Vec<Routed>, SolveError> {
         let requests_of = |children: &[Child]| {
             self.check_stop()?;
-            let graphs: Vec<Graph> = children
-                .iter()
-                .map(|child| decode(&shard.sequence, child.slot))
-                .collect::<Result<_, _>>()?;
-            Ok(Router::new(shard.sequence.order(), self.kernel).run(&graphs, predecessor))
+            let graphs = children.iter().map(|child| decode(&shard.sequence, child.slot));
+            Router::new(shard.sequence.order(), self.kernel).run(graphs, predecessor)
         };
         children.par_chunks(ROUTED_CHUNK).map(requests_of).collect()
     }
@@ -211,24 +208,27 @@ impl Router {
         }
     }
 
-    fn run(mut self, graphs: &[Graph], predecessor: &Predecessor) -> Routed {
-        let ends = delete::ends(self.order);
-        let deletions = |graph: &Graph| (graph.code() & predecessor.edges).count_ones() as usize;
-        self.requests.reserve_exact(graphs.iter().map(deletions).sum());
-        for (i, graph) in graphs.iter().enumerate() {
-            let mut edges = graph.code() & predecessor.edges;
-            while edges != 0 {
-                let (u, w) = ends[edges.trailing_zeros() as usize];
-                edges &= edges - 1;
-                if self.stage.gather(predecessor, i, graph, u, w) {
-                    self.label();
+    fn run(
+        mut self,
+        graphs: impl Iterator<Item = Result<Graph, SolveError>>,
+        predecessor: &Predecessor,
+    ) -> Result<Routed, SolveError> {
+        let columns = predecessor.columns(self.order);
+        for (i, graph) in graphs.enumerate() {
+            let graph = graph?;
+            for &(w, lower) in &columns {
+                for u in vertices(graph.neighbours(w) & lower) {
+                    if self.stage.gather(predecessor, i, &graph, u, w) {
+                        self.label();
+                    }
                 }
             }
         }
         self.label();
         self.search();
-        self.requests.sort_unstable();
-        Routed { requests: self.requests, labellings: self.stage.labellings }
+        self.requests.shrink_to_fit();
+        self.requests.sort_unstable_by_key(|request| request.slot_and_edge);
+        Ok(Routed { requests: self.requests, labellings: self.stage.labellings })
     }
 
     fn label(&mut self) {
@@ -274,7 +274,10 @@ mod tests {
             prop_assert_eq!(one.labels(), label);
             let DeletedEdge { graph: same, u, w } = one.deletion(&ends);
             prop_assert_eq!((same, u, w), (deletion.graph, deletion.u, deletion.w));
-            prop_assert_eq!(one.cmp(&other), slots[0].cmp(&slots[1]));
+            prop_assert_eq!(
+                one.slot_and_edge.cmp(&other.slot_and_edge),
+                slots[0].cmp(&slots[1])
+            );
         }
     }
 }
