@@ -455,7 +455,7 @@ fn a_damaged_block_is_named_and_its_unit_solved_again_and_nothing_else() {
 #[test]
 fn a_damaged_block_of_a_minimal_census_costs_its_order() {
     let data = Data::new();
-    census_json(8, &data, &["--keep", "minimal"]);
+    census_json(8, &data, &["--keep", "graphs"]);
     damage(&data, "keys", 8, 12);
     let before: Vec<Vec<u64>> = (1..=8).map(|order| instances(&data, order)).collect();
     let output = run(&["census", "9", "--data", &data.text(), "--json", "--keep", "minimal"]);
@@ -510,10 +510,10 @@ fn add_alarms(data: &Data, alarms: u32) {
 
 /// A census of order 9 that was killed while it worked on that order, so that there is something
 /// in its log.
-fn killed_in_order_9(data: &Data) {
+fn killed_in_order_9(data: &Data, more: &[&str]) {
     loop {
         let mut process =
-            Process::start(trailtrap().args(["census", "9", "--data", &data.text()]));
+            Process::start(trailtrap().args(["census", "9", "--data", &data.text()]).args(more));
         let blobs = || {
             let store = std::fs::read_dir(data.path().join("store"));
             let blobs = store.into_iter().flatten().flatten().filter(|file| {
@@ -572,7 +572,7 @@ fn whatever_happens_to_a_file_of_a_store_what_stands_elsewhere_is_kept() {
     let data = Data::new();
     census_json(5, &data, &[]);
     add_alarms(&data, ALARMS);
-    killed_in_order_9(&data);
+    killed_in_order_9(&data, &[]);
     let before =
         Damaged { table: [8, 9].map(expected), units: units(&data), alarms: ALARMS, data };
     let files = store_files(&before.data.path().join("store"));
@@ -737,7 +737,7 @@ fn a_cut_table_is_noticed_however_many_there_are() {
 #[test]
 fn two_damaged_files_never_make_a_wrong_table() {
     let data = Data::new();
-    killed_in_order_9(&data);
+    killed_in_order_9(&data, &[]);
     let before = Damaged { table: [8, 9].map(expected), units: units(&data), alarms: 0, data };
     let names: Vec<String> = store_files(&before.data.path().join("store")).into_keys().collect();
     for log in names.iter().filter(|name| name.ends_with(".log")) {
@@ -788,7 +788,7 @@ fn a_journal_that_is_behind_is_no_sign_of_damage() {
 #[test]
 fn a_store_without_a_journal_is_opened_and_salvaged() {
     let data = Data::new();
-    killed_in_order_9(&data);
+    killed_in_order_9(&data, &[]);
     std::fs::remove_file(data.path().join("store/JOURNAL")).unwrap();
     let before = Damaged { table: [8, 9].map(expected), units: units(&data), alarms: 0, data };
     assert_eq!(before.check("nothing", |_| ()), 0);
@@ -810,10 +810,10 @@ fn salvage(data: &Data) -> Output {
 #[test]
 fn of_a_minimal_census_an_order_is_salvaged_whole_or_not_at_all() {
     let data = Data::new();
-    census_json(8, &data, &["--keep", "minimal"]);
+    census_json(8, &data, &["--keep", "graphs"]);
     let salvaged = salvage(&data);
     assert!(stdout(&salvaged).contains("; 0 are damaged"), "{}", stdout(&salvaged));
-    assert_eq!(census_json(8, &data, &["--keep", "minimal"]), expected(8));
+    assert_eq!(census_json(8, &data, &["--keep", "graphs"]), expected(8));
     damage(&data, "keys", 8, 12);
     let salvaged = salvage(&data);
     let left_out = |n: usize| {
@@ -821,6 +821,36 @@ fn of_a_minimal_census_an_order_is_salvaged_whole_or_not_at_all() {
     };
     assert!(left_out(8) && left_out(7) && !left_out(6), "{}", stderr(&salvaged));
     assert_eq!(census_json(9, &data, &["--keep", "minimal"]), expected(9));
+}
+
+/// What was dropped was not to be kept, and is not missed, neither when the order is finished nor
+/// in the middle of it.
+#[test]
+fn of_an_order_whose_graphs_go_the_rest_is_salvaged() {
+    let data = Data::new();
+    let minimal = ["--keep", "minimal"];
+    census_json(8, &data, &minimal);
+    let before = instances(&data, 8);
+    let nothing_is_lost = |salvaged: &Output| {
+        let (said, errors) = (stdout(salvaged), stderr(salvaged));
+        assert!(
+            said.contains("; 0 are damaged") && !errors.contains("left out"),
+            "{said}{errors}"
+        );
+    };
+    nothing_is_lost(&salvage(&data));
+    assert_eq!(instances(&data, 8), before);
+    assert_eq!(census_json(8, &data, &minimal), expected(8));
+    assert_eq!(instances(&data, 8), before);
+    killed_in_order_9(&data, &minimal);
+    let before = instances(&data, 9);
+    salvage(&data);
+    assert_eq!(instances(&data, 9), before);
+    assert_eq!(census_json(9, &data, &minimal), expected(9));
+    let after = instances(&data, 9);
+    assert!(before.iter().all(|instance| after.contains(instance)), "they were not solved again");
+    let store = Store::open_read_only(&data.path().join("store")).unwrap();
+    assert!(!store.has_graphs(9).unwrap());
 }
 
 #[test]

@@ -48,20 +48,29 @@ fn disk_needed(game: GameName, goal: Goal, keep: Keep) -> u64 {
     let kept: u64 = (1..=order).map(|n| graphs(n) * graph_bytes(game, n)).sum();
     match keep {
         Keep::All => kept,
-        // The widest numbers of edges of the last order, and the keys of it and of the order
-        // before.
-        Keep::Minimal => {
+        // The widest numbers of edges of the last order, the keys of the order before, and those
+        // of the last order or, of this, what is listed.
+        Keep::Graphs | Keep::Minimal => {
             let sizes = &graphs_by_size(order)[..=goal.max_size(order)];
-            let widest = sizes.windows(sizes.len().min(7)).map(|window| window.iter().sum());
-            let widest: u64 = widest.max().expect("a window");
-            let keys: u64 = [order, order.saturating_sub(1).max(1)]
-                .iter()
-                .map(|&n| graphs(n) * slot_bytes(n) as u64)
-                .sum();
-            (widest * game.layout().record_bytes(order) as u64 + keys).min(kept)
+            let widest = sizes.windows(sizes.len().min(SIZES_ALIVE));
+            let widest: u64 = widest.map(|window| window.iter().sum()).max().expect("a window");
+            let below = order.saturating_sub(1).max(1);
+            let parents = graphs(below) * slot_bytes(below) as u64;
+            let last = match keep {
+                Keep::Graphs => graphs(order) * slot_bytes(order) as u64,
+                _ => {
+                    let listed = graphs(order) / game.about().listed_one_in + 1;
+                    widest * slot_bytes(order) as u64 + listed * slot_bytes(order) as u64
+                }
+            };
+            (widest * game.layout().record_bytes(order) as u64 + parents + last).min(kept)
         }
     }
 }
+
+/// So many neighbouring numbers of edges are on disk at a time, in part: those that are read, those
+/// that are written, and what is to be dropped with the rest of its file.
+const SIZES_ALIVE: usize = 3;
 
 /// The least budget that makes sense: lookups live on memory.
 fn least_memory(goal: Goal) -> u64 {
@@ -101,7 +110,7 @@ pub fn check_disk(
         rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
     if needed.saturating_sub(present) > free {
         let remedy = match keep {
-            Keep::All => {
+            Keep::All | Keep::Graphs => {
                 "choose another disk with --data, keep less with --keep minimal, or do fewer \
                  graphs with --max-size"
             }
@@ -154,7 +163,11 @@ mod tests {
         assert!(needed(8, None, Keep::All) < 1 << 20);
         let gigabytes = needed(11, None, Keep::All) >> 30;
         assert!((20..40).contains(&gigabytes), "{gigabytes}");
-        assert!((9..=12).all(|n| needed(n, None, Keep::Minimal) < needed(n, None, Keep::All)));
+        assert!((9..=12).all(|n| {
+            let [all, graphs, minimal] =
+                [Keep::All, Keep::Graphs, Keep::Minimal].map(|keep| needed(n, None, keep));
+            minimal < graphs && graphs < all
+        }));
         assert!((1..=66).all(|m| {
             let [less, more] = [m - 1, m].map(|m| needed(12, Some(m), Keep::All));
             less <= more

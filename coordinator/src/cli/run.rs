@@ -80,8 +80,12 @@ pub struct Common {
 enum KeepArgument {
     /// The outcome of every position of every graph
     All,
-    /// P1-win graphs and statistics, and the graphs of the last order; outcomes go when no
-    /// unfinished shard needs them, and stay where an order limited by --max-size can be continued
+    /// P1-win graphs and statistics, and the graphs of the last order, from which the next one is
+    /// generated; outcomes go when no unfinished shard needs them
+    Graphs,
+    /// P1-win graphs and statistics; of the last order, graphs go with the outcomes, so that it is
+    /// done again if the next one is asked for. Where an order limited by --max-size can be
+    /// continued, its last graphs and their outcomes stay
     Minimal,
 }
 
@@ -89,6 +93,7 @@ impl From<KeepArgument> for Keep {
     fn from(argument: KeepArgument) -> Self {
         match argument {
             KeepArgument::All => Keep::All,
+            KeepArgument::Graphs => Keep::Graphs,
             KeepArgument::Minimal => Keep::Minimal,
         }
     }

@@ -21,8 +21,7 @@ use crate::terminal::{self, Terminal};
 /// one; that is kept beside it, unchanged. If the database does not open, what is in its files is
 /// read without it. Then `trailtrap census` solves what is missing, and nothing else.
 /// Takes as long as reading the data, and as much space again. Of an order whose outcomes were not
-/// kept (`--keep minimal`), no unit can be solved again alone: if one is damaged, all of it is
-/// left out.
+/// kept (`--keep`), no unit can be solved again alone: if one is damaged, all of it is left out.
 ///
 /// A census mends single damaged blocks by itself when it reads them. This is for what it cannot
 /// read around: a database that does not open or has lost what it had, or damage in finished

@@ -41,7 +41,7 @@ use crate::verify::{Drawing, Verification};
 /// A bundle holds no outcomes: its digests, and its sums over positions and first moves, are only
 /// compared with each other. Levels above 2 add nothing there.
 ///
-/// Of an order that was done with `--keep minimal`, checks that need what was not kept are named
+/// Of an order of which not all was kept (`--keep`), checks that need what was not kept are named
 /// and left out. So are checks that the system does not let be made, for want of descriptors,
 /// memory, room, or a sound disk: they say nothing about the results.
 ///

@@ -247,9 +247,8 @@ impl Verification {
                 text += &format!("; {unchecked} of {checks} checks could not be made now");
             }
             if not_kept > 0 {
-                text += &format!(
-                    "; {not_kept} of {checks} checks need what was not kept (`--keep minimal`)"
-                );
+                text +=
+                    &format!("; {not_kept} of {checks} checks need what was not kept (`--keep`)");
             }
             text
         };

@@ -186,7 +186,9 @@ impl Core {
             if order.comparisons.want(*unit) {
                 order.comparisons.add(*unit, author.clone());
             }
-            accepted.retired.extend(order.schedule.finish(*unit, record.content));
+            let retired = order.schedule.finish(*unit, record.content);
+            order.retire(&retired);
+            accepted.retired.extend(retired);
             let pairs = order.count(*unit, record, ahead.as_ref());
             self.pairs_this_run += pairs;
             if let Some(worker) = self.workers.get_mut(&worker) {

@@ -6,9 +6,6 @@ use trailtrap_shared::plan::Unit;
 use super::{CommitEntry, Core, Effect, Order, Refusal};
 use crate::records::OrderResult;
 
-/// Outcomes are dropped every so many numbers of edges.
-const DROPPED_SIZES: usize = 4;
-
 impl Core {
     /// The committer is about to make these entries durable. Returns those of them that still
     /// count: what was accepted in an earlier edition is dropped.
@@ -27,7 +24,6 @@ impl Core {
 
     /// These entries are durable.
     pub fn written(&mut self, entries: Vec<CommitEntry>) {
-        let mut retired = None;
         for entry in entries {
             if entry.edition == self.edition {
                 for delivery in &entry.deliveries {
@@ -36,9 +32,9 @@ impl Core {
                 }
                 if let Some(order) = &mut self.order {
                     order.to_commit -= entry.deliveries.len() + entry.confirmed.len();
+                    order.add_droppable(entry.retired);
                 }
             }
-            retired = retired.max(entry.retired);
             if let Some(arrival) = entry.arrival
                 && let Some(accepted) = self.awaited.remove(&arrival)
             {
@@ -48,15 +44,11 @@ impl Core {
         self.make_room();
         if self.is_order_done() {
             self.close_order();
-        } else if let Some(retired) = retired.filter(|_| self.settings.drops_outcomes)
-            && let Some(order) = &mut self.order
+        } else if let Some(order) = &mut self.order
+            && let Some(shards) = order.to_drop()
         {
-            let next = order.dropped_size.map_or(0, |dropped| dropped + DROPPED_SIZES);
-            if order.plan().order == retired.order && retired.size >= next {
-                order.dropped_size = Some(retired.size);
-                let (order, size) = (retired.order, retired.size);
-                self.emit(Effect::DropOutcomes { order, size });
-            }
+            let (plan, with_graphs) = (order.plan().clone(), order.graphs_dropped());
+            self.emit(Effect::Drop { plan, shards, with_graphs });
         }
         self.emit(Effect::Wake);
     }
@@ -89,6 +81,14 @@ impl Core {
     pub fn found_finished(&mut self, edition: u32, result: OrderResult) {
         if edition == self.edition {
             self.closed(result);
+        }
+    }
+
+    /// The order that was to be opened cannot be generated, since the graphs of the order below,
+    /// of which these are the units, were not kept.
+    pub fn found_without_parents(&mut self, edition: u32, units: Vec<Unit>) {
+        if edition == self.edition {
+            self.take_back(units);
         }
     }
 

@@ -41,12 +41,14 @@ pub enum Effect {
         /// The plan of the order.
         plan: Arc<Plan>,
     },
-    /// Nothing reads the outcomes of graphs with up to `size` edges any more: drop them.
-    DropOutcomes {
-        /// Of which order.
-        order: usize,
-        /// The largest number of edges.
-        size: usize,
+    /// Nothing reads the outcomes of these shards any more: drop them.
+    Drop {
+        /// The plan of their order.
+        plan: Arc<Plan>,
+        /// Which they are.
+        shards: Vec<u32>,
+        /// Whether their graphs go too, but for those listed.
+        with_graphs: bool,
     },
     /// Find out whether results are what they say they are:
     /// [`Core::examined`](super::Core::examined).
@@ -163,8 +165,8 @@ pub struct CommitEntry {
     pub confirmed: Vec<Confirmed>,
     /// Units whose records are to go, because they are solved again.
     pub stale: Vec<Unit>,
-    /// When this is durable, no unfinished shard needs these outcomes.
-    pub retired: Option<Retired>,
+    /// When this is durable, nothing that is left to do reads the outcomes of these shards.
+    pub retired: Vec<u32>,
     /// Nothing will come for a while: do not wait for more.
     pub urgent: bool,
     /// Who waits for it.
@@ -179,7 +181,7 @@ impl CommitEntry {
             deliveries: Vec::new(),
             confirmed: Vec::new(),
             stale: Vec::new(),
-            retired: None,
+            retired: Vec::new(),
             urgent: false,
             arrival: None,
         }
@@ -193,15 +195,6 @@ pub struct Confirmed {
     pub unit: Unit,
     /// That worker.
     pub by: Author,
-}
-
-/// Outcomes of graphs with up to `size` edges that no unfinished shard of the order reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Retired {
-    /// The order that they are of.
-    pub order: usize,
-    /// The largest number of edges of a graph whose outcome may go.
-    pub size: usize,
 }
 
 /// Two results of one unit that differ.

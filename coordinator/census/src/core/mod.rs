@@ -49,7 +49,7 @@ use trailtrap_shared::{
 pub use self::{
     effect::{
         Accepted, ArrivalId, Case, CommitEntry, Confirmed, DisputeVerdict, Effect, Examined,
-        Fault, Instance, News, Refusal, Retired, Suspect,
+        Fault, Instance, News, Refusal, Suspect,
     },
     inquiry::{Damage, Trace},
     lease::WorkerId,
@@ -70,8 +70,6 @@ pub struct Settings {
     /// Deliveries whose workers do not wait for the disk are held back while more bytes than this
     /// wait for it.
     pub pending_bytes: usize,
-    /// Whether outcomes that nothing reads any more are dropped.
-    pub drops_outcomes: bool,
     /// Seconds from 1970 to the beginning of the time that the core is told.
     pub unix_seconds: u64,
 }

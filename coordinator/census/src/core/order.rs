@@ -1,7 +1,7 @@
 //! The order in work: its schedule, its second computations, and what the store holds of it.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -13,7 +13,7 @@ use trailtrap_shared::{
 
 use super::{
     comparison::Comparisons,
-    effect::{Refusal, Retired},
+    effect::Refusal,
     schedule::{OnRecord, Schedule},
     setbacks::Setbacks,
 };
@@ -24,6 +24,9 @@ use crate::{
         ahead::{Ahead, Share},
     },
 };
+
+/// Outcomes are dropped of so many graphs at a time, at least.
+const DROPPED_TOGETHER: u64 = if cfg!(test) { 3 } else { 1 << 16 };
 
 /// What is known of an order when it is taken up.
 pub struct OrderOpening {
@@ -39,6 +42,8 @@ pub struct OrderOpening {
     pub told: Option<usize>,
     /// Whether the outcomes of all positions are (still) there, and will be.
     pub outcomes_kept: bool,
+    /// Whether the graphs go with the outcomes.
+    pub graphs_dropped: bool,
     /// Graphs of the order, by theory.
     pub graphs: u64,
     /// (graph, edge) pairs of the order, by theory.
@@ -63,8 +68,15 @@ pub struct Order {
     /// Shards with finished units of which it is not known what they tell.
     silent: HashSet<u32>,
     pub(super) outcomes_kept: bool,
-    /// Outcomes with up to this many edges have been dropped.
-    pub(super) dropped_size: Option<usize>,
+    graphs_dropped: bool,
+    /// By number of edges: shards that no unfinished shard reads and whose outcomes are not kept.
+    retired: BTreeMap<usize, Vec<u32>>,
+    /// Those of them that nothing else reads either, and whose successors are durable.
+    droppable: Vec<u32>,
+    /// Graphs of these shards.
+    droppable_graphs: u64,
+    /// Graphs whose outcomes have been dropped.
+    dropped_graphs: u64,
     pub(super) graphs: u64,
     pub(super) graphs_done: u64,
     pub(super) pairs: u64,
@@ -117,7 +129,7 @@ impl Order {
     /// orders, so it is made outside any lock.
     pub fn open(opening: OrderOpening) -> Self {
         let OrderOpening { plan, parents, records, outcomes_kept, graphs, pairs, .. } = opening;
-        let OrderOpening { mut ahead, told, comparisons, .. } = opening;
+        let OrderOpening { mut ahead, told, comparisons, graphs_dropped, .. } = opening;
         let (mut on_record, mut found, mut waived) = (HashMap::new(), HashMap::new(), 0);
         for (unit, record) in records {
             if plan.shards.get(unit.shard as usize).is_none_or(|shard| unit.part >= shard.parts) {
@@ -140,7 +152,11 @@ impl Order {
             ahead: HashMap::new(),
             silent: HashSet::new(),
             outcomes_kept,
-            dropped_size: None,
+            graphs_dropped,
+            retired: BTreeMap::new(),
+            droppable: Vec::new(),
+            droppable_graphs: 0,
+            dropped_graphs: 0,
             graphs,
             graphs_done: 0,
             pairs,
@@ -151,6 +167,10 @@ impl Order {
             waived,
         };
         order.stale = order.recall();
+        // What an earlier run would have dropped next.
+        order.retire(&order.schedule.retired());
+        let retired = order.retired();
+        order.add_droppable(retired);
         order
     }
 
@@ -184,17 +204,54 @@ impl Order {
         self.schedule.is_done() && self.comparisons.open() == 0
     }
 
-    /// The outcomes that nothing that is left to do reads.
-    pub(super) fn retired(&self) -> Option<Retired> {
-        let plan = self.plan();
-        let size = self.schedule.retired_size()?;
-        let size = match self.comparisons.first() {
-            Some(unit) => {
-                plan.shards[unit.shard as usize].size.checked_sub(2).map(|other| other.min(size))
+    /// Whether the graphs go with the outcomes.
+    pub fn graphs_dropped(&self) -> bool {
+        self.graphs_dropped
+    }
+
+    /// Takes note of shards that no unfinished shard reads.
+    pub(super) fn retire(&mut self, shards: &[u32]) {
+        if self.outcomes_kept {
+            return;
+        }
+        // What is continued with more edges reads the last size of what there is.
+        let Some(last) = self.plan().retired_size() else { return };
+        for &shard in shards {
+            let size = self.plan().shards[shard as usize].size;
+            if size <= last {
+                self.retired.entry(size).or_default().push(shard);
             }
-            None => Some(size),
+        }
+    }
+
+    /// The retired shards that nothing that is left to do reads, each of them once.
+    pub(super) fn retired(&mut self) -> Vec<u32> {
+        // What is compared reads shards with one edge less, and may be judged by its own blocks.
+        let later = match self.comparisons.first() {
+            Some(unit) => {
+                let size = self.plan().shards[unit.shard as usize].size;
+                self.retired.split_off(&size.saturating_sub(1))
+            }
+            None => BTreeMap::new(),
         };
-        Some(Retired { order: plan.order, size: size? })
+        std::mem::replace(&mut self.retired, later).into_values().flatten().collect()
+    }
+
+    /// Takes note that what is computed from these shards is durable.
+    pub(super) fn add_droppable(&mut self, shards: Vec<u32>) {
+        let graphs = |&shard: &u32| self.plan().shards[shard as usize].estimate.max(1);
+        self.droppable_graphs += shards.iter().map(graphs).sum::<u64>();
+        self.droppable.extend(shards);
+    }
+
+    /// The shards to be dropped now: those that can be, when they are many beside what is there.
+    pub(super) fn to_drop(&mut self) -> Option<Vec<u32>> {
+        let there = self.graphs_done.saturating_sub(self.dropped_graphs);
+        if self.droppable_graphs < DROPPED_TOGETHER.max(there / 8) {
+            return None;
+        }
+        self.dropped_graphs += std::mem::take(&mut self.droppable_graphs);
+        Some(std::mem::take(&mut self.droppable))
     }
 
     /// Counts a unit as done; its (graph, edge) pairs.

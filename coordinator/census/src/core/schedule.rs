@@ -56,8 +56,6 @@ pub struct Schedule {
     ready: BTreeSet<Unit>,
     ready_work: u64,
     unfinished_shards: usize,
-    /// For each number of edges the number of unfinished shards.
-    unfinished_by_size: Vec<usize>,
     /// Who has tried units in vain that are not finished.
     setbacks: BTreeMap<Unit, Setbacks>,
 }
@@ -81,11 +79,6 @@ impl Schedule {
     ) -> Self {
         assert_eq!(parents.len(), plan.shards.len(), "parents of every shard");
         let successors = plan.successors();
-        let mut unfinished_by_size = Vec::new();
-        for shard in &plan.shards {
-            unfinished_by_size.resize(shard.size + 1, 0);
-            unfinished_by_size[shard.size] += 1;
-        }
         let mut schedule = Schedule {
             contents: vec![None; plan.shards.len()],
             unfinished_predecessors: plan
@@ -99,7 +92,6 @@ impl Schedule {
             ready: BTreeSet::new(),
             ready_work: 0,
             unfinished_shards: plan.shards.len(),
-            unfinished_by_size,
             setbacks: BTreeMap::new(),
             successors,
             parents,
@@ -135,14 +127,13 @@ impl Schedule {
         (self.plan.shards.len() - self.unfinished_shards, self.plan.shards.len())
     }
 
-    /// The largest number of edges such that no unfinished shard reads a shard with that many or
-    /// fewer; `None` if there is no such number.
-    pub fn retired_size(&self) -> Option<usize> {
-        let unfinished = self.unfinished_by_size.iter().position(|&count| count > 0);
-        match unfinished {
-            Some(size) => size.checked_sub(2),
-            None => self.plan.retired_size(),
-        }
+    /// The finished shards that no unfinished shard reads.
+    pub fn retired(&self) -> Vec<u32> {
+        let is_retired = |&shard: &u32| {
+            self.contents[shard as usize].is_some()
+                && self.unfinished_successors[shard as usize] == 0
+        };
+        (0..self.plan.shards.len() as u32).filter(is_retired).collect()
     }
 
     /// The content of all that a shard reads: its parents, and its predecessors, which have to be
@@ -247,7 +238,6 @@ impl Schedule {
         let parts = self.partly.remove(&unit.shard).expect("just looked at");
         self.contents[index] = Some(Content::of_all(parts.values()));
         self.unfinished_shards -= 1;
-        self.unfinished_by_size[plan.shards[index].size] -= 1;
         if self.unfinished_successors[index] == 0 {
             retired.push(unit.shard);
         }
@@ -512,35 +502,5 @@ mod tests {
         // The rest goes on.
         let rest = run(&mut schedule, &HashSet::new());
         assert!(rest.contains_key(&bundle[1]) && !schedule.is_done());
-    }
-
-    #[test]
-    fn sizes_retire_in_order() {
-        let mut schedule = schedule(6);
-        let mut last = None;
-        while !schedule.is_done() {
-            for unit in schedule.lease(1, &worker("a"), &[]) {
-                schedule.finish(unit, Content::default());
-                assert!(schedule.retired_size() >= last);
-                last = schedule.retired_size();
-            }
-        }
-        assert_eq!(last, Some(15));
-    }
-
-    /// The graphs with most edges are read when the order is continued.
-    #[test]
-    fn the_last_size_of_a_limited_order_is_not_retired() {
-        for (max_size, retired) in [(7, Some(6)), (0, None)] {
-            let plan = schedule(6).plan.as_ref().clone().limited(max_size);
-            let parents = vec![Content::default(); plan.shards.len()];
-            let mut schedule = Schedule::new(Arc::new(plan), parents, HashMap::new());
-            while !schedule.is_done() {
-                for unit in schedule.lease(1, &worker("a"), &[]) {
-                    schedule.finish(unit, Content::default());
-                }
-            }
-            assert_eq!(schedule.retired_size(), retired);
-        }
     }
 }

@@ -377,13 +377,7 @@ mod tests {
     #[test]
     fn there_are_not_more_workers_than_can_be_told_of() {
         let term = Duration::from_secs(60);
-        let settings = Settings {
-            target: 5,
-            lease_term: term,
-            pending_bytes: 1,
-            drops_outcomes: false,
-            unix_seconds: 0,
-        };
+        let settings = Settings { target: 5, lease_term: term, pending_bytes: 1, unix_seconds: 0 };
         let mut core = Core::new(settings, Start::default());
         let register = |core: &mut Core, number: u64, at: u64| {
             core.set_now(Duration::from_millis(at));

@@ -161,7 +161,7 @@ impl Census {
         let mut withdrawn = Vec::new();
         let mut first = units.iter().map(|unit| usize::from(unit.order)).min();
         if let Some(first) = &mut first {
-            while *first > ENUMERATED_ORDER + 1 && !self.store.has_keys(*first - 1)? {
+            while *first > ENUMERATED_ORDER + 1 && !self.store.has_graphs(*first - 1)? {
                 *first -= 1;
             }
             for n in *first.. {
@@ -170,7 +170,9 @@ impl Census {
                     // What single units were computed from may be gone.
                     units.extend(self.store.units(n)?.into_iter().map(|(unit, _)| unit));
                 }
-                withdrawn.push((n, OrderRecord { result: None, ..record }));
+                // All of it is solved again, perhaps for the sake of its graphs.
+                let graphs_dropped = false;
+                withdrawn.push((n, OrderRecord { result: None, graphs_dropped, ..record }));
             }
         }
         self.store.begin_edition(edition, &units, &withdrawn)?;

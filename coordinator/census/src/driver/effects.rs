@@ -142,8 +142,13 @@ impl Census {
                 self.close_order(&plan)?;
                 Vec::new()
             }
-            Effect::DropOutcomes { order, size } => {
-                self.store.drop_section(Section::Outcomes, order, size)?;
+            Effect::Drop { plan, shards, with_graphs } => {
+                let sections: &[Section] = match with_graphs {
+                    true => &[Section::Keys, Section::Outcomes],
+                    false => &[Section::Outcomes],
+                };
+                let shards = shards.iter().map(|&shard| &plan.shards[shard as usize]);
+                self.store.drop_shards(sections, shards)?;
                 Vec::new()
             }
             Effect::Commit(_)

@@ -52,8 +52,10 @@ use crate::{
 pub enum Keep {
     /// The outcome of every position of every graph
     All,
-    /// P1-win graphs and statistics, and the graphs of the last order; outcomes go when no
-    /// unfinished shard needs them
+    /// P1-win graphs and statistics, and the graphs of the last order, from which the next one is
+    /// generated; outcomes go when no unfinished shard needs them
+    Graphs,
+    /// P1-win graphs and statistics; of the last order, graphs go with the outcomes
     Minimal,
 }
 
@@ -160,7 +162,6 @@ impl Census {
             target: options.goal.order,
             lease_term: options.lease_term,
             pending_bytes: PENDING_BYTES,
-            drops_outcomes: options.keep == Keep::Minimal,
             unix_seconds: since_1970.map_or(0, |since| since.as_secs()),
         };
         let (sender, receiver) = channel();

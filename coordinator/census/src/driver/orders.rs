@@ -39,6 +39,19 @@ impl Census {
             self.event(|core| core.found_finished(edition, result));
             return Ok(());
         }
+        if n > ENUMERATED_ORDER + 1 && !self.store.has_graphs(n - 1)? {
+            let units = self.store.units(n - 1)?.into_iter().map(|(unit, _)| unit);
+            let units: Vec<Unit> = units.collect();
+            // Without units there is nothing to take back; whoever reads them will say so.
+            if !units.is_empty() {
+                tracing::warn!(
+                    order = n - 1,
+                    "solved again: its graphs, from which order {n} is generated, were not kept"
+                );
+                self.event(|core| core.found_without_parents(edition, units));
+                return Ok(());
+            }
+        }
         // It is done as far as it was to go, lest a result that was taken back come out shorter
         // for the sake of a later order that needs less.
         let taken_back = begun.as_ref().filter(|record| n < goal.order && record.result.is_none());
@@ -53,14 +66,23 @@ impl Census {
         // Before any outcome is dropped.
         let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept)
             && self.options.keep == Keep::All;
+        let graphs_dropped = begun.as_ref().is_some_and(|record| record.graphs_dropped)
+            || n == goal.order && self.options.keep == Keep::Minimal;
         let record = match &begun {
             // A result with fewer edges stands until there is one with more.
             Some(record) if record.result.is_some() => {
-                OrderRecord { outcomes_kept, ..record.clone() }
+                OrderRecord { outcomes_kept, graphs_dropped, ..record.clone() }
             }
             _ => {
                 let max_size = plan.limit();
-                OrderRecord { options, plan_fingerprint, result: None, outcomes_kept, max_size }
+                OrderRecord {
+                    options,
+                    plan_fingerprint,
+                    result: None,
+                    outcomes_kept,
+                    max_size,
+                    graphs_dropped,
+                }
             }
         };
         if begun.as_ref() != Some(&record) {
@@ -74,6 +96,7 @@ impl Census {
             told: self.store.game().about().told_by_outcome(),
             records,
             outcomes_kept,
+            graphs_dropped,
             graphs,
             pairs,
             comparisons: Comparisons::new(self.options.compared_share, self.secret.clone()),
@@ -129,6 +152,9 @@ impl Census {
         let begun = self.store.order(n)?.expect("written when the order was begun");
         if let Some(size) = plan.retired_size().filter(|_| !begun.outcomes_kept) {
             self.store.drop_section(Section::Outcomes, n, size)?;
+            if begun.graphs_dropped {
+                self.store.drop_section(Section::Keys, n, size)?;
+            }
         }
         // Keys without outcomes have served when all of the next order is done.
         let parents = self.store.order(n.saturating_sub(1))?;

@@ -91,11 +91,13 @@ impl Census {
         let finished = |state: &super::CensusState| {
             let order = state.core.order()?;
             let index = order.plan().find(sequence)?;
-            order
-                .is_shard_finished(index)
-                .then(|| (order.plan().clone(), index, order.outcomes_kept()))
+            order.is_shard_finished(index).then(|| {
+                (order.plan().clone(), index, order.outcomes_kept(), order.graphs_dropped())
+            })
         };
-        let Some((plan, index, outcomes_kept)) = finished(&self.state()) else { return Ok(None) };
+        let Some((plan, index, outcomes_kept, graphs_dropped)) = finished(&self.state()) else {
+            return Ok(None);
+        };
         let shard = &plan.shards[index as usize];
         if bucket >> shard.bucket_bits != 0 {
             return Ok(None);
@@ -111,7 +113,7 @@ impl Census {
                 match take(&block_id(shard, part, bucket, section), at_hand) {
                     // No unit that is open reads it.
                     Err(StoreError::MissingBlock(id))
-                        if id.section == Section::Outcomes && !outcomes_kept =>
+                        if graphs_dropped || id.section == Section::Outcomes && !outcomes_kept =>
                     {
                         return Ok(None);
                     }

@@ -48,15 +48,12 @@ pub enum FinishedError {
         data: DataFlag,
     },
     /// The order has a result and no outcomes.
-    #[error(
-        "the outcomes of order {0} were not kept (`--keep minimal`); do it again with \
-         `--keep all`"
-    )]
+    #[error("the outcomes of order {0} were not kept (`--keep`); do it again with `--keep all`")]
     NotKept(usize),
     /// The graphs of the order have served, and are gone.
     #[error(
-        "the graphs of order {0} were not kept (`--keep minimal`), but for those listed; do it \
-         again with `--keep all`"
+        "the graphs of order {0} were not kept (`--keep`), but for those listed; do it again with \
+         `--keep all`"
     )]
     GraphsNotKept(usize),
     /// The store cannot be read, or is damaged.
@@ -144,7 +141,7 @@ pub struct FinishedOrder {
     /// Whether the outcomes of all positions are still there.
     pub outcomes_kept: bool,
     /// Whether all its graphs are still there: without outcomes they go when the next order is
-    /// done.
+    /// done, or with the outcomes.
     pub graphs_kept: bool,
 }
 
@@ -159,8 +156,8 @@ impl FinishedOrder {
         let result = result(order, &record).ok_or_else(|| not_finished(store, order))?;
         let plan = store::plan(store.layout(), order, &record)?;
         let outcomes_kept = record.outcomes_kept;
-        let graphs_kept =
-            outcomes_kept || store.order(order + 1)?.is_none() || store.has_keys(order)?;
+        let may_be_gone = record.graphs_dropped || store.order(order + 1)?.is_some();
+        let graphs_kept = outcomes_kept || !may_be_gone || store.has_graphs(order)?;
         Ok(FinishedOrder { store: store.clone(), plan, result, outcomes_kept, graphs_kept })
     }
 

@@ -75,17 +75,25 @@ pub struct OrderRecord {
     /// record, which is older.
     #[serde(skip)]
     pub max_size: Option<usize>,
+    /// Whether the graphs go with the outcomes, but for those listed, as soon as nothing reads
+    /// them: the next order cannot be generated from what is left. Kept beside the record, too.
+    #[serde(skip)]
+    pub graphs_dropped: bool,
 }
 
 impl OrderRecord {
-    /// The record of an order of which this number of edges is kept beside it. That of a result
-    /// follows from the result itself.
-    pub fn limited(self, order: usize, limit: Option<u16>) -> Self {
+    /// The record of an order with what is kept beside it: a number of edges, though that of a
+    /// result follows from the result itself, and whether its graphs go.
+    pub fn with(self, order: usize, limit: Option<u16>, graphs_dropped: Option<bool>) -> Self {
         let max_size = match &self.result {
             Some(by_size) => Some(by_size.len().saturating_sub(1)),
             None => limit.map(usize::from),
         };
-        OrderRecord { max_size: max_size.filter(|&max_size| max_size < pairs(order)), ..self }
+        OrderRecord {
+            max_size: max_size.filter(|&max_size| max_size < pairs(order)),
+            graphs_dropped: graphs_dropped.unwrap_or(false),
+            ..self
+        }
     }
 }
 

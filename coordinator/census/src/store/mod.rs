@@ -38,9 +38,10 @@ use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, al
 
 /// Version of the layout of keys and records below …
 const STORE_FORMAT: u16 = 3;
-/// … of a store in which an order was limited to graphs with few edges: programs that do not know
-/// of this would take its result for that of the whole order.
-const LIMITED_FORMAT: u16 = 4;
+/// … of a store in which an order was limited to graphs with few edges, or lacks its graphs:
+/// programs that do not know of this would take the result for that of the whole order, and what
+/// is not there for damaged.
+const LATER_FORMAT: u16 = 4;
 const FORMAT: &[u8] = b"format";
 const RECORDS: &str = "records";
 /// The key of the number of the last write of records.
@@ -179,7 +180,8 @@ impl Store {
     pub fn order(&self, order: usize) -> Result<Option<OrderRecord>, StoreError> {
         let record = self.get::<OrderRecord>(&order_key(order))?;
         let limit = self.get::<u16>(&limit_key(order))?;
-        Ok(record.map(|record| record.limited(order, limit)))
+        let graphs_dropped = self.get::<bool>(&dropped_key(order))?;
+        Ok(record.map(|record| record.with(order, limit, graphs_dropped)))
     }
 
     /// Writes the record of an order; durable when this returns.
@@ -195,10 +197,15 @@ impl Store {
     fn order_changes(&self, order: usize, record: &OrderRecord) -> Vec<Change> {
         let written = (order_key(order).to_vec(), Some(codec::encode(record)));
         let limit = record.max_size.map(|max_size| codec::encode(&(max_size as u16)));
-        let limited = limit.is_some();
-        let mut changes = vec![written, (limit_key(order).to_vec(), limit)];
-        if limited {
-            let format = format(self.game, LIMITED_FORMAT);
+        let dropped = record.graphs_dropped.then(|| codec::encode(&true));
+        let is_later = limit.is_some() || dropped.is_some();
+        let mut changes = vec![
+            written,
+            (limit_key(order).to_vec(), limit),
+            (dropped_key(order).to_vec(), dropped),
+        ];
+        if is_later {
+            let format = format(self.game, LATER_FORMAT);
             changes.push((FORMAT.to_vec(), Some(codec::encode(&format))));
         }
         changes
@@ -462,12 +469,15 @@ impl Store {
         if block.id == id { Ok(block) } else { Err(StoreError::MissingBlock(id)) }
     }
 
-    /// Whether there are keys of an order.
+    /// Whether the next order can be generated from what there is of the graphs of an order.
     ///
     /// # Errors
     ///
     /// The store cannot be read, or what it holds is damaged.
-    pub fn has_keys(&self, order: usize) -> Result<bool, StoreError> {
+    pub fn has_graphs(&self, order: usize) -> Result<bool, StoreError> {
+        if self.order(order)?.is_some_and(|record| record.graphs_dropped) {
+            return Ok(false);
+        }
         let prefix = [order as u8];
         self.database.run(|db| {
             let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
@@ -497,6 +507,41 @@ impl Store {
             db.write_opt(batch, &synced())?;
             // This rewrites where blocks are, not the blocks; files with nothing left in them go.
             db.compact_range_cf(blocks, Some(from), Some(to));
+            Ok(())
+        })
+    }
+
+    /// Drops these sections of the partitions of some shards, and frees their space, as far as
+    /// nothing else is in the same files.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
+    pub fn drop_shards<'a>(
+        &self,
+        sections: &[Section],
+        shards: impl Iterator<Item = &'a Shard> + Clone,
+    ) -> Result<(), StoreError> {
+        self.database.run(|db| {
+            let mut batch = WriteBatch::default();
+            for &section in sections {
+                let blocks = family(db, section_name(section));
+                for shard in shards.clone() {
+                    for bucket in 0..1u32 << shard.bucket_bits {
+                        for part in 0..shard.parts {
+                            let id = block_id(shard, part, bucket, section);
+                            batch.delete_cf(blocks, block_key(&id));
+                        }
+                    }
+                }
+            }
+            db.write_opt(batch, &synced())?;
+            for &section in sections {
+                // This rewrites where blocks are, not the blocks; files with nothing left in them
+                // go.
+                let blocks = family(db, section_name(section));
+                db.compact_range_cf(blocks, None::<&[u8]>, None::<&[u8]>);
+            }
             Ok(())
         })
     }
@@ -577,7 +622,7 @@ fn format(game: GameName, store: u16) -> StoreFormat {
 /// The game that the store is of, which has to be the one that is asked for.
 fn check_format(found: &StoreFormat, asked: Option<GameName>) -> Result<GameName, StoreError> {
     let game = GameName::of_number(found.game).ok_or(StoreError::UnknownGame(found.game))?;
-    let expected = format(game, found.store.clamp(STORE_FORMAT, LIMITED_FORMAT));
+    let expected = format(game, found.store.clamp(STORE_FORMAT, LATER_FORMAT));
     let pairs = [
         ("store format", found.store, expected.store),
         ("block format", found.block, expected.block),
@@ -605,6 +650,11 @@ fn order_key(order: usize) -> [u8; 2] {
 /// Where it says up to how many edges an order is done; nothing if it is done to the end.
 fn limit_key(order: usize) -> [u8; 2] {
     [b'l', order as u8]
+}
+
+/// Where it says that the graphs of an order go; nothing if they stay.
+fn dropped_key(order: usize) -> [u8; 2] {
+    [b'd', order as u8]
 }
 
 fn unit_key(unit: Unit) -> Vec<u8> {

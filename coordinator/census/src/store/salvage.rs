@@ -1,6 +1,7 @@
 //! What is undamaged of a damaged store goes into a new one.
 
 use std::{
+    collections::{BTreeSet, HashSet},
     path::Path,
     sync::{
         Arc,
@@ -36,21 +37,35 @@ struct Copied {
     max_size: usize,
     /// The fewest edges of a unit that is not there, whether it has to be or not.
     first_missing: Option<usize>,
-    /// The most edges of a unit that has been copied and whose outcomes, or keys, were not kept.
-    last_dropped: Option<usize>,
+    /// Shards with such units.
+    missing: BTreeSet<u32>,
+    /// Shards with units that have been copied and whose outcomes, or keys, were not kept.
+    dropped: HashSet<u32>,
 }
 
 impl Copied {
+    /// Nothing yet.
+    fn new(max_size: usize) -> Self {
+        Copied {
+            units: 0,
+            max_size,
+            first_missing: None,
+            missing: BTreeSet::new(),
+            dropped: HashSet::new(),
+        }
+    }
+
     fn is_whole(&self) -> bool {
         self.first_missing.is_none_or(|missing| missing > self.max_size)
     }
 
-    /// Whether what is not there cannot be solved: that takes the outcomes of graphs with one edge
-    /// less.
-    fn lacks_outcomes(&self) -> bool {
-        self.first_missing
-            .zip(self.last_dropped)
-            .is_some_and(|(missing, dropped)| missing <= dropped + 1)
+    /// Whether what is not there cannot be solved: that takes the outcomes of what it reads.
+    fn lacks_outcomes(&self, plan: &Plan) -> bool {
+        let mut read = self.missing.iter().flat_map(|&shard| {
+            let shard = &plan.shards[shard as usize];
+            shard.predecessors.iter()
+        });
+        read.any(|predecessor| self.dropped.contains(predecessor))
     }
 }
 
@@ -122,11 +137,14 @@ impl Salvage<'_> {
         }
         // Some units cannot be solved again without others, whose outcomes or keys were not kept.
         let mut next_is_whole = false;
-        for (plan, _, copied) in orders.iter_mut().rev() {
+        for (plan, record, copied) in orders.iter_mut().rev() {
             let n = plan.order;
-            let keys_are_needed =
-                !next_is_whole && n > ENUMERATED_ORDER && !self.new.has_keys(n)?;
-            if copied.units > 0 && (keys_are_needed || copied.lacks_outcomes()) {
+            // Where they were not to be kept, the census sees to it when they are needed.
+            let keys_are_needed = !next_is_whole
+                && n > ENUMERATED_ORDER
+                && !record.graphs_dropped
+                && !self.new.has_graphs(n)?;
+            if copied.units > 0 && (keys_are_needed || copied.lacks_outcomes(plan)) {
                 self.leave_out(plan, copied)?;
             }
             next_is_whole = copied.is_whole();
@@ -172,7 +190,7 @@ impl Salvage<'_> {
             .try_for_each(|section| self.new.drop_section(section, n, pairs(n)))?;
         self.kept -= copied.units;
         self.lost += copied.units;
-        *copied = Copied { units: 0, first_missing: Some(0), last_dropped: None, ..*copied };
+        *copied = Copied { first_missing: Some(0), ..Copied::new(copied.max_size) };
         Ok(())
     }
 
@@ -184,7 +202,7 @@ impl Salvage<'_> {
         order: &OrderRecord,
         max_size: usize,
     ) -> Result<Copied, StoreError> {
-        let mut copied = Copied { units: 0, max_size, first_missing: None, last_dropped: None };
+        let mut copied = Copied::new(max_size);
         let (mut group, mut bytes) = (Vec::new(), 0);
         let done = AtomicU64::new(0);
         let what = format!("order {}", plan.order);
@@ -203,7 +221,7 @@ impl Salvage<'_> {
                     });
                     if let Some((record, blocks)) = read {
                         if blocks.len() < Section::ALL.len() << shard.bucket_bits {
-                            copied.last_dropped = copied.last_dropped.max(Some(shard.size));
+                            copied.dropped.insert(index as u32);
                         }
                         bytes += record.bytes;
                         copied.units += 1;
@@ -220,6 +238,7 @@ impl Salvage<'_> {
                         let first =
                             copied.first_missing.map_or(shard.size, |first| first.min(shard.size));
                         copied.first_missing = Some(first);
+                        copied.missing.insert(index as u32);
                     }
                     if bytes > GROUP_BYTES {
                         self.new.commit(&std::mem::take(&mut group))?;

@@ -23,7 +23,7 @@ use super::{
     EDITION, EPOCH, FORMAT, RECORDS, StoreError, StoreFormat, WRITTEN, ahead_key, alarm_of_key,
     block_key, check_format,
     database::{self, Database, section_name},
-    decode,
+    decode, dropped_key,
     journal::{self, JournalContents, Records},
     limit_key, order_key, plan, unit_key, unit_of_key,
 };
@@ -158,7 +158,8 @@ impl Wreck {
     pub fn order(&self, order: usize) -> Result<Option<OrderRecord>, StoreError> {
         let record = self.get::<OrderRecord>(&order_key(order))?;
         let limit = self.get::<u16>(&limit_key(order)).unwrap_or(None);
-        Ok(record.map(|record| record.limited(order, limit)))
+        let graphs_dropped = self.get::<bool>(&dropped_key(order)).unwrap_or(None);
+        Ok(record.map(|record| record.with(order, limit, graphs_dropped)))
     }
 
     /// The record of a unit.

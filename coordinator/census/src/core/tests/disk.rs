@@ -45,6 +45,7 @@ impl World {
             parents: vec![below; plan.shards.len()],
             records: records.map(|(unit, record)| (*unit, record.clone())).collect(),
             outcomes_kept: self.outcomes_kept,
+            graphs_dropped: !self.outcomes_kept,
             graphs: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
             pairs: 0,
             comparisons: Comparisons::new(self.compared_share, Secret::of(7)),
@@ -111,7 +112,7 @@ impl World {
         let is_own = |effect: &mut Effect| {
             matches!(
                 effect,
-                Effect::OpenOrder { .. } | Effect::CloseOrder { .. } | Effect::DropOutcomes { .. }
+                Effect::OpenOrder { .. } | Effect::CloseOrder { .. } | Effect::Drop { .. }
             )
         };
         self.todo.extract_if(.., is_own).collect()
@@ -195,6 +196,15 @@ impl World {
         }
         self.disk.edition = self.core.beginning();
         self.collect();
+        let mut units = units;
+        if !self.outcomes_kept {
+            // What single units were computed from may be gone.
+            let orders: BTreeSet<u8> = units.iter().map(|unit| unit.order).collect();
+            let all = self.disk.units.keys().filter(|unit| orders.contains(&unit.order));
+            units.extend(all.copied().collect::<Vec<Unit>>());
+            units.sort_unstable();
+            units.dedup();
+        }
         for unit in &units {
             self.disk.units.remove(unit);
             self.acknowledged.remove(unit);

@@ -134,13 +134,7 @@ fn name_of(worker: &str) -> &str {
 
 impl World {
     fn new(target: usize, compared_share: f64, part_graphs: u64) -> Self {
-        let settings = Settings {
-            target,
-            lease_term: TERM,
-            pending_bytes: 3,
-            drops_outcomes: false,
-            unix_seconds: 0,
-        };
+        let settings = Settings { target, lease_term: TERM, pending_bytes: 3, unix_seconds: 0 };
         let mut world = World {
             settings,
             split: PlanOptions { part_graphs, bucket_bytes: 1 << 20 },
@@ -537,8 +531,8 @@ impl World {
             }
             Effect::OpenOrder { order, edition } => self.open_order(order, edition),
             Effect::CloseOrder { plan } => self.close_order(&plan),
-            Effect::DropOutcomes { order, size } => {
-                self.say(format!("outcomes of order {order} are dropped up to {size} edges"));
+            Effect::Drop { plan, shards, with_graphs } => {
+                self.drop_shards(&plan, &shards, with_graphs)
             }
             Effect::Commit(_)
             | Effect::BeginEdition { .. }
@@ -548,6 +542,23 @@ impl World {
             | Effect::Wake => unreachable!("done when it is emitted"),
         }
         self.collect();
+    }
+
+    /// Whatever reads what is dropped is durable.
+    fn drop_shards(&mut self, plan: &Plan, shards: &[u32], with_graphs: bool) {
+        assert!(with_graphs && !self.outcomes_kept);
+        let successors = plan.successors();
+        for shard in shards
+            .iter()
+            .flat_map(|&shard| [vec![shard], successors[shard as usize].clone()].concat())
+        {
+            for unit in super::order::parts_of(plan, shard) {
+                assert!(self.disk.units.contains_key(&unit), "{unit:?} cannot be solved any more");
+            }
+        }
+        let names: Vec<String> =
+            shards.iter().map(|shard| format!("u{}.{shard}", plan.order)).collect();
+        self.say(format!("dropped: {}", names.join(" ")));
     }
 
     /// Somebody reads a unit of the store and finds it damaged.

@@ -24,7 +24,6 @@ fn begin(case: &mut TestCase) -> World {
     let parts = argument(case, "parts", 1000);
     let mut world = World::new(order, 0.0, parts);
     world.outcomes_kept = !case.take_flag("minimal").expect("a flag");
-    world.settings.drops_outcomes = !world.outcomes_kept;
     world.tries_all = case.take_flag("tried").expect("a flag");
     case.expect_empty().expect("known arguments");
     world.run();
@@ -114,7 +113,7 @@ fn tell(world: &mut World, sentence: &str) {
                 world.run();
             }
             // What was leased and accepted on the way is another story.
-            world.log.retain(|line| line.starts_with("order") || line.starts_with("outcomes"));
+            world.log.retain(|line| line.starts_with("order") || line.starts_with("dropped"));
         }
         ["the", "judge", "is", "at", "a", "loss"] => world.at_a_loss = true,
         ["the", "coordinator", "miscounts"] => world.miscounts = true,
