@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt,
     pin::Pin,
     sync::{
         Arc,
@@ -16,14 +17,19 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use trailtrap_shared::{
-    game::GameName, graph::degree::DegreeSequence, labelling::batch::Kernel,
-    partition::entry_bytes,
+    game::GameName,
+    graph::degree::DegreeSequence,
+    labelling::batch::Kernel,
+    partition::{Block, entry_bytes},
+    plan::Plan,
+    protocol::messages::Wanted,
 };
 
 use crate::{
-    cache::{BucketKey, PartitionCache},
-    kernel::{SolveError, SolvedUnit, Solver},
+    cache::{BucketKey, Fetch, PartitionCache},
+    kernel::{SolveError, SolvedUnit, Solver, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved},
+    process::limits::Size,
 };
 
 /// A worker: its threads, its cache, and its link to a coordinator.
@@ -47,9 +53,75 @@ pub struct Engine<L: Link> {
     /// A lease that is expected to end after this moment is given back, not begun.
     deadline: Option<Instant>,
     pace: Pace,
+    effort: Arc<Effort>,
 }
 
-type Cache<L> = PartitionCache<Arc<L>>;
+/// What a worker has done in this run, for people who want to know what it took.
+#[derive(Default)]
+pub struct Effort {
+    graphs: AtomicU64,
+    /// (graph, edge) pairs.
+    pairs: AtomicU64,
+    /// How often a deletion was labelled.
+    labellings: AtomicU64,
+    /// Of blocks that were not in memory.
+    bytes_read: AtomicU64,
+    /// Of blocks that were made.
+    bytes_made: AtomicU64,
+}
+
+impl Effort {
+    /// Whether nothing was solved.
+    pub fn is_none(&self) -> bool {
+        self.graphs.load(Ordering::Relaxed) == 0
+    }
+
+    fn add(&self, plan: &Plan, solved: &SolvedUnit) {
+        let graphs = solved.summary.statistics.classes.all.graphs as u64;
+        let size = plan.shards[solved.unit.shard as usize].size as u64;
+        let bytes = graphs * entry_bytes(plan.layout, plan.order) as u64;
+        self.graphs.fetch_add(graphs, Ordering::Relaxed);
+        self.pairs.fetch_add(graphs * size, Ordering::Relaxed);
+        self.labellings.fetch_add(solved.labellings, Ordering::Relaxed);
+        self.bytes_made.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Such as `12005168 graphs; labellings for each (graph, edge) pair: 1.000; …`.
+impl fmt::Display for Effort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [graphs, pairs, labellings, read, made] =
+            [&self.graphs, &self.pairs, &self.labellings, &self.bytes_read, &self.bytes_made]
+                .map(|number| number.load(Ordering::Relaxed));
+        let each = |number: u64, of: u64| number as f64 / of.max(1) as f64;
+        write!(
+            f,
+            "{graphs} graphs; labellings for each (graph, edge) pair: {:.3}; bytes read for each \
+             byte of keys and outcomes made: {:.3} ({} of {})",
+            each(labellings, pairs),
+            each(read, made),
+            Size(read),
+            Size(made)
+        )
+    }
+}
+
+/// A link that counts what is fetched.
+struct Counting<L> {
+    link: Arc<L>,
+    effort: Arc<Effort>,
+}
+
+impl<L: Link> Fetch for Counting<L> {
+    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+        let fetched = self.link.fetch(wanted)?;
+        let bytes = fetched.iter().flatten().map(|block| block.bytes().len() as u64).sum();
+        self.effort.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+        Ok(fetched)
+    }
+}
+
+type Cache<L> = PartitionCache<Counting<L>>;
 
 /// Partitions that were read and solved under one edition.
 struct EditionCache<L: Link> {
@@ -58,8 +130,9 @@ struct EditionCache<L: Link> {
 }
 
 impl<L: Link> EditionCache<L> {
-    fn new(edition: u32, budget_bytes: usize, link: &Arc<L>) -> Self {
-        EditionCache { edition, cache: Arc::new(PartitionCache::new(budget_bytes, link.clone())) }
+    fn new(edition: u32, budget_bytes: usize, link: &Arc<L>, effort: &Arc<Effort>) -> Self {
+        let counting = Counting { link: link.clone(), effort: effort.clone() };
+        EditionCache { edition, cache: Arc::new(PartitionCache::new(budget_bytes, counting)) }
     }
 }
 
@@ -155,6 +228,7 @@ impl<L: Link> Engine<L> {
             .thread_name(|i| format!("solver-{i}"))
             .build()?;
         let (link, cache_bytes) = (Arc::new(link), memory_bytes / 4 * 3);
+        let effort = Arc::<Effort>::default();
         Ok(Engine {
             game,
             pool,
@@ -163,7 +237,7 @@ impl<L: Link> Engine<L> {
             // Of the memory, three quarters are for the cache, and an eighth for what units hold
             // beside it, of which there is one for each thread. The rest is for graphs in work.
             allowance_bytes: memory_bytes / 8 / threads,
-            cache: Mutex::new(EditionCache::new(0, cache_bytes, &link)),
+            cache: Mutex::new(EditionCache::new(0, cache_bytes, &link, &effort)),
             cache_bytes,
             link,
             interrupt: Interrupt::by(&stop),
@@ -171,12 +245,18 @@ impl<L: Link> Engine<L> {
             finished: AtomicBool::new(false),
             deadline: None,
             pace: Pace::default(),
+            effort,
         })
     }
 
     /// The same engine, which begins no lease that it does not expect to finish before `deadline`.
     pub fn until(self, deadline: Option<Instant>) -> Self {
         Engine { deadline, ..self }
+    }
+
+    /// What was done so far.
+    pub fn effort(&self) -> &Effort {
+        &self.effort
     }
 
     /// The link to the coordinator.
@@ -189,7 +269,7 @@ impl<L: Link> Engine<L> {
     fn cache(&self, edition: u32) -> Arc<Cache<L>> {
         let mut last = self.cache.lock();
         if last.edition != edition {
-            *last = EditionCache::new(edition, self.cache_bytes, &self.link);
+            *last = EditionCache::new(edition, self.cache_bytes, &self.link, &self.effort);
         }
         last.cache.clone()
     }
@@ -243,6 +323,7 @@ impl<L: Link> Engine<L> {
                 Ok(results) => {
                     failures = 0;
                     self.pace.add(pairs(&lease), start.elapsed());
+                    results.iter().for_each(|solved| self.effort.add(&lease.plan, solved));
                     if let Err(error) = self.deliver(&lease, &results, &cache) {
                         return self.abandon(error);
                     }
@@ -377,13 +458,11 @@ mod tests {
     use parking_lot::Condvar;
     use trailtrap_shared::{
         game::{Game, TrailTrap},
-        partition::Block,
-        plan::{Plan, PlanOptions, Unit},
-        protocol::messages::Wanted,
+        plan::{PlanOptions, Unit},
     };
 
     use super::*;
-    use crate::{cache::Fetch, kernel::SourceError, link::memory};
+    use crate::link::memory;
 
     /// Leases of these editions, none of which can be solved.
     struct Damaged(Mutex<Vec<u32>>);

@@ -14,7 +14,7 @@ use trailtrap_shared::{game::GameName, labelling::batch::Kernel};
 use trailtrap_worker::{
     engine::Engine,
     link::{
-        LinkError, RunEnd,
+        Link, LinkError, RunEnd,
         access::Reach,
         files::{self, FileLink, Patience},
         grpc::{GrpcLink, Identity},
@@ -126,6 +126,13 @@ fn run(arguments: WorkerArguments, asked_to_stop: CancellationToken) -> anyhow::
     ended
 }
 
+/// Works to the end, and says what it took.
+fn run_engine<L: Link>(engine: Engine<L>) -> Result<RunEnd, LinkError> {
+    let ended = engine.run();
+    tracing::info!("solved: {}", engine.effort());
+    ended
+}
+
 fn work(
     arguments: WorkerArguments,
     asked_to_stop: CancellationToken,
@@ -162,7 +169,7 @@ fn work(
             Patience { lasts: patience, stop: stop.clone() },
         ));
         runtime.spawn(link.heartbeats());
-        Engine::new(link, game, threads, kernel, memory, stop)?.until(deadline).run()?
+        run_engine(Engine::new(link, game, threads, kernel, memory, stop)?.until(deadline))?
     } else {
         let handle = runtime.handle().clone();
         let supply = Supply::open(&arguments.supply, handle.clone(), stop.clone())
@@ -184,9 +191,10 @@ fn work(
                 2 * threads + 2,
                 &Patience { lasts: patience, stop },
             )?,
-            None => Engine::new(link.clone(), game, threads, kernel, memory, stop)?
-                .until(deadline)
-                .run()?,
+            None => {
+                let engine = Engine::new(link.clone(), game, threads, kernel, memory, stop)?;
+                run_engine(engine.until(deadline))?
+            }
         };
         tracing::info!("blocks read: {}", link.supply().traffic());
         ended

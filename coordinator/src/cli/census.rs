@@ -10,6 +10,7 @@ use trailtrap_worker::{
     process::{
         self,
         limits::{self, Size},
+        log,
         signals::Signals,
     },
 };
@@ -57,7 +58,11 @@ impl CensusCommand {
         let worked = {
             // The engine holds the census; what it leaves in memory is not needed afterwards.
             let engine = Engine::new(link, census.game(), threads, self.kernel, memory, stop)?;
-            watched(&census, &directory, || engine.run())
+            let worked = watched(&census, &directory, || engine.run());
+            if !engine.effort().is_none() {
+                log::say(&format!("trailtrap: solved {}", engine.effort()));
+            }
+            worked
         };
         if let Err(error) = worked {
             // What is finished gets stored; an error of the census itself is nearer to the cause.
