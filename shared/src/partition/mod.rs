@@ -14,6 +14,7 @@ pub use block::{
     MAGIC, Section,
 };
 pub use slot::{bucket_of_slot, graph_of_slot, key_of_slot, slot_bytes, slot_of, slot_of_key};
+pub(crate) use table::prefetch;
 pub use table::{BucketBlocks, BucketTable, KeyedOutcomes, Mismatch, entry_bytes};
 
 /// What the tests of blocks and tables take for partitions.

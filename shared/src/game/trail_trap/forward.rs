@@ -98,7 +98,7 @@ impl ForwardSearch {
 
 /// What the move a → w takes from the neighbours of b: the other end of the edge, if b is one of
 /// its ends.
-fn edge_at(a: usize, b: usize, w: usize) -> VertexSet {
+pub(super) fn edge_at(a: usize, b: usize, w: usize) -> VertexSet {
     if b == a {
         1 << w
     } else if b == w {

@@ -9,6 +9,7 @@
 //!   W(H − xy; v, x).
 //! * P1 wins G: ∃ uv ∈ E: ¬ R(G − uv; v) ∨ ¬ R(G − uv; u).
 
+pub mod decide;
 mod forward;
 
 use std::ops::RangeInclusive;

@@ -1,0 +1,125 @@
+use std::collections::HashMap;
+
+use super::*;
+use crate::{
+    game::{Game, Retrograde, TrailTrap, trail_trap::Outcome},
+    graph::{nauty, pairs},
+};
+
+/// The endgames of an order, one for each number of edges, and who wins each graph.
+pub(crate) struct Layers {
+    pub(crate) endgames: Vec<Endgame>,
+    pub(crate) graphs: Vec<(Graph, bool)>,
+}
+
+/// Made by the definition of the recurrence, one graph at a time.
+pub(crate) fn layers(n: usize) -> Layers {
+    let mut graphs = nauty::enumerate(n).pop().unwrap();
+    graphs.sort_by_key(Graph::size);
+    let mut outcomes: HashMap<u128, Outcome> = HashMap::new();
+    let mut layers = Layers { endgames: Vec::new(), graphs: Vec::new() };
+    for size in 0..=pairs(n) {
+        let here: Vec<Graph> = graphs.iter().filter(|g| g.size() == size).copied().collect();
+        let mut found = Vec::new();
+        for graph in &here {
+            let outcome = TrailTrap::derive(graph, |smaller| {
+                let label = crate::labelling::hashed::label(smaller).label;
+                let mut inverse = [0; MAX_ORDER];
+                (0..n).for_each(|v| inverse[label[v] as usize] = v as u8);
+                let canonical = smaller.relabelled(&label).code();
+                let outcome = outcomes.get(&canonical).ok_or(())?;
+                Ok::<_, ()>(TrailTrap::relabelled(n, outcome, &inverse))
+            });
+            let outcome = outcome.unwrap();
+            let label = crate::labelling::hashed::label(graph).label;
+            let code = graph.relabelled(&label).code();
+            let outcome = TrailTrap::relabelled(n, &outcome, &label);
+            layers.graphs.push((*graph, outcome.first_moves > 0));
+            outcomes.insert(code, outcome);
+            found.push((code, TrailTrap::record(n, &outcome)));
+        }
+        let mut builder = EndgameBuilder::new(n, size, here.len()).unwrap();
+        found.iter().for_each(|(code, _)| builder.count(*code));
+        found.iter().for_each(|(code, record)| builder.put(*code, record).unwrap());
+        layers.endgames.push(builder.finish().unwrap());
+    }
+    layers
+}
+
+fn decide(endgame: Option<&Endgame>, graphs: &[Graph]) -> Vec<Decided> {
+    let mut found = vec![None; graphs.len()];
+    let mut coming = (0..).zip(graphs.iter().copied());
+    let mut decider = Decider::new(endgame, Kernel::best());
+    decider
+        .run(&mut || coming.next(), &mut |i, decided| found[i as usize] = Some(decided))
+        .unwrap();
+    found.into_iter().map(|decided| decided.expect("each graph is decided")).collect()
+}
+
+#[test]
+fn every_small_graph_from_every_endgame() {
+    for n in 1..=6 {
+        let layers = layers(n);
+        let graphs: Vec<Graph> = layers.graphs.iter().map(|(graph, _)| *graph).collect();
+        for endgame in layers.endgames.iter().map(Some).chain([None]) {
+            for (decided, (graph, p1_wins)) in decide(endgame, &graphs).iter().zip(&layers.graphs)
+            {
+                let size = endgame.map(Endgame::size);
+                assert_eq!(decided.p1_wins, *p1_wins, "{graph:?} with {size:?}");
+            }
+        }
+    }
+}
+
+/// Order 7, and the labels do not matter.
+#[test]
+fn larger_graphs_from_some_endgames() {
+    let layers = layers(7);
+    let reversed = std::array::from_fn(|v| if v < 7 { 6 - v as u8 } else { 0 });
+    for size in [8, 11] {
+        let endgame = &layers.endgames[size];
+        assert_eq!((endgame.order(), endgame.size()), (7, size));
+        for label in [std::array::from_fn(|v| v as u8), reversed] {
+            let graphs: Vec<Graph> = layers
+                .graphs
+                .iter()
+                .filter(|(graph, _)| graph.size() >= size)
+                .map(|(graph, _)| graph.relabelled(&label))
+                .collect();
+            let known = layers.graphs.iter().filter(|(graph, _)| graph.size() >= size);
+            for (decided, (graph, p1_wins)) in decide(Some(endgame), &graphs).iter().zip(known) {
+                assert_eq!(decided.p1_wins, *p1_wins, "{graph:?} with {size}");
+            }
+        }
+    }
+}
+
+/// How many searches run beside it makes no difference to a search.
+#[test]
+fn nodes_follow_from_the_graph() {
+    let layers = layers(6);
+    let endgame = Some(&layers.endgames[6]);
+    let graphs: Vec<Graph> = layers.graphs.iter().map(|(graph, _)| *graph).collect();
+    let together = decide(endgame, &graphs);
+    for (graph, expected) in graphs.iter().zip(&together).rev().step_by(7) {
+        assert_eq!(decide(endgame, &[*graph, *graph]), [*expected; 2]);
+    }
+}
+
+#[test]
+fn endgames_that_are_not_complete_are_refused() {
+    let builder = || EndgameBuilder::new(5, 4, 1).unwrap();
+    let record = [0; 4];
+    assert_eq!(builder().finish().err(), Some(EndgameError::Missing { graphs: 1, missing: 1 }));
+    assert_eq!(builder().put(1, &record), Err(EndgameError::Uncounted));
+    let mut wrong = builder();
+    wrong.count(1);
+    wrong.put(1, &record).unwrap();
+    let endgame = wrong.finish().unwrap();
+    let graph = Graph::from_code(5, (1 << 10) - 1);
+    let mut decider = Decider::new(Some(&endgame), Kernel::best());
+    let mut coming = [(0, graph)].into_iter();
+    let error = decider.run(&mut || coming.next(), &mut |_, _| ()).unwrap_err();
+    assert_eq!(error.size, 4);
+    assert!(EndgameBuilder::new(13, 1, 1).is_err());
+}
