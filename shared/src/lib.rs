@@ -11,7 +11,8 @@
 //! 6. [`protocol`] carries all that between a worker and its coordinator.
 //!
 //! [`plan`] says beforehand how the graphs of an order are split into shards, parts and buckets;
-//! [`graph`] is what all of them work on.
+//! [`graph`] is what all of them work on. [`sample`] draws graphs instead of
+//! making all.
 
 pub mod count;
 pub mod game;
@@ -21,3 +22,4 @@ pub mod labelling;
 pub mod partition;
 pub mod plan;
 pub mod protocol;
+pub mod sample;
