@@ -12,7 +12,7 @@ struct Rule {
     forbidden: &'static [&'static str],
 }
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     // Nothing is opened here.
     Rule {
         directory: "shared/src",
@@ -90,6 +90,10 @@ const RULES: [Rule; 12] = [
     Rule {
         directory: "coordinator/src/serve",
         forbidden: &["crate::cli", "crate::verify", "clap"],
+    },
+    Rule {
+        directory: "coordinator/src/sample",
+        forbidden: &["crate::cli", "crate::serve", "crate::verify", "clap"],
     },
     Rule {
         directory: "coordinator/src/verify",

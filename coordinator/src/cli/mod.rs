@@ -13,6 +13,7 @@ mod preflight;
 mod report;
 mod run;
 mod salvage;
+mod sample;
 mod secrets;
 mod solve;
 mod status;
@@ -27,7 +28,8 @@ use trailtrap_worker::process::{log, signals};
 use self::{
     alarms::AlarmsCommand, census::CensusCommand, coordinator::CoordinatorCommand,
     export::ExportCommand, lookup::LookupCommand, plan::PlanCommand, salvage::SalvageCommand,
-    secrets::SecretsCommand, solve::SolveCommand, status::StatusCommand, verify::VerifyCommand,
+    sample::SampleCommand, secrets::SecretsCommand, solve::SolveCommand, status::StatusCommand,
+    verify::VerifyCommand,
 };
 
 /// An exact census of the game Trail Trap, or of another one, over all graphs of an order.
@@ -63,6 +65,7 @@ enum Command {
     Alarms(AlarmsCommand),
     Salvage(SalvageCommand),
     Solve(SolveCommand),
+    Sample(SampleCommand),
     Lookup(LookupCommand),
     Verify(VerifyCommand),
     Export(ExportCommand),
@@ -83,6 +86,7 @@ pub fn main() -> ExitCode {
         Command::Alarms(command) => command.run(),
         Command::Salvage(command) => command.run(),
         Command::Solve(command) => command.run(),
+        Command::Sample(command) => command.run(),
         Command::Lookup(command) => command.run(),
         Command::Verify(command) => command.run(),
         Command::Export(command) => command.run(),

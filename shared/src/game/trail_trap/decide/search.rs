@@ -114,7 +114,7 @@ struct Known {
 }
 
 /// log2 of the positions that each search remembers.
-const KNOWN_BITS: u32 = 11;
+const KNOWN_BITS: u32 = 12;
 
 impl Known {
     /// 66 bits of edges, twice 4 of tokens, the rest for the generation and, on top, the value.
@@ -122,8 +122,10 @@ impl Known {
         used | (a as u128) << 66 | (b as u128) << 70 | u128::from(self.generation) << 74
     }
 
+    /// Without the generation: a search is to find the same places free whatever came before it.
     fn place(tag: u128) -> usize {
-        let folded = (tag as u64) ^ ((tag >> 64) as u64).rotate_left(40);
+        let high = (tag >> 64) as u64 & 0x3ff;
+        let folded = (tag as u64) ^ high.rotate_left(40);
         (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - KNOWN_BITS)) as usize
     }
 

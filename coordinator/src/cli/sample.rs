@@ -1,0 +1,148 @@
+//! `trailtrap sample`: estimates from random graphs, each decided exactly.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::ensure;
+use clap::Args;
+use trailtrap_shared::{graph::pairs, labelling::MAX_BATCH_ORDER, sample::model::Model};
+use trailtrap_worker::process::limits;
+
+use super::run::{parse_order, parse_share};
+use crate::{
+    sample::{FORMAT, Parameters, Run, endgame::Known, method},
+    terminal,
+};
+
+/// Estimates how many graphs P1 wins where a census is out of reach: draws random graphs, decides
+/// each of them exactly, and prints proportions with 95 % intervals.
+///
+/// A graph is decided by a search from the empty board down to positions with as few unused edges
+/// as a census has done, which says who wins them. Each edge more of the graph makes that 2.4
+/// times as long; each edge more of the census almost halves it. So first
+///
+///   trailtrap census 12 --max-size 18 --data endgame
+///
+/// and then
+///
+///   trailtrap sample --order 12 --model gnm:31 --samples 1000 --seed 1 --endgame endgame
+///
+/// Models with different numbers of edges are stratified by that number: what the census has is
+/// exact, and the other samples go where they tell most for their cost, by a pilot of up to 64
+/// graphs each. With many edges a graph may take hours: bound them by --sizes, and the estimate
+/// says what weight is left out.
+///
+/// Every verdict is kept (number, graph6, winner, positions visited) in the directory of the run,
+/// by number of edges. Stop the command as you like: it goes on where it was, and the same
+/// parameters give the same files and the same digest, `cat DIR/verdicts/*/* | sha256sum`, on any
+/// machine and with any number of threads.
+#[derive(Args)]
+pub struct SampleCommand {
+    /// The order of the graphs, up to 12
+    #[arg(long, value_name = "N", value_parser = parse_order)]
+    order: usize,
+    /// gnm:M (labelled graphs with M edges), gnp or gnp:P (each edge with probability 1/2, or P),
+    /// labelled (all labelled graphs alike), unlabelled (all isomorphism classes alike)
+    #[arg(long, value_name = "MODEL")]
+    model: Model,
+    /// How many graphs to draw
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    samples: u64,
+    /// Which graphs to draw: the same seed draws the same
+    #[arg(long, value_name = "S")]
+    seed: u64,
+    /// The data directory of a census of this order, whole or up to a number of edges; without one
+    /// every game is searched to its end
+    #[arg(long, value_name = "DIR")]
+    endgame: Option<PathBuf>,
+    /// Use the census only up to so many edges [default: as far as it is done]
+    #[arg(long, value_name = "EDGES", requires = "endgame")]
+    endgame_size: Option<usize>,
+    /// Leave out graphs with fewer or more edges, unless they are exact [default: all]
+    #[arg(long, value_name = "A..B", value_parser = parse_sizes)]
+    sizes: Option<[usize; 2]>,
+    /// Where the run is kept; it goes on from there
+    #[arg(long, value_name = "DIR", default_value = "trailtrap-sample")]
+    output: PathBuf,
+    /// Decide this share of the graphs again: with other labels and an endgame of two edges fewer;
+    /// without an endgame, by plain forward search. If the winner is another one, nothing is
+    /// printed, and the exit code is 1
+    #[arg(long, value_name = "SHARE", default_value = "0.02", value_parser = parse_share)]
+    recheck: f64,
+    /// Threads [default: the processors this process may use]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print one JSON object instead of the table
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print CSV instead of the table
+    #[arg(long)]
+    csv: bool,
+}
+
+/// `A..B`, both included; either may be missing.
+fn parse_sizes(text: &str) -> Result<[usize; 2], String> {
+    let error = || format!("'{text}' is no range of numbers of edges: write 21..37, 21.. or ..37");
+    let (least, most) = text.split_once("..").ok_or_else(error)?;
+    let number = |text: &str, other: usize| match text {
+        "" => Ok(other),
+        _ => text.parse().map_err(|_| error()),
+    };
+    let sizes = [number(least, 0)?, number(most, usize::MAX)?];
+    if sizes[0] <= sizes[1] { Ok(sizes) } else { Err(error()) }
+}
+
+impl SampleCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let order = self.order;
+        ensure!(
+            order <= MAX_BATCH_ORDER,
+            "graphs of order {order} cannot be sampled: {MAX_BATCH_ORDER} is the largest order \
+             that there are endgames of"
+        );
+        let known = self.endgame.as_ref().map(|data| Known::open(data, order)).transpose()?;
+        let endgame_size = match (&known, self.endgame_size) {
+            (Some(known), Some(size)) => known.check(size).map(|()| Some(size))?,
+            (Some(known), None) => Some(known.max_size()),
+            (None, _) => None,
+        };
+        let exact = known.as_ref().zip(endgame_size);
+        let [least, most] = self.sizes.unwrap_or([0, usize::MAX]);
+        let parameters = Parameters {
+            format: FORMAT,
+            method: method(),
+            order,
+            model: self.model.to_string(),
+            samples: self.samples,
+            seed: self.seed,
+            sizes: [least, most.min(pairs(order))],
+            endgame_size,
+            endgame_digest: exact
+                .and_then(|(known, size)| Some(known.exact(size)?.digest.to_string())),
+            recheck: self.recheck,
+        };
+        let threads = self.threads.map_or_else(limits::threads, usize::from);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let run = Run::open(parameters, self.model, known.as_ref(), &self.output, &pool)?;
+        let report = run.estimate()?;
+        terminal::print(&match (self.json, self.csv) {
+            (true, _) => report.to_json(),
+            (false, true) => report.to_csv(),
+            (false, false) => report.to_table(),
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_sizes() {
+        assert_eq!(parse_sizes("21..37"), Ok([21, 37]));
+        assert_eq!(parse_sizes("21.."), Ok([21, usize::MAX]));
+        assert_eq!(parse_sizes("..37"), Ok([0, 37]));
+        assert!(["", "5", "7..6", "a..b"].iter().all(|text| parse_sizes(text).is_err()));
+    }
+}

@@ -1,0 +1,243 @@
+//! Units of a sample: ranges of graphs, decided by all threads, and their files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use parking_lot::Mutex;
+use rayon::ThreadPool;
+use trailtrap_shared::{
+    game::{
+        Search, Solution,
+        trail_trap::{
+            ForwardSearch,
+            decide::{Decided, Decider, Endgame},
+        },
+    },
+    graph::{Graph, MAX_ORDER, graph6},
+    labelling::batch::Kernel,
+    sample::draw::Drawer,
+};
+use trailtrap_worker::process::{open, replace::Replacement};
+
+use super::{SampleError, at};
+
+/// A range of the graphs with one number of edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Number of edges.
+    pub size: usize,
+    /// The first graph.
+    pub from: u64,
+    /// The one after the last.
+    pub to: u64,
+}
+
+impl Unit {
+    /// Its file. In order of names, files are in the order of sizes and numbers.
+    pub fn path(&self, directory: &Path) -> PathBuf {
+        let Unit { size, from, to } = self;
+        directory.join(format!("m{size:02}")).join(format!("{from:010}-{to:010}.txt"))
+    }
+}
+
+/// What is to be done of a unit.
+#[derive(Clone, Debug)]
+pub struct UnitWork {
+    pub unit: Unit,
+    /// The graphs to decide.
+    pub indices: Vec<u64>,
+}
+
+/// Who wins a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The number of the graph within its stratum.
+    pub index: u64,
+    /// The graph.
+    pub graph6: String,
+    /// Whether P1 wins.
+    pub p1_wins: bool,
+    /// Positions visited.
+    pub nodes: u64,
+}
+
+impl Verdict {
+    /// The winner.
+    pub fn winner(&self) -> &'static str {
+        if self.p1_wins { "P1" } else { "P2" }
+    }
+
+    /// A line of a file, with its end.
+    pub fn line(&self) -> String {
+        let Verdict { index, graph6, nodes, .. } = self;
+        format!("{index} {graph6} {} {nodes}\n", self.winner())
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let mut word = || words.next();
+        let verdict = Verdict {
+            index: word()?.parse().ok()?,
+            graph6: word()?.to_owned(),
+            p1_wins: match word()? {
+                "P1" => true,
+                "P2" => false,
+                _ => return None,
+            },
+            nodes: word()?.parse().ok()?,
+        };
+        (format!("{line}\n") == verdict.line()).then_some(verdict)
+    }
+}
+
+/// The verdicts of a unit: about these graphs, as they are drawn.
+pub fn read(
+    path: &Path,
+    size: usize,
+    indices: &[u64],
+    drawer: &Drawer,
+    seed: u64,
+) -> Result<Vec<Verdict>, SampleError> {
+    let text = at(path, open::read(path, 1 << 20))?;
+    let text = String::from_utf8_lossy(&text);
+    let mut lines = text.lines();
+    let mut verdicts = Vec::new();
+    for (number, &index) in (1..).zip(indices) {
+        let graph6 = graph6::encode(&drawer.draw(seed, size, index));
+        let verdict = lines
+            .next()
+            .and_then(Verdict::parse)
+            .filter(|verdict| verdict.index == index && verdict.graph6 == graph6);
+        let damaged = || SampleError::Damaged { path: path.to_owned(), line: number };
+        verdicts.push(verdict.ok_or_else(damaged)?);
+    }
+    match lines.next() {
+        Some(_) => Err(SampleError::Damaged { path: path.to_owned(), line: indices.len() + 1 }),
+        None => Ok(verdicts),
+    }
+}
+
+/// How graphs are decided.
+#[derive(Clone, Copy)]
+pub enum How<'a> {
+    /// By the search, with an endgame if there is one.
+    Search(Option<&'a Endgame>),
+    /// By the search with this endgame, of graphs with their vertices in reverse.
+    Relabelled(&'a Endgame),
+    /// By playing the game, without the search or its endgames.
+    Plain,
+}
+
+/// Positions that plain forward search may remember, of about 40 bytes each.
+const PLAIN_POSITIONS: usize = 20_000_000;
+
+/// Decides the graphs of units.
+pub struct Solver<'a> {
+    pub drawer: &'a Drawer,
+    pub seed: u64,
+    pub directory: &'a Path,
+    pub work: &'a [UnitWork],
+    /// What a graph of each unit adds to the progress.
+    pub costs: &'a [u64],
+    pub how: How<'a>,
+}
+
+/// What threads share.
+struct Shared {
+    /// The unit, and the place in it, that is next.
+    next: (usize, usize),
+    error: Option<SampleError>,
+}
+
+impl Solver<'_> {
+    /// Decides them all, on all threads of a pool, and writes a file for each unit that is
+    /// complete.
+    pub fn run(&self, pool: &ThreadPool, done: &AtomicU64) -> Result<(), SampleError> {
+        let shared = Mutex::new(Shared { next: (0, 0), error: None });
+        let found: Vec<Mutex<Vec<Option<Verdict>>>> =
+            self.work.iter().map(|work| Mutex::new(vec![None; work.indices.len()])).collect();
+        let next = || {
+            let mut shared = shared.lock();
+            let (u, i) = shared.next;
+            let work = self.work.get(u).filter(|_| shared.error.is_none())?;
+            shared.next = if i + 1 < work.indices.len() { (u, i + 1) } else { (u + 1, 0) };
+            let graph = self.drawer.draw(self.seed, work.unit.size, work.indices[i]);
+            Some(((u as u64) << 32 | i as u64, graph))
+        };
+        let fail = |error: SampleError| {
+            shared.lock().error.get_or_insert(error);
+        };
+        let decided = |tag: u64, decided: Decided| {
+            let (u, i) = ((tag >> 32) as usize, (tag & 0xffff_ffff) as usize);
+            let work = &self.work[u];
+            let graph = self.drawer.draw(self.seed, work.unit.size, work.indices[i]);
+            let mut found = found[u].lock();
+            found[i] = Some(Verdict {
+                index: work.indices[i],
+                graph6: graph6::encode(&graph),
+                p1_wins: decided.p1_wins,
+                nodes: decided.nodes,
+            });
+            done.fetch_add(self.costs[u], Ordering::Relaxed);
+            if found.iter().all(Option::is_some)
+                && let Err(error) = self.write(&work.unit, found.iter().flatten())
+            {
+                fail(error);
+            }
+        };
+        pool.broadcast(|_| self.work_off(&next, &decided).unwrap_or_else(fail));
+        shared.into_inner().error.map_or(Ok(()), Err)
+    }
+
+    fn work_off(
+        &self,
+        next: &dyn Fn() -> Option<(u64, Graph)>,
+        decided: &dyn Fn(u64, Decided),
+    ) -> Result<(), SampleError> {
+        let (endgame, is_relabelled) = match self.how {
+            How::Search(endgame) => (endgame, false),
+            How::Relabelled(endgame) => (Some(endgame), true),
+            How::Plain => {
+                let mut search = ForwardSearch::new(PLAIN_POSITIONS);
+                while let Some((tag, graph)) = next() {
+                    let solution = search.solve(&graph).map_err(|error| {
+                        let (text, size) = (graph6::encode(&graph), graph.size());
+                        SampleError::Search(format!(
+                            "plain forward search, the other way to decide {text}, gives up: \
+                             {error} (size {size}); `--recheck 0` does without"
+                        ))
+                    })?;
+                    let p1_wins = matches!(solution, Solution::P1 { .. });
+                    decided(tag, Decided { p1_wins, nodes: 0, leaves: 0 });
+                }
+                return Ok(());
+            }
+        };
+        let relabelled = |(tag, graph): (u64, Graph)| {
+            let n = graph.order();
+            let reverse: [u8; MAX_ORDER] =
+                std::array::from_fn(|v| if v < n { (n - 1 - v) as u8 } else { 0 });
+            (tag, if is_relabelled { graph.relabelled(&reverse) } else { graph })
+        };
+        let mut decider = Decider::new(endgame, Kernel::best());
+        decider
+            .run(&mut || next().map(relabelled), &mut |tag, found| decided(tag, found))
+            .map_err(|error| SampleError::Search(format!("{error}; see `trailtrap verify`")))
+    }
+
+    fn write<'v>(
+        &self,
+        unit: &Unit,
+        verdicts: impl Iterator<Item = &'v Verdict>,
+    ) -> Result<(), SampleError> {
+        let path = unit.path(self.directory);
+        if let Some(parent) = path.parent() {
+            at(parent, fs::create_dir_all(parent))?;
+        }
+        let text: String = verdicts.map(Verdict::line).collect();
+        at(&path, Replacement::of(&path).write(text.as_bytes()))
+    }
+}

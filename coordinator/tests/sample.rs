@@ -1,0 +1,153 @@
+//! `trailtrap sample`: estimates, and what is kept of them.
+
+mod common;
+
+use std::{collections::BTreeMap, fs, path::Path, process::Output};
+
+use common::{Data, Process, census_json, eventually, run, stderr, stdout, trailtrap};
+use serde_json::Value;
+use walkdir::WalkDir;
+
+/// A census of order 7 up to 9 edges.
+fn endgame() -> Data {
+    let data = Data::new();
+    census_json(7, &data, &["--max-size", "9"]);
+    data
+}
+
+fn sample(endgame: &Data, output: &Data, more: &[&str]) -> Output {
+    let (endgame, output) = (endgame.text(), output.text());
+    let arguments = ["sample", "--order", "7", "--endgame", &endgame, "--output", &output];
+    run(&[&arguments, more].concat())
+}
+
+fn report(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    serde_json::from_str(&stdout(output)).unwrap()
+}
+
+/// The files of verdicts, by their places.
+fn files(data: &Data) -> BTreeMap<String, Vec<u8>> {
+    ["verdicts", "rechecks"]
+        .iter()
+        .flat_map(|kind| WalkDir::new(data.path().join(kind)))
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_file())
+        .map(|entry| {
+            let place = entry.path().strip_prefix(data.path()).unwrap();
+            (place.display().to_string(), fs::read(entry.path()).unwrap())
+        })
+        .collect()
+}
+
+const PLAN: [&str; 8] =
+    ["--model", "labelled", "--samples", "1500", "--seed", "5", "--recheck", "0.2"];
+
+#[test]
+fn estimates_are_the_same_however_they_come_about() {
+    let endgame = endgame();
+    let whole = Data::new();
+    let first = sample(&endgame, &whole, &[&PLAN[..], &["--json", "--threads", "1"]].concat());
+    let golden = include_str!("golden/sample-7.json");
+    assert_eq!(stdout(&first), golden, "{}", stderr(&first));
+    let csv = sample(&endgame, &whole, &[&PLAN[..], &["--csv"]].concat());
+    assert_eq!(stdout(&csv), include_str!("golden/sample-7.csv"), "{}", stderr(&csv));
+    let table = stdout(&sample(&endgame, &whole, &PLAN));
+    let digest = report(&first)["digest"].as_str().unwrap().to_owned();
+    assert!(table.contains("exact") && table.contains(&digest), "{table}");
+
+    // Killed, with something lost, and taken up by two threads.
+    let broken = Data::new();
+    let (data, output) = (endgame.text(), broken.text());
+    let mut command = trailtrap();
+    command.args(["sample", "--order", "7", "--endgame", &data, "--output", &output]);
+    let mut process = Process::start(command.args(PLAN).args(["--threads", "1"]));
+    eventually("some verdicts are there", || !files(&broken).is_empty());
+    process.kill();
+    let lost = files(&broken).into_keys().next().unwrap();
+    fs::remove_file(broken.path().join(lost)).unwrap();
+    let again = sample(&endgame, &broken, &[&PLAN[..], &["--json", "--threads", "2"]].concat());
+    assert_eq!(stdout(&again), golden, "{}", stderr(&again));
+    assert_eq!(files(&broken), files(&whole));
+}
+
+/// The verdicts in the files are those of plain forward search, and the intervals hold what the
+/// census says.
+#[test]
+fn verdicts_and_intervals_are_true() {
+    let (endgame, output) = (endgame(), Data::new());
+    let more = ["--model", "unlabelled", "--samples", "400", "--seed", "1", "--sizes", "..15"];
+    let found = report(&sample(&endgame, &output, &[&more[..], &["--json"]].concat()));
+    let text: Vec<String> =
+        files(&output).into_values().map(|bytes| String::from_utf8(bytes).unwrap()).collect();
+    let verdicts: Vec<Vec<&str>> =
+        text.iter().flat_map(|text| text.lines()).map(|l| l.split(' ').collect()).collect();
+    let graphs: Vec<&str> = verdicts.iter().map(|words| words[1]).step_by(9).collect();
+    let solved = run(&[&["solve"], &graphs[..]].concat());
+    let winners: Vec<String> =
+        verdicts.iter().step_by(9).map(|words| format!("{} {}", words[1], words[2])).collect();
+    assert_eq!(stdout(&solved).lines().collect::<Vec<_>>(), winners);
+    // 158 of the 1044 graphs of order 7.
+    let bounds: Vec<f64> =
+        found["bounds"].as_array().unwrap().iter().map(|bound| bound.as_f64().unwrap()).collect();
+    assert!(bounds[0] < 158.0 / 1044.0 && 158.0 / 1044.0 < bounds[1], "{bounds:?}");
+    assert!(found["left_out"].as_f64().unwrap() > 0.03);
+    assert!(found["rechecked"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn what_is_known_is_not_drawn_and_small_orders_need_no_endgame() {
+    let (endgame, output) = (endgame(), Data::new());
+    let few = ["--model", "gnm:9", "--samples", "10", "--seed", "1", "--json"];
+    let found = report(&sample(&endgame, &output, &few));
+    assert_eq!(found["samples"], 0);
+    assert_eq!(found["all"]["low"], found["all"]["high"]);
+    let output = Data::new().text();
+    let alone = ["sample", "--order", "6", "--samples", "30", "--seed", "1", "--output", &output];
+    let found =
+        report(&run(&[&alone[..], &["--model", "gnp:0.4", "--json", "--recheck", "1"]].concat()));
+    assert_eq!(found["samples"], 30);
+    assert_eq!(found["rechecked"], 30);
+    fs::remove_dir_all(Path::new(&output)).unwrap();
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    let (endgame, output) = (endgame(), Data::new());
+    let more = ["--model", "gnm:12", "--samples", "40", "--seed", "1", "--recheck", "0.5"];
+    let refused = |found: Output, words: &str| {
+        assert_eq!(found.status.code(), Some(1), "{}", stdout(&found));
+        assert_eq!(stdout(&found), "");
+        assert!(stderr(&found).contains(words), "{}", stderr(&found));
+    };
+    refused(
+        sample(&endgame, &output, &[&more[..], &["--endgame-size", "12"]].concat()),
+        "`trailtrap census 7 --max-size 12 --data ",
+    );
+    assert!(sample(&endgame, &output, &more).status.success());
+    let other = ["--model", "gnm:12", "--samples", "40", "--seed", "2", "--recheck", "0.5"];
+    refused(sample(&endgame, &output, &other), "\"seed\": 1");
+    refused(
+        sample(&endgame, &Data::new(), &["--model", "gnm:22", "--samples", "1", "--seed", "1"]),
+        "the most are 21",
+    );
+    refused(
+        sample(&endgame, &Data::new(), &["--model", "gnp", "--samples", "3", "--seed", "1"]),
+        "--sizes",
+    );
+    let nowhere = Data::new().text();
+    let order_8 = ["sample", "--order", "8", "--endgame", &nowhere, "--output", &nowhere];
+    refused(run(&[&order_8[..], &more].concat()), "trailtrap census 8 --max-size");
+    let order_13 = ["sample", "--order", "13", "--output", &nowhere];
+    refused(run(&[&order_13[..], &more].concat()), "12 is the largest order");
+
+    // A verdict that was changed: another graph is noticed when it is read, another winner when
+    // it is found again.
+    let (place, bytes) = files(&output).into_iter().find(|(p, _)| p.starts_with("verd")).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    fs::write(output.path().join(&place), text.replacen("0 F", "0 E", 1)).unwrap();
+    refused(sample(&endgame, &output, &more), "is damaged (line 1)");
+    let lied = text.replace(" P1 ", " P3 ").replace(" P2 ", " P1 ").replace(" P3 ", " P2 ");
+    fs::write(output.path().join(&place), lied).unwrap();
+    refused(sample(&endgame, &output, &more), "CONTRADICTION");
+}
