@@ -102,8 +102,8 @@ impl<'a> Decider<'a> {
         Decider { endgame, searches: (0..count).map(|_| Search::new()).collect(), pipeline }
     }
 
-    /// Decides graphs as they come from `next`, each with a number that it is known by, until there are no
-    /// more. Hands each over to `decided` when it is.
+    /// Decides graphs as they come from `next`, each with a number that it is known by, until there
+    /// are no more. Hands each over to `decided` when it is.
     ///
     /// # Errors
     /// The endgame is not complete.
