@@ -151,3 +151,24 @@ fn refusals_say_what_to_do() {
     fs::write(output.path().join(&place), lied).unwrap();
     refused(sample(&endgame, &output, &more), "CONTRADICTION");
 }
+
+#[test]
+fn what_would_take_hours_is_refused_unless_people_insist() {
+    let output = Data::new();
+    let sample = |more: &[&str]| {
+        let arguments = ["sample", "--samples", "9", "--seed", "1", "--output", &output.text()];
+        run(&[&arguments, more].concat())
+    };
+    let refused = sample(&["--order", "12", "--model", "labelled"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let errors = stderr(&refused);
+    assert!(
+        errors.contains("hours without an endgame") && errors.contains("--sizes .."),
+        "{errors}"
+    );
+    assert!(!output.path().join("parameters.json").exists());
+    assert!(sample(&["--order", "12", "--model", "gnm:60"]).status.code() == Some(1));
+    let asked_for = ["--sizes", "0..3", "--recheck", "0"];
+    let drawn = sample(&[&["--order", "12", "--model", "labelled"], &asked_for[..]].concat());
+    assert!(drawn.status.success(), "{}", stderr(&drawn));
+}

@@ -9,7 +9,7 @@ use trailtrap_worker::process::limits;
 
 use super::run::{parse_order, parse_share};
 use crate::{
-    sample::{FORMAT, Parameters, Run, endgame::Known, method},
+    sample::{FORMAT, Parameters, Run, check_patience, endgame::Known, method},
     terminal,
 };
 
@@ -57,7 +57,8 @@ pub struct SampleCommand {
     /// Use the census only up to so many edges [default: as far as it is done]
     #[arg(long, value_name = "EDGES", requires = "endgame")]
     endgame_size: Option<usize>,
-    /// Leave out graphs with fewer or more edges, unless they are exact [default: all]
+    /// Leave out graphs with fewer or more edges, unless they are exact [default: all, if none of
+    /// them takes more than minutes]
     #[arg(long, value_name = "A..B", value_parser = parse_sizes)]
     sizes: Option<[usize; 2]>,
     /// Where the run is kept; it goes on from there
@@ -106,6 +107,9 @@ impl SampleCommand {
             (Some(known), None) => Some(known.max_size()),
             (None, _) => None,
         };
+        if self.sizes.is_none() {
+            check_patience(order, self.model, endgame_size)?;
+        }
         let exact = known.as_ref().zip(endgame_size);
         let [least, most] = self.sizes.unwrap_or([0, usize::MAX]);
         let parameters = Parameters {

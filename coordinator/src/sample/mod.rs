@@ -103,6 +103,27 @@ pub enum SampleError {
         /// Numbers of edges.
         strata: usize,
     },
+    /// Some graphs would take too long.
+    #[error(
+        "a graph of order {order} with {most} edges takes some 10^{magnitude} hours{}; \
+         `--sizes ..{practical}` leaves out those that take more than minutes, {left_out:.2e} of \
+         all (or name the numbers of edges to try them all the same)",
+        if *has_endgame { "" } else { " without an endgame" }
+    )]
+    TooLong {
+        /// The order.
+        order: usize,
+        /// The most edges of a graph that may be drawn.
+        most: usize,
+        /// About the logarithm of the hours that it takes.
+        magnitude: i64,
+        /// The most edges of a graph that takes minutes.
+        practical: usize,
+        /// The weight of the graphs that have more.
+        left_out: f64,
+        /// Whether there is an endgame.
+        has_endgame: bool,
+    },
     /// The directory has another run.
     #[error(
         "{} holds a sample with other parameters ({what}); give another --output, or remove it",
@@ -168,6 +189,42 @@ pub struct Run<'a> {
     drawer: Drawer,
     /// Keeps others out.
     _lock: File,
+}
+
+/// Seconds of a core that a graph takes, by experience: so many for one edge more than the
+/// endgame, …
+const FIRST_SECONDS: f64 = 2.5e-6;
+/// … and this factor for each further one.
+const GROWTH: f64 = 2.4;
+/// A graph that takes longer is not drawn unless people insist.
+const PATIENCE_SECONDS: f64 = 600.0;
+
+/// Makes sure that no graph of a model takes hours, though people have not said which they can wait
+/// for.
+///
+/// # Errors
+/// Some do; how to leave them out.
+pub fn check_patience(
+    order: usize,
+    model: Model,
+    endgame_size: Option<usize>,
+) -> Result<(), SampleError> {
+    let shares = model.shares(order);
+    let above = |size: usize| size.saturating_sub(endgame_size.unwrap_or(0)) as f64;
+    let seconds = |size: usize| FIRST_SECONDS * GROWTH.powf(above(size));
+    let most = shares.iter().rposition(|&share| share > 0.0).unwrap_or(0);
+    if seconds(most) <= PATIENCE_SECONDS {
+        return Ok(());
+    }
+    let practical = (0..most).rfind(|&size| seconds(size) <= PATIENCE_SECONDS).unwrap_or(0);
+    Err(SampleError::TooLong {
+        order,
+        most,
+        magnitude: (seconds(most) / 3600.0).log10().round() as i64,
+        practical,
+        left_out: shares[practical + 1..].iter().sum(),
+        has_endgame: endgame_size.is_some(),
+    })
 }
 
 /// Graphs of a unit, at most.
@@ -259,7 +316,7 @@ impl<'a> Run<'a> {
         let pilot: Vec<Unit> = sizes.iter().flat_map(|&size| units(size, 0, first)).collect();
         let mut main = Main { run: self, endgame: None };
         // Before anything is known of the cost, it is taken to grow as usual.
-        main.decide(&pilot, "pilot", &|unit| 2.4f64.powi(unit.size as i32))?;
+        main.decide(&pilot, "pilot", &|unit| GROWTH.powi(unit.size as i32))?;
         let mut verdicts = Vec::new();
         let mut pilots = Vec::new();
         for &size in sizes {

@@ -58,3 +58,20 @@ pub(super) fn success(succeeded: u8, failed: u8) -> Score {
     let odds = (f64::from(succeeded) + 0.7) / (f64::from(failed) + 1.3);
     (300.0 * odds.ln()).round() as Score
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Logarithms may differ in their last bits between systems, and numbers of nodes may not: no
+    /// score is so near to the middle between two integers.
+    #[test]
+    fn scores_do_not_hang_on_the_last_bits_of_a_logarithm() {
+        for (succeeded, failed) in (0..=u8::MAX).flat_map(|s| (0..=u8::MAX).map(move |f| (s, f))) {
+            let odds = (f64::from(succeeded) + 0.7) / (f64::from(failed) + 1.3);
+            let exact = 300.0 * odds.ln();
+            assert!((exact.fract().abs() - 0.5).abs() > 1e-9, "{succeeded} {failed}");
+            assert_eq!(f64::from(success(succeeded, failed)), exact.round());
+        }
+    }
+}
