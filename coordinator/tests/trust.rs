@@ -499,6 +499,7 @@ fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
             game: None,
             goal: Goal::new(1, None),
             keep: Keep::All,
+            solves_again: false,
             plan: PlanOptions::default(),
             lease_term: Duration::from_secs(60),
             trial_rate,

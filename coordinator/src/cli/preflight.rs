@@ -68,9 +68,9 @@ fn disk_needed(game: GameName, goal: Goal, keep: Keep) -> u64 {
     }
 }
 
-/// So many neighbouring numbers of edges are on disk at a time, in part: those that are read, those
-/// that are written, and what is to be dropped with the rest of its file.
-const SIZES_ALIVE: usize = 3;
+/// So many neighbouring numbers of edges are on disk at a time, in part: those that are read,
+/// those that are written, and, with some room, what is dropped later with the rest of its file.
+const SIZES_ALIVE: usize = 5;
 
 /// The least budget that makes sense: lookups live on memory.
 fn least_memory(goal: Goal) -> u64 {

@@ -47,7 +47,8 @@ pub struct Common {
     /// only those that these are made from. Can be done with more edges later
     #[arg(long, value_name = "EDGES")]
     max_size: Option<usize>,
-    /// Start even though disk or memory do not seem to suffice
+    /// Start even though disk or memory do not seem to suffice, or finished orders have to be solved
+    /// again since their graphs were not kept
     #[arg(long)]
     force: bool,
     /// Print one JSON object instead of the table
@@ -83,8 +84,8 @@ enum KeepArgument {
     /// P1-win graphs and statistics, and the graphs of the last order, from which the next one is
     /// generated; outcomes go when no unfinished shard needs them
     Graphs,
-    /// P1-win graphs and statistics; of the last order, graphs go with the outcomes, so that it is
-    /// done again if the next one is asked for. Where an order limited by --max-size can be
+    /// P1-win graphs and statistics; of the last order, graphs go with the outcomes, so that the
+    /// next one cannot be generated unless it is done again (`--force`). Where an order limited by --max-size can be
     /// continued, its last graphs and their outcomes stay
     Minimal,
 }
@@ -125,6 +126,7 @@ impl Common {
             game: self.game,
             goal: self.goal(order),
             keep: self.keep.into(),
+            solves_again: self.force,
             plan,
             lease_term,
             trial_rate: self.sample,

@@ -199,8 +199,7 @@ const GROWTH: f64 = 2.4;
 /// A graph that takes longer is not drawn unless people insist.
 const PATIENCE_SECONDS: f64 = 600.0;
 
-/// Makes sure that no graph of a model takes hours, though people have not said which they can wait
-/// for.
+/// Makes sure that no graph of a model takes hours, where people have not said which they want.
 ///
 /// # Errors
 /// Some do; how to leave them out.

@@ -118,6 +118,7 @@ pub fn options(order: usize) -> CensusOptions {
         game: None,
         goal: Goal::new(order, None),
         keep: Keep::All,
+        solves_again: false,
         plan: SPLIT,
         lease_term: LEASE,
         trial_rate: 0.0,

@@ -25,9 +25,6 @@ use crate::{
     },
 };
 
-/// Outcomes are dropped of so many graphs at a time, at least.
-const DROPPED_TOGETHER: u64 = if cfg!(test) { 3 } else { 1 << 16 };
-
 /// What is known of an order when it is taken up.
 pub struct OrderOpening {
     /// The plan of the order.
@@ -44,6 +41,8 @@ pub struct OrderOpening {
     pub outcomes_kept: bool,
     /// Whether the graphs go with the outcomes.
     pub graphs_dropped: bool,
+    /// Shards are dropped that have so many graphs together, at least, by estimate.
+    pub dropped_together: u64,
     /// Graphs of the order, by theory.
     pub graphs: u64,
     /// (graph, edge) pairs of the order, by theory.
@@ -73,10 +72,11 @@ pub struct Order {
     retired: BTreeMap<usize, Vec<u32>>,
     /// Those of them that nothing else reads either, and whose successors are durable.
     droppable: Vec<u32>,
-    /// Graphs of these shards.
+    /// Graphs of these shards, by estimate.
     droppable_graphs: u64,
-    /// Graphs whose outcomes have been dropped.
-    dropped_graphs: u64,
+    /// Graphs that are on disk with their outcomes, by estimate.
+    kept_graphs: u64,
+    dropped_together: u64,
     pub(super) graphs: u64,
     pub(super) graphs_done: u64,
     pub(super) pairs: u64,
@@ -129,7 +129,8 @@ impl Order {
     /// orders, so it is made outside any lock.
     pub fn open(opening: OrderOpening) -> Self {
         let OrderOpening { plan, parents, records, outcomes_kept, graphs, pairs, .. } = opening;
-        let OrderOpening { mut ahead, told, comparisons, graphs_dropped, .. } = opening;
+        let OrderOpening { mut ahead, told, comparisons, .. } = opening;
+        let OrderOpening { graphs_dropped, dropped_together, .. } = opening;
         let (mut on_record, mut found, mut waived) = (HashMap::new(), HashMap::new(), 0);
         for (unit, record) in records {
             if plan.shards.get(unit.shard as usize).is_none_or(|shard| unit.part >= shard.parts) {
@@ -156,7 +157,8 @@ impl Order {
             retired: BTreeMap::new(),
             droppable: Vec::new(),
             droppable_graphs: 0,
-            dropped_graphs: 0,
+            kept_graphs: 0,
+            dropped_together,
             graphs,
             graphs_done: 0,
             pairs,
@@ -167,7 +169,7 @@ impl Order {
             waived,
         };
         order.stale = order.recall();
-        // What an earlier run would have dropped next.
+        // An earlier run may have been stopped before it dropped them.
         order.retire(&order.schedule.retired());
         let retired = order.retired();
         order.add_droppable(retired);
@@ -226,15 +228,32 @@ impl Order {
 
     /// The retired shards that nothing that is left to do reads, each of them once.
     pub(super) fn retired(&mut self) -> Vec<u32> {
-        // What is compared reads shards with one edge less, and may be judged by its own blocks.
-        let later = match self.comparisons.first() {
-            Some(unit) => {
-                let size = self.plan().shards[unit.shard as usize].size;
-                self.retired.split_off(&size.saturating_sub(1))
-            }
+        let later = match self.first_compared() {
+            Some(size) => self.retired.split_off(&size),
             None => BTreeMap::new(),
         };
         std::mem::replace(&mut self.retired, later).into_values().flatten().collect()
+    }
+
+    /// The fewest edges of graphs that comparing reads: with one edge less than what is compared,
+    /// which may also be judged by its own blocks.
+    fn first_compared(&self) -> Option<usize> {
+        let unit = self.comparisons.first()?;
+        Some(self.plan().shards[unit.shard as usize].size.saturating_sub(1))
+    }
+
+    /// Whether a finished shard may have been dropped: nothing that is left to do reads it.
+    pub fn may_be_dropped(&self, shard: u32) -> bool {
+        let size = self.plan().shards[shard as usize].size;
+        !self.outcomes_kept
+            && self.plan().retired_size() >= Some(size)
+            && self.first_compared().is_none_or(|first| size < first)
+            && self.schedule.is_retired(shard)
+    }
+
+    /// Whether everything is done but to add it up: no graphs of the order below are needed.
+    pub fn is_recalled(&self) -> bool {
+        self.schedule.is_done()
     }
 
     /// Takes note that what is computed from these shards is durable.
@@ -246,11 +265,11 @@ impl Order {
 
     /// The shards to be dropped now: those that can be, when they are many beside what is there.
     pub(super) fn to_drop(&mut self) -> Option<Vec<u32>> {
-        let there = self.graphs_done.saturating_sub(self.dropped_graphs);
-        if self.droppable_graphs < DROPPED_TOGETHER.max(there / 8) {
+        if self.droppable_graphs < self.dropped_together.max(self.kept_graphs / 8) {
             return None;
         }
-        self.dropped_graphs += std::mem::take(&mut self.droppable_graphs);
+        let dropped = std::mem::take(&mut self.droppable_graphs);
+        self.kept_graphs = self.kept_graphs.saturating_sub(dropped);
         Some(std::mem::take(&mut self.droppable))
     }
 
@@ -270,7 +289,10 @@ impl Order {
                 None => drop(self.silent.insert(unit.shard)),
             }
         }
-        let pairs = sums.graphs * self.plan().shards[unit.shard as usize].size as u64;
+        let shard = &self.plan().shards[unit.shard as usize];
+        let (pairs, graphs) =
+            (sums.graphs * shard.size as u64, shard.estimate.max(1) / u64::from(shard.parts));
+        self.kept_graphs += graphs;
         self.graphs_done += sums.graphs;
         self.pairs_done += pairs;
         pairs

@@ -129,11 +129,12 @@ impl Schedule {
 
     /// The finished shards that no unfinished shard reads.
     pub fn retired(&self) -> Vec<u32> {
-        let is_retired = |&shard: &u32| {
-            self.contents[shard as usize].is_some()
-                && self.unfinished_successors[shard as usize] == 0
-        };
-        (0..self.plan.shards.len() as u32).filter(is_retired).collect()
+        (0..self.plan.shards.len() as u32).filter(|&shard| self.is_retired(shard)).collect()
+    }
+
+    /// Whether a shard is finished, and no unfinished shard reads it.
+    pub fn is_retired(&self, shard: u32) -> bool {
+        self.contents[shard as usize].is_some() && self.unfinished_successors[shard as usize] == 0
     }
 
     /// The content of all that a shard reads: its parents, and its predecessors, which have to be

@@ -14,7 +14,7 @@ use trailtrap_shared::plan::Unit;
 
 use super::{Census, CensusError};
 use crate::{
-    core::{CommitEntry, Confirmed, parents::ENUMERATED_ORDER},
+    core::{CommitEntry, Confirmed},
     records::{Author, Delivery, OrderRecord},
     store::StoreError,
 };
@@ -161,7 +161,7 @@ impl Census {
         let mut withdrawn = Vec::new();
         let mut first = units.iter().map(|unit| usize::from(unit.order)).min();
         if let Some(first) = &mut first {
-            while *first > ENUMERATED_ORDER + 1 && !self.store.has_graphs(*first - 1)? {
+            while self.lacks_parents(*first)? {
                 *first -= 1;
             }
             for n in *first.. {

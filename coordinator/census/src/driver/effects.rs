@@ -147,8 +147,7 @@ impl Census {
                     true => &[Section::Keys, Section::Outcomes],
                     false => &[Section::Outcomes],
                 };
-                let shards = shards.iter().map(|&shard| &plan.shards[shard as usize]);
-                self.store.drop_shards(sections, shards)?;
+                self.store.drop_shards(&plan, &shards, sections)?;
                 Vec::new()
             }
             Effect::Commit(_)

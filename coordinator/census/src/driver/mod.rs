@@ -68,6 +68,8 @@ pub struct CensusOptions {
     pub goal: Goal,
     /// What stays in the store when an order is done.
     pub keep: Keep,
+    /// Whether finished orders may be solved again whose graphs were not kept and are needed.
+    pub solves_again: bool,
     /// For orders that are not begun yet.
     pub plan: PlanOptions,
     /// Leases of workers in other processes last this long.
@@ -93,6 +95,20 @@ pub enum CensusError {
     /// The results are not to be trusted, or cannot be had.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// An order is generated from graphs that are not there.
+    #[error(
+        "order {n} is generated from the graphs of order {last}, which were not kept (`--keep`): \
+         use --force to solve orders {first} to {last} again, whose results are withdrawn until \
+         then, or choose another directory with --data"
+    )]
+    GraphsNotKept {
+        /// The order that was asked for.
+        n: usize,
+        /// The first order to be solved again.
+        first: usize,
+        /// The last one.
+        last: usize,
+    },
     /// Without them, which records are tried could be foreseen, and a worker's number guessed.
     #[error("the system has no random numbers to give")]
     Random(#[from] getrandom::Error),

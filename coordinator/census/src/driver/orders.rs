@@ -28,6 +28,9 @@ use crate::{
     },
 };
 
+/// Shards are dropped that have so many graphs together, at least: a megabyte and more.
+const DROPPED_TOGETHER: u64 = 1 << 16;
+
 impl Census {
     /// Reads what the store knows of an order, and has the core go on with it.
     pub(super) fn open_order(&self, n: usize, edition: u32) -> Result<(), CensusError> {
@@ -38,19 +41,6 @@ impl Census {
         if let Some(result) = result.filter(|result| result.max_size() >= needed) {
             self.event(|core| core.found_finished(edition, result));
             return Ok(());
-        }
-        if n > ENUMERATED_ORDER + 1 && !self.store.has_graphs(n - 1)? {
-            let units = self.store.units(n - 1)?.into_iter().map(|(unit, _)| unit);
-            let units: Vec<Unit> = units.collect();
-            // Without units there is nothing to take back; whoever reads them will say so.
-            if !units.is_empty() {
-                tracing::warn!(
-                    order = n - 1,
-                    "solved again: its graphs, from which order {n} is generated, were not kept"
-                );
-                self.event(|core| core.found_without_parents(edition, units));
-                return Ok(());
-            }
         }
         // It is done as far as it was to go, lest a result that was taken back come out shorter
         // for the sake of a later order that needs less.
@@ -63,11 +53,24 @@ impl Census {
         if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan_fingerprint) {
             return Err(StoreError::Plan(n).into());
         }
+        let records = self.store.units_of(&plan)?;
+        let units: usize = plan.shards.iter().map(|shard| shard.parts as usize).sum();
+        if records.len() < units && self.lacks_parents(n)? {
+            return self.solve_again(n, edition);
+        }
         // Before any outcome is dropped.
         let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept)
             && self.options.keep == Keep::All;
-        let graphs_dropped = begun.as_ref().is_some_and(|record| record.graphs_dropped)
-            || n == goal.order && self.options.keep == Keep::Minimal;
+        let keeps_graphs = n < goal.order || self.options.keep != Keep::Minimal;
+        let mut graphs_dropped = !keeps_graphs;
+        if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
+            let units = self.store.units(n)?;
+            if n < goal.order && !units.is_empty() {
+                return self.solve_again(n + 1, edition);
+            }
+            // Of this order some are gone, and nothing brings them back.
+            graphs_dropped = !units.is_empty();
+        }
         let record = match &begun {
             // A result with fewer edges stands until there is one with more.
             Some(record) if record.result.is_some() => {
@@ -89,7 +92,6 @@ impl Census {
             self.store.put_order(n, &record)?;
         }
         let (graphs, pairs) = totals(n, plan.max_size);
-        let records = self.store.units_of(&plan)?;
         let order = Box::new(Order::open(OrderOpening {
             parents: contents_of_parents(&self.store, &plan)?,
             ahead: self.known_ahead(&plan, &records)?,
@@ -97,11 +99,16 @@ impl Census {
             records,
             outcomes_kept,
             graphs_dropped,
+            dropped_together: DROPPED_TOGETHER,
             graphs,
             pairs,
             comparisons: Comparisons::new(self.options.compared_share, self.secret.clone()),
             plan,
         }));
+        // What is stale needs parents, too.
+        if !order.is_recalled() && self.lacks_parents(n)? {
+            return self.solve_again(n, edition);
+        }
         if order.waived > 0 {
             tracing::warn!(
                 order = n,
@@ -110,6 +117,27 @@ impl Census {
             );
         }
         self.event(|core| core.opened(edition, order));
+        Ok(())
+    }
+
+    /// Whether the graphs that an order is generated from are not there.
+    pub(super) fn lacks_parents(&self, n: usize) -> Result<bool, StoreError> {
+        Ok(n > ENUMERATED_ORDER + 1 && !self.store.has_graphs(n - 1)?)
+    }
+
+    /// Has the order below the `n`-th solved again, since its graphs are not there, and the orders
+    /// below that whose graphs are needed for it.
+    fn solve_again(&self, n: usize, edition: u32) -> Result<(), CensusError> {
+        let (mut first, last) = (n - 1, n - 1);
+        while self.lacks_parents(first)? {
+            first -= 1;
+        }
+        if !self.options.solves_again {
+            return Err(CensusError::GraphsNotKept { n, first, last });
+        }
+        tracing::warn!(first, last, "orders are solved again: their graphs were not kept");
+        let units = self.store.units(last)?.into_iter().map(|(unit, _)| unit).collect();
+        self.event(|core| core.found_without_parents(edition, units));
         Ok(())
     }
 

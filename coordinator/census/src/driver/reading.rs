@@ -91,13 +91,9 @@ impl Census {
         let finished = |state: &super::CensusState| {
             let order = state.core.order()?;
             let index = order.plan().find(sequence)?;
-            order.is_shard_finished(index).then(|| {
-                (order.plan().clone(), index, order.outcomes_kept(), order.graphs_dropped())
-            })
+            order.is_shard_finished(index).then(|| (order.plan().clone(), index))
         };
-        let Some((plan, index, outcomes_kept, graphs_dropped)) = finished(&self.state()) else {
-            return Ok(None);
-        };
+        let Some((plan, index)) = finished(&self.state()) else { return Ok(None) };
         let shard = &plan.shards[index as usize];
         if bucket >> shard.bucket_bits != 0 {
             return Ok(None);
@@ -111,10 +107,7 @@ impl Census {
                     .as_ref()
                     .map(|unit| &unit.blocks[3 * bucket as usize + section as usize - 1]);
                 match take(&block_id(shard, part, bucket, section), at_hand) {
-                    // No unit that is open reads it.
-                    Err(StoreError::MissingBlock(id))
-                        if graphs_dropped || id.section == Section::Outcomes && !outcomes_kept =>
-                    {
+                    Err(StoreError::MissingBlock(_)) if self.may_be_dropped(&plan, index) => {
                         return Ok(None);
                     }
                     block => taken.push(block?),
@@ -122,6 +115,13 @@ impl Census {
             }
         }
         Ok(Some(taken))
+    }
+
+    /// Whether a finished shard may have been dropped, or is of an order that is closed.
+    fn may_be_dropped(&self, plan: &Plan, shard: u32) -> bool {
+        let state = self.state();
+        let order = state.core.order().filter(|order| order.plan().order == plan.order);
+        order.is_none_or(|order| order.may_be_dropped(shard))
     }
 
     /// All blocks of a finished unit of the order in work.

@@ -48,12 +48,15 @@ pub enum FinishedError {
         data: DataFlag,
     },
     /// The order has a result and no outcomes.
-    #[error("the outcomes of order {0} were not kept (`--keep`); do it again with `--keep all`")]
+    #[error(
+        "the outcomes of order {0} were not kept (`--keep`); do it again in another directory, \
+         with `--keep all`"
+    )]
     NotKept(usize),
     /// The graphs of the order have served, and are gone.
     #[error(
-        "the graphs of order {0} were not kept (`--keep`), but for those listed; do it again with \
-         `--keep all`"
+        "the graphs of order {0} were not kept (`--keep`), but for those listed; do it again in \
+         another directory, with `--keep all`"
     )]
     GraphsNotKept(usize),
     /// The store cannot be read, or is damaged.

@@ -76,7 +76,8 @@ pub struct OrderRecord {
     #[serde(skip)]
     pub max_size: Option<usize>,
     /// Whether the graphs go with the outcomes, but for those listed, as soon as nothing reads
-    /// them: the next order cannot be generated from what is left. Kept beside the record, too.
+    /// them: the next order cannot be generated from what is left. Then outcomes are not kept
+    /// either. Kept beside the record, too.
     #[serde(skip)]
     pub graphs_dropped: bool,
 }

@@ -22,6 +22,7 @@ use rocksdb::{DB, FlushOptions, IteratorMode, WriteBatch, WriteOptions};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     game::{GameName, Layout},
+    graph::degree::DegreeSequence,
     labelling::LABELLING,
     partition::{BLOCK_FORMAT, Block, BlockId, Section},
     plan::{Plan, Shard, Unit},
@@ -469,7 +470,7 @@ impl Store {
         if block.id == id { Ok(block) } else { Err(StoreError::MissingBlock(id)) }
     }
 
-    /// Whether the next order can be generated from what there is of the graphs of an order.
+    /// Whether there are graphs of an order, and they are not those of one whose graphs go.
     ///
     /// # Errors
     ///
@@ -511,36 +512,41 @@ impl Store {
         })
     }
 
-    /// Drops these sections of the partitions of some shards, and frees their space, as far as
-    /// nothing else is in the same files.
+    /// Drops these sections of the partitions of some shards of a plan, and frees their space, as
+    /// far as nothing else is in the same files.
     ///
     /// # Errors
     ///
     /// The store cannot be written.
-    pub fn drop_shards<'a>(
+    pub fn drop_shards(
         &self,
+        plan: &Plan,
+        shards: &[u32],
         sections: &[Section],
-        shards: impl Iterator<Item = &'a Shard> + Clone,
     ) -> Result<(), StoreError> {
+        let mut shards = shards.to_vec();
+        shards.sort_unstable();
+        shards.dedup();
+        // The keys of blocks are in the order of the plan.
+        let runs = shards.chunk_by(|shard, next| shard + 1 == *next).map(|run| {
+            let [first, last] = [run[0], run[run.len() - 1]];
+            let [from, to] =
+                [first, last].map(|shard| sequence_key(&plan.shards[shard as usize].sequence));
+            (from, [to, vec![u8::MAX; BLOCK_KEY_TAIL]].concat())
+        });
+        let runs: Vec<(Vec<u8>, Vec<u8>)> = runs.collect();
+        let (Some((from, _)), Some((_, to))) = (runs.first(), runs.last()) else { return Ok(()) };
         self.database.run(|db| {
             let mut batch = WriteBatch::default();
             for &section in sections {
                 let blocks = family(db, section_name(section));
-                for shard in shards.clone() {
-                    for bucket in 0..1u32 << shard.bucket_bits {
-                        for part in 0..shard.parts {
-                            let id = block_id(shard, part, bucket, section);
-                            batch.delete_cf(blocks, block_key(&id));
-                        }
-                    }
-                }
+                runs.iter().for_each(|(from, to)| batch.delete_range_cf(blocks, from, to));
             }
             db.write_opt(batch, &synced())?;
             for &section in sections {
-                // This rewrites where blocks are, not the blocks; files with nothing left in them
-                // go.
-                let blocks = family(db, section_name(section));
-                db.compact_range_cf(blocks, None::<&[u8]>, None::<&[u8]>);
+                // This rewrites where blocks are, and small blocks; files with nothing left in
+                // them go.
+                db.compact_range_cf(family(db, section_name(section)), Some(from), Some(to));
             }
             Ok(())
         })
@@ -672,12 +678,21 @@ fn ahead_key(unit: Unit) -> Vec<u8> {
 
 /// Order, size, degrees, part, bucket: partitions of one number of edges stand together.
 fn block_key(id: &BlockId) -> Vec<u8> {
-    let mut key = vec![id.sequence.order() as u8, id.sequence.size() as u8];
-    key.extend_from_slice(id.sequence.bytes());
+    let mut key = sequence_key(&id.sequence);
     key.extend_from_slice(&id.part.to_be_bytes());
     key.extend_from_slice(&id.bucket.to_be_bytes());
     key
 }
+
+/// What the keys of the blocks of a partition begin with.
+fn sequence_key(sequence: &DegreeSequence) -> Vec<u8> {
+    let mut key = vec![sequence.order() as u8, sequence.size() as u8];
+    key.extend_from_slice(sequence.bytes());
+    key
+}
+
+/// They end with so many bytes, for part and bucket, and are smaller than if there was one more.
+const BLOCK_KEY_TAIL: usize = 9;
 
 /// The unit whose record has this key.
 fn unit_of_key(key: &[u8]) -> Option<Unit> {

@@ -46,6 +46,7 @@ impl World {
             records: records.map(|(unit, record)| (*unit, record.clone())).collect(),
             outcomes_kept: self.outcomes_kept,
             graphs_dropped: !self.outcomes_kept,
+            dropped_together: 3,
             graphs: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
             pairs: 0,
             comparisons: Comparisons::new(self.compared_share, Secret::of(7)),
