@@ -45,7 +45,7 @@ impl Core {
         if self.is_order_done() {
             self.close_order();
         } else if let Some(order) = &mut self.order
-            && let Some(shards) = order.to_drop()
+            && let Some(shards) = order.take_droppable()
         {
             let (plan, with_graphs) = (order.plan().clone(), order.graphs_dropped());
             self.emit(Effect::Drop { plan, shards, with_graphs });

@@ -264,7 +264,7 @@ impl Order {
     }
 
     /// The shards to be dropped now: those that can be, when they are many beside what is there.
-    pub(super) fn to_drop(&mut self) -> Option<Vec<u32>> {
+    pub(super) fn take_droppable(&mut self) -> Option<Vec<u32>> {
         if self.droppable_graphs < self.dropped_together.max(self.kept_graphs / 8) {
             return None;
         }
