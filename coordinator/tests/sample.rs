@@ -172,3 +172,22 @@ fn what_would_take_hours_is_refused_unless_people_insist() {
     let drawn = sample(&[&["--order", "12", "--model", "labelled"], &asked_for[..]].concat());
     assert!(drawn.status.success(), "{}", stderr(&drawn));
 }
+
+/// An error says what is wrong and what to do, each once.
+#[test]
+fn a_cause_is_named_once() {
+    let (endgame, output) = (endgame(), Data::new());
+    let arguments =
+        ["sample", "--order", "8", "--model", "gnm:9", "--samples", "9", "--seed", "1"];
+    let places = ["--endgame", &endgame.text(), "--output", &output.text()];
+    let errors = stderr(&run(&[&arguments[..], &places].concat()));
+    assert_eq!(errors.matches("order 8 is not finished here").count(), 1, "{errors}");
+    assert!(errors.contains("trailtrap census 8 --max-size 8"), "{errors}");
+    // A file stands where the directory should be.
+    fs::create_dir_all(output.path()).unwrap();
+    let file = output.path().join("file");
+    fs::write(&file, "").unwrap();
+    let places = ["--sizes", "..9", "--output", &file.display().to_string()];
+    let errors = stderr(&run(&[&arguments[..], &places].concat()));
+    assert_eq!(errors.matches("exists").count(), 1, "{errors}");
+}

@@ -26,10 +26,10 @@ use trailtrap_shared::{
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The order is not in the store, or cannot be read.
-    #[error("{source}; sample needs the graphs of order {order} with few edges: {advice}")]
+    #[error("{cause}; sample needs the graphs of order {order} with few edges: {advice}")]
     Finished {
         /// Why not.
-        source: FinishedError,
+        cause: FinishedError,
         /// The order.
         order: usize,
         /// The command that makes them.
@@ -63,14 +63,14 @@ pub enum LoadError {
     #[error("the shard {0} holds slot {1:#x}, which is no graph: the store is damaged")]
     NoGraph(DegreeSequence, u64),
     /// What was read makes no endgame.
-    #[error("the graphs of order {order} with {size} edges: {source}; see `trailtrap verify`")]
+    #[error("the graphs of order {order} with {size} edges: {cause}; see `trailtrap verify`")]
     Endgame {
         /// The order.
         order: usize,
         /// The number of edges.
         size: usize,
         /// Why not.
-        source: EndgameError,
+        cause: EndgameError,
     },
 }
 
@@ -102,7 +102,7 @@ impl Known {
             "`trailtrap census {order} --max-size {most} --data {}` makes them",
             data.display()
         );
-        let finished = |source| LoadError::Finished { source, order, advice: advice.clone() };
+        let finished = |cause| LoadError::Finished { cause, order, advice: advice.clone() };
         let store = open_store(data).map_err(finished)?;
         if store.game().about().name != TrailTrap::ABOUT.name {
             return Err(LoadError::Game(data.to_owned()));
@@ -157,7 +157,7 @@ impl Known {
     pub fn load(&self, size: usize, done: &AtomicU64) -> Result<Endgame, LoadError> {
         self.check(size)?;
         let n = self.order.plan.order;
-        let wrong = |source| LoadError::Endgame { order: n, size, source };
+        let wrong = |cause| LoadError::Endgame { order: n, size, cause };
         let graphs = graphs_by_size(n)[size] as usize;
         let mut builder = EndgameBuilder::new(n, size, graphs).map_err(wrong)?;
         let buckets: Vec<(&Shard, u32)> = self

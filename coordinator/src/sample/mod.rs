@@ -139,7 +139,7 @@ pub enum SampleError {
     #[error("{} is in use by another process", .0.display())]
     InUse(PathBuf),
     /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", path.display())]
     File {
         /// The file.
         path: PathBuf,
