@@ -67,6 +67,9 @@ fn formats_are_what_they_always_were() {
         ("regularity.md", &["table", "regularity", "6", "--format", "markdown"]),
         ("connectivity.json", &["table", "connectivity", "7", "--format", "json"]),
         ("automorphisms.csv", &["table", "automorphisms", "--format", "csv"]),
+        ("density.csv", &["table", "density", "5", "--format", "csv"]),
+        ("minimum-degree-parity.json", &["table", "minimum-degree-parity", "--format", "json"]),
+        ("odd-degrees.md", &["table", "odd-degrees", "7"]),
         ("p1-wins.txt", &["bfile", "p1-wins"]),
         (
             "labelled-p1-wins-by-size.txt",
@@ -135,6 +138,9 @@ fn every_table_adds_up_to_the_census() {
         "bipartite",
         "connectivity",
         "automorphisms",
+        "density",
+        "minimum-degree-parity",
+        "odd-degrees",
     ] {
         let all = rows(&text(&["table", kind, "--format", "csv"]));
         for order in 1..=7 {
@@ -259,6 +265,43 @@ fn filters_keep_what_they_say() {
     }
 }
 
+/// Each graph of order 7, found without a census, is counted in the row that is about it.
+#[test]
+fn odd_and_even_numbers_of_edges_are_told_apart() {
+    let graphs = nauty::enumerate(7).pop().unwrap();
+    let degrees = |graph: &Graph| (0..7).map(|v| graph.degree(v)).collect::<Vec<_>>();
+    type Key<'a> = &'a dyn Fn(&Graph) -> usize;
+    let keys: [(&str, &str, Key); 3] = [
+        ("density", "size", &|graph| graph.size()),
+        ("minimum-degree-parity", "minimum_degree", &|graph| {
+            degrees(graph).into_iter().min().unwrap()
+        }),
+        ("odd-degrees", "odd_degrees", &|graph| {
+            degrees(graph).into_iter().filter(|degree| degree % 2 == 1).count()
+        }),
+    ];
+    for (kind, column, key) in keys {
+        let mut expected: BTreeMap<(usize, usize), [u128; 2]> = BTreeMap::new();
+        for graph in &graphs {
+            let counts = expected.entry((graph.size() % 2, key(graph))).or_default();
+            counts[0] += 1;
+            counts[1] += u128::from(WINS_OF_ORDER_7.contains(graph));
+        }
+        let table = rows(&text(&["table", kind, "7", "--format", "csv"]));
+        let found = table.iter().map(|row| {
+            let [parity, key] = ["size_parity", column].map(|name| row[name].parse().unwrap());
+            ((parity, key), ["graphs", "p1_wins"].map(|name| number(row, name)))
+        });
+        assert_eq!(found.collect::<BTreeMap<_, _>>(), expected, "{kind}");
+        assert_eq!(table.len(), expected.len(), "{kind}");
+    }
+    let density = rows(&text(&["table", "density", "7", "--format", "csv"]));
+    for row in density {
+        let expected = row["size"].parse::<f64>().unwrap() / 21.0;
+        assert!((row["density"].parse::<f64>().unwrap() - expected).abs() < 1e-6, "{row:?}");
+    }
+}
+
 #[test]
 fn nauty_and_the_list_agree() {
     let Ok(mut labelg) = Command::new("nauty-labelg")
@@ -335,6 +378,9 @@ fn pictures_come_in_three_formats_and_need_no_font() {
         &["plot", "sizes", "7"],
         &["plot", "heat-map"],
         &["plot", "degrees", "6"],
+        &["plot", "density"],
+        &["plot", "minimum-degree"],
+        &["plot", "odd-degrees", "6"],
         &["drawing", "6", "--most", "7"],
     ] {
         let picture = |format: &str| export(&[what, &["--format", format]].concat());
@@ -363,7 +409,8 @@ fn pictures_come_in_three_formats_and_need_no_font() {
     }
     // Orders so small that axes have hardly anything to show.
     for order in ["1", "2", "3"] {
-        for kind in ["orders", "sizes", "heat-map", "degrees"] {
+        let by_parity = ["density", "minimum-degree", "odd-degrees"];
+        for kind in ["orders", "sizes", "heat-map", "degrees"].into_iter().chain(by_parity) {
             let svg = text(&["plot", kind, order]);
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{kind} {order}");
         }
@@ -608,6 +655,9 @@ fn latex_is_well_formed_without_any_tex() {
         "bipartite",
         "connectivity",
         "automorphisms",
+        "density",
+        "minimum-degree-parity",
+        "odd-degrees",
     ] {
         for order in ["1", "7"] {
             for format in ["latex", "latex-document"] {

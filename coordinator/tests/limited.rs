@@ -121,7 +121,12 @@ fn a_limited_order_is_told_for_what_it_is() {
     assert!(status.contains("not done to the end: order 2 up to 0 edges, "), "{status}");
 
     // What is about all graphs of an order is not made of some.
-    for arguments in [&["bfile", "p1-wins", "8"][..], &["plot", "orders", "8"]] {
+    for arguments in [
+        &["bfile", "p1-wins", "8"][..],
+        &["plot", "orders", "8"],
+        &["plot", "minimum-degree", "8"],
+        &["plot", "odd-degrees", "8"],
+    ] {
         let refused = export(arguments);
         let errors = stderr(&refused);
         assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
@@ -154,7 +159,7 @@ fn a_limited_order_is_told_for_what_it_is() {
     let said = stdout(&run(&["verify", path.to_str().unwrap(), "--data", &text]));
     assert!(said.contains("which goes no further") && said.contains("nothing wrong"), "{said}");
     // Plots of one order, and the one by order and number of edges, show what there is.
-    for plot in [&["sizes", "8"][..], &["degrees", "8"], &["heat-map"]] {
+    for plot in [&["sizes", "8"][..], &["degrees", "8"], &["heat-map"], &["density"]] {
         let picture = export(&[&["plot"], plot].concat());
         assert!(picture.status.success(), "{}", stderr(&picture));
     }

@@ -123,50 +123,132 @@ pub struct Series {
     pub line: Option<Option<f32>>,
 }
 
+/// A chart of several that lie one above the other, with the same axes and the same legend.
+pub struct Panel {
+    /// What it is about.
+    pub name: String,
+    /// One for each entry of the legend.
+    pub series: Vec<Series>,
+}
+
+/// Where the axes of a chart enclose its points.
+#[derive(Clone, Copy)]
+struct Frame {
+    top: f32,
+    height: f32,
+}
+
+impl Frame {
+    const WIDTH: f32 = WIDTH - LEFT - RIGHT;
+
+    fn bottom(self) -> f32 {
+        self.top + self.height
+    }
+}
+
 /// Draws a chart, with its legend above it in two columns.
 pub fn chart(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Picture {
     let mut picture = Picture::new(title, WIDTH, HEIGHT);
-    let (width, height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
-    let place =
-        |(a, b): (f64, f64)| (LEFT + width * x.place(a), TOP + height * (1.0 - y.place(b)));
+    let frame = Frame { top: TOP, height: HEIGHT - TOP - BOTTOM };
+    axes(&mut picture, frame, (x, true), (y, &y.label));
+    curves(&mut picture, frame, x, y, series);
+    legend(&mut picture, 2, series);
+    picture
+}
+
+/// Height of a panel.
+const PANEL: f32 = 128.0;
+/// Between a panel and the next.
+const GAP: f32 = 8.0;
+
+/// Draws panels, the first above the others, with the legend of the first above them all.
+pub fn panels(title: &str, x: &Axis, y: &Axis, panels: &[Panel]) -> Picture {
+    let series: &[Series] = panels.first().map_or(&[], |panel| &panel.series);
+    // Widths do not depend on what is in a picture.
+    let picture = Picture::new("", 0.0, 0.0);
+    let widest = series.iter().map(|one| picture.text_width(TEXT - 1.0, &one.name));
+    let entry = SAMPLE + 10.0 + widest.fold(0.0, f32::max);
+    let columns = ((Frame::WIDTH / entry) as usize).max(1);
+    let top = 12.0 + ENTRY * series.len().div_ceil(columns).max(1) as f32;
+    let count = panels.len() as f32;
+    let height = top + count * PANEL + (count - 1.0) * GAP + BOTTOM;
+    let mut picture = Picture::new(title, WIDTH, height);
+    for (i, panel) in panels.iter().enumerate() {
+        let frame = Frame { top: top + i as f32 * (PANEL + GAP), height: PANEL };
+        let label = format!("{}, {}", y.label, panel.name);
+        axes(&mut picture, frame, (x, i + 1 == panels.len()), (y, &label));
+        curves(&mut picture, frame, x, y, &panel.series);
+    }
+    legend(&mut picture, columns, series);
+    picture
+}
+
+/// Where a point lies in a picture.
+fn place(frame: Frame, x: &Axis, y: &Axis, (a, b): (f64, f64)) -> (f32, f32) {
+    (LEFT + Frame::WIDTH * x.place(a), frame.top + frame.height * (1.0 - y.place(b)))
+}
+
+/// The frame, with ticks and grid, and the label of the axes; that of the lower one is left out
+/// with its ticks if it is not `shown`.
+fn axes(
+    picture: &mut Picture,
+    frame: Frame,
+    (x, shown): (&Axis, bool),
+    (y, label): (&Axis, &str),
+) {
+    let (top, bottom, right) = (frame.top, frame.bottom(), LEFT + Frame::WIDTH);
     for (number, label) in x.ticks() {
-        let (at, _) = place((number, y.from));
-        picture.line(&[(at, TOP), (at, TOP + height)], 0.4, None, PALE);
-        picture.line(&[(at, TOP + height), (at, TOP + height + 3.0)], 0.6, None, BLACK);
-        picture.text((at, TOP + height + 11.5), TEXT, Anchor::Middle, false, &label, BLACK);
+        let (at, _) = place(frame, x, y, (number, y.from));
+        picture.line(&[(at, top), (at, bottom)], 0.4, None, PALE);
+        if shown {
+            picture.line(&[(at, bottom), (at, bottom + 3.0)], 0.6, None, BLACK);
+            picture.text((at, bottom + 11.5), TEXT, Anchor::Middle, false, &label, BLACK);
+        }
     }
     for (number, label) in y.ticks() {
-        let (_, at) = place((x.from, number));
-        picture.line(&[(LEFT, at), (LEFT + width, at)], 0.4, None, PALE);
+        let (_, at) = place(frame, x, y, (x.from, number));
+        picture.line(&[(LEFT, at), (right, at)], 0.4, None, PALE);
         picture.line(&[(LEFT - 3.0, at), (LEFT, at)], 0.6, None, BLACK);
         picture.text((LEFT - 5.0, at + 2.8), TEXT, Anchor::End, false, &label, BLACK);
     }
-    let corners = [
-        (LEFT, TOP),
-        (LEFT + width, TOP),
-        (LEFT + width, TOP + height),
-        (LEFT, TOP + height),
-        (LEFT, TOP),
-    ];
+    let corners = [(LEFT, top), (right, top), (right, bottom), (LEFT, bottom), (LEFT, top)];
     picture.line(&corners, 0.6, None, BLACK);
-    picture.text((LEFT + width / 2.0, HEIGHT - 6.0), TEXT, Anchor::Middle, false, &x.label, BLACK);
-    picture.text((9.0, TOP + height / 2.0), TEXT, Anchor::Middle, true, &y.label, BLACK);
+    if shown {
+        let middle = LEFT + Frame::WIDTH / 2.0;
+        let at = (middle, bottom + BOTTOM - 6.0);
+        picture.text(at, TEXT, Anchor::Middle, false, &x.label, BLACK);
+    }
+    let at = (9.0, top + frame.height / 2.0);
+    picture.text(at, TEXT, Anchor::Middle, true, label, BLACK);
+}
+
+fn curves(picture: &mut Picture, frame: Frame, x: &Axis, y: &Axis, series: &[Series]) {
     for one in series {
-        let points: Vec<(f32, f32)> = one.points.iter().map(|&point| place(point)).collect();
+        let points: Vec<(f32, f32)> =
+            one.points.iter().map(|&point| place(frame, x, y, point)).collect();
         if let Some(dash) = one.line {
             picture.line(&points, 0.8, dash, one.colour);
         }
-        points.iter().for_each(|&point| mark(&mut picture, point, one));
+        points.iter().for_each(|&point| mark(picture, point, one));
     }
+}
+
+/// Length of the line that stands for a series in the legend.
+const SAMPLE: f32 = 16.0;
+/// Height of a line of the legend.
+const ENTRY: f32 = 10.0;
+
+fn legend(picture: &mut Picture, columns: usize, series: &[Series]) {
     for (i, one) in series.iter().enumerate() {
-        let (left, at) = (LEFT + (i % 2) as f32 * width / 2.0, 8.0 + 10.0 * (i / 2) as f32);
+        let left = LEFT + (i % columns) as f32 * Frame::WIDTH / columns as f32;
+        let at = 8.0 + ENTRY * (i / columns) as f32;
         if let Some(dash) = one.line {
-            picture.line(&[(left, at), (left + 16.0, at)], 0.8, dash, one.colour);
+            picture.line(&[(left, at), (left + SAMPLE, at)], 0.8, dash, one.colour);
         }
-        mark(&mut picture, (left + 8.0, at), one);
-        picture.text((left + 20.0, at + 2.5), TEXT - 1.0, Anchor::Start, false, &one.name, BLACK);
+        mark(picture, (left + SAMPLE / 2.0, at), one);
+        let at = (left + SAMPLE + 4.0, at + 2.5);
+        picture.text(at, TEXT - 1.0, Anchor::Start, false, &one.name, BLACK);
     }
-    picture
 }
 
 fn mark(picture: &mut Picture, (x, y): (f32, f32), series: &Series) {

@@ -12,6 +12,7 @@ pub mod graphs;
 pub mod latex;
 pub mod manifest;
 pub mod output;
+pub mod parity;
 pub mod picture;
 pub mod plots;
 pub mod sequences;

@@ -6,9 +6,11 @@
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::count::digest::Digest;
 
-/// Version of the layout of bundles and of their manifests. Programs refuse bundles of another
-/// version than their own.
-pub const BUNDLE_FORMAT: u32 = 1;
+/// Version of the layout of bundles and of their manifests. Programs read bundles of this version
+/// and of earlier ones, and refuse others.
+///
+/// Those of version 1 lack the tables and plots that tell odd and even numbers of edges apart.
+pub const BUNDLE_FORMAT: u32 = 2;
 
 /// What the program knows of itself.
 #[derive(Serialize, Deserialize)]
@@ -61,8 +63,8 @@ pub enum ManifestError {
     /// The text is not JSON, or a field is missing or of another type.
     #[error(transparent)]
     Malformed(#[from] serde_json::Error),
-    /// Another program made the bundle, in a format of its own.
-    #[error("bundle format {0}; this program reads {BUNDLE_FORMAT}")]
+    /// A later program made the bundle, in a format of its own.
+    #[error("bundle format {0}; this program reads 1 to {BUNDLE_FORMAT}")]
     Format(u32),
 }
 
@@ -75,16 +77,16 @@ impl Manifest {
     /// Reads the text of `manifest.json`. What its fields say is not checked.
     ///
     /// # Errors
-    /// If the format is another one, or the text does not have all fields of this one.
+    /// If the format is one that is not known, or the text does not have all its fields.
     pub fn from_json(text: &[u8]) -> Result<Self, ManifestError> {
         /// What manifests of all formats have.
         #[derive(Deserialize)]
         struct Version {
             bundle_format: u32,
         }
-        // The version comes first: manifests of another one may have other fields.
+        // The version comes first: manifests of a later one may have other fields.
         let Version { bundle_format } = serde_json::from_slice(text)?;
-        if bundle_format != BUNDLE_FORMAT {
+        if !(1..=BUNDLE_FORMAT).contains(&bundle_format) {
             return Err(ManifestError::Format(bundle_format));
         }
         Ok(serde_json::from_slice(text)?)
@@ -176,8 +178,12 @@ mod tests {
 
     #[test]
     fn another_format_is_named_before_anything_else_is_read() {
-        let error = Manifest::from_json(b"{\"bundle_format\": 2}").err().unwrap();
-        assert_eq!(error.to_string(), "bundle format 2; this program reads 1");
+        for format in ["0", "3"] {
+            let text = format!("{{\"bundle_format\": {format}}}");
+            let error = Manifest::from_json(text.as_bytes()).err().unwrap();
+            let says = format!("bundle format {format}; this program reads 1 to 2");
+            assert_eq!(error.to_string(), says);
+        }
         assert!(matches!(
             Manifest::from_json(b"{\"bundle_format\": 1}"),
             Err(ManifestError::Malformed(_))

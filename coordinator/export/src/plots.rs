@@ -1,5 +1,5 @@
 //! The plots: how the proportion of P1-wins goes with the order, with the number of edges and its
-//! parity, and with the degree sequence.
+//! parity, with the density, and with the degree sequence.
 
 use trailtrap_census::read::{OrderResult, archive::Archive};
 use trailtrap_shared::{
@@ -11,8 +11,9 @@ use crate::{
     ExportError,
     chart::{Axis, Marker, Scale, Series, TEXT, WIDTH, chart},
     choice::choices,
+    parity,
     picture::{Anchor, BLACK, BLUE, Colour, GREEN, PALE, Picture, VERMILLION},
-    tables::cell,
+    tables::{TableKind, cell},
 };
 
 choices! {
@@ -25,6 +26,11 @@ choices! {
         Degrees = "degrees":
             "How the proportion of P1-wins is distributed over the degree sequences of one \
              order",
+        Density = "density":
+            "Proportion of P1-wins against the density, all orders, odd and even numbers of \
+             edges apart",
+        MinimumDegree = "minimum-degree": "The same against the minimum degree",
+        OddDegrees = "odd-degrees": "The same against the number of vertices of odd degree",
     }
 }
 
@@ -32,6 +38,11 @@ impl PlotKind {
     /// Whether it shows one order, rather than all up to one.
     pub fn is_of_one_order(self) -> bool {
         matches!(self, PlotKind::Sizes | PlotKind::Degrees)
+    }
+
+    /// Whether it is about all graphs of each order: a proportion of some would look like theirs.
+    pub fn is_of_complete_orders(self) -> bool {
+        matches!(self, PlotKind::Orders | PlotKind::MinimumDegree | PlotKind::OddDegrees)
     }
 }
 
@@ -46,8 +57,7 @@ pub fn plot(
     order: Option<usize>,
 ) -> Result<Picture, ExportError> {
     let results = match (kind, order) {
-        // A proportion of some of the graphs would look like that of all.
-        (PlotKind::Orders, _) => archive.complete_orders(order)?,
+        (kind, _) if kind.is_of_complete_orders() => archive.complete_orders(order)?,
         (PlotKind::Sizes | PlotKind::Degrees, Some(order)) => vec![archive.order(order)?],
         _ => archive.orders(order)?,
     };
@@ -64,10 +74,29 @@ pub fn plot(
                 .collect();
             degrees(last, &cells)
         }
+        PlotKind::Density => {
+            parity::plot(TableKind::Density, &results, &parity::by_density(&results))
+        }
+        PlotKind::MinimumDegree => by_degrees(archive, TableKind::MinimumDegreeParity, &results)?,
+        PlotKind::OddDegrees => by_degrees(archive, TableKind::OddDegrees, &results)?,
     })
 }
 
-fn share(counts: &Counts) -> Option<f64> {
+/// The plot of a table that follows from the counts of every degree sequence.
+fn by_degrees(
+    archive: &Archive,
+    kind: TableKind,
+    results: &[OrderResult],
+) -> Result<Picture, ExportError> {
+    let mut rows = Vec::new();
+    for result in results {
+        rows.extend(parity::by_degrees(kind, result.order, &archive.shards(result.order)?));
+    }
+    Ok(parity::plot(kind, results, &rows))
+}
+
+/// The proportion of graphs with the listed verdict, if there are any graphs.
+pub(crate) fn share(counts: &Counts) -> Option<f64> {
     (counts.graphs > 0).then(|| counts.listed as f64 / counts.graphs as f64)
 }
 
@@ -82,6 +111,12 @@ fn proportions(of: impl Iterator<Item = f64>) -> Axis {
         to: 1.0,
         scale: Scale::Logarithmic,
     }
+}
+
+/// The same with room for 0 below that.
+pub(crate) fn proportions_with_zero(of: impl Iterator<Item = f64>) -> Axis {
+    let positive = proportions(of);
+    Axis { from: positive.from / 2.5, scale: Scale::LogarithmicWithZero, ..positive }
 }
 
 fn orders(results: &[OrderResult]) -> Picture {
@@ -147,9 +182,8 @@ fn sizes(result: &OrderResult) -> Picture {
         one("m even", 0, false, BLUE),
         one("m even, labelled", 0, true, BLUE),
     ];
-    let positive =
-        proportions(series.iter().flat_map(|one| one.points.iter().map(|point| point.1)));
-    let y = Axis { from: positive.from / 2.5, scale: Scale::LogarithmicWithZero, ..positive };
+    let shares = series.iter().flat_map(|one| one.points.iter().map(|point| point.1));
+    let y = proportions_with_zero(shares);
     let x = Axis {
         label: format!("number m of edges (n = {n})"),
         from: 0.0,
@@ -168,7 +202,7 @@ fn sizes(result: &OrderResult) -> Picture {
 }
 
 /// Dark to light, as in viridis.
-fn colour_of(place: f64) -> Colour {
+pub(crate) fn colour_of(place: f64) -> Colour {
     const STOPS: [Colour; 5] = [
         Colour(68, 1, 84),
         Colour(59, 82, 139),

@@ -18,6 +18,7 @@ use trailtrap_shared::{
 use crate::{
     ExportError,
     choice::{Choice as _, choices},
+    parity,
     table::{Column, Table, Value},
 };
 
@@ -34,6 +35,34 @@ choices! {
         Bipartite = "bipartite": "Bipartite graphs, and the others",
         Connectivity = "connectivity": "Disconnected, connected, 2-connected graphs",
         Automorphisms = "automorphisms": "By order of the automorphism group",
+        Density = "density": "By density m / C(n, 2), odd and even numbers m of edges apart",
+        MinimumDegreeParity = "minimum-degree-parity":
+            "By minimum degree, odd and even numbers of edges apart",
+        OddDegrees = "odd-degrees":
+            "By number of vertices of odd degree, odd and even numbers of edges apart",
+    }
+}
+
+impl TableKind {
+    /// The first format of bundles that have it.
+    pub fn since_bundle_format(self) -> u32 {
+        match self {
+            TableKind::Density | TableKind::MinimumDegreeParity | TableKind::OddDegrees => 2,
+            _ => 1,
+        }
+    }
+
+    /// Whether it follows from the counts of every degree sequence.
+    pub fn is_by_degrees(self) -> bool {
+        matches!(
+            self,
+            TableKind::Degrees
+                | TableKind::MinimumDegree
+                | TableKind::MaximumDegree
+                | TableKind::Regularity
+                | TableKind::MinimumDegreeParity
+                | TableKind::OddDegrees
+        )
     }
 }
 
@@ -60,20 +89,15 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
     let mut table = match kind {
         TableKind::Orders => by_order(about, &results),
         TableKind::Sizes => by_size(about, &results, order),
-        TableKind::Degrees
-        | TableKind::MinimumDegree
-        | TableKind::MaximumDegree
-        | TableKind::Regularity => {
+        TableKind::Density => density(about, &results, order),
+        kind if kind.is_by_degrees() => {
             let mut rows = Vec::new();
             for result in &results {
                 rows.extend(by_degrees(kind, result.order, &archive.shards(result.order)?));
             }
             breakdown(about, kind, order, rows)
         }
-        TableKind::Girth
-        | TableKind::Bipartite
-        | TableKind::Connectivity
-        | TableKind::Automorphisms => {
+        _ => {
             let rows = results.iter().flat_map(|result| {
                 by_structure(kind, result.order, &result.total().statistics.structure)
             });
@@ -122,7 +146,8 @@ fn mark(table: &mut Table, statuses: &BTreeMap<usize, Completeness>) {
     }
 }
 
-fn column(
+/// A column that belongs to no group.
+pub(crate) fn column(
     name: impl Into<String>,
     heading: Option<&'static str>,
     meaning: impl Into<String>,
@@ -134,7 +159,8 @@ fn order_column(shown: bool) -> Column {
     column("order", shown.then_some("n"), "number of vertices")
 }
 
-fn size_column() -> Column {
+/// The number of edges.
+pub(crate) fn size_column() -> Column {
     column("size", Some("m"), "number of edges")
 }
 
@@ -401,6 +427,16 @@ pub fn breakdown(
             vec![column("automorphisms", Some("|Aut|"), "order of the automorphism group")],
             "by order of the automorphism group",
         ),
+        TableKind::Density => {
+            (parity::keys(kind), "by density, odd and even numbers m of edges apart")
+        }
+        TableKind::MinimumDegreeParity => {
+            (parity::keys(kind), "by minimum degree, odd and even numbers m of edges apart")
+        }
+        TableKind::OddDegrees => (
+            parity::keys(kind),
+            "by number of vertices of odd degree, odd and even numbers m of edges apart",
+        ),
         TableKind::Orders | TableKind::Sizes => unreachable!("these have tables of their own"),
     };
     let caption =
@@ -413,6 +449,12 @@ pub fn breakdown(
     });
     let keys = std::iter::once(order_column(order.is_none())).chain(keys).collect();
     assemble((stem(kind, order), caption), keys, brief_fields(about), rows, total)
+}
+
+/// The table by density.
+pub fn density(about: &About, results: &[OrderResult], order: Option<usize>) -> Table {
+    let kind = TableKind::Density;
+    breakdown(about, kind, order, parity::cells(kind, &parity::by_density(results)))
 }
 
 /// What all graphs of these statistics add up to.
@@ -439,6 +481,9 @@ pub fn by_degrees(
             .iter()
             .map(|shard| (row(&shard.sequence), cell(&shard.statistics)))
             .collect();
+    }
+    if matches!(kind, TableKind::MinimumDegreeParity | TableKind::OddDegrees) {
+        return parity::cells(kind, &parity::by_degrees(kind, order, shards));
     }
     let mut rows: BTreeMap<i64, Cell> = BTreeMap::new();
     for shard in shards {

@@ -253,7 +253,8 @@ struct PlotCommand {
     #[arg(value_name = "PLOT", value_parser = choices::<plots::PlotKind>())]
     kind: plots::PlotKind,
     /// The order, or the last one for plots over all orders [default: the last finished one; for
-    /// `orders` the last before which none is done up to a number of edges only]
+    /// `orders`, `minimum-degree` and `odd-degrees` the last before which none is done up to a
+    /// number of edges only]
     #[arg(value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
     #[command(flatten)]
@@ -418,7 +419,7 @@ impl GraphsCommand {
 
 impl PlotCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
-        if self.kind == plots::PlotKind::Orders {
+        if self.kind.is_of_complete_orders() {
             say_limit(archive, self.order)?;
         }
         self.output.write(|| plots::plot(archive, self.kind, self.order))

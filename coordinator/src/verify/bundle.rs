@@ -202,6 +202,23 @@ impl Bundle {
         Ok(results)
     }
 
+    /// The tables that a bundle of this format has. There may be no other, as nobody would look
+    /// into it.
+    fn kinds(&self) -> anyhow::Result<Vec<TableKind>> {
+        let (listed, format) = (self.listed()?, self.manifest.bundle_format);
+        let mut kinds = Vec::new();
+        // That by degree sequence is in the shard files.
+        for &kind in TableKind::ALL.iter().filter(|&&kind| kind != TableKind::Degrees) {
+            let name = format!("tables/{}.csv", kind.name());
+            if kind.since_bundle_format() <= format {
+                kinds.push(kind);
+            } else {
+                ensure!(!listed.contains_key(&name), "{name} is none of bundle format {format}");
+            }
+        }
+        Ok(kinds)
+    }
+
     /// The table by size agrees with Pólya counting and the mass formula; the one by order, the
     /// manifest, and the b-files follow from it; the others add up to it; and JSON says what CSV
     /// says.
@@ -218,8 +235,11 @@ impl Bundle {
         }
         self.holds(&tables::by_order(self.about(), &results))?;
         self.holds(&tables::by_size(self.about(), &results, None))?;
+        if self.kinds()?.contains(&TableKind::Density) {
+            self.holds(&tables::density(self.about(), &results, None))?;
+        }
         let mut count = 0;
-        for kind in TableKind::ALL.iter().filter(|&&kind| kind != TableKind::Degrees) {
+        for kind in self.kinds()? {
             let rows = self.rows(kind.name())?;
             self.adds_up(kind.name(), &rows, &results)?;
             self.json_agrees(kind.name(), &rows)?;
@@ -247,11 +267,9 @@ impl Bundle {
     pub fn shards(&self) -> anyhow::Result<String> {
         let results = self.results()?;
         let mut count = 0;
-        let mut by_degrees: BTreeMap<&str, (TableKind, Vec<_>)> =
-            [TableKind::MinimumDegree, TableKind::MaximumDegree, TableKind::Regularity]
-                .into_iter()
-                .map(|kind| (kind.name(), (kind, Vec::new())))
-                .collect();
+        let kinds = self.kinds()?.into_iter().filter(|kind| kind.is_by_degrees());
+        let mut by_degrees: Vec<(TableKind, Vec<_>)> =
+            kinds.map(|kind| (kind, Vec::new())).collect();
         let mut structure = Vec::new();
         for (entry, result) in self.manifest.orders.iter().zip(&results) {
             let (n, name) = (entry.order, &entry.shard_file);
@@ -283,7 +301,7 @@ impl Bundle {
                     "{name}: shards with {size} edges do not add up to tables/sizes.csv"
                 );
             }
-            for (kind, rows) in by_degrees.values_mut() {
+            for (kind, rows) in &mut by_degrees {
                 rows.extend(tables::by_degrees(*kind, n, &shards));
             }
             let sum = OrderResult { order: n, by_size }.total().statistics.structure;
@@ -294,7 +312,7 @@ impl Bundle {
             structure.push((n, TableKind::Connectivity, 2, of(&sum.connectivity, 2)));
             count += shards.len();
         }
-        for (kind, rows) in by_degrees.into_values() {
+        for (kind, rows) in by_degrees {
             self.holds(&tables::breakdown(self.about(), kind, None, rows))?;
         }
         for (n, kind, key, cell) in structure {
