@@ -188,7 +188,7 @@ fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(
             (TableFormat::Markdown, "md"),
             (TableFormat::Latex, "tex"),
         ] {
-            filling.put(&format!("tables/{}.{extension}", table.name), render(&table, format))?;
+            filling.put(&format!("tables/{}.{extension}", table.name), render(&table, format)?)?;
         }
         inputs += &latex::input(&table.name);
     }

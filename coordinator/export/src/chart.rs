@@ -121,6 +121,8 @@ pub struct Series {
     pub marker: Marker,
     /// Whether the points are joined, and by what dashes.
     pub line: Option<Option<f32>>,
+    /// Intervals on the second axis, each with its place on the first.
+    pub intervals: Vec<(f64, [f64; 2])>,
 }
 
 /// A chart of several that lie one above the other, with the same axes and the same legend.
@@ -228,6 +230,13 @@ fn curves(picture: &mut Picture, frame: Frame, x: &Axis, y: &Axis, series: &[Ser
             one.points.iter().map(|&point| place(frame, x, y, point)).collect();
         if let Some(dash) = one.line {
             picture.line(&points, 0.8, dash, one.colour);
+        }
+        for &(at, ends) in &one.intervals {
+            let ends = ends.map(|end| place(frame, x, y, (at, end)));
+            picture.line(&ends, 0.6, None, one.colour);
+            for (x, y) in ends {
+                picture.line(&[(x - 1.5, y), (x + 1.5, y)], 0.6, None, one.colour);
+            }
         }
         points.iter().for_each(|&point| mark(picture, point, one));
     }

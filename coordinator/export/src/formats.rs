@@ -1,11 +1,12 @@
-//! Tables as CSV, JSON and Markdown.
+//! Tables as CSV, JSON and Markdown, and what else they can be written as.
 
 use comfy_table::{Cell, CellAlignment, presets};
 use serde_json::{Number, json};
 
 use crate::{
+    ExportError,
     choice::choices,
-    latex,
+    columnar, latex,
     table::{PERCENT_ROUNDING, SHARE_ROUNDING, Table, Value},
 };
 
@@ -17,18 +18,24 @@ choices! {
         Csv = "csv": "",
         Json = "json": "",
         Markdown = "markdown": "",
+        Parquet = "parquet": "",
     }
 }
 
-/// The text of a table.
-pub fn render(table: &Table, format: TableFormat) -> String {
-    match format {
+/// The bytes of a table, text but for Parquet.
+///
+/// # Errors
+/// If a number does not fit into a column of Parquet.
+pub fn render(table: &Table, format: TableFormat) -> Result<Vec<u8>, ExportError> {
+    let text = match format {
         TableFormat::Latex => latex::fragment(table),
         TableFormat::LatexDocument => latex::document(&latex::fragment(table)),
         TableFormat::Csv => csv(table),
         TableFormat::Json => json(table),
         TableFormat::Markdown => markdown(table),
-    }
+        TableFormat::Parquet => return columnar::table(table),
+    };
+    Ok(text.into_bytes())
 }
 
 /// Exact integers, one header line, LF. Fields that need it are quoted as RFC 4180 says.
@@ -53,6 +60,8 @@ pub fn json(table: &Table) -> String {
         Value::Named(number, _) => json!(number),
         Value::Large(number) => json!(number.to_string()),
         Value::Text(text) => json!(text),
+        Value::Estimate(number) => json!(number),
+        Value::Nothing => json!(null),
         // The shortest digits that read as this number are those of its rounding.
         Value::Share { .. } => {
             json!(value.plain().parse::<f64>().ok().and_then(Number::from_f64))

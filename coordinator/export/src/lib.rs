@@ -6,6 +6,7 @@
 pub mod bundle;
 pub mod chart;
 pub mod choice;
+pub mod columnar;
 pub mod documents;
 pub mod formats;
 pub mod graphs;

@@ -116,6 +116,7 @@ pub fn plot(kind: TableKind, results: &[OrderResult], rows: &[Row]) -> Picture {
                 colour: colour_of(0.85 * number as f64 / count.max(2).saturating_sub(1) as f64),
                 marker: [Marker::Ring, Marker::Disc][order % 2],
                 line: Some(None),
+                intervals: Vec::new(),
             }
         };
         drawn().enumerate().map(curve).collect()

@@ -114,7 +114,7 @@ fn proportions(of: impl Iterator<Item = f64>) -> Axis {
 }
 
 /// The same with room for 0 below that.
-pub(crate) fn proportions_with_zero(of: impl Iterator<Item = f64>) -> Axis {
+pub fn proportions_with_zero(of: impl Iterator<Item = f64>) -> Axis {
     let positive = proportions(of);
     Axis { from: positive.from / 2.5, scale: Scale::LogarithmicWithZero, ..positive }
 }
@@ -140,6 +140,7 @@ fn orders(results: &[OrderResult]) -> Picture {
                 colour,
                 marker,
                 line: Some(dash),
+                intervals: Vec::new(),
             }
         })
         .collect();
@@ -175,6 +176,7 @@ fn sizes(result: &OrderResult) -> Picture {
         colour,
         marker: if labelled { Marker::None } else { [Marker::Ring, Marker::Disc][odd] },
         line: Some(labelled.then_some(2.0)),
+        intervals: Vec::new(),
     };
     let series = [
         one("m odd", 1, false, VERMILLION),
@@ -348,6 +350,7 @@ fn degrees(result: &OrderResult, cells: &[(usize, Cell)]) -> Picture {
                 colour,
                 marker: Marker::None,
                 line: Some(dash),
+                intervals: Vec::new(),
             }
         };
     let series = [

@@ -1,22 +1,12 @@
 //! The statistics of every shard, that is degree sequence, of an order, as Parquet: written, and
 //! read back.
 
-use std::{collections::HashMap, fmt, fs::File, sync::Arc};
+use std::{collections::HashMap, fmt, fs::File};
 
 use parquet::{
-    basic::{Compression, GzipLevel},
-    data_type::{
-        BoolType, ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type,
-        Int64Type,
-    },
     errors::ParquetError,
-    file::{
-        properties::WriterProperties,
-        reader::{FileReader, SerializedFileReader},
-        writer::SerializedFileWriter,
-    },
+    file::reader::{FileReader, SerializedFileReader},
     record::{Field, Row},
-    schema::parser::parse_message_type,
 };
 use trailtrap_census::read::archive::{Completeness, ShardSummary};
 use trailtrap_shared::{
@@ -25,36 +15,11 @@ use trailtrap_shared::{
     graph::degree::DegreeSequence,
 };
 
-use crate::{ExportError, tables::degrees_text};
-
-/// A column of the file.
-struct ParquetColumn {
-    name: String,
-    /// What it means.
-    meaning: String,
-    data: ColumnData,
-}
-
-enum ColumnData {
-    Flags(Vec<bool>),
-    Small(Vec<i32>),
-    Large(Vec<i64>),
-    /// Beyond 64 bits from order 12 on.
-    Huge(Vec<u128>),
-    Text(Vec<String>),
-}
-
-impl ColumnData {
-    fn parquet_type(&self) -> (&'static str, &'static str) {
-        match self {
-            ColumnData::Flags(_) => ("BOOLEAN", ""),
-            ColumnData::Small(_) => ("INT32", ""),
-            ColumnData::Large(_) => ("INT64", ""),
-            ColumnData::Huge(_) => ("FIXED_LEN_BYTE_ARRAY(16)", " (DECIMAL(38,0))"),
-            ColumnData::Text(_) => ("BYTE_ARRAY", " (UTF8)"),
-        }
-    }
-}
+use crate::{
+    ExportError,
+    columnar::{self, ColumnData, ParquetColumn},
+    tables::degrees_text,
+};
 
 /// Puts the columns together.
 struct Columns<'a> {
@@ -208,13 +173,7 @@ pub fn parquet(
     shards: &[ShardSummary],
     status: Option<Completeness>,
 ) -> Result<Vec<u8>, ExportError> {
-    let columns = columns(about, shards, status)?;
-    let fields = columns.iter().map(|column| {
-        let (physical, logical) = column.data.parquet_type();
-        format!("REQUIRED {physical} {}{logical};", column.name)
-    });
-    let schema = format!("message shards {{ {} }}", fields.collect::<Vec<_>>().join(" "));
-    Ok(write(&schema, &columns)?)
+    Ok(columnar::write("shards", &columns(about, shards, status)?)?)
 }
 
 /// Reads such a file back; it has to have one row for each of these degree sequences, in this
@@ -332,43 +291,4 @@ impl<'a> Fields<'a> {
             records_tried: self.number("records_tried")? as u64,
         })
     }
-}
-
-fn write(schema: &str, columns: &[ParquetColumn]) -> Result<Vec<u8>, ParquetError> {
-    let properties = WriterProperties::builder()
-        .set_created_by("trailtrap".to_owned())
-        .set_compression(Compression::GZIP(GzipLevel::default()))
-        .build();
-    let schema = Arc::new(parse_message_type(schema)?);
-    let mut file = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
-    let mut group = file.next_row_group()?;
-    for column in columns {
-        let mut writer = group.next_column()?.expect("the schema has all columns");
-        match &column.data {
-            ColumnData::Flags(values) => {
-                writer.typed::<BoolType>().write_batch(values, None, None)?
-            }
-            ColumnData::Small(values) => {
-                writer.typed::<Int32Type>().write_batch(values, None, None)?
-            }
-            ColumnData::Large(values) => {
-                writer.typed::<Int64Type>().write_batch(values, None, None)?
-            }
-            ColumnData::Huge(values) => {
-                let bytes = |value: &u128| {
-                    FixedLenByteArray::from(ByteArray::from(value.to_be_bytes().to_vec()))
-                };
-                let values: Vec<_> = values.iter().map(bytes).collect();
-                writer.typed::<FixedLenByteArrayType>().write_batch(&values, None, None)?
-            }
-            ColumnData::Text(values) => {
-                let values: Vec<_> =
-                    values.iter().map(|text| ByteArray::from(text.as_str())).collect();
-                writer.typed::<ByteArrayType>().write_batch(&values, None, None)?
-            }
-        };
-        writer.close()?;
-    }
-    group.close()?;
-    file.into_inner()
 }

@@ -39,7 +39,7 @@ pub struct Column {
 }
 
 /// A cell of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A number that fits into 64 bits, and into the numbers of JSON.
     Number(u64),
@@ -52,6 +52,10 @@ pub enum Value {
         /// How many there are of all kinds.
         whole: u128,
     },
+    /// A proportion that is estimated, or that a drawing has, not a count of graphs.
+    Estimate(f64),
+    /// A number that there is none of.
+    Nothing,
     /// A number for machines that has a name for people.
     Named(i64, Cow<'static, str>),
     /// A digest, a status, or another text that is the same for programs and for people.
@@ -67,15 +71,19 @@ impl Value {
             Value::Share { part, whole } => {
                 decimal(*part, *whole, SHARE_DIGITS).unwrap_or_default()
             }
+            Value::Estimate(number) => number.to_string(),
+            Value::Nothing => String::new(),
             Value::Named(number, _) => number.to_string(),
             Value::Text(text) => text.clone(),
         }
     }
 
-    /// As for people, shares in percent; `None` if there is nothing to say.
+    /// As for people, shares and proportions in percent; `None` if there is nothing to say.
     pub fn readable(&self) -> Option<String> {
         match self {
             Value::Share { part, whole } => decimal(100 * part, *whole, SHARE_DIGITS - 2),
+            Value::Estimate(number) => Some(percent(*number)),
+            Value::Nothing => None,
             Value::Named(_, name) => Some(name.clone().into_owned()),
             other => Some(other.plain()),
         }
@@ -92,6 +100,11 @@ impl Table {
     pub fn shown(&self) -> Vec<usize> {
         (0..self.columns.len()).filter(|&i| self.columns[i].heading.is_some()).collect()
     }
+}
+
+/// An estimated proportion in percent.
+pub fn percent(proportion: f64) -> String {
+    format!("{:.digits$}", 100.0 * proportion, digits = SHARE_DIGITS as usize - 2)
 }
 
 /// part/whole with `digits` digits after the point, rounded half up; `None` if `whole` is 0. Exact

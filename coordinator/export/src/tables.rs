@@ -135,7 +135,7 @@ fn mark(table: &mut Table, statuses: &BTreeMap<usize, Completeness>) {
         row.push(Value::Text(status.word().to_owned()));
         if limited {
             let max_size = status.max_size;
-            row.push(max_size.map_or(Value::Text(String::new()), |m| Value::Number(m as u64)));
+            row.push(max_size.map_or(Value::Nothing, |m| Value::Number(m as u64)));
         }
     }
     if let Some(total) = &mut table.total {

@@ -164,7 +164,7 @@ enum What {
 
 /// A table: for LaTeX, for people, or for programs.
 ///
-/// CSV and JSON have all columns, under names that do not change, and exact integers next to every
+/// CSV, JSON and Parquet have all columns, under names that do not change, and exact integers next to every
 /// share; columns that begin with labelled_ count labelled graphs, that is classes with weights
 /// n!/|Aut|, which is G(n, 1/2). JSON says what each column means. LaTeX (booktabs, siunitx) and
 /// Markdown have fewer columns, and percentages.
@@ -364,8 +364,8 @@ impl TableCommand {
             (_, Some(order)) => Orders::One(order),
             (_, None) => Orders::UpTo(None),
         };
-        let text = render(&tables::build(archive, self.kind, orders)?, self.format);
-        self.output.write(|out| Ok(out.write_all(text.as_bytes())?))
+        let bytes = render(&tables::build(archive, self.kind, orders)?, self.format)?;
+        self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
 }
 
