@@ -14,13 +14,13 @@ use trailtrap_worker::process::log;
 /// Nothing is shown before.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Writes text to standard output. A reader who wants no more is no error.
+/// Writes text, or other bytes, to standard output. A reader who wants no more is no error.
 ///
 /// # Errors
 /// If it cannot be written for another reason.
-pub fn print(text: &str) -> anyhow::Result<()> {
+pub fn print(text: &(impl AsRef<[u8]> + ?Sized)) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("cannot write to standard output")
         }

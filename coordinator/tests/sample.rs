@@ -53,6 +53,7 @@ fn estimates_are_the_same_however_they_come_about() {
     let csv = sample(&endgame, &whole, &[&PLAN[..], &["--csv"]].concat());
     assert_eq!(stdout(&csv), include_str!("golden/sample-7.csv"), "{}", stderr(&csv));
     let table = stdout(&sample(&endgame, &whole, &PLAN));
+    assert_eq!(table, include_str!("golden/sample-7.md"));
     let digest = report(&first)["digest"].as_str().unwrap().to_owned();
     assert!(table.contains("exact") && table.contains(&digest), "{table}");
 
@@ -69,6 +70,60 @@ fn estimates_are_the_same_however_they_come_about() {
     let again = sample(&endgame, &broken, &[&PLAN[..], &["--json", "--threads", "2"]].concat());
     assert_eq!(stdout(&again), golden, "{}", stderr(&again));
     assert_eq!(files(&broken), files(&whole));
+}
+
+/// The same rows in each format, and a picture of them: what is exact beside what was drawn.
+#[test]
+fn estimates_come_in_all_formats() {
+    let (endgame, output) = (endgame(), Data::new());
+    let few = ["--model", "labelled", "--samples", "60", "--seed", "2", "--sizes", "..14"];
+    let format = |format: &str| {
+        let found = sample(&endgame, &output, &[&few[..], &["--format", format]].concat());
+        assert!(found.status.success(), "{}", stderr(&found));
+        found.stdout
+    };
+    let text = |name: &str| String::from_utf8(format(name)).unwrap();
+    let csv = text("csv");
+    assert_eq!(csv, stdout(&sample(&endgame, &output, &[&few[..], &["--csv"]].concat())));
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let json: Value = serde_json::from_str(&text("json")).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), lines.len() - 1);
+    for (row, line) in rows.iter().zip(&lines[1..]) {
+        for (name, cell) in lines[0].iter().zip(line) {
+            let same = match &row[name] {
+                Value::Null => cell.is_empty(),
+                Value::String(text) => text == cell,
+                // This reader of JSON may be wrong in the last bit.
+                number => {
+                    let [found, cell] = [number.as_f64(), cell.parse().ok()].map(Option::unwrap);
+                    (found - cell).abs() <= 1e-15 * cell
+                }
+            };
+            assert!(same, "{name}: {row}, {line:?}");
+        }
+    }
+    let known = |status: &str| lines.iter().filter(|line| line[2] == status).count();
+    assert_eq!(["exact", "sampled", "left out", "estimate"].map(known), [10, 5, 7, 3]);
+    for name in ["latex", "latex-document", "markdown"] {
+        let text = text(name);
+        let parts = ["left out: of all, P1 wins", "exact", "sampled"];
+        assert!(parts.iter().all(|part| text.contains(part)), "{name}: {text}");
+    }
+    assert!(format("parquet").starts_with(b"PAR1"));
+
+    let plot = |name: &str| {
+        let path = output.path().join(name);
+        let drawn = ["--plot", path.to_str().unwrap()];
+        (sample(&endgame, &output, &[&few[..], &drawn].concat()), path)
+    };
+    let (drawn, path) = plot("plot.svg");
+    assert!(drawn.status.success(), "{}", stderr(&drawn));
+    let svg = fs::read_to_string(path).unwrap();
+    assert!(svg.starts_with("<svg ") && !svg.contains("NaN") && !svg.contains("inf"));
+    let (refused, _) = plot("plot.gif");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains(".svg, .pdf or .png"), "{}", stderr(&refused));
 }
 
 /// The verdicts in the files are those of plain forward search, and the intervals hold what the

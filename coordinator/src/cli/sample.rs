@@ -4,10 +4,16 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::ensure;
 use clap::Args;
+use trailtrap_export::{
+    ExportError, formats::TableFormat, output::write_file, picture::PictureFormat,
+};
 use trailtrap_shared::{graph::pairs, labelling::MAX_BATCH_ORDER, sample::model::Model};
 use trailtrap_worker::process::limits;
 
-use super::run::{parse_order, parse_share};
+use super::{
+    choices::choices,
+    run::{parse_order, parse_share},
+};
 use crate::{
     sample::{FORMAT, Parameters, Run, check_patience, endgame::Known, method},
     terminal,
@@ -72,12 +78,19 @@ pub struct SampleCommand {
     /// Threads [default: the processors this process may use]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Print one JSON object instead of the table
-    #[arg(long, conflicts_with = "csv")]
-    json: bool,
-    /// Print CSV instead of the table
-    #[arg(long)]
+    /// The format of the table
+    #[arg(long, short, value_name = "FORMAT", default_value = "markdown",
+          value_parser = choices::<TableFormat>())]
+    format: TableFormat,
+    /// Print CSV, as with `--format csv`
+    #[arg(long, conflicts_with = "format")]
     csv: bool,
+    /// Print one JSON object instead of the table, with all that is known of the sample
+    #[arg(long, conflicts_with_all = ["format", "csv"])]
+    json: bool,
+    /// Also draw the proportions, with their intervals; the name ends in .svg, .pdf or .png
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 /// `A..B`, both included; either may be missing.
@@ -96,6 +109,11 @@ impl SampleCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let order = self.order;
+        let plot = self.plot.as_deref().map(|path| match PictureFormat::of(path) {
+            Some(format) => Ok((path, format)),
+            None => Err(ExportError::PictureFormat(path.to_owned())),
+        });
+        let plot = plot.transpose()?;
         ensure!(
             order <= MAX_BATCH_ORDER,
             "graphs of order {order} cannot be sampled: {MAX_BATCH_ORDER} is the largest order \
@@ -129,10 +147,14 @@ impl SampleCommand {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let run = Run::open(parameters, self.model, known.as_ref(), &self.output, &pool)?;
         let report = run.estimate()?;
+        if let Some((path, format)) = plot {
+            let bytes = report.plot().render(format);
+            write_file(path, |out| Ok(out.write_all(&bytes)?))?;
+        }
         terminal::print(&match (self.json, self.csv) {
-            (true, _) => report.to_json(),
-            (false, true) => report.to_csv(),
-            (false, false) => report.to_table(),
+            (true, _) => report.to_json().into_bytes(),
+            (false, true) => report.render(TableFormat::Csv)?,
+            (false, false) => report.render(self.format)?,
         })?;
         Ok(ExitCode::SUCCESS)
     }

@@ -1,11 +1,21 @@
 //! What a sample says, for people and for programs. Equal results give the same bytes.
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use trailtrap_shared::sample::{
-    estimate::{Estimate, Observed, combined},
-    model::Model,
+use trailtrap_export::{
+    ExportError,
+    chart::{Axis, Marker, Scale, Series, chart},
+    formats::{self, TableFormat},
+    picture::{BLUE, Picture, VERMILLION},
+    plots::proportions_with_zero,
+    table::{Column, Table, Value, percent},
+};
+use trailtrap_shared::{
+    game::{Game, TrailTrap},
+    sample::{
+        estimate::{Estimate, Observed, combined},
+        model::Model,
+    },
 };
 
 use super::{Parameters, endgame::ExactCounts, verdicts::Verdict};
@@ -161,97 +171,150 @@ impl Report {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 
-    /// A row for each number of edges, and those of all.
-    pub fn to_csv(&self) -> String {
-        let mut text = "edges,share,status,samples,p1_wins,nodes,proportion,low,high\n".to_owned();
-        let number =
-            |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-        for s in &self.by_size {
-            text += &format!(
-                "{},{},{},{},{},{},{},{},{}\n",
-                s.size,
-                s.share,
-                s.status,
-                s.samples,
-                s.p1_wins,
-                s.nodes,
-                number(s.proportion),
-                number(s.low),
-                number(s.high)
-            );
-        }
-        for (name, row) in self.rows() {
-            let Row { share, samples, proportion, low, high } = row;
-            text += &format!("{name},{share},estimate,{samples},,,{proportion},{low},{high}\n");
-        }
-        text
-    }
-
     fn rows(&self) -> Vec<(&'static str, &Row)> {
         let parts = [("odd", self.odd.as_ref()), ("even", self.even.as_ref())];
         let parts = parts.into_iter().filter_map(|(name, row)| Some((name, row?)));
         parts.chain([("all", &self.all)]).collect()
     }
 
-    /// A table for people.
-    pub fn to_table(&self) -> String {
-        let percent = |value: f64| format!("{:.3}", 100.0 * value);
-        let mut table = Table::new();
-        table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["edges", "% of graphs", "samples", "P1-win", "% P1-win", "95 %", ""]);
-        for s in self.by_size.iter().filter(|s| s.observed.is_some()) {
-            let interval = match s.observed {
-                Some(Observed::Sampled { .. }) => {
-                    let [low, high] = [s.low, s.high].map(Option::unwrap_or_default);
-                    format!("{} to {}", percent(low), percent(high))
-                }
-                _ => String::new(),
-            };
-            let counted = |count: u64| match s.status {
-                "sampled" => count.to_string(),
-                _ => String::new(),
-            };
-            table.add_row([
-                s.size.to_string(),
-                format!("{:.4}", 100.0 * s.share),
-                counted(s.samples),
-                counted(s.p1_wins),
-                percent(s.proportion.unwrap_or_default()),
-                interval,
-                if s.status == "exact" { "exact".to_owned() } else { String::new() },
-            ]);
+    /// A table of all numbers of edges, those that are exact and those that were drawn, and of
+    /// what they say of odd, of even, and of all numbers together.
+    pub fn table(&self) -> Table {
+        let columns = [
+            ("edges", Some("m"), "", "number of edges; odd, even or all for several together"),
+            ("share", Some("% of graphs"), "", "share of these graphs in the model"),
+            (
+                "status",
+                Some("known"),
+                "",
+                "exact by the census, sampled, left out, or an estimate made of these",
+            ),
+            ("samples", Some("drawn"), "", "graphs that were drawn and decided"),
+            ("p1_wins", Some("P1-win"), "", "those of them that the first player wins"),
+            ("nodes", None, "", "positions that were visited to decide them"),
+            ("proportion", Some("% P1-win"), "", "proportion that the first player wins"),
+            ("low", Some("from"), "95 % interval", "lower end of the 95 % interval for that"),
+            ("high", Some("to"), "95 % interval", "upper end of the 95 % interval for that"),
+        ];
+        let columns = columns.map(|(name, heading, group, meaning)| Column {
+            name: name.to_owned(),
+            heading,
+            group,
+            meaning: meaning.to_owned(),
+        });
+        let known = |value: Option<f64>| value.map_or(Value::Nothing, Value::Estimate);
+        let stratum = |s: &Stratum| {
+            vec![
+                Value::Number(s.size as u64),
+                Value::Estimate(s.share),
+                Value::Text(s.status.to_owned()),
+                Value::Number(s.samples),
+                Value::Number(s.p1_wins),
+                Value::Number(s.nodes),
+                known(s.proportion),
+                known(s.low),
+                known(s.high),
+            ]
+        };
+        let together = |(name, row): (&str, &Row)| {
+            vec![
+                Value::Text(name.to_owned()),
+                Value::Estimate(row.share),
+                Value::Text("estimate".to_owned()),
+                Value::Number(row.samples),
+                Value::Nothing,
+                Value::Nothing,
+                Value::Estimate(row.proportion),
+                Value::Estimate(row.low),
+                Value::Estimate(row.high),
+            ]
+        };
+        let strata = self.by_size.iter().map(stratum);
+        Table {
+            name: format!("sample-n{:02}", self.order),
+            caption: self.caption(),
+            columns: columns.into(),
+            rows: strata.chain(self.rows().into_iter().map(together)).collect(),
+            total: None,
         }
-        for (name, row) in self.rows() {
-            table.add_row([
-                name.to_owned(),
-                format!("{:.4}", 100.0 * row.share),
-                row.samples.to_string(),
-                String::new(),
-                percent(row.proportion),
-                format!("{} to {}", percent(row.low), percent(row.high)),
-                String::new(),
-            ]);
-        }
-        for column in 0..6 {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        let mut text = format!("{table}\n\n");
+    }
+
+    fn caption(&self) -> String {
+        let mut text = format!(
+            "{} on random graphs with {} vertices, by number m of edges; model {}, seed {}, {} \
+             graphs decided, {} of them again in another way.",
+            TrailTrap::ABOUT.title,
+            self.order,
+            self.model,
+            self.seed,
+            self.samples,
+            self.rechecked
+        );
         if self.left_out > 0.0 {
+            let [left_out, low, high] =
+                [self.left_out, self.bounds[0], self.bounds[1]].map(percent);
             text += &format!(
-                "{:.4} % of the graphs have another number of edges and are left out: of all, P1 \
-                 wins {} to {} %.\n",
-                100.0 * self.left_out,
-                percent(self.bounds[0]),
-                percent(self.bounds[1])
+                " {left_out} % of the graphs have other numbers of edges and are left out: of \
+                 all, P1 wins {low} to {high} %."
             );
         }
-        text += &format!(
-            "Order {}, model {}, seed {}: {} graphs decided, {} of them again in another way.\n\
-             SHA-256 of the verdicts: {}\n",
-            self.order, self.model, self.seed, self.samples, self.rechecked, self.digest
-        );
         text
+    }
+
+    /// The table in a format; for people with the digest below it.
+    ///
+    /// # Errors
+    /// If a number does not fit into a column of Parquet.
+    pub fn render(&self, format: TableFormat) -> Result<Vec<u8>, ExportError> {
+        let mut bytes = formats::render(&self.table(), format)?;
+        if format == TableFormat::Markdown {
+            bytes.extend(format!("\nSHA-256 of the verdicts: {}\n", self.digest).into_bytes());
+        }
+        Ok(bytes)
+    }
+
+    /// The proportions by number of edges, odd and even numbers apart: points, where they are
+    /// exact, and points with intervals, where graphs were drawn.
+    pub fn plot(&self) -> Picture {
+        let sizes = || self.by_size.iter().map(|stratum| stratum.size);
+        let parities = [("odd", 1, VERMILLION, Marker::Disc), ("even", 0, BLUE, Marker::Ring)];
+        let kinds = [("exact", None), ("sampled", Some(2.0))];
+        let mut series = Vec::new();
+        for (parity, odd, colour, marker) in parities {
+            for (status, dash) in kinds {
+                let strata = || {
+                    let of_parity = self.by_size.iter().filter(move |s| s.size % 2 == odd);
+                    of_parity.filter(move |s| s.status == status)
+                };
+                let points = strata().filter_map(|s| Some((s.size as f64, s.proportion?)));
+                let intervals = strata().filter(|_| status != "exact");
+                series.push(Series {
+                    name: format!("m {parity}, {status}"),
+                    points: points.collect(),
+                    colour,
+                    marker,
+                    line: Some(dash),
+                    intervals: intervals
+                        .filter_map(|s| Some((s.size as f64, [s.low?, s.high?])))
+                        .collect(),
+                });
+            }
+        }
+        let points = series.iter().flat_map(|one| one.points.iter().map(|point| point.1));
+        let ends = series.iter().flat_map(|one| one.intervals.iter().flat_map(|one| one.1));
+        let y = proportions_with_zero(points.chain(ends));
+        let [least, most] = [sizes().min(), sizes().max()].map(Option::unwrap_or_default);
+        let x = Axis {
+            label: format!("number m of edges (n = {}, {})", self.order, self.model),
+            from: least.saturating_sub(1) as f64,
+            to: (most + 1) as f64,
+            scale: Scale::Linear,
+        };
+        let title = format!(
+            "Proportion of random graphs with {} vertices that the first player wins, by number \
+             of edges and its parity, with 95 % intervals",
+            self.order
+        );
+        chart(&title, &x, &y, &series)
     }
 }
