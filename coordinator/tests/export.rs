@@ -70,6 +70,10 @@ fn formats_are_what_they_always_were() {
         ("density.csv", &["table", "density", "5", "--format", "csv"]),
         ("minimum-degree-parity.json", &["table", "minimum-degree-parity", "--format", "json"]),
         ("odd-degrees.md", &["table", "odd-degrees", "7"]),
+        ("involutions.csv", &["table", "involutions", "--format", "csv"]),
+        ("play-length.csv", &["table", "play-length", "6", "--format", "csv"]),
+        ("conditions.md", &["table", "conditions", "7"]),
+        ("conditions.csv", &["table", "conditions", "--format", "csv"]),
         ("p1-wins.txt", &["bfile", "p1-wins"]),
         (
             "labelled-p1-wins-by-size.txt",
@@ -141,6 +145,8 @@ fn every_table_adds_up_to_the_census() {
         "density",
         "minimum-degree-parity",
         "odd-degrees",
+        "involutions",
+        "play-length",
     ] {
         let all = rows(&text(&["table", kind, "--format", "csv"]));
         for order in 1..=7 {
@@ -690,6 +696,9 @@ fn latex_is_well_formed_without_any_tex() {
         "density",
         "minimum-degree-parity",
         "odd-degrees",
+        "involutions",
+        "play-length",
+        "conditions",
     ] {
         for order in ["1", "7"] {
             for format in ["latex", "latex-document"] {
@@ -893,6 +902,38 @@ fn a_census_in_progress_shows_what_it_has_finished() {
     let unfinished = table("10");
     assert_eq!(unfinished.status.code(), Some(1));
     assert!(stderr(&unfinished).contains("is not finished here"), "{}", stderr(&unfinished));
+}
+
+/// What looks at every graph says so where they are gone, or too many, or of another game.
+#[test]
+fn graphs_that_cannot_be_looked_at_are_missed() {
+    let refused = |data: &Data, order: &str, says: &str| {
+        for kind in ["involutions", "play-length", "conditions"] {
+            let output = run(&["export", "table", kind, order, "--data", &data.text()]);
+            let errors = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{kind}");
+            assert!(errors.contains(says) && stdout(&output).is_empty(), "{kind}: {errors}");
+        }
+    };
+    let minimal = Data::new();
+    census_json(6, &minimal, &["--keep", "minimal"]);
+    refused(&minimal, "5", "the graphs of order 5 were not kept (`--keep`), but for those listed");
+    let other = Data::new();
+    census_json(5, &other, &["--game", "edge-geography"]);
+    refused(&other, "5", "this table is about Trail Trap");
+    let limited = Data::new();
+    census_json(10, &limited, &["--max-size", "3"]);
+    refused(&limited, "10", "order 10 has too many graphs to look at each of them");
+    // Up to a number of edges they are all there.
+    let table = |kind: &str| {
+        let output = run(&["export", "table", kind, "9", "--data", &limited.text()]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    for kind in ["involutions", "play-length", "conditions"] {
+        let table = table(kind);
+        assert!(table.contains("Order 9 is done up to 2 edges only."), "{table}");
+    }
 }
 
 #[test]

@@ -177,8 +177,7 @@ pub fn bundle(
 fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(), ExportError> {
     let mut inputs = String::new();
     for &kind in tables::TableKind::ALL {
-        if kind == tables::TableKind::Degrees {
-            // The same is in the shard files, with more.
+        if kind.since_bundle_format().is_none() {
             continue;
         }
         let table = tables::build(archive, kind, Orders::UpTo(Some(last)))?;

@@ -8,6 +8,7 @@ pub mod chart;
 pub mod choice;
 pub mod columnar;
 pub mod documents;
+pub mod examined;
 pub mod formats;
 pub mod graphs;
 pub mod latex;
@@ -64,6 +65,42 @@ pub enum ExportError {
         status: Completeness,
         /// The file that was asked for.
         path: PathBuf,
+    },
+    /// The table looks at every graph.
+    #[error("order {order} has too many graphs to look at each of them; order {last} is the last")]
+    ManyGraphs {
+        /// The order.
+        order: usize,
+        /// The last one whose graphs are looked at.
+        last: usize,
+    },
+    /// The table is about the rules of one game.
+    #[error("the census is of {game}; this table is about Trail Trap")]
+    OtherGame {
+        /// The game of the census.
+        game: &'static str,
+    },
+    /// A graph of the census is missing, or changed.
+    #[error(
+        "the graphs of order {order} in the store are not those that were counted; see \
+         `trailtrap verify {order}`"
+    )]
+    Sums {
+        /// The order.
+        order: usize,
+    },
+    /// A theorem, or play by its length, disagrees with the census.
+    #[error(
+        "CONTRADICTION: the census says that {winner} wins {graph6}, and by {says} it is the \
+         other player; nothing is exported. Please report this graph"
+    )]
+    Contradiction {
+        /// The graph.
+        graph6: String,
+        /// Who wins by the census.
+        winner: &'static str,
+        /// What says otherwise.
+        says: String,
     },
     /// A number does not fit into a Parquet file.
     #[error("a number of column {column} takes more than 64 bits")]

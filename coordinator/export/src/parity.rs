@@ -13,7 +13,7 @@ use crate::{
     picture::Picture,
     plots::{colour_of, proportions_with_zero, share},
     table::{Column, Value},
-    tables::{TableKind, cell, column, size_column},
+    tables::{TableKind, cell, column, parity_column, parity_of, size_column},
 };
 
 /// The graphs of one order that a row is about, and what is counted of them.
@@ -61,7 +61,6 @@ fn apart(order: usize, cells: impl Iterator<Item = (usize, usize, Cell)>) -> Vec
 
 /// The columns of such a table that tell its rows apart, but for the order.
 pub fn keys(kind: TableKind) -> Vec<Column> {
-    let parity = column("size_parity", Some("m"), "number of edges modulo 2");
     let keys = match kind {
         TableKind::Density => {
             let meaning = "size / C(order, 2); nothing if there are no pairs of vertices";
@@ -73,15 +72,14 @@ pub fn keys(kind: TableKind) -> Vec<Column> {
         }
         _ => vec![column("minimum_degree", Some("minimum degree"), "minimum degree")],
     };
-    std::iter::once(parity).chain(keys).collect()
+    std::iter::once(parity_column()).chain(keys).collect()
 }
 
 /// What stands in these columns and in that of the order, and the counts.
 pub fn cells(kind: TableKind, rows: &[Row]) -> Vec<(Vec<Value>, Cell)> {
     let number = |number: usize| Value::Number(number as u64);
     let key = |row: &Row| {
-        let parity = Value::Named(row.parity as i64, ["even", "odd"][row.parity].into());
-        let mut key = vec![number(row.order), parity, number(row.key)];
+        let mut key = vec![number(row.order), parity_of(row.parity), number(row.key)];
         if kind == TableKind::Density {
             key.push(Value::Share { part: row.key as u128, whole: pairs(row.order) as u128 });
         }

@@ -18,7 +18,7 @@ use trailtrap_shared::{
 use crate::{
     ExportError,
     choice::{Choice as _, choices},
-    parity,
+    examined, parity,
     table::{Column, Table, Value},
 };
 
@@ -40,16 +40,30 @@ choices! {
             "By minimum degree, odd and even numbers of edges apart",
         OddDegrees = "odd-degrees":
             "By number of vertices of odd degree, odd and even numbers of edges apart",
+        Involutions = "involutions":
+            "By involutive automorphisms, which Proposition 3 is about (orders up to 9)",
+        PlayLength = "play-length":
+            "By longest trail and length of play under best play (orders up to 9)",
+        Conditions = "conditions":
+            "How many wins each sufficient condition of the paper explains (orders up to 9)",
     }
 }
 
 impl TableKind {
-    /// The first format of bundles that have it.
-    pub fn since_bundle_format(self) -> u32 {
+    /// The first format of bundles that have it; none has what takes a look at every graph.
+    pub fn since_bundle_format(self) -> Option<u32> {
         match self {
-            TableKind::Density | TableKind::MinimumDegreeParity | TableKind::OddDegrees => 2,
-            _ => 1,
+            kind if kind.looks_at_graphs() => None,
+            // The same is in the shard files, with more.
+            TableKind::Degrees => None,
+            TableKind::Density | TableKind::MinimumDegreeParity | TableKind::OddDegrees => Some(2),
+            _ => Some(1),
         }
+    }
+
+    /// Whether every graph is looked at, which takes that they were kept.
+    pub fn looks_at_graphs(self) -> bool {
+        matches!(self, TableKind::Involutions | TableKind::PlayLength | TableKind::Conditions)
     }
 
     /// Whether it follows from the counts of every degree sequence.
@@ -81,12 +95,16 @@ pub enum Orders {
 /// # Errors
 /// If the archive does not have the orders, or cannot be read.
 pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table, ExportError> {
-    let (results, order) = match orders {
+    let (mut results, order) = match orders {
         Orders::One(order) => (vec![archive.order(order)?], Some(order)),
         Orders::UpTo(last) => (archive.orders(last)?, None),
     };
+    if kind.looks_at_graphs() && order.is_none() {
+        results.truncate(examined::LAST_ORDER);
+    }
     let about = archive.game().about();
     let mut table = match kind {
+        kind if kind.looks_at_graphs() => examined::table(archive, kind, &results, order)?,
         TableKind::Orders => by_order(about, &results),
         TableKind::Sizes => by_size(about, &results, order),
         TableKind::Density => density(about, &results, order),
@@ -155,8 +173,19 @@ pub(crate) fn column(
     Column { name: name.into(), heading, group: "", meaning: meaning.into() }
 }
 
-fn order_column(shown: bool) -> Column {
+/// The number of vertices, for people if there are several orders.
+pub(crate) fn order_column(shown: bool) -> Column {
     column("order", shown.then_some("n"), "number of vertices")
+}
+
+/// Whether the number of edges is odd.
+pub(crate) fn parity_column() -> Column {
+    column("size_parity", Some("m"), "number of edges modulo 2")
+}
+
+/// What stands in this column.
+pub(crate) fn parity_of(size: usize) -> Value {
+    Value::Named((size % 2) as i64, ["even", "odd"][size % 2].into())
 }
 
 /// The number of edges.
@@ -437,7 +466,18 @@ pub fn breakdown(
             parity::keys(kind),
             "by number of vertices of odd degree, odd and even numbers m of edges apart",
         ),
-        TableKind::Orders | TableKind::Sizes => unreachable!("these have tables of their own"),
+        TableKind::Involutions => (
+            examined::keys(kind),
+            "by the most vertices that an involutive automorphism moves, and whether one fixes no \
+             edge",
+        ),
+        TableKind::PlayLength => (
+            examined::keys(kind),
+            "by edges of a longest trail and number of moves under best play",
+        ),
+        TableKind::Orders | TableKind::Sizes | TableKind::Conditions => {
+            unreachable!("these have tables of their own")
+        }
     };
     let caption =
         format!("{} on all graphs with {} vertices, {by}.", about.title, vertices(order));

@@ -207,10 +207,9 @@ impl Bundle {
     fn kinds(&self) -> anyhow::Result<Vec<TableKind>> {
         let (listed, format) = (self.listed()?, self.manifest.bundle_format);
         let mut kinds = Vec::new();
-        // That by degree sequence is in the shard files.
-        for &kind in TableKind::ALL.iter().filter(|&&kind| kind != TableKind::Degrees) {
+        for &kind in TableKind::ALL {
             let name = format!("tables/{}.csv", kind.name());
-            if kind.since_bundle_format() <= format {
+            if kind.since_bundle_format().is_some_and(|first| first <= format) {
                 kinds.push(kind);
             } else {
                 ensure!(!listed.contains_key(&name), "{name} is none of bundle format {format}");

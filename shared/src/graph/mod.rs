@@ -5,6 +5,7 @@ mod bitset;
 pub mod degree;
 pub mod graph6;
 pub mod invariants;
+pub mod involution;
 #[cfg(any(test, feature = "nauty"))]
 pub mod nauty;
 pub mod polya;

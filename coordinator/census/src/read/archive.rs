@@ -1,7 +1,12 @@
 //! The orders of a data directory, to read only: the finished ones, and if asked for the one in
 //! work.
 
-use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    path::Path,
+    sync::Arc,
+};
 
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics, summary::Summary},
@@ -12,7 +17,7 @@ use trailtrap_shared::{
 };
 
 use crate::{
-    read::finished::{self, DataFlag, FinishedError},
+    read::finished::{self, DataFlag, FinishedError, FinishedOrder},
     records::{OrderRecord, OrderResult, UnitRecord, alarm::Alarm},
     store::{self, Store, StoreError},
 };
@@ -417,6 +422,31 @@ impl Archive {
         }
         let units = self.unit_records(plan)?;
         Ok(units.iter().map(|(unit, _)| (&plan.shards[unit.shard as usize], unit.part)).collect())
+    }
+
+    /// All graphs of a finished order, in the labels of the census, and whether they have the
+    /// listed verdict.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::order`]; or not all graphs were kept, or a block is missing or damaged.
+    pub fn verdicts(&self, order: usize) -> Result<Vec<(Graph, bool)>, ArchiveError> {
+        self.record(order)?;
+        let finished = FinishedOrder::open(&self.store, order)?;
+        let mut graphs = Vec::new();
+        for shard in &finished.plan.shards {
+            let sequence = shard.sequence;
+            for bucket in 0..1u32 << shard.bucket_bits {
+                let listed = finished.slots(shard, bucket, Section::Wins)?;
+                let listed: HashSet<u64> = listed.into_iter().collect();
+                for slot in finished.slots(shard, bucket, Section::Keys)? {
+                    let graph = graph_of_slot(&sequence, slot);
+                    let graph = graph.ok_or(ArchiveError::NoGraph { sequence, slot })?;
+                    graphs.push((graph, listed.contains(&slot)));
+                }
+            }
+        }
+        Ok(graphs)
     }
 
     /// The graphs of the listed verdict of a part of a shard, in the labels of the census.

@@ -9,8 +9,10 @@
 //!   W(H − xy; v, x).
 //! * P1 wins G: ∃ uv ∈ E: ¬ R(G − uv; v) ∨ ¬ R(G − uv; u).
 
+pub mod conditions;
 pub mod decide;
 mod forward;
+pub mod length;
 
 use std::ops::RangeInclusive;
 

@@ -1,0 +1,318 @@
+//! What tells the winner of a graph without playing: conditions of the paper that suffice.
+//!
+//! Vertices without edges are of no concern in any of them.
+
+use crate::{
+    graph::{Graph, VertexSet, all_vertices, involution::Involutions, vertices},
+    labelling::hashed,
+};
+
+/// A condition that suffices for one of the players to win.
+pub struct Condition {
+    /// Its name in tables for programs.
+    pub name: &'static str,
+    /// The same for people, and where it stands in the paper.
+    pub title: &'static str,
+    /// What it says.
+    pub meaning: &'static str,
+    /// Whether P1 wins, and not P2.
+    pub p1_wins: bool,
+    holds: fn(&Board, Involutions) -> bool,
+}
+
+/// A graph without its vertices of degree 0.
+struct Board {
+    graph: Graph,
+    size: usize,
+}
+
+/// All of them.
+pub const CONDITIONS: [Condition; 10] = [
+    Condition {
+        name: "no-edge",
+        title: "no edge",
+        meaning: "there is no edge",
+        p1_wins: false,
+        holds: |board, _| board.size == 0,
+    },
+    Condition {
+        name: "one-edge",
+        title: "one edge",
+        meaning: "there is one edge",
+        p1_wins: true,
+        holds: |board, _| board.size == 1,
+    },
+    Condition {
+        name: "maximum-degree-2",
+        title: "no degree above 2 (Prop. 2)",
+        meaning: "two edges or more, and no degree above 2 (Proposition 2)",
+        p1_wins: false,
+        holds: |board, _| board.size >= 2 && board.degrees().all(|degree| degree <= 2),
+    },
+    Condition {
+        name: "involution",
+        title: "involution without fixed edge (Prop. 3)",
+        meaning: "an involution maps no edge to itself (Proposition 3)",
+        p1_wins: false,
+        holds: |_, involutions| involutions.fixes_no_edge,
+    },
+    Condition {
+        name: "even-side",
+        title: "complete bipartite, even side (Thm. 5)",
+        meaning: "complete bipartite with a side of even size (Theorem 5)",
+        p1_wins: false,
+        holds: |board, _| {
+            board.sides().is_some_and(|sides| sides.iter().any(|side| side % 2 == 0))
+        },
+    },
+    Condition {
+        name: "side-of-3",
+        title: "complete bipartite, 3 and odd (Thm. 5)",
+        meaning: "complete bipartite with sides of 3 and of an odd number from 5 on (Theorem 5)",
+        p1_wins: true,
+        holds: |board, _| {
+            board.sides().is_some_and(|[less, more]| less == 3 && more >= 5 && more % 2 == 1)
+        },
+    },
+    Condition {
+        name: "prism",
+        title: "prism (Prop. 8)",
+        meaning: "a prism, that is a cycle times an edge (Proposition 8)",
+        p1_wins: false,
+        holds: |board, _| board.is_prism(),
+    },
+    Condition {
+        name: "tree-centre",
+        title: "tree, no centre to win at (Lemmas 11, 12)",
+        meaning: "a tree in which no first move leads to a centre as it has to (Lemmas 11 and 12)",
+        p1_wins: false,
+        holds: |board, _| board.is_tree() && !board.has_centre_to_move_to(),
+    },
+    Condition {
+        name: "tree-long-paths",
+        title: "tree, remark after Thm. 13",
+        meaning: "a tree with one centre, of degree 3, as in the remark after Theorem 13",
+        p1_wins: true,
+        holds: |board, _| board.is_tree() && board.has_long_paths_through_centre(),
+    },
+    Condition {
+        name: "separated",
+        title: "first moves answered (Prop. 2, Lemma 10)",
+        meaning: "each first move leads to a degree below 3, or has an answer after which the \
+                  players are apart and P2 has no shorter a trail (Proposition 2, Lemma 10)",
+        p1_wins: false,
+        holds: |board, _| board.size >= 2 && board.is_each_first_move_answered(),
+    },
+];
+
+/// Which of [`CONDITIONS`] hold for a graph that has these involutions.
+pub fn that_hold(graph: &Graph, involutions: Involutions) -> [bool; CONDITIONS.len()] {
+    let order = graph.order();
+    let isolated = (0..order).rev().filter(|&v| graph.degree(v) == 0);
+    let graph = isolated.fold(*graph, |graph, v| graph.without_vertex(v));
+    let board = Board { graph, size: graph.size() };
+    CONDITIONS.each_ref().map(|condition| (condition.holds)(&board, involutions))
+}
+
+impl Board {
+    fn order(&self) -> usize {
+        self.graph.order()
+    }
+
+    fn degrees(&self) -> impl Iterator<Item = usize> {
+        (0..self.order()).map(|v| self.graph.degree(v))
+    }
+
+    /// The sizes of the sides of a complete bipartite graph, the smaller one first.
+    fn sides(&self) -> Option<[usize; 2]> {
+        if self.size == 0 {
+            return None;
+        }
+        let one = self.graph.neighbours(0);
+        let other = all_vertices(self.order()) & !one;
+        let expected = |v: usize| if one >> v & 1 == 1 { other } else { one };
+        let is_complete = (0..self.order()).all(|v| self.graph.neighbours(v) == expected(v));
+        let mut sides = [one, other].map(|side| side.count_ones() as usize);
+        sides.sort_unstable();
+        is_complete.then_some(sides)
+    }
+
+    fn is_prism(&self) -> bool {
+        let (n, k) = (self.order(), self.order() / 2);
+        if n % 2 == 1 || k < 3 || self.degrees().any(|degree| degree != 3) {
+            return false;
+        }
+        let cycles = (0..k).flat_map(|i| [(i, (i + 1) % k), (k + i, k + (i + 1) % k)]);
+        let prism = Graph::from_edges(n, cycles.chain((0..k).map(|i| (i, k + i))));
+        let canonical = |graph: &Graph| graph.relabelled(&hashed::label(graph).label);
+        canonical(&self.graph) == canonical(&prism)
+    }
+
+    /// Of three vertices or more.
+    fn is_tree(&self) -> bool {
+        self.order() >= 3 && self.size == self.order() - 1 && self.graph.is_connected()
+    }
+
+    /// The vertices of a component that are least far from the farthest one, and how far.
+    fn centres(&self, graph: &Graph, component: VertexSet) -> (Vec<usize>, usize) {
+        let far = |v: usize| distance(graph, v);
+        let radius = vertices(component).map(far).min().unwrap_or(0);
+        (vertices(component).filter(|&v| far(v) == radius).collect(), radius)
+    }
+
+    /// Whether a first move of a tree can win by Lemmas 11 and 12.
+    fn has_centre_to_move_to(&self) -> bool {
+        let (centres, _) = self.centres(&self.graph, all_vertices(self.order()));
+        let mut degrees: Vec<usize> = centres.iter().map(|&v| self.graph.degree(v)).collect();
+        degrees.sort_unstable();
+        degrees == [3] || degrees == [2, 3]
+    }
+
+    /// Whether P1 wins a tree by the remark after Theorem 13.
+    fn has_long_paths_through_centre(&self) -> bool {
+        let (centres, radius) = self.centres(&self.graph, all_vertices(self.order()));
+        let [centre] = centres[..] else { return false };
+        self.graph.degree(centre) == 3
+            && vertices(self.graph.neighbours(centre)).any(|start| {
+                let cut = self.graph.without_edge(centre, start);
+                let (near, rest) = (component(&cut, start), component(&cut, centre));
+                let branches = vertices(cut.neighbours(centre))
+                    .fold(cut, |graph, branch| graph.without_edge(centre, branch));
+                diameter(&cut, near) <= radius
+                    && self.centres(&cut, rest).0 == [centre]
+                    && diameter(&branches, rest) <= radius
+            })
+    }
+
+    /// Whether Proposition 2 or Lemma 10 says of each first move that it loses.
+    fn is_each_first_move_answered(&self) -> bool {
+        let both_ways = |(u, w): (usize, usize)| [(u, w), (w, u)];
+        self.graph.edges().flat_map(both_ways).all(|(u, v)| {
+            let rest = self.graph.without_edge(u, v);
+            self.graph.degree(v) < 3
+                || rest.edges().any(|(x, y)| {
+                    let rest = rest.without_edge(x, y);
+                    [x, y].into_iter().any(|y| has_no_shorter_trail(&rest, y, v))
+                })
+        })
+    }
+}
+
+/// The component of a vertex.
+fn component(graph: &Graph, v: usize) -> VertexSet {
+    let mut reached: VertexSet = 1 << v;
+    loop {
+        let next = vertices(reached).fold(reached, |set, w| set | graph.neighbours(w));
+        if next == reached {
+            return reached;
+        }
+        reached = next;
+    }
+}
+
+/// How far the farthest vertex of its component is.
+fn distance(graph: &Graph, v: usize) -> usize {
+    let (mut reached, mut steps): (VertexSet, usize) = (1 << v, 0);
+    loop {
+        let next = vertices(reached).fold(reached, |set, w| set | graph.neighbours(w));
+        if next == reached {
+            return steps;
+        }
+        (reached, steps) = (next, steps + 1);
+    }
+}
+
+/// The largest distance within the components of these vertices.
+fn diameter(graph: &Graph, of: VertexSet) -> usize {
+    vertices(of).map(|v| distance(graph, v)).max().unwrap_or(0)
+}
+
+/// Whether two vertices lie in different components, and the trails from the first are not all
+/// shorter than the longest from the other.
+fn has_no_shorter_trail(graph: &Graph, y: usize, v: usize) -> bool {
+    let [of_y, of_v] = [y, v].map(|vertex| component(graph, vertex));
+    if of_y & of_v != 0 {
+        return false;
+    }
+    // The longest trail of a small component is soon found; whether the other has one as long,
+    // too.
+    match of_y.count_ones() <= of_v.count_ones() {
+        true => !has_trail(graph, v, longest_trail(graph, y) + 1),
+        false => has_trail(graph, y, longest_trail(graph, v)),
+    }
+}
+
+fn longest_trail(graph: &Graph, from: usize) -> usize {
+    let steps = vertices(graph.neighbours(from));
+    steps.map(|to| 1 + longest_trail(&graph.without_edge(from, to), to)).max().unwrap_or(0)
+}
+
+/// Whether there is a trail of so many edges.
+fn has_trail(graph: &Graph, from: usize, length: usize) -> bool {
+    length == 0
+        || vertices(graph.neighbours(from))
+            .any(|to| has_trail(&graph.without_edge(from, to), to, length - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        game::{Search, Solution, trail_trap::ForwardSearch},
+        graph::{involution::involutions, nauty},
+    };
+
+    fn wins(graph: &Graph) -> bool {
+        matches!(ForwardSearch::new(usize::MAX).solve(graph), Ok(Solution::P1 { .. }))
+    }
+
+    #[test]
+    fn what_they_say_of_all_graphs_up_to_order_7_is_true() {
+        let mut held = [0; CONDITIONS.len()];
+        for graph in nauty::enumerate(7).into_iter().flatten() {
+            let hold = that_hold(&graph, involutions(&graph));
+            for (i, condition) in CONDITIONS.iter().enumerate().filter(|&(i, _)| hold[i]) {
+                let name = condition.name;
+                assert_eq!(wins(&graph), condition.p1_wins, "{name}: {:?}", graph.rows());
+                held[i] += 1;
+            }
+        }
+        let held_for = |name: &str| {
+            held[CONDITIONS.iter().position(|condition| condition.name == name).unwrap()]
+        };
+        assert_eq!([held_for("no-edge"), held_for("one-edge")], [7, 6]);
+        // The prism of a triangle, with and without another vertex.
+        assert_eq!(held_for("prism"), 2);
+        // K_{3,5} has eight vertices.
+        assert_eq!(held_for("side-of-3"), 0);
+        let others = ["maximum-degree-2", "involution", "even-side", "tree-centre", "separated"];
+        assert!(others.iter().all(|name| held_for(name) > 10), "{held:?}");
+        assert!(held_for("tree-long-paths") > 2, "{held:?}");
+    }
+
+    /// Connected P2-wins that Proposition 3 explains, as counted by other means.
+    #[test]
+    fn involutions_explain_few_connected_graphs() {
+        let orders = nauty::enumerate(7);
+        let explained = [5, 6, 7].map(|n: usize| {
+            let graphs = orders[n - 1].iter().filter(|graph| graph.is_connected());
+            graphs.filter(|graph| involutions(graph).fixes_no_edge).count()
+        });
+        assert_eq!(explained, [5, 10, 42]);
+    }
+
+    #[test]
+    fn complete_bipartite_graphs_are_known() {
+        let complete = |p: usize, q: usize| {
+            let edges = (0..p).flat_map(|u| (p..p + q).map(move |w| (u, w)));
+            Graph::from_edges(p + q + 1, edges)
+        };
+        let hold = |graph: Graph, name: &str| {
+            let place = CONDITIONS.iter().position(|condition| condition.name == name).unwrap();
+            that_hold(&graph, involutions(&graph))[place]
+        };
+        assert!(hold(complete(3, 5), "side-of-3") && hold(complete(7, 3), "side-of-3"));
+        assert!(!hold(complete(3, 3), "side-of-3") && !hold(complete(5, 5), "side-of-3"));
+        assert!(hold(complete(3, 4), "even-side") && !hold(complete(3, 5), "even-side"));
+    }
+}
