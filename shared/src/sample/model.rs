@@ -3,12 +3,14 @@
 use std::{fmt, str::FromStr};
 
 use num_bigint::BigUint;
+use serde::{Deserialize, Serialize};
 
 use super::draw::Kind;
 use crate::graph::{degree::binomial, pairs, polya};
 
-/// A distribution on the graphs of an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A distribution on the graphs of an order. In JSON it is as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Model {
     /// Labelled graphs with so many edges, all alike.
     Gnm(usize),
@@ -20,7 +22,7 @@ pub enum Model {
     Unlabelled,
 }
 
-/// A fraction between 0 and 1, neither of them.
+/// A fraction between 0 and 1, neither of them, in lowest terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probability {
     numerator: u64,
@@ -48,7 +50,8 @@ impl FromStr for Model {
         let half = Probability { numerator: 1, denominator: 2 };
         match text.split_once(':') {
             Some(("gnm", size)) => {
-                size.parse().map(Model::Gnm).map_err(|_| ModelError::Size(size.to_owned()))
+                let number = number(size).and_then(|number| usize::try_from(number).ok());
+                number.map(Model::Gnm).ok_or_else(|| ModelError::Size(size.to_owned()))
             }
             Some(("gnp", probability)) => Ok(Model::Gnp(probability.parse()?)),
             None if text == "gnp" => Ok(Model::Gnp(half)),
@@ -65,20 +68,44 @@ impl FromStr for Probability {
     /// A decimal fraction of at most 18 digits, or a quotient.
     fn from_str(text: &str) -> Result<Self, ModelError> {
         let parts = match (text.split_once('/'), text.split_once('.')) {
-            (Some((numerator, denominator)), None) => {
-                numerator.parse().ok().zip(denominator.parse().ok())
-            }
+            (Some((numerator, denominator)), None) => number(numerator).zip(number(denominator)),
             (None, Some(("" | "0", digits))) if (1..=18).contains(&digits.len()) => {
-                digits.parse().ok().map(|digits_| (digits_, 10u64.pow(digits.len() as u32)))
+                number(digits).map(|numerator| (numerator, 10u64.pow(digits.len() as u32)))
             }
             _ => None,
         };
         match parts {
             Some((numerator, denominator)) if 0 < numerator && numerator < denominator => {
-                Ok(Probability { numerator, denominator })
+                let (mut divisor, mut rest) = (denominator, numerator);
+                while rest > 0 {
+                    (divisor, rest) = (rest, divisor % rest);
+                }
+                Ok(Probability {
+                    numerator: numerator / divisor,
+                    denominator: denominator / divisor,
+                })
             }
             _ => Err(ModelError::Probability(text.to_owned())),
         }
+    }
+}
+
+/// A number that is written in decimal digits alone.
+fn number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+impl TryFrom<String> for Model {
+    type Error = ModelError;
+
+    fn try_from(text: String) -> Result<Self, ModelError> {
+        text.parse()
+    }
+}
+
+impl From<Model> for String {
+    fn from(model: Model) -> Self {
+        model.to_string()
     }
 }
 
@@ -145,9 +172,13 @@ mod tests {
         for text in ["gnm:31", "gnp:1/3", "labelled", "unlabelled"] {
             assert_eq!(text.parse::<Model>().unwrap().to_string(), text);
         }
-        assert_eq!("gnp".parse::<Model>().unwrap().to_string(), "gnp:1/2");
-        assert_eq!("gnp:0.25".parse::<Model>().unwrap().to_string(), "gnp:25/100");
-        for text in ["gnm", "gnm:x", "gnp:0", "gnp:1", "gnp:3/2", "gnp:0.", "gnp:1e-1", "G", ""] {
+        for text in ["gnp", "gnp:0.5", "gnp:.50", "gnp:1/2", "gnp:21/42"] {
+            assert_eq!(text.parse::<Model>().unwrap().to_string(), "gnp:1/2");
+        }
+        assert_eq!("gnp:0.25".parse::<Model>().unwrap().to_string(), "gnp:1/4");
+        let none = ["gnm", "gnm:x", "gnp:0", "gnp:1", "gnp:3/2", "gnp:0.", "gnp:1e-1", "G", ""];
+        let signed = ["gnm:+5", "gnp:.+5", "gnp:+1/2", "gnp:1/+2", "gnp:-1/2"];
+        for text in none.iter().chain(&signed) {
             assert!(text.parse::<Model>().is_err(), "{text}");
         }
     }
