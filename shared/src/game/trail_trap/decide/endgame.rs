@@ -22,6 +22,9 @@ pub enum EndgameError {
     /// Batches are not compiled for this order.
     #[error("there are no endgames of order {0}: 1 to {MAX_BATCH_ORDER} can be done")]
     Order(usize),
+    /// More than the entries of a directory can number.
+    #[error("{0} graphs are too many for an endgame: it has room for {max}", max = u32::MAX)]
+    TooMany(usize),
     /// A graph was not counted before it was put in.
     #[error("more graphs have come than were counted")]
     Uncounted,
@@ -129,10 +132,13 @@ impl EndgameBuilder {
     /// For `graphs` graphs of order `order` with `size` edges.
     ///
     /// # Errors
-    /// No batches are compiled for this order.
+    /// No batches are compiled for this order, or there are more than 2^32 − 1 graphs.
     pub fn new(order: usize, size: usize, graphs: usize) -> Result<Self, EndgameError> {
-        if !(1..=MAX_BATCH_ORDER).contains(&order) || graphs > u32::MAX as usize {
+        if !(1..=MAX_BATCH_ORDER).contains(&order) {
             return Err(EndgameError::Order(order));
+        }
+        if graphs > u32::MAX as usize {
+            return Err(EndgameError::TooMany(graphs));
         }
         let shape = Shape::new(order, graphs);
         let directory = vec![0; shape.places() + 1];
