@@ -71,11 +71,17 @@ impl Observed {
 /// proportions in complex sample surveys, J. Surv. Stat. Methodol. 7, 2019): the first is too
 /// short below where all strata have few P1-wins.
 pub fn combined(strata: impl IntoIterator<Item = (f64, Observed)>) -> Option<Estimate> {
-    let (mut weight, mut value, mut below, mut above) = (0.0, 0.0, 0.0, 0.0);
+    let strata: Vec<(f64, Observed)> = strata.into_iter().collect();
+    let weight: f64 = strata.iter().map(|(share, _)| share).sum();
+    if weight <= 0.0 {
+        return None;
+    }
+    let (mut value, mut below, mut above) = (0.0, 0.0, 0.0);
     let (mut smoothed, mut variance) = (0.0, 0.0);
     for (share, observed) in strata {
         let Estimate { value: p, low, high } = observed.estimate();
-        weight += share;
+        // Squares of the shares themselves could be too small for any number but 0.
+        let share = share / weight;
         value += share * p;
         below += (share * (p - low)).powi(2);
         above += (share * (high - p)).powi(2);
@@ -86,25 +92,21 @@ pub fn combined(strata: impl IntoIterator<Item = (f64, Observed)>) -> Option<Est
             variance += share * share * likely * (1.0 - likely) / samples.max(1) as f64;
         }
     }
-    if weight <= 0.0 {
-        return None;
-    }
-    let (p, smoothed, variance) = (value / weight, smoothed / weight, variance / weight.powi(2));
     let whole = match variance > 0.0 {
-        true => score(smoothed * (1.0 - smoothed) / variance, p),
-        false => Estimate { value: p, low: p, high: p },
+        true => score(smoothed * (1.0 - smoothed) / variance, value),
+        false => Estimate { value, low: value, high: value },
     };
     Some(Estimate {
-        value: p,
-        low: (p - below.sqrt() / weight).min(whole.low).max(0.0),
-        high: (p + above.sqrt() / weight).max(whole.high).min(1.0),
+        value,
+        low: (value - below.sqrt()).min(whole.low).max(0.0),
+        high: (value + above.sqrt()).max(whole.high).min(1.0),
     })
 }
 
 /// What a first round has shown of a stratum.
 #[derive(Clone, Copy, Debug)]
 pub struct Pilot {
-    /// The share of the stratum.
+    /// The share of the stratum; 0 if further graphs would tell nothing.
     pub weight: f64,
     /// Graphs that were drawn.
     pub samples: u64,
@@ -118,6 +120,12 @@ pub struct Pilot {
 /// Neyman's rule for unequal costs, in proportion to W σ/√c. As a few graphs do not tell σ when
 /// they all come out alike, it is that of (wins + 1)/(samples + 2), which never is 0. Follows from
 /// the arguments alone.
+///
+/// Pilots count in the estimate that they have steered. Where P1 wins less than half, a pilot with
+/// many wins brings more graphs, among which its wins count for less; one with few wins stays as
+/// it is. So the estimate is a little low on average: by up to a quarter of its standard error in
+/// trials with what is known of orders 9 to 11, and the intervals held the exact value as often as
+/// they should all the same.
 pub fn allot(pilots: &[Pilot], total: u64) -> Vec<u64> {
     let mut allotted: Vec<u64> = pilots.iter().map(|pilot| pilot.samples).collect();
     let wanted: Vec<f64> = pilots.iter().map(wanted).collect();
@@ -165,7 +173,10 @@ mod tests {
         game::trail_trap::decide::tests::layers,
         graph::pairs,
         labelling::hashed,
-        sample::{draw::Drawer, model::Model},
+        sample::{
+            draw::{Drawer, Stream},
+            model::Model,
+        },
     };
 
     fn close(a: f64, b: f64) -> bool {
@@ -194,6 +205,15 @@ mod tests {
         let none = combined([(0.5, Observed::Sampled { samples: 20, wins: 0 }), (0.5, sampled)]);
         assert!(none.unwrap().high > 0.07 + 0.5 * 0.9 * wilson(20, 0).high);
         assert_eq!(combined([]), None);
+    }
+
+    /// Only the proportions of shares count, however small they are.
+    #[test]
+    fn small_shares_have_intervals_too() {
+        let sampled = Observed::Sampled { samples: 20, wins: 0 };
+        let [small, large] = [1e-200, 1.0].map(|share| combined([(share, sampled)]).unwrap());
+        assert_eq!(small, large);
+        assert!(small.high > 0.1, "{small:?}");
     }
 
     #[test]
@@ -247,6 +267,71 @@ mod tests {
             };
             let covering = (0..300).filter(|&seed| covers(seed)).count();
             assert!(covering >= 274, "{model}: {covering} of 300");
+        }
+    }
+
+    /// The whole way of a run: pilots, what is allotted by them, and both together for the
+    /// estimate. The strata are those of finished orders, of which no more than 30 % of the edges
+    /// are taken to be counted, and 1000 graphs are drawn. Of 1000 intervals 95 % hold the exact
+    /// value: at least 929 do, which is three standard deviations fewer; and the estimate is not
+    /// far off on average.
+    #[test]
+    fn intervals_of_allotted_samples_cover_the_exact_value() {
+        const RUNS: u64 = 1000;
+        let mut rows = include_str!("../../../results/bundle/tables/sizes.csv").lines();
+        let columns: Vec<&str> = rows.next().unwrap().split(',').collect();
+        let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
+        let number = |row: &[&str], name: &str| -> f64 {
+            row[columns.iter().position(|column| *column == name).unwrap()].parse().unwrap()
+        };
+        for n in 9..=11 {
+            for (model, all, won) in [
+                (Model::Unlabelled, "graphs", "p1_wins"),
+                (Model::Labelled, "labelled_graphs", "labelled_p1_wins"),
+            ] {
+                let of_order = rows.iter().filter(|row| number(row, "order") == n as f64);
+                let proportions: Vec<f64> =
+                    of_order.map(|row| number(row, won) / number(row, all)).collect();
+                let shares = model.shares(n);
+                let truth: f64 = shares.iter().zip(&proportions).map(|(w, p)| w * p).sum();
+                let known = pairs(n) * 3 / 10;
+                // The last two sizes have one class each.
+                let drawn = known + 1..pairs(n) - 1;
+                let estimate = |run: u64| {
+                    let mut streams: Vec<Stream> =
+                        drawn.clone().map(|m| Stream::new(&[run, n as u64, m as u64])).collect();
+                    let mut wins = |i: usize, draws: u64| {
+                        let p = proportions[drawn.start + i];
+                        (0..draws).filter(|_| streams[i].happens(p)).count() as u64
+                    };
+                    let first = 1000 / (4 * drawn.len() as u64);
+                    let pilots: Vec<Pilot> = (0..drawn.len())
+                        .map(|i| Pilot {
+                            weight: shares[drawn.start + i],
+                            samples: first,
+                            wins: wins(i, first),
+                            nodes: first * 2.4f64.powi(i as i32) as u64,
+                        })
+                        .collect();
+                    let totals = allot(&pilots, 1000);
+                    let mut observed: Vec<Observed> =
+                        proportions.iter().map(|&p| Observed::Exact(p)).collect();
+                    for (i, &samples) in totals.iter().enumerate() {
+                        let wins = pilots[i].wins + wins(i, samples - first);
+                        observed[drawn.start + i] = Observed::Sampled { samples, wins };
+                    }
+                    combined(shares.iter().copied().zip(observed)).unwrap()
+                };
+                let found: Vec<Estimate> = (0..RUNS).map(estimate).collect();
+                let covering = found.iter().filter(|e| e.low <= truth && truth <= e.high).count();
+                let mean = |of: &dyn Fn(&Estimate) -> f64| {
+                    found.iter().map(of).sum::<f64>() / RUNS as f64
+                };
+                let error = mean(&|e| (e.value - truth).powi(2)).sqrt();
+                let bias = mean(&|e| e.value - truth) / error;
+                assert!(covering >= 929, "{n} {model}: {covering} of {RUNS}");
+                assert!((-0.3..0.1).contains(&bias), "{n} {model}: {bias} standard errors");
+            }
         }
     }
 }
