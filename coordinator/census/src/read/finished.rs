@@ -169,13 +169,19 @@ impl FinishedOrder {
         self.plan.find(sequence).map(|index| &self.plan.shards[index as usize])
     }
 
+    /// Whether graphs with so many edges are those with most in an order that can be carried
+    /// further: they stay, with their outcomes.
+    fn is_last(&self, size: usize) -> bool {
+        self.plan.retired_size() < Some(size)
+    }
+
     /// One bucket of a partition, keys and outcomes; an error if the outcomes were not kept.
     ///
     /// # Errors
     ///
     /// A block is missing or damaged, or two of them do not belong together.
     pub fn table(&self, shard: &Shard, bucket: u32) -> Result<BucketTable, FinishedError> {
-        self.outcomes()?;
+        self.outcomes_of(shard.size)?;
         let keys = self.store.blocks(shard, bucket, Section::Keys)?;
         let outcomes = self.store.blocks(shard, bucket, Section::Outcomes)?;
         let pairs = keys.into_iter().zip(outcomes);
@@ -184,13 +190,22 @@ impl FinishedOrder {
         Ok(BucketTable::from_blocks(&parts)?)
     }
 
-    /// That there are outcomes to read.
+    /// That there are outcomes of all graphs.
     ///
     /// # Errors
     ///
     /// They were not kept.
     pub fn outcomes(&self) -> Result<(), FinishedError> {
         self.outcomes_kept.then_some(()).ok_or(FinishedError::NotKept(self.plan.order))
+    }
+
+    /// That there are outcomes of the graphs with so many edges.
+    ///
+    /// # Errors
+    ///
+    /// They were not kept.
+    pub fn outcomes_of(&self, size: usize) -> Result<(), FinishedError> {
+        if self.is_last(size) { Ok(()) } else { self.outcomes() }
     }
 
     /// The slots in one bucket of a partition, of its keys or of its wins.
@@ -204,7 +219,7 @@ impl FinishedOrder {
         bucket: u32,
         section: Section,
     ) -> Result<Vec<u64>, FinishedError> {
-        if section == Section::Keys && !self.graphs_kept {
+        if section == Section::Keys && !self.graphs_kept && !self.is_last(shard.size) {
             return Err(FinishedError::GraphsNotKept(self.plan.order));
         }
         let blocks = self.store.blocks(shard, bucket, section)?;
