@@ -2,10 +2,11 @@
 
 mod common;
 
-use std::{collections::BTreeMap, fs, path::Path, process::Output};
+use std::{collections::BTreeMap, fs, process::Output};
 
 use common::{Data, Process, census_json, eventually, run, stderr, stdout, trailtrap};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
 
 /// A census of order 7 up to 9 edges.
@@ -32,7 +33,7 @@ fn files(data: &Data) -> BTreeMap<String, Vec<u8>> {
         .iter()
         .flat_map(|kind| WalkDir::new(data.path().join(kind)))
         .filter_map(Result::ok)
-        .filter(|entry| entry.file_type().is_file())
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "txt"))
         .map(|entry| {
             let place = entry.path().strip_prefix(data.path()).unwrap();
             (place.display().to_string(), fs::read(entry.path()).unwrap())
@@ -66,10 +67,18 @@ fn estimates_are_the_same_however_they_come_about() {
     eventually("some verdicts are there", || !files(&broken).is_empty());
     process.kill();
     let lost = files(&broken).into_keys().next().unwrap();
-    fs::remove_file(broken.path().join(lost)).unwrap();
+    fs::remove_file(broken.path().join(&lost)).unwrap();
+    let unfinished = [format!("{lost}.a1B2c3.new"), "parameters.json.a1B2c3.new".to_owned()];
+    unfinished.iter().for_each(|name| fs::write(broken.path().join(name), "half").unwrap());
     let again = sample(&endgame, &broken, &[&PLAN[..], &["--json", "--threads", "2"]].concat());
     assert_eq!(stdout(&again), golden, "{}", stderr(&again));
     assert_eq!(files(&broken), files(&whole));
+    assert!(!unfinished.iter().any(|name| broken.path().join(name).exists()));
+    // The digest is that of all files in the directory of verdicts.
+    let verdicts = WalkDir::new(broken.path().join("verdicts")).sort_by_file_name();
+    let bytes = verdicts.into_iter().map(Result::unwrap).filter(|e| e.file_type().is_file());
+    let bytes: Vec<u8> = bytes.flat_map(|entry| fs::read(entry.path()).unwrap()).collect();
+    assert_eq!(hex::encode(Sha256::digest(bytes)), digest);
 }
 
 /// The same rows in each format, and a picture of them: what is exact beside what was drawn.
@@ -143,10 +152,23 @@ fn verdicts_and_intervals_are_true() {
         verdicts.iter().step_by(9).map(|words| format!("{} {}", words[1], words[2])).collect();
     assert_eq!(stdout(&solved).lines().collect::<Vec<_>>(), winners);
     // 158 of the 1044 graphs of order 7.
-    let bounds: Vec<f64> =
-        found["bounds"].as_array().unwrap().iter().map(|bound| bound.as_f64().unwrap()).collect();
+    let bounds: Vec<f64> = found["all"]["bounds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bound| bound.as_f64().unwrap())
+        .collect();
     assert!(bounds[0] < 158.0 / 1044.0 && 158.0 / 1044.0 < bounds[1], "{bounds:?}");
     assert!(found["left_out"].as_f64().unwrap() > 0.03);
+    // Odd and even numbers have bounds of their own, by what is left out of each.
+    for row in ["odd", "even"] {
+        let number = |name: &str| found[row][name].as_f64().unwrap();
+        let missing = 1.0 - number("share") * 2.0;
+        let bounds: Vec<f64> =
+            found[row]["bounds"].as_array().unwrap().iter().map(|b| b.as_f64().unwrap()).collect();
+        assert!((bounds[0] - number("low") * (1.0 - missing)).abs() < 1e-9, "{found}");
+        assert!((bounds[1] - number("high") * (1.0 - missing) - missing).abs() < 1e-9, "{found}");
+    }
     assert!(found["rechecked"].as_u64().unwrap() > 0);
 }
 
@@ -157,13 +179,78 @@ fn what_is_known_is_not_drawn_and_small_orders_need_no_endgame() {
     let found = report(&sample(&endgame, &output, &few));
     assert_eq!(found["samples"], 0);
     assert_eq!(found["all"]["low"], found["all"]["high"]);
-    let output = Data::new().text();
+    let output = Data::new();
+    let output = output.text();
     let alone = ["sample", "--order", "6", "--samples", "30", "--seed", "1", "--output", &output];
-    let found =
-        report(&run(&[&alone[..], &["--model", "gnp:0.4", "--json", "--recheck", "1"]].concat()));
+    let alone = |model: &str, recheck: &str| {
+        let more = ["--model", model, "--json", "--recheck", recheck];
+        report(&run(&[&alone[..], &more].concat()))
+    };
+    let found = alone("gnp:0.4", "1");
     assert_eq!(found["samples"], 30);
     assert_eq!(found["rechecked"], 30);
-    fs::remove_dir_all(Path::new(&output)).unwrap();
+    // The same run, however it is called, and whatever is rechecked of it.
+    let fewer = alone("gnp:2/5", "0.3");
+    assert_eq!(found["digest"], fewer["digest"]);
+    assert!((1..30).contains(&fewer["rechecked"].as_u64().unwrap()));
+    assert_eq!(alone("gnp:.40", "0")["rechecked"], 0);
+}
+
+/// All graphs of these sizes are isomorphic: one of them is all that there is to decide.
+#[test]
+fn one_graph_of_one_class_is_exact() {
+    for (size, winner) in [("0", 0.0), ("1", 1.0), ("14", 0.0), ("15", 1.0)] {
+        let (model, output) = (format!("gnm:{size}"), Data::new());
+        let found = report(&run(&[
+            "sample",
+            "--order",
+            "6",
+            "--model",
+            &model,
+            "--samples",
+            "9",
+            "--seed",
+            "1",
+            "--recheck",
+            "1",
+            "--json",
+            "--output",
+            &output.text(),
+        ]));
+        assert_eq!((&found["samples"], &found["rechecked"]), (&1.into(), &1.into()), "{found}");
+        for value in ["proportion", "low", "high"] {
+            assert_eq!(found["all"][value], winner, "{found}");
+        }
+        assert_eq!(files(&output).len(), 2);
+    }
+}
+
+/// Counts are there when outcomes are gone.
+#[test]
+fn outcomes_are_needed_only_to_draw() {
+    let (endgame, output) = (Data::new(), Data::new());
+    census_json(7, &endgame, &["--keep", "graphs"]);
+    let few = ["--model", "unlabelled", "--samples", "20", "--seed", "1", "--json"];
+    let found = report(&sample(&endgame, &output, &few));
+    let proportion = found["all"]["proportion"].as_f64().unwrap();
+    assert!((proportion - 158.0 / 1044.0).abs() < 1e-12, "{found}");
+    let drawn = sample(&endgame, &Data::new(), &[&few[..], &["--endgame-size", "9"]].concat());
+    assert_eq!(drawn.status.code(), Some(1));
+    assert!(stderr(&drawn).contains("outcomes of order 7 were not kept"), "{}", stderr(&drawn));
+}
+
+/// Of an order up to a number of edges the last outcomes stay, whatever is kept: they will do.
+#[test]
+fn the_last_outcomes_are_enough() {
+    let (all, last) = (endgame(), Data::new());
+    census_json(7, &last, &["--max-size", "9", "--keep", "minimal"]);
+    let more = ["--model", "gnm:12", "--samples", "40", "--seed", "1", "--recheck", "0.5"];
+    let found = [all, last].map(|endgame| {
+        let found = report(&sample(&endgame, &Data::new(), &[&more[..], &["--json"]].concat()));
+        assert!(found["rechecked"].as_u64().unwrap() > 0);
+        found
+    });
+    assert_eq!(found[0], found[1]);
 }
 
 #[test]
@@ -181,7 +268,9 @@ fn refusals_say_what_to_do() {
     );
     assert!(sample(&endgame, &output, &more).status.success());
     let other = ["--model", "gnm:12", "--samples", "40", "--seed", "2", "--recheck", "0.5"];
-    refused(sample(&endgame, &output, &other), "\"seed\": 1");
+    refused(sample(&endgame, &output, &other), "(--seed 1, not 2)");
+    let narrower = [&more[..], &["--sizes", "12..13"]].concat();
+    refused(sample(&endgame, &output, &narrower), "(--sizes 0..21, not 12..13)");
     refused(
         sample(&endgame, &Data::new(), &["--model", "gnm:22", "--samples", "1", "--seed", "1"]),
         "the most are 21",
@@ -190,6 +279,12 @@ fn refusals_say_what_to_do() {
         sample(&endgame, &Data::new(), &["--model", "gnp", "--samples", "3", "--seed", "1"]),
         "--sizes",
     );
+    // What is refused for what it asks leaves nothing that would keep other questions out.
+    let nothing = ["--model", "labelled", "--samples", "3", "--seed", "1", "--sizes", "50..60"];
+    let fresh = Data::new();
+    let alone = ["sample", "--order", "7", "--output", &fresh.text()];
+    refused(run(&[&alone[..], &nothing].concat()), "those of labelled have 0 to 21 edges");
+    assert!(!fresh.path().exists());
     let nowhere = Data::new().text();
     let order_8 = ["sample", "--order", "8", "--endgame", &nowhere, "--output", &nowhere];
     refused(run(&[&order_8[..], &more].concat()), "trailtrap census 8 --max-size");
@@ -222,7 +317,11 @@ fn what_would_take_hours_is_refused_unless_people_insist() {
         "{errors}"
     );
     assert!(!output.path().join("parameters.json").exists());
-    assert!(sample(&["--order", "12", "--model", "gnm:60"]).status.code() == Some(1));
+    let refused = sample(&["--order", "12", "--model", "gnm:60"]);
+    assert_eq!(refused.status.code(), Some(1));
+    // All of them take that long: there is nothing else to draw.
+    let errors = stderr(&refused);
+    assert!(!errors.contains("leaves out") && errors.contains("`--sizes ..60`"), "{errors}");
     let asked_for = ["--sizes", "0..3", "--recheck", "0"];
     let drawn = sample(&[&["--order", "12", "--model", "labelled"], &asked_for[..]].concat());
     assert!(drawn.status.success(), "{}", stderr(&drawn));

@@ -7,7 +7,10 @@ use clap::Args;
 use trailtrap_export::{
     ExportError, formats::TableFormat, output::write_file, picture::PictureFormat,
 };
-use trailtrap_shared::{graph::pairs, labelling::MAX_BATCH_ORDER, sample::model::Model};
+use trailtrap_shared::{
+    game::trail_trap::decide::METHOD, graph::pairs, labelling::MAX_BATCH_ORDER,
+    sample::model::Model,
+};
 use trailtrap_worker::process::limits;
 
 use super::{
@@ -15,7 +18,7 @@ use super::{
     run::{parse_order, parse_share},
 };
 use crate::{
-    sample::{FORMAT, Parameters, Run, check_patience, endgame::Known, method},
+    sample::{FORMAT, Parameters, Run, check_patience, endgame::Known},
     terminal,
 };
 
@@ -38,9 +41,11 @@ use crate::{
 /// says what weight is left out.
 ///
 /// Every verdict is kept (number, graph6, winner, positions visited) in the directory of the run,
-/// by number of edges. Stop the command as you like: it goes on where it was, and the same
-/// parameters give the same files and the same digest, `cat DIR/verdicts/*/* | sha256sum`, on any
-/// machine and with any number of threads.
+/// by number of edges. Stop the command as you like: it goes on from the verdicts that are there,
+/// and the same parameters give the same files and the same digest, `cat DIR/verdicts/*/* |
+/// sha256sum`, on any machine and with any number of threads. Verdicts are written by 32, when all
+/// of them are found, and with an endgame each thread works on 128 graphs at once; so stopping
+/// loses the work on some hundreds of graphs for each thread.
 #[derive(Args)]
 pub struct SampleCommand {
     /// The order of the graphs, up to 12
@@ -51,7 +56,7 @@ pub struct SampleCommand {
     #[arg(long, value_name = "MODEL")]
     model: Model,
     /// How many graphs to draw
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=MAX_SAMPLES))]
     samples: u64,
     /// Which graphs to draw: the same seed draws the same
     #[arg(long, value_name = "S")]
@@ -70,9 +75,10 @@ pub struct SampleCommand {
     /// Where the run is kept; it goes on from there
     #[arg(long, value_name = "DIR", default_value = "trailtrap-sample")]
     output: PathBuf,
-    /// Decide this share of the graphs again: with other labels and an endgame of two edges fewer;
-    /// without an endgame, by plain forward search. If the winner is another one, nothing is
-    /// printed, and the exit code is 1
+    /// Decide this share of the graphs again: with other labels and an endgame of two edges fewer
+    /// (or the same one, if the census has kept no other); without an endgame, by plain forward
+    /// search. If the winner is another one, nothing is
+    /// printed, and the exit code is 1. A run may go on with another share
     #[arg(long, value_name = "SHARE", default_value = "0.02", value_parser = parse_share)]
     recheck: f64,
     /// Threads [default: the processors this process may use]
@@ -92,6 +98,9 @@ pub struct SampleCommand {
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
+
+/// All verdicts of a run are in memory at its end: some 100 bytes each.
+const MAX_SAMPLES: u64 = 100_000_000;
 
 /// `A..B`, both included; either may be missing.
 fn parse_sizes(text: &str) -> Result<[usize; 2], String> {
@@ -132,21 +141,20 @@ impl SampleCommand {
         let [least, most] = self.sizes.unwrap_or([0, usize::MAX]);
         let parameters = Parameters {
             format: FORMAT,
-            method: method(),
+            method: METHOD,
             order,
-            model: self.model.to_string(),
+            model: self.model,
             samples: self.samples,
             seed: self.seed,
             sizes: [least, most.min(pairs(order))],
             endgame_size,
             endgame_digest: exact
                 .and_then(|(known, size)| Some(known.exact(size)?.digest.to_string())),
-            recheck: self.recheck,
         };
         let threads = self.threads.map_or_else(limits::threads, usize::from);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-        let run = Run::open(parameters, self.model, known.as_ref(), &self.output, &pool)?;
-        let report = run.estimate()?;
+        let run = Run::open(parameters, known.as_ref(), &self.output, &pool)?;
+        let report = run.estimate(self.recheck)?;
         if let Some((path, format)) = plot {
             let bytes = report.plot().render(format);
             write_file(path, |out| Ok(out.write_all(&bytes)?))?;

@@ -97,18 +97,12 @@ impl Known {
     /// # Errors
     /// There is nothing of the order, or it is of another game.
     pub fn open(data: &Path, order: usize) -> Result<Self, LoadError> {
-        let most = pairs(order.min(MAX_BATCH_ORDER)) * 3 / 10;
-        let advice = format!(
-            "`trailtrap census {order} --max-size {most} --data {}` makes them",
-            data.display()
-        );
-        let finished = |cause| LoadError::Finished { cause, order, advice: advice.clone() };
+        let finished = |cause| needs(order, data, cause);
         let store = open_store(data).map_err(finished)?;
         if store.game().about().name != TrailTrap::ABOUT.name {
             return Err(LoadError::Game(data.to_owned()));
         }
         let order = FinishedOrder::open(&store, order).map_err(finished)?;
-        order.outcomes().map_err(finished)?;
         Ok(Known { order, data: data.to_owned() })
     }
 
@@ -126,6 +120,15 @@ impl Known {
         let data = || self.data.clone();
         let error = || LoadError::Size { order, max_size, size, data: data() };
         (size <= max_size).then_some(()).ok_or_else(error)
+    }
+
+    /// That there is an endgame of this size to load, and not only counts.
+    ///
+    /// # Errors
+    /// The outcomes were not kept.
+    pub fn check_outcomes(&self, size: usize) -> Result<(), LoadError> {
+        let finished = |cause| needs(self.order.plan.order, &self.data, cause);
+        self.order.outcomes_of(size).map_err(finished)
     }
 
     /// What is known of the graphs with so many edges, if it is.
@@ -197,6 +200,14 @@ impl Known {
         }
         builder.finish().map_err(wrong)
     }
+}
+
+/// That a directory lacks what samples need, and what to do.
+fn needs(order: usize, data: &Path, cause: FinishedError) -> LoadError {
+    let most = pairs(order.min(MAX_BATCH_ORDER)) * 3 / 10;
+    let data = data.display();
+    let advice = format!("`trailtrap census {order} --max-size {most} --data {data}` makes them");
+    LoadError::Finished { cause, order, advice }
 }
 
 /// Buckets that are in memory at the same time.

@@ -2,16 +2,17 @@
 //!
 //! The numbers of edges are the strata. A pilot of a few graphs in each says where the variance
 //! is and what a graph costs; the other graphs are allotted by that, which follows from the
-//! verdicts of the pilot alone. All graphs of a stratum are numbered, and ranges of numbers are
-//! *units*: each is a file of verdicts, written when it is complete. So a run can be stopped at
-//! any time, and the files are the same however that happens.
+//! verdicts of the pilot alone. Where there is only one isomorphism class, one graph tells all.
+//! All graphs of a stratum are numbered, and ranges of numbers are *units*: each is a file of
+//! verdicts, written when it is complete. So a run can be stopped at any time, and the files are
+//! the same however that happens.
 
 pub mod endgame;
 pub mod report;
 mod verdicts;
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
     sync::atomic::AtomicU64,
@@ -20,18 +21,24 @@ use std::{
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::{
-    game::trail_trap::decide::{Endgame, METHOD},
-    graph::pairs,
+    game::trail_trap::decide::Endgame,
+    graph::{pairs, polya::graphs_by_size},
     sample::{
         draw::{Drawer, Stream},
         estimate::{Pilot, allot},
         model::Model,
     },
 };
-use trailtrap_worker::process::{limits, limits::Size, log, open, replace::Replacement};
+use trailtrap_worker::process::{
+    limits,
+    limits::Size,
+    log, open,
+    replace::{self, Replacement},
+};
+use walkdir::WalkDir;
 
 use self::{
-    endgame::{Known, LoadError},
+    endgame::{ExactCounts, Known, LoadError},
     report::{Report, Stratum},
     verdicts::{How, Solver, Unit, UnitWork, Verdict},
 };
@@ -39,7 +46,6 @@ use crate::terminal::watched;
 
 /// What is sampled, and how. Verdicts and nodes follow from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Parameters {
     /// Version of the files of a run.
     pub format: u32,
@@ -47,8 +53,8 @@ pub struct Parameters {
     pub method: u32,
     /// The order.
     pub order: usize,
-    /// The model, as it is written.
-    pub model: String,
+    /// The model.
+    pub model: Model,
     /// Graphs to draw.
     pub samples: u64,
     /// The seed.
@@ -59,12 +65,35 @@ pub struct Parameters {
     pub endgame_size: Option<usize>,
     /// The public digest of the endgame's records.
     pub endgame_digest: Option<String>,
-    /// The share of verdicts that is found again in another way.
-    pub recheck: f64,
 }
 
 /// Version of the files of a run.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+
+impl Parameters {
+    /// In which points another run differs, as a command would say it; empty if it does not.
+    fn differences(&self, other: &Parameters) -> String {
+        let points = |run: &Parameters| {
+            let [least, most] = run.sizes;
+            let none = || "none".to_owned();
+            [
+                ("--order", run.order.to_string()),
+                ("--model", run.model.to_string()),
+                ("--samples", run.samples.to_string()),
+                ("--seed", run.seed.to_string()),
+                ("--sizes", format!("{least}..{most}")),
+                ("--endgame-size", run.endgame_size.map_or_else(none, |size| size.to_string())),
+                ("endgame with digest", run.endgame_digest.clone().unwrap_or_else(none)),
+                ("method", run.method.to_string()),
+                ("format", run.format.to_string()),
+            ]
+        };
+        let both = points(other).into_iter().zip(points(self));
+        let differ = both.filter(|(theirs, own)| theirs != own);
+        let words = differ.map(|((name, theirs), (_, own))| format!("{name} {theirs}, not {own}"));
+        words.collect::<Vec<_>>().join("; ")
+    }
+}
 
 /// Why there is no estimate.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +122,19 @@ pub enum SampleError {
         /// Edges.
         size: usize,
     },
+    /// Everything is left out.
+    #[error(
+        "there is nothing to estimate: --sizes leaves out all graphs, and those of {model} have \
+         {least} to {most} edges"
+    )]
+    Nothing {
+        /// The model.
+        model: Model,
+        /// The fewest edges of its graphs.
+        least: usize,
+        /// The most.
+        most: usize,
+    },
     /// Too few samples.
     #[error(
         "{samples} samples do not suffice for {strata} numbers of edges: draw more, or bound them by --sizes"
@@ -105,22 +147,25 @@ pub enum SampleError {
     },
     /// Some graphs would take too long.
     #[error(
-        "a graph of order {order} with {most} edges takes some 10^{magnitude} hours{}; \
-         `--sizes ..{practical}` leaves out those that take more than minutes, {left_out:.2e} of \
-         all (or name the numbers of edges to try them all the same)",
-        if *has_endgame { "" } else { " without an endgame" }
+        "a graph of order {order} with {most} edges may take {}{}; {}`--sizes ..{most}` tries \
+         them all the same",
+        time(*.seconds),
+        if *has_endgame { "" } else { " without an endgame" },
+        practical.as_ref().map_or_else(String::new, |(size, left_out)| format!(
+            "`--sizes ..{size}` leaves out those that take more than minutes, {left_out:.2e} of \
+             all; "
+        )),
     )]
     TooLong {
         /// The order.
         order: usize,
         /// The most edges of a graph that may be drawn.
         most: usize,
-        /// About the logarithm of the hours that it takes.
-        magnitude: i64,
-        /// The most edges of a graph that takes minutes.
-        practical: usize,
-        /// The weight of the graphs that have more.
-        left_out: f64,
+        /// About the seconds that it takes.
+        seconds: f64,
+        /// The most edges of a graph that takes minutes, and the weight of those that have more;
+        /// unless these are about all.
+        practical: Option<(usize, f64)>,
         /// Whether there is an endgame.
         has_endgame: bool,
     },
@@ -134,6 +179,14 @@ pub enum SampleError {
         path: PathBuf,
         /// What differs.
         what: String,
+    },
+    /// The parameters of the run that is there cannot be told.
+    #[error("{} does not say what was sampled; give another --output, or remove it", path.display())]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
     },
     /// Another process works on it.
     #[error("{} is in use by another process", .0.display())]
@@ -182,22 +235,29 @@ fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, SampleError> {
 /// A run in its directory.
 pub struct Run<'a> {
     parameters: Parameters,
-    model: Model,
     known: Option<&'a Known>,
     directory: PathBuf,
     pool: &'a ThreadPool,
     drawer: Drawer,
+    /// The share of the graphs that have 0, 1, … edges.
+    shares: Vec<f64>,
+    /// Numbers of edges of which graphs are drawn.
+    sampled: Vec<usize>,
     /// Keeps others out.
     _lock: File,
 }
 
-/// Seconds of a core that a graph takes, by experience: so many for one edge more than the
-/// endgame, …
-const FIRST_SECONDS: f64 = 2.5e-6;
-/// … and this factor for each further one.
+/// Seconds of a core that a graph takes, by experience at order 12: so many times …
+const FIRST_SECONDS: f64 = 7e-6;
+/// … this factor for each edge that the endgame's graphs do not have, …
 const GROWTH: f64 = 2.4;
+/// … of which this many are as good as none. (Without an endgame it is less for graphs of many
+/// vertices and few edges.)
+const EASY_SIZE: usize = 10;
 /// A graph that takes longer is not drawn unless people insist.
 const PATIENCE_SECONDS: f64 = 600.0;
+/// It is no advice to leave out more than this share of all graphs.
+const ALMOST_ALL: f64 = 0.9;
 
 /// Makes sure that no graph of a model takes hours, where people have not said which they want.
 ///
@@ -209,21 +269,30 @@ pub fn check_patience(
     endgame_size: Option<usize>,
 ) -> Result<(), SampleError> {
     let shares = model.shares(order);
-    let above = |size: usize| size.saturating_sub(endgame_size.unwrap_or(0)) as f64;
-    let seconds = |size: usize| FIRST_SECONDS * GROWTH.powf(above(size));
+    let easy = endgame_size.unwrap_or(0).max(EASY_SIZE);
+    let seconds = |size: usize| FIRST_SECONDS * GROWTH.powf(size.saturating_sub(easy) as f64);
     let most = shares.iter().rposition(|&share| share > 0.0).unwrap_or(0);
     if seconds(most) <= PATIENCE_SECONDS {
         return Ok(());
     }
     let practical = (0..most).rfind(|&size| seconds(size) <= PATIENCE_SECONDS).unwrap_or(0);
+    let left_out: f64 = shares[practical + 1..].iter().sum();
     Err(SampleError::TooLong {
         order,
         most,
-        magnitude: (seconds(most) / 3600.0).log10().round() as i64,
-        practical,
-        left_out: shares[practical + 1..].iter().sum(),
+        seconds: seconds(most),
+        practical: (left_out <= ALMOST_ALL).then_some((practical, left_out)),
         has_endgame: endgame_size.is_some(),
     })
+}
+
+/// A time that is no more than estimated.
+fn time(seconds: f64) -> String {
+    match seconds / 3600.0 {
+        hours if hours < 2.0 => format!("{:.0} minutes", hours * 60.0),
+        hours if hours < 1e4 => format!("{hours:.0} hours"),
+        hours => format!("10^{:.0} hours", hours.log10()),
+    }
 }
 
 /// Graphs of a unit, at most.
@@ -238,91 +307,109 @@ impl<'a> Run<'a> {
     /// The parameters fit no graphs, or not the directory.
     pub fn open(
         parameters: Parameters,
-        model: Model,
         known: Option<&'a Known>,
         directory: &Path,
         pool: &'a ThreadPool,
     ) -> Result<Self, SampleError> {
-        let order = parameters.order;
+        let Parameters { order, model, samples, sizes: [least, most], .. } = parameters;
         if let Model::Gnm(size) = model
             && size > pairs(order)
         {
             return Err(SampleError::NoGraphs { order, size });
         }
+        let shares = model.shares(order);
+        let all: Vec<usize> = (0..shares.len()).filter(|&size| shares[size] > 0.0).collect();
+        let (exact, others): (Vec<usize>, Vec<usize>) =
+            all.iter().partition(|&&size| exact(&parameters, known, size).is_some());
+        let sampled: Vec<usize> =
+            others.into_iter().filter(|size| (least..=most).contains(size)).collect();
+        if exact.is_empty() && sampled.is_empty() {
+            return Err(nothing(model, &shares));
+        }
+        if samples < sampled.len() as u64 {
+            return Err(SampleError::TooFew { samples, strata: sampled.len() });
+        }
+        if let (false, Some(known), Some(size)) =
+            (sampled.is_empty(), known, parameters.endgame_size)
+        {
+            known.check_outcomes(size)?;
+        }
         at(directory, fs::create_dir_all(directory))?;
         let path = directory.join("LOCK");
         let lock = at(&path, open::lock_file(&path))?;
-        lock.try_lock().map_err(|_| SampleError::InUse(directory.to_owned()))?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(SampleError::InUse(directory.to_owned()));
+            }
+            Err(TryLockError::Error(source)) => return Err(SampleError::File { path, source }),
+            Ok(()) => {}
+        }
         let path = directory.join("parameters.json");
-        let text = serde_json::to_string_pretty(&parameters).unwrap_or_default() + "\n";
         if path.exists() {
-            let found = at(&path, open::read(&path, 1 << 16))?;
-            if found != text.as_bytes() {
-                let found = String::from_utf8_lossy(&found).into_owned();
-                let other = found.lines().find(|line| !text.lines().any(|own| own == *line));
-                let what = other.unwrap_or("they are incomplete").trim().trim_end_matches(',');
-                let what = format!("there {what}");
+            let text = at(&path, open::read(&path, 1 << 16))?;
+            let found = serde_json::from_slice(&text);
+            let found: Parameters =
+                found.map_err(|source| SampleError::Unknown { path, source })?;
+            let what = parameters.differences(&found);
+            if !what.is_empty() {
                 return Err(SampleError::Other { path: directory.to_owned(), what });
             }
         } else {
+            let text = serde_json::to_string_pretty(&parameters).unwrap_or_default() + "\n";
             at(&path, Replacement::of(&path).write(text.as_bytes()))?;
         }
+        sweep(directory)?;
         let drawer = Drawer::new(order, model.kind());
         let directory = directory.to_owned();
-        Ok(Run { parameters, model, known, directory, pool, drawer, _lock: lock })
+        Ok(Run { parameters, known, directory, pool, drawer, shares, sampled, _lock: lock })
     }
 
-    /// Decides what has not been decided yet, and tells what all of it says.
+    /// Decides what has not been decided yet, and tells what all of it says. This share of the
+    /// verdicts is found again in another way.
     ///
     /// # Errors
     /// Something cannot be decided, read or written; or two methods disagree.
-    pub fn estimate(&self) -> Result<Report, SampleError> {
-        let shares = self.model.shares(self.parameters.order);
-        let [least, most] = self.parameters.sizes;
-        let exact = |size: usize| {
-            let known = self.known.filter(|_| self.parameters.endgame_size >= Some(size));
-            known.and_then(|known| known.exact(size))
-        };
-        let sampled: Vec<usize> = (least..=most.min(shares.len() - 1))
-            .filter(|&size| shares[size] > 0.0 && exact(size).is_none())
-            .collect();
-        let (verdicts, rechecked) = self.sampled(&sampled, &shares)?;
-        let strata = (0..shares.len()).filter(|&size| shares[size] > 0.0).map(|size| {
-            let of_size = sampled.iter().position(|&other| other == size);
-            match (exact(size), of_size) {
-                (Some(counts), _) => Stratum::exact(size, shares[size], self.model, &counts),
-                (None, Some(i)) => Stratum::sampled(size, shares[size], &verdicts[i]),
-                (None, None) => Stratum::left_out(size, shares[size]),
+    pub fn estimate(&self, recheck: f64) -> Result<Report, SampleError> {
+        let Parameters { order, model, .. } = self.parameters;
+        let (verdicts, rechecked) = self.sampled(recheck)?;
+        let classes = graphs_by_size(order);
+        let possible = (0..self.shares.len()).filter(|&size| self.shares[size] > 0.0);
+        let strata = possible.map(|size| {
+            let share = self.shares[size];
+            let of_size = self.sampled.iter().position(|&other| other == size);
+            match (exact(&self.parameters, self.known, size), of_size) {
+                (Some(counts), _) => Stratum::exact(size, share, model, &counts),
+                (None, Some(i)) => Stratum::sampled(size, share, classes[size], &verdicts[i]),
+                (None, None) => Stratum::left_out(size, share),
             }
         });
-        Ok(Report::new(&self.parameters, strata.collect(), &verdicts, rechecked))
+        let report = Report::new(&self.parameters, strata.collect(), &verdicts, rechecked);
+        report.ok_or_else(|| nothing(model, &self.shares))
     }
 
-    /// The verdicts of all graphs drawn with these numbers of edges, and how many were rechecked.
-    fn sampled(
-        &self,
-        sizes: &[usize],
-        shares: &[f64],
-    ) -> Result<(Vec<Vec<Verdict>>, u64), SampleError> {
-        let (samples, strata) = (self.parameters.samples, sizes.len());
-        if strata == 0 {
+    /// The verdicts of all graphs that are drawn, by number of edges, and how many of them were
+    /// rechecked.
+    fn sampled(&self, recheck: f64) -> Result<(Vec<Vec<Verdict>>, u64), SampleError> {
+        let Parameters { order, samples, .. } = self.parameters;
+        let sizes = &self.sampled;
+        if sizes.is_empty() {
             return Ok((Vec::new(), 0));
         }
-        let first = (samples / (4 * strata as u64)).clamp(1, PILOT);
-        if samples < strata as u64 {
-            return Err(SampleError::TooFew { samples, strata });
-        }
-        let pilot: Vec<Unit> = sizes.iter().flat_map(|&size| units(size, 0, first)).collect();
+        let classes = graphs_by_size(order);
+        let most = (samples / (4 * sizes.len() as u64)).clamp(1, PILOT);
+        let first = |size: usize| if classes[size] == 1 { 1 } else { most };
+        let pilot: Vec<Unit> =
+            sizes.iter().flat_map(|&size| units(size, 0, first(size))).collect();
         let mut main = Main { run: self, endgame: None };
         // Before anything is known of the cost, it is taken to grow as usual.
         main.decide(&pilot, "pilot", &|unit| GROWTH.powi(unit.size as i32))?;
         let mut verdicts = Vec::new();
         let mut pilots = Vec::new();
         for &size in sizes {
-            let found = self.read(VERDICTS, units(size, 0, first))?;
+            let found = self.read(VERDICTS, units(size, 0, first(size)))?;
             pilots.push(Pilot {
-                weight: shares[size],
-                samples: first,
+                weight: if classes[size] == 1 { 0.0 } else { self.shares[size] },
+                samples: first(size),
                 wins: found.iter().filter(|verdict| verdict.p1_wins).count() as u64,
                 nodes: found.iter().map(|verdict| verdict.nodes).sum(),
             });
@@ -332,34 +419,34 @@ impl<'a> Run<'a> {
         let rest: Vec<Unit> = sizes
             .iter()
             .zip(&totals)
-            .flat_map(|(&size, &total)| units(size, first, total))
+            .flat_map(|(&size, &total)| units(size, first(size), total))
             .collect();
         let cost = |unit: &Unit| {
             let place = sizes.iter().position(|&size| size == unit.size);
-            place.map_or(1.0, |i| pilots[i].nodes as f64 / first as f64)
+            place.map_or(1.0, |i| pilots[i].nodes as f64 / pilots[i].samples as f64)
         };
         main.decide(&rest, "sample", &cost)?;
         drop(main);
         for (i, &size) in sizes.iter().enumerate() {
-            verdicts[i].extend(self.read(VERDICTS, units(size, first, totals[i]))?);
+            verdicts[i].extend(self.read(VERDICTS, units(size, first(size), totals[i]))?);
         }
         let all: Vec<Unit> = pilot.into_iter().chain(rest).collect();
-        let rechecked = self.recheck(&all, &cost, sizes, &verdicts)?;
+        let rechecked = self.recheck(recheck, &all, &cost, &verdicts)?;
         Ok((verdicts, rechecked))
     }
 
     /// Finds a share of the verdicts again in another way; how many.
     fn recheck(
         &self,
+        share: f64,
         units: &[Unit],
         cost: &dyn Fn(&Unit) -> f64,
-        sizes: &[usize],
         verdicts: &[Vec<Verdict>],
     ) -> Result<u64, SampleError> {
-        let Parameters { order, seed, endgame_size, recheck, .. } = self.parameters;
+        let Parameters { order, seed, endgame_size, .. } = self.parameters;
         let is_drawn = |size: usize, index: u64| {
             let names = [seed, order as u64, size as u64, index, RECHECKED];
-            Stream::new(&names).happens(recheck)
+            Stream::new(&names).happens(share)
         };
         let work: Vec<UnitWork> = units
             .iter()
@@ -369,27 +456,32 @@ impl<'a> Run<'a> {
             })
             .filter(|work| !work.indices.is_empty())
             .collect();
-        let mut missing = self.missing(RECHECKS, &work);
+        // Which graphs a file is about depends on the share.
+        let kind = format!("{RECHECKS}/{share:?}");
+        let mut missing = self.missing(&kind, &work);
+        // Where only the last outcomes of a census were kept, there is no smaller endgame.
         let smaller = endgame_size.and_then(|size| size.checked_sub(2));
-        let words = match smaller {
-            Some(size) => format!("an endgame of {size} edges and other labels"),
+        let other =
+            self.known.zip(smaller).map(|(known, size)| match known.check_outcomes(size) {
+                Ok(()) => (known, size),
+                Err(_) => (known, size + 2),
+            });
+        let words = match other {
+            Some((_, size)) => format!("an endgame of {size} edges and other labels"),
             None => "plain forward search".to_owned(),
         };
         if !missing.is_empty() {
-            let endgame = match (smaller, self.known) {
-                (Some(size), Some(known)) => Some(self.load(known, size)?),
-                _ => None,
-            };
+            let endgame = other.map(|(known, size)| self.load(known, size)).transpose()?;
             let how = match &endgame {
                 Some(endgame) => How::Relabelled(endgame),
-                None => How::Plain,
+                None => How::plain(self.pool.current_num_threads()),
             };
-            self.solve(RECHECKS, &mut missing, how, "recheck", cost)?;
+            self.solve(&kind, &mut missing, how, "recheck", cost)?;
         }
         let mut rechecked = 0;
         for UnitWork { unit, indices } in work {
-            let stratum = sizes.iter().position(|&size| size == unit.size);
-            let found = self.read_unit(RECHECKS, &unit, &indices)?;
+            let stratum = self.sampled.iter().position(|&size| size == unit.size);
+            let found = self.read_unit(&kind, &unit, &indices)?;
             for verdict in found {
                 rechecked += 1;
                 let first = stratum.and_then(|i| verdicts[i].get(verdict.index as usize));
@@ -481,7 +573,9 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Where verdicts are in the directory of a run.
 const VERDICTS: &str = "verdicts";
+/// Where those of rechecks are, in a directory for each share.
 const RECHECKS: &str = "rechecks";
 /// Tells the random numbers that choose what is rechecked from those of graphs.
 const RECHECKED: u64 = 0x7265_6368_6563_6b00;
@@ -520,7 +614,32 @@ impl Main<'_, '_> {
     }
 }
 
-/// The version of the search, for parameters.
-pub fn method() -> u32 {
-    METHOD
+/// What a census has counted, as far as the endgame of a run goes.
+fn exact(parameters: &Parameters, known: Option<&Known>, size: usize) -> Option<ExactCounts> {
+    known.filter(|_| parameters.endgame_size >= Some(size))?.exact(size)
+}
+
+/// That all of these shares are left out.
+fn nothing(model: Model, shares: &[f64]) -> SampleError {
+    let has_graphs = |share: &f64| *share > 0.0;
+    let least = shares.iter().position(has_graphs).unwrap_or(0);
+    let most = shares.iter().rposition(has_graphs).unwrap_or(0);
+    SampleError::Nothing { model, least, most }
+}
+
+/// Removes files that were left unfinished by a process that was killed.
+fn sweep(directory: &Path) -> Result<(), SampleError> {
+    let parameters = directory.join("parameters.json");
+    at(directory, replace::sweep(&parameters))?;
+    for kind in [VERDICTS, RECHECKS] {
+        let entries = WalkDir::new(directory.join(kind)).into_iter().filter_map(Result::ok);
+        let is_unfinished =
+            |path: &Path| path.extension().is_some_and(|e| e == replace::EXTENSION);
+        for entry in entries.filter(|entry| entry.file_type().is_file()) {
+            if is_unfinished(entry.path()) {
+                at(entry.path(), fs::remove_file(entry.path()))?;
+            }
+        }
+    }
+    Ok(())
 }

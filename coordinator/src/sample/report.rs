@@ -42,8 +42,6 @@ pub struct Report {
     odd: Option<Row>,
     /// The same with an even number of edges.
     even: Option<Row>,
-    /// Between these the proportion is whatever those are that were left out.
-    bounds: [f64; 2],
     by_size: Vec<Stratum>,
 }
 
@@ -55,6 +53,15 @@ struct Row {
     proportion: f64,
     low: f64,
     high: f64,
+    /// Between these the proportion is, with those that were left out, whatever they are.
+    bounds: [f64; 2],
+}
+
+impl Row {
+    /// Whether this is an estimate of what was not left out alone.
+    fn is_partial(&self) -> bool {
+        self.bounds != [self.low, self.high]
+    }
 }
 
 /// What is known of one number of edges.
@@ -62,7 +69,8 @@ struct Row {
 pub struct Stratum {
     size: usize,
     share: f64,
-    /// How it is known: `exact`, `sampled` or `left out`.
+    /// How it is known: `exact`, `sampled` or `left out`. What a census has not counted and is exact
+    /// all the same is one graph that was decided.
     status: &'static str,
     samples: u64,
     p1_wins: u64,
@@ -101,16 +109,19 @@ impl Stratum {
         Self::of(size, share, "exact", Some(Observed::Exact(proportion)))
     }
 
-    /// Drawn and decided.
-    pub fn sampled(size: usize, share: f64, verdicts: &[Verdict]) -> Self {
+    /// Drawn and decided: exactly what is known if there is only one isomorphism class.
+    pub fn sampled(size: usize, share: f64, classes: u64, verdicts: &[Verdict]) -> Self {
         let samples = verdicts.len() as u64;
         let wins = verdicts.iter().filter(|verdict| verdict.p1_wins).count() as u64;
-        let observed = Observed::Sampled { samples, wins };
+        let (status, observed) = match classes {
+            1 => ("exact", Observed::Exact(wins as f64 / samples.max(1) as f64)),
+            _ => ("sampled", Observed::Sampled { samples, wins }),
+        };
         Stratum {
             samples,
             p1_wins: wins,
             nodes: verdicts.iter().map(|verdict| verdict.nodes).sum(),
-            ..Self::of(size, share, "sampled", Some(observed))
+            ..Self::of(size, share, status, Some(observed))
         }
     }
 
@@ -121,49 +132,51 @@ impl Stratum {
 }
 
 impl Report {
-    /// Adds up the strata.
+    /// Adds up the strata; `None` if all of them are left out.
     pub(super) fn new(
         parameters: &Parameters,
         strata: Vec<Stratum>,
         verdicts: &[Vec<Verdict>],
         rechecked: u64,
-    ) -> Self {
+    ) -> Option<Self> {
         let mut digest = Sha256::new();
         verdicts.iter().flatten().for_each(|verdict| digest.update(verdict.line()));
         let row = |filter: &dyn Fn(&Stratum) -> bool| {
             let strata = || strata.iter().filter(|stratum| filter(stratum));
             let observed = || strata().filter_map(|s| Some((s.share, s.observed?)));
             let Estimate { value, low, high } = combined(observed())?;
+            let share: f64 = observed().map(|(share, _)| share).sum();
+            // With nothing left out this is 1, so that the bounds are the interval itself.
+            let part = share / strata().map(|stratum| stratum.share).sum::<f64>();
             Some(Row {
-                share: observed().map(|(share, _)| share).sum(),
+                share,
                 samples: strata().map(|stratum| stratum.samples).sum(),
                 proportion: value,
                 low,
                 high,
+                bounds: [low * part, (high * part + (1.0 - part)).min(1.0)],
             })
         };
-        let nothing = Row { share: 0.0, samples: 0, proportion: 0.5, low: 0.0, high: 1.0 };
-        let all = row(&|_| true).unwrap_or(nothing);
+        let all = row(&|_| true)?;
         let (odd, even) = (row(&|s| s.size % 2 == 1), row(&|s| s.size % 2 == 0));
         let left_out = strata
             .iter()
             .filter(|stratum| stratum.observed.is_none())
             .fold(0.0, |sum, stratum| sum + stratum.share);
-        Report {
+        Some(Report {
             order: parameters.order,
-            model: parameters.model.clone(),
+            model: parameters.model.to_string(),
             seed: parameters.seed,
             samples: all.samples,
             endgame_size: parameters.endgame_size,
             rechecked,
             digest: hex::encode(digest.finalize()),
             left_out,
-            bounds: [all.low * all.share, (all.high * all.share + left_out).min(1.0)],
             all,
             odd,
             even,
             by_size: strata,
-        }
+        })
     }
 
     /// One JSON object.
@@ -187,7 +200,8 @@ impl Report {
                 "status",
                 Some("known"),
                 "",
-                "exact by the census, sampled, left out, or an estimate made of these",
+                "exact by the census, sampled, left out, or an estimate made of these: partial if some \
+                 are left out",
             ),
             ("samples", Some("drawn"), "", "graphs that were drawn and decided"),
             ("p1_wins", Some("P1-win"), "", "those of them that the first player wins"),
@@ -220,7 +234,7 @@ impl Report {
             vec![
                 Value::Text(name.to_owned()),
                 Value::Estimate(row.share),
-                Value::Text("estimate".to_owned()),
+                Value::Text(if row.is_partial() { "partial" } else { "estimate" }.to_owned()),
                 Value::Number(row.samples),
                 Value::Nothing,
                 Value::Nothing,
@@ -251,11 +265,16 @@ impl Report {
             self.rechecked
         );
         if self.left_out > 0.0 {
-            let [left_out, low, high] =
-                [self.left_out, self.bounds[0], self.bounds[1]].map(percent);
+            let bounds = |(name, row): (&str, &Row)| {
+                let [low, high] = row.bounds.map(percent);
+                format!("{name} {low} to {high} %")
+            };
+            let bounds: Vec<String> = self.rows().into_iter().map(bounds).collect();
             text += &format!(
-                " {left_out} % of the graphs have other numbers of edges and are left out: of \
-                 all, P1 wins {low} to {high} %."
+                " {} % of the graphs have other numbers of edges and are left out. With them, \
+                 whatever they are, P1 wins: {}.",
+                percent(self.left_out),
+                bounds.join("; ")
             );
         }
         text

@@ -20,7 +20,7 @@ use trailtrap_shared::{
     labelling::batch::Kernel,
     sample::draw::Drawer,
 };
-use trailtrap_worker::process::{open, replace::Replacement};
+use trailtrap_worker::process::{limits, open, replace::Replacement};
 
 use super::{SampleError, at};
 
@@ -127,12 +127,23 @@ pub enum How<'a> {
     Search(Option<&'a Endgame>),
     /// By the search with this endgame, of graphs with their vertices in reverse.
     Relabelled(&'a Endgame),
-    /// By playing the game, without the search or its endgames.
-    Plain,
+    /// By playing the game, without the search or its endgames. On each thread so many positions
+    /// may be remembered.
+    Plain(usize),
 }
 
-/// Positions that plain forward search may remember, of about 40 bytes each.
+impl How<'_> {
+    /// Plain forward search on so many threads, as far as memory goes.
+    pub fn plain(threads: usize) -> Self {
+        let share = limits::available_memory() / threads.max(1) as u64;
+        How::Plain(usize::try_from(share / PLAIN_BYTES).unwrap_or(0).min(PLAIN_POSITIONS))
+    }
+}
+
+/// Positions that plain forward search may remember, at most, …
 const PLAIN_POSITIONS: usize = 20_000_000;
+/// … and bytes that one takes.
+const PLAIN_BYTES: u64 = 50;
 
 /// Decides the graphs of units.
 pub struct Solver<'a> {
@@ -200,8 +211,8 @@ impl Solver<'_> {
         let (endgame, is_relabelled) = match self.how {
             How::Search(endgame) => (endgame, false),
             How::Relabelled(endgame) => (Some(endgame), true),
-            How::Plain => {
-                let mut search = ForwardSearch::new(PLAIN_POSITIONS);
+            How::Plain(positions) => {
+                let mut search = ForwardSearch::new(positions);
                 while let Some((tag, graph)) = next() {
                     let solution = search.solve(&graph).map_err(|error| {
                         let (text, size) = (graph6::encode(&graph), graph.size());
