@@ -291,14 +291,17 @@ fn refusals_say_what_to_do() {
     let order_13 = ["sample", "--order", "13", "--output", &nowhere];
     refused(run(&[&order_13[..], &more].concat()), "12 is the largest order");
 
-    // A verdict that was changed: another graph is noticed when it is read, another winner when
-    // it is found again.
+    // A verdict that was changed is noticed when it is read; and when it is found again, if its
+    // checksum was changed too.
     let (place, bytes) = files(&output).into_iter().find(|(p, _)| p.starts_with("verd")).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     fs::write(output.path().join(&place), text.replacen("0 F", "0 E", 1)).unwrap();
     refused(sample(&endgame, &output, &more), "is damaged (line 1)");
     let lied = text.replace(" P1 ", " P3 ").replace(" P2 ", " P1 ").replace(" P3 ", " P2 ");
-    fs::write(output.path().join(&place), lied).unwrap();
+    fs::write(output.path().join(&place), &lied).unwrap();
+    refused(sample(&endgame, &output, &more), "its checksum is missing or another one");
+    let checksum = hex::encode(Sha256::digest(lied)) + "\n";
+    fs::write(output.path().join("checksums").join(&place), checksum).unwrap();
     refused(sample(&endgame, &output, &more), "CONTRADICTION");
 }
 

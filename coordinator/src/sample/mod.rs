@@ -200,12 +200,12 @@ pub enum SampleError {
         source: io::Error,
     },
     /// A file of verdicts holds something else.
-    #[error("{} is damaged (line {line}); remove it, and the same command goes on", path.display())]
+    #[error("{} is damaged ({what}); remove it, and the same command goes on", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
+        /// What is wrong with it.
+        what: Damage,
     },
     /// A search came to no verdict.
     #[error("{0}")]
@@ -225,6 +225,17 @@ pub enum SampleError {
         /// The other way.
         how: String,
     },
+}
+
+/// What is wrong with a file of verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// A line, counted from 1, is not about the graph that it should be about.
+    #[error("line {0}")]
+    Line(usize),
+    /// The text is not that which was written.
+    #[error("its checksum is missing or another one")]
+    Checksum,
 }
 
 /// Opens a file, or whatever is done, with its name in the error.
@@ -517,7 +528,7 @@ impl<'a> Run<'a> {
 
     /// Those that have no file yet.
     fn missing(&self, kind: &str, work: &[UnitWork]) -> Vec<UnitWork> {
-        let is_missing = |work: &&UnitWork| !work.unit.path(&self.directory.join(kind)).exists();
+        let is_missing = |work: &&UnitWork| !work.unit.files(&self.directory, kind).text.exists();
         work.iter().filter(is_missing).cloned().collect()
     }
 
@@ -536,11 +547,11 @@ impl<'a> Run<'a> {
         let costs: Vec<u64> = work.iter().map(|work| cost(&work.unit)).collect();
         let total = work.iter().zip(&costs).map(|(w, cost)| w.indices.len() as u64 * cost).sum();
         let done = AtomicU64::new(0);
-        let directory = self.directory.join(kind);
         let solver = Solver {
             drawer: &self.drawer,
             seed: self.parameters.seed,
-            directory: &directory,
+            directory: &self.directory,
+            kind,
             work,
             costs: &costs,
             how,
@@ -568,8 +579,8 @@ impl<'a> Run<'a> {
         unit: &Unit,
         indices: &[u64],
     ) -> Result<Vec<Verdict>, SampleError> {
-        let path = unit.path(&self.directory.join(kind));
-        verdicts::read(&path, unit.size, indices, &self.drawer, self.parameters.seed)
+        let files = unit.files(&self.directory, kind);
+        files.read(unit.size, indices, &self.drawer, self.parameters.seed)
     }
 }
 
@@ -577,6 +588,8 @@ impl<'a> Run<'a> {
 const VERDICTS: &str = "verdicts";
 /// Where those of rechecks are, in a directory for each share.
 const RECHECKS: &str = "rechecks";
+/// Where checksums of both are.
+const CHECKSUMS: &str = "checksums";
 /// Tells the random numbers that choose what is rechecked from those of graphs.
 const RECHECKED: u64 = 0x7265_6368_6563_6b00;
 
@@ -631,7 +644,7 @@ fn nothing(model: Model, shares: &[f64]) -> SampleError {
 fn sweep(directory: &Path) -> Result<(), SampleError> {
     let parameters = directory.join("parameters.json");
     at(directory, replace::sweep(&parameters))?;
-    for kind in [VERDICTS, RECHECKS] {
+    for kind in [VERDICTS, RECHECKS, CHECKSUMS] {
         let entries = WalkDir::new(directory.join(kind)).into_iter().filter_map(Result::ok);
         let is_unfinished =
             |path: &Path| path.extension().is_some_and(|e| e == replace::EXTENSION);

@@ -69,8 +69,8 @@ impl Row {
 pub struct Stratum {
     size: usize,
     share: f64,
-    /// How it is known: `exact`, `sampled` or `left out`. What a census has not counted and is exact
-    /// all the same is one graph that was decided.
+    /// How it is known: `exact`, `sampled` or `left out`. What is exact though no census has
+    /// counted it is one graph that was decided.
     status: &'static str,
     samples: u64,
     p1_wins: u64,

@@ -8,6 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rayon::ThreadPool;
+use sha2::{Digest as _, Sha256};
 use trailtrap_shared::{
     game::{
         Search, Solution,
@@ -22,7 +23,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::process::{limits, open, replace::Replacement};
 
-use super::{SampleError, at};
+use super::{CHECKSUMS, Damage, SampleError, at};
 
 /// A range of the graphs with one number of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +37,22 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Its file. In order of names, files are in the order of sizes and numbers.
-    pub fn path(&self, directory: &Path) -> PathBuf {
+    /// Its files of this kind in the directory of a run. In order of names, files are in the order
+    /// of sizes and numbers.
+    pub fn files(&self, run: &Path, kind: &str) -> Files {
         let Unit { size, from, to } = self;
-        directory.join(format!("m{size:02}")).join(format!("{from:010}-{to:010}.txt"))
+        let place = Path::new(kind).join(format!("m{size:02}"));
+        let place = place.join(format!("{from:010}-{to:010}.txt"));
+        Files { text: run.join(&place), checksum: run.join(CHECKSUMS).join(place) }
     }
+}
+
+/// The files of a unit.
+pub struct Files {
+    /// The verdicts. While there is none, the unit is not done.
+    pub text: PathBuf,
+    /// The SHA-256 of that file.
+    checksum: PathBuf,
 }
 
 /// What is to be done of a unit.
@@ -93,31 +105,53 @@ impl Verdict {
     }
 }
 
-/// The verdicts of a unit: about these graphs, as they are drawn.
-pub fn read(
-    path: &Path,
-    size: usize,
-    indices: &[u64],
-    drawer: &Drawer,
-    seed: u64,
-) -> Result<Vec<Verdict>, SampleError> {
-    let text = at(path, open::read(path, 1 << 20))?;
-    let text = String::from_utf8_lossy(&text);
-    let mut lines = text.lines();
-    let mut verdicts = Vec::new();
-    for (number, &index) in (1..).zip(indices) {
-        let graph6 = graph6::encode(&drawer.draw(seed, size, index));
-        let verdict = lines
-            .next()
-            .and_then(Verdict::parse)
-            .filter(|verdict| verdict.index == index && verdict.graph6 == graph6);
-        let damaged = || SampleError::Damaged { path: path.to_owned(), line: number };
-        verdicts.push(verdict.ok_or_else(damaged)?);
+impl Files {
+    /// The verdicts: about these graphs, as they are drawn, and as they were written.
+    pub fn read(
+        &self,
+        size: usize,
+        indices: &[u64],
+        drawer: &Drawer,
+        seed: u64,
+    ) -> Result<Vec<Verdict>, SampleError> {
+        let damaged = |what| SampleError::Damaged { path: self.text.clone(), what };
+        let bytes = at(&self.text, open::read(&self.text, 1 << 20))?;
+        let text = String::from_utf8_lossy(&bytes);
+        let mut lines = text.lines();
+        let mut verdicts = Vec::new();
+        for (number, &index) in (1..).zip(indices) {
+            let graph6 = graph6::encode(&drawer.draw(seed, size, index));
+            let verdict = lines
+                .next()
+                .and_then(Verdict::parse)
+                .filter(|verdict| verdict.index == index && verdict.graph6 == graph6);
+            verdicts.push(verdict.ok_or_else(|| damaged(Damage::Line(number)))?);
+        }
+        if lines.next().is_some() {
+            return Err(damaged(Damage::Line(indices.len() + 1)));
+        }
+        match open::read(&self.checksum, 1 << 10) {
+            Ok(found) if found == checksum(&bytes).as_bytes() => Ok(verdicts),
+            _ => Err(damaged(Damage::Checksum)),
+        }
     }
-    match lines.next() {
-        Some(_) => Err(SampleError::Damaged { path: path.to_owned(), line: indices.len() + 1 }),
-        None => Ok(verdicts),
+
+    /// Writes them, the checksum first.
+    fn write<'v>(&self, verdicts: impl Iterator<Item = &'v Verdict>) -> Result<(), SampleError> {
+        let text: String = verdicts.map(Verdict::line).collect();
+        for (path, text) in [(&self.checksum, checksum(text.as_bytes())), (&self.text, text)] {
+            if let Some(parent) = path.parent() {
+                at(parent, fs::create_dir_all(parent))?;
+            }
+            at(path, Replacement::of(path).write(text.as_bytes()))?;
+        }
+        Ok(())
     }
+}
+
+/// A line with the checksum of a file.
+fn checksum(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes)) + "\n"
 }
 
 /// How graphs are decided.
@@ -150,6 +184,8 @@ pub struct Solver<'a> {
     pub drawer: &'a Drawer,
     pub seed: u64,
     pub directory: &'a Path,
+    /// What of a run it is.
+    pub kind: &'a str,
     pub work: &'a [UnitWork],
     /// What a graph of each unit adds to the progress.
     pub costs: &'a [u64],
@@ -194,7 +230,8 @@ impl Solver<'_> {
             });
             done.fetch_add(self.costs[u], Ordering::Relaxed);
             if found.iter().all(Option::is_some)
-                && let Err(error) = self.write(&work.unit, found.iter().flatten())
+                && let Err(error) =
+                    work.unit.files(self.directory, self.kind).write(found.iter().flatten())
             {
                 fail(error);
             }
@@ -237,18 +274,5 @@ impl Solver<'_> {
         decider
             .run(&mut || next().map(relabelled), &mut |tag, found| decided(tag, found))
             .map_err(|error| SampleError::Search(format!("{error}; see `trailtrap verify`")))
-    }
-
-    fn write<'v>(
-        &self,
-        unit: &Unit,
-        verdicts: impl Iterator<Item = &'v Verdict>,
-    ) -> Result<(), SampleError> {
-        let path = unit.path(self.directory);
-        if let Some(parent) = path.parent() {
-            at(parent, fs::create_dir_all(parent))?;
-        }
-        let text: String = verdicts.map(Verdict::line).collect();
-        at(&path, Replacement::of(&path).write(text.as_bytes()))
     }
 }
