@@ -171,33 +171,28 @@ impl Known {
             .filter(|shard| shard.size == size)
             .flat_map(|shard| (0..1u32 << shard.bucket_bits).map(move |bucket| (shard, bucket)))
             .collect();
-        // A few buckets at a time are decoded by all threads, and then put in by one.
-        for some in buckets.chunks(AT_A_TIME) {
-            let codes = |&(shard, bucket): &(&Shard, u32)| {
-                let slots = self.order.slots(shard, bucket, Section::Keys)?;
-                slots.into_iter().map(|slot| code(shard, slot)).collect()
-            };
-            let found: Result<Vec<Vec<u128>>, LoadError> = some.par_iter().map(codes).collect();
-            for code in found?.into_iter().flatten() {
-                builder.count(code);
-                done.fetch_add(1, Ordering::Relaxed);
+        let codes = |shard: &Shard, bucket: u32| -> Result<Vec<u128>, LoadError> {
+            let slots = self.order.slots(shard, bucket, Section::Keys)?;
+            slots.into_iter().map(|slot| code(shard, slot)).collect()
+        };
+        overlapped(&buckets, codes, |codes| {
+            codes.iter().for_each(|&code| builder.count(code));
+            done.fetch_add(codes.len() as u64, Ordering::Relaxed);
+            Ok(())
+        })?;
+        let tables = |shard: &Shard, bucket: u32| {
+            let table = self.order.table(shard, bucket)?;
+            let codes: Result<Vec<u128>, LoadError> =
+                (0..table.len()).map(|i| code(shard, table.slot(i))).collect();
+            Ok((table, codes?))
+        };
+        overlapped(&buckets, tables, |(table, codes)| {
+            for (i, &code) in codes.iter().enumerate() {
+                builder.put(code, table.record(i)).map_err(wrong)?;
             }
-        }
-        for some in buckets.chunks(AT_A_TIME) {
-            let tables = |&(shard, bucket): &(&Shard, u32)| {
-                let table = self.order.table(shard, bucket)?;
-                let codes: Result<Vec<u128>, LoadError> =
-                    (0..table.len()).map(|i| code(shard, table.slot(i))).collect();
-                Ok::<_, LoadError>((table, codes?))
-            };
-            let found: Result<Vec<_>, LoadError> = some.par_iter().map(tables).collect();
-            for (table, codes) in found? {
-                for (i, code) in codes.into_iter().enumerate() {
-                    builder.put(code, table.record(i)).map_err(wrong)?;
-                    done.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        }
+            done.fetch_add(codes.len() as u64, Ordering::Relaxed);
+            Ok(())
+        })?;
         builder.finish().map_err(wrong)
     }
 }
@@ -210,7 +205,27 @@ fn needs(order: usize, data: &Path, cause: FinishedError) -> LoadError {
     LoadError::Finished { cause, order, advice }
 }
 
-/// Buckets that are in memory at the same time.
+/// Makes something of each bucket, of a few at a time on all threads; it is taken in their order
+/// by one, while others make the next.
+fn overlapped<T: Send>(
+    buckets: &[(&Shard, u32)],
+    make: impl Fn(&Shard, u32) -> Result<T, LoadError> + Sync,
+    mut take: impl FnMut(T) -> Result<(), LoadError> + Send,
+) -> Result<(), LoadError> {
+    let make_some = |some: &[(&Shard, u32)]| -> Result<Vec<T>, LoadError> {
+        some.par_iter().map(|&(shard, bucket)| make(shard, bucket)).collect()
+    };
+    let mut made = Vec::new();
+    for some in buckets.chunks(AT_A_TIME) {
+        let take_made = || made.into_iter().try_for_each(&mut take);
+        let (taken, next) = rayon::join(take_made, || make_some(some));
+        taken?;
+        made = next?;
+    }
+    made.into_iter().try_for_each(take)
+}
+
+/// Buckets that are made something of at the same time.
 const AT_A_TIME: usize = 16;
 
 fn code(shard: &Shard, slot: u64) -> Result<u128, LoadError> {
