@@ -18,7 +18,8 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use trailtrap_census::core::random::Random;
 use trailtrap_shared::{
-    game::GameName, labelling::batch::Kernel, partition::Block, protocol::messages::Wanted,
+    class::Class, game::GameName, labelling::batch::Kernel, partition::Block,
+    protocol::messages::Wanted,
 };
 use trailtrap_worker::{
     cache::Fetch,
@@ -149,7 +150,7 @@ fn run(arguments: Arguments) -> anyhow::Result<RunEnd> {
     let (game, kernel) = (GameName::TrailTrap, Kernel::best());
     let handle = runtime.handle().clone();
     let supply = Supply::open(&supply, handle.clone(), stop.clone())?;
-    let identity = Identity { name, threads: 1, kernel, game };
+    let identity = Identity { name, threads: 1, kernel, game, class: Class::All };
     let patience = Duration::from_secs(120);
     let link =
         Arc::new(GrpcLink::connect(handle, reach, identity, supply, patience, stop.clone())?);

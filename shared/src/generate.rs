@@ -6,8 +6,12 @@
 //! is kept if the new vertex lies in the orbit of v*. Two such extensions of one K are isomorphic
 //! exactly if an automorphism of K maps one N to the other, so repeats occur only within one K and
 //! are found by equal keys. No other K gives the same class.
+//!
+//! Of a class of graphs that is closed under deleting edges and vertices the canonical parents
+//! belong to it too, and an extension that leaves it by some of the new edges leaves it by all.
 
 use crate::{
+    class::Class,
     graph::{
         Graph, VertexSet,
         degree::{DegreeSequence, Parent},
@@ -42,6 +46,7 @@ struct Run {
 /// Extends parents to graphs of one degree sequence.
 pub struct Extender {
     target: DegreeSequence,
+    class: Class,
     /// The degree classes of the parents.
     runs: Vec<Run>,
     /// The colour that the refinement starts from, by the degree of a vertex in the extension.
@@ -59,11 +64,13 @@ pub struct Extender {
 }
 
 impl Extender {
-    /// An extender to graphs of degree sequence `target`.
-    pub fn new(target: &DegreeSequence, kernel: Kernel) -> Self {
+    /// An extender to graphs of a class that have the degree sequence `target`, which is one that
+    /// graphs of the class may have.
+    pub fn new(class: Class, target: &DegreeSequence, kernel: Kernel) -> Self {
         let maxima = target.bytes().iter().filter(|&&d| d as usize == target.maximum()).count();
         Extender {
             target: *target,
+            class,
             runs: Vec::new(),
             ranks: target.ranks(),
             unique_maximum: maxima == 1,
@@ -87,7 +94,7 @@ impl Extender {
         );
     }
 
-    /// Extends one parent, whose vertices must be in increasing order of degree. Extensions are
+    /// Extends one parent of the class, whose vertices must be in increasing order of degree. Extensions are
     /// labelled many at a time, so children may be appended by a later call only, or by
     /// [`Extender::finish`]. The same child may come several times from one parent.
     pub fn extend(&mut self, number: u32, parent: &Graph, children: &mut Vec<Child>) {
@@ -105,6 +112,9 @@ impl Extender {
         parent: &Graph,
         children: &mut Vec<Child>,
     ) {
+        if chosen != 0 && !self.class.admits(parent, chosen) {
+            return;
+        }
         let Some(&Run { start, length, joined }) = self.runs.get(run) else {
             self.push(number, parent, chosen, children);
             return;
@@ -217,7 +227,7 @@ mod tests {
             let mut total = 0;
             for target in DegreeSequence::all(n) {
                 let mut children = Vec::new();
-                let mut extender = Extender::new(&target, Kernel::best());
+                let mut extender = Extender::new(Class::All, &target, Kernel::best());
                 for parent in target.parents() {
                     extender.take_from(&parent);
                     for (number, graph) in orders[n - 2].iter().enumerate() {

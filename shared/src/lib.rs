@@ -11,9 +11,10 @@
 //! 6. [`protocol`] carries all that between a worker and its coordinator.
 //!
 //! [`plan`] says beforehand how the graphs of an order are split into shards, parts and buckets;
-//! [`graph`] is what all of them work on. [`sample`] draws graphs instead of
-//! making all.
+//! [`graph`] is what all of them work on, and [`class`] says which of all graphs a
+//! census is about, if it is not about all. [`sample`] draws graphs instead of making all.
 
+pub mod class;
 pub mod count;
 pub mod game;
 pub mod generate;

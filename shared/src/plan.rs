@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    class::Class,
     game::Layout,
     graph::{
         degree::{DegreeSequence, LabelledCounts},
@@ -32,16 +33,19 @@ impl Default for PlanOptions {
     }
 }
 
-/// All graphs of one degree sequence.
+/// All graphs of one degree sequence, or those of them that belong to the class of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// The degree sequence.
     pub sequence: DegreeSequence,
     /// Number of edges.
     pub size: usize,
-    /// Σ n!/|Aut| over the shard must be this: (n!/∏ cnt_j!) · L(d).
+    /// Σ n!/|Aut| over all graphs of the degree sequence: (n!/∏ cnt_j!) · L(d). Over the shard it
+    /// must be this if the class has them all, see [`Class::is_by_degrees`], and is no more
+    /// otherwise.
     pub mass: u128,
-    /// A lower bound for the number of graphs, near the truth for large shards: mass/n!.
+    /// A lower bound for the number of graphs, near the truth for large shards: mass/n!. One if
+    /// the class has only some of them: then they are few, and nothing is known of their number.
     pub estimate: u64,
     /// Number of parts the work is split into.
     pub parts: u32,
@@ -55,7 +59,7 @@ pub struct Shard {
 /// degrees.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The layout of the records of the order's partitions.
+    /// The layout of the records of the order's partitions, and the class of its graphs.
     pub layout: Layout,
     /// Number of vertices, 1 to 12.
     pub order: usize,
@@ -66,7 +70,7 @@ pub struct Plan {
     pub max_size: usize,
     /// The shards; other places name a shard by its index here.
     pub shards: Vec<Shard>,
-    /// 64 bits of a hash over order, options, all shards of the order, and game, by which two
+    /// 64 bits of a hash over order, options, all shards of the order, game and class, by which two
     /// sides check that they have equal plans. Frozen: stores keep it, and are refused when it is
     /// computed otherwise.
     pub fingerprint: u64,
@@ -77,7 +81,8 @@ pub struct Plan {
 impl Plan {
     /// The plan of an order 1 ≤ n ≤ 12. Order 11 has 59 348 shards and takes about a second.
     pub fn new(layout: Layout, order: usize, options: PlanOptions) -> Self {
-        let sequences = DegreeSequence::all(order);
+        let mut sequences = DegreeSequence::all(order);
+        sequences.retain(|sequence| layout.class.may_have(sequence));
         let numbers: HashMap<_, _> =
             sequences.iter().enumerate().map(|(i, sequence)| (*sequence, i as u32)).collect();
         let mut counts = LabelledCounts::default();
@@ -85,7 +90,7 @@ impl Plan {
         let shards = sequences
             .into_iter()
             .map(|sequence| {
-                let (mass, estimate) = estimate(&sequence, &mut counts);
+                let (mass, estimate) = estimate(layout.class, &sequence, &mut counts);
                 let buckets = (estimate * entry_bytes)
                     .div_ceil(options.bucket_bytes.max(1))
                     .next_power_of_two();
@@ -192,7 +197,8 @@ impl Plan {
             .collect();
         let order = self.order - 1;
         let slot = slot_bytes(order) as u64;
-        let graphs = |parent: &DegreeSequence| estimate(parent, counts).1 * slot;
+        let class = self.layout.class;
+        let graphs = |parent: &DegreeSequence| estimate(class, parent, counts).1 * slot;
         predecessors + parents.iter().map(graphs).sum::<u64>()
     }
 
@@ -216,9 +222,10 @@ impl Plan {
                 .map(|shard| (shard.mass, shard.parts, shard.bucket_bits))
                 .collect::<Vec<_>>(),
         ));
-        // Fingerprints of game 1 are in stores that were written when there was no other game.
-        if self.layout.game != 1 {
-            described.extend_from_slice(&self.layout.game.to_le_bytes());
+        // Fingerprints of game 1 on all graphs are in stores that were written when there was
+        // nothing else.
+        if self.layout.number() != 1 {
+            described.extend_from_slice(&self.layout.number().to_le_bytes());
         }
         u64::from_le_bytes(
             blake3::hash(&described).as_bytes()[..8].try_into().expect("eight bytes"),
@@ -256,10 +263,15 @@ pub fn order_name(order: usize, max_size: Option<usize>) -> String {
     format!("order {order}{limit}")
 }
 
-/// Σ n!/|Aut| over the graphs of a degree sequence, and a lower bound for their number.
-fn estimate(sequence: &DegreeSequence, counts: &mut LabelledCounts) -> (u128, u64) {
+/// Σ n!/|Aut| over the graphs of a degree sequence, and a lower bound for the number of those that
+/// belong to a class.
+fn estimate(class: Class, sequence: &DegreeSequence, counts: &mut LabelledCounts) -> (u128, u64) {
     let mass = sequence.arrangements() * counts.count(sequence);
-    (mass, (mass / u128::from(factorial(sequence.order()))) as u64 + 1)
+    let graphs = match class.is_by_degrees() {
+        true => (mass / u128::from(factorial(sequence.order()))) as u64 + 1,
+        false => 1,
+    };
+    (mass, graphs)
 }
 
 /// No blocks that are expected to have so many bytes have more than this.
@@ -311,6 +323,24 @@ mod tests {
                 plan.shards.iter().map(|shard| shard.mass).sum::<u128>(),
                 1 << pairs(order)
             );
+        }
+    }
+
+    /// The plan of a class has the shards that graphs of the class are in and lead to, and is no
+    /// other class's.
+    #[test]
+    fn a_class_has_a_plan_of_its_own() {
+        let plans: Vec<Plan> = Class::every()
+            .map(|class| Plan::new(TrailTrap::LAYOUT.on(class), 8, PlanOptions::default()))
+            .collect();
+        let fingerprints: HashSet<u64> = plans.iter().map(|plan| plan.fingerprint).collect();
+        assert_eq!(fingerprints.len(), plans.len());
+        for plan in &plans {
+            assert!(plan.is_complete());
+            assert!(plan.shards.iter().all(|shard| {
+                shard.predecessors.len() == shard.sequence.deletions().len()
+                    && plan.layout.class.may_have(&shard.sequence)
+            }));
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
-use trailtrap_shared::{game::GameName, labelling::batch::Kernel};
+use trailtrap_shared::{class::Class, game::GameName, labelling::batch::Kernel};
 use trailtrap_worker::{
     engine::Engine,
     link::{
@@ -67,6 +67,10 @@ struct WorkerArguments {
     /// refused
     #[arg(long, value_name = "GAME", default_value_t)]
     game: GameName,
+    /// The class of graphs that the census is about, as the coordinator was told. Another one is
+    /// refused
+    #[arg(long, value_name = "CLASS", default_value_t)]
+    class: Class,
     /// Be gone by this moment, in seconds since 1970, and begin nothing that will not be done by
     /// then
     #[arg(long, value_name = "TIME", env = "SLURM_JOB_END_TIME")]
@@ -156,6 +160,7 @@ fn work(
         threads: arguments.threads.map_or_else(limits::threads, usize::from),
         kernel: arguments.kernel,
         game: arguments.game,
+        class: arguments.class,
     };
     let threads = identity.threads;
     let memory = arguments.memory.unwrap_or_else(limits::default_memory);
@@ -165,7 +170,7 @@ fn work(
     let ended = if let Some(directory) = arguments.offline {
         let link = Arc::new(FileLink::new(
             directory,
-            game.layout(),
+            game.layout().on(arguments.class),
             Patience { lasts: patience, stop: stop.clone() },
         ));
         runtime.spawn(link.heartbeats());

@@ -10,7 +10,7 @@
 //! * [`GraphByGraph`]: the outcome of H follows from H alone. Shards read nothing.
 //!
 //! What blocks, stores, caches and links need to know of a game is a [`Layout`]: its number and
-//! the lengths of its records. What tables, reports and commands say of it is in its [`About`].
+//! the lengths of its records, with the class of graphs that the census is about. What tables, reports and commands say of it is in its [`About`].
 //! Neither is a type parameter. The game is chosen once, at the edge, as a [`GameName`] (by
 //! `--game`, or by what a store says), and [`play!`](crate::play) turns the name into the type, so
 //! that the kernel is compiled for each game separately and asks nobody which game it plays.
@@ -29,29 +29,45 @@ pub use edge_geography::EdgeGeography;
 use serde::Serialize;
 pub use trail_trap::TrailTrap;
 
-use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices};
+use crate::{
+    class::Class,
+    graph::{Graph, MAX_ORDER, VertexSet, all_vertices},
+};
 
 /// A game has at most this many named sums; statistics have room for so many. Stored statistics
 /// have this length, so another number makes every store unreadable.
 pub const SUMS: usize = 3;
 
-/// What keeps and carries records needs to know of a game: whose they are, and how long.
+/// What keeps and carries records needs to know of a census: of which game and class of graphs
+/// they are, and how long.
 ///
 /// The last bit of a record tells whether its graph has the listed verdict, whatever the game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The number of the game in stores, blocks and handshakes. Frozen once blocks are written
-    /// with it: those of other numbers are refused.
+    /// The number of the game: below 256. Frozen, as it is part of [`Layout::number`].
     pub game: u16,
+    /// The class of the graphs.
+    pub class: Class,
     /// Whether shards read those with one edge less.
     pub reads_predecessors: bool,
     bits: [u16; MAX_ORDER + 1],
 }
 
 impl Layout {
-    /// The layout of a game whose records of order n have `bits[n]` bits.
+    /// The layout of a game whose records of order n have `bits[n]` bits, on all graphs.
     pub const fn new(game: u16, reads_predecessors: bool, bits: [u16; MAX_ORDER + 1]) -> Self {
-        Layout { game, reads_predecessors, bits }
+        Layout { game, class: Class::All, reads_predecessors, bits }
+    }
+
+    /// The same on the graphs of a class.
+    pub const fn on(self, class: Class) -> Self {
+        Layout { class, ..self }
+    }
+
+    /// The number of game and class in stores, blocks and handshakes; on all graphs that of the
+    /// game. What has another number is refused.
+    pub const fn number(&self) -> u16 {
+        (self.class.number() as u16) << 8 | self.game
     }
 
     /// Number of bits of a record of order `n`, at least one.
@@ -536,9 +552,15 @@ impl GameName {
     /// All of them.
     pub const ALL: [GameName; 2] = [GameName::TrailTrap, GameName::EdgeGeography];
 
-    /// The game of this number in stores and blocks.
+    /// The game of this number.
     pub fn of_number(number: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|game| game.layout().game == number)
+    }
+
+    /// The game and the class that have this number in stores, blocks and handshakes.
+    pub fn on_class_of_number(number: u16) -> Option<(Self, Class)> {
+        let [game, class] = number.to_le_bytes();
+        Some((Self::of_number(game.into())?, Class::of_number(class)?))
     }
 
     /// Whose records these are, and how long they are.

@@ -6,7 +6,7 @@
 //! | bytes | meaning (integers little-endian) |
 //! |---|---|
 //! | 4 | magic `TTBK` |
-//! | 2, 2, 2 | block format 1, labelling ([`LABELLING`]), game ([`Layout::game`]) |
+//! | 2, 2, 2 | block format 1, labelling ([`LABELLING`]), game and class ([`Layout::number`]) |
 //! | 1, 1 | section (1 keys, 2 outcomes, 3 wins), order n |
 //! | 16 | degrees in increasing order, then zeros |
 //! | 4, 1, 4 | part, bucket bits, bucket |
@@ -97,7 +97,7 @@ pub struct BlockName {
 pub struct Block {
     /// Where the block belongs.
     pub id: BlockId,
-    /// The layout of the game whose block it is.
+    /// The layout of the census whose block it is.
     pub layout: Layout,
     /// Number of entries.
     pub count: usize,
@@ -116,10 +116,10 @@ pub enum BlockError {
     /// The bytes do not begin as a block does.
     #[error("not a partition block (bad magic)")]
     Magic,
-    /// The block has another format, labelling or game.
+    /// The block has another format, labelling, game or class.
     #[error("{what} {found} where this program has {expected}")]
     Version {
-        /// What differs: block format, labelling or game.
+        /// What differs: block format, labelling or game, with its class.
         what: &'static str,
         /// The number in the block.
         found: u16,
@@ -149,7 +149,7 @@ impl Block {
             HEADER_BYTES + CHECKSUM_BYTES + count * width(layout, id.section, &id.sequence),
         );
         bytes.extend_from_slice(MAGIC);
-        for word in [BLOCK_FORMAT, LABELLING, layout.game] {
+        for word in [BLOCK_FORMAT, LABELLING, layout.number()] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         bytes.extend_from_slice(&[id.section as u8, id.sequence.order() as u8]);
@@ -318,7 +318,7 @@ impl Head {
         let versions = [
             ("block format", 4, BLOCK_FORMAT),
             ("labelling", 6, LABELLING),
-            ("game", 8, layout.game),
+            ("game", 8, layout.number()),
         ];
         for (what, at, expected) in versions {
             if word(at) != expected {
@@ -373,7 +373,10 @@ mod tests {
         super::samples::{regular_partition, slots},
         *,
     };
-    use crate::game::{EdgeGeography, Game, TrailTrap};
+    use crate::{
+        class::Class,
+        game::{EdgeGeography, Game, TrailTrap},
+    };
 
     proptest! {
         #[test]
@@ -439,6 +442,21 @@ mod tests {
         for block in blocks {
             assert_eq!(
                 Block::parse(EdgeGeography::LAYOUT, block.into_bytes()),
+                Err(BlockError::Version { what: "game", found, expected })
+            );
+        }
+    }
+
+    /// So it is with classes.
+    #[test]
+    fn blocks_of_another_class_are_refused() {
+        let (_, blocks) = regular_partition(&[3, 5], 0, 0, 0);
+        let layout = TrailTrap::LAYOUT.on(Class::Bipartite);
+        let [found, expected] = [TrailTrap::LAYOUT.number(), layout.number()];
+        assert_ne!(found, expected);
+        for block in blocks {
+            assert_eq!(
+                Block::parse(layout, block.into_bytes()),
                 Err(BlockError::Version { what: "game", found, expected })
             );
         }

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 use trailtrap_shared::{
+    class::Class,
     generate::{Child, Extender, settle},
     partition::slot_of_key,
     plan::{Shard, parent_range},
@@ -13,9 +14,10 @@ use super::{CHUNK, SolveError, Solver, Source, decode};
 const PARENT_CHUNK: usize = 256;
 
 impl Solver<'_> {
-    /// The graphs of a part of a shard, in the order of their slots.
+    /// The graphs of a class in a part of a shard, in the order of their slots.
     pub(super) fn generate(
         &self,
+        class: Class,
         shard: &Shard,
         part: u32,
         source: &dyn Source,
@@ -56,7 +58,7 @@ impl Solver<'_> {
             .map(|chunk| {
                 self.check_stop()?;
                 let mut children = Vec::new();
-                let mut extender = Extender::new(&target, self.kernel);
+                let mut extender = Extender::new(class, &target, self.kernel);
                 for (kind, range) in chunk {
                     extender.take_from(&kinds[kind]);
                     let (before, slots, _) = &lists[kind];

@@ -23,7 +23,7 @@ use std::{
 use fold::Folded;
 use trailtrap_shared::{
     count::summary::Summary,
-    game::{Game, GameName},
+    game::{Game, GameName, Layout},
     generate::Child,
     graph::{Graph, degree::DegreeSequence},
     labelling::batch::Kernel,
@@ -165,11 +165,11 @@ impl Solver<'_> {
     ) -> Result<SolvedUnit, SolveError> {
         let start = Instant::now();
         let shard = &plan.shards[unit.shard as usize];
-        let children = self.generate(shard, unit.part, source)?;
+        let children = self.generate(plan.layout.class, shard, unit.part, source)?;
         let mut outcomes = vec![G::Outcome::default(); children.len()];
         let Folded { summary, labellings } =
             self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
-        let tables = self.tabulate::<G>(shard, &children, &outcomes);
+        let tables = self.tabulate::<G>(plan.layout, shard, &children, &outcomes);
         Ok(SolvedUnit {
             unit,
             sequence: shard.sequence,
@@ -186,6 +186,7 @@ impl Solver<'_> {
 
     fn tabulate<G: Game>(
         &self,
+        layout: Layout,
         shard: &Shard,
         children: &[Child],
         outcomes: &[G::Outcome],
@@ -202,7 +203,7 @@ impl Solver<'_> {
                 start += length;
                 let slots = children[range.clone()].iter().map(|child| child.slot);
                 let table = BucketTable::new(
-                    G::LAYOUT,
+                    layout,
                     shard.sequence,
                     shard.bucket_bits,
                     bucket,

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Status};
 use trailtrap_shared::{
+    class::Class,
     game::{GameName, Layout},
     labelling::{LABELLING, MAX_BATCH_ORDER, batch::Kernel},
     partition::{BLOCK_FORMAT, Block},
@@ -49,6 +50,14 @@ pub struct Identity {
     pub kernel: Kernel,
     /// The game that it plays.
     pub game: GameName,
+    /// The class of the graphs that it solves.
+    pub class: Class,
+}
+
+impl Identity {
+    fn layout(&self) -> Layout {
+        self.game.layout().on(self.class)
+    }
 }
 
 /// The first pause before something is tried again.
@@ -83,7 +92,7 @@ pub(crate) struct PlanKeeper {
 }
 
 impl PlanKeeper {
-    /// A keeper that has no plan yet, of the game with this layout.
+    /// A keeper that has no plan yet, of the census with this layout.
     pub(crate) fn new(layout: Layout) -> Self {
         PlanKeeper { layout, last: Mutex::default() }
     }
@@ -164,7 +173,7 @@ impl GrpcLink {
             false => refused(error),
         })?;
         let _inside = runtime.enter();
-        let plans = PlanKeeper::new(identity.game.layout());
+        let plans = PlanKeeper::new(identity.layout());
         let link = GrpcLink {
             connection: Mutex::new(
                 CoordinatorConnection::new(&reach, access, 0).map_err(refused)?,
@@ -238,7 +247,7 @@ impl GrpcLink {
         let request = wire::RegisterRequest {
             protocol: PROTOCOL,
             labelling: LABELLING.into(),
-            game: self.identity.game.layout().game.into(),
+            game: self.identity.layout().number().into(),
             block_format: BLOCK_FORMAT.into(),
             name: self.identity.name.clone(),
             threads: self.identity.threads as u32,
@@ -473,7 +482,7 @@ impl Fetch for GrpcLink {
 
 impl BlockOrigin for GrpcLink {
     fn layout(&self) -> Layout {
-        self.identity.game.layout()
+        self.identity.layout()
     }
 
     fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError> {

@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::RwLock;
 use trailtrap_shared::{
+    class::Class,
     count::summary::Summary,
     game::Layout,
     graph::degree::DegreeSequence,
@@ -125,8 +126,22 @@ pub fn census_with(
     solver: &Solver,
     observe: &mut dyn FnMut(&Plan, &SolvedUnit),
 ) -> Result<Memory, SolveError> {
+    census_of(Class::All, order, options, solver, observe)
+}
+
+/// The same for the graphs of a class.
+///
+/// # Errors
+/// As [`Solver::solve`].
+pub fn census_of(
+    class: Class,
+    order: usize,
+    options: PlanOptions,
+    solver: &Solver,
+    observe: &mut dyn FnMut(&Plan, &SolvedUnit),
+) -> Result<Memory, SolveError> {
     let solve = |plan: &Plan, unit, memory: &Memory| solver.solve(plan, unit, memory);
-    each_unit(solver.game.layout(), order, options, &solve, observe)
+    each_unit(solver.game.layout().on(class), order, options, &solve, observe)
 }
 
 fn each_unit(

@@ -1,0 +1,150 @@
+//! Counts of the graphs of classes that others have published.
+
+use super::Class;
+
+/// A sequence of counts, from order 1 on.
+#[derive(Debug)]
+pub struct KnownSequence {
+    /// What is counted, and its number in the OEIS.
+    pub what: &'static str,
+    /// Whether labelled graphs are counted, that is, each class n!/|Aut| times.
+    pub labelled: bool,
+    counts: &'static [u128],
+}
+
+impl KnownSequence {
+    /// The count of an order, if it is known here.
+    pub fn count(&self, order: usize) -> Option<u128> {
+        self.counts.get(order.checked_sub(1)?).copied()
+    }
+}
+
+/// Those that count the graphs of a class.
+pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
+    match class {
+        Class::Girth(4) => &[KnownSequence {
+            what: "triangle-free graphs (OEIS A006785)",
+            labelled: false,
+            counts: &[1, 2, 3, 7, 14, 38, 107, 410, 1897, 12172, 105071, 1262180],
+        }],
+        Class::Girth(5) => &[KnownSequence {
+            what: "graphs of girth at least 5 (OEIS A006787)",
+            labelled: false,
+            counts: &[1, 2, 3, 6, 11, 23, 48, 114, 293, 869, 2963, 12066],
+        }],
+        Class::SquareFree => &[KnownSequence {
+            what: "square-free graphs (OEIS A006786)",
+            labelled: false,
+            counts: &[1, 2, 4, 8, 18, 44, 117, 351, 1230, 5069, 25181, 152045],
+        }],
+        Class::Bipartite => &[
+            KnownSequence {
+                what: "bipartite graphs (OEIS A033995)",
+                labelled: false,
+                counts: &[1, 2, 3, 7, 13, 35, 88, 303, 1119, 5479, 32303, 251135],
+            },
+            KnownSequence {
+                what: "labelled bipartite graphs (OEIS A047864)",
+                labelled: true,
+                counts: &[
+                    1,
+                    2,
+                    7,
+                    41,
+                    376,
+                    5177,
+                    103237,
+                    2922446,
+                    116011231,
+                    6433447397,
+                    498234407452,
+                    54007795331921,
+                ],
+            },
+        ],
+        Class::Planar => &[
+            KnownSequence {
+                what: "planar graphs (OEIS A005470)",
+                labelled: false,
+                counts: &[1, 2, 4, 11, 33, 142, 822, 6966, 79853, 1140916, 18681008, 333312451],
+            },
+            KnownSequence {
+                what: "labelled planar graphs (OEIS A066537)",
+                labelled: true,
+                counts: &[
+                    1,
+                    2,
+                    8,
+                    64,
+                    1023,
+                    32071,
+                    1823707,
+                    163947848,
+                    20402420291,
+                    3209997749284,
+                    604611323732576,
+                    131861300077834966,
+                ],
+            },
+        ],
+        Class::Outerplanar => &[KnownSequence {
+            what: "labelled outerplanar graphs (OEIS A098000)",
+            labelled: true,
+            counts: &[
+                1,
+                2,
+                8,
+                63,
+                893,
+                19714,
+                597510,
+                22903403,
+                1056115331,
+                56744710974,
+                3475626211316,
+                238818544070905,
+            ],
+        }],
+        Class::Forest => &[
+            KnownSequence {
+                what: "forests (OEIS A005195)",
+                labelled: false,
+                counts: &[1, 2, 3, 6, 10, 20, 37, 76, 153, 329, 710, 1601],
+            },
+            KnownSequence {
+                what: "labelled forests (OEIS A001858)",
+                labelled: true,
+                counts: &[
+                    1,
+                    2,
+                    7,
+                    38,
+                    291,
+                    2932,
+                    36961,
+                    561948,
+                    10026505,
+                    205608536,
+                    4767440679,
+                    123373203208,
+                ],
+            },
+        ],
+        Class::LinearForest => &[
+            KnownSequence {
+                what: "linear forests, that is partitions (OEIS A000041)",
+                labelled: false,
+                counts: &[1, 2, 3, 5, 7, 11, 15, 22, 30, 42, 56, 77],
+            },
+            KnownSequence {
+                what: "labelled linear forests (OEIS A011800)",
+                labelled: true,
+                counts: &[
+                    1, 2, 7, 34, 206, 1486, 12412, 117692, 1248004, 14625856, 187638716,
+                    2614602112,
+                ],
+            },
+        ],
+        _ => &[],
+    }
+}
