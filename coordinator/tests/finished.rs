@@ -27,6 +27,7 @@ use trailtrap_census::{
 };
 use trailtrap_export::shards;
 use trailtrap_shared::{
+    class::Class,
     count::statistics::Statistics,
     game::{
         Game, Search, TrailTrap,
@@ -222,7 +223,7 @@ fn what_is_dropped_of_some_shards_is_gone_and_nothing_else() {
     let data = Data::new();
     census_json(7, &data, &["--part-graphs", "5", "--bucket-size", "100"]);
     let path = data.path().join("store");
-    let store = Store::open(&path, None).unwrap();
+    let store = Store::open(&path, None, None).unwrap();
     let plan = plan(store.layout(), 7, &store.order(7).unwrap().unwrap()).unwrap();
     assert!(plan.shards.iter().any(|shard| shard.parts > 1));
     assert!(plan.shards.iter().any(|shard| shard.bucket_bits > 0));
@@ -245,21 +246,21 @@ fn what_is_dropped_of_some_shards_is_gone_and_nothing_else() {
     };
     look(&store);
     drop(store);
-    look(&Store::open(&path, None).unwrap());
+    look(&Store::open(&path, None, None).unwrap());
 }
 
 /// Writes the largest units of an order again, one at a time, until the store has more than so
 /// many files: how many a census leaves depends on how fast it was.
 fn scatter(path: &Path, order: usize, count: usize) {
     let files = || fs::read_dir(path).unwrap().count();
-    let mut all = deliveries(&Store::open(path, None).unwrap(), order);
+    let mut all = deliveries(&Store::open(path, None, None).unwrap(), order);
     all.sort_by_key(|delivery| Reverse(delivery.record.bytes));
     for delivery in all {
         if files() > count {
             return;
         }
         // What is still in the log is moved to files of its own when a store is opened.
-        Store::open(path, None).unwrap().commit(&[Arc::new(delivery)]).unwrap();
+        Store::open(path, None, None).unwrap().commit(&[Arc::new(delivery)]).unwrap();
     }
     assert!(files() > count, "{} files", files());
 }
@@ -277,7 +278,7 @@ fn files_that_are_gone_by_the_time_they_are_read_are_no_damage() {
     let reader = Store::open_read_only(&path).unwrap();
     let before = blobs();
     assert!(!before.is_empty());
-    let writer = Store::open(&path, None).unwrap();
+    let writer = Store::open(&path, None, None).unwrap();
     let all: Vec<Arc<Delivery>> = deliveries(&writer, 9).into_iter().map(Arc::new).collect();
     for section in Section::ALL {
         writer.drop_section(section, 9, 36).unwrap();
@@ -285,7 +286,7 @@ fn files_that_are_gone_by_the_time_they_are_read_are_no_damage() {
     writer.commit(&all).unwrap();
     // Files go when nobody in that process reads them any more.
     drop(writer);
-    drop(Store::open(&path, None).unwrap());
+    drop(Store::open(&path, None, None).unwrap());
     let after = blobs();
     assert!(before.iter().all(|blob| !after.contains(blob)), "{before:?} {after:?}");
     let seen = deliveries(&reader, 9);
@@ -471,7 +472,7 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
 #[test]
 fn verify_finds_a_gap_in_the_records() {
     let data = SOUND.copy();
-    let store = Store::open(&data.path().join("store"), None).unwrap();
+    let store = Store::open(&data.path().join("store"), None, None).unwrap();
     store.take_back(&[Unit { order: 7, shard: 40, part: 0 }]).unwrap();
     drop(store);
     let failed = failures(&data, &["--level", "1"]);
@@ -483,7 +484,7 @@ fn verify_finds_a_gap_in_the_records() {
 /// those of its size accordingly, so that sums add up.
 fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
     let data = sound.copy();
-    let store = Arc::new(Store::open(&data.path().join("store"), None).unwrap());
+    let store = Arc::new(Store::open(&data.path().join("store"), None, None).unwrap());
     let finished = FinishedOrder::open(&store, 7).unwrap();
     let shards = finished.plan.shards.iter().enumerate();
     let (index, shard) = shards.max_by_key(|(_, shard)| shard.mass).unwrap();
@@ -536,7 +537,7 @@ fn verify_heeds_alarms() {
         let unit = Unit { order, shard: 0, part: 0 };
         let sequence = DegreeSequence::new([0; 8]);
         let alarm = Alarm::at(0, AlarmKind::Damage, unit, &sequence, "damaged".to_owned());
-        let store = Store::open(&data.path().join("store"), None).unwrap();
+        let store = Store::open(&data.path().join("store"), None, None).unwrap();
         store.put_alarm(number, &alarm).unwrap();
     };
     put(1, 8);
@@ -882,7 +883,11 @@ const FORGERIES: [Forgery; 17] = [
                 let sums = &mut shard.statistics.classes.sums;
                 sums.0.swap(WON_POSITIONS, REFUTED_ENDS);
             }
-            fs::write(path, shards::parquet(&TrailTrap::ABOUT, &shards, None).unwrap()).unwrap();
+            fs::write(
+                path,
+                shards::parquet(&TrailTrap::ABOUT, Class::All, &shards, None).unwrap(),
+            )
+            .unwrap();
         },
         check: "shards",
         says: "do not add up to tables/sizes.csv",
@@ -970,7 +975,7 @@ fn verify_finds_any_two_neighbouring_columns_swapped() {
 /// behind the back of its unit's record, with checksums that fit.
 fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
     let data = sound.copy();
-    let store = Arc::new(Store::open(&data.path().join("store"), None).unwrap());
+    let store = Arc::new(Store::open(&data.path().join("store"), None, None).unwrap());
     let finished = FinishedOrder::open(&store, 7).unwrap();
     let (index, shard) = finished
         .plan

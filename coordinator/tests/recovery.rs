@@ -497,7 +497,7 @@ const WAYS: [Way; 7] = [
 
 /// Adds so many alarms, which are settled.
 fn add_alarms(data: &Data, alarms: u32) {
-    let store = Store::open(&data.path().join("store"), None).unwrap();
+    let store = Store::open(&data.path().join("store"), None, None).unwrap();
     for number in 1..=alarms {
         let unit = Unit { order: 3, shard: 0, part: 0 };
         let sequence = DegreeSequence::new([0; 3]);
@@ -528,7 +528,7 @@ fn killed_in_order_9(data: &Data, more: &[&str]) {
             return;
         }
         // It was quicker: all over again.
-        let store = Store::open(&data.path().join("store"), None).unwrap();
+        let store = Store::open(&data.path().join("store"), None, None).unwrap();
         let units = store.units(9).unwrap().into_iter().map(|(unit, _)| unit);
         store.take_back(&units.collect::<Vec<Unit>>()).unwrap();
         let order = store.order(9).unwrap().unwrap();
@@ -774,14 +774,14 @@ fn a_journal_that_is_behind_is_no_sign_of_damage() {
     let (store, journal) = (data.path().join("store"), data.path().join("store/JOURNAL"));
     let earlier = std::fs::read(&journal).unwrap();
     let units = {
-        let store = Store::open(&store, None).unwrap();
+        let store = Store::open(&store, None, None).unwrap();
         let units = store.units(6).unwrap().into_iter().map(|(unit, _)| unit);
         store.take_back(&units.take(3).collect::<Vec<Unit>>()).unwrap();
         store.units(6).unwrap().len()
     };
     assert!(std::fs::read(&journal).unwrap().len() > earlier.len());
     std::fs::write(&journal, earlier).unwrap();
-    assert_eq!(Store::open(&store, None).unwrap().units(6).unwrap().len(), units);
+    assert_eq!(Store::open(&store, None, None).unwrap().units(6).unwrap().len(), units);
 }
 
 /// Stores of programs that kept no journal are opened, and get one.
@@ -795,7 +795,7 @@ fn a_store_without_a_journal_is_opened_and_salvaged() {
     let current = |store: &Path| std::fs::write(store.join("CURRENT"), "").unwrap();
     assert_eq!(before.check("CURRENT emptied", current), 0);
     let opened = before.data.copy();
-    drop(Store::open(&opened.path().join("store"), None).unwrap());
+    drop(Store::open(&opened.path().join("store"), None, None).unwrap());
     assert!(opened.path().join("store/JOURNAL").exists());
 }
 
@@ -865,7 +865,7 @@ fn nothing_is_solved_again_for_the_sake_of_graphs_that_are_not_needed() {
         let is_as_before = || (7..=9).map(|order| instances(&data, order)).eq(before.clone());
         {
             // Killed when the graphs of order 8 had gone, and before its own result was recorded.
-            let store = Store::open(&data.path().join("store"), None).unwrap();
+            let store = Store::open(&data.path().join("store"), None, None).unwrap();
             assert!(!store.has_graphs(8).unwrap());
             let order = store.order(9).unwrap().unwrap();
             store.put_order(9, &OrderRecord { result: None, ..order }).unwrap();
@@ -874,7 +874,7 @@ fn nothing_is_solved_again_for_the_sake_of_graphs_that_are_not_needed() {
         assert!(is_as_before());
         // What a salvage leaves if there was damage in order 4: the others are looked at again.
         {
-            let store = Store::open(&data.path().join("store"), None).unwrap();
+            let store = Store::open(&data.path().join("store"), None, None).unwrap();
             let units = store.units(4).unwrap().into_iter().map(|(unit, _)| unit);
             store.take_back(&units.collect::<Vec<Unit>>()).unwrap();
             for n in 4..=9 {
@@ -927,8 +927,9 @@ fn numbers_of_leases_do_not_repeat_after_a_salvage() {
     }
     salvage(&data);
     assert!(
-        u64::from(Store::open(&data.path().join("store"), None).unwrap().next_epoch().unwrap())
-            > last
+        u64::from(
+            Store::open(&data.path().join("store"), None, None).unwrap().next_epoch().unwrap()
+        ) > last
     );
 }
 

@@ -496,6 +496,7 @@ fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
     for (is_own, trial_rate) in [(false, 0.0), (true, 1.0)] {
         let data = Data::new();
         let options = CensusOptions {
+            class: None,
             game: None,
             goal: Goal::new(1, None),
             keep: Keep::All,

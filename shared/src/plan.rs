@@ -11,7 +11,7 @@ use crate::{
     game::Layout,
     graph::{
         degree::{DegreeSequence, LabelledCounts},
-        factorial, pairs,
+        factorial, pairs, polya,
     },
     labelling::key_bits,
     partition::{entry_bytes, slot_bytes},
@@ -136,9 +136,13 @@ impl Plan {
         (!self.is_complete()).then_some(self.max_size)
     }
 
-    /// The order, for people, and up to how many edges the plan goes if that is not all.
+    /// The order, for people, and up to how many edges, and in which class, if that is not all.
     pub fn name(&self) -> String {
-        order_name(self.order, self.limit())
+        let name = order_name(self.order, self.limit());
+        match self.layout.class {
+            Class::All => name,
+            class => format!("{name}, class {class}"),
+        }
     }
 
     /// The index of the shard of a degree sequence of this order; `None` if the plan does not go
@@ -163,6 +167,11 @@ impl Plan {
     /// number.
     pub fn retired_size(&self) -> Option<usize> {
         if self.is_complete() { Some(self.max_size) } else { self.max_size.checked_sub(1) }
+    }
+
+    /// Graphs and (graph, edge) pairs of the plan, if theory tells them: those of all graphs.
+    pub fn totals(&self) -> Option<(u64, u64)> {
+        (self.layout.class == Class::All).then(|| polya::totals(self.order, self.max_size))
     }
 
     /// The estimated number of (graph, edge) pairs of a unit, which is the measure of its work.

@@ -13,7 +13,9 @@ use trailtrap_census::read::{
     OrderResult, Watcher,
     archive::{Archive, ShardSummary},
 };
-use trailtrap_shared::{count::summary::Summary, labelling::LABELLING, partition::BLOCK_FORMAT};
+use trailtrap_shared::{
+    class::Class, count::summary::Summary, labelling::LABELLING, partition::BLOCK_FORMAT,
+};
 use trailtrap_worker::process::replace::sync_directory;
 
 use crate::{
@@ -109,6 +111,7 @@ pub fn bundle(
     program: Program,
     watcher: &dyn Watcher,
 ) -> Result<(), ExportError> {
+    crate::of_all_graphs(archive, "bundles are")?;
     let target = |source| ExportError::Target { path: directory.to_owned(), source };
     if directory.symlink_metadata().is_ok() {
         return Err(ExportError::Exists(directory.to_owned()));
@@ -228,10 +231,11 @@ fn put_order(
     let order = result.order;
     let shards = archive.shards(order)?;
     let shard_file = format!("shards/n{order:02}.parquet");
-    filling.put(&shard_file, shards::parquet(archive.game().about(), &shards, None)?)?;
+    filling
+        .put(&shard_file, shards::parquet(archive.game().about(), Class::All, &shards, None)?)?;
     let list = GraphList::read(archive, order, &Filter::default(), watcher)?;
     if drawn {
-        let sheet = sheet::sheet(archive.game(), &list, (order, None), DRAWINGS);
+        let sheet = sheet::sheet(archive.game(), Class::All, &list, (order, None), DRAWINGS);
         for &format in PictureFormat::ALL {
             filling.put(
                 &format!("drawings/p1-wins-n{order:02}.{}", format.extension()),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use trailtrap_census::read::{OrderResult, archive::Archive};
 use trailtrap_shared::{
+    class::Class,
     count::statistics::{Cell, Counts},
     game::{
         GameName,
@@ -23,7 +24,7 @@ use trailtrap_shared::{
 use crate::{
     ExportError,
     table::{Column, Table, Value},
-    tables::{TableKind, breakdown, cell, column, order_column, parity_column, parity_of},
+    tables::{TableKind, breakdown, cell, column, order_column, parity_column, parity_of, stem},
 };
 
 /// The last order whose graphs are looked at one by one.
@@ -47,7 +48,7 @@ pub fn table(
     results: &[OrderResult],
     order: Option<usize>,
 ) -> Result<Table, ExportError> {
-    let game = archive.game();
+    let (game, class) = (archive.game(), archive.class());
     if game != GameName::TrailTrap {
         return Err(ExportError::OtherGame { game: game.about().title });
     }
@@ -76,8 +77,8 @@ pub fn table(
         }));
     }
     Ok(match kind {
-        TableKind::Conditions => conditions_table(order, explained),
-        _ => breakdown(game.about(), kind, order, rows),
+        TableKind::Conditions => conditions_table(class, order, explained),
+        _ => breakdown(game.about(), class, kind, order, rows),
     })
 }
 
@@ -233,7 +234,7 @@ fn by_condition(order: usize, graphs: &[Known]) -> Result<Vec<Explained>, Export
     Ok(each.chain(any).collect())
 }
 
-fn conditions_table(order: Option<usize>, rows: Vec<Explained>) -> Table {
+fn conditions_table(class: Class, order: Option<usize>, rows: Vec<Explained>) -> Table {
     let group = |group, one: Column| Column { group, ..one };
     let columns = vec![
         order_column(order.is_none()),
@@ -275,13 +276,11 @@ fn conditions_table(order: Option<usize>, rows: Vec<Explained>) -> Table {
     };
     let of = order.map_or_else(|| "n".to_owned(), |order| order.to_string());
     Table {
-        name: match order {
-            Some(order) => format!("conditions-n{order:02}"),
-            None => "conditions".to_owned(),
-        },
+        name: stem(TableKind::Conditions, class, order),
         caption: format!(
-            "Trail Trap on all graphs with {of} vertices: how many wins of each player a \
-             sufficient condition of the paper explains, vertices without edges aside."
+            "Trail Trap on all {} with {of} vertices: how many wins of each player a sufficient \
+             condition of the paper explains, vertices without edges aside.",
+            class.title()
         ),
         columns,
         rows: rows.into_iter().map(cells).collect(),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use trailtrap_census::read::{OrderResult, archive::ShardSummary};
-use trailtrap_shared::{count::statistics::Cell, graph::pairs};
+use trailtrap_shared::{class::Class, count::statistics::Cell, graph::pairs};
 
 use crate::{
     chart::{Axis, Marker, Panel, Scale, Series, panels},
@@ -93,7 +93,7 @@ const FIRST_ORDER: usize = 3;
 
 /// The proportion of P1-wins as it goes with what such a table is by: a curve for each order, odd
 /// numbers of edges in a panel above even ones.
-pub fn plot(kind: TableKind, results: &[OrderResult], rows: &[Row]) -> Picture {
+pub fn plot(class: Class, kind: TableKind, results: &[OrderResult], rows: &[Row]) -> Picture {
     let last = results.last().map_or(1, |result| result.order);
     let drawn = || results.iter().filter(|result| result.order >= FIRST_ORDER.min(last));
     let count = drawn().count();
@@ -132,8 +132,9 @@ pub fn plot(kind: TableKind, results: &[OrderResult], rows: &[Row]) -> Picture {
     let shares = all.flat_map(|curve| curve.points.iter().map(|point| point.1));
     let y = proportions_with_zero(shares);
     let title = format!(
-        "Proportion of graphs that the first player wins, by {by}, graphs with odd and with even \
-         numbers m of edges apart"
+        "Proportion of {} that the first player wins, by {by}, graphs with odd and with even \
+         numbers m of edges apart",
+        class.title()
     );
     let both = both.map(|(parity, series)| Panel { name: format!("m {parity}"), series });
     panels(&title, &x, &y, &both)

@@ -3,6 +3,7 @@
 
 use trailtrap_census::read::{OrderResult, archive::Archive};
 use trailtrap_shared::{
+    class::Class,
     count::statistics::{Cell, Counts},
     graph::pairs,
 };
@@ -62,20 +63,21 @@ pub fn plot(
         _ => archive.orders(order)?,
     };
     let last = results.last().expect("there is no archive without a finished order");
+    let class = archive.class();
     Ok(match kind {
-        PlotKind::Orders => orders(&results),
-        PlotKind::Sizes => sizes(last),
-        PlotKind::HeatMap => heat_map(&results),
+        PlotKind::Orders => orders(class, &results),
+        PlotKind::Sizes => sizes(class, last),
+        PlotKind::HeatMap => heat_map(class, &results),
         PlotKind::Degrees => {
             let shards = archive.shards(last.order)?;
             let cells: Vec<(usize, Cell)> = shards
                 .iter()
                 .map(|shard| (shard.sequence.size(), cell(&shard.statistics)))
                 .collect();
-            degrees(last, &cells)
+            degrees(class, last, &cells)
         }
         PlotKind::Density => {
-            parity::plot(TableKind::Density, &results, &parity::by_density(&results))
+            parity::plot(class, TableKind::Density, &results, &parity::by_density(&results))
         }
         PlotKind::MinimumDegree => by_degrees(archive, TableKind::MinimumDegreeParity, &results)?,
         PlotKind::OddDegrees => by_degrees(archive, TableKind::OddDegrees, &results)?,
@@ -92,7 +94,7 @@ fn by_degrees(
     for result in results {
         rows.extend(parity::by_degrees(kind, result.order, &archive.shards(result.order)?));
     }
-    Ok(parity::plot(kind, results, &rows))
+    Ok(parity::plot(archive.class(), kind, results, &rows))
 }
 
 /// The proportion of graphs with the listed verdict, if there are any graphs.
@@ -119,12 +121,16 @@ pub fn proportions_with_zero(of: impl Iterator<Item = f64>) -> Axis {
     Axis { from: positive.from / 2.5, scale: Scale::LogarithmicWithZero, ..positive }
 }
 
-fn orders(results: &[OrderResult]) -> Picture {
+fn orders(class: Class, results: &[OrderResult]) -> Picture {
     type Pick = fn(&trailtrap_shared::count::statistics::Statistics) -> &Counts;
+    let [all, connected, labelled] = match class {
+        Class::All => ["all graphs", "connected graphs", "labelled graphs"],
+        _ => ["all", "connected", "labelled"],
+    };
     let kinds: [(&str, Colour, Marker, Option<f32>, Pick); 3] = [
-        ("all graphs", BLUE, Marker::Disc, None, |s| &s.classes.all),
-        ("connected graphs", VERMILLION, Marker::Ring, None, |s| &s.classes.connected),
-        ("labelled graphs", GREEN, Marker::Disc, Some(2.0), |s| &s.labelled.all),
+        (all, BLUE, Marker::Disc, None, |s| &s.classes.all),
+        (connected, VERMILLION, Marker::Ring, None, |s| &s.classes.connected),
+        (labelled, GREEN, Marker::Disc, Some(2.0), |s| &s.labelled.all),
     ];
     let series: Vec<Series> = kinds
         .into_iter()
@@ -153,14 +159,17 @@ fn orders(results: &[OrderResult]) -> Picture {
     };
     let y = proportions(series.iter().flat_map(|one| one.points.iter().map(|point| point.1)));
     chart(
-        "Proportion of graphs that the first player wins, by number of vertices",
+        &format!(
+            "Proportion of {} that the first player wins, by number of vertices",
+            class.title()
+        ),
         &x,
         &y,
         &series,
     )
 }
 
-fn sizes(result: &OrderResult) -> Picture {
+fn sizes(class: Class, result: &OrderResult) -> Picture {
     let n = result.order;
     let points = |odd: usize, labelled: bool| -> Vec<(f64, f64)> {
         let sizes = result.by_size.iter().enumerate().filter(|(size, _)| size % 2 == odd);
@@ -194,8 +203,9 @@ fn sizes(result: &OrderResult) -> Picture {
     };
     chart(
         &format!(
-            "Proportion of graphs with {n} vertices that the first player wins, by number of \
-             edges and its parity"
+            "Proportion of {} with {n} vertices that the first player wins, by number of edges \
+             and its parity",
+            class.title()
         ),
         &x,
         &y,
@@ -224,7 +234,7 @@ pub(crate) fn colour_of(place: f64) -> Colour {
 /// Rectangles side by side overlap by this much, lest gaps shine through.
 const OVERLAP: f32 = 0.3;
 
-fn heat_map(results: &[OrderResult]) -> Picture {
+fn heat_map(class: Class, results: &[OrderResult]) -> Picture {
     let last = results.last().map_or(1, |result| result.order);
     let cells: Vec<(usize, usize, f64)> = results
         .iter()
@@ -241,9 +251,11 @@ fn heat_map(results: &[OrderResult]) -> Picture {
     let (rows, height) = (pairs(last) + 1, 260.0);
     let (cell_width, cell_height) =
         ((WIDTH - left - right) / last as f32, (height - top - bottom) / rows as f32);
-    let title =
-        "Proportion of graphs that the first player wins, by number of vertices and of edges";
-    let mut picture = Picture::new(title, WIDTH, height);
+    let title = format!(
+        "Proportion of {} that the first player wins, by number of vertices and of edges",
+        class.title()
+    );
+    let mut picture = Picture::new(&title, WIDTH, height);
     let y_of = |size: usize| height - bottom - (size + 1) as f32 * cell_height;
     for &(n, size, share) in &cells {
         let colour = if share > 0.0 { colour_of(place(share)) } else { PALE };
@@ -320,7 +332,7 @@ fn heat_map(results: &[OrderResult]) -> Picture {
 /// A curve is drawn through this many points.
 const STEPS: i32 = 120;
 
-fn degrees(result: &OrderResult, cells: &[(usize, Cell)]) -> Picture {
+fn degrees(class: Class, result: &OrderResult, cells: &[(usize, Cell)]) -> Picture {
     let order = result.order;
     let few = result.limit().map_or_else(String::new, |max_size| format!(", m ≤ {max_size}"));
     let axis = proportions(cells.iter().filter_map(|(_, cell)| share(&cell.classes)));
@@ -369,7 +381,11 @@ fn degrees(result: &OrderResult, cells: &[(usize, Cell)]) -> Picture {
     };
     chart(
         &format!(
-            "Distribution of the proportion of P1-wins over the degree sequences of order {order}"
+            "Distribution of the proportion of P1-wins over the degree sequences of {}order {order}",
+            match class {
+                Class::All => String::new(),
+                class => format!("{} of ", class.title()),
+            }
         ),
         &x,
         &y,

@@ -10,6 +10,7 @@ use parquet::{
 };
 use trailtrap_census::read::archive::{Completeness, ShardSummary};
 use trailtrap_shared::{
+    class::Class,
     count::statistics::{Cell, Counts, Statistics, Structure, Sums, Weighing},
     game::{About, SumName, VerdictName},
     graph::degree::DegreeSequence,
@@ -88,6 +89,7 @@ impl Columns<'_> {
 /// With a status, which is that of the order, there are two columns more, or three.
 fn columns(
     about: &About,
+    class: Class,
     shards: &[ShardSummary],
     status: Option<Completeness>,
 ) -> Result<Vec<ParquetColumn>, ExportError> {
@@ -155,12 +157,16 @@ fn columns(
             table.small("max_size", meaning, |_| max_size);
         }
     }
+    if class != Class::All {
+        let meaning = "the class of graphs that all counts are about";
+        table.text("class", meaning, |_| class.to_string());
+    }
     Ok(table.columns)
 }
 
 /// Names and meanings of the columns.
 pub fn describe(about: &About) -> Vec<(String, String)> {
-    let columns = columns(about, &[], None).expect("no shard has no large numbers");
+    let columns = columns(about, Class::All, &[], None).expect("no shard has no large numbers");
     columns.into_iter().map(|column| (column.name, column.meaning)).collect()
 }
 
@@ -170,10 +176,11 @@ pub fn describe(about: &About) -> Vec<(String, String)> {
 /// If a number does not fit into the column that it belongs to.
 pub fn parquet(
     about: &About,
+    class: Class,
     shards: &[ShardSummary],
     status: Option<Completeness>,
 ) -> Result<Vec<u8>, ExportError> {
-    Ok(columnar::write("shards", &columns(about, shards, status)?)?)
+    Ok(columnar::write("shards", &columns(about, class, shards, status)?)?)
 }
 
 /// Reads such a file back; it has to have one row for each of these degree sequences, in this

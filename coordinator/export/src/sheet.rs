@@ -3,6 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use trailtrap_shared::{
+    class::Class,
     game::{FirstMove, Game, GameName, Search, Solution},
     graph::{Graph, VertexSet, graph6, nauty, vertices},
     plan::order_name,
@@ -30,6 +31,7 @@ const POSITIONS: usize = 3_000_000;
 /// arrow; graphs with so many edges that forward search does not find one are drawn without.
 pub fn sheet(
     game: GameName,
+    class: Class,
     list: &GraphList,
     (order, max_size): (usize, Option<usize>),
     most: usize,
@@ -59,7 +61,8 @@ pub fn sheet(
     let rows = chosen.len().div_ceil(COLUMNS).max(1);
     let columns = chosen.len().clamp(1, COLUMNS);
     let order = order_name(order, max_size);
-    let title = format!("{} of {} P1-win graphs of {order}", chosen.len(), list.len());
+    let (drawn, all, graphs) = (chosen.len(), list.len(), class.title());
+    let title = format!("{drawn} of {all} P1-win {graphs} of {order}");
     let width = (columns as f32 * CELL.0).max(2.0 * CELL.0) + 2.0 * MARGIN;
     let mut picture = Picture::new(&title, width, rows as f32 * CELL.1 + HEAD + MARGIN);
     picture.text((MARGIN, 14.0), 9.0, Anchor::Start, false, &title, BLACK);

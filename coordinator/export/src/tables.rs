@@ -7,6 +7,7 @@ use trailtrap_census::read::{
     archive::{Archive, Completeness, ShardSummary},
 };
 use trailtrap_shared::{
+    class::Class,
     count::{
         statistics::{Breakdown, Cell, Counts, Statistics, Structure},
         summary::Summary,
@@ -102,24 +103,29 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
     if kind.looks_at_graphs() && order.is_none() {
         results.truncate(examined::LAST_ORDER);
     }
-    let about = archive.game().about();
+    let (about, class) = (archive.game().about(), archive.class());
     let mut table = match kind {
         kind if kind.looks_at_graphs() => examined::table(archive, kind, &results, order)?,
-        TableKind::Orders => by_order(about, &results),
-        TableKind::Sizes => by_size(about, &results, order),
-        TableKind::Density => density(about, &results, order),
+        TableKind::Orders => by_order(about, class, &results),
+        TableKind::Sizes => by_size(about, class, &results, order),
+        TableKind::Density => density(about, class, &results, order),
         kind if kind.is_by_degrees() => {
             let mut rows = Vec::new();
             for result in &results {
-                rows.extend(by_degrees(kind, result.order, &archive.shards(result.order)?));
+                let mut shards = archive.shards(result.order)?;
+                if class != Class::All {
+                    // Not every sequence has graphs of the class.
+                    shards.retain(|shard| shard.statistics.classes.all.graphs > 0);
+                }
+                rows.extend(by_degrees(kind, result.order, &shards));
             }
-            breakdown(about, kind, order, rows)
+            breakdown(about, class, kind, order, rows)
         }
         _ => {
             let rows = results.iter().flat_map(|result| {
                 by_structure(kind, result.order, &result.total().statistics.structure)
             });
-            breakdown(about, kind, order, rows.collect())
+            breakdown(about, class, kind, order, rows.collect())
         }
     };
     if archive.admits_unfinished() || !results.iter().all(OrderResult::is_complete) {
@@ -129,7 +135,17 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
             .collect();
         mark(&mut table, &statuses?);
     }
+    if class != Class::All {
+        name_class(&mut table, class);
+    }
     Ok(table)
+}
+
+/// Adds a column for programs that says which graphs the rows are about.
+fn name_class(table: &mut Table, class: Class) {
+    table.columns.push(column("class", None, "the class of graphs that all counts are about"));
+    let name = || Value::Text(class.to_string());
+    table.rows.iter_mut().chain(&mut table.total).for_each(|row| row.push(name()));
 }
 
 /// Adds a column for programs that says which rows are about orders that are not complete, and for
@@ -349,16 +365,21 @@ fn assemble<T>(
 }
 
 /// The table by order.
-pub fn by_order(about: &'static About, results: &[OrderResult]) -> Table {
+pub fn by_order(about: &'static About, class: Class, results: &[OrderResult]) -> Table {
     let rows =
         results.iter().map(|result| (vec![Value::Number(result.order as u64)], result.total()));
     let caption = format!(
-        "{} on all graphs with n vertices: how many the first (P1) and the second player (P2) \
-         win; labelled graphs are those of G(n, 1/2).",
-        about.title
+        "{} on all {} with n vertices: how many the first (P1) and the second player (P2) win; \
+         {}.",
+        about.title,
+        class.title(),
+        match class {
+            Class::All => "labelled graphs are those of G(n, 1/2)",
+            _ => "labelled graphs are counted with all labels",
+        }
     );
     assemble(
-        ("orders".to_owned(), caption),
+        (stem(TableKind::Orders, class, None), caption),
         vec![order_column(true)],
         full_fields(about, true),
         rows.collect(),
@@ -367,21 +388,33 @@ pub fn by_order(about: &'static About, results: &[OrderResult]) -> Table {
 }
 
 /// The table by number of edges.
-pub fn by_size(about: &'static About, results: &[OrderResult], order: Option<usize>) -> Table {
+pub fn by_size(
+    about: &'static About,
+    class: Class,
+    results: &[OrderResult],
+    order: Option<usize>,
+) -> Table {
+    let has_graphs = |row: &Summary| row.statistics.classes.all.graphs > 0;
     let rows = results.iter().flat_map(|result| {
-        result.by_size.iter().enumerate().map(|(size, row)| {
+        // Graphs of a class have no more than so many edges.
+        let rows = match class {
+            Class::All => result.by_size.len(),
+            _ => result.by_size.iter().rposition(has_graphs).map_or(0, |last| last + 1),
+        };
+        result.by_size[..rows].iter().enumerate().map(|(size, row)| {
             (vec![Value::Number(result.order as u64), Value::Number(size as u64)], row.clone())
         })
     });
     let caption = format!(
-        "{} on all graphs with {} vertices, by number m of edges.",
+        "{} on all {} with {} vertices, by number m of edges.",
         about.title,
+        class.title(),
         vertices(order)
     );
     let sum = order.and(results.first()).map(OrderResult::total);
     let keys = vec![order_column(order.is_none()), size_column()];
     assemble(
-        (stem(TableKind::Sizes, order), caption),
+        (stem(TableKind::Sizes, class, order), caption),
         keys,
         full_fields(about, false),
         rows.collect(),
@@ -393,17 +426,20 @@ fn vertices(order: Option<usize>) -> String {
     order.map_or_else(|| "n".to_owned(), |order| order.to_string())
 }
 
-fn stem(kind: TableKind, order: Option<usize>) -> String {
-    match order {
-        Some(order) => format!("{}-n{order:02}", kind.name()),
-        None => kind.name().to_owned(),
-    }
+pub(crate) fn stem(kind: TableKind, class: Class, order: Option<usize>) -> String {
+    let class = match class {
+        Class::All => String::new(),
+        class => format!("-{}", class.file_stem()),
+    };
+    let order = order.map_or_else(String::new, |order| format!("-n{order:02}"));
+    format!("{}{class}{order}", kind.name())
 }
 
 /// A table of counts by something else than order and size. The keys of the rows begin with their
 /// orders.
 pub fn breakdown(
     about: &About,
+    class: Class,
     kind: TableKind,
     order: Option<usize>,
     rows: Vec<(Vec<Value>, Cell)>,
@@ -479,8 +515,8 @@ pub fn breakdown(
             unreachable!("these have tables of their own")
         }
     };
-    let caption =
-        format!("{} on all graphs with {} vertices, {by}.", about.title, vertices(order));
+    let (title, graphs) = (about.title, class.title());
+    let caption = format!("{title} on all {graphs} with {} vertices, {by}.", vertices(order));
     let total = order.map(|_| {
         rows.iter().fold(Cell::default(), |mut sum, (_, cell)| {
             sum += *cell;
@@ -488,13 +524,18 @@ pub fn breakdown(
         })
     });
     let keys = std::iter::once(order_column(order.is_none())).chain(keys).collect();
-    assemble((stem(kind, order), caption), keys, brief_fields(about), rows, total)
+    assemble((stem(kind, class, order), caption), keys, brief_fields(about), rows, total)
 }
 
 /// The table by density.
-pub fn density(about: &About, results: &[OrderResult], order: Option<usize>) -> Table {
+pub fn density(
+    about: &About,
+    class: Class,
+    results: &[OrderResult],
+    order: Option<usize>,
+) -> Table {
     let kind = TableKind::Density;
-    breakdown(about, kind, order, parity::cells(kind, &parity::by_density(results)))
+    breakdown(about, class, kind, order, parity::cells(kind, &parity::by_density(results)))
 }
 
 /// What all graphs of these statistics add up to.

@@ -81,7 +81,7 @@ impl AlarmsCommand {
     fn doubt(&self, order: usize, reason: &str) -> anyhow::Result<()> {
         open_store(&self.data)?;
         let directory = DataDirectory::take(&self.data)?;
-        let store = Store::open(&directory.store(), None)?;
+        let store = Store::open(&directory.store(), None, None)?;
         let sequence = self.sequence(order)?;
         let begun = store.order(order)?.with_context(|| format!("order {order} is not begun"))?;
         let plan = plan(store.layout(), order, &begun)?;
@@ -131,7 +131,7 @@ impl AlarmsCommand {
     fn settle(&self, number: u32, reason: &str) -> anyhow::Result<()> {
         open_store(&self.data)?;
         let directory = DataDirectory::take(&self.data)?;
-        let store = Store::open(&directory.store(), None)?;
+        let store = Store::open(&directory.store(), None, None)?;
         let Some((_, alarm)) = store.alarms()?.into_iter().find(|(found, _)| *found == number)
         else {
             bail!("there is no alarm {number}; `trailtrap alarms` lists them");

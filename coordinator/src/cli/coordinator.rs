@@ -128,7 +128,7 @@ impl CoordinatorCommand {
         });
         let complete = census.is_complete();
         let code = if complete && self.stay {
-            self.common.print(census.game(), &census.results())?;
+            self.common.print(&census, &census.results())?;
             while !stop.is_cancelled() && !server.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
             }

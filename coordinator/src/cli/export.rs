@@ -14,6 +14,7 @@ use trailtrap_export::{
     formats::{TableFormat, render},
     graphs::{Filter, GraphList, Range, YesNo},
     manifest::Program,
+    of_all_graphs,
     output::write_file,
     picture::{Picture, PictureFormat},
     plots,
@@ -21,7 +22,7 @@ use trailtrap_export::{
     shards, sheet,
     tables::{self, Orders, TableKind},
 };
-use trailtrap_shared::graph::nauty;
+use trailtrap_shared::{class::Class, graph::nauty};
 use trailtrap_worker::process::{limits::Size, log};
 
 use super::{choices::choices, run::parse_order};
@@ -374,13 +375,19 @@ impl ShardsCommand {
         let status = archive.status(self.order)?;
         let is_told = self.unfinished || !status.is_complete();
         let status = is_told.then_some(status);
-        let bytes = shards::parquet(archive.game().about(), &archive.shards(self.order)?, status)?;
+        let bytes = shards::parquet(
+            archive.game().about(),
+            archive.class(),
+            &archive.shards(self.order)?,
+            status,
+        )?;
         self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
 }
 
 impl BfileCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        of_all_graphs(archive, "b-files are")?;
         say_limit(archive, self.order)?;
         let results = archive.complete_orders(self.order)?;
         let text = sequences::b_file(
@@ -397,12 +404,21 @@ impl BfileCommand {
 impl GraphsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
         let (order, status) = (self.order, archive.status(self.order)?);
+        let says = |path: &Path, what: &str| {
+            let name = path.file_name().map(|name| name.to_string_lossy());
+            name.is_some_and(|name| name.contains(what))
+        };
+        let class = archive.class();
+        if class != Class::All {
+            let silent = self.output.path().filter(|path| !says(path, &class.file_stem()));
+            if let Some(path) = silent {
+                return Err(ExportError::Unnamed { class, path: path.to_owned() });
+            }
+            log::say(&format!("trailtrap: these are {} only", class.title()));
+        }
         if !status.is_complete() {
-            let says_so = |path: &&Path| {
-                let name = path.file_name().map(|name| name.to_string_lossy());
-                name.is_some_and(|name| name.contains(status.mark()))
-            };
-            if let Some(path) = self.output.path().filter(|path| !says_so(path)) {
+            let silent = self.output.path().filter(|path| !says(path, status.mark()));
+            if let Some(path) = silent {
                 return Err(ExportError::Unmarked { order, status, path: path.to_owned() });
             }
             log::say(&format!(
@@ -432,7 +448,7 @@ impl DrawingCommand {
             let list =
                 GraphList::read(archive, self.order, &Filter::from(&self.filter), &Terminal)?;
             let order = (self.order, archive.status(self.order)?.max_size);
-            Ok(sheet::sheet(archive.game(), &list, order, self.most.into()))
+            Ok(sheet::sheet(archive.game(), archive.class(), &list, order, self.most.into()))
         })
     }
 }

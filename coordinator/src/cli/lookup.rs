@@ -283,6 +283,13 @@ impl Session<'_> {
             Err(message) => return Ok(Err(message.clone())),
         };
         let plan = &order.plan;
+        let class = plan.layout.class;
+        if !class.contains(&query.graph) {
+            return Ok(Err(format!(
+                "this is a census of the class {class}, and the graph does not belong to it; \
+                 `trailtrap solve` searches single graphs"
+            )));
+        }
         if query.graph.size() > plan.max_size {
             return Ok(Err(format!(
                 "the census of order {n} goes up to {} edges only; `trailtrap census {n} \

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use trailtrap_census::read::status::duration;
 use trailtrap_shared::{
+    class::Class,
     game::GameName,
     graph::polya::{graphs_by_size, totals},
     labelling::batch::Kernel,
@@ -28,7 +29,8 @@ use crate::terminal;
 /// calibration on this machine.
 ///
 /// Counts are exact. The time is an estimate for the order alone, without the orders below it,
-/// which take a few per cent of it.
+/// which take a few per cent of it. Of a class of graphs, shards and units are told, and how many
+/// graphs there are if that has been published.
 #[derive(Args)]
 pub struct PlanCommand {
     /// The order
@@ -40,6 +42,9 @@ pub struct PlanCommand {
     /// The game: trail-trap or edge-geography
     #[arg(long, value_name = "GAME", default_value_t)]
     game: GameName,
+    /// The class of graphs, as `trailtrap census` takes it
+    #[arg(long, value_name = "CLASS", default_value_t)]
+    class: Class,
     /// Threads to estimate the time for [default: the processors this process may use]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -76,6 +81,55 @@ pub struct Forecast {
     pub core_seconds: f64,
 }
 
+/// What is known beforehand of an order of a class of graphs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Outline {
+    order: usize,
+    class: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_size: Option<usize>,
+    shards: usize,
+    /// Shards and parts of shards.
+    units: u64,
+    /// Graphs of the order with any number of edges, if that has been published.
+    graphs: Option<u64>,
+    /// Bytes of their keys and outcomes.
+    bytes_stored: Option<u64>,
+}
+
+impl Outline {
+    fn of(game: GameName, class: Class, goal: Goal) -> Self {
+        let (order, layout) = (goal.order, game.layout().on(class));
+        let plan = Plan::new(layout, order, PlanOptions::default()).limited(goal.max_size(order));
+        let graphs = class.known_graphs(order);
+        Outline {
+            order,
+            class: class.to_string(),
+            max_size: plan.limit(),
+            shards: plan.shards.len(),
+            units: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
+            graphs,
+            bytes_stored: graphs.map(|graphs| graphs * entry_bytes(layout, order) as u64),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let known = |number: Option<String>| number.unwrap_or_else(|| "not known".to_owned());
+        let lines = [
+            format!("{}, class {}", order_name(self.order, self.max_size), self.class),
+            format!("  shards                    {}", self.shards),
+            format!("  units (shards and parts)  {}", self.units),
+            format!("  graphs of the order       {}", known(self.graphs.map(|n| n.to_string()))),
+            format!(
+                "  stored, all of them       {}",
+                known(self.bytes_stored.map(|bytes| Size(bytes).to_string()))
+            ),
+            String::new(),
+        ];
+        lines.join("\n")
+    }
+}
+
 /// What the calibration found.
 #[derive(Clone, Copy, Debug)]
 struct Calibration {
@@ -93,6 +147,14 @@ impl PlanCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         preflight::check_order(self.order)?;
         let goal = Goal::new(self.order, self.max_size);
+        if self.class != Class::All {
+            let outline = Outline::of(self.game, self.class, goal);
+            terminal::print(&match self.json {
+                true => serde_json::to_string(&outline)? + "\n",
+                false => outline.to_text(),
+            })?;
+            return Ok(ExitCode::SUCCESS);
+        }
         log::say("calibrating …");
         let threads = self.threads.map_or_else(limits::threads, usize::from);
         let forecast = forecast(self.game, goal, &calibrate(self.game, self.kernel)?);

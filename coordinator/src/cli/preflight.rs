@@ -5,6 +5,7 @@ use std::path::Path;
 
 use trailtrap_census::driver::Keep;
 use trailtrap_shared::{
+    class::Class,
     game::GameName,
     graph::polya::{self, graphs_by_size, totals},
     labelling::MAX_BATCH_ORDER,
@@ -41,13 +42,24 @@ fn graph_bytes(game: GameName, n: usize) -> u64 {
     entry_bytes(game.layout(), n) as u64 + slot_bytes(n) as u64 / listed_one_in + 1
 }
 
+/// Graphs of an order that a census is to do, as far as that is known beforehand. Those of a class
+/// are few.
+fn graphs_of(class: Class, goal: Goal, n: usize) -> u64 {
+    match class {
+        Class::All => totals(n, goal.max_size(n)).0,
+        class => class.known_graphs(n).unwrap_or(0),
+    }
+}
+
 /// Bytes on disk at the fullest moment of a census.
-fn disk_needed(game: GameName, goal: Goal, keep: Keep) -> u64 {
+fn disk_needed(game: GameName, class: Class, goal: Goal, keep: Keep) -> u64 {
     let order = goal.order;
-    let graphs = |n: usize| totals(n, goal.max_size(n)).0;
+    let graphs = |n: usize| graphs_of(class, goal, n);
     let kept: u64 = (1..=order).map(|n| graphs(n) * graph_bytes(game, n)).sum();
     match keep {
         Keep::All => kept,
+        // How they are spread over numbers of edges is not known.
+        _ if class != Class::All => kept,
         // The widest numbers of edges of the last order, the keys of the order before, and those
         // of the last order or, of this, what is listed.
         Keep::Graphs | Keep::Minimal => {
@@ -73,8 +85,8 @@ fn disk_needed(game: GameName, goal: Goal, keep: Keep) -> u64 {
 const SIZES_ALIVE: usize = 5;
 
 /// The least budget that makes sense: lookups live on memory.
-fn least_memory(goal: Goal) -> u64 {
-    let estimate = totals(goal.order, goal.max_size(goal.order)).0 / 1000 * 64;
+fn least_memory(class: Class, goal: Goal) -> u64 {
+    let estimate = graphs_of(class, goal, goal.order) / 1000 * 64;
     estimate.clamp(32 << 20, 1 << 30)
 }
 
@@ -100,12 +112,13 @@ pub fn check_order(order: usize) -> Result<(), Shortage> {
 /// Compares the disk that a census needs, in all, with what it has already and what is free.
 pub fn check_disk(
     game: GameName,
+    class: Class,
     goal: Goal,
     keep: Keep,
     directory: &Path,
 ) -> Result<(), Shortage> {
     let present = bytes_below(directory);
-    let needed = disk_needed(game, goal, keep) + (64 << 20);
+    let needed = disk_needed(game, class, goal, keep) + (64 << 20);
     let free =
         rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
     if needed.saturating_sub(present) > free {
@@ -129,8 +142,8 @@ pub fn check_disk(
 }
 
 /// Compares a budget with what the last order needs and with what is free.
-pub fn check_memory(goal: Goal, memory: Size) -> Result<(), Shortage> {
-    let (least, available) = (least_memory(goal), limits::available_memory());
+pub fn check_memory(class: Class, goal: Goal, memory: Size) -> Result<(), Shortage> {
+    let (least, available) = (least_memory(class, goal), limits::available_memory());
     let problem = match memory.0 {
         budget if budget < least => "too small for this order",
         budget if budget > available => "more than this machine has free",
@@ -158,7 +171,7 @@ mod tests {
     #[test]
     fn needs_grow_with_the_order_and_minimal_needs_less() {
         let needed = |order, max_size, keep| {
-            disk_needed(GameName::TrailTrap, Goal::new(order, max_size), keep)
+            disk_needed(GameName::TrailTrap, Class::All, Goal::new(order, max_size), keep)
         };
         assert!(needed(8, None, Keep::All) < 1 << 20);
         let gigabytes = needed(11, None, Keep::All) >> 30;
@@ -182,10 +195,17 @@ mod tests {
         assert!(check_order(12).is_ok());
         assert!(check_order(13).unwrap_err().to_string().contains("order 13 is beyond"));
         let directory = std::env::temp_dir();
-        let message = check_disk(GameName::TrailTrap, Goal::new(12, None), Keep::All, &directory);
+        let message = check_disk(
+            GameName::TrailTrap,
+            Class::All,
+            Goal::new(12, None),
+            Keep::All,
+            &directory,
+        );
         let message = message.unwrap_err().to_string();
         assert!(message.contains("--keep minimal") && message.contains("TiB"), "{message}");
-        let message = check_memory(Goal::new(7, None), Size(1 << 50)).unwrap_err().to_string();
+        let message = check_memory(Class::All, Goal::new(7, None), Size(1 << 50));
+        let message = message.unwrap_err().to_string();
         assert!(message.contains("--memory"), "{message}");
     }
 }

@@ -2,8 +2,9 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::{Serialize, Serializer};
-use trailtrap_census::records::OrderResult;
+use trailtrap_census::{read::status::class_name, records::OrderResult};
 use trailtrap_shared::{
+    class::Class,
     count::{
         digest::Digest,
         statistics::{Counts, Statistics, Weighing},
@@ -17,6 +18,11 @@ pub struct CensusReport {
     /// The name of the game, if it is another one than the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub game: Option<&'static str>,
+    /// The name of the class of graphs, if it is not all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    #[serde(skip)]
+    title: String,
     #[serde(skip)]
     about: &'static About,
     pub orders: Vec<OrderReport>,
@@ -85,7 +91,7 @@ impl<T: Serialize> Serialize for SumsReport<T> {
 
 impl CensusReport {
     /// The report of these orders.
-    pub fn new(game: GameName, results: &[OrderResult]) -> Self {
+    pub fn new(game: GameName, class: Class, results: &[OrderResult]) -> Self {
         let about = game.about();
         let orders = results.iter().map(|result| {
             let total = result.total();
@@ -108,6 +114,8 @@ impl CensusReport {
         });
         CensusReport {
             game: (game != GameName::default()).then_some(about.name),
+            class: class_name(class),
+            title: format!("all {}", class.title()),
             about,
             orders: orders.collect(),
         }
@@ -118,7 +126,7 @@ impl CensusReport {
         serde_json::to_string(self).expect("reports are plain data")
     }
 
-    /// The paper's Table 1, continued, and the same for all graphs. Percentages are rounded to two
+    /// The paper's Table 1, continued, and the same for all graphs of the class. Percentages are rounded to two
     /// digits after the point.
     pub fn to_table(&self) -> String {
         let mut table = Table::new();
@@ -133,7 +141,8 @@ impl CensusReport {
             .enumerate()
             .filter_map(|(i, sum)| sum.heading.map(|heading| (i, heading)))
             .collect();
-        let header = ["order", "connected"].into_iter().chain(verdicts).chain(["all graphs"]);
+        let header =
+            ["order", "connected"].into_iter().chain(verdicts).chain([self.title.as_str()]);
         let sums = shown.iter().map(|(_, heading)| *heading);
         table.set_header(header.chain(verdicts).chain(sums));
         for OrderReport { order, max_size, counts, .. } in &self.orders {

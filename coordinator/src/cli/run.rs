@@ -22,6 +22,7 @@ use trailtrap_census::{
     store::directory::DataDirectory,
 };
 use trailtrap_shared::{
+    class::Class,
     game::GameName,
     plan::{Goal, PlanOptions},
 };
@@ -37,6 +38,12 @@ pub struct Common {
     /// a new one]
     #[arg(long, value_name = "GAME")]
     game: Option<GameName>,
+    /// Only the graphs of a class that is closed under deleting edges: bipartite, triangle-free,
+    /// square-free (no cycle of length four), girth:G (no cycle shorter than G, 4 to 12),
+    /// max-degree:D (1 to 10), planar, outerplanar, forest, linear-forest; or all [default: that of
+    /// the data directory; all in a new one]
+    #[arg(long, value_name = "CLASS")]
+    class: Option<Class>,
     /// Where results are kept; a run that was stopped goes on from there
     #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
     data: PathBuf,
@@ -124,6 +131,7 @@ impl Common {
         let plan = PlanOptions { part_graphs: self.part_graphs, bucket_bytes: self.bucket_size.0 };
         CensusOptions {
             game: self.game,
+            class: self.class,
             goal: self.goal(order),
             keep: self.keep.into(),
             solves_again: self.force,
@@ -150,15 +158,15 @@ impl Common {
             .has_results(goal)
             .with_context(|| format!("data directory {}", self.data.display()))?;
         if !self.force && !done {
-            let game = self.game.map_or_else(|| directory.game(), Ok)?;
-            preflight::check_disk(game, goal, self.keep.into(), directory.path())?;
-            memory.map_or(Ok(()), |memory| preflight::check_memory(goal, memory))?;
+            let (game, class) = directory.subject(self.game, self.class)?;
+            preflight::check_disk(game, class, goal, self.keep.into(), directory.path())?;
+            memory.map_or(Ok(()), |memory| preflight::check_memory(class, goal, memory))?;
         }
         Ok(directory)
     }
 
-    pub fn print(&self, game: GameName, results: &[OrderResult]) -> anyhow::Result<()> {
-        let report = CensusReport::new(game, results);
+    pub fn print(&self, census: &Census, results: &[OrderResult]) -> anyhow::Result<()> {
+        let report = CensusReport::new(census.game(), census.class(), results);
         let text = if self.json { report.to_json() } else { report.to_table() };
         terminal::print(&(text + "\n"))
     }
@@ -177,7 +185,7 @@ impl Common {
             log::say(&format!("trailtrap: {}", alarm.line(*number)));
         }
         match closed {
-            Ok(Some(results)) => self.print(census.game(), &results).map(|()| ExitCode::SUCCESS),
+            Ok(Some(results)) => self.print(census, &results).map(|()| ExitCode::SUCCESS),
             Ok(None) => {
                 log::say(
                     "trailtrap: stopped; everything finished is kept. The same command goes on \
@@ -235,13 +243,12 @@ fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
         let status = CensusStatus::of(census);
         directory.publish(&status);
         let Some(order) = &status.order else { continue };
-        let share = order.pairs_done as f64 / order.pairs.max(1) as f64;
+        let share = order.share();
         let left = status.seconds_left.map_or_else(|| "?".to_owned(), duration);
         let mut message = format!(
-            "{:.1} %, {} of {} graphs, {:.2} M pairs/s, {left} left",
+            "{:.1} %, {} graphs, {:.2} M pairs/s, {left} left",
             100.0 * share,
-            order.graphs_done,
-            order.graphs,
+            order.graphs_text(),
             status.pairs_per_second / 1e6
         );
         if order.units_to_compare > 0 && order.units_ready == 0 && order.units_leased == 0 {

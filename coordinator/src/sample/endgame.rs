@@ -11,6 +11,7 @@ use trailtrap_census::{
     store::StoreError,
 };
 use trailtrap_shared::{
+    class::Class,
     count::{digest::Digest, statistics::Counts},
     game::{
         Game, TrailTrap,
@@ -38,6 +39,9 @@ pub enum LoadError {
     /// The store is that of another game.
     #[error("the census in {0} is of another game; samples are of trail-trap")]
     Game(PathBuf),
+    /// It is about some of the graphs.
+    #[error("the census in {0} is of the class {1}; endgames are made of all graphs")]
+    Class(PathBuf, Class),
     /// The order ends before the size asked for.
     #[error(
         "order {order} is done up to {max_size} edges only, and {size} were asked for; \
@@ -95,12 +99,15 @@ impl Known {
     /// Opens the order in a data directory.
     ///
     /// # Errors
-    /// There is nothing of the order, or it is of another game.
+    /// There is nothing of the order, or it is of another game, or not of all graphs.
     pub fn open(data: &Path, order: usize) -> Result<Self, LoadError> {
         let finished = |cause| needs(order, data, cause);
         let store = open_store(data).map_err(finished)?;
         if store.game().about().name != TrailTrap::ABOUT.name {
             return Err(LoadError::Game(data.to_owned()));
+        }
+        if store.class() != Class::All {
+            return Err(LoadError::Class(data.to_owned(), store.class()));
         }
         let order = FinishedOrder::open(&store, order).map_err(finished)?;
         Ok(Known { order, data: data.to_owned() })

@@ -335,14 +335,25 @@ impl CensusService for GrpcService {
                  the same program version for both"
             )));
         }
-        let ours = self.census.game();
-        if request.game != u32::from(ours.layout().game) {
-            let theirs = u16::try_from(request.game).ok().and_then(GameName::of_number);
-            let theirs = theirs.map_or_else(|| request.game.to_string(), |game| game.to_string());
-            return Err(Status::failed_precondition(format!(
-                "worker has game {theirs}, this is a census of {ours}: start the worker with \
-                 `--game {ours}`"
-            )));
+        let (game, class) = (self.census.game(), self.census.class());
+        if request.game != u32::from(game.layout().on(class).number()) {
+            let theirs = u16::try_from(request.game).ok().and_then(GameName::on_class_of_number);
+            let (their_game, their_class) = theirs.unzip();
+            return Err(Status::failed_precondition(match their_game {
+                Some(theirs) if theirs == game => format!(
+                    "worker has class {}, this is a census of the class {class}: start the worker \
+                     with `--class {class}`",
+                    their_class.unwrap_or_default()
+                ),
+                theirs => {
+                    let theirs =
+                        theirs.map_or_else(|| request.game.to_string(), |game| game.to_string());
+                    format!(
+                        "worker has game {theirs}, this is a census of {game}: start the worker \
+                         with `--game {game}`"
+                    )
+                }
+            }));
         }
         let threads = request.threads.clamp(1, 4096) as usize;
         let worker = self

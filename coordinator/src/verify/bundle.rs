@@ -22,6 +22,7 @@ use trailtrap_export::{
     tables::{self, TableKind},
 };
 use trailtrap_shared::{
+    class::Class,
     count::{
         statistics::{Cell, Counts, Statistics, Sums, Weighing},
         summary::Summary,
@@ -194,6 +195,7 @@ impl Bundle {
         }
         for result in &results {
             checks::check_order(
+                Class::All,
                 result.order,
                 result.by_size.iter().map(|summary| &summary.statistics),
             )
@@ -232,10 +234,10 @@ impl Bundle {
                 entry.order
             );
         }
-        self.holds(&tables::by_order(self.about(), &results))?;
-        self.holds(&tables::by_size(self.about(), &results, None))?;
+        self.holds(&tables::by_order(self.about(), Class::All, &results))?;
+        self.holds(&tables::by_size(self.about(), Class::All, &results, None))?;
         if self.kinds()?.contains(&TableKind::Density) {
-            self.holds(&tables::density(self.about(), &results, None))?;
+            self.holds(&tables::density(self.about(), Class::All, &results, None))?;
         }
         let mut count = 0;
         for kind in self.kinds()? {
@@ -312,7 +314,7 @@ impl Bundle {
             count += shards.len();
         }
         for (kind, rows) in by_degrees {
-            self.holds(&tables::breakdown(self.about(), kind, None, rows))?;
+            self.holds(&tables::breakdown(self.about(), Class::All, kind, None, rows))?;
         }
         for (n, kind, key, cell) in structure {
             let rows = self.rows(kind.name())?;

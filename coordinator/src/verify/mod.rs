@@ -30,7 +30,7 @@ use trailtrap_export::{
     graphs::{self, Filter},
 };
 
-use trailtrap_shared::{count::summary::Summary, game::GameName, play};
+use trailtrap_shared::{class::Class, count::summary::Summary, game::GameName, play};
 use trailtrap_worker::process::log;
 
 use self::{
@@ -358,11 +358,14 @@ impl Verification {
             &Terminal,
         )?;
         ensure!(sha256_of(&stored)? == list.sha256, "it lists other graphs than the census has");
-        Ok(match finished.plan.is_complete() {
-            true => "they are those of the census, and none is missing".to_owned(),
-            false => format!(
-                "they are those of the census with at most {max_size} edges, and none is missing"
-            ),
-        })
+        let of_class = match finished.plan.layout.class {
+            Class::All => String::new(),
+            class => format!(" of the class {class}"),
+        };
+        let few = match finished.plan.is_complete() {
+            true => String::new(),
+            false => format!(" with at most {max_size} edges"),
+        };
+        Ok(format!("they are those of the census{of_class}{few}, and none is missing"))
     }
 }

@@ -22,9 +22,13 @@ use trailtrap_census::{
     read::finished::{DataFlag, FinishedOrder, FinishedSource},
     records::{UnitRecord, ahead::Share},
     store::StoreError,
-    trust::{checks, recount::AheadCounter},
+    trust::{
+        checks,
+        recount::{AheadCounter, ToldAhead},
+    },
 };
 use trailtrap_shared::{
+    class::Class,
     count::{digest::Digester, statistics::Statistics, summary::Summary},
     game::{Game, Method, SUMS, Search, Told},
     graph::{Graph, factorial, nauty},
@@ -64,7 +68,7 @@ impl<G: Game> Verifier<G> {
         let checks: [Check; 10] = [
             (1, "no alarms", &|| self.alarms()),
             (1, "every unit recorded once", &|| self.units()),
-            (1, "Pólya counts and mass formula", &|| self.counts()),
+            (1, self.theory(), &|| self.counts()),
             (1, "known sequences", &|| self.known_sequences()),
             (1, "units computed from what is there", &|| self.inputs()),
             (2, "blocks complete and undamaged", &|| self.blocks()),
@@ -76,6 +80,19 @@ impl<G: Game> Verifier<G> {
             (5, "shards solved again", &|| self.shards(thorough)),
         ];
         findings.run(&self.finished.plan.name(), &checks)
+    }
+
+    /// By what counts are checked.
+    fn theory(&self) -> &'static str {
+        match self.class() {
+            Class::All => "Pólya counts and mass formula",
+            class if class.is_by_degrees() => "mass formula",
+            _ => "labelled graphs from those with one edge less",
+        }
+    }
+
+    fn class(&self) -> Class {
+        self.finished.plan.layout.class
     }
 
     /// Nothing was found wrong that nobody has looked into, in this order or in those that it was
@@ -152,15 +169,12 @@ impl<G: Game> Verifier<G> {
             masses[unit.shard as usize] += record.statistics.labelled.all.graphs;
             by_size[shard.size].add(&record.statistics, record.digest());
         }
-        for (shard, mass) in plan.shards.iter().zip(masses) {
-            ensure!(
-                mass == shard.mass,
-                "shard {} has mass {mass}, not {}",
-                shard.sequence,
-                shard.mass
-            );
-        }
-        checks::check_order(plan.order, by_size.iter().map(|summary| &summary.statistics))?;
+        self.check_masses(&masses, &self.stored_masses()?)?;
+        checks::check_order(
+            self.class(),
+            plan.order,
+            by_size.iter().map(|summary| &summary.statistics),
+        )?;
         for (size, (found, reported)) in
             by_size.iter().zip(&self.finished.result.by_size).enumerate()
         {
@@ -169,13 +183,46 @@ impl<G: Game> Verifier<G> {
         Ok(format!("{} sizes, {} shards", by_size.len(), plan.shards.len()))
     }
 
+    /// What the store keeps of what units tell about masses of shards with one edge more.
+    fn stored_masses(&self) -> anyhow::Result<HashMap<u32, u128>> {
+        let mut told: HashMap<u32, u128> = HashMap::new();
+        if self.class().is_by_degrees() {
+            return Ok(told);
+        }
+        for (unit, record) in self.records()? {
+            let ahead = self.finished.store.ahead(*unit)?;
+            let ahead = ahead.filter(|ahead| ahead.content == record.content);
+            let ahead = ahead.context("it is not known what a unit tells of larger graphs")?;
+            ahead.masses.iter().for_each(|(of, mass)| *told.entry(*of).or_default() += mass);
+        }
+        Ok(told)
+    }
+
+    /// Whether all labelled graphs of each shard are there: as many as its degrees tell, or, where
+    /// these do not, as its predecessors do. What these tell is a multiple of the number of edges.
+    fn check_masses(&self, masses: &[u128], told: &HashMap<u32, u128>) -> anyhow::Result<()> {
+        let by_degrees = self.class().is_by_degrees();
+        for ((index, shard), mass) in (0..).zip(&self.finished.plan.shards).zip(masses) {
+            let size = shard.size as u128;
+            let expected = match told.get(&index) {
+                _ if by_degrees || size == 0 => shard.mass,
+                Some(told) if told % size == 0 => told / size,
+                Some(_) => bail!("shard {}: what is told of its mass is uneven", shard.sequence),
+                None => 0,
+            };
+            ensure!(*mass == expected, "shard {} has mass {mass}, not {expected}", shard.sequence);
+        }
+        Ok(())
+    }
+
     /// What others have counted: graphs, connected graphs, and the paper's Table 1.
     fn known_sequences(&self) -> anyhow::Result<String> {
         if !self.finished.plan.is_complete() {
             return Ok("none, as they count graphs with any number of edges".to_owned());
         }
         let sum = self.finished.result.total().statistics;
-        let compared = checks::check_known(&G::ABOUT, self.finished.plan.order, &sum)?;
+        let compared =
+            checks::check_known(&G::ABOUT, self.class(), self.finished.plan.order, &sum)?;
         Ok(format!("{compared} sequences"))
     }
 
@@ -233,18 +280,20 @@ impl<G: Game> Verifier<G> {
         self.finished.outcomes()?;
         let plan = &self.finished.plan;
         let graphs = AtomicU64::new(0);
-        let told: Mutex<HashMap<u32, Share>> = Mutex::default();
+        let told: Mutex<(HashMap<u32, Share>, HashMap<u32, u128>)> = Mutex::default();
+        let class = self.class();
         let of_shards = self.recorded_of_shards()?;
         self.for_each_shard("digests", plan.shards.iter().enumerate(), |index, shard| {
             let n = plan.order;
             let mut digester = Digester::<G>::new(&shard.sequence, Kernel::best());
             let mut statistics = Statistics::default();
-            let mut ahead = AheadCounter::default();
+            let mut ahead = AheadCounter::new(class);
             for (bucket, table) in self.finished.tables(shard).enumerate() {
                 let table = table?;
                 let mut won = Vec::new();
                 for i in 0..table.len() {
                     let graph = stored_graph(shard, &table, i)?;
+                    ensure!(class.contains(&graph), "{graph:?} does not belong to the class");
                     let labelling = trailtrap_shared::labelling::hashed::label(&graph);
                     let slot = trailtrap_shared::partition::slot_of_key(n, labelling.key as u64);
                     ensure!(
@@ -269,9 +318,11 @@ impl<G: Game> Verifier<G> {
                 );
                 graphs.fetch_add(table.len() as u64, Ordering::Relaxed);
             }
-            let shares = ahead.finish(plan, &shard.sequence).map_err(anyhow::Error::msg)?;
+            let counted = ahead.finish(plan, &shard.sequence).map_err(anyhow::Error::msg)?;
+            let ToldAhead { shares, masses } = counted;
             let mut told = told.lock();
-            shares.into_iter().for_each(|(of, share)| *told.entry(of).or_default() += share);
+            shares.into_iter().for_each(|(of, share)| *told.0.entry(of).or_default() += share);
+            masses.into_iter().for_each(|(of, mass)| *told.1.entry(of).or_default() += mass);
             drop(told);
             let Summary { statistics: recorded, digest } =
                 of_shards.get(&(index as u32)).context("a shard without records")?;
@@ -288,7 +339,12 @@ impl<G: Game> Verifier<G> {
             );
             Ok(())
         })?;
-        let told = told.into_inner();
+        let (told, masses_told) = told.into_inner();
+        let mut masses = vec![0; plan.shards.len()];
+        for (index, recorded) in &of_shards {
+            masses[*index as usize] = recorded.statistics.labelled.all.graphs;
+        }
+        self.check_masses(&masses, &masses_told)?;
         for (index, recorded) in of_shards {
             let Some(place) = G::ABOUT.told_by_outcome() else { break };
             let Statistics { classes, labelled, .. } = &recorded.statistics;
@@ -321,11 +377,12 @@ impl<G: Game> Verifier<G> {
     fn steps(&self) -> anyhow::Result<String> {
         self.finished.outcomes()?;
         let plan = &self.finished.plan;
+        let masses = self.masses()?;
         let mut random = Random(self.drawing.seed);
         let mut drawn: HashMap<usize, Vec<u64>> = HashMap::new();
         let mut left = self.drawing.sample as usize;
         while left > 0 {
-            let shard = self.draw_shard(&mut random);
+            let shard = draw_shard(&masses, &mut random);
             let together = left.min(DRAWN_TOGETHER);
             left -= together;
             drawn.entry(shard).or_default().extend((0..together).map(|_| random.draw()));
@@ -423,17 +480,19 @@ impl<G: Game> Verifier<G> {
         self.finished.outcomes()?;
         let plan = &self.finished.plan;
         let mut random = Random(self.drawing.seed ^ 0x5eed);
-        let small = plan.shards.iter().filter(|shard| shard.size <= LARGEST_FORWARD_SIZE);
-        let total: u128 = small.clone().map(|shard| shard.mass).sum();
+        let masses = self.masses()?;
+        let small = plan.shards.iter().zip(&masses);
+        let small = small.filter(|(shard, _)| shard.size <= LARGEST_FORWARD_SIZE);
+        let total: u128 = small.clone().map(|(_, mass)| mass).sum();
         let picks: Vec<(&Shard, u64)> = (0..self.drawing.sample)
             .map(|_| {
-                let mut at = u128::from(random.draw()) % total;
-                let shard = small.clone().find(|shard| {
-                    let here = at < shard.mass;
-                    at -= if here { 0 } else { shard.mass };
+                let mut at = u128::from(random.draw()) % total.max(1);
+                let found = small.clone().find(|(_, mass)| {
+                    let here = at < **mass;
+                    at -= if here { 0 } else { **mass };
                     here
                 });
-                (shard.expect("masses add up to the total"), random.draw())
+                (found.expect("masses add up to the total").0, random.draw())
             })
             .collect();
         let searched = AtomicU64::new(0);
@@ -479,10 +538,11 @@ impl<G: Game> Verifier<G> {
             below,
             parents: Parents::enumerate(plan.layout),
         };
+        let masses = self.masses()?;
         let mut random = Random(self.drawing.seed ^ 0x5a4d);
         let mut drawn: Vec<usize> = match all {
             true => (0..plan.shards.len()).collect(),
-            false => (0..self.drawing.sample).map(|_| self.draw_shard(&mut random)).collect(),
+            false => (0..self.drawing.sample).map(|_| draw_shard(&masses, &mut random)).collect(),
         };
         drawn.sort_unstable();
         drawn.dedup();
@@ -513,21 +573,18 @@ impl<G: Game> Verifier<G> {
         Ok(format!("{} of {} shards", drawn.len(), plan.shards.len()))
     }
 
-    /// A shard, drawn with probability proportional to its mass, and so nearly to its number of
-    /// graphs.
-    fn draw_shard(&self, random: &mut Random) -> usize {
+    /// The mass of each shard: as its degrees tell, or, in a class where they do not, as recorded.
+    fn masses(&self) -> anyhow::Result<Vec<u128>> {
         let shards = &self.finished.plan.shards;
-        let total: u128 = shards.iter().map(|shard| shard.mass).sum();
-        // The total is at most 2^C(n, 2), at most 2^66.
-        let mut at = (u128::from(random.draw()) << 2 | u128::from(random.draw() & 3)) % total;
-        shards
-            .iter()
-            .position(|shard| {
-                let here = at < shard.mass;
-                at -= if here { 0 } else { shard.mass };
-                here
-            })
-            .expect("masses add up to the total")
+        if self.class().is_by_degrees() {
+            return Ok(shards.iter().map(|shard| shard.mass).collect());
+        }
+        let mut masses = vec![0u128; shards.len()];
+        for (index, recorded) in self.recorded_of_shards()? {
+            masses[index as usize] = recorded.statistics.labelled.all.graphs;
+        }
+        ensure!(masses.iter().any(|&mass| mass > 0), "no graph is recorded");
+        Ok(masses)
     }
 
     fn records(&self) -> anyhow::Result<&[(Unit, UnitRecord)]> {
@@ -660,6 +717,21 @@ fn told_by_outcomes<G: Game>(statistics: &Statistics) -> Statistics {
         }
     }
     told
+}
+
+/// A shard, drawn with probability proportional to its mass, and so nearly to its number of graphs.
+fn draw_shard(masses: &[u128], random: &mut Random) -> usize {
+    let total: u128 = masses.iter().sum();
+    // The total is at most 2^C(n, 2), at most 2^66.
+    let mut at = (u128::from(random.draw()) << 2 | u128::from(random.draw() & 3)) % total;
+    masses
+        .iter()
+        .position(|&mass| {
+            let here = at < mass;
+            at -= if here { 0 } else { mass };
+            here
+        })
+        .expect("masses add up to the total")
 }
 
 fn stored_graph(

@@ -115,6 +115,7 @@ impl Log {
 pub fn options(order: usize) -> CensusOptions {
     let clock = || Instant::now().into_std();
     CensusOptions {
+        class: None,
         game: None,
         goal: Goal::new(order, None),
         keep: Keep::All,

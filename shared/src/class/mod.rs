@@ -198,6 +198,13 @@ impl Class {
     }
 }
 
+impl Class {
+    /// The name as a part of names of files.
+    pub fn file_stem(self) -> String {
+        self.to_string().replace(':', "-")
+    }
+}
+
 /// The name on the command line.
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,16 +10,17 @@ use std::{
 
 use rayon::prelude::*;
 use trailtrap_shared::{
+    class::Class,
     count::summary::Summary,
     game::{
-        EdgeGeography, Game, GameName, Search, Solution, TrailTrap,
+        EdgeGeography, Game, GameName, Layout, Search, Solution, TrailTrap,
         edge_geography::{
             ROOTED_GRAPHS, RootedSearch, Roots, WON_ROOTS, met_by_the_kernel,
             searched::SearchedEdgeGeography,
         },
         trail_trap::{ForwardSearch, Outcome},
     },
-    graph::{Graph, all_vertices, factorial, invariants, nauty},
+    graph::{Graph, all_vertices, degree::DegreeSequence, factorial, invariants, nauty},
     labelling::batch::Kernel,
     partition::graph_of_slot,
     plan::{Plan, PlanOptions},
@@ -71,6 +72,55 @@ fn table_1_of_the_paper() {
         .map(|Summary { statistics: s, .. }| (s.classes.all.listed, s.classes.all.others()))
         .collect();
     assert_eq!(all[1..6], [(1, 1), (1, 3), (3, 8), (7, 27), (33, 123)]);
+}
+
+/// Where a graph is, and what its record says.
+type Place = (DegreeSequence, u64, Vec<u8>);
+
+/// What is in memory of an order, in order.
+fn places(memory: &Memory, layout: Layout, order: usize) -> Vec<Place> {
+    let mut places = Vec::new();
+    for table in memory.tables(order) {
+        let record = |i: usize| table.record(i)[..layout.record_bytes(order)].to_vec();
+        places.extend((0..table.len()).map(|i| (*table.sequence(), table.slot(i), record(i))));
+    }
+    places.sort();
+    places
+}
+
+/// The census of a class has the graphs that belong to it by definition, with the outcomes that
+/// they have in the census of all.
+#[test]
+fn a_class_is_a_part_of_the_whole() {
+    const LAST: usize = 7;
+    let cut = PlanOptions { part_graphs: 3, bucket_bytes: 200 };
+    for game in GameName::ALL {
+        let stop = &AtomicBool::new(false);
+        let kernel = Kernel::best();
+        let solver = Solver { game, kernel, allowance_bytes: 1000, stop };
+        let (_, memory) = memory::census(LAST, PlanOptions::default(), &solver).unwrap();
+        let all = (1..=LAST).map(|n| places(&memory, game.layout(), n));
+        let all: Vec<Vec<Place>> = all.collect();
+        for class in Class::every() {
+            let mut units = 0;
+            let of_class = memory::census_of(class, LAST, cut, &solver, &mut |plan, solved| {
+                assert_eq!(plan.layout.class, class);
+                units += solved.unit.part.min(1);
+            });
+            let of_class = of_class.unwrap();
+            for (n, all) in (1..).zip(&all) {
+                let found = places(&of_class, game.layout(), n);
+                let mut expected = all.clone();
+                expected.retain(|(sequence, slot, _)| {
+                    class.contains_by_definition(&graph_of_slot(sequence, *slot).unwrap())
+                });
+                assert_eq!(found, expected, "{game}, {class}, order {n}");
+            }
+            // Shards of classes that degrees do not tell are never split.
+            let has_parts = class.is_by_degrees() && !matches!(class, Class::MaxDegree(1 | 2));
+            assert_eq!(units > 0, has_parts, "{class}");
+        }
+    }
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub struct Order {
     told: Option<usize>,
     /// What finished units tell about shards that are not finished.
     ahead: HashMap<u32, Share>,
+    /// The same for their masses times numbers of edges, in a class of graphs.
+    masses_ahead: HashMap<u32, u128>,
     /// Shards with finished units of which it is not known what they tell.
     silent: HashSet<u32>,
     pub(super) outcomes_kept: bool,
@@ -151,6 +153,7 @@ impl Order {
             partial: HashMap::new(),
             told,
             ahead: HashMap::new(),
+            masses_ahead: HashMap::new(),
             silent: HashSet::new(),
             outcomes_kept,
             graphs_dropped,
@@ -279,11 +282,14 @@ impl Order {
     }
 
     fn count_as(&mut self, unit: Unit, sums: Partial, ahead: Option<&Ahead>) -> u64 {
-        if self.told.is_some() {
+        if self.told.is_some() || !self.plan().layout.class.is_by_degrees() {
             match ahead {
                 Some(ahead) => {
                     for &(shard, share) in &ahead.shares {
                         *self.ahead.entry(shard).or_default() += share;
+                    }
+                    for &(shard, mass) in &ahead.masses {
+                        *self.masses_ahead.entry(shard).or_default() += mass;
                     }
                 }
                 None => drop(self.silent.insert(unit.shard)),
@@ -321,18 +327,35 @@ impl Order {
     fn forget(&mut self, shard: u32) {
         self.partial.remove(&shard);
         self.ahead.remove(&shard);
+        self.masses_ahead.remove(&shard);
+    }
+
+    /// Whether it is known what all predecessors of a shard tell of it.
+    fn hears_all(&self, shard: u32) -> bool {
+        let mut predecessors = self.plan().shards[shard as usize].predecessors.iter();
+        predecessors.all(|predecessor| !self.silent.contains(predecessor))
     }
 
     /// What the sum of a shard is that records do not keep, if that is known.
     fn expected(&self, shard: u32) -> Option<Share> {
         self.told?;
-        let mut predecessors = self.plan().shards[shard as usize].predecessors.iter();
-        let is_known = predecessors.all(|predecessor| !self.silent.contains(predecessor));
-        is_known.then(|| self.ahead.get(&shard).copied().unwrap_or_default())
+        self.hears_all(shard).then(|| self.ahead.get(&shard).copied().unwrap_or_default())
+    }
+
+    /// Σ n!/|Aut| of a whole shard, times its number of edges, if that is known: from its degrees,
+    /// or from its predecessors, where these are done before.
+    fn expected_mass(&self, index: u32) -> Option<u128> {
+        let Plan { layout, shards, .. } = &**self.plan();
+        let shard = &shards[index as usize];
+        if shard.size == 0 || layout.class.is_by_degrees() {
+            return Some(shard.mass * shard.size as u128);
+        }
+        let is_known = layout.reads_predecessors && self.hears_all(index);
+        is_known.then(|| self.masses_ahead.get(&index).copied().unwrap_or_default())
     }
 
     /// Compares Σ n!/|Aut| of the shards that these deliveries finish with the number of labelled
-    /// graphs, and the sum that records do not keep with what the predecessors tell of it. If the
+    /// graphs, which in a class the predecessors tell, and the sum that records do not keep with what the predecessors tell of it. If the
     /// parts of a shard do not add up, any of them may be the wrong one: all are to be taken back.
     ///
     /// # Errors
@@ -352,7 +375,12 @@ impl Order {
             let is_complete = self.schedule.unfinished_parts(unit.shard) == parts;
             let expected = self.expected(unit.shard).filter(|_| is_complete);
             let wrong_sum = expected.filter(|expected| *expected != told);
-            let is_heavy = mass > shard.mass || is_complete && mass != shard.mass;
+            let size = shard.size as u128;
+            let expected_mass = self.expected_mass(unit.shard).filter(|_| is_complete);
+            let is_heavy = mass > shard.mass
+                || expected_mass.is_some_and(|expected| mass.saturating_mul(size) != expected)
+                // There is one graph without edges.
+                || is_complete && size == 0 && mass != shard.mass;
             if is_heavy || wrong_sum.is_some() {
                 let sequence = shard.sequence;
                 let why = match wrong_sum {
@@ -363,7 +391,12 @@ impl Order {
                         expected.classes / u128::from(factorial(sequence.order())),
                         expected.labelled
                     ),
-                    _ => format!("Σ n!/|Aut| of {sequence} is {mass}, not {}", shard.mass),
+                    _ => {
+                        let expected = expected_mass.filter(|_| size > 0);
+                        let expected =
+                            expected.map_or(shard.mass, |expected| expected / size.max(1));
+                        format!("Σ n!/|Aut| of {sequence} is {mass}, not {expected}")
+                    }
                 };
                 return Err(match shard.parts {
                     1 => Refusal::Wrong { unit: *unit, why },

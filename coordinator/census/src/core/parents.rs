@@ -1,4 +1,5 @@
-//! The parent graphs of the first orders, which the coordinator enumerates itself with nauty. From
+//! The parent graphs of the first orders, which the coordinator enumerates itself with nauty, and
+//! picks from by definition if it is about a class of graphs. From
 //! order 8 on, parents are the graphs of the finished order below, which has been generated,
 //! checked, and stored by then.
 
@@ -24,7 +25,9 @@ impl Parents {
     pub fn enumerate(layout: Layout) -> Self {
         let mut slots: HashMap<DegreeSequence, Vec<u64>> = HashMap::new();
         for graph in nauty::enumerate(ENUMERATED_ORDER).iter().flatten() {
-            slots.entry(DegreeSequence::of(graph)).or_default().push(slot_of(graph));
+            // A sequence that no graph of the class has keeps an empty list.
+            let list = slots.entry(DegreeSequence::of(graph)).or_default();
+            list.extend(layout.class.contains_by_definition(graph).then(|| slot_of(graph)));
         }
         slots.values_mut().for_each(|list| list.sort_unstable());
         Parents { layout, slots }
@@ -57,7 +60,10 @@ impl Parents {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::game::{Game, TrailTrap};
+    use trailtrap_shared::{
+        class::Class,
+        game::{Game, TrailTrap},
+    };
 
     use super::*;
 
@@ -68,6 +74,15 @@ mod tests {
             parents.slots.iter().filter(|(s, _)| s.order() == n).map(|(_, list)| list.len()).sum()
         };
         assert_eq!((1..=6).map(of_order).collect::<Vec<usize>>(), [1, 2, 4, 11, 34, 156]);
+    }
+
+    #[test]
+    fn those_of_a_class_are_picked() {
+        let parents = Parents::enumerate(TrailTrap::LAYOUT.on(Class::Bipartite));
+        assert_eq!(parents.slots.values().map(Vec::len).sum::<usize>(), 1 + 2 + 3 + 7 + 13 + 35);
+        let triangle = DegreeSequence::new([2, 2, 2]);
+        assert_eq!(parents.block(&triangle).unwrap().count, 0);
+        assert!(!parents.know(&triangle, [0].into_iter()));
     }
 
     #[test]

@@ -36,6 +36,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use trailtrap_shared::{
+    class::Class,
     game::GameName,
     plan::{Goal, Plan, PlanOptions, Unit},
 };
@@ -64,6 +65,8 @@ pub enum Keep {
 pub struct CensusOptions {
     /// The game, if it is not to be what the store says; Trail Trap in a new one.
     pub game: Option<GameName>,
+    /// The class of the graphs, likewise; all of them in a new one.
+    pub class: Option<Class>,
     /// All orders up to the last one, or graphs of them with few edges.
     pub goal: Goal,
     /// What stays in the store when an order is done.
@@ -160,7 +163,7 @@ impl Census {
     ///
     /// The store cannot be read or written, or what it holds contradicts theory.
     pub fn open(directory: &Path, options: CensusOptions) -> Result<Arc<Self>, CensusError> {
-        let store = Store::open(directory, options.game)?;
+        let store = Store::open(directory, options.game, options.class)?;
         let epoch = store.next_epoch()?;
         let secret = Secret::of(store.salt(getrandom::u64()?)?);
         // What was accepted and not durable when the run before ended is not to be used by those
@@ -213,6 +216,11 @@ impl Census {
     /// The game that it is a census of.
     pub fn game(&self) -> GameName {
         self.store.game()
+    }
+
+    /// The class of the graphs that it is about.
+    pub fn class(&self) -> Class {
+        self.store.class()
     }
 
     /// The options it was opened with.

@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use rayon::prelude::*;
 use trailtrap_shared::{
     count::summary::Summary,
-    graph::{pairs, polya::totals},
+    graph::pairs,
     partition::Section,
     plan::{Plan, Shard, Unit},
 };
@@ -91,7 +91,7 @@ impl Census {
         if begun.as_ref() != Some(&record) {
             self.store.put_order(n, &record)?;
         }
-        let (graphs, pairs) = totals(n, plan.max_size);
+        let (graphs, pairs) = plan.totals().unwrap_or_default();
         let order = Box::new(Order::open(OrderOpening {
             parents: contents_of_parents(&self.store, &plan)?,
             ahead: self.known_ahead(&plan, &records)?,
@@ -149,10 +149,15 @@ impl Census {
         let about = self.store.game().about();
         let mut by_size = vec![Summary::default(); plan.max_size + 1];
         let mut ahead = vec![Some(Share::default()); plan.max_size + 1];
+        // Where it is not known what is told, counts will contradict this, and are made again.
+        let mut masses_ahead = vec![0u128; plan.max_size + 1];
         for (unit, record) in self.store.units_of(plan)? {
             let Some(size) = size_of(unit) else { continue };
             by_size[size].add(&record.statistics, record.digest());
             let told = self.store.ahead(unit)?.filter(|told| told.content == record.content);
+            for (_, mass) in told.iter().flat_map(|told| &told.masses) {
+                masses_ahead[size] += mass;
+            }
             ahead[size] = ahead[size].zip(told).map(|(mut sum, told)| {
                 told.shares.into_iter().for_each(|(_, share)| sum += share);
                 sum
@@ -161,10 +166,12 @@ impl Census {
         let mut total = Summary::default();
         by_size.iter().for_each(|summary| total += summary);
         let statistics = || by_size.iter().map(|summary| &summary.statistics);
-        let checked = checks::check_order(n, statistics())
+        let class = plan.layout.class;
+        let checked = checks::check_order(class, n, statistics())
+            .and_then(|()| checks::check_masses(class, n, statistics(), &masses_ahead))
             .and_then(|()| checks::check_told(about, n, statistics(), &ahead))
             .and_then(|()| match plan.is_complete() {
-                true => checks::check_known(about, n, &total.statistics),
+                true => checks::check_known(about, class, n, &total.statistics),
                 // What others have counted are graphs with any number of edges.
                 false => Ok(0),
             });
@@ -209,7 +216,8 @@ impl Census {
             };
             Ok(ahead.map(|ahead| (*unit, ahead)))
         };
-        if self.store.game().about().told_by_outcome().is_none() {
+        let tells = self.store.game().about().told_by_outcome().is_some();
+        if !tells && plan.layout.class.is_by_degrees() {
             return Ok(HashMap::new());
         }
         let known: Vec<Option<(Unit, Ahead)>> =

@@ -2,7 +2,7 @@
 
 use super::Census;
 use crate::{
-    read::status::{CensusStatus, OrderStatus, SetAside, WorkerStatus},
+    read::status::{CensusStatus, OrderStatus, SetAside, WorkerStatus, class_name},
     store::directory::DataDirectory,
 };
 
@@ -21,6 +21,7 @@ impl CensusStatus {
         CensusStatus {
             running: true,
             process: Some(std::process::id()),
+            class: class_name(census.class()),
             target_order: progress.target,
             orders_done: results.iter().map(|result| result.order).collect(),
             orders_limited: results
@@ -67,7 +68,8 @@ impl CensusStatus {
                 })
                 .collect(),
             pairs_per_second: rate,
-            seconds_left: (in_work && rate > 0.0).then(|| left as f64 / rate),
+            seconds_left: (in_work && rate > 0.0 && progress.pairs > 0)
+                .then(|| left as f64 / rate),
             seconds_running: elapsed,
         }
     }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use trailtrap_shared::{
+    class::Class,
     count::{digest::Digest, statistics::Statistics, summary::Summary},
     game::GameName,
     graph::{Graph, degree::DegreeSequence},
@@ -215,6 +216,11 @@ impl Archive {
     /// The game that all is about.
     pub fn game(&self) -> GameName {
         self.store.game()
+    }
+
+    /// The class of the graphs that it is about.
+    pub fn class(&self) -> Class {
+        self.store.class()
     }
 
     /// Whether orders that are not finished can be read.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use trailtrap_shared::{graph::polya, plan::order_name};
+use trailtrap_shared::{class::Class, plan::order_name};
 use trailtrap_worker::process::replace::Replacement;
 
 use crate::{
@@ -28,6 +28,9 @@ pub struct CensusStatus {
     pub running: bool,
     /// Which.
     pub process: Option<u32>,
+    /// The class of the graphs, if it is not all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// Last order that the census is to do.
     pub target_order: usize,
     /// Orders whose results are there, checked and stored.
@@ -67,11 +70,11 @@ pub struct OrderStatus {
     pub units_leased: usize,
     /// Graphs of units that are done.
     pub graphs_done: u64,
-    /// Graphs of the order, by theory.
+    /// Graphs of the order, by theory; 0 of a class, of which that is not known beforehand.
     pub graphs: u64,
     /// (graph, edge) pairs of units that are done.
     pub pairs_done: u64,
-    /// (graph, edge) pairs of the order, by theory.
+    /// (graph, edge) pairs of the order, by theory; 0 likewise.
     pub pairs: u64,
     /// Units that wait for a second computation by another worker.
     pub units_to_compare: usize,
@@ -148,7 +151,9 @@ impl CensusStatus {
             (true, None) => "running".to_owned(),
             (false, _) => "not running".to_owned(),
         };
-        let _ = writeln!(text, "census up to order {}: {state}", self.target_order);
+        let of =
+            self.class.as_ref().map_or_else(String::new, |class| format!(" of class {class}"));
+        let _ = writeln!(text, "census{of} up to order {}: {state}", self.target_order);
         let _ = writeln!(text, "orders done: {done}");
         if !self.orders_limited.is_empty() {
             let limited = self.orders_limited.iter();
@@ -157,14 +162,13 @@ impl CensusStatus {
             let _ = writeln!(text, "not done to the end: {}", limited.join(", "));
         }
         if let Some(order) = &self.order {
-            let share = 100.0 * order.pairs_done as f64 / order.pairs.max(1) as f64;
             let _ = writeln!(
                 text,
-                "{}: {share:.1} % of the work; {} of {} graphs; shards: {} of {} done; \
-                 units: {} leased, {} ready",
+                "{}: {:.1} % of the work; {} graphs; shards: {} of {} done; units: {} leased, {} \
+                 ready",
                 order.name(),
-                order.graphs_done,
-                order.graphs,
+                100.0 * order.share(),
+                order.graphs_text(),
                 order.shards_done,
                 order.shards,
                 order.units_leased,
@@ -218,6 +222,22 @@ impl OrderStatus {
     pub fn name(&self) -> String {
         order_name(self.order, self.max_size)
     }
+
+    /// How much of the work is done, from 0 to 1; by shards if it is not known how much there is.
+    pub fn share(&self) -> f64 {
+        match self.pairs {
+            0 => self.shards_done as f64 / self.shards.max(1) as f64,
+            pairs => self.pairs_done as f64 / pairs as f64,
+        }
+    }
+
+    /// How many graphs are done, and of how many if that is known.
+    pub fn graphs_text(&self) -> String {
+        match self.graphs {
+            0 => self.graphs_done.to_string(),
+            graphs => format!("{} of {graphs}", self.graphs_done),
+        }
+    }
 }
 
 /// A snapshot that is older was left by a process that was killed.
@@ -268,6 +288,7 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     // Nobody writes: the store itself knows best.
     let store = Store::open_read_only(&store)?;
     let mut status = CensusStatus {
+        class: class_name(store.class()),
         target_order: snapshot.map_or(0, |s| s.target_order),
         alarms: store.alarms()?,
         ..CensusStatus::default()
@@ -292,7 +313,7 @@ fn order_status(
     record: &OrderRecord,
 ) -> Result<OrderStatus, StoreError> {
     let plan = store::plan(store.layout(), order, record)?;
-    let (graphs, pairs) = polya::totals(order, plan.max_size);
+    let (graphs, pairs) = plan.totals().unwrap_or_default();
     let (max_size, shards) = (record.max_size, plan.shards.len());
     let mut status =
         OrderStatus { order, max_size, shards, graphs, pairs, ..OrderStatus::default() };
@@ -306,6 +327,11 @@ fn order_status(
         status.shards_done += usize::from(parts_done[unit.shard as usize] == shard.parts);
     }
     Ok(status)
+}
+
+/// The name of a class, unless it has all graphs.
+pub fn class_name(class: Class) -> Option<String> {
+    (class != Class::All).then(|| class.to_string())
 }
 
 /// A duration for people: `7 s`, `3 min 5 s`, `2 h 10 min`.

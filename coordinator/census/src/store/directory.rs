@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use trailtrap_shared::{game::GameName, plan::Goal};
+use trailtrap_shared::{class::Class, game::GameName, plan::Goal};
 use trailtrap_worker::process::{
     open,
     replace::{self, sync_directory},
@@ -128,15 +128,21 @@ impl DataDirectory {
         Ok(directory)
     }
 
-    /// The game of the census that is here; of one that is not begun, the default.
+    /// The game and the class of the census that is here; of one that is not begun, those that
+    /// are asked for, or the defaults.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn game(&self) -> Result<GameName, StoreError> {
-        match self.store().exists() {
-            true => Ok(Store::open_read_only(&self.store())?.game()),
-            false => Ok(GameName::default()),
+    pub fn subject(
+        &self,
+        game: Option<GameName>,
+        class: Option<Class>,
+    ) -> Result<(GameName, Class), StoreError> {
+        if !self.store().exists() {
+            return Ok((game.unwrap_or_default(), class.unwrap_or_default()));
         }
+        let store = Store::open_read_only(&self.store())?;
+        Ok((store.game(), store.class()))
     }
 
     /// Whether this is done.

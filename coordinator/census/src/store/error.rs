@@ -4,6 +4,7 @@
 use std::{io, path::PathBuf};
 
 use trailtrap_shared::{
+    class::Class,
     game::GameName,
     partition::{BlockError, BlockId},
     protocol::codec::CodecError,
@@ -88,9 +89,9 @@ pub enum StoreError {
         /// The version of this program.
         expected: u16,
     },
-    /// It is of a game with this number.
+    /// It is of a game, or on a class, with this number.
     #[error(
-        "it is of game number {0}, which this program does not know: use the program version \
+        "it is of game and class number {0}, which this program does not know: use the program version \
          that wrote it, or another directory"
     )]
     UnknownGame(u16),
@@ -104,6 +105,17 @@ pub enum StoreError {
         found: GameName,
         /// The game that was asked for.
         asked: GameName,
+    },
+    /// It is about another class of graphs than was asked for.
+    #[error(
+        "it is a census of the class {found}: go on with that one by `--class {found}`, or choose \
+         another directory for {asked}"
+    )]
+    OtherClass {
+        /// The class of the store.
+        found: Class,
+        /// The class that was asked for.
+        asked: Class,
     },
     /// The bytes of a record cannot be read.
     #[error("record {key} is damaged")]

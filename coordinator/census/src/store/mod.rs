@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use rocksdb::{DB, FlushOptions, IteratorMode, WriteBatch, WriteOptions};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
+    class::Class,
     game::{GameName, Layout},
     graph::degree::DegreeSequence,
     labelling::LABELLING,
@@ -61,6 +62,7 @@ struct StoreFormat {
     store: u16,
     block: u16,
     labelling: u16,
+    /// [`Layout::number`]: the game and the class.
     game: u16,
 }
 
@@ -68,6 +70,7 @@ struct StoreFormat {
 pub struct Store {
     database: Database,
     game: GameName,
+    class: Class,
     /// Of a store that is open for writing. Dropped after the database.
     journal: Option<Mutex<Journaled>>,
 }
@@ -79,27 +82,31 @@ struct Journaled {
 }
 
 impl Store {
-    /// Opens the store in `path`, or makes an empty one there. The making is all or nothing: it
-    /// happens beside `path`.
+    /// Opens the store in `path`, or makes an empty one there, of Trail Trap on all graphs if
+    /// nothing else is asked for. The making is all or nothing: it happens beside `path`.
     ///
     /// # Errors
     ///
-    /// It cannot be made, opened or read, is damaged, or is of another format or game.
-    pub fn open(path: &Path, game: Option<GameName>) -> Result<Self, StoreError> {
+    /// It cannot be made, opened or read, is damaged, or is of another format, game or class.
+    pub fn open(
+        path: &Path,
+        game: Option<GameName>,
+        class: Option<Class>,
+    ) -> Result<Self, StoreError> {
         if !path.exists() {
             let new = path.with_extension("new");
             if new.exists() {
                 // An earlier run was interrupted here.
                 std::fs::remove_dir_all(&new)?;
             }
-            drop(Self::create(&new, game.unwrap_or_default())?);
+            drop(Self::create(&new, game.unwrap_or_default(), class.unwrap_or_default())?);
             std::fs::rename(&new, path)?;
             if let Some(parent) = path.parent() {
                 // The new name has to outlast a loss of power before anything in the store does.
                 sync_directory(parent)?;
             }
         }
-        let store = Self::of(Database::open(path, AccessMode::Write)?, game)?;
+        let store = Self::of(Database::open(path, AccessMode::Write)?, game, class)?;
         // The journal is made the copy of the records that it should be.
         let told = journal::read(path).map_err(StoreError::Journal)?;
         let (records, written) =
@@ -109,13 +116,13 @@ impl Store {
     }
 
     /// Makes an empty store.
-    fn create(path: &Path, game: GameName) -> Result<Self, StoreError> {
+    fn create(path: &Path, game: GameName, class: Class) -> Result<Self, StoreError> {
         let database = Database::create(path)?;
         let journal = Journal::of(path, JournalContents::default(), &journal::Records::new(), 0)
             .map_err(StoreError::Journal)?;
         let journal = Some(Mutex::new(Journaled { journal, written: 0 }));
-        let store = Store { database, game, journal };
-        store.put(FORMAT, &format(game, STORE_FORMAT))?;
+        let store = Store { database, game, class, journal };
+        store.put(FORMAT, &format(store.layout(), STORE_FORMAT))?;
         Ok(store)
     }
 
@@ -126,16 +133,22 @@ impl Store {
     ///
     /// It cannot be opened or read, is damaged, or is of another format.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        Self::of(Database::open(path, AccessMode::Read)?, None)
+        Self::of(Database::open(path, AccessMode::Read)?, None, None)
     }
 
-    /// A store that is there, of the game that is asked for.
-    fn of(database: Database, game: Option<GameName>) -> Result<Self, StoreError> {
-        let store = Store { database, game: GameName::default(), journal: None };
+    /// A store that is there, of the game and the class that are asked for.
+    fn of(
+        database: Database,
+        game: Option<GameName>,
+        class: Option<Class>,
+    ) -> Result<Self, StoreError> {
+        let (new_game, new_class) = (GameName::default(), Class::default());
+        let store = Store { database, game: new_game, class: new_class, journal: None };
         let format = store.get::<StoreFormat>(FORMAT)?;
         // Stores have been made with their format in them from the beginning.
         let format = format.ok_or_else(|| damaged(FORMAT, CodecError::Empty))?;
-        Ok(Store { game: check_format(&format, game)?, ..store })
+        let (game, class) = check_format(&format, game, class)?;
+        Ok(Store { game, class, ..store })
     }
 
     /// The game that it is a census of.
@@ -143,9 +156,14 @@ impl Store {
         self.game
     }
 
-    /// Of the records of that game.
+    /// The class of the graphs that it is about.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Of the records of that game, and with that class.
     pub fn layout(&self) -> Layout {
-        self.game.layout()
+        self.game.layout().on(self.class)
     }
 
     /// The directory of the database.
@@ -206,7 +224,7 @@ impl Store {
             (dropped_key(order).to_vec(), dropped),
         ];
         if is_later {
-            let format = format(self.game, LATER_FORMAT);
+            let format = format(self.layout(), LATER_FORMAT);
             changes.push((FORMAT.to_vec(), Some(codec::encode(&format))));
         }
         changes
@@ -261,7 +279,9 @@ impl Store {
     ///
     /// The store cannot be read, or what it holds is damaged.
     pub fn ahead(&self, unit: Unit) -> Result<Option<Ahead>, StoreError> {
-        self.get(&ahead_key(unit))
+        let Some(ahead) = self.get::<Ahead>(&ahead_key(unit))? else { return Ok(None) };
+        let masses = self.get(&masses_key(unit))?.unwrap_or_default();
+        Ok(Some(Ahead { masses, ..ahead }))
     }
 
     /// Writes what a unit tells about graphs with one edge more.
@@ -270,7 +290,7 @@ impl Store {
     ///
     /// The store cannot be written.
     pub fn put_ahead(&self, unit: Unit, ahead: &Ahead) -> Result<(), StoreError> {
-        self.change(vec![(ahead_key(unit), Some(codec::encode(ahead)))])
+        self.change(ahead_changes(unit, ahead).into())
     }
 
     /// Makes deliveries durable: first all their blocks, then, in one atomic write, their records.
@@ -305,8 +325,8 @@ impl Store {
         let changes = deliveries.iter().flat_map(|delivery| {
             let record = (unit_key(delivery.unit), Some(codec::encode(&delivery.record)));
             let ahead = delivery.ahead.as_ref();
-            let ahead = ahead.map(|ahead| (ahead_key(delivery.unit), Some(codec::encode(ahead))));
-            std::iter::once(record).chain(ahead)
+            let ahead = ahead.map(|ahead| ahead_changes(delivery.unit, ahead));
+            std::iter::once(record).chain(ahead.into_iter().flatten())
         });
         self.write(&changes.collect::<Vec<Change>>(), put_blocks)
     }
@@ -621,14 +641,19 @@ pub fn block_id(shard: &Shard, part: u32, bucket: u32, section: Section) -> Bloc
     BlockId { sequence: shard.sequence, part, bucket_bits: shard.bucket_bits, bucket, section }
 }
 
-fn format(game: GameName, store: u16) -> StoreFormat {
-    StoreFormat { store, block: BLOCK_FORMAT, labelling: LABELLING, game: game.layout().game }
+fn format(layout: Layout, store: u16) -> StoreFormat {
+    StoreFormat { store, block: BLOCK_FORMAT, labelling: LABELLING, game: layout.number() }
 }
 
-/// The game that the store is of, which has to be the one that is asked for.
-fn check_format(found: &StoreFormat, asked: Option<GameName>) -> Result<GameName, StoreError> {
-    let game = GameName::of_number(found.game).ok_or(StoreError::UnknownGame(found.game))?;
-    let expected = format(game, found.store.clamp(STORE_FORMAT, LATER_FORMAT));
+/// The game and the class that the store is of, which have to be those that are asked for.
+fn check_format(
+    found: &StoreFormat,
+    asked_game: Option<GameName>,
+    asked_class: Option<Class>,
+) -> Result<(GameName, Class), StoreError> {
+    let known = GameName::on_class_of_number(found.game);
+    let (game, class) = known.ok_or(StoreError::UnknownGame(found.game))?;
+    let expected = format(game.layout().on(class), found.store.clamp(STORE_FORMAT, LATER_FORMAT));
     let pairs = [
         ("store format", found.store, expected.store),
         ("block format", found.block, expected.block),
@@ -636,9 +661,12 @@ fn check_format(found: &StoreFormat, asked: Option<GameName>) -> Result<GameName
     ];
     match pairs.into_iter().find(|(_, found, expected)| found != expected) {
         Some((what, found, expected)) => Err(StoreError::Version { what, found, expected }),
-        None => match asked {
-            Some(asked) if asked != game => Err(StoreError::OtherGame { found: game, asked }),
-            _ => Ok(game),
+        None => match (asked_game, asked_class) {
+            (Some(asked), _) if asked != game => Err(StoreError::OtherGame { found: game, asked }),
+            (_, Some(asked)) if asked != class => {
+                Err(StoreError::OtherClass { found: class, asked })
+            }
+            _ => Ok((game, class)),
         },
     }
 }
@@ -674,6 +702,19 @@ fn ahead_key(unit: Unit) -> Vec<u8> {
     let mut key = unit_key(unit);
     key[0] = b'n';
     key
+}
+
+/// Where the masses are that a unit tells; nothing if it tells none.
+fn masses_key(unit: Unit) -> Vec<u8> {
+    let mut key = unit_key(unit);
+    key[0] = b'm';
+    key
+}
+
+/// What writing that which a unit tells changes.
+fn ahead_changes(unit: Unit, ahead: &Ahead) -> [Change; 2] {
+    let masses = (!ahead.masses.is_empty()).then(|| codec::encode(&ahead.masses));
+    [(ahead_key(unit), Some(codec::encode(ahead))), (masses_key(unit), masses)]
 }
 
 /// Order, size, degrees, part, bucket: partitions of one number of edges stand together.

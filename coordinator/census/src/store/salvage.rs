@@ -93,7 +93,7 @@ pub fn salvage(old: &Path, new: &Path, watcher: &dyn Watcher) -> Result<Salvaged
         std::fs::remove_dir_all(&room)?;
     }
     let wreck = Wreck::open(old, &room, watcher)?;
-    let new = Store::open(new, Some(wreck.game()))?;
+    let new = Store::open(new, Some(wreck.game()), Some(wreck.class()))?;
     let mut salvage = Salvage { old: wreck, new, kept: 0, lost: 0, watcher };
     salvage.run()?;
     let salvaged = Salvaged { kept: salvage.kept, lost: salvage.lost };

@@ -14,6 +14,7 @@ use std::{
 use rocksdb::{DB, IteratorMode};
 use serde::{Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
+    class::Class,
     game::{GameName, Layout},
     partition::{Block, BlockId, HEADER_BYTES, MAGIC},
     plan::Unit,
@@ -25,7 +26,7 @@ use super::{
     database::{self, Database, section_name},
     decode, dropped_key,
     journal::{self, JournalContents, Records},
-    limit_key, order_key, plan, unit_key, unit_of_key,
+    limit_key, masses_key, order_key, plan, unit_key, unit_of_key,
 };
 use crate::{
     records::{OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
@@ -40,6 +41,7 @@ const FIRST_LOG: u64 = 1_000_000;
 /// A damaged store.
 pub(super) struct Wreck {
     game: GameName,
+    class: Class,
     records: Records,
     /// Of the records in all copies: that of the last start, and the last edition.
     epoch: u32,
@@ -85,6 +87,7 @@ impl Wreck {
         };
         let mut wreck = Wreck {
             game: GameName::default(),
+            class: Class::default(),
             records: Records::new(),
             epoch: 0,
             edition: 0,
@@ -111,20 +114,23 @@ impl Wreck {
         if wreck.records.is_empty() {
             return Err(StoreError::Wrecked);
         }
-        wreck.game = wreck.find_game()?;
+        (wreck.game, wreck.class) = wreck.find_game()?;
         Ok(wreck)
     }
 
-    fn find_game(&self) -> Result<GameName, StoreError> {
+    fn find_game(&self) -> Result<(GameName, Class), StoreError> {
         match self.get::<StoreFormat>(FORMAT) {
-            Ok(Some(format)) => check_format(&format, None),
+            Ok(Some(format)) => check_format(&format, None, None),
             // Without it, plans tell whose they are.
             _ => {
                 let first = self.order(1).ok().flatten();
-                let is_of = |game: &GameName| {
-                    first.as_ref().is_some_and(|first| plan(game.layout(), 1, first).is_ok())
+                let is_of = |(game, class): &(GameName, Class)| {
+                    let layout = game.layout().on(*class);
+                    first.as_ref().is_some_and(|first| plan(layout, 1, first).is_ok())
                 };
-                Ok(GameName::ALL.into_iter().find(is_of).unwrap_or_default())
+                let mut all =
+                    Class::every().flat_map(|class| GameName::ALL.map(|game| (game, class)));
+                Ok(all.find(is_of).unwrap_or_default())
             }
         }
     }
@@ -134,9 +140,14 @@ impl Wreck {
         self.game
     }
 
-    /// Of the records of that game.
+    /// The class of the graphs that it is about.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Of the records of that game, and with that class.
     pub fn layout(&self) -> Layout {
-        self.game.layout()
+        self.game.layout().on(self.class)
     }
 
     /// The number of the last start.
@@ -169,7 +180,9 @@ impl Wreck {
 
     /// What a unit tells about graphs with one edge more.
     pub fn ahead(&self, unit: Unit) -> Result<Option<Ahead>, StoreError> {
-        self.get(&ahead_key(unit))
+        let Some(ahead) = self.get::<Ahead>(&ahead_key(unit))? else { return Ok(None) };
+        let masses = self.get(&masses_key(unit))?.unwrap_or_default();
+        Ok(Some(Ahead { masses, ..ahead }))
     }
 
     /// The last order of which there is a record, or one of a unit of it.

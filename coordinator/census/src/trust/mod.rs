@@ -10,6 +10,7 @@ mod solved {
     use std::sync::atomic::AtomicBool;
 
     use trailtrap_shared::{
+        class::Class,
         game::GameName,
         labelling::batch::Kernel,
         plan::{Plan, PlanOptions},
@@ -22,6 +23,7 @@ mod solved {
     /// Shows each unit of an order to `observe`, and hands out the plan of that order.
     pub(super) fn each_unit(
         game: GameName,
+        class: Class,
         order: usize,
         options: PlanOptions,
         mut observe: impl FnMut(&SolvedUnit),
@@ -32,12 +34,12 @@ mod solved {
             allowance_bytes: 1 << 20,
             stop: &AtomicBool::new(false),
         };
-        memory::census_with(order, options, &solver, &mut |plan, solved| {
+        memory::census_of(class, order, options, &solver, &mut |plan, solved| {
             if plan.order == order {
                 observe(solved);
             }
         })
         .unwrap();
-        Plan::new(game.layout(), order, options)
+        Plan::new(game.layout().on(class), order, options)
     }
 }

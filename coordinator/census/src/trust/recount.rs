@@ -12,12 +12,18 @@
 //! orbit of the pair under Aut H has |Aut H| elements divided by those that fix it, that of the
 //! edge under Aut(H + uv) likewise, and the same automorphisms fix both.
 //!
+//! In a class of graphs of which degree sequences do not tell all, every graph has to belong to the
+//! class; and so only what remains in it is counted ahead. How many graphs a shard should have
+//! follows in the same way: each pair (v, u) that can be joined without leaving the class counts
+//! n!/|Aut H| times in the sum over the shard of H + uv of n!/|Aut| times the number of edges.
+//!
 //! [`Told::ByOutcome`]: trailtrap_shared::game::Told::ByOutcome
 
 use std::{collections::BTreeMap, ops::Range};
 
 use rayon::prelude::*;
 use trailtrap_shared::{
+    class::Class,
     count::{digest::Digester, statistics::Statistics, summary::Summary},
     game::{Game, GameName},
     graph::{Graph, MAX_ORDER, degree::DegreeSequence, factorial, vertices},
@@ -59,7 +65,8 @@ pub fn recount(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Recount,
 }
 
 /// What the blocks of a unit tell about graphs with one edge more, without a look at anything
-/// else. Few graphs tell of any, and only those are read and labelled.
+/// else. Few graphs tell of any, and only those are read and labelled: so it is of all graphs, or
+/// of a class in which degree sequences tell all, where masses need not be counted.
 ///
 /// # Errors
 ///
@@ -68,17 +75,33 @@ pub fn ahead(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Ahead, &'s
     play!(game, G => ahead_as::<G>(plan, blocks))
 }
 
-/// Counts what graphs of one degree sequence tell about those with one edge more.
+/// Counts what graphs of one degree sequence tell about those of a class with one edge more.
 #[derive(Default)]
 pub struct AheadCounter {
+    class: Class,
     /// Graphs with an edge more that are told of, with the degrees that its ends had, the lower
     /// one first, and the weight of the graph without it.
     graphs: Vec<Graph>,
     told: Vec<((usize, usize), u128)>,
     sums: BTreeMap<(usize, usize), Share>,
+    masses: BTreeMap<(usize, usize), u128>,
+}
+
+/// What was told of each shard with one edge more, as [`Ahead`] keeps it.
+#[derive(Debug, Default)]
+pub struct ToldAhead {
+    /// By the number of the shard, whether the plan goes so far or not.
+    pub shares: Vec<(u32, Share)>,
+    /// The same.
+    pub masses: Vec<(u32, u128)>,
 }
 
 impl AheadCounter {
+    /// Has counted nothing yet.
+    pub fn new(class: Class) -> Self {
+        AheadCounter { class, ..AheadCounter::default() }
+    }
+
     /// Counts a graph of order n ≤ 12 with so many automorphisms.
     pub fn add<G: Game>(&mut self, graph: &Graph, automorphisms: u64, outcome: &G::Outcome) {
         let n = graph.order();
@@ -88,12 +111,30 @@ impl AheadCounter {
                 let (one, other) = (graph.degree(u), graph.degree(v));
                 let mut more = *graph;
                 more.add_edge(u, v);
-                self.graphs.push(more);
-                self.told.push(((one.min(other), one.max(other)), weight));
+                if self.class.contains(&more) {
+                    self.graphs.push(more);
+                    self.told.push(((one.min(other), one.max(other)), weight));
+                }
             }
+        }
+        if !self.class.is_by_degrees() {
+            self.add_masses(graph, weight);
         }
         if self.graphs.len() >= CHUNK {
             self.sum_up();
+        }
+    }
+
+    fn add_masses(&mut self, graph: &Graph, weight: u128) {
+        for v in 1..graph.order() {
+            for u in (0..v).filter(|&u| !graph.has_edge(u, v)) {
+                let mut more = *graph;
+                more.add_edge(u, v);
+                if self.class.contains(&more) {
+                    let (one, other) = (graph.degree(u), graph.degree(v));
+                    *self.masses.entry((one.min(other), one.max(other))).or_default() += weight;
+                }
+            }
         }
     }
 
@@ -112,10 +153,12 @@ impl AheadCounter {
         for (degrees, share) in other.sums {
             *self.sums.entry(degrees).or_default() += share;
         }
+        for (degrees, mass) in other.masses {
+            *self.masses.entry(degrees).or_default() += mass;
+        }
     }
 
-    /// By the number of the shard, whether the plan goes so far or not, what was told of it by
-    /// graphs of this sequence.
+    /// What was told by graphs of this sequence.
     ///
     /// # Errors
     ///
@@ -124,18 +167,24 @@ impl AheadCounter {
         mut self,
         plan: &Plan,
         sequence: &DegreeSequence,
-    ) -> Result<Vec<(u32, Share)>, &'static str> {
+    ) -> Result<ToldAhead, &'static str> {
         self.sum_up();
-        let share = |((low, high), share): ((usize, usize), Share)| {
+        let shard_of = |(low, high): (usize, usize)| {
             let mut degrees: Vec<usize> = sequence.bytes().iter().map(|&d| d.into()).collect();
             for degree in [high, low] {
                 let place = degrees.iter().rposition(|&d| d == degree).ok_or(NO_SUCH_SHARD)?;
                 degrees[place] += 1;
             }
-            let shard = plan.number(&DegreeSequence::new(degrees)).ok_or(NO_SUCH_SHARD)?;
-            Ok((shard, share))
+            plan.number(&DegreeSequence::new(degrees)).ok_or(NO_SUCH_SHARD)
         };
-        self.sums.into_iter().map(share).collect()
+        let mut told = ToldAhead::default();
+        for (degrees, share) in self.sums {
+            told.shares.push((shard_of(degrees)?, share));
+        }
+        for (degrees, mass) in self.masses {
+            told.masses.push((shard_of(degrees)?, mass));
+        }
+        Ok(told)
     }
 }
 
@@ -159,13 +208,17 @@ fn recount_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<Recount, &'stati
     for bucket in buckets(blocks) {
         check_bucket::<G>(bucket?)?;
     }
-    let counted = over_chunks(blocks, count_chunk::<G>)?;
+    let class = plan.layout.class;
+    let counted = over_chunks(blocks, |sequence, chunk| count_chunk::<G>(class, sequence, chunk))?;
     Ok(Recount { summary: counted.summary, ahead: of_unit(counted.ahead, plan, blocks)? })
 }
 
 fn ahead_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<Ahead, &'static str> {
     let counted = match G::ABOUT.told_by_outcome() {
-        Some(_) => over_chunks(blocks, ahead_of_chunk::<G>)?,
+        Some(_) => {
+            let class = plan.layout.class;
+            over_chunks(blocks, |sequence, chunk| ahead_of_chunk::<G>(class, sequence, chunk))?
+        }
         None => Counted::default(),
     };
     of_unit(counted.ahead, plan, blocks)
@@ -173,8 +226,8 @@ fn ahead_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<Ahead, &'static st
 
 /// What was counted of the blocks of a unit, with the shards that it is about.
 fn of_unit(counted: AheadCounter, plan: &Plan, blocks: &[Block]) -> Result<Ahead, &'static str> {
-    let sequence = sequence_of(blocks)?;
-    Ok(Ahead { content: Content::of_unit(blocks), shares: counted.finish(plan, &sequence)? })
+    let ToldAhead { shares, masses } = counted.finish(plan, &sequence_of(blocks)?)?;
+    Ok(Ahead { content: Content::of_unit(blocks), shares, masses })
 }
 
 fn sequence_of(blocks: &[Block]) -> Result<DegreeSequence, &'static str> {
@@ -241,12 +294,16 @@ fn check_bucket<G: Game>([keys, outcomes, wins]: &[Block; 3]) -> Result<(), &'st
 }
 
 fn count_chunk<G: Game>(
+    class: Class,
     sequence: &DegreeSequence,
     (keys, outcomes, range): Chunk,
 ) -> Result<Counted, &'static str> {
     let (n, kernel) = (sequence.order(), Kernel::best());
     let graphs: Vec<Graph> =
         range.clone().map(|i| graph_at(sequence, keys, i)).collect::<Result<_, _>>()?;
+    if !graphs.iter().all(|graph| class.contains(graph)) {
+        return Err("one of its graphs does not belong to the class");
+    }
     let labelled = many::keys_of_shard(sequence, &graphs, kernel);
     let mut places = labelled.iter().zip(range.clone());
     if places.any(|(found, i)| slot_of_key(n, found.key) != keys.slot(i)) {
@@ -255,7 +312,7 @@ fn count_chunk<G: Game>(
     let told = G::ABOUT.told_by_outcome();
     let mut statistics = Statistics::default();
     let mut digester = Digester::<G>::new(sequence, kernel);
-    let mut ahead = AheadCounter::default();
+    let mut ahead = AheadCounter::new(class);
     for ((graph, KeyAndGroup { automorphisms, .. }), i) in graphs.iter().zip(labelled).zip(range) {
         let outcome = G::decode(n, outcomes.record(i));
         if automorphisms > 1 && !is_invariant::<G>(graph, automorphisms, &outcome) {
@@ -273,6 +330,7 @@ fn count_chunk<G: Game>(
 }
 
 fn ahead_of_chunk<G: Game>(
+    class: Class,
     sequence: &DegreeSequence,
     (keys, outcomes, range): Chunk,
 ) -> Result<Counted, &'static str> {
@@ -289,7 +347,7 @@ fn ahead_of_chunk<G: Game>(
     if graphs.is_empty() {
         return Ok(Counted::default());
     }
-    let mut ahead = AheadCounter::default();
+    let mut ahead = AheadCounter::new(class);
     let labelled = many::keys_of_shard(sequence, &graphs, Kernel::best());
     for ((graph, outcome), found) in graphs.iter().zip(&telling).zip(labelled) {
         ahead.add::<G>(graph, found.automorphisms, outcome);
@@ -352,9 +410,13 @@ mod tests {
     }
 
     fn solved(game: GameName, order: usize) -> (Plan, Vec<Solved>) {
+        solved_of(game, Class::All, order)
+    }
+
+    fn solved_of(game: GameName, class: Class, order: usize) -> (Plan, Vec<Solved>) {
         let options = PlanOptions { part_graphs: 2, bucket_bytes: 400 };
         let mut units = Vec::new();
-        let plan = each_unit(game, order, options, |solved| {
+        let plan = each_unit(game, class, order, options, |solved| {
             let (unit, blocks) = (solved.unit, solved.blocks());
             units.push(Solved { unit, blocks, summary: solved.summary.clone() });
         });
@@ -365,13 +427,27 @@ mod tests {
     /// sum of each shard is what the shards with one edge less tell of it.
     #[test]
     fn what_is_counted_is_what_was_solved() {
-        assert_eq!(counted_like_the_kernel(GameName::TrailTrap, 8), Some(1724));
-        assert_eq!(counted_like_the_kernel(GameName::EdgeGeography, 7), None);
+        let all = Class::All;
+        assert_eq!(counted_like_the_kernel(GameName::TrailTrap, all, 8), Some(1724));
+        assert_eq!(counted_like_the_kernel(GameName::EdgeGeography, all, 7), None);
     }
 
-    fn counted_like_the_kernel(game: GameName, order: usize) -> Option<u128> {
-        let (plan, units) = solved(game, order);
-        assert!(units.iter().any(|solved| solved.unit.part > 0), "there are shards in parts");
+    /// So it is in a class, of which nothing is told that does not belong to it. And so many
+    /// graphs are told of each shard as were solved.
+    #[test]
+    fn what_is_counted_of_a_class_is_what_was_solved() {
+        for class in Class::every().filter(|class| *class != Class::All) {
+            counted_like_the_kernel(GameName::TrailTrap, class, 7);
+            counted_like_the_kernel(GameName::EdgeGeography, class, 6);
+        }
+    }
+
+    fn counted_like_the_kernel(game: GameName, class: Class, order: usize) -> Option<u128> {
+        let (plan, units) = solved_of(game, class, order);
+        let has_parts = units.iter().any(|solved| solved.unit.part > 0);
+        assert!(has_parts || class != Class::All, "there are shards in parts");
+        let mut masses_told: HashMap<u32, u128> = HashMap::new();
+        let mut masses: HashMap<u32, u128> = HashMap::new();
         let told = game.about().told_by_outcome();
         let mut told_of: HashMap<u32, Share> = HashMap::new();
         let mut stated: HashMap<u32, Share> = HashMap::new();
@@ -392,15 +468,52 @@ mod tests {
             }
             assert_eq!(counted.summary, summary, "{unit:?}");
             assert_eq!(counted.ahead.content, Content::of_unit(&blocks));
-            assert_eq!(ahead(game, &plan, &blocks).as_ref(), Ok(&counted.ahead));
+            let told_alone = ahead(game, &plan, &blocks).unwrap();
+            assert_eq!(told_alone.shares, counted.ahead.shares);
+            let size = plan.shards[unit.shard as usize].size as u128;
+            *masses.entry(unit.shard).or_default() +=
+                summary.statistics.labelled.all.graphs * size;
+            for (shard, mass) in counted.ahead.masses {
+                *masses_told.entry(shard).or_default() += mass;
+            }
             for (shard, share) in counted.ahead.shares {
-                assert!(plan.shards[shard as usize].predecessors.contains(&unit.shard));
+                let predecessors = &plan.shards[shard as usize].predecessors;
+                assert!(predecessors.contains(&unit.shard));
                 *told_of.entry(shard).or_default() += share;
             }
         }
         stated.retain(|_, share| *share != Share::default());
         assert_eq!(told_of, stated);
+        masses.retain(|_, mass| *mass > 0);
+        let tells_masses = !class.is_by_degrees();
+        assert_eq!(masses_told, if tells_masses { masses } else { HashMap::new() });
         told.map(|_| all)
+    }
+
+    #[test]
+    fn graphs_that_do_not_belong_to_the_class_are_found() {
+        let game = GameName::EdgeGeography;
+        let (_, units) = solved(game, 6);
+        let layout = game.layout().on(Class::Bipartite);
+        let plan = Plan::new(layout, 6, PlanOptions { part_graphs: 2, bucket_bytes: 400 });
+        let (mut inside, mut outside) = (0, 0);
+        for Solved { blocks, .. } in units {
+            let sequence = blocks[0].id.sequence;
+            let graphs: Vec<Graph> = blocks
+                .iter()
+                .filter(|block| block.id.section == Section::Keys)
+                .flat_map(|block| block.slots().collect::<Vec<u64>>())
+                .map(|slot| graph_of_slot(&sequence, slot).unwrap())
+                .collect();
+            let found = recount(game, &plan, &blocks);
+            if graphs.iter().all(|graph| Class::Bipartite.contains(graph)) {
+                inside += graphs.len();
+            } else {
+                outside += 1;
+                assert_eq!(found, Err("one of its graphs does not belong to the class"));
+            }
+        }
+        assert!(inside > 0 && outside > 0);
     }
 
     /// Changes one bucket of a unit.

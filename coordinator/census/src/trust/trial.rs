@@ -259,6 +259,7 @@ mod tests {
     use std::{collections::HashMap, convert::Infallible, time::Duration};
 
     use trailtrap_shared::{
+        class::Class,
         game::{EdgeGeography, TrailTrap},
         partition::BucketTable,
         plan::{PlanOptions, Unit},
@@ -308,7 +309,7 @@ mod tests {
     fn tried<G: Game>(game: GameName) {
         let options = PlanOptions { part_graphs: 1 << 20, bucket_bytes: 60 };
         let mut deliveries: HashMap<DegreeSequence, Delivery> = HashMap::new();
-        let plan = each_unit(game, 6, options, |solved| {
+        let plan = each_unit(game, Class::All, 6, options, |solved| {
             let (unit, sequence) = (solved.unit, solved.sequence);
             let (blocks, summary) = (solved.blocks(), solved.summary.clone());
             let worker = Author::new("test", "portable");

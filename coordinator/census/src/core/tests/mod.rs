@@ -255,7 +255,7 @@ impl World {
         let share = Share { classes: factorial(order).into(), labelled: 1 };
         let successors = self.plans[&order].successors();
         let shares = successors[unit.shard as usize].iter().map(|&shard| (shard, share));
-        Ahead { content: Content::default(), shares: shares.collect() }
+        Ahead { content: Content::default(), shares: shares.collect(), masses: Vec::new() }
     }
 
     /// Whether a record follows from its predecessors: what nauty would say.

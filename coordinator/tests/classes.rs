@@ -1,0 +1,412 @@
+//! Censuses of classes of graphs: `--class`.
+
+mod common;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    io::Write,
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use common::{
+    Data, Process, answers::solver, coordinator, introduction, run, run_with_input, stderr,
+    stdout, worker,
+};
+use serde_json::Value;
+use tonic::Code;
+use trailtrap_census::{
+    driver::{Assignment, Census, CensusOptions, Keep, Refusal},
+    records::{Delivery, delivery},
+    trust::recount::recount,
+};
+use trailtrap_shared::{
+    class::Class,
+    game::{Game, GameName, TrailTrap},
+    graph::{all_vertices, graph6},
+    partition::{BucketTable, Section},
+    plan::{Goal, Plan, PlanOptions, Unit},
+    protocol::wire::census_client::CensusClient,
+};
+use trailtrap_worker::link::memory;
+
+/// One of each kind.
+const SOME: [&str; 9] = [
+    "max-degree:3",
+    "triangle-free",
+    "girth:5",
+    "square-free",
+    "bipartite",
+    "planar",
+    "outerplanar",
+    "forest",
+    "linear-forest",
+];
+
+fn census(order: usize, data: &Data, more: &[&str]) -> Output {
+    let order = order.to_string();
+    run(&[&["census", &order, "--json", "--data", &data.text()], more].concat())
+}
+
+fn done(order: usize, data: &Data, more: &[&str]) -> Value {
+    let output = census(order, data, more);
+    assert!(output.status.success(), "{more:?}: {}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).unwrap()
+}
+
+fn finished(order: usize, class: &str) -> Data {
+    let data = Data::new();
+    done(order, &data, &["--class", class]);
+    data
+}
+
+/// What a program of nauty writes: a graph on each line.
+fn nauty(program: &str, arguments: &[&str], input: &str) -> Vec<String> {
+    let name = format!("nauty-{program}");
+    let mut command = Command::new(&name);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap_or_else(|error| {
+        panic!("{name}: {error}; this test needs the programs of nauty (Debian: nauty)")
+    });
+    let mut standard_input = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || {
+        // Programs that read nothing may be gone by now.
+        let _ = standard_input.write_all(input.as_bytes());
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success(), "{name} {arguments:?}");
+    stdout(&output).lines().map(str::to_owned).collect()
+}
+
+/// How many of these graphs have each number of edges.
+fn by_size(lines: &[String]) -> BTreeMap<u64, u64> {
+    let mut sizes = BTreeMap::new();
+    for line in lines {
+        let graph = graph6::decode(line.as_bytes()).unwrap();
+        *sizes.entry(graph.size() as u64).or_default() += 1;
+    }
+    sizes
+}
+
+/// The same of the last order of a census.
+fn counted(report: &Value, key: impl Fn(&Value) -> u64) -> BTreeMap<u64, u64> {
+    let order = report["orders"].as_array().unwrap().last().unwrap();
+    let sizes = order["by_size"].as_array().unwrap().iter();
+    sizes
+        .map(|row| (row["size"].as_u64().unwrap(), key(row)))
+        .filter(|(_, graphs)| *graphs > 0)
+        .collect()
+}
+
+/// As many graphs as nauty's own programs make or pick out, by number of edges.
+#[test]
+fn nauty_makes_as_many_graphs() {
+    let of_class = |order: usize, class: &str| done(order, &Data::new(), &["--class", class]);
+    let graphs = |row: &Value| row["graphs"].as_u64().unwrap();
+    for (class, option, order) in [
+        ("bipartite", "-b", 9),
+        ("triangle-free", "-t", 9),
+        ("square-free", "-f", 9),
+        ("girth:5", "-tf", 10),
+        ("max-degree:3", "-D3", 8),
+        ("max-degree:4", "-D4", 8),
+    ] {
+        let expected = by_size(&nauty("geng", &["-q", option, &order.to_string()], ""));
+        assert_eq!(counted(&of_class(order, class), graphs), expected, "{class}");
+    }
+    let all = nauty("geng", &["-q", "8"], "");
+    let planar = nauty("planarg", &["-q"], &(all.join("\n") + "\n"));
+    assert_eq!(counted(&of_class(8, "planar"), graphs), by_size(&planar));
+    // A graph is outerplanar if it is planar with a vertex more that is joined to all others.
+    let joined = |line: &String| {
+        let graph = graph6::decode(line.as_bytes()).unwrap();
+        let more = graph.with_vertex(all_vertices(8));
+        graph6::encode(&more)
+    };
+    let joined: Vec<String> = all.iter().map(joined).collect();
+    let outerplanar = nauty("planarg", &["-q"], &(joined.join("\n") + "\n"));
+    let more_edges = by_size(&outerplanar);
+    let expected: BTreeMap<u64, u64> =
+        more_edges.into_iter().map(|(size, graphs)| (size - 8, graphs)).collect();
+    assert_eq!(counted(&of_class(8, "outerplanar"), graphs), expected);
+    // Connected forests are trees.
+    let trees = nauty("gentreeg", &["-q", "10"], "").len() as u64;
+    let connected = |row: &Value| row["connected"]["graphs"].as_u64().unwrap();
+    let report = of_class(10, "forest");
+    assert_eq!(counted(&report, connected), BTreeMap::from([(9, trees)]));
+}
+
+/// P1 wins the graphs of a class that it wins among all: lists are parts of the list of all.
+#[test]
+fn verdicts_are_those_of_the_whole_census() {
+    for game in GameName::ALL.map(|game| game.to_string()) {
+        let whole = Data::new();
+        done(7, &whole, &["--game", &game]);
+        let all = stdout(&run(&["export", "graphs", "7", "--data", &whole.text()]));
+        for name in SOME {
+            let data = Data::new();
+            let report = done(7, &data, &["--game", &game, "--class", name]);
+            assert_eq!(report["class"], name);
+            let found = stdout(&run(&["export", "graphs", "7", "--data", &data.text()]));
+            let class: Class = name.parse().unwrap();
+            let belongs = |line: &&str| {
+                class.contains_by_definition(&graph6::decode(line.as_bytes()).unwrap())
+            };
+            let expected: Vec<&str> = all.lines().filter(belongs).collect();
+            assert_eq!(found.lines().collect::<Vec<_>>(), expected, "{game}, {name}");
+        }
+    }
+}
+
+/// Every check holds of a class too, however its census is cut, limited, and kept.
+#[test]
+fn a_class_is_verified() {
+    for name in SOME {
+        let data = Data::new();
+        let first = done(6, &data, &["--class", name, "--max-size", "5"]);
+        let split = ["--part-graphs", "10", "--bucket-size", "300", "--sample", "1"];
+        let report = done(8, &data, &split);
+        assert_eq!((&first["class"], &report["class"]), (&name.into(), &name.into()));
+        let plain = done(8, &Data::new(), &["--class", name, "--keep", "minimal"]);
+        assert_eq!(report, plain, "{name}");
+        let verified = run(&["verify", "--level", "6", "--data", &data.text()]);
+        assert!(verified.status.success(), "{name}: {}", stdout(&verified));
+        let status = stdout(&run(&["status", "--data", &data.text()]));
+        assert!(status.contains(&format!("census of class {name} up to order 8")), "{status}");
+    }
+    // Where a game reads no predecessors, graphs are told of all the same.
+    let data = Data::new();
+    done(8, &data, &["--class", "bipartite", "--game", "edge-geography"]);
+    let verified = run(&["verify", "--level", "6", "--data", &data.text()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+}
+
+#[test]
+fn stores_keep_to_their_class() {
+    let data = finished(4, "bipartite");
+    for other in ["all", "planar"] {
+        let refused = census(4, &data, &["--class", other]);
+        let errors = stderr(&refused);
+        assert!(!refused.status.success(), "{other}");
+        assert!(errors.contains("a census of the class bipartite"), "{errors}");
+    }
+    let report = done(6, &data, &[]);
+    assert_eq!(report["class"], "bipartite");
+    let unknown = stderr(&census(3, &Data::new(), &["--class", "perfect"]));
+    assert!(unknown.contains("no class") && unknown.contains("outerplanar"), "{unknown}");
+    // A store of all graphs is none of a class.
+    let whole = Data::new();
+    assert_eq!(done(3, &whole, &[])["class"], Value::Null);
+    let refused = stderr(&census(3, &whole, &["--class", "forest"]));
+    assert!(refused.contains("a census of the class all"), "{refused}");
+    // What is salvaged is of the same class, though nothing but plans says which it is.
+    fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
+    let salvaged = run(&["salvage", "--data", &data.text()]);
+    assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+    assert_eq!(done(6, &data, &[]), report);
+    let verified = run(&["verify", "--level", "4", "--data", &data.text()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+}
+
+/// Workers of another class are sent away, and told what to do; those of the same are not.
+#[tokio::test]
+async fn workers_keep_to_their_class() {
+    let class = ["--class", "triangle-free"];
+    let data = Data::new();
+    let (mut process, address) = coordinator(7, &data, "127.0.0.1:0", &class);
+    let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+    let refused = client.register(introduction("of all graphs")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("--class triangle-free"), "{refused}");
+    let other = worker().args(["--coordinator", &address, "--class", "forest"]).output().unwrap();
+    assert_eq!(other.status.code(), Some(78), "{}", stderr(&other));
+    let same = worker().args(["--coordinator", &address]).args(class).output().unwrap();
+    assert!(same.status.success(), "{}", stderr(&same));
+    assert!(process.0.wait().unwrap().success());
+    assert_eq!(done(7, &data, &[]), done(7, &Data::new(), &class));
+}
+
+#[test]
+fn a_courier_carries_a_class() {
+    let class = ["--class", "bipartite"];
+    let data = Data::new();
+    let (leader, address) = coordinator(6, &data, "127.0.0.1:0", &class);
+    let directory = tempfile::tempdir().unwrap();
+    let tasks = directory.path().join("tasks");
+    let link = ["--coordinator", &address, "--courier"];
+    let courier = Process::start(worker().args(link).arg(&tasks).args(class));
+    let offline = Process::start(worker().args(class).arg("--offline").arg(&tasks));
+    let output = leader.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report, done(6, &Data::new(), &class));
+    assert_eq!(offline.finish().status.code(), Some(0));
+    assert_eq!(courier.finish().status.code(), Some(0));
+}
+
+/// Whatever is exported says what class it is about, and what could not say so is not made.
+#[test]
+fn exports_name_the_class() {
+    let data = finished(6, "max-degree:3");
+    let text = data.text();
+    let export = |arguments: &[&str]| run(&[&["export"], arguments, &["--data", &text]].concat());
+    let csv = stdout(&export(&["table", "sizes", "6", "--format", "csv"]));
+    let mut rows = csv::Reader::from_reader(csv.as_bytes());
+    let heads = rows.headers().unwrap().clone();
+    let class = heads.iter().position(|head| head == "class").unwrap();
+    let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
+    // Graphs of six vertices of degree three have nine edges.
+    assert_eq!(rows.len(), 10);
+    assert!(rows.iter().all(|row| &row[class] == "max-degree:3"));
+    for kind in ["orders", "sizes", "girth", "degrees", "connectivity"] {
+        let markdown = stdout(&export(&["table", kind, "6", "--format", "markdown"]));
+        assert!(markdown.contains("on all graphs of maximum degree at most 3 with"), "{markdown}");
+    }
+    let table = stdout(&run(&["census", "6", "--data", &text]));
+    assert!(table.contains("| all graphs of maximum degree at most 3 |"), "{table}");
+    for plot in [&["orders"][..], &["sizes", "6"], &["heat-map"], &["degrees", "6"]] {
+        let picture = export(&[&["plot"], plot].concat());
+        let text = stdout(&picture);
+        assert!(picture.status.success(), "{}", stderr(&picture));
+        assert!(text.contains("graphs of maximum degree at most 3"), "{plot:?}");
+    }
+    let drawn = stdout(&export(&["drawing", "6", "--most", "1"]));
+    assert!(drawn.contains("P1-win graphs of maximum degree at most 3 of order 6"), "{drawn}");
+    let parquet = export(&["shards", "6"]);
+    assert!(parquet.status.success() && stdout(&parquet).contains("max-degree:3"));
+    // What is about all graphs.
+    let bundle = data.path().join("bundle");
+    for arguments in [&["bfile", "p1-wins"][..], &["bundle", bundle.to_str().unwrap()]] {
+        let refused = export(arguments);
+        let errors = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
+        assert!(errors.contains("a census of the class max-degree:3"), "{errors}");
+    }
+    // A list says so by its name.
+    let list = |name: &str| {
+        let path = data.path().join(name);
+        let output = export(&["graphs", "6", "--output", path.to_str().unwrap()]);
+        (output.status.success(), stderr(&output), path)
+    };
+    let (made, errors, _) = list("wins.g6");
+    assert!(!made && errors.contains("say `max-degree-3`"), "{errors}");
+    let (made, errors, path) = list("wins-max-degree-3.g6");
+    assert!(made && errors.contains("graphs of maximum degree at most 3 only"), "{errors}");
+    let checked = run(&["verify", path.to_str().unwrap(), "--data", &text]);
+    let said = stdout(&checked);
+    assert!(checked.status.success() && said.contains("census of the class"), "{said}");
+    // Graphs that do not belong to it are not looked up; others are.
+    let found = run_with_input(&["lookup", "--data", &text, "--format", "json"], "E???\nE~~w\n");
+    assert_eq!(found.status.code(), Some(1));
+    let errors = stderr(&found);
+    assert!(errors.contains("line 2") && errors.contains("does not belong to it"), "{errors}");
+    // Nor is anything drawn from it as if it had all graphs.
+    let sample =
+        ["sample", "--order", "6", "--model", "labelled", "--seed", "1", "--samples", "9"];
+    let refused = run(&[&sample[..], &["--endgame", &text]].concat());
+    assert!(stderr(&refused).contains("endgames are made of all graphs"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_plan_tells_what_is_known_of_a_class() {
+    let plan = |more: &[&str]| {
+        let output = run(&[&["plan", "12", "--json"], more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_str::<Value>(&stdout(&output)).unwrap()
+    };
+    assert_eq!(plan(&["--class", "bipartite"])["graphs"], 251_135);
+    let subcubic = plan(&["--class", "max-degree:3"]);
+    assert_eq!((&subcubic["class"], &subcubic["graphs"]), (&"max-degree:3".into(), &Value::Null));
+    assert!(subcubic["shards"].as_u64().unwrap() < 500);
+}
+
+/// A worker that leaves out a graph of a class is found, and named: how many there should be is
+/// known from the graphs with one edge less, though no formula tells it.
+#[test]
+fn a_graph_that_is_left_out_is_missed() {
+    const LAST: usize = 6;
+    let class = Class::Bipartite;
+    let data = Data::new();
+    let options = CensusOptions {
+        game: None,
+        class: Some(class),
+        goal: Goal::new(LAST, None),
+        keep: Keep::All,
+        solves_again: false,
+        plan: PlanOptions::default(),
+        lease_term: Duration::from_secs(86400),
+        trial_rate: 0.0,
+        compared_share: 0.0,
+        gather: Duration::ZERO,
+        clock: Instant::now,
+    };
+    let census = Census::open(&data.path().join("store"), options).unwrap();
+    let worker = census.register("Ann", 1, "kernel").unwrap();
+    let author = || census.author(worker);
+    let mut solved: HashMap<Unit, (Plan, Delivery, Delivery)> = HashMap::new();
+    memory::census_of(class, LAST, PlanOptions::default(), &solver(), &mut |plan, unit| {
+        let right = delivery(
+            unit.unit,
+            unit.sequence,
+            unit.blocks(),
+            unit.summary.clone(),
+            unit.elapsed,
+            author(),
+        );
+        // The same without its last graph, and all that is stated is right of the others.
+        let [table] = &unit.tables[..] else { panic!("one bucket") };
+        let kept = table.len().saturating_sub(1);
+        let fewer = BucketTable::new(
+            plan.layout,
+            unit.sequence,
+            0,
+            0,
+            (0..kept).map(|i| table.slot(i)),
+            |i, record| record.copy_from_slice(&table.record(i)[..record.len()]),
+        );
+        let blocks: Vec<_> = fewer.to_blocks(0).into_iter().collect();
+        let mut summary = recount(GameName::TrailTrap, plan, &blocks).unwrap().summary;
+        let told = TrailTrap::ABOUT.told_by_outcome().unwrap();
+        let stated = &unit.summary.statistics;
+        summary.statistics.classes.sums.0[told] = stated.classes.sums.0[told];
+        summary.statistics.labelled.sums.0[told] = stated.labelled.sums.0[told];
+        let wrong = delivery(unit.unit, unit.sequence, blocks, summary, unit.elapsed, author());
+        solved.insert(unit.unit, (plan.clone(), right, wrong));
+    })
+    .unwrap();
+    loop {
+        let work = match census.assign(worker, true) {
+            Assignment::Work(work) => work,
+            // One order is being closed before the next is begun.
+            Assignment::Wait => {
+                std::thread::yield_now();
+                continue;
+            }
+            other => panic!("a graph is still to be left out: {other:?}"),
+        };
+        let chosen = work.units.iter().find(|unit| {
+            let graphs = solved[unit].1.record.statistics.classes.all;
+            // The last order, and a shard of which some is left.
+            usize::from(unit.order) == LAST && graphs.graphs > 1 && graphs.listed == 0
+        });
+        let deliveries = work.units.iter().map(|unit| {
+            let (_, right, wrong) = solved.remove(unit).unwrap();
+            if Some(unit) == chosen { wrong } else { right }
+        });
+        let deliveries: Vec<Delivery> = deliveries.collect();
+        assert!(deliveries.iter().all(|one| one.blocks[0].id.section == Section::Keys));
+        let answer = census.accept(worker, work.lease, deliveries, true);
+        if chosen.is_some() {
+            let refusal = answer.unwrap_err();
+            let is_blamed =
+                matches!(&refusal, Refusal::Wrong { why, .. } if why.contains("Σ n!/|Aut|"));
+            assert!(is_blamed, "{refusal}");
+            break;
+        }
+        answer.unwrap();
+    }
+    census.close().unwrap();
+}
