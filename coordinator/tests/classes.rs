@@ -202,7 +202,7 @@ fn stores_keep_to_their_class() {
     assert_eq!(done(3, &whole, &[])["class"], Value::Null);
     let refused = stderr(&census(3, &whole, &["--class", "forest"]));
     assert!(refused.contains("a census of the class all"), "{refused}");
-    // What is salvaged is of the same class, though nothing but plans says which it is.
+    // What is salvaged is of the same class.
     fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
     let salvaged = run(&["salvage", "--data", &data.text()]);
     assert!(salvaged.status.success(), "{}", stderr(&salvaged));

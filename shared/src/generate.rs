@@ -112,22 +112,16 @@ impl Extender {
         parent: &Graph,
         children: &mut Vec<Child>,
     ) {
-        if chosen != 0 && !self.class.admits(parent, chosen) {
-            return;
-        }
         let Some(&Run { start, length, joined }) = self.runs.get(run) else {
             self.push(number, parent, chosen, children);
             return;
         };
         let mut subset: u32 = (1 << joined) - 1;
         while subset < 1 << length {
-            self.choose(
-                run + 1,
-                chosen | (subset << start) as VertexSet,
-                number,
-                parent,
-                children,
-            );
+            let more = chosen | (subset << start) as VertexSet;
+            if subset == 0 || self.class.admits(parent, more) {
+                self.choose(run + 1, more, number, parent, children);
+            }
             if subset == 0 {
                 break;
             }

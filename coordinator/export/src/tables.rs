@@ -375,7 +375,7 @@ pub fn by_order(about: &'static About, class: Class, results: &[OrderResult]) ->
         class.title(),
         match class {
             Class::All => "labelled graphs are those of G(n, 1/2)",
-            _ => "labelled graphs are counted with all labels",
+            _ => "in labelled counts each of them counts n!/|Aut| times",
         }
     );
     assemble(

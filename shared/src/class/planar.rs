@@ -12,9 +12,26 @@ use crate::graph::{AdjacencyRows, Graph, VertexSet, all_vertices, vertices};
 
 /// Whether a graph is planar.
 pub(super) fn is_planar(graph: &Graph) -> bool {
-    let (n, m) = (graph.order(), graph.size());
-    // K3,3 has nine edges, K5 has ten.
-    m < 9 || m <= 3 * n - 6 && can_be_drawn(graph.rows(), all_vertices(n))
+    can_be_drawn(graph.rows(), all_vertices(graph.order()))
+}
+
+/// The graph on some vertices without what does not matter: vertices with one neighbour or none, and
+/// those with two, which are points of an edge between these. With the vertices that are left, each
+/// of which has three neighbours or more.
+fn without_points(rows: &AdjacencyRows, mut set: VertexSet) -> (AdjacencyRows, VertexSet) {
+    let mut rows: AdjacencyRows =
+        std::array::from_fn(|v| if set >> v & 1 == 1 { rows[v] & set } else { 0 });
+    while let Some(v) = vertices(set).find(|&v| rows[v].count_ones() <= 2) {
+        let around = rows[v];
+        set &= !(1 << v);
+        for u in vertices(around) {
+            rows[u] &= !(1 << v);
+            // It is joined to the other one, if there is one.
+            rows[u] |= around & !(1 << u);
+        }
+        rows[v] = 0;
+    }
+    (rows, set)
 }
 
 /// What is left of some vertices when those with at most one neighbour are taken away, again and
@@ -63,9 +80,12 @@ impl Face {
 
 /// Whether the graph on some vertices is planar.
 fn can_be_drawn(rows: &AdjacencyRows, set: VertexSet) -> bool {
-    let mut left = without_leaves(rows, set);
-    if left == 0 {
-        return true;
+    let (rows, mut left) = without_points(rows, set);
+    let rows = &rows;
+    let (n, m) = (left.count_ones(), rows.iter().map(|row| row.count_ones()).sum::<u32>() / 2);
+    // K3,3 has nine edges, K5 has ten, and no planar graph with three vertices has more than this.
+    if m < 9 || m + 6 > 3 * n {
+        return m < 9;
     }
     let cycle = some_cycle(rows, left);
     let mut drawn_rows: AdjacencyRows = [0; 16];
