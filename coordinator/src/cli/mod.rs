@@ -44,7 +44,7 @@ use self::{
   trailtrap census 8                                      all orders up to 8, on this machine
   trailtrap census 10 --data /scratch/tt --json           a longer one; stop and start it as you \
   like
-  trailtrap census 12 --class planar --max-size 14 --data planar   only the graphs of a class
+  trailtrap census 10 --class planar --data planar        only the graphs of a class
   trailtrap coordinator --order 10 --listen 0.0.0.0:7461  the same for workers on other machines …
   trailtrap-worker --access access.json                   … of which this starts one
   trailtrap status --data /scratch/tt                     how far it is
