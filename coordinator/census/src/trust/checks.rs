@@ -204,6 +204,8 @@ pub fn check_told<'a>(
 
 #[cfg(test)]
 mod tests {
+    use trailtrap_shared::game::{Game, TrailTrap};
+
     use super::*;
 
     #[test]
@@ -230,5 +232,32 @@ mod tests {
         let mut misweighed = by_size;
         misweighed[1].labelled.all.graphs += 1;
         assert!(check_order(Class::All, 3, misweighed.iter()).is_err());
+    }
+
+    /// Of a class of graphs, too, though theory does not count them; and what others have counted
+    /// is compared with the graphs of that class.
+    #[test]
+    fn a_miscount_in_a_class_is_noticed() {
+        // Order 3, without the triangle. To one edge another can be added in two ways.
+        let (class, ahead) = (Class::Bipartite, [3, 2 * 3, 0, 0]);
+        let mut by_size = vec![Statistics::default(); 4];
+        for (size, labelled) in [1, 3, 3, 0].into_iter().enumerate() {
+            by_size[size].classes.all.graphs = u128::from(labelled > 0);
+            by_size[size].labelled.all.graphs = labelled;
+        }
+        let check = |by_size: &[Statistics]| check_masses(class, 3, by_size.iter(), &ahead);
+        check(&by_size).unwrap();
+        for size in 0..4 {
+            let mut miscounted = by_size.clone();
+            miscounted[size].labelled.all.graphs ^= 1;
+            assert_eq!(check(&miscounted).unwrap_err().size, Some(size));
+        }
+        let mut sum = Statistics::default();
+        by_size.iter().for_each(|size| sum += size);
+        let about = &TrailTrap::ABOUT;
+        assert_eq!(check_known(about, class, 3, &sum).unwrap(), class.known().len());
+        assert!(check_known(about, Class::All, 3, &sum).is_err());
+        sum.classes.all.graphs -= 1;
+        assert!(check_known(about, class, 3, &sum).is_err());
     }
 }
