@@ -94,9 +94,9 @@ impl Extender {
         );
     }
 
-    /// Extends one parent of the class, whose vertices must be in increasing order of degree. Extensions are
-    /// labelled many at a time, so children may be appended by a later call only, or by
-    /// [`Extender::finish`]. The same child may come several times from one parent.
+    /// Extends one parent of the class, whose vertices must be in increasing order of degree.
+    /// Extensions are labelled many at a time, so children may be appended by a later call only,
+    /// or by [`Extender::finish`]. The same child may come several times from one parent.
     pub fn extend(&mut self, number: u32, parent: &Graph, children: &mut Vec<Child>) {
         debug_assert!((1..parent.order()).all(|v| parent.degree(v - 1) <= parent.degree(v)));
         self.choose(0, 0, number, parent, children);

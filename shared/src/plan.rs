@@ -70,9 +70,9 @@ pub struct Plan {
     pub max_size: usize,
     /// The shards; other places name a shard by its index here.
     pub shards: Vec<Shard>,
-    /// 64 bits of a hash over order, options, all shards of the order, game and class, by which two
-    /// sides check that they have equal plans. Frozen: stores keep it, and are refused when it is
-    /// computed otherwise.
+    /// 64 bits of a hash over order, options, all shards of the order, game and class, by which
+    /// two sides check that they have equal plans. Frozen: stores keep it, and are refused when it
+    /// is computed otherwise.
     pub fingerprint: u64,
     /// The numbers of all shards of the order.
     numbers: HashMap<DegreeSequence, u32>,

@@ -381,7 +381,8 @@ fn degrees(class: Class, result: &OrderResult, cells: &[(usize, Cell)]) -> Pictu
     };
     chart(
         &format!(
-            "Distribution of the proportion of P1-wins over the degree sequences of {}order {order}",
+            "Distribution of the proportion of P1-wins over the degree sequences of {}order \
+             {order}",
             match class {
                 Class::All => String::new(),
                 class => format!("{} of ", class.title()),

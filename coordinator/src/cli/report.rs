@@ -126,8 +126,8 @@ impl CensusReport {
         serde_json::to_string(self).expect("reports are plain data")
     }
 
-    /// The paper's Table 1, continued, and the same for all graphs of the class. Percentages are rounded to two
-    /// digits after the point.
+    /// The paper's Table 1, continued, and the same for all graphs of the class. Percentages are
+    /// rounded to two digits after the point.
     pub fn to_table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);

@@ -40,8 +40,8 @@ pub struct Common {
     game: Option<GameName>,
     /// Only the graphs of a class that is closed under deleting edges: bipartite, triangle-free,
     /// square-free (no cycle of length four), girth:G (no cycle shorter than G, 4 to 12),
-    /// max-degree:D (1 to 10), planar, outerplanar, forest, linear-forest; or all [default: that of
-    /// the data directory; all in a new one]
+    /// max-degree:D (1 to 10), planar, outerplanar, forest, linear-forest; or all [default: that
+    /// of the data directory; all in a new one]
     #[arg(long, value_name = "CLASS")]
     class: Option<Class>,
     /// Where results are kept; a run that was stopped goes on from there

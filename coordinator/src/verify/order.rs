@@ -719,7 +719,8 @@ fn told_by_outcomes<G: Game>(statistics: &Statistics) -> Statistics {
     told
 }
 
-/// A shard, drawn with probability proportional to its mass, and so nearly to its number of graphs.
+/// A shard, drawn with probability proportional to its mass, and so nearly to its number of
+/// graphs.
 fn draw_shard(masses: &[u128], random: &mut Random) -> usize {
     let total: u128 = masses.iter().sum();
     // The total is at most 2^C(n, 2), at most 2^66.

@@ -15,9 +15,9 @@ pub(super) fn is_planar(graph: &Graph) -> bool {
     can_be_drawn(graph.rows(), all_vertices(graph.order()))
 }
 
-/// The graph on some vertices without what does not matter: vertices with one neighbour or none, and
-/// those with two, which are points of an edge between these. With the vertices that are left, each
-/// of which has three neighbours or more.
+/// The graph on some vertices without what does not matter: vertices with one neighbour or none,
+/// and those with two, which are points of an edge between these. With the vertices that are left,
+/// each of which has three neighbours or more.
 fn without_points(rows: &AdjacencyRows, mut set: VertexSet) -> (AdjacencyRows, VertexSet) {
     let mut rows: AdjacencyRows =
         std::array::from_fn(|v| if set >> v & 1 == 1 { rows[v] & set } else { 0 });

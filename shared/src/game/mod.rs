@@ -10,10 +10,11 @@
 //! * [`GraphByGraph`]: the outcome of H follows from H alone. Shards read nothing.
 //!
 //! What blocks, stores, caches and links need to know of a game is a [`Layout`]: its number and
-//! the lengths of its records, with the class of graphs that the census is about. What tables, reports and commands say of it is in its [`About`].
-//! Neither is a type parameter. The game is chosen once, at the edge, as a [`GameName`] (by
-//! `--game`, or by what a store says), and [`play!`](crate::play) turns the name into the type, so
-//! that the kernel is compiled for each game separately and asks nobody which game it plays.
+//! the lengths of its records, with the class of graphs that the census is about. What tables,
+//! reports and commands say of it is in its [`About`]. Neither is a type parameter. The game is
+//! chosen once, at the edge, as a [`GameName`] (by `--game`, or by what a store says), and
+//! [`play!`](crate::play) turns the name into the type, so that the kernel is compiled for each
+//! game separately and asks nobody which game it plays.
 //!
 //! The laws that hold between the functions of a game are the generic tests in `laws.rs`, which
 //! every game passes.

@@ -355,8 +355,9 @@ impl Order {
     }
 
     /// Compares Σ n!/|Aut| of the shards that these deliveries finish with the number of labelled
-    /// graphs, which in a class the predecessors tell, and the sum that records do not keep with what the predecessors tell of it. If the
-    /// parts of a shard do not add up, any of them may be the wrong one: all are to be taken back.
+    /// graphs, which in a class the predecessors tell, and the sum that records do not keep with
+    /// what the predecessors tell of it. If the parts of a shard do not add up, any of them may be
+    /// the wrong one: all are to be taken back.
     ///
     /// # Errors
     ///

@@ -23,8 +23,8 @@ impl AddAssign for Share {
     }
 }
 
-/// What a unit adds to sums of other shards, those with one edge more: its share in the sum that is
-/// [`Told::ByOutcome`](trailtrap_shared::game::Told::ByOutcome), which their own records do not
+/// What a unit adds to sums of other shards, those with one edge more: its share in the sum that
+/// is [`Told::ByOutcome`](trailtrap_shared::game::Told::ByOutcome), which their own records do not
 /// tell, and, in a class of graphs, in how many graphs there are. What all predecessors of a shard
 /// add is the sum of the shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,8 +34,8 @@ pub struct Ahead {
     /// By the number of the shard in the plan, each once.
     pub shares: Vec<(u32, Share)>,
     /// The same for Σ n!/|Aut| times the number of edges: how often an edge more leads from graphs
-    /// of the unit, each taken n!/|Aut| times, to graphs of the class there. Nothing if the degrees
-    /// tell all. Stored by itself.
+    /// of the unit, each taken n!/|Aut| times, to graphs of the class there. Nothing if the
+    /// degrees tell all. Stored by itself.
     #[serde(skip)]
     pub masses: Vec<(u32, u128)>,
 }

@@ -91,8 +91,8 @@ pub enum StoreError {
     },
     /// It is of a game, or on a class, with this number.
     #[error(
-        "it is of game and class number {0}, which this program does not know: use the program version \
-         that wrote it, or another directory"
+        "it is of game and class number {0}, which this program does not know: use the program \
+         version that wrote it, or another directory"
     )]
     UnknownGame(u16),
     /// It is of another game than was asked for.

@@ -12,8 +12,8 @@
 //! orbit of the pair under Aut H has |Aut H| elements divided by those that fix it, that of the
 //! edge under Aut(H + uv) likewise, and the same automorphisms fix both.
 //!
-//! In a class of graphs of which degree sequences do not tell all, every graph has to belong to the
-//! class; and so only what remains in it is counted ahead. How many graphs a shard should have
+//! In a class of graphs of which degree sequences do not tell all, every graph has to belong to
+//! the class; and so only what remains in it is counted ahead. How many graphs a shard should have
 //! follows in the same way: each pair (v, u) that can be joined without leaving the class counts
 //! n!/|Aut H| times in the sum over the shard of H + uv of n!/|Aut| times the number of edges.
 //!
