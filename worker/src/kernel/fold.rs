@@ -1,6 +1,8 @@
 //! The second half of the route: deletions of edges are labelled and looked up, and what their
 //! records say is folded into the outcomes.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
@@ -25,14 +27,16 @@ impl Solver<'_> {
     /// Folds every edge of every graph into its outcome, finishes it, and takes statistics and
     /// public digest of the finished graphs. Each deletion is labelled once. Predecessors are read
     /// in groups of about the allowance; one that is larger by itself is read bucket by bucket.
+    /// Returns what came of each part of the graphs.
     pub(super) fn fold_all<G: Game>(
         &self,
         plan: &Plan,
         shard: &Shard,
         children: &[Child],
+        parts: &[Range<usize>],
         outcomes: &mut [G::Outcome],
         source: &dyn Source,
-    ) -> Result<Folded, SolveError> {
+    ) -> Result<Vec<Folded>, SolveError> {
         let deletions = match G::Method::READS_PREDECESSORS {
             true => shard.sequence.deletions(),
             false => Vec::new(),
@@ -42,16 +46,14 @@ impl Solver<'_> {
                 plan.find(&deletion.sequence).expect("the plan holds every degree sequence");
             &plan.shards[index as usize]
         };
-        let is_large = |deletion: &Deletion| {
-            let predecessor = predecessor_of(deletion);
-            predecessor.bucket_bits > 0 && least_bytes(plan, predecessor) > self.allowance_bytes
-        };
+        let is_large =
+            |deletion: &Deletion| is_large(plan, predecessor_of(deletion), self.allowance_bytes);
         let (large, small): (Vec<_>, Vec<_>) = deletions.into_iter().partition(is_large);
-        let mut before = Folded::default();
+        let mut folded: Vec<Folded> = parts.iter().map(|_| Folded::default()).collect();
         for deletion in large {
             let bucket_bits = predecessor_of(&deletion).bucket_bits;
             let predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
-            before.labellings +=
+            folded[0].labellings +=
                 self.fold_by_bucket::<G>(shard, children, outcomes, predecessor, source)?;
         }
         let mut group: Vec<Predecessor> = Vec::new();
@@ -59,8 +61,15 @@ impl Solver<'_> {
         for deletion in small {
             let from = predecessor_of(&deletion);
             if held > 0 && held + least_bytes(plan, from) > self.allowance_bytes {
-                let folded = self.fold_group::<G>(shard, children, outcomes, &group, false)?;
-                before = before.with(&folded);
+                self.fold_group::<G>(
+                    shard,
+                    children,
+                    parts,
+                    outcomes,
+                    &group,
+                    &mut folded,
+                    false,
+                )?;
                 group.clear();
                 held = 0;
             }
@@ -72,17 +81,22 @@ impl Solver<'_> {
             held += predecessor.held_bytes();
             group.push(predecessor);
         }
-        Ok(before.with(&self.fold_group::<G>(shard, children, outcomes, &group, true)?))
+        self.fold_group::<G>(shard, children, parts, outcomes, &group, &mut folded, true)?;
+        Ok(folded)
     }
 
+    /// Folds what a group of predecessors says, and adds to what came of each part.
+    #[expect(clippy::too_many_arguments, reason = "graphs, outcomes and parts belong together")]
     fn fold_group<G: Game>(
         &self,
         shard: &Shard,
         children: &[Child],
+        parts: &[Range<usize>],
         outcomes: &mut [G::Outcome],
         group: &[Predecessor],
+        folded: &mut [Folded],
         last: bool,
-    ) -> Result<Folded, SolveError> {
+    ) -> Result<(), SolveError> {
         let fold = |(children, outcomes): (&[Child], &mut [G::Outcome])| {
             self.check_stop()?;
             let graphs: Vec<Graph> = children
@@ -102,8 +116,14 @@ impl Solver<'_> {
             };
             Ok(Folded { summary, labellings })
         };
-        let chunks = children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK));
-        chunks.map(fold).try_reduce(Folded::default, |sum, more| Ok(sum.with(&more)))
+        let add = |sum: Folded, more: Folded| Ok::<_, SolveError>(sum.with(&more));
+        for (part, sum) in parts.iter().zip(folded) {
+            let (children, outcomes) = (&children[part.clone()], &mut outcomes[part.clone()]);
+            let chunks = children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK));
+            let more = chunks.map(fold).try_reduce(Folded::default, add)?;
+            *sum = std::mem::take(sum).with(&more);
+        }
+        Ok(())
     }
 
     fn summarize<G: Game>(
@@ -139,6 +159,12 @@ impl Folded {
         self.labellings += more.labellings;
         self
     }
+}
+
+/// Whether a predecessor is read bucket by bucket: there are several, and all of them take more
+/// than the allowance.
+pub(super) fn is_large(plan: &Plan, predecessor: &Shard, allowance_bytes: usize) -> bool {
+    predecessor.bucket_bits > 0 && least_bytes(plan, predecessor) > allowance_bytes
 }
 
 /// Bytes that the tables of a shard take at least; of a large one hardly more.

@@ -13,6 +13,7 @@ mod route;
 mod tests;
 
 use std::{
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -21,6 +22,7 @@ use std::{
 };
 
 use fold::Folded;
+pub use route::readings;
 use trailtrap_shared::{
     count::summary::Summary,
     game::{Game, GameName, Layout},
@@ -110,9 +112,11 @@ pub struct SolvedUnit {
     /// Of its graphs.
     pub summary: Summary,
     /// How many deletions were labelled: each edge of each graph once, however little is held,
-    /// and none in games that read no predecessors.
+    /// and none in games that read no predecessors. Of parts that were solved together, the first
+    /// has what cannot be told apart.
     pub labellings: u64,
-    /// How long it took, waiting for input included.
+    /// How long it took, waiting for input included; of parts that were solved together, its share
+    /// by number of graphs.
     pub elapsed: Duration,
 }
 
@@ -142,8 +146,6 @@ pub struct Solver<'a> {
 impl Solver<'_> {
     /// Solves one unit. Takes about (graphs × edges) × 0.1 µs of a core.
     ///
-    /// The kernel is compiled here, once for each game, and nowhere else.
-    ///
     /// # Errors
     ///
     /// Input cannot be had or is damaged, or the work was interrupted.
@@ -153,31 +155,75 @@ impl Solver<'_> {
         unit: Unit,
         source: &dyn Source,
     ) -> Result<SolvedUnit, SolveError> {
-        play!(self.game, G => self.solve_as::<G>(plan, unit, source))
+        let mut solved = self.solve_together(plan, &[unit], source)?;
+        Ok(solved.pop().expect("one unit was solved"))
+    }
+
+    /// Solves parts of one shard, at least one, in their order, and reads what all of them read
+    /// once, or as often as [`readings`] says for all their graphs.
+    ///
+    /// The kernel is compiled here, once for each game, and nowhere else.
+    ///
+    /// # Errors
+    ///
+    /// As [`Solver::solve`].
+    pub fn solve_together(
+        &self,
+        plan: &Plan,
+        units: &[Unit],
+        source: &dyn Source,
+    ) -> Result<Vec<SolvedUnit>, SolveError> {
+        play!(self.game, G => self.solve_as::<G>(plan, units, source))
     }
 
     /// The same for a game without a name.
     pub(crate) fn solve_as<G: Game>(
         &self,
         plan: &Plan,
-        unit: Unit,
+        units: &[Unit],
         source: &dyn Source,
-    ) -> Result<SolvedUnit, SolveError> {
+    ) -> Result<Vec<SolvedUnit>, SolveError> {
         let start = Instant::now();
-        let shard = &plan.shards[unit.shard as usize];
-        let children = self.generate(plan.layout.class, shard, unit.part, source)?;
+        let shard = &plan.shards[units[0].shard as usize];
+        let mut children: Vec<Child> = Vec::new();
+        let mut parts: Vec<Range<usize>> = Vec::with_capacity(units.len());
+        for unit in units {
+            let mut part = self.generate(plan.layout.class, shard, unit.part, source)?;
+            let first = children.len();
+            // Most shards have one part.
+            if first == 0 {
+                children = part;
+            } else {
+                children.append(&mut part);
+            }
+            parts.push(first..children.len());
+        }
         let mut outcomes = vec![G::Outcome::default(); children.len()];
-        let Folded { summary, labellings } =
-            self.fold_all::<G>(plan, shard, &children, &mut outcomes, source)?;
-        let tables = self.tabulate::<G>(plan.layout, shard, &children, &outcomes);
-        Ok(SolvedUnit {
-            unit,
-            sequence: shard.sequence,
-            tables,
-            summary,
-            labellings,
-            elapsed: start.elapsed(),
-        })
+        let folded = self.fold_all::<G>(plan, shard, &children, &parts, &mut outcomes, source)?;
+        let tables: Vec<_> = parts
+            .iter()
+            .map(|part| {
+                self.tabulate::<G>(
+                    plan.layout,
+                    shard,
+                    &children[part.clone()],
+                    &outcomes[part.clone()],
+                )
+            })
+            .collect();
+        let elapsed = start.elapsed();
+        let share = |part: &Range<usize>| part.len().max(1) as f64 / children.len().max(1) as f64;
+        let solved = units.iter().zip(&parts).zip(tables).zip(folded);
+        Ok(solved
+            .map(|(((&unit, part), tables), Folded { summary, labellings })| SolvedUnit {
+                unit,
+                sequence: shard.sequence,
+                tables,
+                summary,
+                labellings,
+                elapsed: elapsed.mul_f64(share(part).min(1.0)),
+            })
+            .collect())
     }
 
     fn check_stop(&self) -> Result<(), SolveError> {

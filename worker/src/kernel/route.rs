@@ -15,13 +15,13 @@ use trailtrap_shared::{
         forest::Forest,
     },
     partition::{bucket_of_slot, slot_of_key},
-    plan::Shard,
+    plan::{Plan, Shard},
 };
 
 use super::{
     SolveError, Solver, Source, decode,
     delete::{self, DeletedEdge, Predecessor},
-    fold::LookupStage,
+    fold::{LookupStage, is_large},
 };
 
 /// Graphs whose requests are sorted together. So many that each bucket of the usual size has
@@ -99,9 +99,8 @@ impl Solver<'_> {
         source: &dyn Source,
     ) -> Result<u64, SolveError> {
         let n = shard.sequence.order();
-        let budget_bytes = self.allowance_bytes.max(BYTES_PER_GRAPH * children.len());
         let mut labellings = 0;
-        let together = graphs_within(budget_bytes, shard, &predecessor);
+        let together = graphs_together(self.allowance_bytes, shard, children.len(), &predecessor);
         for (children, outcomes) in children.chunks(together).zip(outcomes.chunks_mut(together)) {
             let routed = self.label_all(shard, children, &predecessor)?;
             labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
@@ -136,6 +135,44 @@ impl Solver<'_> {
         };
         children.par_chunks(ROUTED_CHUNK).map(requests_of).collect()
     }
+}
+
+/// How many of so many graphs have their requests to a predecessor answered together.
+fn graphs_together(
+    allowance_bytes: usize,
+    shard: &Shard,
+    graphs: usize,
+    predecessor: &Predecessor,
+) -> usize {
+    let budget_bytes = allowance_bytes.max(BYTES_PER_GRAPH * graphs);
+    graphs_within(budget_bytes, shard, predecessor)
+}
+
+/// The predecessors that a unit of so many graphs reads, in this order, by index in the plan, and
+/// how often it reads all buckets of each.
+pub fn readings(
+    plan: &Plan,
+    shard: &Shard,
+    graphs: usize,
+    allowance_bytes: usize,
+) -> Vec<(u32, usize)> {
+    if !plan.layout.reads_predecessors {
+        return Vec::new();
+    }
+    let deletions = shard.sequence.deletions();
+    let predecessors = deletions.iter().map(|deletion| {
+        let index = plan.find(&deletion.sequence).expect("the plan holds every degree sequence");
+        (deletion, index, &plan.shards[index as usize])
+    });
+    let (large, small): (Vec<_>, Vec<_>) =
+        predecessors.partition(|(_, _, from)| is_large(plan, from, allowance_bytes));
+    let rounds = |deletion, from: &Shard| {
+        let predecessor = Predecessor::new(&shard.sequence, deletion, from.bucket_bits);
+        let together = graphs_together(allowance_bytes, shard, graphs, &predecessor);
+        graphs.div_ceil(together).max(1)
+    };
+    let large = large.into_iter().map(|(deletion, index, from)| (index, rounds(deletion, from)));
+    large.chain(small.into_iter().map(|(_, index, _)| (index, 1))).collect()
 }
 
 /// About how many graphs of a shard have requests of so many bytes to a predecessor, in whole

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -22,11 +22,11 @@ use trailtrap_shared::{
     },
     graph::{Graph, all_vertices, degree::DegreeSequence, factorial, invariants, nauty},
     labelling::batch::Kernel,
-    partition::graph_of_slot,
-    plan::{Plan, PlanOptions},
+    partition::{BucketTable, graph_of_slot},
+    plan::{Plan, PlanOptions, Unit},
 };
 
-use super::Solver;
+use super::{Solver, Source, SourceError, readings};
 use crate::link::memory::{self, Memory};
 
 fn census(
@@ -162,6 +162,66 @@ fn each_deletion_is_labelled_once_however_little_is_held() {
         .unwrap();
         assert_eq!(results, expected, "{allowance_bytes}");
     }
+}
+
+/// Parts of a shard that are solved together, as they are one by one, and what they read is read
+/// once.
+#[test]
+fn parts_together_are_the_parts() {
+    struct Counted<'a>(&'a Memory, AtomicUsize);
+
+    impl Source for Counted<'_> {
+        fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
+            self.0.parents(sequence)
+        }
+
+        fn table(
+            &self,
+            sequence: &DegreeSequence,
+            bucket_bits: u8,
+            bucket: u32,
+        ) -> Result<Arc<BucketTable>, SourceError> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.table(sequence, bucket_bits, bucket)
+        }
+    }
+
+    let cut = PlanOptions { part_graphs: 40, bucket_bytes: 300 };
+    let (stop, kernel) = (&AtomicBool::new(false), Kernel::best());
+    let (_, memory) = census(8, cut, kernel, usize::MAX);
+    let plan = Plan::new(TrailTrap::LAYOUT, 8, cut);
+    let mut most_parts = 0;
+    for allowance_bytes in [usize::MAX, 1000, 1] {
+        let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
+        for (index, shard) in (0..).zip(&plan.shards).filter(|(_, shard)| shard.parts > 1) {
+            let units: Vec<Unit> =
+                (0..shard.parts).map(|part| Unit { order: 8, shard: index, part }).collect();
+            let (alone, together) =
+                (Counted(&memory, AtomicUsize::new(0)), Counted(&memory, AtomicUsize::new(0)));
+            let solved = solver.solve_together(&plan, &units, &together).unwrap();
+            assert_eq!(solved.len(), units.len());
+            for (unit, solved) in units.iter().zip(&solved) {
+                let expected = solver.solve(&plan, *unit, &alone).unwrap();
+                assert_eq!(solved.unit, *unit);
+                assert_eq!(solved.summary, expected.summary);
+                assert_eq!(solved.blocks(), expected.blocks());
+            }
+            let graphs = solved.iter().map(|s| s.summary.statistics.classes.all.graphs as u64);
+            let labellings: u64 = solved.iter().map(|solved| solved.labellings).sum();
+            assert_eq!(labellings, graphs.sum::<u64>() * shard.size as u64);
+            let read = together.1.into_inner();
+            if allowance_bytes == usize::MAX {
+                assert_eq!(read * units.len(), alone.1.into_inner(), "{}", shard.sequence);
+            }
+            // However little is held, as often as is said beforehand.
+            let graphs: usize = solved.iter().flat_map(|s| &s.tables).map(|t| t.len()).sum();
+            let said = readings(&plan, shard, graphs, allowance_bytes).into_iter();
+            let buckets = |p: u32| 1 << plan.shards[p as usize].bucket_bits;
+            assert_eq!(read, said.map(|(p, times)| times * buckets(p)).sum::<usize>());
+            most_parts = most_parts.max(units.len());
+        }
+    }
+    assert!(most_parts > 3, "{most_parts}");
 }
 
 /// Calls `check` for every graph of an order in canonical labels, with its outcome, in parallel.

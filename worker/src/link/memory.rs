@@ -105,7 +105,10 @@ pub(crate) fn census_as<G: trailtrap_shared::game::Game>(
     solver: &Solver,
 ) -> Result<(Vec<Summary>, Memory), SolveError> {
     let mut results = vec![Summary::default(); order];
-    let solve = |plan: &Plan, unit, memory: &Memory| solver.solve_as::<G>(plan, unit, memory);
+    let solve = |plan: &Plan, unit, memory: &Memory| {
+        let mut solved = solver.solve_as::<G>(plan, &[unit], memory)?;
+        Ok(solved.pop().expect("one unit was solved"))
+    };
     let memory = each_unit(G::LAYOUT, order, options, &solve, &mut |plan, solved| {
         add(&mut results, plan, solved)
     })?;
