@@ -95,8 +95,8 @@ impl Fetch for LyingLink {
 }
 
 impl Link for LyingLink {
-    fn lease(&self) -> Result<Grant, LinkError> {
-        self.link.lease()
+    fn lease(&self, room: u64) -> Result<Grant, LinkError> {
+        self.link.lease(room)
     }
 
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {

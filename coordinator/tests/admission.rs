@@ -122,7 +122,7 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
 async fn codes(mut client: AdmittedClient) -> Vec<Code> {
     let mut answers = Vec::new();
     answers.push(client.register(introduction("x")).await.err());
-    answers.push(client.lease(wire::LeaseRequest { worker: 1 }).await.err());
+    answers.push(client.lease(wire::LeaseRequest { worker: 1, room: 0 }).await.err());
     let fetch = wire::FetchRequest {
         worker: 1,
         degrees: vec![0],

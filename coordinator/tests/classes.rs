@@ -378,7 +378,7 @@ fn a_graph_that_is_left_out_is_missed() {
     })
     .unwrap();
     loop {
-        let work = match census.assign(worker, true) {
+        let work = match census.assign(worker, 0, true) {
             Assignment::Work(work) => work,
             // One order is being closed before the next is begun.
             Assignment::Wait => {

@@ -71,7 +71,7 @@ async fn beginning(data: &Data) -> (Process, String, CensusClient<Channel>, u64)
 
 /// The lease of the first unit.
 async fn lease(client: &mut CensusClient<Channel>, worker: u64) -> wire::Grant {
-    let request = wire::LeaseRequest { worker };
+    let request = wire::LeaseRequest { worker, room: 0 };
     match client.lease(request).await.unwrap().into_inner().answer {
         Some(Answer::Grant(grant)) => grant,
         other => panic!("work is there: {other:?}"),
@@ -96,7 +96,7 @@ async fn what_there_is_not_is_refused() {
     let data = Data::new();
     let (leader, address, mut client, worker) = beginning(&data).await;
     let stranger = worker + 1;
-    let no_work = client.lease(wire::LeaseRequest { worker: stranger }).await;
+    let no_work = client.lease(wire::LeaseRequest { worker: stranger, room: 0 }).await;
     assert_eq!(code(no_work), Code::NotFound);
     let refusals: [(u64, &[u8], u32, Code); 7] = [
         (stranger, &[0], 0, Code::NotFound),
@@ -166,7 +166,7 @@ async fn what_is_no_delivery_is_refused() {
         let start = Part::Start(wire::CompleteStart { worker, lease });
         let delivery = [vec![start], rest].concat();
         assert_eq!(code(client.complete(parts(delivery)).await), Code::InvalidArgument, "{what}");
-        let again = client.lease(wire::LeaseRequest { worker }).await;
+        let again = client.lease(wire::LeaseRequest { worker, room: 0 }).await;
         assert_eq!(code(again), Code::FailedPrecondition, "{what}");
     }
     ends_well(leader, &address);

@@ -38,7 +38,7 @@ async fn connect(address: &str) -> PlainClient {
 }
 
 async fn lease(client: &mut PlainClient, worker: u64) -> Result<wire::Grant, Status> {
-    match client.lease(wire::LeaseRequest { worker }).await?.into_inner().answer {
+    match client.lease(wire::LeaseRequest { worker, room: 0 }).await?.into_inner().answer {
         Some(Answer::Grant(grant)) => Ok(grant),
         other => panic!("work is there: {other:?}"),
     }
@@ -174,7 +174,7 @@ async fn taken_over(address: &str) {
     let mut client = connect(address).await;
     let worker = client.register(introduction("other")).await.unwrap().into_inner().worker;
     loop {
-        let request = wire::LeaseRequest { worker };
+        let request = wire::LeaseRequest { worker, room: 0 };
         let answer = client.lease(request).await.unwrap().into_inner().answer;
         let Some(Answer::Grant(grant)) = answer else { continue };
         let delivery = answers.delivery(worker, grant.lease, &messages::units(&grant));
@@ -198,7 +198,7 @@ async fn a_late_result_that_differs_is_judged_and_not_believed() {
     let answer = client.complete(parts(delivery)).await.unwrap_err();
     assert_eq!(answer.code(), Code::InvalidArgument, "{}", answer.message());
     assert!(answer.message().contains("the first is right"), "{}", answer.message());
-    let no_more = client.lease(wire::LeaseRequest { worker }).await.unwrap_err();
+    let no_more = client.lease(wire::LeaseRequest { worker, room: 0 }).await.unwrap_err();
     assert_eq!(no_more.code(), Code::FailedPrecondition);
     let honest = honest(&address);
     ended_well_with_an_alarm(leader, &data, "disagreement");
@@ -393,7 +393,7 @@ async fn a_unit_that_many_workers_cannot_solve_is_set_aside() {
     assert_eq!(failures.as_array().unwrap().len(), 5);
     assert_eq!(failures[4], "test 4, portable: out of memory, attempt 5");
     // Told, or cut off: there is nothing else to do.
-    assert!(client.lease(wire::LeaseRequest { worker }).await.is_err());
+    assert!(client.lease(wire::LeaseRequest { worker, room: 0 }).await.is_err());
     let output = leader.finish();
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
     // Perhaps it was the machines: the next start tries again.
@@ -411,7 +411,7 @@ async fn one_worker_that_fails_again_and_again_ends_nothing() {
             .give_back(wire::GiveBackRequest { worker, leases: vec![grant.lease], failure })
             .await
             .unwrap();
-        let request = wire::LeaseRequest { worker };
+        let request = wire::LeaseRequest { worker, room: 0 };
         match client.lease(request).await.unwrap().into_inner().answer {
             Some(Answer::Grant(next)) if attempt < 3 => grant = next,
             Some(Answer::WaitMilliseconds(_)) if attempt == 3 => {}
@@ -510,7 +510,9 @@ fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
         };
         let census = Census::open(&data.path().join("store"), options).unwrap();
         let worker = census.register("Ann", 1, "kernel").unwrap();
-        let Assignment::Work(work) = census.assign(worker, true) else { panic!("there is work") };
+        let Assignment::Work(work) = census.assign(worker, 0, true) else {
+            panic!("there is work")
+        };
         let mut deliveries = Vec::new();
         memory::census_with(1, work.plan.options, &solver(), &mut |_, solved| {
             let (blocks, summary) = (solved.blocks(), solved.summary.clone());

@@ -180,6 +180,12 @@ impl Plan {
         shard.estimate * shard.size as u64 / u64::from(shard.parts)
     }
 
+    /// The estimated number of graphs of a unit, one at least.
+    pub fn graphs(&self, unit: Unit) -> u64 {
+        let shard = &self.shards[unit.shard as usize];
+        shard.estimate.div_ceil(u64::from(shard.parts)).max(1)
+    }
+
     /// A lower bound, near the truth where it is large, for the bytes of the blocks of these
     /// units.
     pub fn bytes(&self, units: &[Unit]) -> u64 {

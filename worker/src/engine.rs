@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rayon::prelude::*;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use trailtrap_shared::{
@@ -21,7 +21,7 @@ use trailtrap_shared::{
     graph::degree::DegreeSequence,
     labelling::batch::Kernel,
     partition::{Block, entry_bytes},
-    plan::Plan,
+    plan::{Plan, Unit},
     protocol::messages::Wanted,
 };
 
@@ -54,6 +54,66 @@ pub struct Engine<L: Link> {
     deadline: Option<Instant>,
     pace: Pace,
     effort: Arc<Effort>,
+    room: Room,
+}
+
+/// How many graphs may be in work at a time. Whoever asks for work has all room that is left, so
+/// that parts of one shard come together that fit; nobody asks while less than half is left.
+struct Room {
+    graphs: u64,
+    taken: Mutex<u64>,
+    returned: Condvar,
+}
+
+/// Bytes that a graph takes while its unit is in work, and until its results are delivered: itself,
+/// its outcome, requests, a place in a table, and in blocks.
+pub const GRAPH_BYTES: u64 = 168;
+/// Room for each lease that may be in work: more than a bundle of small units has.
+const LEAST_GRAPHS: u64 = 200_000;
+
+/// How many graphs a worker has in work at a time, of so many leases: what an eighth of its memory
+/// holds, but enough for bundles of small units. A unit may have more; it is then the last that is
+/// begun.
+pub fn room(memory_bytes: u64, leases: usize) -> u64 {
+    (memory_bytes / 8 / GRAPH_BYTES).max(LEAST_GRAPHS * leases as u64)
+}
+
+impl Room {
+    fn new(memory_bytes: usize, leases: usize) -> Self {
+        let graphs = room(memory_bytes as u64, leases);
+        Room { graphs, taken: Mutex::default(), returned: Condvar::new() }
+    }
+
+    /// All room that is left, when that is half of it.
+    fn take(&self) -> TakenRoom<'_> {
+        let mut taken = self.taken.lock();
+        self.returned.wait_while(&mut taken, |taken| *taken > self.graphs / 2);
+        let left = self.graphs - *taken;
+        *taken += left;
+        TakenRoom { room: self, graphs: left }
+    }
+}
+
+/// A part of the room, until this is dropped.
+struct TakenRoom<'a> {
+    room: &'a Room,
+    graphs: u64,
+}
+
+impl TakenRoom<'_> {
+    /// Makes it the room that so many graphs take, more than there is if need be.
+    fn resize(&mut self, graphs: u64) {
+        let mut taken = self.room.taken.lock();
+        *taken = *taken - self.graphs + graphs;
+        self.graphs = graphs;
+        self.room.returned.notify_all();
+    }
+}
+
+impl Drop for TakenRoom<'_> {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
 }
 
 /// What a worker has done in this run, for people who want to know what it took.
@@ -227,6 +287,7 @@ impl<L: Link> Engine<L> {
             .num_threads(threads)
             .thread_name(|i| format!("solver-{i}"))
             .build()?;
+        let room = Room::new(memory_bytes, threads + link.pipeline());
         let (link, cache_bytes) = (Arc::new(link), memory_bytes / 4 * 3);
         let effort = Arc::<Effort>::default();
         Ok(Engine {
@@ -246,6 +307,7 @@ impl<L: Link> Engine<L> {
             deadline: None,
             pace: Pace::default(),
             effort,
+            room,
         })
     }
 
@@ -301,7 +363,11 @@ impl<L: Link> Engine<L> {
         // fail, and a new edition begins when the coordinator has found it.
         let (mut failures, mut failing) = (0, 0);
         while !self.stop.is_cancelled() {
-            let lease = match self.link().lease() {
+            let mut room = self.room.take();
+            if self.stop.is_cancelled() {
+                break;
+            }
+            let lease = match self.link().lease(room.graphs) {
                 Ok(Grant::Work(lease)) => lease,
                 Ok(Grant::Wait) => continue,
                 Ok(Grant::Finished) => {
@@ -317,6 +383,7 @@ impl<L: Link> Engine<L> {
                 self.link().give_back(&lease, Unsolved::Leaving("it would not be done in time"));
                 break;
             }
+            room.resize(lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum());
             let start = Instant::now();
             let cache = self.cache(lease.edition);
             match self.solve(&lease, &cache) {
@@ -371,7 +438,7 @@ impl<L: Link> Engine<L> {
         let mine = || results.iter().filter(|solved| is_alone || shard_of(solved).parts == 1);
         let keep = || {
             mine()
-                .try_for_each(|solved| cache.keep(shard_of(solved), solved))
+                .try_for_each(|solved| cache.keep(&lease.plan, solved))
                 .map_err(|error| LinkError::Refused(error.to_string()))
         };
         if is_alone {
@@ -413,9 +480,16 @@ impl<L: Link> Engine<L> {
         };
         let plan = &*lease.plan;
         self.warm(lease, cache)?;
-        self.pool.install(|| {
-            lease.units.par_iter().map(|&unit| solver.solve(plan, unit, cache)).collect()
-        })
+        // Parts of one shard follow each other.
+        let together: Vec<&[Unit]> =
+            lease.units.chunk_by(|one, other| one.shard == other.shard).collect();
+        let solve = |parts: &&[Unit]| {
+            let _in_work = cache.begin(&lease.plan, parts);
+            solver.solve_together(plan, parts, cache)
+        };
+        let solved: Result<Vec<Vec<SolvedUnit>>, _> =
+            self.pool.install(|| together.par_iter().map(solve).collect());
+        Ok(solved?.into_iter().flatten().collect())
     }
 
     /// Fetches what the lease reads, as far as it fits, so that the solving threads do not wait
@@ -455,10 +529,9 @@ impl<L: Link> Engine<L> {
 mod tests {
     use std::collections::HashMap;
 
-    use parking_lot::Condvar;
     use trailtrap_shared::{
         game::{Game, TrailTrap},
-        plan::{PlanOptions, Unit},
+        plan::PlanOptions,
     };
 
     use super::*;
@@ -474,7 +547,7 @@ mod tests {
     }
 
     impl Link for Damaged {
-        fn lease(&self) -> Result<Grant, LinkError> {
+        fn lease(&self, _: u64) -> Result<Grant, LinkError> {
             let Some(edition) = self.0.lock().pop() else { return Ok(Grant::Finished) };
             let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 3, PlanOptions::default()));
             let units = (0..plan.shards.len() as u32)
@@ -553,7 +626,7 @@ mod tests {
     }
 
     impl Link for Hesitant {
-        fn lease(&self) -> Result<Grant, LinkError> {
+        fn lease(&self, _: u64) -> Result<Grant, LinkError> {
             let mut state = self.state.lock();
             self.changed.wait_while(&mut state, |state| state.deliveries < state.leases);
             let shard = state.leases as u32;
@@ -617,6 +690,34 @@ mod tests {
         parent.cancel();
         assert!(raised(&interrupt));
         assert!(raised(&Interrupt::by(&parent)), "cancelled before");
+    }
+
+    #[test]
+    fn who_asks_has_the_room_that_is_left() {
+        let room = Room::new(100_000 * 8 * 168, 0);
+        let mut one = room.take();
+        assert_eq!(one.graphs, 100_000);
+        one.resize(30_000);
+        let mut two = room.take();
+        assert_eq!(two.graphs, 70_000);
+        // A unit that does not fit is solved all the same, and others wait for it.
+        two.resize(80_000);
+        std::thread::scope(|scope| {
+            let three = scope.spawn(|| room.take().graphs);
+            drop(two);
+            assert_eq!(three.join().unwrap(), 70_000);
+        });
+        // There is some room, but too little.
+        let mut four = room.take();
+        four.resize(30_000);
+        std::thread::scope(|scope| {
+            let five = scope.spawn(|| room.take().graphs);
+            drop(four);
+            assert_eq!(five.join().unwrap(), 70_000);
+        });
+        drop(one);
+        assert_eq!(*room.taken.lock(), 0);
+        assert_eq!(Room::new(1 << 20, 3).graphs, 600_000, "enough for bundles of small units");
     }
 
     #[test]

@@ -42,9 +42,10 @@ impl EmbeddedLink {
 }
 
 impl Link for EmbeddedLink {
-    fn lease(&self) -> Result<Grant, LinkError> {
+    fn lease(&self, room: u64) -> Result<Grant, LinkError> {
         self.census.hear(self.worker);
-        Ok(match self.census.assign_blocking(self.worker, Duration::from_millis(200)) {
+        let timeout = Duration::from_millis(200);
+        Ok(match self.census.assign_blocking(self.worker, room, timeout) {
             Assignment::Work(Work { lease, plan, units, edition }) => {
                 Grant::Work(Lease { number: lease, worker: self.worker, plan, units, edition })
             }

@@ -24,7 +24,7 @@ use trailtrap_census::{
 use trailtrap_shared::{
     game::GameName,
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, Block},
+    partition::{BLOCK_FORMAT, Block, entry_bytes},
     protocol::{
         messages::{self, Wanted},
         wire::{
@@ -113,7 +113,8 @@ where
         .layer(option_layer(guard.map(Through)))
         .layer(Through(Intake::new(Budget::new(memory))))
         .add_service(
-            CensusServer::new(GrpcService::new(census)).max_decoding_message_size(4 << 20),
+            CensusServer::new(GrpcService::new(census, memory / 4))
+                .max_decoding_message_size(4 << 20),
         )
         .serve_with_incoming_shutdown(connections, shutdown);
     // tonic waits for idle connections for ever.
@@ -151,12 +152,14 @@ struct GrpcService {
     turn: Arc<Mutex<()>>,
     /// Descriptions that are made at a time: after a restart each may have to read what it names.
     describing: Arc<Semaphore>,
+    /// What is granted together has about so many bytes of results at most, unless it is one unit.
+    together_bytes: usize,
 }
 
 impl GrpcService {
-    fn new(census: Arc<Census>) -> Self {
+    fn new(census: Arc<Census>, together_bytes: usize) -> Self {
         let describing = Arc::new(Semaphore::new(DESCRIBING));
-        GrpcService { census, turn: Arc::default(), describing }
+        GrpcService { census, turn: Arc::default(), describing, together_bytes }
     }
 
     fn known(&self, worker: u64) -> Result<(), Status> {
@@ -168,8 +171,8 @@ impl GrpcService {
         }
     }
 
-    /// Work for a worker; waits for some until `deadline`.
-    async fn assignment(&self, worker: u64, deadline: Instant) -> Assignment {
+    /// Work for a worker that has room for so many graphs; waits for some until `deadline`.
+    async fn assignment(&self, worker: u64, room: u64, deadline: Instant) -> Assignment {
         loop {
             let Ok(_turn) = timeout_at(deadline, self.turn.lock()).await else {
                 return Assignment::Wait;
@@ -177,7 +180,7 @@ impl GrpcService {
             let end = deadline.min(Instant::now() + TURN);
             loop {
                 let changed = self.census.wakeup.notified();
-                match self.census.assign(worker, false) {
+                match self.census.assign(worker, room, false) {
                     Assignment::Wait => {}
                     other => return other,
                 }
@@ -189,6 +192,13 @@ impl GrpcService {
                 return Assignment::Wait;
             }
         }
+    }
+
+    /// How many graphs may be granted together: their results come as one message.
+    fn most_together(&self) -> u64 {
+        let plan = self.census.leased_plan();
+        let entry = plan.map_or(1, |plan| entry_bytes(plan.layout, plan.order));
+        (self.together_bytes / entry) as u64
     }
 
     /// What a worker asks for.
@@ -368,9 +378,10 @@ impl CensusService for GrpcService {
     }
 
     async fn lease(&self, request: Request<wire::LeaseRequest>) -> Served<wire::LeaseReply> {
-        let worker = request.into_inner().worker;
+        let wire::LeaseRequest { worker, room } = request.into_inner();
         self.known(worker)?;
-        let answer = match self.assignment(worker, Instant::now() + LONGEST_WAIT).await {
+        let room = room.min(self.most_together());
+        let answer = match self.assignment(worker, room, Instant::now() + LONGEST_WAIT).await {
             Assignment::Finished => Answer::Finished(true),
             Assignment::Stopping => {
                 return Err(Status::unavailable("the coordinator is stopping"));

@@ -320,7 +320,7 @@ impl<C: Craft> SimulatedWorker<C> {
         loop {
             if self.held.is_empty() || self.held.len() < 4 && self.random.below(2) == 0 {
                 self.log.step(self.index, Step::Asks);
-                let request = within(20, wire::LeaseRequest { worker: self.number });
+                let request = within(20, wire::LeaseRequest { worker: self.number, room: 0 });
                 match self.client.lease(request).await {
                     Ok(reply) => match reply.into_inner().answer.unwrap() {
                         Answer::Grant(grant) => {

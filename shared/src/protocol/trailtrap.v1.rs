@@ -35,6 +35,9 @@ pub struct RegisterReply {
 pub struct LeaseRequest {
     #[prost(uint64, tag = "1")]
     pub worker: u64,
+    /// Parts of one shard may be granted together if they have about so many graphs.
+    #[prost(uint64, tag = "2")]
+    pub room: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LeaseReply {

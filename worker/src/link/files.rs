@@ -250,7 +250,8 @@ pub fn carry(
     let finished = AtomicBool::new(false);
     let slot = || -> Result<(), LinkError> {
         while !patience.stop.is_cancelled() {
-            match link.lease()? {
+            // A task is one file, which is carried as a whole.
+            match link.lease(0)? {
                 Grant::Finished => {
                     finished.store(true, Ordering::Relaxed);
                     patience.stop.cancel();
@@ -529,7 +530,7 @@ fn set_aside(taken: &Path, why: &dyn std::fmt::Display) {
 }
 
 impl Link for FileLink {
-    fn lease(&self) -> Result<Grant, LinkError> {
+    fn lease(&self, _: u64) -> Result<Grant, LinkError> {
         let Some(taken) = self.patience.persist(|| self.take())? else {
             if open::regular(&self.directory.join(FINISHED)).is_ok() {
                 return Ok(Grant::Finished);
@@ -684,9 +685,9 @@ mod tests {
         fs::create_dir(path("8.taken")).unwrap();
         let link = link(directory.path());
         for _ in 0..6 {
-            assert!(matches!(link.lease(), Ok(Grant::Wait)));
+            assert!(matches!(link.lease(0), Ok(Grant::Wait)));
         }
-        let Ok(Grant::Work(lease)) = link.lease() else { panic!("there is a sound task") };
+        let Ok(Grant::Work(lease)) = link.lease(0) else { panic!("there is a sound task") };
         let damaged = [1, 2, 4, 5, 6, 7].map(|number| format!("{number}.damaged"));
         let with = |more: &[&str]| {
             [&damaged[..], &more.iter().map(ToString::to_string).collect::<Vec<_>>()].concat()
@@ -694,7 +695,7 @@ mod tests {
         assert_eq!(names(directory.path()), with(&["8.taken", "8.taken.aside"]));
         link.give_back(&lease, Unsolved::Leaving("a walk"));
         assert!(path("8.task").exists());
-        let Ok(Grant::Work(lease)) = link.lease() else { panic!("it is there again") };
+        let Ok(Grant::Work(lease)) = link.lease(0) else { panic!("it is there again") };
         link.give_back(&lease, Unsolved::Failed("nothing fits"));
         assert_eq!(names(directory.path()), with(&["8.damaged", "8.taken.aside"]));
     }
@@ -734,7 +735,7 @@ mod tests {
         fs::write(directory.path().join("7.task"), grant.encode_length_delimited_to_vec())
             .unwrap();
         assert!(matches!(
-            link(directory.path()).lease(),
+            link(directory.path()).lease(0),
             Err(LinkError::Refused(why)) if why.contains("versions")
         ));
         assert_eq!(names(directory.path()), ["7.task"]);
@@ -745,12 +746,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let missing = directory.path().join("missing");
         assert!(
-            matches!(link(&missing).lease(), Err(LinkError::Lost(why)) if why.contains("missing"))
+            matches!(link(&missing).lease(0), Err(LinkError::Lost(why)) if why.contains("missing"))
         );
         let patient = Patience { lasts: Duration::MAX, stop: CancellationToken::new() };
         let link = FileLink::new(missing.clone(), TrailTrap::LAYOUT, patient);
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| link.lease());
+            let waiting = scope.spawn(|| link.lease(0));
             fs::create_dir(&missing).unwrap();
             assert!(matches!(waiting.join().unwrap(), Ok(Grant::Wait)));
         });
@@ -763,7 +764,7 @@ mod tests {
         let link = link(directory.path());
         let take = || {
             fs::write(path("5.task"), task(5)).unwrap();
-            match link.lease() {
+            match link.lease(0) {
                 Ok(Grant::Work(lease)) => lease,
                 other => panic!("{other:?}"),
             }

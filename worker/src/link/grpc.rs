@@ -366,12 +366,12 @@ impl GrpcLink {
 }
 
 impl Link for GrpcLink {
-    fn lease(&self) -> Result<Grant, LinkError> {
+    fn lease(&self, room: u64) -> Result<Grant, LinkError> {
         let worker = self.worker();
         let reply = self.persist("lease", || {
             let mut client = self.client();
             async move {
-                match client.lease(with_timeout(wire::LeaseRequest { worker }, 60)).await {
+                match client.lease(with_timeout(wire::LeaseRequest { worker, room }, 60)).await {
                     // A coordinator that was restarted does not know this worker: register, then
                     // ask again.
                     Err(status) if status.code() == Code::NotFound => {

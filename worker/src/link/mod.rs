@@ -95,11 +95,12 @@ pub enum RunEnd {
 
 /// A worker's side of the conversation with its coordinator. Calls block.
 pub trait Link: Fetch {
-    /// Asks for work, waiting a few seconds for some.
+    /// Asks for work, waiting a few seconds for some. Parts of one shard may come together that
+    /// have about `room` graphs.
     ///
     /// # Errors
     /// If the coordinator is lost, or refuses this worker.
-    fn lease(&self) -> Result<Grant, LinkError>;
+    fn lease(&self, room: u64) -> Result<Grant, LinkError>;
 
     /// Delivers the results of a lease. When this returns without an error, they are stored
     /// durably or were dropped.
@@ -121,8 +122,8 @@ pub trait Link: Fetch {
 }
 
 impl<L: Link> Link for Arc<L> {
-    fn lease(&self) -> Result<Grant, LinkError> {
-        (**self).lease()
+    fn lease(&self, room: u64) -> Result<Grant, LinkError> {
+        (**self).lease(room)
     }
 
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {

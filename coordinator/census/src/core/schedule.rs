@@ -3,7 +3,9 @@
 //!
 //! A shard is ready when all shards with one edge less that it reads are done; there is no barrier
 //! over a number of edges. Ready units are handed out in the order of the plan, neighbours
-//! together, so that they read the same partitions.
+//! together, so that they read the same partitions. Of each number of edges, a worker has a
+//! [`Share`] of neighbouring shards, which read what it has solved or read before; only who finds
+//! nothing there takes something of another's.
 //!
 //! Units that were solved before, in an earlier run or before something they may have read was
 //! found wrong, are *recalled*: they count as done as soon as what they read is done and is what
@@ -12,6 +14,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Range,
     sync::Arc,
 };
 
@@ -27,6 +30,33 @@ const LEAST_WORK: u64 = 50_000;
 const MOST_WORK: u64 = 2_000_000;
 /// What a unit costs beside its pairs, in pairs.
 const UNIT_WORK: u64 = 500;
+
+/// What a worker asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// How many threads work, of all workers.
+    pub threads: usize,
+    /// The worker's share.
+    pub share: Share,
+    /// How many graphs it can solve together. Parts of one shard go together as far as they fit,
+    /// since they read the same.
+    pub room: u64,
+}
+
+/// The part of the shards of each number of edges that a worker comes first for: those between
+/// index/of and (index + 1)/of of their work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The place of the worker among those who work, below `of`.
+    pub index: usize,
+    /// How many work.
+    pub of: usize,
+}
+
+impl Share {
+    /// Of somebody who works alone.
+    pub const WHOLE: Share = Share { index: 0, of: 1 };
+}
 
 /// A unit that was solved before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +85,10 @@ pub struct Schedule {
     recall: Recall,
     ready: BTreeSet<Unit>,
     ready_work: u64,
+    /// For each shard the work of those before it that have as many edges, or of all with fewer.
+    work_before: Vec<u64>,
+    /// For each number of edges its shards.
+    layers: Vec<Range<u32>>,
     unfinished_shards: usize,
     /// Who has tried units in vain that are not finished.
     setbacks: BTreeMap<Unit, Setbacks>,
@@ -79,6 +113,18 @@ impl Schedule {
     ) -> Self {
         assert_eq!(parents.len(), plan.shards.len(), "parents of every shard");
         let successors = plan.successors();
+        let mut layers = vec![0..0; plan.max_size + 1];
+        let (mut work_before, mut sum) = (Vec::with_capacity(plan.shards.len()), 0);
+        for (index, shard) in (0..).zip(&plan.shards) {
+            let layer = &mut layers[shard.size];
+            if layer.start == layer.end {
+                (*layer, sum) = (index..index, 0);
+            }
+            layer.end = index + 1;
+            work_before.push(sum);
+            let part = Unit { order: plan.order as u8, shard: index, part: 0 };
+            sum += (plan.pairs(part) + UNIT_WORK) * u64::from(shard.parts);
+        }
         let mut schedule = Schedule {
             contents: vec![None; plan.shards.len()],
             unfinished_predecessors: plan
@@ -91,6 +137,8 @@ impl Schedule {
             recall: Recall::default(),
             ready: BTreeSet::new(),
             ready_work: 0,
+            work_before,
+            layers,
             unfinished_shards: plan.shards.len(),
             setbacks: BTreeMap::new(),
             successors,
@@ -151,20 +199,33 @@ impl Schedule {
         std::mem::take(&mut self.recall)
     }
 
-    /// Takes a bundle of ready units for a worker, one of `sharers` that want work beside these
-    /// `others`; empty if nothing is ready for it. The bundle shrinks when there is little to
-    /// share. A unit that was tried in vain goes alone, so that it is known which one it is, and
-    /// to somebody else if possible.
-    pub fn lease(&mut self, sharers: usize, author: &Author, others: &[Author]) -> Vec<Unit> {
-        let aim = (self.ready_work / (2 * sharers.max(1) as u64)).clamp(LEAST_WORK, MOST_WORK);
-        let mut bundle = Vec::new();
-        let mut work = 0;
-        let mut from = self.ready.iter();
-        let mut next = || from.find(|unit| self.admits(**unit, author, others)).copied();
-        while let Some(unit) = next() {
+    /// Takes a bundle of ready units for a worker, beside these `others` that want work; empty if
+    /// nothing is ready for it. It comes from the worker's share of the smallest number of edges
+    /// that has something there, or else from somebody's who has much left. The bundle shrinks
+    /// when there is little to share. A unit that was tried in vain goes alone, so that it is
+    /// known which one it is, and to somebody else if possible.
+    pub fn lease(&mut self, asked: Asked, author: &Author, others: &[Author]) -> Vec<Unit> {
+        // What is solved together is solved by all threads of a worker.
+        let fair = |sharers: usize| self.ready_work / (2 * sharers.max(1) as u64);
+        let aim = fair(asked.threads).clamp(LEAST_WORK, MOST_WORK);
+        let most = fair(asked.share.of).max(MOST_WORK);
+        let admits = |unit: &Unit| self.admits(*unit, author, others);
+        let Some(found) = self.find(asked.share, admits) else { return Vec::new() };
+        let mut bundle: Vec<Unit> = Vec::new();
+        let (mut work, mut graphs) = (0, 0);
+        for unit in self.ready.range(found).copied().filter(admits) {
             let more = self.work(unit);
+            graphs += self.plan.graphs(unit);
             let alone = self.setbacks.contains_key(&unit);
-            if !bundle.is_empty() && (alone || work + more > aim) {
+            let fits = match bundle.first() {
+                None => true,
+                Some(_) if alone => false,
+                Some(first) if first.shard == unit.shard => {
+                    work + more <= aim || graphs <= asked.room && work + more <= most
+                }
+                Some(_) => work + more <= aim,
+            };
+            if !fits {
                 break;
             }
             work += more;
@@ -178,6 +239,64 @@ impl Schedule {
         }
         self.ready_work -= work;
         bundle
+    }
+
+    /// Where the ready units lie that a worker takes next.
+    fn find(&self, share: Share, admits: impl Fn(&Unit) -> bool) -> Option<Range<Unit>> {
+        let mut layers = self.layers_in_work();
+        let own = layers.find_map(|layer| {
+            let range = self.units_of(layer, share);
+            let first = self.ready.range(range.clone()).find(|unit| admits(unit))?;
+            Some(*first..range.end)
+        });
+        own.or_else(|| {
+            self.layers_in_work().find_map(|layer| self.find_to_take(layer, share, &admits))
+        })
+    }
+
+    /// Half of what is ready of the share that has most ready units.
+    fn find_to_take(
+        &self,
+        layer: &Range<u32>,
+        share: Share,
+        admits: impl Fn(&Unit) -> bool,
+    ) -> Option<Range<Unit>> {
+        let ready_of = |index| {
+            let range = self.units_of(layer, Share { index, ..share });
+            (self.ready.range(range.clone()).filter(|unit| admits(unit)).count(), range)
+        };
+        let (count, range) = (0..share.of).map(ready_of).max_by_key(|(count, _)| *count)?;
+        let mut ready = self.ready.range(range.clone()).filter(|unit| admits(unit));
+        Some(*ready.nth(count / 2)?..range.end)
+    }
+
+    /// The shards of each number of edges that has ready units.
+    fn layers_in_work(&self) -> impl Iterator<Item = &Range<u32>> {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let unit = self.ready.range(self.first_unit(from)..).next()?;
+            let layer = &self.layers[self.plan.shards[unit.shard as usize].size];
+            from = layer.end;
+            Some(layer)
+        })
+    }
+
+    /// The units of a share of shards of the same number of edges.
+    fn units_of(&self, layer: &Range<u32>, Share { index, of }: Share) -> Range<Unit> {
+        let before = &self.work_before[layer.start as usize..layer.end as usize];
+        let last = Unit { order: self.plan.order as u8, shard: layer.end - 1, part: 0 };
+        let parts = u64::from(self.plan.shards[layer.end as usize - 1].parts);
+        let total = before[before.len() - 1] + self.work(last) * parts;
+        let bound = |index: usize| {
+            let start = u128::from(total) * index as u128;
+            let shard = before.partition_point(|&work| u128::from(work) * (of as u128) < start);
+            self.first_unit(layer.start + shard as u32)
+        };
+        bound(index)..bound(index + 1)
+    }
+
+    fn first_unit(&self, shard: u32) -> Unit {
+        Unit { order: self.plan.order as u8, shard, part: 0 }
     }
 
     fn admits(&self, unit: Unit, author: &Author, others: &[Author]) -> bool {
@@ -324,6 +443,8 @@ mod tests {
         Schedule::new(plan.clone(), vec![Content::default(); plan.shards.len()], on_record)
     }
 
+    const ALONE: Asked = Asked { threads: 1, share: Share::WHOLE, room: 0 };
+
     fn schedule(order: usize) -> Schedule {
         resumed(order, HashMap::new())
     }
@@ -346,7 +467,7 @@ mod tests {
     /// Works everything off; what was computed on the way.
     fn run(schedule: &mut Schedule, wrong: &HashSet<Unit>) -> HashMap<Unit, OnRecord> {
         let mut done = HashMap::new();
-        while let [unit, rest @ ..] = &schedule.lease(1, &worker("a"), &[])[..] {
+        while let [unit, rest @ ..] = &schedule.lease(ALONE, &worker("a"), &[])[..] {
             let unit = *unit;
             schedule.give_back(rest, &worker("a"), Setback::None);
             let result = computed(schedule, unit, u8::from(wrong.contains(&unit)));
@@ -356,6 +477,65 @@ mod tests {
             assert!(done.insert(unit, result).is_none());
         }
         done
+    }
+
+    #[test]
+    fn each_worker_has_its_share_of_neighbours() {
+        let mut schedule = schedule(7);
+        let plan = schedule.plan().clone();
+        for layer in schedule.layers.clone() {
+            let first = Unit { order: 7, shard: layer.start, part: 0 };
+            let end = (0..3).fold(first, |start, index| {
+                let range = schedule.units_of(&layer, Share { index, of: 3 });
+                assert_eq!(range.start, start, "shares follow each other");
+                range.end
+            });
+            assert_eq!(end.shard, layer.end);
+        }
+        let (mut own, mut taken) = (0, 0);
+        let shares = (0..3).map(|index| Share { index, of: 3 });
+        for share in shares.cycle() {
+            let asked = Asked { threads: 1000, share, room: 0 };
+            for unit in schedule.lease(asked, &worker("a"), &[]) {
+                let layer = &schedule.layers[plan.shards[unit.shard as usize].size];
+                match schedule.units_of(layer, share).contains(&unit) {
+                    true => own += 1,
+                    false => taken += 1,
+                }
+                let content = computed(&schedule, unit, 0).content;
+                schedule.finish(unit, content);
+            }
+            if schedule.is_done() {
+                break;
+            }
+        }
+        assert!(own > 3 * taken, "{own} of their own, {taken} of others");
+    }
+
+    /// As many as there is room for, though they are more work than a bundle of small units.
+    #[test]
+    fn parts_of_a_shard_come_together() {
+        let options = PlanOptions { part_graphs: 40, bucket_bytes: 1 << 20 };
+        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 10, options));
+        let most = plan.shards.iter().map(|shard| shard.parts).max().unwrap();
+        let parents = vec![Content::default(); plan.shards.len()];
+        let mut schedule = Schedule::new(plan.clone(), parents, HashMap::new());
+        let asked = Asked { threads: 1000, share: Share::WHOLE, room: 4000 };
+        let mut largest = false;
+        while !schedule.is_done() {
+            let units = schedule.lease(asked, &worker("a"), &[]);
+            let shard = &plan.shards[units[0].shard as usize];
+            if shard.parts == most && units[0].part + 120 < most {
+                let graphs: u64 = units.iter().map(|&unit| plan.graphs(unit)).sum();
+                assert!(units.iter().all(|unit| unit.shard == units[0].shard));
+                assert!((3960..=4000).contains(&graphs), "{graphs} of {}", shard.estimate);
+                largest = true;
+            }
+            for unit in units {
+                schedule.finish(unit, Content::default());
+            }
+        }
+        assert!(largest);
     }
 
     proptest! {
@@ -378,7 +558,9 @@ mod tests {
             let (mut taken, mut done, mut retired) = (Vec::new(), HashSet::new(), HashSet::new());
             while !schedule.is_done() {
                 if taken.is_empty() || next(3) > 0 {
-                    taken.extend(schedule.lease(1 + next(4), &worker("a"), &[]));
+                    let share = Share { index: next(3), of: 3 };
+                    let asked = Asked { threads: 1 + next(4), share, room: next(20) as u64 };
+                    taken.extend(schedule.lease(asked, &worker("a"), &[]));
                 }
                 prop_assert!(!taken.is_empty(), "stuck");
                 let unit = taken.swap_remove(next(taken.len()));
@@ -478,11 +660,11 @@ mod tests {
     fn what_fails_goes_alone_to_others_and_is_set_aside_in_the_end() {
         let mut schedule = schedule(6);
         for _ in 0..2 {
-            let first = schedule.lease(1, &worker("a"), &[]);
+            let first = schedule.lease(ALONE, &worker("a"), &[]);
             let content = computed(&schedule, first[0], 0).content;
             schedule.finish(first[0], content);
         }
-        let bundle = schedule.lease(1, &worker("a"), &[]);
+        let bundle = schedule.lease(ALONE, &worker("a"), &[]);
         assert!(bundle.len() > 1, "two shards of two edges");
         let names: Vec<Author> = (0..WORKERS).map(|i| worker(&format!("w{i}"))).collect();
         for (i, name) in names.iter().enumerate() {
@@ -492,10 +674,10 @@ mod tests {
             let is_next = i + 1 < WORKERS;
             if is_next {
                 let others = [&names[..i], &names[i + 1..]].concat();
-                let theirs = schedule.lease(1, name, &others);
+                let theirs = schedule.lease(ALONE, name, &others);
                 assert!(!theirs.contains(&bundle[0]), "others come first");
                 schedule.give_back(&theirs, name, Setback::None);
-                assert_eq!(schedule.lease(1, &names[i + 1], &names), [bundle[0]]);
+                assert_eq!(schedule.lease(ALONE, &names[i + 1], &names), [bundle[0]]);
             }
         }
         let (unit, setbacks) = schedule.setbacks().next().unwrap();

@@ -8,6 +8,7 @@ use super::{
     Core, Fault, Order, Refusal,
     effect::{Effect, News},
     lease::{EndedLease, Purpose, WorkerId},
+    schedule::{Asked, Share},
     setbacks::{Setback, Setbacks},
 };
 use crate::records::Author;
@@ -186,7 +187,7 @@ impl Core {
     }
 
     /// A worker asks for work. Leases of an embedded worker do not expire.
-    pub fn assign(&mut self, worker: WorkerId, embedded: bool) -> Assignment {
+    pub fn assign(&mut self, worker: WorkerId, room: u64, embedded: bool) -> Assignment {
         self.expire();
         let now = self.now;
         if let Some(worker) = self.workers.get_mut(&worker) {
@@ -206,9 +207,9 @@ impl Core {
             None if self.closing => return Assignment::Stopping,
             None => {}
         }
-        let found = self.find_work(worker).or_else(|| {
+        let found = self.find_work(worker, room).or_else(|| {
             self.expire_long(worker);
-            self.find_work(worker)
+            self.find_work(worker, room)
         });
         let Some((plan, purpose, units)) = found else {
             self.compare_unaided(worker);
@@ -223,9 +224,21 @@ impl Core {
     }
 
     /// Takes units for a worker.
-    fn find_work(&mut self, worker: WorkerId) -> Option<(Arc<Plan>, Purpose, Vec<Unit>)> {
-        let alive = self.workers.values().filter(|worker| self.is_alive(worker));
-        let threads = alive.map(|worker| worker.threads).sum();
+    fn find_work(
+        &mut self,
+        worker: WorkerId,
+        room: u64,
+    ) -> Option<(Arc<Plan>, Purpose, Vec<Unit>)> {
+        let working: Vec<(WorkerId, usize)> = self
+            .workers
+            .iter()
+            .filter(|(id, other)| **id == worker || self.is_alive(other) && !other.distrusted)
+            .map(|(id, other)| (*id, other.threads))
+            .collect();
+        let threads = working.iter().map(|(_, threads)| threads).sum();
+        let index = working.iter().position(|(id, _)| *id == worker).unwrap_or(0);
+        let share = Share { index, of: working.len().max(1) };
+        let asked = Asked { threads, share, room };
         let author = self.author(worker);
         let has_setbacks = self.order().is_some_and(|order| order.setbacks().next().is_some());
         let others =
@@ -235,7 +248,7 @@ impl Core {
         // Comparisons first: what is wrong should be known before much is built upon it.
         let compared = order.comparisons.lease(&author, &others, |unit| plan.pairs(unit));
         let (purpose, units) = match compared.is_empty() {
-            true => (Purpose::Solve, order.schedule.lease(threads, &author, &others)),
+            true => (Purpose::Solve, order.schedule.lease(asked, &author, &others)),
             false => {
                 self.unaided_since = None;
                 (Purpose::Compare, compared)

@@ -275,16 +275,17 @@ impl Census {
         self.state().core.leased(worker, lease)
     }
 
-    /// Work for a worker, if there is any. Leases of an embedded worker do not expire.
-    pub fn assign(&self, worker: WorkerId, embedded: bool) -> Assignment {
-        self.event(|core| core.assign(worker, embedded))
+    /// Work for a worker that has room for so many graphs, if there is any. Leases of an embedded
+    /// worker do not expire.
+    pub fn assign(&self, worker: WorkerId, room: u64, embedded: bool) -> Assignment {
+        self.event(|core| core.assign(worker, room, embedded))
     }
 
     /// Work for an embedded worker; waits up to `timeout` for some.
-    pub fn assign_blocking(&self, worker: WorkerId, timeout: Duration) -> Assignment {
+    pub fn assign_blocking(&self, worker: WorkerId, room: u64, timeout: Duration) -> Assignment {
         let deadline = Instant::now() + timeout;
         loop {
-            match self.assign(worker, true) {
+            match self.assign(worker, room, true) {
                 Assignment::Wait => {}
                 other => return other,
             }

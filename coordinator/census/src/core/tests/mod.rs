@@ -343,7 +343,7 @@ impl World {
             },
         };
         self.workers.insert(name.to_owned(), worker);
-        let assignment = self.core.assign(worker, false);
+        let assignment = self.core.assign(worker, 0, false);
         self.collect();
         let text = match assignment {
             Assignment::Work(work) => {

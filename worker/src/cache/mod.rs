@@ -1,12 +1,12 @@
-//! Partitions in memory, one copy for all threads, within a budget: the least recently used go
-//! first.
+//! Partitions in memory, one copy for all threads, within a budget: of tables those go first that
+//! are read again last, by the plan; of lists of parents the least recently used.
 //!
-//! Why not a crate for caches? Two things matter here: several keys are reserved by one thread and
-//! fetched with one request, and a table that was solved or fetched ahead stays until it is read.
-//! `moka` can only load key by key, and meets its budget a while later. `quick_cache` could
-//! reserve several keys, but when it is full it drops what came last and was not read yet, and it
-//! takes nothing that is larger than its part for entries in use; on a machine with little memory,
-//! what is fetched ahead would go before its turn.
+//! Why not a crate for caches? None is told when a value is read again; several keys are reserved
+//! by one thread and fetched with one request; and a table that was solved or fetched ahead stays
+//! until it is read.
+
+mod agenda;
+mod retention;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,15 +14,20 @@ use std::{
     sync::Arc,
 };
 
-use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
-    partition::{Block, BucketTable, KeyedOutcomes},
-    plan::Shard,
+    partition::{Block, BucketTable, KeyedOutcomes, entry_bytes},
+    plan::{Plan, Shard, Unit},
     protocol::messages::Wanted,
 };
 
+pub use self::{
+    agenda::{InWork, Readers},
+    retention::{NEVER, Retention, Turn},
+};
+
+use self::agenda::{Agenda, Lately, Turns};
 use crate::kernel::{SolvedUnit, Source, SourceError};
 
 /// A source of blocks that are not in memory: a coordinator, a disk, or the files of a courier.
@@ -41,20 +46,19 @@ impl<F: Fetch> Fetch for Arc<F> {
     }
 }
 
-/// A map of shared values that counts their bytes. While they exceed the budget, the least
-/// recently used is dropped, unless it is the only one. A lock guards the map; it is not held
-/// while a value is loaded.
-struct Budgeted<K: Hash + Eq, V> {
+/// A map of shared values that counts their bytes. While they would exceed the budget, the one
+/// that is read again last is dropped. A lock guards the map; it is not held while a value is
+/// loaded.
+struct Budgeted<K, V, T> {
     inner: Mutex<Inner<K, V>>,
     /// Notified when some keys are no longer being loaded.
     loaded: Condvar,
-    budget_bytes: usize,
+    turns: T,
 }
 
-struct Inner<K: Hash + Eq, V> {
-    values: LruCache<K, Loaded<Arc<V>>>,
-    /// The sum of the bytes of all values.
-    bytes: usize,
+struct Inner<K, V> {
+    values: HashMap<K, Arc<V>>,
+    retention: Retention<K>,
     /// Keys whose values some thread is loading.
     loading: HashSet<K>,
 }
@@ -65,10 +69,14 @@ struct Loaded<V> {
     bytes: usize,
 }
 
-impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
-    fn new(budget_bytes: usize) -> Self {
-        let inner = Inner { values: LruCache::unbounded(), bytes: 0, loading: HashSet::new() };
-        Budgeted { inner: Mutex::new(inner), loaded: Condvar::new(), budget_bytes }
+impl<K: Copy + Hash + Ord, V, T: Turns<K>> Budgeted<K, V, T> {
+    fn new(budget_bytes: usize, turns: T) -> Self {
+        let inner = Inner {
+            values: HashMap::new(),
+            retention: Retention::new(budget_bytes),
+            loading: HashSet::new(),
+        };
+        Budgeted { inner: Mutex::new(inner), loaded: Condvar::new(), turns }
     }
 
     /// The value of `key`, loaded by one thread while others that want it wait.
@@ -79,10 +87,11 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
     ) -> Result<Arc<V>, E> {
         let mut inner = self.inner.lock();
         loop {
-            if let Some(Loaded { value, .. }) = inner.values.get(key) {
-                return Ok(value.clone());
+            if let Some(value) = inner.values.get(key).cloned() {
+                inner.retention.read(key, self.turns.again(key));
+                return Ok(value);
             }
-            if inner.loading.insert(key.clone()) {
+            if inner.loading.insert(*key) {
                 break;
             }
             self.loaded.wait(&mut inner);
@@ -91,7 +100,8 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
         let done = Done(self, std::slice::from_ref(key));
         let Loaded { value, bytes } = load()?;
         let value = Arc::new(value);
-        self.insert(key.clone(), value.clone(), bytes);
+        self.insert(*key, value.clone(), bytes);
+        self.inner.lock().retention.read(key, self.turns.again(key));
         drop(done);
         Ok(value)
     }
@@ -104,7 +114,7 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
     ) -> Result<(), E> {
         let missing: Vec<K> = {
             let mut inner = self.inner.lock();
-            keys.filter(|key| !inner.values.contains(key) && inner.loading.insert(key.clone()))
+            keys.filter(|key| !inner.values.contains_key(key) && inner.loading.insert(*key))
                 .collect()
         };
         if missing.is_empty() {
@@ -112,46 +122,50 @@ impl<K: Hash + Eq + Clone, V> Budgeted<K, V> {
         }
         let _done = Done(self, &missing);
         for (key, Loaded { value, bytes }) in missing.iter().zip(load(&missing)?) {
-            self.insert(key.clone(), Arc::new(value), bytes);
+            self.insert(*key, Arc::new(value), bytes);
         }
         Ok(())
     }
 
     fn insert(&self, key: K, value: Arc<V>, bytes: usize) {
         let mut inner = self.inner.lock();
-        if let Some(old) = inner.values.put(key, Loaded { value, bytes }) {
-            inner.bytes -= old.bytes;
+        let Inner { values, retention, .. } = &mut *inner;
+        retention.remove(&key);
+        while let Some(gone) = retention.evict(bytes, self.turns.now(), |key| self.turns.next(key))
+        {
+            values.remove(&gone);
         }
-        inner.bytes += bytes;
-        while inner.bytes > self.budget_bytes && inner.values.len() > 1 {
-            let (_, dropped) = inner.values.pop_lru().expect("more than one value");
-            inner.bytes -= dropped.bytes;
-        }
+        retention.insert(key, bytes, self.turns.next(&key));
+        values.insert(key, value);
     }
 
     fn remove(&self, key: &K) {
         let mut inner = self.inner.lock();
-        if let Some(removed) = inner.values.pop(key) {
-            inner.bytes -= removed.bytes;
-        }
+        inner.values.remove(key);
+        inner.retention.remove(key);
     }
 
     #[cfg(test)]
     fn bytes(&self) -> usize {
-        self.inner.lock().bytes
+        self.inner.lock().retention.bytes()
     }
 }
 
 /// Keys that one thread loads. When this is dropped, because the thread has loaded them, has
 /// failed or panics, threads that wait for them look again, and may load them.
-struct Done<'a, K: Hash + Eq + Clone, V>(&'a Budgeted<K, V>, &'a [K]);
+struct Done<'a, K: Hash + Eq, V, T>(&'a Budgeted<K, V, T>, &'a [K]);
 
-impl<K: Hash + Eq + Clone, V> Drop for Done<'_, K, V> {
+impl<K: Hash + Eq, V, T> Drop for Done<'_, K, V, T> {
     fn drop(&mut self) {
         let mut inner = self.0.inner.lock();
         inner.loading.retain(|key| !self.1.contains(key));
         self.0.loaded.notify_all();
     }
+}
+
+/// Whether the parts of a shard are kept by a cache of so many bytes until all are there.
+pub fn is_kept_aside(plan: &Plan, shard: &Shard, budget_bytes: usize) -> bool {
+    shard.estimate * entry_bytes(plan.layout, plan.order) as u64 <= budget_bytes as u64 / 4
 }
 
 /// The tables of one part of a partition, one for each bucket.
@@ -160,9 +174,10 @@ type PartTables = Vec<Arc<BucketTable>>;
 /// The partitions a node has in memory, filled by what it fetches and by what it solves itself.
 pub struct PartitionCache<F: Fetch> {
     fetch: F,
-    tables: Budgeted<BucketKey, BucketTable>,
+    budget_bytes: usize,
+    tables: Budgeted<BucketKey, BucketTable, Agenda>,
     /// The slots of each partition of parents, in increasing order.
-    parents: Budgeted<DegreeSequence, Vec<u64>>,
+    parents: Budgeted<DegreeSequence, Vec<u64>, Lately>,
     /// Parts that were solved, of partitions some of whose parts are still missing, by degree
     /// sequence and part. They do not count against the budget.
     parts: Mutex<HashMap<DegreeSequence, HashMap<u32, PartTables>>>,
@@ -173,18 +188,30 @@ impl<F: Fetch> PartitionCache<F> {
     pub fn new(budget_bytes: usize, fetch: F) -> Self {
         PartitionCache {
             fetch,
-            tables: Budgeted::new(budget_bytes - budget_bytes / 8),
-            parents: Budgeted::new(budget_bytes / 8),
+            budget_bytes,
+            tables: Budgeted::new(budget_bytes - budget_bytes / 8, Agenda::default()),
+            parents: Budgeted::new(budget_bytes / 8, Lately::default()),
             parts: Mutex::default(),
         }
     }
 
-    /// Keeps what was solved here. The parts of a partition are kept aside, whatever the budget,
-    /// until the last one is solved, and then put together.
+    /// Tells that parts of a shard are in work until what is returned is dropped: what this shard
+    /// and the next ones of its plan read is kept before other things.
+    pub fn begin(&self, plan: &Arc<Plan>, parts: &[Unit]) -> InWork<'_> {
+        self.tables.turns.begin(plan, parts)
+    }
+
+    /// Keeps what was solved here. The parts of a partition are kept aside until the last one is
+    /// solved, and then put together; but not if all of it takes more than a quarter of the
+    /// budget.
     ///
     /// # Errors
     /// If the parts of a partition do not fit together.
-    pub fn keep(&self, shard: &Shard, solved: &SolvedUnit) -> Result<(), SourceError> {
+    pub fn keep(&self, plan: &Plan, solved: &SolvedUnit) -> Result<(), SourceError> {
+        let shard = &plan.shards[solved.unit.shard as usize];
+        if shard.parts > 1 && !is_kept_aside(plan, shard, self.budget_bytes) {
+            return Ok(());
+        }
         if shard.parts == 1 {
             for table in &solved.tables {
                 let key = BucketKey::of(shard, table.bucket());
@@ -223,7 +250,7 @@ impl<F: Fetch> PartitionCache<F> {
 }
 
 /// A bucket of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BucketKey {
     /// The degree sequence of the partition.
     pub sequence: DegreeSequence,
@@ -347,9 +374,13 @@ mod tests {
         Loaded { value, bytes }
     }
 
+    fn budgeted<V>(budget_bytes: usize) -> Budgeted<u32, V, Lately> {
+        Budgeted::new(budget_bytes, Lately::default())
+    }
+
     #[test]
     fn the_least_recently_used_go_first() {
-        let cache = Budgeted::new(100);
+        let cache = budgeted(100);
         let load = |key: u32| cache.get_or_load(&key, || Ok::<_, ()>(loaded(key, 40))).unwrap();
         load(1);
         load(2);
@@ -369,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_value_is_loaded_once_and_failures_are_not_kept() {
-        let cache = Budgeted::<u32, u32>::new(100);
+        let cache = budgeted::<u32>(100);
         assert_eq!(cache.get_or_load(&7, || Err("no")), Err("no"));
         let loads = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -389,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_loaded_together() {
-        let cache = Budgeted::<u32, u32>::new(100);
+        let cache = budgeted::<u32>(100);
         cache.get_or_load(&2, || Ok::<_, ()>(loaded(4, 1))).unwrap();
         let squares =
             |keys: &[u32]| Ok::<_, ()>(keys.iter().map(|key| loaded(key * key, 1)).collect());
@@ -411,7 +442,7 @@ mod tests {
 
     #[test]
     fn something_too_large_is_still_given_out() {
-        let cache = Budgeted::new(10);
+        let cache = budgeted(10);
         assert_eq!(
             *cache.get_or_load(&1, || Ok::<_, ()>(loaded("large", 1000))).unwrap(),
             "large"
