@@ -1,6 +1,7 @@
 //! The program `trailtrap`: its command line, the service of a coordinator, and verification.
 
 pub mod cli;
+pub mod forecast;
 pub mod sample;
 pub mod serve;
 pub mod terminal;

@@ -220,8 +220,39 @@ fn a_plan_counts_before_anything_runs() {
     assert_eq!(twelve["graphs"], 165_091_172_592_u64);
     assert!(twelve["units"].as_u64() > twelve["shards"].as_u64());
     let text = stdout(&run(&["plan", "12"]));
-    assert!(text.contains("core-hours") && text.contains("cores   wall time"), "{text}");
+    assert!(text.contains("core-hours") && text.contains("wall time"), "{text}");
     assert_eq!(run(&["plan", "14"]).status.code(), Some(1));
+}
+
+/// What a census reads is what was simulated before, roughly where the cache holds little of what
+/// the leases read that are in work at a time.
+#[test]
+fn a_plan_says_what_a_census_reads() {
+    let data = Data::new();
+    let little = ["--memory", "400KiB", "--bucket-size", "6600", "--part-graphs", "300"];
+    let output = run(&[&["plan", "9", "--json", "--cores", "1"], &little[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let plan: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let simulated = &plan["simulated"];
+    let said = |what: &str| simulated[what].as_f64().unwrap();
+    let census = ["census", "9", "--threads", "1", "--force", "--data", &data.text()];
+    let output = run(&[&census[..], &little[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stderr(&output);
+    let found = text.split("of keys and outcomes made: ").nth(1).unwrap();
+    let found: f64 = found.split(' ').next().unwrap().parse().unwrap();
+    let expected = said("bytes_read") / said("bytes_made");
+    assert!((0.7..2.0).contains(&(found / expected)), "{found}, and not {expected}");
+    assert!(found > 1.0, "the cache holds little: {found}");
+    // Nodes that each have less at hand read more, and through the coordinator.
+    let nodes = ["plan", "9", "--json", "--cores", "1", "--nodes", "4"];
+    let output = run(&[&nodes[..], &little[..]].concat());
+    let plan: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let read = |what: &str| plan["simulated"][what].as_f64().unwrap();
+    assert!(read("bytes_read") > said("bytes_read"));
+    let through = read("bytes_through_coordinator") / (read("bytes_read") + read("bytes_made"));
+    assert!((0.99..1.01).contains(&through), "{through}");
+    assert_eq!(simulated["bytes_through_coordinator"], 0);
 }
 
 #[test]

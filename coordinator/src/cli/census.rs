@@ -43,7 +43,10 @@ impl CensusCommand {
         let memory = self.memory.unwrap_or_else(limits::default_memory);
         let threads = self.threads.map_or_else(limits::threads, usize::from);
         let directory = self.common.prepare(self.order, Some(memory))?;
-        let census = open(&directory, self.common.options(self.order, Duration::from_secs(60)))?;
+        let census = open(
+            &directory,
+            self.common.options(self.order, Duration::from_secs(60), Some(memory)),
+        )?;
         let stop = CancellationToken::new();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

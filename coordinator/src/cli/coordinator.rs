@@ -93,7 +93,7 @@ impl CoordinatorCommand {
         let directory = self.common.prepare(self.order, None)?;
         let local = listener.local_addr()?;
         let door = Security::from(self.security).prepare(directory.path(), local)?;
-        let options = self.common.options(self.order, self.lease);
+        let options = self.common.options(self.order, self.lease, None);
         let census =
             open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;
         // Before anybody is told, so that whoever is told may send a signal.

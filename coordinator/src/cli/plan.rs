@@ -1,6 +1,6 @@
 //! `trailtrap plan`: what a census of an order takes, before anything runs.
 
-use std::{process::ExitCode, sync::atomic::AtomicBool};
+use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
@@ -8,29 +8,32 @@ use trailtrap_census::read::status::duration;
 use trailtrap_shared::{
     class::Class,
     game::GameName,
-    graph::polya::{graphs_by_size, totals},
     labelling::batch::Kernel,
     partition::entry_bytes,
     plan::{Goal, Plan, PlanOptions, order_name},
 };
-use trailtrap_worker::{
-    kernel::{SolveError, Solver},
-    link::memory,
-    process::{
-        limits::{self, Size},
-        log,
-    },
+use trailtrap_worker::process::{
+    limits::{self, Size},
+    log,
 };
 
-use super::{preflight, run::parse_order};
-use crate::terminal;
+use super::{
+    preflight,
+    run::{parse_order, parse_share, part_graphs},
+};
+use crate::{
+    forecast::{Cluster, Forecast, Question, Rate, calibrate, simulate},
+    terminal,
+};
 
-/// Tells what the census of an order takes: shards, graphs, work, space, and time by a short
-/// calibration on this machine.
+/// Tells what the census of an order takes: shards, graphs, work, space, and time.
 ///
-/// Counts are exact. The time is an estimate for the order alone, without the orders below it,
-/// which take a few per cent of it. Of a class of graphs, shards and units are told, and how many
-/// graphs there are if that has been published.
+/// Counts are exact. Times follow from a short calibration on this machine. What caches, disks and
+/// networks make of them is simulated, with the real schedule: on this machine, or on others that
+/// --nodes, --cores, --memory, --network, --disk and --depot describe. Order 12 takes half a
+/// minute.
+/// Of a class of graphs, shards and units are told, and how many graphs there are if that has been
+/// published.
 #[derive(Args)]
 pub struct PlanCommand {
     /// The order
@@ -45,40 +48,48 @@ pub struct PlanCommand {
     /// The class of graphs, as `trailtrap census` takes it
     #[arg(long, value_name = "CLASS", default_value_t)]
     class: Class,
-    /// Threads to estimate the time for [default: the processors this process may use]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
+    /// Workers on so many nodes, beside a coordinator [default: one process does everything, as
+    /// `census`]
+    #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    nodes: Option<u16>,
+    /// Solving threads of each node, and cores of the coordinator [default: the processors this
+    /// process may use]
+    #[arg(long, alias = "threads", value_name = "C",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    cores: Option<u16>,
+    /// Budget of each worker, as with `census --memory` [default: six tenths of what is available
+    /// here]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// Network interface of each node, such as 10Gbit
+    #[arg(long, value_name = "RATE", default_value = "10Gbit", requires = "nodes")]
+    network: Rate,
+    /// What the disk of the store reads or writes, such as 2GB/s
+    #[arg(long, value_name = "RATE", default_value = "1GB/s")]
+    disk: Rate,
+    /// What a depot gives to all nodes together [default: no depot; nodes read from the
+    /// coordinator]
+    #[arg(long, value_name = "RATE", requires = "nodes")]
+    depot: Option<Rate>,
+    /// Nanoseconds of a core for a (graph, edge) pair [default: calibrated with order 9, where they
+    /// are a little fewer than in larger orders]
+    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pair: Option<u32>,
+    /// Share of records that is tried, as with `census --sample`
+    #[arg(long, value_name = "RATE", default_value = "1e-4", value_parser = parse_share)]
+    sample: f64,
+    /// As with `census --part-graphs`
+    #[arg(long, value_name = "GRAPHS", value_parser = clap::value_parser!(u64).range(1..))]
+    part_graphs: Option<u64>,
+    /// As with `census --bucket-size`
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    bucket_size: Size,
     /// Instruction set to calibrate with: auto, portable, avx2 or avx512
     #[arg(long, value_name = "KERNEL", default_value = "auto")]
     kernel: Kernel,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-/// What an order takes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Forecast {
-    pub order: usize,
-    /// Graphs with more edges are left out, if not all are done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_size: Option<usize>,
-    pub shards: usize,
-    /// Shards and parts of shards.
-    pub units: u64,
-    pub graphs: u64,
-    /// (graph, edge) pairs.
-    pub pairs: u64,
-    /// Bytes of keys and outcomes.
-    pub bytes_stored: u64,
-    /// Bytes of the two neighbouring numbers of edges that hold most: what is read and written at
-    /// the widest place.
-    pub bytes_widest: u64,
-    /// Bytes that look-ups read if no partition is kept between two shards that read it.
-    pub bytes_read_uncached: u64,
-    /// Bytes of the partitions that the most demanding shard reads.
-    pub bytes_largest_input: u64,
-    pub core_seconds: f64,
 }
 
 /// What is known beforehand of an order of a class of graphs.
@@ -130,18 +141,6 @@ impl Outline {
     }
 }
 
-/// What the calibration found.
-#[derive(Clone, Copy, Debug)]
-struct Calibration {
-    seconds_per_pair: f64,
-    seconds_per_unit: f64,
-}
-
-/// Orders from here on are beyond one machine.
-const CLUSTER_ORDER: usize = 12;
-/// Order that the calibration solves; about two seconds of a core.
-const CALIBRATION_ORDER: usize = 9;
-
 impl PlanCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -155,128 +154,97 @@ impl PlanCommand {
             })?;
             return Ok(ExitCode::SUCCESS);
         }
+        let cluster = Cluster {
+            nodes: self.nodes.map(usize::from),
+            cores: self.cores.map_or_else(limits::threads, usize::from),
+            memory: self.memory.unwrap_or_else(limits::default_memory).0,
+            network: self.network.0,
+            disk: self.disk.0,
+            depot: self.depot.map(|rate| rate.0),
+        };
+        let memory = cluster.nodes.is_none().then_some(Size(cluster.memory));
+        let question = Question {
+            game: self.game,
+            goal,
+            options: PlanOptions {
+                part_graphs: self.part_graphs.unwrap_or_else(|| part_graphs(memory)),
+                bucket_bytes: self.bucket_size.0,
+            },
+            trial_rate: self.sample,
+        };
         log::say("calibrating …");
-        let threads = self.threads.map_or_else(limits::threads, usize::from);
-        let forecast = forecast(self.game, goal, &calibrate(self.game, self.kernel)?);
+        let mut calibration = calibrate(self.game, self.kernel)?;
+        if let Some(nanoseconds) = self.pair {
+            calibration.pair = f64::from(nanoseconds) * 1e-9;
+        }
+        log::say(&format!("simulating {cluster} …"));
+        let forecast = simulate(&question, calibration, cluster);
         terminal::print(&if self.json {
             serde_json::to_string(&forecast)? + "\n"
         } else {
-            forecast.to_text(threads)
+            to_text(&forecast)
         })?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn forecast(game: GameName, goal: Goal, calibration: &Calibration) -> Forecast {
-    let Goal { order, .. } = goal;
-    let max_size = goal.max_size(order);
-    let plan = Plan::new(game.layout(), order, PlanOptions::default()).limited(max_size);
-    let (graphs, pairs) = totals(order, max_size);
-    let bytes = entry_bytes(game.layout(), order) as u64;
-    let sizes = &graphs_by_size(order)[..=max_size];
-    // Shards are known by a lower bound; together they hold `graphs`.
-    let estimated: u64 = plan.shards.iter().map(|shard| shard.estimate).sum();
-    let share =
-        |estimate: u64| (u128::from(estimate) * u128::from(graphs) / u128::from(estimated)) as u64;
-    let inputs = plan.shards.iter().map(|shard| {
-        let read = shard
-            .predecessors
-            .iter()
-            .map(|&p| share(plan.shards[p as usize].estimate))
-            .sum::<u64>();
-        (read * bytes, read * bytes * u64::from(shard.parts))
-    });
-    let (largest, uncached) =
-        inputs.fold((0, 0), |(largest, sum), (one, all)| (one.max(largest), sum + all));
-    let units = plan.shards.iter().map(|shard| u64::from(shard.parts)).sum();
-    Forecast {
-        order,
-        max_size: plan.limit(),
-        shards: plan.shards.len(),
-        units,
-        graphs,
-        pairs,
-        bytes_stored: graphs * bytes,
-        bytes_widest: sizes.windows(2).map(|pair| pair[0] + pair[1]).max().unwrap_or(graphs)
-            * bytes,
-        bytes_read_uncached: uncached,
-        bytes_largest_input: largest,
-        core_seconds: pairs as f64 * calibration.seconds_per_pair
-            + units as f64 * calibration.seconds_per_unit,
-    }
-}
-
-/// Solves a small order on one thread, and splits the time of its shards into a part for each pair
-/// and one for each unit, by least squares.
-fn calibrate(game: GameName, kernel: Kernel) -> Result<Calibration, SolveError> {
-    let pool =
-        rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool of one thread");
-    let mut samples: Vec<(f64, f64)> = Vec::new();
-    pool.install(|| {
-        let options = PlanOptions::default();
-        let solver =
-            Solver { game, kernel, allowance_bytes: usize::MAX, stop: &AtomicBool::new(false) };
-        memory::census_with(CALIBRATION_ORDER, options, &solver, &mut |plan, solved| {
-            if plan.order == CALIBRATION_ORDER {
-                let size = plan.shards[solved.unit.shard as usize].size;
-                let pairs = solved.summary.statistics.classes.all.graphs as f64 * size as f64;
-                samples.push((pairs, solved.elapsed.as_secs_f64()));
-            }
-        })
-    })?;
-    let count = samples.len() as f64;
-    let sum = |f: fn(&(f64, f64)) -> f64| samples.iter().map(f).sum::<f64>();
-    let (x, y, xx, xy) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.0 * s.0), sum(|s| s.0 * s.1));
-    let seconds_per_pair = (count * xy - x * y) / (count * xx - x * x);
-    Ok(Calibration {
-        seconds_per_pair,
-        seconds_per_unit: ((y - seconds_per_pair * x) / count).max(0.0),
-    })
-}
-
-impl Forecast {
-    fn to_text(&self, threads: usize) -> String {
-        let wall = |cores: usize| duration(self.core_seconds / cores as f64);
-        let mut lines = vec![
-            order_name(self.order, self.max_size),
-            format!("  shards                    {}", self.shards),
-            format!("  units (shards and parts)  {}", self.units),
-            format!("  graphs                    {}", self.graphs),
-            format!("  (graph, edge) pairs       {:.2e}", self.pairs as f64),
-            format!("  stored                    {}", Size(self.bytes_stored)),
-            format!("  widest two edge counts    {}", Size(self.bytes_widest)),
-            format!("  input of one shard        up to {}", Size(self.bytes_largest_input)),
+fn to_text(forecast: &Forecast) -> String {
+    let Forecast { cluster, calibration, simulated, .. } = forecast;
+    let times = |bytes: u64| {
+        let times = bytes as f64 / simulated.bytes_made.max(1) as f64;
+        format!("{} ({times:.2} for each byte made)", Size(bytes))
+    };
+    let core_hours = |seconds: f64| format!("{:.3} core-hours", seconds / 3600.0);
+    let busy = &simulated.busy;
+    let line = |what: &str, number: String| format!("  {what:26}{number}\n");
+    let title = |text: String| format!("{text}\n");
+    let mut text = [
+        title(order_name(forecast.order, forecast.max_size)),
+        line("shards", forecast.shards.to_string()),
+        line("units (shards and parts)", forecast.units.to_string()),
+        line("graphs", forecast.graphs.to_string()),
+        line("(graph, edge) pairs", format!("{:.2e}", forecast.pairs as f64)),
+        line("stored", Size(forecast.bytes_stored).to_string()),
+        line("widest two edge counts", Size(forecast.bytes_widest).to_string()),
+        line("input of one shard", format!("up to {}", Size(forecast.bytes_largest_input))),
+        line("read without any cache", Size(forecast.bytes_read_uncached).to_string()),
+        line(
+            "solving",
             format!(
-                "  time                      {:.3} core-hours: {} on {threads} threads",
-                self.core_seconds / 3600.0,
-                wall(threads)
+                "{}, at {:.0} ns a pair",
+                core_hours(forecast.core_seconds),
+                calibration.pair * 1e9
             ),
-        ];
-        if self.order >= CLUSTER_ORDER {
-            lines.push(format!("  read without any cache    {}", Size(self.bytes_read_uncached)));
-            lines.push(String::new());
-            lines.push(
-                "  cores   wall time   each worker of 16 cores fetches   network and disk \
-                        sustain, with and without caches"
-                    .to_owned(),
-            );
-            for cores in [64, 256, 1024, 4096] {
-                let seconds = self.core_seconds / cores as f64;
-                let workers = (cores / 16) as u64;
-                // With perfect caches a worker reads at most every partition once; without, its
-                // share of all reads.
-                let cached = self.bytes_stored.min(self.bytes_read_uncached / workers);
-                let rate = |bytes: u64| Size((bytes as f64 / seconds) as u64);
-                lines.push(format!(
-                    "  {cores:5}   {:>9}   {:>14}                     {}/s to {}/s",
-                    wall(cores),
-                    Size(cached).to_string(),
-                    rate(self.bytes_stored + cached * workers),
-                    rate(self.bytes_stored + self.bytes_read_uncached),
-                ));
-            }
-        }
-        lines.push(String::new());
-        lines.join("\n")
+        ),
+        title(format!("all orders up to it: {cluster}")),
+        line("wall time", duration(simulated.wall_seconds)),
+        line("labellings of a pair", format!("{:.3}", simulated.labellings_per_pair)),
+        line("read by workers", times(simulated.bytes_read)),
+        line("read by trials", times(simulated.bytes_read_by_trials)),
+    ]
+    .concat();
+    if cluster.nodes.is_some() {
+        text += &line("through the coordinator", times(simulated.bytes_through_coordinator));
     }
+    text += &line(
+        "store at its fullest",
+        format!(
+            "{}; {} with --keep graphs, {} with --keep minimal",
+            Size(simulated.store.all),
+            Size(simulated.store.graphs),
+            Size(simulated.store.minimal)
+        ),
+    );
+    text += &line("memory of a worker", format!("up to {}", Size(simulated.worker_memory)));
+    text += &line("busy: solving threads", core_hours(busy.solving_core_seconds));
+    if cluster.nodes.is_some() {
+        text += &line("busy: counting again", core_hours(busy.counting_core_seconds));
+        text += &line("busy: network interface", duration(busy.network));
+    }
+    if cluster.depot.is_some() {
+        text += &line("busy: depot", duration(busy.depot));
+    }
+    text += &line("busy: disk", duration(busy.disk));
+    text += &line("busy: trials", duration(busy.trials));
+    text
 }

@@ -26,7 +26,10 @@ use trailtrap_shared::{
     game::GameName,
     plan::{Goal, PlanOptions},
 };
-use trailtrap_worker::process::{limits::Size, log};
+use trailtrap_worker::{
+    engine::GRAPH_BYTES,
+    process::{limits::Size, log},
+};
 
 use super::{preflight, report::CensusReport};
 use crate::terminal;
@@ -74,10 +77,10 @@ pub struct Common {
           value_parser = parse_share)]
     sample: f64,
     /// Split shards with more graphs than this into parts (applies to orders not yet begun)
-    #[arg(long, value_name = "GRAPHS", default_value_t = PlanOptions::default().part_graphs,
-          hide_short_help = true,
+    /// [default: 4194304, or fewer where `census` has little memory]
+    #[arg(long, value_name = "GRAPHS", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..))]
-    part_graphs: u64,
+    part_graphs: Option<u64>,
     /// Split partitions larger than this into buckets (applies to orders not yet begun)
     #[arg(long, value_name = "SIZE", default_value = "64MiB", hide_short_help = true)]
     bucket_size: Size,
@@ -123,12 +126,28 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The most graphs of a part, unless it is said: such that a part in work takes no more memory than
+/// the budget of the solver, if that is in this process.
+pub fn part_graphs(memory: Option<Size>) -> u64 {
+    let usual = PlanOptions::default().part_graphs;
+    memory.map_or(usual, |memory| (memory.0 / GRAPH_BYTES).clamp(1 << 18, usual))
+}
+
 /// A census that was stopped; the same command goes on with it.
 pub const EXIT_STOPPED: u8 = 130;
 
 impl Common {
-    pub fn options(&self, order: usize, lease_term: Duration) -> CensusOptions {
-        let plan = PlanOptions { part_graphs: self.part_graphs, bucket_bytes: self.bucket_size.0 };
+    /// The options of a census whose solver has so much memory, if it is in this process.
+    pub fn options(
+        &self,
+        order: usize,
+        lease_term: Duration,
+        memory: Option<Size>,
+    ) -> CensusOptions {
+        let plan = PlanOptions {
+            part_graphs: self.part_graphs.unwrap_or_else(|| part_graphs(memory)),
+            bucket_bytes: self.bucket_size.0,
+        };
         CensusOptions {
             game: self.game,
             class: self.class,

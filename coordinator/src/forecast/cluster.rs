@@ -1,0 +1,123 @@
+//! The machines that a census is forecast for.
+
+use std::{fmt, str::FromStr};
+
+use serde::Serialize;
+use trailtrap_worker::process::limits::Size;
+
+/// One machine that does everything, or nodes around a coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Cluster {
+    /// Workers in processes of their own, one on each node; `None`: coordinator and solver are one
+    /// process, as in `census`.
+    pub nodes: Option<usize>,
+    /// Solving threads of each node. The coordinator has as many to count with.
+    pub cores: usize,
+    /// Budget of each worker, as `--memory` says it.
+    pub memory: u64,
+    /// Bytes a second through the network interface of each node, and of the coordinator.
+    pub network: f64,
+    /// Bytes a second that the coordinator's disk reads or writes.
+    pub disk: f64,
+    /// Bytes a second that a depot gives to all workers together, if there is one.
+    pub depot: Option<f64>,
+}
+
+impl Cluster {
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.nodes.unwrap_or(1)
+    }
+
+    /// How many leases a worker has in work at a time.
+    pub fn slots(&self) -> usize {
+        self.cores + if self.nodes.is_some() { self.cores.max(4) } else { 1 }
+    }
+}
+
+/// For people.
+impl fmt::Display for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cluster { nodes, cores, memory, network, disk, depot } = *self;
+        let memory = Size(memory);
+        match nodes {
+            None => write!(f, "one process, {cores} threads, {memory}")?,
+            Some(nodes) => {
+                write!(
+                    f,
+                    "{nodes} nodes of {cores} threads and {memory}, network {}",
+                    Rate(network)
+                )?;
+            }
+        }
+        write!(f, ", disk {}", Rate(disk))?;
+        depot.map_or(Ok(()), |rate| write!(f, ", depot {}", Rate(rate)))
+    }
+}
+
+/// Bytes a second, written like `10Gbit`, `2GB/s` or `500MB`; prefixes are powers of 1000.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate(pub f64);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not a rate; write 10Gbit or 2GB/s");
+        let stem = text.trim().trim_end_matches("/s");
+        let (stem, unit) = match (stem.strip_suffix("bit"), stem.strip_suffix('B')) {
+            (Some(stem), _) => (stem, 0.125),
+            (_, Some(stem)) => (stem, 1.0),
+            _ => return Err(wrong()),
+        };
+        let digits = stem.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let factor = match stem[digits.len()..].trim() {
+            "" => 1.0,
+            "k" | "K" => 1e3,
+            "M" => 1e6,
+            "G" => 1e9,
+            "T" => 1e12,
+            _ => return Err(wrong()),
+        };
+        let number: f64 = digits.trim().parse().map_err(|_| wrong())?;
+        let rate = number * factor * unit;
+        if rate.is_finite() && rate >= 1.0 { Ok(Rate(rate)) } else { Err(wrong()) }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (number, prefix) = match self.0 {
+            rate if rate >= 1e9 => (rate / 1e9, "G"),
+            rate if rate >= 1e6 => (rate / 1e6, "M"),
+            rate => (rate / 1e3, "k"),
+        };
+        write!(f, "{number:.2} {prefix}B/s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_in_bits_and_bytes() {
+        let read = |text: &str| text.parse::<Rate>().map(|rate| rate.0);
+        assert_eq!(read("10Gbit"), Ok(1.25e9));
+        assert_eq!(read("10 Gbit/s"), Ok(1.25e9));
+        assert_eq!(read("2GB/s"), Ok(2e9));
+        assert_eq!(read("500MB"), Ok(5e8));
+        assert_eq!(read("1.5kB"), Ok(1500.0));
+        for wrong in ["", "GB", "10", "10G", "-1GB", "nanB", "infB", "0B", "1e400B", "1XB", "bit"]
+        {
+            assert!(read(wrong).unwrap_err().contains("10Gbit"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_are_shown_as_bytes() {
+        assert_eq!(Rate(1.25e9).to_string(), "1.25 GB/s");
+        assert_eq!(Rate(5e8).to_string(), "500.00 MB/s");
+        assert_eq!(Rate(1500.0).to_string(), "1.50 kB/s");
+    }
+}
