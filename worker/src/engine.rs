@@ -57,12 +57,20 @@ pub struct Engine<L: Link> {
     room: Room,
 }
 
-/// How many graphs may be in work at a time. Whoever asks for work has all room that is left, so
-/// that parts of one shard come together that fit; nobody asks while less than half is left.
+/// How many graphs may be in work at a time. While leases are small, whoever asks for work has room
+/// for a bundle of small units, and several ask at a time. Otherwise one asks, has all room that is
+/// left, so that parts of one shard come together that fit, and waits until that is half of it.
 struct Room {
     graphs: u64,
-    taken: Mutex<u64>,
+    state: Mutex<RoomState>,
     returned: Condvar,
+}
+
+#[derive(Default)]
+struct RoomState {
+    taken: u64,
+    /// Graphs of the last lease.
+    last: u64,
 }
 
 /// Bytes that a graph takes while its unit is in work, and until its results are delivered: itself,
@@ -81,16 +89,21 @@ pub fn room(memory_bytes: u64, leases: usize) -> u64 {
 impl Room {
     fn new(memory_bytes: usize, leases: usize) -> Self {
         let graphs = room(memory_bytes as u64, leases);
-        Room { graphs, taken: Mutex::default(), returned: Condvar::new() }
+        Room { graphs, state: Mutex::default(), returned: Condvar::new() }
     }
 
-    /// All room that is left, when that is half of it.
+    /// Room for whoever asks for work now.
     fn take(&self) -> TakenRoom<'_> {
-        let mut taken = self.taken.lock();
-        self.returned.wait_while(&mut taken, |taken| *taken > self.graphs / 2);
-        let left = self.graphs - *taken;
-        *taken += left;
-        TakenRoom { room: self, graphs: left }
+        let mut state = self.state.lock();
+        let wanted = |state: &RoomState| match state.last <= LEAST_GRAPHS / 2 {
+            true => [LEAST_GRAPHS; 2],
+            false => [self.graphs.div_ceil(2), self.graphs],
+        };
+        let is_full = |state: &mut RoomState| state.taken + wanted(state)[0] > self.graphs;
+        self.returned.wait_while(&mut state, is_full);
+        let graphs = wanted(&state)[1].min(self.graphs - state.taken);
+        state.taken += graphs;
+        TakenRoom { room: self, graphs }
     }
 }
 
@@ -101,10 +114,15 @@ struct TakenRoom<'a> {
 }
 
 impl TakenRoom<'_> {
-    /// Makes it the room that so many graphs take, more than there is if need be.
+    /// Makes it the room that the graphs of a lease take, more than there is if need be.
+    fn hold(&mut self, graphs: u64) {
+        self.room.state.lock().last = graphs;
+        self.resize(graphs);
+    }
+
     fn resize(&mut self, graphs: u64) {
-        let mut taken = self.room.taken.lock();
-        *taken = *taken - self.graphs + graphs;
+        let mut state = self.room.state.lock();
+        state.taken = state.taken - self.graphs + graphs;
         self.graphs = graphs;
         self.room.returned.notify_all();
     }
@@ -362,12 +380,14 @@ impl<L: Link> Engine<L> {
         // Failures in a row, of leases of the edition `failing`. A damaged block makes many leases
         // fail, and a new edition begins when the coordinator has found it.
         let (mut failures, mut failing) = (0, 0);
+        // Whether units are asked for one by one, since several would not be done in time.
+        let mut one_by_one = false;
         while !self.stop.is_cancelled() {
             let mut room = self.room.take();
             if self.stop.is_cancelled() {
                 break;
             }
-            let lease = match self.link().lease(room.graphs) {
+            let lease = match self.link().lease(if one_by_one { 0 } else { room.graphs }) {
                 Ok(Grant::Work(lease)) => lease,
                 Ok(Grant::Wait) => continue,
                 Ok(Grant::Finished) => {
@@ -381,9 +401,13 @@ impl<L: Link> Engine<L> {
             };
             if !self.fits(&lease) {
                 self.link().give_back(&lease, Unsolved::Leaving("it would not be done in time"));
-                break;
+                if one_by_one || lease.units.len() == 1 {
+                    break;
+                }
+                one_by_one = true;
+                continue;
             }
-            room.resize(lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum());
+            room.hold(lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum());
             let start = Instant::now();
             let cache = self.cache(lease.edition);
             match self.solve(&lease, &cache) {
@@ -479,10 +503,14 @@ impl<L: Link> Engine<L> {
             stop: &self.interrupt.flag.0,
         };
         let plan = &*lease.plan;
-        self.warm(lease, cache)?;
         // Parts of one shard follow each other.
         let together: Vec<&[Unit]> =
             lease.units.chunk_by(|one, other| one.shard == other.shard).collect();
+        {
+            // What is fetched ahead is read by these.
+            let _in_work = together.first().map(|parts| cache.begin(&lease.plan, parts));
+            self.warm(lease, cache)?;
+        }
         let solve = |parts: &&[Unit]| {
             let _in_work = cache.begin(&lease.plan, parts);
             solver.solve_together(plan, parts, cache)
@@ -694,29 +722,32 @@ mod tests {
 
     #[test]
     fn who_asks_has_the_room_that_is_left() {
-        let room = Room::new(100_000 * 8 * 168, 0);
+        let room = Room::new(1_000_000 * 8 * 168, 0);
+        // As long as leases are small, there is room for several that ask.
+        let small = [room.take(), room.take()];
+        assert_eq!(small.each_ref().map(|taken| taken.graphs), [LEAST_GRAPHS; 2]);
+        drop(small);
         let mut one = room.take();
-        assert_eq!(one.graphs, 100_000);
-        one.resize(30_000);
+        one.hold(300_000);
         let mut two = room.take();
-        assert_eq!(two.graphs, 70_000);
+        assert_eq!(two.graphs, 700_000);
         // A unit that does not fit is solved all the same, and others wait for it.
-        two.resize(80_000);
+        two.hold(800_000);
         std::thread::scope(|scope| {
             let three = scope.spawn(|| room.take().graphs);
             drop(two);
-            assert_eq!(three.join().unwrap(), 70_000);
+            assert_eq!(three.join().unwrap(), 700_000);
         });
         // There is some room, but too little.
         let mut four = room.take();
-        four.resize(30_000);
+        four.hold(300_000);
         std::thread::scope(|scope| {
             let five = scope.spawn(|| room.take().graphs);
             drop(four);
-            assert_eq!(five.join().unwrap(), 70_000);
+            assert_eq!(five.join().unwrap(), 700_000);
         });
         drop(one);
-        assert_eq!(*room.taken.lock(), 0);
+        assert_eq!(room.state.lock().taken, 0);
         assert_eq!(Room::new(1 << 20, 3).graphs, 600_000, "enough for bundles of small units");
     }
 

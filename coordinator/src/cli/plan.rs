@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
 use trailtrap_census::read::status::duration;
@@ -64,6 +65,9 @@ pub struct PlanCommand {
     /// Network interface of each node, such as 10Gbit
     #[arg(long, value_name = "RATE", default_value = "10Gbit", requires = "nodes")]
     network: Rate,
+    /// As with `coordinator --message-memory`: a quarter of it bounds how much is leased together
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", requires = "nodes")]
+    message_memory: Size,
     /// What the disk of the store reads or writes, such as 2GB/s
     #[arg(long, value_name = "RATE", default_value = "1GB/s")]
     disk: Rate,
@@ -141,10 +145,19 @@ impl Outline {
     }
 }
 
+/// Smaller buckets would be more than can be looked at one by one.
+const LEAST_BUCKET: u64 = 4 << 10;
+
 impl PlanCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         preflight::check_order(self.order)?;
+        ensure!(
+            self.bucket_size.0 >= LEAST_BUCKET,
+            "--bucket-size {} makes too many buckets to simulate: use {} at least",
+            self.bucket_size,
+            Size(LEAST_BUCKET)
+        );
         let goal = Goal::new(self.order, self.max_size);
         if self.class != Class::All {
             let outline = Outline::of(self.game, self.class, goal);
@@ -158,6 +171,7 @@ impl PlanCommand {
             nodes: self.nodes.map(usize::from),
             cores: self.cores.map_or_else(limits::threads, usize::from),
             memory: self.memory.unwrap_or_else(limits::default_memory).0,
+            message_memory: self.message_memory.0,
             network: self.network.0,
             disk: self.disk.0,
             depot: self.depot.map(|rate| rate.0),

@@ -15,6 +15,8 @@ pub struct Cluster {
     pub cores: usize,
     /// Budget of each worker, as `--memory` says it.
     pub memory: u64,
+    /// Bytes that messages may take in the coordinator, as `--message-memory` says it.
+    pub message_memory: u64,
     /// Bytes a second through the network interface of each node, and of the coordinator.
     pub network: f64,
     /// Bytes a second that the coordinator's disk reads or writes.
@@ -38,7 +40,7 @@ impl Cluster {
 /// For people.
 impl fmt::Display for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cluster { nodes, cores, memory, network, disk, depot } = *self;
+        let Cluster { nodes, cores, memory, network, disk, depot, .. } = *self;
         let memory = Size(memory);
         match nodes {
             None => write!(f, "one process, {cores} threads, {memory}")?,

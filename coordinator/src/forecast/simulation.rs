@@ -33,6 +33,7 @@ use trailtrap_worker::{
 };
 
 use super::{Calibration, Cluster, recent::Recent};
+use crate::serve::service;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -376,6 +377,12 @@ impl Census {
         let author = Author::default();
         let slots = self.cluster.slots() * self.workers.len();
         let room = engine::room(self.cluster.memory, self.cluster.slots());
+        // Results of remote workers come as one message.
+        let entry = entry_bytes(plan.layout, plan.order) as u64;
+        let together = match self.cluster.nodes {
+            Some(_) => service::together_bytes(self.cluster.message_memory) / entry,
+            None => u64::MAX,
+        };
         self.workers.iter_mut().for_each(Worker::begin_order);
         let mut store = StoreInWork::new(&plan, is_last);
         // What happens next, to leases by their slots; at one time, what was set off first.
@@ -397,7 +404,8 @@ impl Census {
                     continue;
                 }
                 let share = Share { index: worker, of };
-                let asked = Asked { threads: of * self.cluster.cores, share, room: left };
+                let asked =
+                    Asked { threads: of * self.cluster.cores, share, room: left.min(together) };
                 let units = schedule.lease(asked, &author, &[]);
                 if units.is_empty() {
                     idle.push_front(slot);
@@ -461,7 +469,10 @@ impl Census {
         let in_work = (made / entry) as u64;
         self.workers[worker].in_work += in_work;
         let Worker { in_work: graphs, aside_bytes, .. } = self.workers[worker];
-        let at_once = self.cluster.memory + graphs * engine::GRAPH_BYTES + aside_bytes;
+        let memory = self.cluster.memory;
+        let at_once = (memory / 8 * 7)
+            .saturating_add(graphs * engine::GRAPH_BYTES + aside_bytes)
+            .max(memory);
         let result = &mut self.result;
         result.worker_memory = result.worker_memory.max(at_once);
         result.bytes_made += made as u64;
@@ -506,8 +517,8 @@ impl Census {
             Stage::Take => (Stage::Count, serve(coordinator, made / network)),
             Stage::Count => (Stage::Try, serve(&mut self.shared.counting, counting / cores)),
             Stage::Try => {
-                serve(disk_server, tried / disk);
-                (Stage::Write, serve(&mut self.shared.trials, tried / TRIAL_RATE))
+                let read = serve(disk_server, tried / disk);
+                (Stage::Write, serve(&mut self.shared.trials, tried / TRIAL_RATE).max(read))
             }
             // What is solved in the coordinator's process does not wait for the disk.
             Stage::Write => {

@@ -64,6 +64,12 @@ const STREAM_WINDOW: u32 = 64 << 10;
 /// streams get through.
 const STREAMS: u32 = 1024;
 
+/// What is leased together has results of at most so many bytes, unless it is one unit, where
+/// messages may take `memory` bytes: some workers deliver at a time.
+pub fn together_bytes(memory: u64) -> u64 {
+    memory / 4
+}
+
 /// Serves `census` on a bound listener until `shutdown`, to everybody if there is no door; gives
 /// open connections a moment to finish then. Messages take up to about `memory` bytes.
 ///
@@ -113,7 +119,7 @@ where
         .layer(option_layer(guard.map(Through)))
         .layer(Through(Intake::new(Budget::new(memory))))
         .add_service(
-            CensusServer::new(GrpcService::new(census, memory / 4))
+            CensusServer::new(GrpcService::new(census, together_bytes(memory as u64) as usize))
                 .max_decoding_message_size(4 << 20),
         )
         .serve_with_incoming_shutdown(connections, shutdown);

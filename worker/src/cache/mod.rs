@@ -203,12 +203,15 @@ impl<F: Fetch> PartitionCache<F> {
 
     /// Keeps what was solved here. The parts of a partition are kept aside until the last one is
     /// solved, and then put together; but not if all of it takes more than a quarter of the
-    /// budget.
+    /// budget. What no shard of the plan in work reads is not kept.
     ///
     /// # Errors
     /// If the parts of a partition do not fit together.
     pub fn keep(&self, plan: &Plan, solved: &SolvedUnit) -> Result<(), SourceError> {
         let shard = &plan.shards[solved.unit.shard as usize];
+        if self.tables.turns.next(&BucketKey::of(shard, 0)) == NEVER {
+            return Ok(());
+        }
         if shard.parts > 1 && !is_kept_aside(plan, shard, self.budget_bytes) {
             return Ok(());
         }

@@ -211,9 +211,15 @@ impl Schedule {
         let most = fair(asked.share.of).max(MOST_WORK);
         let admits = |unit: &Unit| self.admits(*unit, author, others);
         let Some(found) = self.find(asked.share, admits) else { return Vec::new() };
+        // Little work at the end of a share goes together with the beginning of the next.
+        let layer = &self.layers[self.plan.shards[found.start.shard as usize].size];
+        let up_to = self.first_unit(layer.end);
         let mut bundle: Vec<Unit> = Vec::new();
         let (mut work, mut graphs) = (0, 0);
-        for unit in self.ready.range(found).copied().filter(admits) {
+        for unit in self.ready.range(found.start..up_to).copied().filter(admits) {
+            if unit >= found.end && work >= LEAST_WORK {
+                break;
+            }
             let more = self.work(unit);
             graphs += self.plan.graphs(unit);
             let alone = self.setbacks.contains_key(&unit);
