@@ -280,8 +280,11 @@ impl Store {
     /// The store cannot be read, or what it holds is damaged.
     pub fn ahead(&self, unit: Unit) -> Result<Option<Ahead>, StoreError> {
         let Some(ahead) = self.get::<Ahead>(&ahead_key(unit))? else { return Ok(None) };
-        let masses = self.get(&masses_key(unit))?.unwrap_or_default();
-        Ok(Some(Ahead { masses, ..ahead }))
+        let masses = match self.class.is_by_degrees() {
+            true => None,
+            false => self.get(&masses_key(unit))?,
+        };
+        Ok(Some(Ahead { masses: masses.unwrap_or_default(), ..ahead }))
     }
 
     /// Writes what a unit tells about graphs with one edge more.
@@ -290,7 +293,16 @@ impl Store {
     ///
     /// The store cannot be written.
     pub fn put_ahead(&self, unit: Unit, ahead: &Ahead) -> Result<(), StoreError> {
-        self.change(ahead_changes(unit, ahead).into())
+        self.change(self.ahead_changes(unit, ahead).collect())
+    }
+
+    /// What writing that which a unit tells changes.
+    fn ahead_changes(&self, unit: Unit, ahead: &Ahead) -> impl Iterator<Item = Change> + use<> {
+        let masses = (!self.class.is_by_degrees()).then(|| {
+            let masses = (!ahead.masses.is_empty()).then(|| codec::encode(&ahead.masses));
+            (masses_key(unit), masses)
+        });
+        std::iter::once((ahead_key(unit), Some(codec::encode(ahead)))).chain(masses)
     }
 
     /// Makes deliveries durable: first all their blocks, then, in one atomic write, their records.
@@ -325,7 +337,7 @@ impl Store {
         let changes = deliveries.iter().flat_map(|delivery| {
             let record = (unit_key(delivery.unit), Some(codec::encode(&delivery.record)));
             let ahead = delivery.ahead.as_ref();
-            let ahead = ahead.map(|ahead| ahead_changes(delivery.unit, ahead));
+            let ahead = ahead.map(|ahead| self.ahead_changes(delivery.unit, ahead));
             std::iter::once(record).chain(ahead.into_iter().flatten())
         });
         self.write(&changes.collect::<Vec<Change>>(), put_blocks)
@@ -709,12 +721,6 @@ fn masses_key(unit: Unit) -> Vec<u8> {
     let mut key = unit_key(unit);
     key[0] = b'm';
     key
-}
-
-/// What writing that which a unit tells changes.
-fn ahead_changes(unit: Unit, ahead: &Ahead) -> [Change; 2] {
-    let masses = (!ahead.masses.is_empty()).then(|| codec::encode(&ahead.masses));
-    [(ahead_key(unit), Some(codec::encode(ahead))), (masses_key(unit), masses)]
 }
 
 /// Order, size, degrees, part, bucket: partitions of one number of edges stand together.
