@@ -23,8 +23,8 @@ use trailtrap_shared::{
 
 use crate::{
     ExportError,
+    columns::{TableKind, cell, column, order_column, parity_column, parity_of, stem, vertices},
     table::{Column, Table, Value},
-    tables::{TableKind, breakdown, cell, column, order_column, parity_column, parity_of, stem},
 };
 
 /// The last order whose graphs are looked at one by one.
@@ -37,30 +37,21 @@ struct Known {
     cell: Cell,
 }
 
-/// The table of this kind and these orders.
+/// The rows of the table of this kind and these orders, but not of [`TableKind::Conditions`].
 ///
 /// # Errors
 /// If an order has too many graphs, or they were not kept; if the census is of another game; or if
 /// what is found of a graph, or of all of them, contradicts the census.
-pub fn table(
+pub fn rows(
     archive: &Archive,
     kind: TableKind,
     results: &[OrderResult],
-    order: Option<usize>,
-) -> Result<Table, ExportError> {
-    let (game, class) = (archive.game(), archive.class());
-    if game != GameName::TrailTrap {
-        return Err(ExportError::OtherGame { game: game.about().title });
-    }
-    let (mut rows, mut explained) = (Vec::new(), Vec::new());
+) -> Result<Vec<(Vec<Value>, Cell)>, ExportError> {
+    let mut rows = Vec::new();
     for result in results {
         let graphs = graphs(archive, result)?;
         let n = Value::Number(result.order as u64);
         let cells = match kind {
-            TableKind::Conditions => {
-                explained.extend(by_condition(result.order, &graphs)?);
-                continue;
-            }
             TableKind::PlayLength => by_length(result.order, &graphs)?,
             _ => by_involutions(&graphs)?,
         };
@@ -76,10 +67,23 @@ pub fn table(
             ([vec![n.clone(), parity], key].concat(), cell)
         }));
     }
-    Ok(match kind {
-        TableKind::Conditions => conditions_table(class, order, explained),
-        _ => breakdown(game.about(), class, kind, order, rows),
-    })
+    Ok(rows)
+}
+
+/// The table of conditions, of these orders.
+///
+/// # Errors
+/// As [`rows`].
+pub fn table_of_conditions(
+    archive: &Archive,
+    results: &[OrderResult],
+    order: Option<usize>,
+) -> Result<Table, ExportError> {
+    let mut explained = Vec::new();
+    for result in results {
+        explained.extend(by_condition(result.order, &graphs(archive, result)?)?);
+    }
+    Ok(conditions_table(archive.class(), order, explained))
 }
 
 /// The columns of such a table that tell its rows apart, but for the order.
@@ -116,6 +120,10 @@ fn number(number: &usize) -> Value {
 
 /// All graphs of an order, after they were seen to add up to its result.
 fn graphs(archive: &Archive, result: &OrderResult) -> Result<Vec<Known>, ExportError> {
+    let game = archive.game();
+    if game != GameName::TrailTrap {
+        return Err(ExportError::OtherGame { game: game.about().title });
+    }
     let order = result.order;
     if order > LAST_ORDER {
         return Err(ExportError::ManyGraphs { order, last: LAST_ORDER });
@@ -274,7 +282,7 @@ fn conditions_table(class: Class, order: Option<usize>, rows: Vec<Explained>) ->
             share(labelled),
         ]
     };
-    let of = order.map_or_else(|| "n".to_owned(), |order| order.to_string());
+    let of = vertices(order);
     Table {
         name: stem(TableKind::Conditions, class, order),
         caption: format!(

@@ -10,10 +10,12 @@ use trailtrap_shared::{class::Class, count::statistics::Cell, graph::pairs};
 
 use crate::{
     chart::{Axis, Marker, Panel, Scale, Series, panels},
+    columns::{
+        TableKind, cell, column, minimum_degree_column, parity_column, parity_of, size_column,
+    },
     picture::Picture,
-    plots::{colour_of, proportions_with_zero, share},
+    proportions::{colour_of, proportions_with_zero, share},
     table::{Column, Value},
-    tables::{TableKind, cell, column, parity_column, parity_of, size_column},
 };
 
 /// The graphs of one order that a row is about, and what is counted of them.
@@ -70,7 +72,7 @@ pub fn keys(kind: TableKind) -> Vec<Column> {
             let meaning = "number of vertices of odd degree";
             vec![column("odd_degrees", Some("odd degrees"), meaning)]
         }
-        _ => vec![column("minimum_degree", Some("minimum degree"), "minimum degree")],
+        _ => vec![minimum_degree_column()],
     };
     std::iter::once(parity_column()).chain(keys).collect()
 }

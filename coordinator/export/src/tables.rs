@@ -9,77 +9,20 @@ use trailtrap_census::read::{
 use trailtrap_shared::{
     class::Class,
     count::{
-        statistics::{Breakdown, Cell, Counts, Statistics, Structure},
+        statistics::{Breakdown, Cell, Counts, Structure},
         summary::Summary,
     },
     game::{About, SumName, VerdictName},
     graph::degree::DegreeSequence,
 };
 
+pub use crate::columns::TableKind;
 use crate::{
     ExportError,
-    choice::{Choice as _, choices},
+    columns::{cell, column, minimum_degree_column, order_column, size_column, stem, vertices},
     examined, parity,
     table::{Column, Table, Value},
 };
-
-choices! {
-    /// The tables there are.
-    pub enum TableKind {
-        Orders = "orders": "One row for each order: the paper's Table 1, continued",
-        Sizes = "sizes": "By number of edges",
-        Degrees = "degrees": "By degree sequence",
-        MinimumDegree = "minimum-degree": "By minimum degree",
-        MaximumDegree = "maximum-degree": "By maximum degree",
-        Regularity = "regularity": "Regular graphs by degree, and the others",
-        Girth = "girth": "By girth",
-        Bipartite = "bipartite": "Bipartite graphs, and the others",
-        Connectivity = "connectivity": "Disconnected, connected, 2-connected graphs",
-        Automorphisms = "automorphisms": "By order of the automorphism group",
-        Density = "density": "By density m / C(n, 2), odd and even numbers m of edges apart",
-        MinimumDegreeParity = "minimum-degree-parity":
-            "By minimum degree, odd and even numbers of edges apart",
-        OddDegrees = "odd-degrees":
-            "By number of vertices of odd degree, odd and even numbers of edges apart",
-        Involutions = "involutions":
-            "By involutive automorphisms, which Proposition 3 is about (orders up to 9)",
-        PlayLength = "play-length":
-            "By longest trail and length of play under best play (orders up to 9)",
-        Conditions = "conditions":
-            "How many wins each sufficient condition of the paper explains (orders up to 9)",
-    }
-}
-
-impl TableKind {
-    /// The first format of bundles that have it; none has what takes a look at every graph.
-    pub fn since_bundle_format(self) -> Option<u32> {
-        match self {
-            kind if kind.looks_at_graphs() => None,
-            // The same is in the shard files, with more.
-            TableKind::Degrees => None,
-            TableKind::Density | TableKind::MinimumDegreeParity | TableKind::OddDegrees => Some(2),
-            _ => Some(1),
-        }
-    }
-
-    /// Whether every graph is looked at, which takes that they were kept.
-    pub fn looks_at_graphs(self) -> bool {
-        matches!(self, TableKind::Involutions | TableKind::PlayLength | TableKind::Conditions)
-    }
-
-    /// Whether it follows from the counts of every degree sequence.
-    pub fn is_by_degrees(self) -> bool {
-        matches!(
-            self,
-            TableKind::Degrees
-                | TableKind::MinimumDegree
-                | TableKind::MaximumDegree
-                | TableKind::Regularity
-                | TableKind::MinimumDegreeParity
-                | TableKind::OddDegrees
-        )
-    }
-}
 
 /// The orders that a table is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +48,10 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
     }
     let (about, class) = (archive.game().about(), archive.class());
     let mut table = match kind {
-        kind if kind.looks_at_graphs() => examined::table(archive, kind, &results, order)?,
+        TableKind::Conditions => examined::table_of_conditions(archive, &results, order)?,
+        kind if kind.looks_at_graphs() => {
+            breakdown(about, class, kind, order, examined::rows(archive, kind, &results)?)
+        }
         TableKind::Orders => by_order(about, class, &results),
         TableKind::Sizes => by_size(about, class, &results, order),
         TableKind::Density => density(about, class, &results, order),
@@ -178,35 +124,6 @@ fn mark(table: &mut Table, statuses: &BTreeMap<usize, Completeness>) {
     for (order, status) in statuses.iter().filter(|(_, status)| !status.is_complete()) {
         table.caption += &format!(" Order {order} {status}.");
     }
-}
-
-/// A column that belongs to no group.
-pub(crate) fn column(
-    name: impl Into<String>,
-    heading: Option<&'static str>,
-    meaning: impl Into<String>,
-) -> Column {
-    Column { name: name.into(), heading, group: "", meaning: meaning.into() }
-}
-
-/// The number of vertices, for people if there are several orders.
-pub(crate) fn order_column(shown: bool) -> Column {
-    column("order", shown.then_some("n"), "number of vertices")
-}
-
-/// Whether the number of edges is odd.
-pub(crate) fn parity_column() -> Column {
-    column("size_parity", Some("m"), "number of edges modulo 2")
-}
-
-/// What stands in this column.
-pub(crate) fn parity_of(size: usize) -> Value {
-    Value::Named((size % 2) as i64, ["even", "odd"][size % 2].into())
-}
-
-/// The number of edges.
-pub(crate) fn size_column() -> Column {
-    column("size", Some("m"), "number of edges")
 }
 
 /// A column, and where its value comes from.
@@ -422,19 +339,6 @@ pub fn by_size(
     )
 }
 
-fn vertices(order: Option<usize>) -> String {
-    order.map_or_else(|| "n".to_owned(), |order| order.to_string())
-}
-
-pub(crate) fn stem(kind: TableKind, class: Class, order: Option<usize>) -> String {
-    let class = match class {
-        Class::All => String::new(),
-        class => format!("-{}", class.file_stem()),
-    };
-    let order = order.map_or_else(String::new, |order| format!("-n{order:02}"));
-    format!("{}{class}{order}", kind.name())
-}
-
 /// A table of counts by something else than order and size. The keys of the rows begin with their
 /// orders.
 pub fn breakdown(
@@ -456,10 +360,7 @@ pub fn breakdown(
             ],
             "by degree sequence",
         ),
-        TableKind::MinimumDegree => (
-            vec![column("minimum_degree", Some("minimum degree"), "minimum degree")],
-            "by minimum degree",
-        ),
+        TableKind::MinimumDegree => (vec![minimum_degree_column()], "by minimum degree"),
         TableKind::MaximumDegree => (
             vec![column("maximum_degree", Some("maximum degree"), "maximum degree")],
             "by maximum degree",
@@ -536,11 +437,6 @@ pub fn density(
 ) -> Table {
     let kind = TableKind::Density;
     breakdown(about, class, kind, order, parity::cells(kind, &parity::by_density(results)))
-}
-
-/// What all graphs of these statistics add up to.
-pub fn cell(statistics: &Statistics) -> Cell {
-    Cell { classes: statistics.classes.all, labelled: statistics.labelled.all }
 }
 
 /// The rows of a table by something that the degree sequence tells.

@@ -7,7 +7,7 @@ use trailtrap_export::{
     chart::{Axis, Marker, Scale, Series, chart},
     formats::{self, TableFormat},
     picture::{BLUE, Picture, VERMILLION},
-    plots::proportions_with_zero,
+    proportions::proportions_with_zero,
     table::{Column, Table, Value, percent},
 };
 use trailtrap_shared::{
