@@ -132,6 +132,7 @@ fn check<G: Game>(graph: &Graph, seed: u64, known: &mut HashMap<(usize, u128), G
 }
 
 fn check_small_graphs<G: Game>() {
+    assert_eq!(G::LAYOUT.reads_predecessors, G::Method::READS_PREDECESSORS);
     let mut known = HashMap::new();
     for (seed, graph) in nauty::enumerate(5).iter().flatten().enumerate() {
         check::<G>(graph, seed as u64, &mut known);

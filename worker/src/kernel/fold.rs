@@ -1,8 +1,6 @@
 //! The second half of the route: deletions of edges are labelled and looked up, and what their
 //! records say is folded into the outcomes.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
@@ -19,7 +17,7 @@ use trailtrap_shared::{
 };
 
 use super::{
-    CHUNK, SolveError, Solver, Source, decode,
+    CHUNK, Graphs, SolveError, Solver, Source, decode,
     delete::{self, DeletedEdge, Predecessor},
 };
 
@@ -31,45 +29,23 @@ impl Solver<'_> {
     pub(super) fn fold_all<G: Game>(
         &self,
         plan: &Plan,
-        shard: &Shard,
-        children: &[Child],
-        parts: &[Range<usize>],
-        outcomes: &mut [G::Outcome],
+        mut graphs: Graphs<G>,
         source: &dyn Source,
     ) -> Result<Vec<Folded>, SolveError> {
-        let deletions = match G::Method::READS_PREDECESSORS {
-            true => shard.sequence.deletions(),
-            false => Vec::new(),
-        };
-        let predecessor_of = |deletion: &Deletion| {
-            let index =
-                plan.find(&deletion.sequence).expect("the plan holds every degree sequence");
-            &plan.shards[index as usize]
-        };
-        let is_large =
-            |deletion: &Deletion| is_large(plan, predecessor_of(deletion), self.allowance_bytes);
-        let (large, small): (Vec<_>, Vec<_>) = deletions.into_iter().partition(is_large);
-        let mut folded: Vec<Folded> = parts.iter().map(|_| Folded::default()).collect();
-        for deletion in large {
-            let bucket_bits = predecessor_of(&deletion).bucket_bits;
+        let shard = graphs.shard;
+        let Reading { large, small } = Reading::of(plan, shard, self.allowance_bytes);
+        let mut folded: Vec<Folded> = graphs.parts.iter().map(|_| Folded::default()).collect();
+        for (deletion, from) in large {
+            let bucket_bits = plan.shards[from as usize].bucket_bits;
             let predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
-            folded[0].labellings +=
-                self.fold_by_bucket::<G>(shard, children, outcomes, predecessor, source)?;
+            folded[0].labellings += self.fold_by_bucket(&mut graphs, predecessor, source)?;
         }
         let mut group: Vec<Predecessor> = Vec::new();
         let mut held = 0;
-        for deletion in small {
-            let from = predecessor_of(&deletion);
+        for (deletion, from) in small {
+            let from = &plan.shards[from as usize];
             if held > 0 && held + least_bytes(plan, from) > self.allowance_bytes {
-                self.fold_group::<G>(
-                    shard,
-                    children,
-                    parts,
-                    outcomes,
-                    &group,
-                    &mut folded,
-                    false,
-                )?;
+                self.fold_group(&mut graphs, &group, &mut folded, false)?;
                 group.clear();
                 held = 0;
             }
@@ -81,18 +57,14 @@ impl Solver<'_> {
             held += predecessor.held_bytes();
             group.push(predecessor);
         }
-        self.fold_group::<G>(shard, children, parts, outcomes, &group, &mut folded, true)?;
+        self.fold_group(&mut graphs, &group, &mut folded, true)?;
         Ok(folded)
     }
 
     /// Folds what a group of predecessors says, and adds to what came of each part.
-    #[expect(clippy::too_many_arguments, reason = "graphs, outcomes and parts belong together")]
     fn fold_group<G: Game>(
         &self,
-        shard: &Shard,
-        children: &[Child],
-        parts: &[Range<usize>],
-        outcomes: &mut [G::Outcome],
+        Graphs { shard, children, parts, outcomes }: &mut Graphs<G>,
         group: &[Predecessor],
         folded: &mut [Folded],
         last: bool,
@@ -161,10 +133,32 @@ impl Folded {
     }
 }
 
-/// Whether a predecessor is read bucket by bucket: there are several, and all of them take more
-/// than the allowance.
-pub(super) fn is_large(plan: &Plan, predecessor: &Shard, allowance_bytes: usize) -> bool {
-    predecessor.bucket_bits > 0 && least_bytes(plan, predecessor) > allowance_bytes
+/// The predecessors of a shard, by index in the plan, in the order in which they are read.
+pub(super) struct Reading {
+    /// These at first, bucket by bucket: there are several, and all of them take more than the
+    /// allowance.
+    pub(super) large: Vec<(Deletion, u32)>,
+    /// Then these, in groups.
+    pub(super) small: Vec<(Deletion, u32)>,
+}
+
+impl Reading {
+    pub(super) fn of(plan: &Plan, shard: &Shard, allowance_bytes: usize) -> Self {
+        let deletions = match plan.layout.reads_predecessors {
+            true => shard.sequence.deletions(),
+            false => Vec::new(),
+        };
+        let predecessors = deletions.into_iter().map(|deletion| {
+            let from =
+                plan.find(&deletion.sequence).expect("the plan holds every degree sequence");
+            (deletion, from)
+        });
+        let (large, small) = predecessors.partition(|&(_, from)| {
+            let from = &plan.shards[from as usize];
+            from.bucket_bits > 0 && least_bytes(plan, from) > allowance_bytes
+        });
+        Reading { large, small }
+    }
 }
 
 /// Bytes that the tables of a shard take at least; of a large one hardly more.

@@ -127,6 +127,17 @@ impl SolvedUnit {
     }
 }
 
+/// The graphs of parts of a shard that are solved together, and what is known of them.
+struct Graphs<'a, G: Game> {
+    shard: &'a Shard,
+    /// The parts one after the other, the graphs of each in the order of their slots.
+    children: &'a [Child],
+    /// Where each part is.
+    parts: &'a [Range<usize>],
+    /// Of each graph, as far as its edges are folded.
+    outcomes: &'a mut [G::Outcome],
+}
+
 /// Graphs are decoded and worked off in chunks of this many: enough to hide the start of a chunk,
 /// few enough to stay in the cache and to spread over cores.
 const CHUNK: usize = 1024;
@@ -199,7 +210,8 @@ impl Solver<'_> {
             parts.push(first..children.len());
         }
         let mut outcomes = vec![G::Outcome::default(); children.len()];
-        let folded = self.fold_all::<G>(plan, shard, &children, &parts, &mut outcomes, source)?;
+        let graphs = Graphs { shard, children: &children, parts: &parts, outcomes: &mut outcomes };
+        let folded = self.fold_all::<G>(plan, graphs, source)?;
         let tables: Vec<_> = parts
             .iter()
             .map(|part| {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use trailtrap_shared::{
     game::Game,
     generate::Child,
-    graph::{Graph, vertices},
+    graph::{Graph, degree::Deletion, vertices},
     labelling::{
         MAX_BATCH_ORDER,
         batch::{Batch, Kernel, LANES},
@@ -19,9 +19,9 @@ use trailtrap_shared::{
 };
 
 use super::{
-    SolveError, Solver, Source, decode,
+    Graphs, SolveError, Solver, Source, decode,
     delete::{self, DeletedEdge, Predecessor},
-    fold::{LookupStage, is_large},
+    fold::{LookupStage, Reading},
 };
 
 /// Graphs whose requests are sorted together. So many that each bucket of the usual size has
@@ -92,9 +92,7 @@ impl Solver<'_> {
     /// how many deletions were labelled.
     pub(super) fn fold_by_bucket<G: Game>(
         &self,
-        shard: &Shard,
-        children: &[Child],
-        outcomes: &mut [G::Outcome],
+        Graphs { shard, children, outcomes, .. }: &mut Graphs<G>,
         mut predecessor: Predecessor,
         source: &dyn Source,
     ) -> Result<u64, SolveError> {
@@ -156,23 +154,14 @@ pub fn readings(
     graphs: usize,
     allowance_bytes: usize,
 ) -> Vec<(u32, usize)> {
-    if !plan.layout.reads_predecessors {
-        return Vec::new();
-    }
-    let deletions = shard.sequence.deletions();
-    let predecessors = deletions.iter().map(|deletion| {
-        let index = plan.find(&deletion.sequence).expect("the plan holds every degree sequence");
-        (deletion, index, &plan.shards[index as usize])
-    });
-    let (large, small): (Vec<_>, Vec<_>) =
-        predecessors.partition(|(_, _, from)| is_large(plan, from, allowance_bytes));
-    let rounds = |deletion, from: &Shard| {
-        let predecessor = Predecessor::new(&shard.sequence, deletion, from.bucket_bits);
+    let rounds = |(deletion, index): (Deletion, u32)| {
+        let bucket_bits = plan.shards[index as usize].bucket_bits;
+        let predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
         let together = graphs_together(allowance_bytes, shard, graphs, &predecessor);
-        graphs.div_ceil(together).max(1)
+        (index, graphs.div_ceil(together).max(1))
     };
-    let large = large.into_iter().map(|(deletion, index, from)| (index, rounds(deletion, from)));
-    large.chain(small.into_iter().map(|(_, index, _)| (index, 1))).collect()
+    let Reading { large, small } = Reading::of(plan, shard, allowance_bytes);
+    large.into_iter().map(rounds).chain(small.into_iter().map(|(_, index)| (index, 1))).collect()
 }
 
 /// About how many graphs of a shard have requests of so many bytes to a predecessor, in whole
