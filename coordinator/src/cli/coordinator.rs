@@ -25,6 +25,9 @@ use crate::serve::{
     service,
 };
 
+/// What messages may take, unless it is said.
+pub const MESSAGE_MEMORY: &str = "512MiB";
+
 /// Coordinates a census whose work is done by `trailtrap-worker` processes.
 #[derive(Args)]
 pub struct CoordinatorCommand {
@@ -55,7 +58,7 @@ pub struct CoordinatorCommand {
     stay: bool,
     /// Hold back workers that send or fetch results while messages of more bytes than this are in
     /// memory
-    #[arg(long, value_name = "SIZE", default_value = "512MiB", hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", default_value = MESSAGE_MEMORY, hide_short_help = true)]
     message_memory: Size,
     /// Answer gRPC health checks here, unencrypted and for everybody; nothing else is answered
     /// there

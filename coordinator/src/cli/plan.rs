@@ -19,8 +19,9 @@ use trailtrap_worker::process::{
 };
 
 use super::{
+    coordinator::MESSAGE_MEMORY,
     preflight,
-    run::{parse_order, parse_share, part_graphs},
+    run::{Splitting, TRIED, parse_order, parse_share},
 };
 use crate::{
     forecast::{Cluster, Forecast, Question, Rate, calibrate, simulate},
@@ -33,6 +34,7 @@ use crate::{
 /// networks make of them is simulated, with the real schedule: on this machine, or on others that
 /// --nodes, --cores, --memory, --network, --disk and --depot describe. Order 12 takes half a
 /// minute.
+///
 /// Of a class of graphs, shards and units are told, and how many graphs there are if that has been
 /// published.
 #[derive(Args)]
@@ -66,7 +68,7 @@ pub struct PlanCommand {
     #[arg(long, value_name = "RATE", default_value = "10Gbit", requires = "nodes")]
     network: Rate,
     /// As with `coordinator --message-memory`: a quarter of it bounds how much is leased together
-    #[arg(long, value_name = "SIZE", default_value = "512MiB", requires = "nodes")]
+    #[arg(long, value_name = "SIZE", default_value = MESSAGE_MEMORY, requires = "nodes")]
     message_memory: Size,
     /// What the disk of the store reads or writes, such as 2GB/s
     #[arg(long, value_name = "RATE", default_value = "1GB/s")]
@@ -80,14 +82,10 @@ pub struct PlanCommand {
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pair: Option<u32>,
     /// Share of records that is tried, as with `census --sample`
-    #[arg(long, value_name = "RATE", default_value = "1e-4", value_parser = parse_share)]
+    #[arg(long, value_name = "RATE", default_value = TRIED, value_parser = parse_share)]
     sample: f64,
-    /// As with `census --part-graphs`
-    #[arg(long, value_name = "GRAPHS", value_parser = clap::value_parser!(u64).range(1..))]
-    part_graphs: Option<u64>,
-    /// As with `census --bucket-size`
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
-    bucket_size: Size,
+    #[command(flatten)]
+    splitting: Splitting,
     /// Instruction set to calibrate with: auto, portable, avx2 or avx512
     #[arg(long, value_name = "KERNEL", default_value = "auto")]
     kernel: Kernel,
@@ -152,10 +150,10 @@ impl PlanCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         preflight::check_order(self.order)?;
+        let bucket_size = self.splitting.bucket_size;
         ensure!(
-            self.bucket_size.0 >= LEAST_BUCKET,
-            "--bucket-size {} makes too many buckets to simulate: use {} at least",
-            self.bucket_size,
+            bucket_size.0 >= LEAST_BUCKET,
+            "--bucket-size {bucket_size} makes too many buckets to simulate: use {} at least",
             Size(LEAST_BUCKET)
         );
         let goal = Goal::new(self.order, self.max_size);
@@ -180,10 +178,7 @@ impl PlanCommand {
         let question = Question {
             game: self.game,
             goal,
-            options: PlanOptions {
-                part_graphs: self.part_graphs.unwrap_or_else(|| part_graphs(memory)),
-                bucket_bytes: self.bucket_size.0,
-            },
+            options: self.splitting.options(memory),
             trial_rate: self.sample,
         };
         log::say("calibrating …");

@@ -27,12 +27,15 @@ use trailtrap_shared::{
     plan::{Goal, PlanOptions},
 };
 use trailtrap_worker::{
-    engine::GRAPH_BYTES,
+    memory::GRAPH_BYTES,
     process::{limits::Size, log},
 };
 
 use super::{preflight, report::CensusReport};
 use crate::terminal;
+
+/// The share of records that are tried, unless it is said.
+pub const TRIED: &str = "1e-4";
 
 /// What both commands take.
 #[derive(Args)]
@@ -73,9 +76,16 @@ pub struct Common {
     /// no wrong record is let in. 0 turns it off. Everything else that a worker states is checked
     /// whatever the rate; what `census` solves in its own process is counted again in the units
     /// drawn only, and with 0 in none
-    #[arg(long, value_name = "RATE", default_value = "1e-4", hide_short_help = true,
+    #[arg(long, value_name = "RATE", default_value = TRIED, hide_short_help = true,
           value_parser = parse_share)]
     sample: f64,
+    #[command(flatten)]
+    splitting: Splitting,
+}
+
+/// How shards are split.
+#[derive(Args)]
+pub struct Splitting {
     /// Split shards with more graphs than this into parts (applies to orders not yet begun)
     /// [default: 4194304, or fewer where `census` has little memory]
     #[arg(long, value_name = "GRAPHS", hide_short_help = true,
@@ -83,7 +93,18 @@ pub struct Common {
     part_graphs: Option<u64>,
     /// Split partitions larger than this into buckets (applies to orders not yet begun)
     #[arg(long, value_name = "SIZE", default_value = "64MiB", hide_short_help = true)]
-    bucket_size: Size,
+    pub bucket_size: Size,
+}
+
+impl Splitting {
+    /// For a solver that has so much memory, if it is in this process: unless it is said, a part
+    /// in work takes no more memory than its budget.
+    pub fn options(&self, memory: Option<Size>) -> PlanOptions {
+        let usual = PlanOptions::default().part_graphs;
+        let fitting = |memory: Size| (memory.0 / GRAPH_BYTES).clamp(1 << 18, usual);
+        let part_graphs = self.part_graphs.unwrap_or_else(|| memory.map_or(usual, fitting));
+        PlanOptions { part_graphs, bucket_bytes: self.bucket_size.0 }
+    }
 }
 
 /// What to keep of a finished order.
@@ -126,13 +147,6 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The most graphs of a part, unless it is said: such that a part in work takes no more memory than
-/// the budget of the solver, if that is in this process.
-pub fn part_graphs(memory: Option<Size>) -> u64 {
-    let usual = PlanOptions::default().part_graphs;
-    memory.map_or(usual, |memory| (memory.0 / GRAPH_BYTES).clamp(1 << 18, usual))
-}
-
 /// A census that was stopped; the same command goes on with it.
 pub const EXIT_STOPPED: u8 = 130;
 
@@ -144,17 +158,13 @@ impl Common {
         lease_term: Duration,
         memory: Option<Size>,
     ) -> CensusOptions {
-        let plan = PlanOptions {
-            part_graphs: self.part_graphs.unwrap_or_else(|| part_graphs(memory)),
-            bucket_bytes: self.bucket_size.0,
-        };
         CensusOptions {
             game: self.game,
             class: self.class,
             goal: self.goal(order),
             keep: self.keep.into(),
             solves_again: self.force,
-            plan,
+            plan: self.splitting.options(memory),
             lease_term,
             trial_rate: self.sample,
             compared_share: 0.0,

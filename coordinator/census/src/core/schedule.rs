@@ -85,7 +85,7 @@ pub struct Schedule {
     recall: Recall,
     ready: BTreeSet<Unit>,
     ready_work: u64,
-    /// For each shard the work of those before it that have as many edges, or of all with fewer.
+    /// For each shard the work of those before it that have as many edges.
     work_before: Vec<u64>,
     /// For each number of edges its shards.
     layers: Vec<Range<u32>>,
@@ -123,7 +123,7 @@ impl Schedule {
             layer.end = index + 1;
             work_before.push(sum);
             let part = Unit { order: plan.order as u8, shard: index, part: 0 };
-            sum += (plan.pairs(part) + UNIT_WORK) * u64::from(shard.parts);
+            sum += work(&plan, part) * u64::from(shard.parts);
         }
         let mut schedule = Schedule {
             contents: vec![None; plan.shards.len()],
@@ -290,8 +290,8 @@ impl Schedule {
     /// The units of a share of shards of the same number of edges.
     fn units_of(&self, layer: &Range<u32>, Share { index, of }: Share) -> Range<Unit> {
         let before = &self.work_before[layer.start as usize..layer.end as usize];
-        let last = Unit { order: self.plan.order as u8, shard: layer.end - 1, part: 0 };
-        let parts = u64::from(self.plan.shards[layer.end as usize - 1].parts);
+        let last = self.first_unit(layer.end - 1);
+        let parts = u64::from(self.plan.shards[last.shard as usize].parts);
         let total = before[before.len() - 1] + self.work(last) * parts;
         let bound = |index: usize| {
             let start = u128::from(total) * index as u128;
@@ -420,8 +420,13 @@ impl Schedule {
     }
 
     fn work(&self, unit: Unit) -> u64 {
-        self.plan.pairs(unit) + UNIT_WORK
+        work(&self.plan, unit)
     }
+}
+
+/// The work of a unit, in pairs.
+fn work(plan: &Plan, unit: Unit) -> u64 {
+    plan.pairs(unit) + UNIT_WORK
 }
 
 #[cfg(test)]

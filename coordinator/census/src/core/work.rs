@@ -186,7 +186,8 @@ impl Core {
         units.iter().all(is_planned).then(|| (plan, units.to_vec()))
     }
 
-    /// A worker asks for work. Leases of an embedded worker do not expire.
+    /// A worker that has room for so many graphs asks for work. Leases of an embedded worker do not
+    /// expire.
     pub fn assign(&mut self, worker: WorkerId, room: u64, embedded: bool) -> Assignment {
         self.expire();
         let now = self.now;
@@ -223,7 +224,7 @@ impl Core {
         Assignment::Work(Work { lease, plan, units, edition: self.edition })
     }
 
-    /// Takes units for a worker.
+    /// Takes units for a worker that has room for so many graphs.
     fn find_work(
         &mut self,
         worker: WorkerId,

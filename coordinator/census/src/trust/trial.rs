@@ -22,11 +22,16 @@ use crate::{core::secret::Draws, records::UnitRecord};
 /// trying many records.
 const UNIT_SHARE: f64 = 16.0;
 
+/// Of how many units one is drawn at a rate above 0, on average.
+pub fn units_for_one(rate: f64) -> f64 {
+    (1.0 / rate).clamp(1.0, UNIT_SHARE)
+}
+
 /// Which records of a unit of `graphs` are tried, in increasing order, so that each record is with
 /// probability `rate`, at least: the unit is drawn with probability p = max(1/16, `rate`), and of
 /// it `rate`/p of its records, rounded up, all choices being equally likely.
 pub fn draw(graphs: u64, rate: f64, random: &mut Draws) -> Vec<u64> {
-    let share = (1.0 / rate).clamp(1.0, UNIT_SHARE);
+    let share = units_for_one(rate);
     if rate <= 0.0 || graphs == 0 || !random.chance(1.0 / share) {
         return Vec::new();
     }
