@@ -29,6 +29,7 @@ use crate::{
     cache::{BucketKey, Fetch, PartitionCache},
     kernel::{SolveError, SolvedUnit, Solver, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved},
+    memory::{self, Room},
     process::limits::Size,
 };
 
@@ -54,83 +55,52 @@ pub struct Engine<L: Link> {
     deadline: Option<Instant>,
     pace: Pace,
     effort: Arc<Effort>,
-    room: Room,
+    room: SharedRoom,
 }
 
-/// How many graphs may be in work at a time. While leases are small, whoever asks for work has room
-/// for a bundle of small units, and several ask at a time. Otherwise one asks, has all room that is
-/// left, so that parts of one shard come together that fit, and waits until that is half of it.
-struct Room {
-    graphs: u64,
-    state: Mutex<RoomState>,
+/// The room of a worker, which its leases share.
+struct SharedRoom {
+    room: Mutex<Room>,
     returned: Condvar,
 }
 
-#[derive(Default)]
-struct RoomState {
-    taken: u64,
-    /// Graphs of the last lease.
-    last: u64,
-}
-
-/// Bytes that a graph takes while its unit is in work, and until its results are delivered: itself,
-/// its outcome, requests, a place in a table, and in blocks.
-pub const GRAPH_BYTES: u64 = 168;
-/// Room for each lease that may be in work: more than a bundle of small units has.
-const LEAST_GRAPHS: u64 = 200_000;
-
-/// How many graphs a worker has in work at a time, of so many leases: what an eighth of its memory
-/// holds, but enough for bundles of small units. A unit may have more; it is then the last that is
-/// begun.
-pub fn room(memory_bytes: u64, leases: usize) -> u64 {
-    (memory_bytes / 8 / GRAPH_BYTES).max(LEAST_GRAPHS * leases as u64)
-}
-
-impl Room {
-    fn new(memory_bytes: usize, leases: usize) -> Self {
-        let graphs = room(memory_bytes as u64, leases);
-        Room { graphs, state: Mutex::default(), returned: Condvar::new() }
+impl SharedRoom {
+    fn new(room: Room) -> Self {
+        SharedRoom { room: Mutex::new(room), returned: Condvar::new() }
     }
 
-    /// Room for whoever asks for work now.
+    /// Room for whoever asks for work now, when there is enough.
     fn take(&self) -> TakenRoom<'_> {
-        let mut state = self.state.lock();
-        let wanted = |state: &RoomState| match state.last <= LEAST_GRAPHS / 2 {
-            true => [LEAST_GRAPHS; 2],
-            false => [self.graphs.div_ceil(2), self.graphs],
-        };
-        let is_full = |state: &mut RoomState| state.taken + wanted(state)[0] > self.graphs;
-        self.returned.wait_while(&mut state, is_full);
-        let graphs = wanted(&state)[1].min(self.graphs - state.taken);
-        state.taken += graphs;
-        TakenRoom { room: self, graphs }
+        let mut room = self.room.lock();
+        loop {
+            if let Some(graphs) = room.offer() {
+                room.take(graphs);
+                return TakenRoom { shared: self, graphs };
+            }
+            self.returned.wait(&mut room);
+        }
     }
 }
 
 /// A part of the room, until this is dropped.
 struct TakenRoom<'a> {
-    room: &'a Room,
+    shared: &'a SharedRoom,
     graphs: u64,
 }
 
 impl TakenRoom<'_> {
-    /// Makes it the room that the graphs of a lease take, more than there is if need be.
+    /// Makes it the room that the graphs of a lease take.
     fn hold(&mut self, graphs: u64) {
-        self.room.state.lock().last = graphs;
-        self.resize(graphs);
-    }
-
-    fn resize(&mut self, graphs: u64) {
-        let mut state = self.room.state.lock();
-        state.taken = state.taken - self.graphs + graphs;
+        self.shared.room.lock().lease(self.graphs, graphs);
         self.graphs = graphs;
-        self.room.returned.notify_all();
+        self.shared.returned.notify_all();
     }
 }
 
 impl Drop for TakenRoom<'_> {
     fn drop(&mut self) {
-        self.resize(0);
+        self.shared.room.lock().give_back(self.graphs);
+        self.shared.returned.notify_all();
     }
 }
 
@@ -306,16 +276,14 @@ impl<L: Link> Engine<L> {
             .thread_name(|i| format!("solver-{i}"))
             .build()?;
         let room = Room::new(memory_bytes, threads + link.pipeline());
-        let (link, cache_bytes) = (Arc::new(link), memory_bytes / 4 * 3);
+        let (link, cache_bytes) = (Arc::new(link), memory::cache_bytes(memory_bytes));
         let effort = Arc::<Effort>::default();
         Ok(Engine {
             game,
             pool,
             threads,
             kernel,
-            // Of the memory, three quarters are for the cache, and an eighth for what units hold
-            // beside it, of which there is one for each thread. The rest is for graphs in work.
-            allowance_bytes: memory_bytes / 8 / threads,
+            allowance_bytes: memory::allowance_bytes(memory_bytes, threads),
             cache: Mutex::new(EditionCache::new(0, cache_bytes, &link, &effort)),
             cache_bytes,
             link,
@@ -325,7 +293,7 @@ impl<L: Link> Engine<L> {
             deadline: None,
             pace: Pace::default(),
             effort,
-            room,
+            room: SharedRoom::new(room),
         })
     }
 
@@ -563,7 +531,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::link::memory;
+    use crate::{link::memory, memory::LEAST_GRAPHS};
 
     /// Leases of these editions, none of which can be solved.
     struct Damaged(Mutex<Vec<u32>>);
@@ -722,7 +690,7 @@ mod tests {
 
     #[test]
     fn who_asks_has_the_room_that_is_left() {
-        let room = Room::new(1_000_000 * 8 * 168, 0);
+        let room = SharedRoom::new(Room::new(1_000_000 * 8 * 168, 0));
         // As long as leases are small, there is room for several that ask.
         let small = [room.take(), room.take()];
         assert_eq!(small.each_ref().map(|taken| taken.graphs), [LEAST_GRAPHS; 2]);
@@ -747,7 +715,7 @@ mod tests {
             assert_eq!(five.join().unwrap(), 700_000);
         });
         drop(one);
-        assert_eq!(room.state.lock().taken, 0);
+        assert_eq!(room.room.lock().taken(), 0);
         assert_eq!(Room::new(1 << 20, 3).graphs, 600_000, "enough for bundles of small units");
     }
 

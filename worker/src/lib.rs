@@ -5,5 +5,6 @@ pub mod cache;
 pub mod engine;
 pub mod kernel;
 pub mod link;
+pub mod memory;
 pub mod process;
 pub mod supply;

@@ -3,7 +3,6 @@
 
 mod calibration;
 mod cluster;
-mod recent;
 mod simulation;
 
 pub use calibration::{Calibration, calibrate};

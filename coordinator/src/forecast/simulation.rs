@@ -19,6 +19,7 @@ use trailtrap_census::{
         schedule::{Asked, Schedule, Share},
     },
     records::Author,
+    trust::trial,
 };
 use trailtrap_shared::{
     game::GameName,
@@ -27,12 +28,12 @@ use trailtrap_shared::{
     plan::{Goal, Plan, PlanOptions, Shard, Unit},
 };
 use trailtrap_worker::{
-    cache::{Readers, Retention, Turn, is_kept_aside},
-    engine,
+    cache::{self, Lately, Readers, Retention, Turn},
     kernel::readings,
+    memory::{self, Room},
 };
 
-use super::{Calibration, Cluster, recent::Recent};
+use super::{Calibration, Cluster};
 use crate::serve::service;
 
 /// What is asked for.
@@ -139,9 +140,7 @@ pub struct Busy {
 /// (bench `load_bucket`).
 const LOAD: f64 = 50e-9;
 /// Bytes a second that a trial reads, checks and looks through.
-const TRIAL_RATE: f64 = 1e9;
-/// A unit is drawn for trial with this probability, unless the rate is larger.
-const DRAWN: f64 = 1.0 / 16.0;
+const TRIED_BYTES: f64 = 1e9;
 /// Bytes of a unit's record in the store, about, its key and the journal included.
 const RECORD_BYTES: u64 = 1000;
 /// Bytes of a block beside its entries.
@@ -170,22 +169,33 @@ struct Worker {
     /// Buckets, by shard.
     tables: Retention<(u32, u32)>,
     /// Lists of parents, by shard of the order before.
-    parents: Recent<u32>,
+    parents: Retention<u32>,
+    lately: Lately,
     /// The shard that it reads for, or read for last.
     now: Turn,
     cores: Server,
     network: Server,
-    /// Graphs in work.
-    in_work: u64,
+    /// Of its graphs in work.
+    room: Room,
     /// Bytes of parts that wait for others.
     aside_bytes: u64,
 }
 
 impl Worker {
-    /// Nothing reads tables of the order before.
-    fn begin_order(&mut self) {
-        self.tables = Retention::new(self.tables.budget_bytes());
-        self.now = 0;
+    /// With nothing in its caches.
+    fn new(cluster: &Cluster) -> Self {
+        let memory = cluster.memory as usize;
+        let [tables, parents] = cache::divided(memory::cache_bytes(memory));
+        Worker {
+            tables: Retention::new(tables),
+            parents: Retention::new(parents),
+            lately: Lately::default(),
+            now: 0,
+            cores: Server::default(),
+            network: Server::default(),
+            room: Room::new(memory, cluster.slots()),
+            aside_bytes: 0,
+        }
     }
 }
 
@@ -216,19 +226,6 @@ struct OrderInWork {
     /// Of each shard.
     graphs: Vec<f64>,
     readers: Readers,
-}
-
-/// Puts a bucket into a worker's cache, as workers do.
-fn keep(
-    tables: &mut Retention<(u32, u32)>,
-    key: (u32, u32),
-    bytes: u64,
-    readers: &Readers,
-    now: Turn,
-) {
-    let next = |key: &(u32, u32)| readers.next(key.0, now);
-    while tables.evict(bytes as usize, now, next).is_some() {}
-    tables.insert(key, bytes as usize, next(&key));
 }
 
 /// The graphs of each shard of a plan: exact for each number of edges, spread over its shards by
@@ -310,8 +307,8 @@ struct Lease {
     worker: usize,
     units: Vec<Unit>,
     stage: Stage,
-    /// Graphs of its units.
-    in_work: u64,
+    /// Graphs of its units, as the plan estimates them.
+    graphs: u64,
     /// Bytes that are fetched, made, and read by trials.
     read: f64,
     made: f64,
@@ -343,23 +340,13 @@ enum Stage {
 
 impl Census {
     fn new(question: Question, calibration: Calibration, cluster: Cluster) -> Self {
-        let cache = cluster.memory / 4 * 3;
-        let worker = || Worker {
-            tables: Retention::new((cache - cache / 8) as usize),
-            parents: Recent::new(cache / 8),
-            now: 0,
-            cores: Server::default(),
-            network: Server::default(),
-            in_work: 0,
-            aside_bytes: 0,
-        };
         Census {
             question,
             calibration,
             cluster,
             now: 0.0,
             shared: Shared::default(),
-            workers: (0..cluster.workers()).map(|_| worker()).collect(),
+            workers: Vec::new(),
             before: None,
             done: Kept::default(),
             parents_bytes: 0.0,
@@ -375,15 +362,15 @@ impl Census {
         let parents = vec![Content::default(); plan.shards.len()];
         let mut schedule = Schedule::new(plan.clone(), parents, HashMap::new());
         let author = Author::default();
+        // Their caches hold nothing that this order reads.
+        self.workers = (0..self.cluster.workers()).map(|_| Worker::new(&self.cluster)).collect();
         let slots = self.cluster.slots() * self.workers.len();
-        let room = engine::room(self.cluster.memory, self.cluster.slots());
         // Results of remote workers come as one message.
         let entry = entry_bytes(plan.layout, plan.order) as u64;
         let together = match self.cluster.nodes {
             Some(_) => service::together_bytes(self.cluster.message_memory) / entry,
             None => u64::MAX,
         };
-        self.workers.iter_mut().for_each(Worker::begin_order);
         let mut store = StoreInWork::new(&plan, is_last);
         // What happens next, to leases by their slots; at one time, what was set off first.
         let mut events: BinaryHeap<Reverse<(Moment, u64, usize)>> = BinaryHeap::new();
@@ -398,14 +385,13 @@ impl Census {
                 let Some(slot) = idle.pop_front() else { break };
                 let of = self.workers.len();
                 let worker = slot % of;
-                let left = room.saturating_sub(self.workers[worker].in_work);
-                if left < room.div_ceil(2) {
+                let Some(room) = self.workers[worker].room.offer() else {
                     idle.push_back(slot);
                     continue;
-                }
+                };
                 let share = Share { index: worker, of };
                 let asked =
-                    Asked { threads: of * self.cluster.cores, share, room: left.min(together) };
+                    Asked { threads: of * self.cluster.cores, share, room: room.min(together) };
                 let units = schedule.lease(asked, &author, &[]);
                 if units.is_empty() {
                     idle.push_front(slot);
@@ -437,7 +423,7 @@ impl Census {
                 }
             }
             self.note_store(&store);
-            self.workers[lease.worker].in_work -= lease.in_work;
+            self.workers[lease.worker].room.give_back(lease.graphs);
             idle.push_back(slot);
         }
         debug_assert!(schedule.is_done());
@@ -466,13 +452,12 @@ impl Census {
             tried += tried_of_each * together.len() as f64;
         }
         let counting = if self.cluster.nodes.is_some() { made / entry * recount } else { 0.0 };
-        let in_work = (made / entry) as u64;
-        self.workers[worker].in_work += in_work;
-        let Worker { in_work: graphs, aside_bytes, .. } = self.workers[worker];
+        let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
+        let Worker { room, aside_bytes, .. } = &mut self.workers[worker];
+        room.lease(0, in_work);
         let memory = self.cluster.memory;
-        let at_once = (memory / 8 * 7)
-            .saturating_add(graphs * engine::GRAPH_BYTES + aside_bytes)
-            .max(memory);
+        let beside = room.taken() * memory::GRAPH_BYTES + *aside_bytes;
+        let at_once = (memory / 8 * 7).saturating_add(beside).max(memory);
         let result = &mut self.result;
         result.worker_memory = result.worker_memory.max(at_once);
         result.bytes_made += made as u64;
@@ -485,7 +470,7 @@ impl Census {
             result.bytes_through_coordinator += (sent + made) as u64;
         }
         let stage = Stage::Read;
-        Lease { worker, units, stage, in_work, read, made, tried, solving, counting }
+        Lease { worker, units, stage, graphs: in_work, read, made, tried, solving, counting }
     }
 
     /// Takes a lease to its next stage: when it has come there.
@@ -518,7 +503,7 @@ impl Census {
             Stage::Count => (Stage::Try, serve(&mut self.shared.counting, counting / cores)),
             Stage::Try => {
                 let read = serve(disk_server, tried / disk);
-                (Stage::Write, serve(&mut self.shared.trials, tried / TRIAL_RATE).max(read))
+                (Stage::Write, serve(&mut self.shared.trials, tried / TRIED_BYTES).max(read))
             }
             // What is solved in the coordinator's process does not wait for the disk.
             Stage::Write => {
@@ -543,18 +528,19 @@ impl Census {
         let OrderInWork { plan, graphs, readers } = order;
         let shard = &plan.shards[index as usize];
         let entry = entry_bytes(plan.layout, plan.order) as f64;
-        let allowance = (self.cluster.memory / 8) as usize / self.cluster.cores;
-        let Worker { tables, parents, now, .. } = &mut self.workers[worker];
+        let Cluster { memory, cores, .. } = self.cluster;
+        let allowance = memory::allowance_bytes(memory as usize, cores);
+        let Worker { tables, parents, lately, now, .. } = &mut self.workers[worker];
         *now = index;
         let mut input = Input::default();
         if let Some((before, of_parents)) = &self.before {
             let slot = slot_bytes(before.order) as f64;
             for parent in shard.sequence.parents() {
                 let Some(list) = before.find(&parent.sequence) else { continue };
-                if !parents.touch(&list) {
+                if !parents.read(&list, lately.next()) {
                     let of_list = of_parents[list as usize];
                     input.read += of_list * slot;
-                    parents.insert(list, (of_list * 8.0) as u64 + 64);
+                    parents.put(list, (of_list * 8.0) as usize + 64, 0, |_| lately.next(), |_| ());
                 }
             }
         }
@@ -569,7 +555,8 @@ impl Census {
                     let heads = u64::from(from.parts) * BLOCK_BYTES;
                     input.read += each * entry + heads as f64;
                     input.loaded += each;
-                    keep(tables, key, memory_bytes(entry, each), readers, index);
+                    let next = |key: &(u32, u32)| readers.next(key.0, index);
+                    tables.put(key, memory_bytes(entry, each) as usize, index, next, |_| ());
                 }
                 tables
                     .read(&key, readers.next(predecessor, if again { index } else { index + 1 }));
@@ -585,7 +572,7 @@ impl Census {
         if rate <= 0.0 || input == 0.0 {
             return 0.0;
         }
-        let drawn = DRAWN.max(rate);
+        let drawn = 1.0 / trial::units_for_one(rate);
         let shard = &plan.shards[unit.shard as usize];
         let records = (count * rate / drawn).max(1.0).min(count.max(1.0));
         let predecessors = shard.predecessors.len() as f64;
@@ -612,8 +599,8 @@ impl Census {
         let entry = entry_bytes(plan.layout, plan.order) as f64;
         let Worker { tables, aside_bytes, now, .. } = &mut self.workers[worker];
         if shard.parts > 1 {
-            let budget = self.cluster.memory / 4 * 3;
-            if self.cluster.nodes.is_some() || !is_kept_aside(plan, shard, budget as usize) {
+            let budget = memory::cache_bytes(self.cluster.memory as usize);
+            if self.cluster.nodes.is_some() || !cache::is_kept_aside(plan, shard, budget) {
                 return;
             }
             let part = memory_bytes(entry, graphs[unit.shard as usize] / f64::from(shard.parts));
@@ -627,8 +614,9 @@ impl Census {
         }
         let buckets = 1u32 << shard.bucket_bits;
         let each = memory_bytes(entry, graphs[unit.shard as usize] / f64::from(buckets));
+        let next = |key: &(u32, u32)| readers.next(key.0, *now);
         for bucket in 0..buckets {
-            keep(tables, (unit.shard, bucket), each, readers, *now);
+            tables.put((unit.shard, bucket), each as usize, *now, next, |_| ());
         }
     }
 
@@ -636,7 +624,7 @@ impl Census {
         let listed = self.question.game.about().listed_one_in as f64;
         let wins = |slots: f64| slots / listed;
         let most = |kept: &mut u64, bytes: f64| *kept = (*kept).max(bytes as u64);
-        let Totals { records, slots, outcomes, slots_alive, outcomes_alive } = store.totals();
+        let Totals { records, slots, outcomes, slots_alive, outcomes_alive } = store.totals;
         let Kept { all, graphs, minimal } = &mut self.result.store;
         most(all, self.done.all as f64 + records + slots + outcomes + wins(slots));
         most(
@@ -663,7 +651,7 @@ impl Census {
 impl Census {
     /// Ends an order: what stays of it is the next one's parents, and what is kept.
     fn close(&mut self, plan: &Arc<Plan>, graphs: Vec<f64>, store: StoreInWork) {
-        let Totals { records, slots, outcomes, .. } = store.totals();
+        let Totals { records, slots, outcomes, .. } = store.totals;
         let wins = slots / self.question.game.about().listed_one_in as f64;
         self.done.all += (records + slots + outcomes + wins) as u64;
         self.done.graphs += (records + wins) as u64;
@@ -707,10 +695,6 @@ struct Totals {
 impl<'a> StoreInWork<'a> {
     fn new(plan: &'a Plan, is_last: bool) -> Self {
         StoreInWork { plan, is_last, totals: Totals::default() }
-    }
-
-    fn totals(&self) -> Totals {
-        self.totals
     }
 
     fn entry(&self) -> (f64, f64) {

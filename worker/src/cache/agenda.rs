@@ -30,7 +30,14 @@ pub(super) trait Turns<K> {
 
 /// Of what nothing is known: what was read last is read again first.
 #[derive(Default)]
-pub(super) struct Lately(AtomicU32);
+pub struct Lately(AtomicU32);
+
+impl Lately {
+    /// A turn before all that were given out.
+    pub fn next(&self) -> Turn {
+        NEVER - self.0.fetch_add(1, Ordering::Relaxed).min(NEVER - 1)
+    }
+}
 
 impl<K> Turns<K> for Lately {
     fn now(&self) -> Turn {
@@ -38,11 +45,11 @@ impl<K> Turns<K> for Lately {
     }
 
     fn next(&self, _: &K) -> Turn {
-        NEVER - self.0.fetch_add(1, Ordering::Relaxed).min(NEVER - 1)
+        self.next()
     }
 
-    fn again(&self, key: &K) -> Turn {
-        Turns::<K>::next(self, key)
+    fn again(&self, _: &K) -> Turn {
+        self.next()
     }
 }
 

@@ -23,11 +23,11 @@ use trailtrap_shared::{
 };
 
 pub use self::{
-    agenda::{InWork, Readers},
+    agenda::{InWork, Lately, Readers},
     retention::{NEVER, Retention, Turn},
 };
 
-use self::agenda::{Agenda, Lately, Turns};
+use self::agenda::{Agenda, Turns};
 use crate::kernel::{SolvedUnit, Source, SourceError};
 
 /// A source of blocks that are not in memory: a coordinator, a disk, or the files of a courier.
@@ -130,12 +130,8 @@ impl<K: Copy + Hash + Ord, V, T: Turns<K>> Budgeted<K, V, T> {
     fn insert(&self, key: K, value: Arc<V>, bytes: usize) {
         let mut inner = self.inner.lock();
         let Inner { values, retention, .. } = &mut *inner;
-        retention.remove(&key);
-        while let Some(gone) = retention.evict(bytes, self.turns.now(), |key| self.turns.next(key))
-        {
-            values.remove(&gone);
-        }
-        retention.insert(key, bytes, self.turns.next(&key));
+        let next = |key: &K| self.turns.next(key);
+        retention.put(key, bytes, self.turns.now(), next, |gone| drop(values.remove(gone)));
         values.insert(key, value);
     }
 
@@ -163,6 +159,11 @@ impl<K: Hash + Eq, V, T> Drop for Done<'_, K, V, T> {
     }
 }
 
+/// The bytes of a budget that are for tables, and for parents.
+pub fn divided(budget_bytes: usize) -> [usize; 2] {
+    [budget_bytes - budget_bytes / 8, budget_bytes / 8]
+}
+
 /// Whether the parts of a shard are kept by a cache of so many bytes until all are there.
 pub fn is_kept_aside(plan: &Plan, shard: &Shard, budget_bytes: usize) -> bool {
     shard.estimate * entry_bytes(plan.layout, plan.order) as u64 <= budget_bytes as u64 / 4
@@ -186,11 +187,12 @@ pub struct PartitionCache<F: Fetch> {
 impl<F: Fetch> PartitionCache<F> {
     /// A cache of at most about `budget_bytes`, one eighth of them for parents.
     pub fn new(budget_bytes: usize, fetch: F) -> Self {
+        let [tables_bytes, parents_bytes] = divided(budget_bytes);
         PartitionCache {
             fetch,
             budget_bytes,
-            tables: Budgeted::new(budget_bytes - budget_bytes / 8, Agenda::default()),
-            parents: Budgeted::new(budget_bytes / 8, Lately::default()),
+            tables: Budgeted::new(tables_bytes, Agenda::default()),
+            parents: Budgeted::new(parents_bytes, Lately::default()),
             parts: Mutex::default(),
         }
     }
@@ -212,14 +214,14 @@ impl<F: Fetch> PartitionCache<F> {
         if self.tables.turns.next(&BucketKey::of(shard, 0)) == NEVER {
             return Ok(());
         }
-        if shard.parts > 1 && !is_kept_aside(plan, shard, self.budget_bytes) {
-            return Ok(());
-        }
         if shard.parts == 1 {
             for table in &solved.tables {
                 let key = BucketKey::of(shard, table.bucket());
                 self.tables.insert(key, table.clone(), table.memory_bytes());
             }
+            return Ok(());
+        }
+        if !is_kept_aside(plan, shard, self.budget_bytes) {
             return Ok(());
         }
         let all = {

@@ -45,11 +45,6 @@ impl<K: Copy + Eq + Hash + Ord> Retention<K> {
         self.known.contains_key(key)
     }
 
-    /// The budget.
-    pub fn budget_bytes(&self) -> usize {
-        self.budget_bytes
-    }
-
     /// Bytes of all values.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -66,9 +61,28 @@ impl<K: Copy + Eq + Hash + Ord> Retention<K> {
         true
     }
 
+    /// Takes in a value, in place of another with this key if there is one, and drops what there
+    /// is no room for any more: those that are read again last. Turns before `now` are past; what
+    /// was expected then is read at `next_turn`, which says of each value when it is read, since
+    /// somebody else may have done that.
+    pub fn put(
+        &mut self,
+        key: K,
+        bytes: usize,
+        now: Turn,
+        next_turn: impl Fn(&K) -> Turn,
+        mut drop: impl FnMut(&K),
+    ) {
+        self.remove(&key);
+        while let Some(gone) = self.evict(bytes, now, &next_turn) {
+            drop(&gone);
+        }
+        self.insert(key, bytes, next_turn(&key));
+    }
+
     /// Takes in a value that is read at `next`, in place of another with this key if there is one.
     /// It has not been read yet.
-    pub fn insert(&mut self, key: K, bytes: usize, next: Turn) {
+    fn insert(&mut self, key: K, bytes: usize, next: Turn) {
         self.remove(&key);
         self.known.insert(key, Known { bytes, next, read: 0 });
         self.order.insert((next, 0, key));
@@ -84,9 +98,8 @@ impl<K: Copy + Eq + Hash + Ord> Retention<K> {
     }
 
     /// To make room for so many bytes, forgets the value that is read again last; which it was.
-    /// `None` if there is room, or no value left. Turns before `now` are past: what was expected
-    /// then is read at `next_turn`, since somebody else may have done that.
-    pub fn evict(&mut self, room: usize, now: Turn, next_turn: impl Fn(&K) -> Turn) -> Option<K> {
+    /// `None` if there is room, or no value left.
+    fn evict(&mut self, room: usize, now: Turn, next_turn: impl Fn(&K) -> Turn) -> Option<K> {
         if self.bytes + room <= self.budget_bytes {
             return None;
         }

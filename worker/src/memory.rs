@@ -1,0 +1,73 @@
+//! How a worker divides its memory: three quarters are a cache of partitions; an eighth is for what
+//! units hold beside it; and the rest for graphs in work. Pure, so that it can be told beforehand.
+
+/// The budget of the cache, of so much memory.
+pub fn cache_bytes(memory_bytes: usize) -> usize {
+    memory_bytes / 4 * 3
+}
+
+/// What a unit holds of predecessor tables, or of requests to one, unless one table is more. There
+/// is one such unit for each thread.
+pub fn allowance_bytes(memory_bytes: usize, threads: usize) -> usize {
+    memory_bytes / 8 / threads
+}
+
+/// Bytes that a graph takes while its unit is in work, and until its results are delivered: itself,
+/// its outcome, requests, a place in a table, and in blocks.
+pub const GRAPH_BYTES: u64 = 168;
+/// Room for each lease that may be in work: more than a bundle of small units has.
+pub(crate) const LEAST_GRAPHS: u64 = 200_000;
+
+/// How many graphs are in work, and may be: of several leases, what an eighth of the memory holds,
+/// but enough for bundles of small units.
+///
+/// While leases are small, whoever asks for work has room for a bundle of small units, and several
+/// may ask at a time. Otherwise one asks, has all room that is left, so that parts of one shard
+/// come together that fit, and waits until that is half of it. A unit may have more graphs than
+/// there is room for; it is then the last that is begun.
+#[derive(Clone, Debug)]
+pub struct Room {
+    pub(crate) graphs: u64,
+    taken: u64,
+    /// Graphs of the last lease.
+    last: u64,
+}
+
+impl Room {
+    /// All of it, for so many leases at a time.
+    pub fn new(memory_bytes: usize, leases: usize) -> Self {
+        let graphs = memory_bytes as u64 / 8 / GRAPH_BYTES;
+        Room { graphs: graphs.max(LEAST_GRAPHS * leases as u64), taken: 0, last: 0 }
+    }
+
+    /// How many graphs are in work.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// The room for whoever asks for work now, if it is enough.
+    pub fn offer(&self) -> Option<u64> {
+        let [least, most] = match self.last <= LEAST_GRAPHS / 2 {
+            true => [LEAST_GRAPHS; 2],
+            false => [self.graphs.div_ceil(2), self.graphs],
+        };
+        (self.taken + least <= self.graphs).then(|| most.min(self.graphs - self.taken))
+    }
+
+    /// Takes room.
+    pub fn take(&mut self, graphs: u64) {
+        self.taken += graphs;
+    }
+
+    /// A lease of so many graphs is in work in the room that was taken for it, or in more if need
+    /// be.
+    pub fn lease(&mut self, taken: u64, graphs: u64) {
+        self.last = graphs;
+        self.taken = self.taken - taken + graphs;
+    }
+
+    /// Gives back room that was taken.
+    pub fn give_back(&mut self, graphs: u64) {
+        self.taken -= graphs;
+    }
+}
