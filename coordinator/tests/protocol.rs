@@ -3,6 +3,7 @@
 mod common;
 
 use std::{
+    collections::HashSet,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -172,6 +173,26 @@ async fn what_is_no_delivery_is_refused() {
     ends_well(leader, &address);
     let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
     assert_eq!(alarms.lines().count(), 7, "{alarms}");
+}
+
+/// What the coordinator sees of workers that are killed: each had the first unit, on a connection
+/// that breaks, and is silent from then on. Nobody is to blame, and the next one solves it.
+#[tokio::test]
+async fn a_unit_whose_workers_vanish_goes_to_the_next_however_many_there_were() {
+    let data = Data::new();
+    let (leader, address) = coordinator(7, &data, "127.0.0.1:0", &["--lease", "1s"]);
+    let mut leases = HashSet::new();
+    for number in 0..6 {
+        let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+        let introduction = introduction(format!("vanishing {number}"));
+        let worker = client.register(introduction).await.unwrap().into_inner().worker;
+        // It is answered as soon as the lease of the one before has expired.
+        let grant = timeout(GIVE_UP, lease(&mut client, worker)).await.expect("it expires");
+        assert_eq!(grant.units, [wire::UnitId { shard: 0, part: 0 }]);
+        assert!(leases.insert(grant.lease));
+    }
+    ends_well(leader, &address);
+    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
 }
 
 #[tokio::test]
