@@ -58,7 +58,8 @@ pub struct Verifier<G: Game> {
 impl<G: Game> Verifier<G> {
     /// Checks of this order, as many as `drawing` says.
     pub fn new(finished: FinishedOrder, drawing: Drawing) -> Self {
-        let records = finished.store.units_of(&finished.plan).map_err(Arc::new);
+        let records: Result<_, StoreError> = finished.store.each_unit_of(&finished.plan).collect();
+        let records = records.map_err(Arc::new);
         Verifier { game: PhantomData, finished, records, drawing }
     }
 

@@ -53,7 +53,7 @@ pub use self::{
     },
     inquiry::{Damage, Trace},
     lease::WorkerId,
-    order::{Order, OrderOpening},
+    order::{Order, OrderOpening, Recorded},
     work::{Assignment, COORDINATOR, MOST_WORKERS, Work, Worker},
 };
 

@@ -32,7 +32,7 @@ pub struct OrderOpening {
     /// For each shard the content of the parents that it is generated from.
     pub parents: Vec<Content>,
     /// What the store holds; what is not of the plan is left out.
-    pub records: Vec<(Unit, UnitRecord)>,
+    pub records: Vec<Recorded>,
     /// What these units tell about graphs with one edge more, as far as it is known.
     pub ahead: HashMap<Unit, Ahead>,
     /// The place of the sum that follows from that, if the game has one.
@@ -49,6 +49,27 @@ pub struct OrderOpening {
     pub pairs: u64,
     /// Which units are to be solved twice.
     pub comparisons: Comparisons,
+}
+
+/// What is needed of the record of a unit when an order is taken up.
+pub struct Recorded {
+    /// The unit.
+    pub unit: Unit,
+    /// What tells its results from others.
+    pub content: Content,
+    inputs: Content,
+    sums: Partial,
+    worker: Author,
+    is_confirmed: bool,
+}
+
+impl Recorded {
+    /// That of this record, of an order of a game that tells the sum in this place, if it has one.
+    pub fn of(unit: Unit, record: UnitRecord, told: Option<usize>) -> Self {
+        let sums = Partial::of(&record, usize::from(unit.order), told);
+        let UnitRecord { content, inputs, worker, confirmed, .. } = record;
+        Recorded { unit, content, inputs, sums, worker, is_confirmed: !confirmed.is_empty() }
+    }
 }
 
 /// An order in work.
@@ -134,15 +155,14 @@ impl Order {
         let OrderOpening { mut ahead, told, comparisons, .. } = opening;
         let OrderOpening { graphs_dropped, dropped_together, .. } = opening;
         let (mut on_record, mut found, mut waived) = (HashMap::new(), HashMap::new(), 0);
-        for (unit, record) in records {
+        for record in records {
+            let Recorded { unit, content, inputs, sums, worker, is_confirmed } = record;
             if plan.shards.get(unit.shard as usize).is_none_or(|shard| unit.part >= shard.parts) {
                 continue;
             }
-            let sums = Partial::of(&record, plan.order, told);
             // Of an order whose outcomes are not kept, what it was computed from may be gone.
-            let is_wanted = record.confirmed.is_empty() && comparisons.want(unit);
+            let is_wanted = !is_confirmed && comparisons.want(unit);
             waived += usize::from(is_wanted && !outcomes_kept);
-            let UnitRecord { inputs, content, worker, .. } = record;
             let to_compare = (is_wanted && outcomes_kept).then_some(worker);
             on_record.insert(unit, OnRecord { inputs, content });
             found.insert(unit, Found { sums, ahead: ahead.remove(&unit), to_compare });

@@ -168,7 +168,9 @@ impl Census {
                 let Some(record) = self.store.order(n)? else { break };
                 if !record.outcomes_kept {
                     // What single units were computed from may be gone.
-                    units.extend(self.store.units(n)?.into_iter().map(|(unit, _)| unit));
+                    for item in self.store.each_unit(n) {
+                        units.push(item?.0);
+                    }
                 }
                 // All of it is solved again, perhaps for the sake of its graphs.
                 let graphs_dropped = false;

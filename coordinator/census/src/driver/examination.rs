@@ -49,7 +49,8 @@ pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
 pub(super) fn trace(store: &Store, suspects: Vec<Suspect>) -> Result<Vec<Unit>, StoreError> {
     let mut traces: Vec<Trace> = suspects.into_iter().map(Trace::new).collect();
     for order in 1..=MAX_BATCH_ORDER {
-        for (unit, record) in store.units(order)? {
+        for item in store.each_unit(order) {
+            let (unit, record) = item?;
             traces.iter_mut().for_each(|trace| trace.add(unit, &record));
         }
     }

@@ -14,7 +14,8 @@ use trailtrap_shared::{
 use super::{Census, CensusError, Keep};
 use crate::{
     core::{
-        Order, OrderOpening, comparison::Comparisons, content::Content, parents::ENUMERATED_ORDER,
+        Order, OrderOpening, Recorded, comparison::Comparisons, content::Content,
+        parents::ENUMERATED_ORDER,
     },
     read::finished,
     records::{
@@ -53,7 +54,11 @@ impl Census {
         if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan_fingerprint) {
             return Err(StoreError::Plan(n).into());
         }
-        let records = self.store.units_of(&plan)?;
+        let told = self.store.game().about().told_by_outcome();
+        let records = self.store.each_unit_of(&plan);
+        let records: Vec<Recorded> = records
+            .map(|item| item.map(|(unit, record)| Recorded::of(unit, record, told)))
+            .collect::<Result<_, _>>()?;
         let units: usize = plan.shards.iter().map(|shard| shard.parts as usize).sum();
         if records.len() < units && self.lacks_parents(n)? {
             return self.solve_again(n, edition);
@@ -64,12 +69,12 @@ impl Census {
         let keeps_graphs = n < goal.order || self.options.keep != Keep::Minimal;
         let mut graphs_dropped = !keeps_graphs;
         if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
-            let units = self.store.units(n)?;
-            if n < goal.order && !units.is_empty() {
+            let is_begun = self.store.each_unit(n).next().transpose()?.is_some();
+            if n < goal.order && is_begun {
                 return self.solve_again(n + 1, edition);
             }
             // Of this order some are gone, and nothing brings them back.
-            graphs_dropped = !units.is_empty();
+            graphs_dropped = is_begun;
         }
         let record = match &begun {
             // A result with fewer edges stands until there is one with more.
@@ -95,7 +100,7 @@ impl Census {
         let order = Box::new(Order::open(OrderOpening {
             parents: contents_of_parents(&self.store, &plan)?,
             ahead: self.known_ahead(&plan, &records)?,
-            told: self.store.game().about().told_by_outcome(),
+            told,
             records,
             outcomes_kept,
             graphs_dropped,
@@ -136,7 +141,8 @@ impl Census {
             return Err(CensusError::GraphsNotKept { n, first, last });
         }
         tracing::warn!(first, last, "orders are solved again: their graphs were not kept");
-        let units = self.store.units(last)?.into_iter().map(|(unit, _)| unit).collect();
+        let units = self.store.each_unit(last).map(|item| item.map(|(unit, _)| unit));
+        let units = units.collect::<Result<_, _>>()?;
         self.event(|core| core.found_without_parents(edition, units));
         Ok(())
     }
@@ -151,7 +157,8 @@ impl Census {
         let mut ahead = vec![Some(Share::default()); plan.max_size + 1];
         // Where it is not known what is told, counts will contradict this, and are made again.
         let mut masses_ahead = vec![0u128; plan.max_size + 1];
-        for (unit, record) in self.store.units_of(plan)? {
+        for item in self.store.each_unit_of(plan) {
+            let (unit, record) = item?;
             let Some(size) = size_of(unit) else { continue };
             by_size[size].add(&record.statistics, record.digest());
             let told = self.store.ahead(unit)?.filter(|told| told.content == record.content);
@@ -176,11 +183,13 @@ impl Census {
                 false => Ok(0),
             });
         if let Err(contradiction) = checked {
-            let mut records = self.store.units_of(plan)?;
-            records.retain(|(unit, _)| {
+            let is_meant = |(unit, _): &(Unit, UnitRecord)| {
                 let size = size_of(*unit);
                 size.is_some() && (contradiction.size.is_none() || contradiction.size == size)
-            });
+            };
+            let records = self.store.each_unit_of(plan);
+            let records = records.filter(|item| item.as_ref().map_or(true, is_meant));
+            let records = records.collect::<Result<_, _>>()?;
             self.event(|core| core.contradicted(plan, Box::new(contradiction), records));
             return Ok(());
         }
@@ -207,14 +216,14 @@ impl Census {
     fn known_ahead(
         &self,
         plan: &Plan,
-        records: &[(Unit, UnitRecord)],
+        records: &[Recorded],
     ) -> Result<HashMap<Unit, Ahead>, CensusError> {
-        let known = |(unit, record): &(Unit, UnitRecord)| {
-            let ahead = match self.store.ahead(*unit)? {
-                Some(ahead) if ahead.content == record.content => Some(ahead),
-                _ => self.count_ahead(plan, *unit, record)?,
+        let known = |&Recorded { unit, content, .. }: &Recorded| {
+            let ahead = match self.store.ahead(unit)? {
+                Some(ahead) if ahead.content == content => Some(ahead),
+                _ => self.count_ahead(plan, unit, content)?,
             };
-            Ok(ahead.map(|ahead| (*unit, ahead)))
+            Ok(ahead.map(|ahead| (unit, ahead)))
         };
         let tells = self.store.game().about().told_by_outcome().is_some();
         if !tells && plan.layout.class.is_by_degrees() {
@@ -230,7 +239,7 @@ impl Census {
         &self,
         plan: &Plan,
         unit: Unit,
-        record: &UnitRecord,
+        content: Content,
     ) -> Result<Option<Ahead>, CensusError> {
         let Some(shard) = plan.shards.get(unit.shard as usize) else { return Ok(None) };
         let places = (0..1u32 << shard.bucket_bits)
@@ -245,7 +254,7 @@ impl Census {
         }
         let counted = recount::recount(self.store.game(), plan, &blocks).ok();
         let ahead = counted.map(|Recount { ahead, .. }| ahead);
-        let ahead = ahead.filter(|ahead| ahead.content == record.content);
+        let ahead = ahead.filter(|ahead| ahead.content == content);
         if let Some(ahead) = &ahead {
             self.store.put_ahead(unit, ahead)?;
         }
@@ -285,7 +294,8 @@ pub fn contents_of_parents(store: &Store, plan: &Plan) -> Result<Vec<Content>, S
         store.order(n - 1)?.map_or(plan.options, |record| record.options),
     );
     let mut units: Vec<Vec<Content>> = vec![Vec::new(); below.shards.len()];
-    for (unit, UnitRecord { content, .. }) in store.units(n - 1)? {
+    for item in store.each_unit(n - 1) {
+        let (unit, UnitRecord { content, .. }) = item?;
         if let Some(contents) = units.get_mut(unit.shard as usize) {
             contents.push(content);
         }

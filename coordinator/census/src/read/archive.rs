@@ -276,7 +276,8 @@ impl Archive {
         }
         let plan = store::plan(self.store.layout(), order, &record)?;
         let mut by_size = vec![Summary::default(); plan.max_size + 1];
-        for (unit, record) in self.unit_records(&plan)? {
+        for item in self.unit_records(&plan) {
+            let (unit, record) = item?;
             let size = plan.shards[unit.shard as usize].size;
             by_size[size].add(&record.statistics, record.digest());
         }
@@ -337,7 +338,11 @@ impl Archive {
         }
         let plan = store::plan(self.store.layout(), order, &record)?;
         let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();
-        let recorded = self.unit_records(&plan)?.len();
+        let mut recorded = 0;
+        for item in self.unit_records(&plan) {
+            item?;
+            recorded += 1;
+        }
         Ok(of_stage(Stage::Unfinished { recorded, planned }))
     }
 
@@ -350,17 +355,18 @@ impl Archive {
         Ok(store::plan(self.store.layout(), order, &self.record(order)?)?)
     }
 
-    /// The units of a plan that are recorded, in order.
-    fn unit_records(&self, plan: &Plan) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
-        let units = self.store.units_of(plan)?;
-        let planned = |unit: &Unit| {
+    /// The units of a plan that are recorded, in order. A unit that is of no plan is an error.
+    fn unit_records<'s>(
+        &'s self,
+        plan: &'s Plan,
+    ) -> impl Iterator<Item = Result<(Unit, UnitRecord), StoreError>> + 's {
+        let is_planned = move |unit: Unit| {
             plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
         };
-        if units.iter().all(|(unit, _)| planned(unit)) {
-            Ok(units)
-        } else {
-            Err(StoreError::Plan(plan.order))
-        }
+        self.store.each_unit_of(plan).map(move |item| match item? {
+            (unit, record) if is_planned(unit) => Ok((unit, record)),
+            _ => Err(StoreError::Plan(plan.order)),
+        })
     }
 
     /// The shards of an order, in the order of the plan; of one that is not finished, those of
@@ -373,7 +379,8 @@ impl Archive {
         let record = self.record(order)?;
         let plan = store::plan(self.store.layout(), order, &record)?;
         let mut summaries: BTreeMap<u32, ShardSummary> = BTreeMap::new();
-        for (unit, record) in self.unit_records(&plan)? {
+        for item in self.unit_records(&plan) {
+            let (unit, record) = item?;
             let shard = &plan.shards[unit.shard as usize];
             let summary = summaries.entry(unit.shard).or_insert_with(|| ShardSummary {
                 sequence: shard.sequence,
@@ -426,8 +433,8 @@ impl Archive {
                 .flat_map(|shard| (0..shard.parts).map(move |part| (shard, part)))
                 .collect());
         }
-        let units = self.unit_records(plan)?;
-        Ok(units.iter().map(|(unit, _)| (&plan.shards[unit.shard as usize], unit.part)).collect())
+        let part = |(unit, _): (Unit, UnitRecord)| (&plan.shards[unit.shard as usize], unit.part);
+        Ok(self.unit_records(plan).map(|item| item.map(part)).collect::<Result<_, _>>()?)
     }
 
     /// All graphs of a finished order, in the labels of the census, and whether they have the

@@ -318,7 +318,8 @@ fn order_status(
     let mut status =
         OrderStatus { order, max_size, shards, graphs, pairs, ..OrderStatus::default() };
     let mut parts_done = vec![0; plan.shards.len()];
-    for (unit, record) in store.units_of(&plan)? {
+    for item in store.each_unit_of(&plan) {
+        let (unit, record) = item?;
         let Some(shard) = plan.shards.get(unit.shard as usize) else { continue };
         let graphs = record.statistics.classes.all.graphs as u64;
         status.graphs_done += graphs;

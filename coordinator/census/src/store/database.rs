@@ -23,7 +23,7 @@ use trailtrap_shared::{partition::Section, protocol::codec};
 use super::{
     EDITION, EPOCH, RECORDS, TAKEN_BACK, WRITTEN,
     error::{Lost, StoreError},
-    journal::{self, ManifestState, Records},
+    journal::{self, ManifestState, Records, Trace},
 };
 
 /// How often the system is asked again, and how long it is waited before each time: half a minute
@@ -110,13 +110,13 @@ fn open(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
 /// Opens a database to read it, and checks it for whoever is to have such access.
 fn open_checked(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
     // What the journal has, the database had before.
-    let told = journal::read(path).map_err(StoreError::Journal)?;
+    let told = journal::read(path, |record| Trace::of(&record)).map_err(StoreError::Journal)?;
     if !told.manifest.is_in(path).map_err(StoreError::Journal)? {
         return Err(StoreError::Manifest);
     }
     let db = DB::open_cf_descriptors_read_only(&options(), path, families(), false)?;
     check_tables(&db)?;
-    let (written, records) = (written(&db)?, records(&db)?);
+    let (written, records) = (written(&db)?, traces(&db)?);
     // A journal that is behind, or damaged, knows of records that have changed since, and of units
     // that were taken back since.
     let is_last = told.is_whole && written <= told.written;
@@ -129,9 +129,9 @@ fn open_checked(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
     // These numbers only grow. Programs that kept no journal have counted their starts as well;
     // units are taken back when an edition begins, and within editions.
     let is_later = |key: &[u8]| {
-        let number = |records: &Records| {
-            let value = records.get(key).and_then(|value| codec::decode::<u32>(value).ok());
-            value.unwrap_or(0)
+        let number = |records: &Records<Trace>| {
+            let record = records.get(key).and_then(Trace::record);
+            record.and_then(|record| codec::decode::<u32>(record).ok()).unwrap_or(0)
         };
         number(&records) > number(&told.records)
     };
@@ -325,22 +325,27 @@ pub(super) fn written(db: &DB) -> Result<u64, StoreError> {
 }
 
 /// All records but the number of the last write, which the journal has in its own way.
-pub(super) fn records(db: &DB) -> Result<Records, StoreError> {
-    let mut records = Records::new();
-    for item in db.iterator_cf(family(db, RECORDS), IteratorMode::Start) {
+pub(super) fn each_record(
+    db: &DB,
+) -> impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>> {
+    let all = db.iterator_cf(family(db, RECORDS), IteratorMode::Start);
+    let all = all.map(|item| {
         let (key, value) = item?;
-        if *key != *WRITTEN {
-            records.insert(key.into_vec(), value.into_vec());
-        }
-    }
-    Ok(records)
+        Ok((key.into_vec(), value.into_vec()))
+    });
+    all.filter(|record| !matches!(record, Ok((key, _)) if key == WRITTEN))
+}
+
+/// What tells these records from others.
+pub(super) fn traces(db: &DB) -> Result<Records<Trace>, StoreError> {
+    each_record(db).map(|record| record.map(|(key, value)| (key, Trace::of(&value)))).collect()
 }
 
 /// How many records of `before` are not as they should be in `after`.
 fn compare(
-    before: &Records,
-    after: &Records,
-    is_right: impl Fn(&Vec<u8>, Option<&Vec<u8>>) -> bool,
+    before: &Records<Trace>,
+    after: &Records<Trace>,
+    is_right: impl Fn(&Trace, Option<&Trace>) -> bool,
 ) -> Lost {
     let mut lost = Lost::default();
     for (key, _) in before.iter().filter(|(key, value)| !is_right(value, after.get(*key))) {

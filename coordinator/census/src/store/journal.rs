@@ -23,7 +23,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -34,8 +34,35 @@ use trailtrap_worker::process::replace::{self, Replacement};
 
 /// A record under its key; `None` if it is removed.
 pub(super) type Change = (Vec<u8>, Option<Vec<u8>>);
-/// Records under their keys.
-pub(super) type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+/// Records under their keys: themselves, or what is kept of them.
+pub(super) type Records<V = Vec<u8>> = BTreeMap<Vec<u8>, V>;
+
+/// What tells records apart, in a few bytes: a store has a quarter of a million of them, of
+/// kilobytes. Two that differ have the same one with probability 2⁻¹²⁸.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trace {
+    length: u32,
+    /// A record that is short enough, filled up with zeros; otherwise the first half of its BLAKE3
+    /// hash.
+    bytes: [u8; CHECKSUM_BYTES],
+}
+
+impl Trace {
+    /// That of a record.
+    pub fn of(record: &[u8]) -> Self {
+        let mut bytes = [0; CHECKSUM_BYTES];
+        match record.len() <= CHECKSUM_BYTES {
+            true => bytes[..record.len()].copy_from_slice(record),
+            false => bytes.copy_from_slice(&blake3::hash(record).as_bytes()[..CHECKSUM_BYTES]),
+        }
+        Trace { length: record.len() as u32, bytes }
+    }
+
+    /// The record, if it is short.
+    pub fn record(&self) -> Option<&[u8]> {
+        self.bytes.get(..self.length as usize)
+    }
+}
 
 const NAME: &str = "JOURNAL";
 const MAGIC: &[u8; 4] = b"TTJL";
@@ -43,8 +70,12 @@ const HEAD_BYTES: usize = 8;
 const CHECKSUM_BYTES: usize = 16;
 /// Changes of more bytes than this are divided into several entries.
 const ENTRY_BYTES: usize = 1 << 20;
+/// An entry has a record more than that, and none has so many bytes.
+const MOST_ENTRY_BYTES: usize = 64 << 20;
 /// A journal with so many bytes, and several times those of the records, is written anew.
 const SLACK_BYTES: u64 = 4 << 20;
+/// So many bytes of a journal are read at a time.
+const PIECE_BYTES: usize = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
 struct JournalEntry {
@@ -170,10 +201,9 @@ impl Drop for Journal {
 }
 
 /// What a journal says.
-#[derive(Default)]
-pub(super) struct JournalContents {
+pub(super) struct JournalContents<V = Vec<u8>> {
     /// The records, as the last entry leaves them.
-    pub records: Records,
+    pub records: Records<V>,
     /// The number of the last write.
     pub written: u64,
     /// What stood in the manifest then.
@@ -183,29 +213,50 @@ pub(super) struct JournalContents {
     bytes: u64,
 }
 
+impl<V> Default for JournalContents<V> {
+    fn default() -> Self {
+        let manifest = ManifestState::default();
+        JournalContents {
+            records: Records::new(),
+            written: 0,
+            manifest,
+            is_whole: false,
+            bytes: 0,
+        }
+    }
+}
+
 impl Journal {
-    /// Goes on with a journal that says what it should, or begins a new one: these records, and
-    /// the number of the last write.
+    /// Goes on with a journal that says what it should: these records, and the number of the last
+    /// write. Otherwise it begins a new one, for which `all` has the records themselves.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written, or the records cannot be read.
     pub fn of(
         directory: &Path,
-        told: JournalContents,
-        records: &Records,
+        told: &JournalContents<Trace>,
+        records: &Records<Trace>,
         written: u64,
+        all: impl Iterator<Item = io::Result<(Vec<u8>, Vec<u8>)>>,
     ) -> io::Result<Journal> {
         let path = directory.join(NAME);
         // What an earlier run left that was killed while it wrote one anew.
         let _ = replace::sweep(&path);
-        let live: usize = records.iter().map(|(key, value)| key.len() + value.len()).sum();
-        let is_long = told.bytes > SLACK_BYTES + 4 * live as u64;
+        let live: u64 =
+            records.iter().map(|(key, trace)| key.len() as u64 + u64::from(trace.length)).sum();
+        let is_long = told.bytes > SLACK_BYTES + 4 * live;
         let is_right = told.is_whole && told.written == written && told.records == *records;
         let (end, manifest) = match is_right && !is_long {
             true => (told.bytes, told.manifest),
             false => {
-                let all = records.iter().map(|(key, value)| (key.clone(), Some(value.clone())));
-                let (all, manifest) = (all.collect::<Vec<Change>>(), ManifestState::of(directory));
-                let bytes = entries(written, written, manifest, &all);
-                Replacement::of(&path).write(&bytes)?;
-                (bytes.len() as u64, manifest)
+                let (mut end, manifest) = (0, ManifestState::of(directory));
+                let all = all.map(|record| record.map(|(key, value)| (key, Some(value))));
+                Replacement::of(&path).fill(|out| {
+                    end = write_entries(out, written, written, manifest, all)?;
+                    io::Result::Ok(())
+                })?;
+                (end, manifest)
             }
         };
         let file = File::options().write(true).open(&path)?;
@@ -239,7 +290,9 @@ impl Journal {
 
     fn push(&mut self, written: u64, changes: &[Change]) -> io::Result<()> {
         let manifest = self.followed.read();
-        let bytes = entries(self.written, written, manifest, changes);
+        let mut bytes = Vec::new();
+        let changes = changes.iter().cloned().map(Ok);
+        write_entries(&mut bytes, self.written, written, manifest, changes)?;
         let write = |file: &File| file.write_all_at(&bytes, self.end);
         if write(&self.file).is_err() {
             // Perhaps only what was opened long ago is stale.
@@ -252,83 +305,164 @@ impl Journal {
     }
 }
 
-/// Reads the journal of a store; one that is not there says nothing.
-pub(super) fn read(directory: &Path) -> io::Result<JournalContents> {
-    let bytes = match std::fs::read(directory.join(NAME)) {
-        Ok(bytes) => bytes,
+/// Reads the journal of a store, and keeps of each record what `keep` makes of it; one that is not
+/// there says nothing. Holds no more than one entry besides.
+///
+/// # Errors
+///
+/// It cannot be read.
+pub(super) fn read<V>(
+    directory: &Path,
+    keep: impl Fn(Vec<u8>) -> V,
+) -> io::Result<JournalContents<V>> {
+    let file = match File::open(directory.join(NAME)) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(JournalContents::default());
         }
         Err(error) => return Err(error),
     };
-    let mut told = JournalContents { bytes: bytes.len() as u64, ..JournalContents::default() };
-    told.is_whole = each_entry(&bytes, |JournalEntry { written, manifest, changes }| {
+    let mut told = JournalContents::default();
+    let found = each_entry(file, |JournalEntry { written, manifest, changes }| {
         told.written = told.written.max(written);
         told.manifest = manifest;
         for (key, value) in changes {
             match value {
-                Some(value) => drop(told.records.insert(key, value)),
+                Some(value) => drop(told.records.insert(key, keep(value))),
                 None => drop(told.records.remove(&key)),
             }
         }
-    });
-    Ok(told)
+    })?;
+    Ok(JournalContents { is_whole: found.is_whole, bytes: found.bytes, ..told })
 }
 
-/// The entries of one write.
-fn entries(before: u64, written: u64, manifest: ManifestState, changes: &[Change]) -> Vec<u8> {
-    let (mut bytes, mut some, mut length) = (Vec::new(), Vec::new(), 0);
+/// Writes the entries of one write, and returns how many bytes they have.
+fn write_entries(
+    out: &mut dyn Write,
+    before: u64,
+    written: u64,
+    manifest: ManifestState,
+    changes: impl Iterator<Item = io::Result<Change>>,
+) -> io::Result<u64> {
+    let (mut some, mut length, mut bytes) = (Vec::new(), 0, 0);
     for change in changes {
-        let (key, value) = change;
+        let (key, value) = change?;
         length += key.len() + value.as_ref().map_or(0, Vec::len);
-        some.push(change.clone());
+        some.push((key, value));
         if length > ENTRY_BYTES {
             // The write is complete with its last entry.
             let changes = std::mem::take(&mut some);
-            push_entry(&mut bytes, JournalEntry { written: before, manifest, changes });
+            bytes += write_entry(out, JournalEntry { written: before, manifest, changes })?;
             length = 0;
         }
     }
-    push_entry(&mut bytes, JournalEntry { written, manifest, changes: some });
-    bytes
+    Ok(bytes + write_entry(out, JournalEntry { written, manifest, changes: some })?)
 }
 
-fn push_entry(bytes: &mut Vec<u8>, entry: JournalEntry) {
-    let start = bytes.len();
+fn write_entry(out: &mut dyn Write, entry: JournalEntry) -> io::Result<u64> {
     let text = codec::encode(&entry);
-    bytes.extend_from_slice(MAGIC);
+    let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&text);
-    let checksum = blake3::hash(&bytes[start..]);
+    let checksum = blake3::hash(&bytes);
     bytes.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
+    out.write_all(&bytes)?;
+    Ok(bytes.len() as u64)
 }
 
-/// Hands each sound entry out, in order. Returns whether there is nothing else.
-fn each_entry(bytes: &[u8], mut take: impl FnMut(JournalEntry)) -> bool {
-    let (mut at, mut is_whole) = (0, true);
-    while at < bytes.len() {
-        if let Some((entry, length)) = entry_at(&bytes[at..]) {
-            take(entry);
-            at += length;
-        } else {
-            is_whole = false;
-            let next = bytes[at + 1..].windows(MAGIC.len()).position(|window| window == MAGIC);
-            at = next.map_or(bytes.len(), |next| at + 1 + next);
+/// What a journal is made of.
+struct Found {
+    bytes: u64,
+    /// Whether there is nothing but sound entries.
+    is_whole: bool,
+}
+
+/// Hands each sound entry out, in order.
+fn each_entry(journal: impl Read, mut take: impl FnMut(JournalEntry)) -> io::Result<Found> {
+    let mut window = Window { journal, bytes: Vec::new(), at: 0, read: 0 };
+    let mut is_whole = true;
+    loop {
+        let head = window.next(HEAD_BYTES)?;
+        if head.is_empty() {
+            return Ok(Found { bytes: window.read, is_whole });
+        }
+        let sound = match entry_length(head) {
+            Some(length) => entry_in(window.next(length)?).map(|entry| (entry, length)),
+            None => None,
+        };
+        match sound {
+            Some((entry, length)) => {
+                take(entry);
+                window.at += length;
+            }
+            None => {
+                is_whole = false;
+                window.at += 1;
+                window.find(MAGIC)?;
+            }
         }
     }
-    is_whole
 }
 
-/// The entry that these bytes begin with, and its length.
-fn entry_at(bytes: &[u8]) -> Option<(JournalEntry, usize)> {
-    let length = bytes.strip_prefix(MAGIC)?.first_chunk()?;
-    let end = HEAD_BYTES.checked_add(u32::from_le_bytes(*length) as usize)?;
-    let checksum = bytes.get(end..end.checked_add(CHECKSUM_BYTES)?)?;
-    if blake3::hash(&bytes[..end]).as_bytes()[..CHECKSUM_BYTES] != *checksum {
+/// What is being looked at of a journal.
+struct Window<R> {
+    journal: R,
+    bytes: Vec<u8>,
+    /// Where in these the next entry begins.
+    at: usize,
+    /// Bytes that have been read of the journal.
+    read: u64,
+}
+
+impl<R: Read> Window<R> {
+    /// The next bytes, so many or as many as there are.
+    fn next(&mut self, wanted: usize) -> io::Result<&[u8]> {
+        while self.bytes.len() - self.at < wanted {
+            self.bytes.drain(..std::mem::take(&mut self.at));
+            let piece = wanted.max(PIECE_BYTES) as u64;
+            let read = self.journal.by_ref().take(piece).read_to_end(&mut self.bytes)?;
+            self.read += read as u64;
+            if read == 0 {
+                break;
+            }
+        }
+        let rest = &self.bytes[self.at..];
+        Ok(&rest[..wanted.min(rest.len())])
+    }
+
+    /// Goes on to where these bytes stand, or to the end.
+    fn find(&mut self, wanted: &[u8]) -> io::Result<()> {
+        while self.next(wanted.len())?.len() == wanted.len() {
+            let rest = &self.bytes[self.at..];
+            match rest.windows(wanted.len()).position(|window| window == wanted) {
+                Some(position) => {
+                    self.at += position;
+                    return Ok(());
+                }
+                None => self.at = self.bytes.len() + 1 - wanted.len(),
+            }
+        }
+        self.at = self.bytes.len();
+        Ok(())
+    }
+}
+
+/// How long an entry is that begins with these bytes.
+fn entry_length(head: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(*head.strip_prefix(MAGIC)?.first_chunk()?) as usize;
+    (length <= MOST_ENTRY_BYTES).then_some(HEAD_BYTES + length + CHECKSUM_BYTES)
+}
+
+/// The entry that these bytes are, if it is sound.
+fn entry_in(bytes: &[u8]) -> Option<JournalEntry> {
+    if entry_length(bytes)? != bytes.len() {
         return None;
     }
-    let entry = codec::decode(&bytes[HEAD_BYTES..end]).ok()?;
-    Some((entry, end + CHECKSUM_BYTES))
+    let (entry, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
+    if blake3::hash(entry).as_bytes()[..CHECKSUM_BYTES] != *checksum {
+        return None;
+    }
+    codec::decode(&entry[HEAD_BYTES..]).ok()
 }
 
 #[cfg(test)]
@@ -345,10 +479,29 @@ mod tests {
         (vec![key], Some(value.to_vec()))
     }
 
+    /// A journal of these records, taken up or begun.
+    fn begun(
+        directory: &Path,
+        told: JournalContents<Trace>,
+        records: &Records,
+        written: u64,
+    ) -> Journal {
+        let traces = records.iter().map(|(key, value)| (key.clone(), Trace::of(value))).collect();
+        let all = records.iter().map(|(key, value)| Ok((key.clone(), value.clone())));
+        Journal::of(directory, &told, &traces, written, all).unwrap()
+    }
+
+    fn whole(directory: &Path) -> JournalContents {
+        read(directory, |record| record).unwrap()
+    }
+
+    fn traced(directory: &Path) -> JournalContents<Trace> {
+        read(directory, |record| Trace::of(&record)).unwrap()
+    }
+
     /// A journal of four writes: the second adds an alarm's worth of bytes, the third removes.
     fn filled(directory: &Path) -> Journal {
-        let mut journal =
-            Journal::of(directory, JournalContents::default(), &Records::new(), 0).unwrap();
+        let mut journal = begun(directory, JournalContents::default(), &Records::new(), 0);
         journal.add(1, &[change(1, b"one"), change(2, b"two")]).unwrap();
         journal.add(2, &[change(3, &[7; ENTRY_BYTES]), change(4, &[8; ENTRY_BYTES])]).unwrap();
         journal.add(3, &[(vec![3], None), change(2, b"second")]).unwrap();
@@ -360,7 +513,7 @@ mod tests {
     fn a_journal_says_what_was_written_last() {
         let directory = tempfile::tempdir().unwrap();
         filled(directory.path());
-        let told = read(directory.path()).unwrap();
+        let told = whole(directory.path());
         let expected = Records::from([
             record(1, b"one"),
             record(2, b"second"),
@@ -372,11 +525,17 @@ mod tests {
         assert_eq!(told.written, 4);
         // It is taken up as it is, or written anew if it is not what it should be.
         let length = told.bytes;
-        assert_eq!(Journal::of(directory.path(), told, &expected, 4).unwrap().end, length);
-        let told = read(directory.path()).unwrap();
-        let journal = Journal::of(directory.path(), told, &Records::new(), 9).unwrap();
+        let told = traced(directory.path());
+        assert_eq!(begun(directory.path(), told, &expected, 4).end, length);
+        let told = traced(directory.path());
+        let mut other = expected.clone();
+        other.insert(vec![5], b"FIVE".to_vec());
+        begun(directory.path(), told, &other, 4);
+        assert_eq!(whole(directory.path()).records, other);
+        let told = traced(directory.path());
+        let journal = begun(directory.path(), told, &Records::new(), 9);
         assert!(journal.end < 100);
-        assert_eq!(read(directory.path()).unwrap().written, 9);
+        assert_eq!(whole(directory.path()).written, 9);
     }
 
     /// Whoever reads it would take what it says for the state after the last write.
@@ -385,10 +544,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = filled(directory.path());
         journal.add(6, &[change(6, b"six")]).unwrap_err();
-        assert_eq!(read(directory.path()).unwrap().written, 4);
+        assert_eq!(whole(directory.path()).written, 4);
         journal.add(5, &[change(5, b"fifth")]).unwrap();
         journal.add(6, &[change(6, b"six")]).unwrap();
-        assert_eq!(read(directory.path()).unwrap().written, 6);
+        assert_eq!(whole(directory.path()).written, 6);
     }
 
     #[test]
@@ -427,7 +586,7 @@ mod tests {
             let mut bytes = sound.clone();
             bytes[at] ^= 1;
             std::fs::write(&path, bytes).unwrap();
-            read(directory.path()).unwrap()
+            whole(directory.path())
         };
         // The first entry, of no records, takes 73 bytes.
         for at in [73, 79, 90, 130] {
@@ -440,18 +599,32 @@ mod tests {
         let told = spoilt(sound.len() - 1);
         assert_eq!((told.is_whole, told.written), (false, 3));
         std::fs::write(&path, &sound[..sound.len() - 1]).unwrap();
-        assert_eq!(read(directory.path()).unwrap().written, 3);
+        assert_eq!(whole(directory.path()).written, 3);
         std::fs::write(&path, []).unwrap();
-        assert_eq!(read(directory.path()).unwrap().written, 0);
+        assert_eq!(whole(directory.path()).written, 0);
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(read(directory.path()).unwrap().written, 0);
+        assert_eq!(whole(directory.path()).written, 0);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            each_entry(&bytes, |_| ());
-            each_entry(&[MAGIC, &bytes[..]].concat(), |_| ());
+            for bytes in [&bytes, &[MAGIC, &bytes[..]].concat()] {
+                let found = each_entry(&bytes[..], |_| ()).unwrap();
+                prop_assert_eq!(found.bytes, bytes.len() as u64);
+                prop_assert!(!found.is_whole || bytes.is_empty());
+            }
+        }
+
+        /// Short records are kept as they are, others as a hash: what differs stays different.
+        #[test]
+        fn traces_tell_records_apart(
+            one in proptest::collection::vec(0..2u8, 0..20),
+            other in proptest::collection::vec(0..2u8, 0..20),
+        ) {
+            let [first, second] = [&one, &other].map(|record| Trace::of(record));
+            prop_assert_eq!(one == other, first == second);
+            prop_assert_eq!(first.record(), (one.len() <= CHECKSUM_BYTES).then_some(&one[..]));
         }
     }
 }

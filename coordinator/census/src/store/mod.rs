@@ -15,7 +15,7 @@ mod journal;
 pub mod salvage;
 mod wreck;
 
-use std::{cell::RefCell, path::Path, sync::Arc};
+use std::{cell::RefCell, io, path::Path, sync::Arc};
 
 use parking_lot::Mutex;
 use rocksdb::{DB, FlushOptions, IteratorMode, WriteBatch, WriteOptions};
@@ -34,7 +34,7 @@ use trailtrap_worker::process::replace::sync_directory;
 pub use self::error::{Lost, StoreError};
 use self::{
     database::{AccessMode, Database, family, section_name},
-    journal::{Change, Journal, JournalContents},
+    journal::{Change, Journal, JournalContents, Trace},
 };
 use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
 
@@ -54,6 +54,8 @@ const EPOCH: &[u8] = b"epoch";
 const EDITION: &[u8] = b"edition";
 /// The key of a number that grows whenever units are taken back within an edition.
 const TAKEN_BACK: &[u8] = b"taken back";
+/// So many unit records are read together.
+const UNITS_AT_A_TIME: usize = 256;
 /// Groups with fewer bytes of blocks go through the log.
 const LOGGED_BYTES: u64 = 64 << 10;
 
@@ -108,18 +110,25 @@ impl Store {
         }
         let store = Self::of(Database::open(path, AccessMode::Write)?, game, class)?;
         // The journal is made the copy of the records that it should be.
-        let told = journal::read(path).map_err(StoreError::Journal)?;
-        let (records, written) =
-            store.database.run(|db| Ok((database::records(db)?, database::written(db)?)))?;
-        let journal = Journal::of(path, told, &records, written).map_err(StoreError::Journal)?;
+        let told =
+            journal::read(path, |record| Trace::of(&record)).map_err(StoreError::Journal)?;
+        let (journal, written) = store.database.run(|db| {
+            let (records, written) = (database::traces(db)?, database::written(db)?);
+            let all = database::each_record(db).map(|record| record.map_err(io::Error::other));
+            // What the database cannot read is no fault of the journal.
+            let journal = Journal::of(path, &told, &records, written, all)
+                .map_err(|error| error.downcast().unwrap_or_else(StoreError::Journal))?;
+            Ok((journal, written))
+        })?;
         Ok(Store { journal: Some(Mutex::new(Journaled { journal, written })), ..store })
     }
 
     /// Makes an empty store.
     fn create(path: &Path, game: GameName, class: Class) -> Result<Self, StoreError> {
         let database = Database::create(path)?;
-        let journal = Journal::of(path, JournalContents::default(), &journal::Records::new(), 0)
-            .map_err(StoreError::Journal)?;
+        let (told, none) = (JournalContents::default(), journal::Records::new());
+        let journal =
+            Journal::of(path, &told, &none, 0, std::iter::empty()).map_err(StoreError::Journal)?;
         let journal = Some(Mutex::new(Journaled { journal, written: 0 }));
         let store = Store { database, game, class, journal };
         store.put(FORMAT, &format(store.layout(), STORE_FORMAT))?;
@@ -239,19 +248,42 @@ impl Store {
         self.get(&unit_key(unit))
     }
 
-    /// The records of all finished units of an order.
+    /// The records of all finished units of an order, in order. Some hundreds are in memory at a
+    /// time, and they take kilobytes each.
     ///
-    /// # Errors
-    ///
-    /// The store cannot be read, or what it holds is damaged.
-    pub fn units(&self, order: usize) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
-        let prefix = [b'u', order as u8];
+    /// An item is an error, and the last, if the store cannot be read, or what it holds is damaged.
+    pub fn each_unit(
+        &self,
+        order: usize,
+    ) -> impl Iterator<Item = Result<(Unit, UnitRecord), StoreError>> {
+        let mut next = Some(vec![b'u', order as u8]);
+        let groups = std::iter::from_fn(move || {
+            let from = next.take()?;
+            let group = self.units_from(&from);
+            next = match &group {
+                Ok(units) if units.len() == UNITS_AT_A_TIME => units.last().map(|(unit, _)| {
+                    // The first key after it.
+                    [unit_key(*unit), vec![0]].concat()
+                }),
+                _ => None,
+            };
+            Some(group.map_or_else(
+                |error| vec![Err(error)],
+                |units| units.into_iter().map(Ok).collect::<Vec<_>>(),
+            ))
+        });
+        groups.flatten()
+    }
+
+    /// The next units of an order whose records have keys from this one on.
+    fn units_from(&self, from: &[u8]) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
+        let order = &from[..2];
         self.database.run(|db| {
-            let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
+            let mode = IteratorMode::From(from, rocksdb::Direction::Forward);
             let mut units = Vec::new();
-            for item in db.iterator_cf(family(db, RECORDS), mode) {
+            for item in db.iterator_cf(family(db, RECORDS), mode).take(UNITS_AT_A_TIME) {
                 let (key, value) = item?;
-                let Some(unit) = unit_of_key(&key).filter(|_| key.starts_with(&prefix)) else {
+                let Some(unit) = unit_of_key(&key).filter(|_| key.starts_with(order)) else {
                     break;
                 };
                 units.push((unit, decode(&key, &value)?));
@@ -260,16 +292,23 @@ impl Store {
         })
     }
 
-    /// Those of them that are of a plan of the order: a run that was to do more may have left
-    /// units of more edges.
+    /// The records of all finished units of an order, in order, all in memory.
     ///
     /// # Errors
     ///
     /// The store cannot be read, or what it holds is damaged.
-    pub fn units_of(&self, plan: &Plan) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
-        let mut units = self.units(plan.order)?;
-        units.retain(|(unit, _)| !plan.leaves_out(*unit));
-        Ok(units)
+    pub fn units(&self, order: usize) -> Result<Vec<(Unit, UnitRecord)>, StoreError> {
+        self.each_unit(order).collect()
+    }
+
+    /// Those of them that are of a plan of the order, as [`Store::each_unit`] does: a run that was
+    /// to do more may have left units of more edges.
+    pub fn each_unit_of<'s>(
+        &'s self,
+        plan: &'s Plan,
+    ) -> impl Iterator<Item = Result<(Unit, UnitRecord), StoreError>> + 's {
+        let is_of = |(unit, _): &(Unit, UnitRecord)| !plan.leaves_out(*unit);
+        self.each_unit(plan.order).filter(move |item| item.as_ref().map_or(true, is_of))
     }
 
     /// What a unit tells about graphs with one edge more, if that was counted. It is of the unit's

@@ -183,8 +183,8 @@ impl Salvage<'_> {
         self.watcher.say(&format!(
             "order {n}: what is undamaged is of no use without what is not: it is left out"
         ));
-        let units = self.new.units(n)?;
-        self.new.take_back(&units.into_iter().map(|(unit, _)| unit).collect::<Vec<Unit>>())?;
+        let units = self.new.each_unit(n).map(|item| item.map(|(unit, _)| unit));
+        self.new.take_back(&units.collect::<Result<Vec<Unit>, _>>()?)?;
         Section::ALL
             .into_iter()
             .try_for_each(|section| self.new.drop_section(section, n, pairs(n)))?;

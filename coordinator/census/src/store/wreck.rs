@@ -61,7 +61,7 @@ impl Wreck {
     /// Opens what can be opened of the store in `path`; in `room`, a directory that is not there
     /// yet, a database can be made again.
     pub fn open(path: &Path, room: &Path, watcher: &dyn Watcher) -> Result<Self, StoreError> {
-        let told = journal::read(path).map_err(StoreError::Journal);
+        let told = journal::read(path, |record| record).map_err(StoreError::Journal);
         let told = unless_short(told)?.unwrap_or_else(|error| {
             watcher.say(&format!("the journal of the store cannot be read: {error}"));
             JournalContents::default()

@@ -43,7 +43,9 @@ impl World {
         let ahead = records.clone().map(|(unit, _)| (*unit, self.ahead(*unit)));
         let opening = OrderOpening {
             parents: vec![below; plan.shards.len()],
-            records: records.map(|(unit, record)| (*unit, record.clone())).collect(),
+            records: records
+                .map(|(unit, record)| Recorded::of(*unit, record.clone(), Some(TOLD)))
+                .collect(),
             outcomes_kept: self.outcomes_kept,
             graphs_dropped: !self.outcomes_kept,
             dropped_together: 3,
