@@ -7,7 +7,7 @@ pub struct RegisterRequest {
     /// Labelling of stored keys and columns.
     #[prost(uint32, tag = "2")]
     pub labelling: u32,
-    /// Game and record layout.
+    /// Game and record layout, and the class of the graphs.
     #[prost(uint32, tag = "3")]
     pub game: u32,
     /// Version of the block format.
@@ -333,8 +333,8 @@ pub mod census_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Introduces a worker. FAILED_PRECONDITION: another protocol, labelling or game; the message
-        /// says which, and no retry will help.
+        /// Introduces a worker. FAILED_PRECONDITION: another protocol, labelling, game or class of graphs;
+        /// the message says which, and no retry will help.
         pub async fn register(
             &mut self,
             request: impl tonic::IntoRequest<super::RegisterRequest>,
@@ -537,8 +537,8 @@ pub mod census_server {
     /// Generated trait containing gRPC methods that should be implemented for use with CensusServer.
     #[async_trait]
     pub trait Census: std::marker::Send + std::marker::Sync + 'static {
-        /// Introduces a worker. FAILED_PRECONDITION: another protocol, labelling or game; the message
-        /// says which, and no retry will help.
+        /// Introduces a worker. FAILED_PRECONDITION: another protocol, labelling, game or class of graphs;
+        /// the message says which, and no retry will help.
         async fn register(
             &self,
             request: tonic::Request<super::RegisterRequest>,
