@@ -358,15 +358,16 @@ impl Core {
         self.keep(number, alarm);
     }
 
-    /// Counts of an order contradict theory; these are the units with so many edges. All of them
-    /// are taken back, unless that was tried.
+    /// Counts of an order contradict theory; these are the units with so many edges, and the
+    /// records of the first of them, which are kept with the alarm. All of the units are taken
+    /// back, unless that was tried.
     pub fn contradicted(
         &mut self,
         plan: &Plan,
         contradiction: Box<dyn Error + Send + Sync>,
-        records: Vec<(Unit, UnitRecord)>,
+        units: Vec<Unit>,
+        quarantined: Vec<UnitRecord>,
     ) {
-        let (units, records): (Vec<Unit>, Vec<UnitRecord>) = records.into_iter().unzip();
         let Some(&first) = units.first().filter(|_| !self.was_summed_up(&units)) else {
             return self.end(Err(Fault::Contradiction(contradiction)));
         };
@@ -376,7 +377,7 @@ impl Core {
         let sequence = &plan.shards[first.shard as usize].sequence;
         let alarm = Alarm {
             doubted: units,
-            quarantined: records,
+            quarantined,
             ..self.alarm(AlarmKind::Sum, first, sequence, text)
         };
         self.raise(None, alarm, Next::TakeBack { refusal: Refusal::Void });

@@ -21,6 +21,7 @@ use crate::{
     records::{
         OrderRecord, OrderResult, UnitRecord,
         ahead::{Ahead, Share},
+        alarm::Alarm,
     },
     store::{Store, StoreError},
     trust::{
@@ -183,14 +184,18 @@ impl Census {
                 false => Ok(0),
             });
         if let Err(contradiction) = checked {
-            let is_meant = |(unit, _): &(Unit, UnitRecord)| {
-                let size = size_of(*unit);
-                size.is_some() && (contradiction.size.is_none() || contradiction.size == size)
-            };
-            let records = self.store.each_unit_of(plan);
-            let records = records.filter(|item| item.as_ref().map_or(true, is_meant));
-            let records = records.collect::<Result<_, _>>()?;
-            self.event(|core| core.contradicted(plan, Box::new(contradiction), records));
+            let (mut units, mut quarantined) = (Vec::new(), Vec::new());
+            for item in self.store.each_unit_of(plan) {
+                let (unit, record) = item?;
+                let Some(size) = size_of(unit) else { continue };
+                if contradiction.size.is_none_or(|contradicted| contradicted == size) {
+                    units.push(unit);
+                    quarantined.push(record);
+                    quarantined.truncate(Alarm::MOST_QUARANTINED);
+                }
+            }
+            let contradiction = Box::new(contradiction);
+            self.event(|core| core.contradicted(plan, contradiction, units, quarantined));
             return Ok(());
         }
         let begun = self.store.order(n)?.expect("written when the order was begun");
