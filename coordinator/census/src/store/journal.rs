@@ -70,7 +70,7 @@ const HEAD_BYTES: usize = 8;
 const CHECKSUM_BYTES: usize = 16;
 /// Changes of more bytes than this are divided into several entries.
 const ENTRY_BYTES: usize = 1 << 20;
-/// An entry has a record more than that, and none has so many bytes.
+/// An entry has a record more than that; and a record of so many bytes is not read again.
 const MOST_ENTRY_BYTES: usize = 64 << 20;
 /// A journal with so many bytes, and several times those of the records, is written anew.
 const SLACK_BYTES: u64 = 4 << 20;
@@ -306,7 +306,7 @@ impl Journal {
 }
 
 /// Reads the journal of a store, and keeps of each record what `keep` makes of it; one that is not
-/// there says nothing. Holds no more than one entry besides.
+/// there says nothing. Holds no more than a piece and an entry besides, or what seems to be one.
 ///
 /// # Errors
 ///
@@ -323,7 +323,7 @@ pub(super) fn read<V>(
         Err(error) => return Err(error),
     };
     let mut told = JournalContents::default();
-    let found = each_entry(file, |JournalEntry { written, manifest, changes }| {
+    let found = each_entry(file, PIECE_BYTES, |JournalEntry { written, manifest, changes }| {
         told.written = told.written.max(written);
         told.manifest = manifest;
         for (key, value) in changes {
@@ -377,9 +377,13 @@ struct Found {
     is_whole: bool,
 }
 
-/// Hands each sound entry out, in order.
-fn each_entry(journal: impl Read, mut take: impl FnMut(JournalEntry)) -> io::Result<Found> {
-    let mut window = Window { journal, bytes: Vec::new(), at: 0, read: 0 };
+/// Reads so many bytes at a time, and hands each sound entry out, in order.
+fn each_entry(
+    journal: impl Read,
+    piece_bytes: usize,
+    mut take: impl FnMut(JournalEntry),
+) -> io::Result<Found> {
+    let mut window = Window { journal, piece_bytes, bytes: Vec::new(), at: 0, read: 0 };
     let mut is_whole = true;
     loop {
         let head = window.next(HEAD_BYTES)?;
@@ -407,6 +411,7 @@ fn each_entry(journal: impl Read, mut take: impl FnMut(JournalEntry)) -> io::Res
 /// What is being looked at of a journal.
 struct Window<R> {
     journal: R,
+    piece_bytes: usize,
     bytes: Vec<u8>,
     /// Where in these the next entry begins.
     at: usize,
@@ -419,7 +424,7 @@ impl<R: Read> Window<R> {
     fn next(&mut self, wanted: usize) -> io::Result<&[u8]> {
         while self.bytes.len() - self.at < wanted {
             self.bytes.drain(..std::mem::take(&mut self.at));
-            let piece = wanted.max(PIECE_BYTES) as u64;
+            let piece = wanted.max(self.piece_bytes) as u64;
             let read = self.journal.by_ref().take(piece).read_to_end(&mut self.bytes)?;
             self.read += read as u64;
             if read == 0 {
@@ -610,10 +615,60 @@ mod tests {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             for bytes in [&bytes, &[MAGIC, &bytes[..]].concat()] {
-                let found = each_entry(&bytes[..], |_| ()).unwrap();
+                let found = each_entry(&bytes[..], PIECE_BYTES, |_| ()).unwrap();
                 prop_assert_eq!(found.bytes, bytes.len() as u64);
                 prop_assert!(!found.is_whole || bytes.is_empty());
             }
+        }
+
+        /// Whatever is wrong with a journal, and however it is cut into pieces, the same entries
+        /// are found.
+        #[test]
+        fn pieces_make_no_difference(
+            values in proptest::collection::vec("(TTJ|TTJL|T|J){0,6}", 1..5),
+            changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..3),
+            added in proptest::collection::vec((any::<usize>(), "(TTJ|TTJL|TTJLaa)"), 0..3),
+            kept in any::<usize>(),
+            piece_bytes in 1..17usize,
+        ) {
+            let mut bytes = Vec::new();
+            for (value, written) in values.iter().zip(1..) {
+                let manifest = ManifestState::default();
+                let changes = std::iter::once(Ok(change(written as u8, value.as_bytes())));
+                write_entries(&mut bytes, written - 1, written, manifest, changes).unwrap();
+            }
+            for (at, value) in changes {
+                let at = at % bytes.len();
+                bytes[at] = value;
+            }
+            for (at, text) in added {
+                let at = at % bytes.len();
+                bytes.splice(at..at, text.into_bytes());
+            }
+            // Mostly all of it.
+            bytes.truncate((kept % (2 * bytes.len())).max(1));
+            let found = |piece_bytes| {
+                let mut entries = Vec::new();
+                let take = |entry: JournalEntry| entries.push((entry.written, entry.changes));
+                let found = each_entry(&bytes[..], piece_bytes, take).unwrap();
+                (entries, found.bytes, found.is_whole)
+            };
+            // What an entry would be at each place, and the first place after it.
+            let (mut at, mut expected, mut is_whole) = (0, Vec::new(), true);
+            while at < bytes.len() {
+                let length = entry_length(&bytes[at..]).unwrap_or(usize::MAX);
+                let rest = at.checked_add(length).and_then(|end| bytes.get(at..end));
+                match rest.and_then(entry_in) {
+                    Some(entry) => {
+                        expected.push((entry.written, entry.changes));
+                        at += length;
+                    }
+                    None => (at, is_whole) = (at + 1, false),
+                }
+            }
+            let expected = (expected, bytes.len() as u64, is_whole);
+            prop_assert_eq!(&found(piece_bytes), &expected);
+            prop_assert_eq!(&found(PIECE_BYTES), &expected);
         }
 
         /// Short records are kept as they are, others as a hash: what differs stays different.

@@ -110,9 +110,9 @@ impl Store {
         }
         let store = Self::of(Database::open(path, AccessMode::Write)?, game, class)?;
         // The journal is made the copy of the records that it should be.
-        let told =
-            journal::read(path, |record| Trace::of(&record)).map_err(StoreError::Journal)?;
         let (journal, written) = store.database.run(|db| {
+            let told =
+                journal::read(path, |record| Trace::of(&record)).map_err(StoreError::Journal)?;
             let (records, written) = (database::traces(db)?, database::written(db)?);
             let all = database::each_record(db).map(|record| record.map_err(io::Error::other));
             // What the database cannot read is no fault of the journal.
