@@ -53,7 +53,8 @@ pub fn rows(
         let n = Value::Number(result.order as u64);
         let cells = match kind {
             TableKind::PlayLength => by_length(result.order, &graphs)?,
-            _ => by_involutions(&graphs)?,
+            TableKind::Involutions => by_involutions(&graphs)?,
+            _ => unreachable!("other tables look at no graph, or are not of rows"),
         };
         rows.extend(cells.into_iter().map(|(keys, cell)| {
             let parity = parity_of(keys[0]);

@@ -80,10 +80,8 @@ impl<K: Copy + Eq + Hash + Ord> Retention<K> {
         self.insert(key, bytes, next_turn(&key));
     }
 
-    /// Takes in a value that is read at `next`, in place of another with this key if there is one.
-    /// It has not been read yet.
+    /// Takes in a value that is not here, and is read at `next`. It has not been read yet.
     fn insert(&mut self, key: K, bytes: usize, next: Turn) {
-        self.remove(&key);
         self.known.insert(key, Known { bytes, next, read: 0 });
         self.order.insert((next, 0, key));
         self.bytes += bytes;
@@ -182,6 +180,8 @@ mod tests {
             let mut retention = Retention::new(30);
             let mut values = HashMap::new();
             for (key, bytes, next) in steps {
+                retention.remove(&key);
+                values.remove(&key);
                 while let Some(gone) = retention.evict(bytes, 0, |_| NEVER) {
                     let (_, last) = values.remove(&gone).unwrap();
                     prop_assert!(values.values().all(|&(_, next)| next <= last));
