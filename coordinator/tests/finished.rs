@@ -201,7 +201,7 @@ fn computed(
     blocks: Vec<Block>,
     record: UnitRecord,
 ) -> Delivery {
-    Delivery { unit, sequence, blocks, record, ahead: None, is_own: false }
+    Delivery { unit, sequence, blocks, record, ahead: None, own: None }
 }
 
 /// All blocks of an order, unit by unit, with what is recorded.

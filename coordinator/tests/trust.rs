@@ -1,19 +1,29 @@
 //! Workers that lie, machines that err, and units that nobody can solve.
 
 mod common;
+#[path = "common/lies.rs"]
+mod lies;
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
 
 use common::{
     Data, Process,
     answers::{Answers, solver},
     census_json, coordinator, introduction, parts, run, stderr, stdout, worker,
 };
+use lies::Lie;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, transport::Channel};
+use trailtrap::serve::embedded::EmbeddedLink;
 use trailtrap_census::{
+    core::random::Random,
     driver::{Assignment, Census, CensusOptions, Keep, Refusal},
-    records::{Delivery, delivery},
+    records::{Delivery, alarm::AlarmKind, delivery},
 };
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics},
@@ -22,14 +32,21 @@ use trailtrap_shared::{
         trail_trap::{self, Outcome},
     },
     graph::{Graph, degree::DegreeSequence},
-    partition::{self, BucketTable},
+    labelling::batch::Kernel,
+    partition::{self, Block, BucketTable},
     plan::{Goal, Plan, PlanOptions, Unit},
     protocol::{
-        codec, messages,
+        codec,
+        messages::{self, Wanted},
         wire::{self, census_client::CensusClient, complete_request::Part, lease_reply::Answer},
     },
 };
-use trailtrap_worker::link::memory;
+use trailtrap_worker::{
+    cache::Fetch,
+    engine::Engine,
+    kernel::{Evidence, SolvedUnit, SourceError},
+    link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved, memory},
+};
 
 type PlainClient = CensusClient<Channel>;
 
@@ -489,26 +506,103 @@ fn a_shard_that_is_doubted_is_solved_again() {
     assert_eq!(changed, [Unit { order: 6, shard, part: 0 }]);
 }
 
+/// A census of all orders up to this one, of which so many records are tried.
+fn opened(directory: &Path, order: usize, trial_rate: f64) -> Arc<Census> {
+    let options = CensusOptions {
+        class: None,
+        game: None,
+        goal: Goal::new(order, None),
+        keep: Keep::All,
+        solves_again: false,
+        plan: PlanOptions::default(),
+        lease_term: Duration::from_secs(60),
+        trial_rate,
+        compared_share: 0.0,
+        gather: Duration::ZERO,
+        clock: Instant::now,
+    };
+    Census::open(&directory.join("store"), options).unwrap()
+}
+
+/// The worker of an embedded census whose kernel gets a record of each unit of an order wrong.
+struct Wrong {
+    link: EmbeddedLink,
+    order: usize,
+    random: Mutex<Random>,
+}
+
+impl Fetch for Wrong {
+    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+        self.link.fetch(wanted)
+    }
+
+    fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
+        self.link.drawn(unit, graphs)
+    }
+}
+
+impl Link for Wrong {
+    fn lease(&self, room: u64) -> Result<Grant, LinkError> {
+        self.link.lease(room)
+    }
+
+    fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
+        let wrong = |solved: &SolvedUnit| {
+            let mut random = self.random.lock().unwrap();
+            let told = Lie::Record.tell(&lease.plan, solved, None, &mut random);
+            told.filter(|_| lease.plan.order == self.order).unwrap_or_else(|| lies::copied(solved))
+        };
+        self.link.complete(lease, &results.iter().map(wrong).collect::<Vec<_>>())
+    }
+
+    fn is_alone(&self) -> bool {
+        self.link.is_alone()
+    }
+
+    fn pipeline(&self) -> usize {
+        self.link.pipeline()
+    }
+
+    fn give_back(&self, lease: &Lease, reason: Unsolved) {
+        self.link.give_back(lease, reason);
+    }
+}
+
+/// A kernel that gets records wrong is found in an embedded census, though trials read nothing
+/// there; and where all records are tried, they read whatever was in memory.
+#[test]
+fn a_kernel_that_is_wrong_is_found_by_what_is_at_hand() {
+    // At the lower rate one unit in sixteen is drawn, and nearly all records of it are tried.
+    for (trial_rate, wrong_order) in [(0.06, None), (1.0, None), (0.06, Some(7)), (1.0, Some(6))] {
+        let data = Data::new();
+        let census = opened(&data.path(), 7, trial_rate);
+        let link = EmbeddedLink::new(census.clone(), "Ann".to_owned(), 2, "kernel").unwrap();
+        let order = wrong_order.unwrap_or(0);
+        let link = Wrong { link, order, random: Mutex::new(Random(1)) };
+        let (game, kernel, stop) = (census.game(), Kernel::best(), CancellationToken::new());
+        let ended = Engine::new(link, game, 2, kernel, 64 << 20, stop).unwrap().run();
+        let tried = census.tried();
+        assert!(tried.units > 0 && tried.bytes_examined > 0, "{tried:?}");
+        assert_eq!(tried.bytes_read > 0, trial_rate == 1.0, "{tried:?}");
+        if wrong_order.is_some() {
+            assert!(matches!(ended, Err(LinkError::Refused(_))), "{ended:?}");
+            assert!(census.alarms().iter().any(|(_, alarm)| alarm.kind == AlarmKind::Trial));
+            assert!(census.close().unwrap().is_none());
+        } else {
+            assert_eq!(ended.unwrap(), RunEnd::Finished);
+            assert!(census.alarms().is_empty());
+            assert!(census.close().unwrap().is_some());
+        }
+    }
+}
+
 /// A wrong digest of what others have solved is found, drawn or not, and one of what was solved in
 /// the same process where records are drawn.
 #[test]
 fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
     for (is_own, trial_rate) in [(false, 0.0), (true, 1.0)] {
         let data = Data::new();
-        let options = CensusOptions {
-            class: None,
-            game: None,
-            goal: Goal::new(1, None),
-            keep: Keep::All,
-            solves_again: false,
-            plan: PlanOptions::default(),
-            lease_term: Duration::from_secs(60),
-            trial_rate,
-            compared_share: 0.0,
-            gather: Duration::ZERO,
-            clock: Instant::now,
-        };
-        let census = Census::open(&data.path().join("store"), options).unwrap();
+        let census = opened(&data.path(), 1, trial_rate);
         let worker = census.register("Ann", 1, "kernel").unwrap();
         let Assignment::Work(work) = census.assign(worker, 0, true) else {
             panic!("there is work")
@@ -519,7 +613,7 @@ fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
             let author = census.author(worker);
             let right =
                 delivery(solved.unit, solved.sequence, blocks, summary, solved.elapsed, author);
-            let mut wrong = Delivery { is_own, ..right };
+            let mut wrong = Delivery { own: is_own.then(Evidence::default), ..right };
             wrong.record.digest[0] ^= 1;
             deliveries.push(wrong);
         })

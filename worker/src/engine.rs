@@ -167,6 +167,10 @@ impl<L: Link> Fetch for Counting<L> {
         self.effort.bytes_read.fetch_add(bytes, Ordering::Relaxed);
         Ok(fetched)
     }
+
+    fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
+        self.link.drawn(unit, graphs)
+    }
 }
 
 type Cache<L> = PartitionCache<Counting<L>>;

@@ -230,6 +230,14 @@ fn to_text(forecast: &Forecast) -> String {
         line("labellings of a pair", format!("{:.3}", simulated.labellings_per_pair)),
         line("read by workers", times(simulated.bytes_read)),
         line("read by trials", times(simulated.bytes_read_by_trials)),
+        line(
+            "tried units",
+            format!(
+                "{:.0}, with {:.2} % of what is made",
+                simulated.units_tried,
+                100.0 * simulated.bytes_in_units_tried / simulated.bytes_made.max(1) as f64
+            ),
+        ),
     ]
     .concat();
     if cluster.nodes.is_some() {

@@ -16,7 +16,7 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use trailtrap_census::{
-    driver::{Census, CensusError, CensusOptions, Keep},
+    driver::{Census, CensusError, CensusOptions, Keep, Tried},
     read::status::{CensusStatus, duration},
     records::OrderResult,
     store::directory::DataDirectory,
@@ -67,15 +67,21 @@ pub struct Common {
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
-    /// Derive this share of all records again from their predecessors, with nauty, before results
-    /// are let in: one step of the recurrence, without code of the kernel. Each unit is drawn with
-    /// probability p = max(1/16, RATE), and of it RATE/p of its records, at least one; 1 tries
-    /// all. A worker that gets a share f of the records wrong in k units of g graphs each goes
-    /// unnoticed with probability (1 − p · (1 − (1 − f)^s))^k, where s = max(1, g · RATE/p),
-    /// about; a single wrong record is found with probability RATE, or more in small units. With 1
-    /// no wrong record is let in. 0 turns it off. Everything else that a worker states is checked
-    /// whatever the rate; what `census` solves in its own process is counted again in the units
-    /// drawn only, and with 0 in none
+    /// Derive records again from their predecessors, with nauty, before results are let in: one
+    /// step of the recurrence, without code of the kernel. A unit is drawn with probability p, and
+    /// of it min(1, 16 · RATE) of its records, at least one; 1 tries all. Where `census` solves,
+    /// p = max(1/16, RATE), so that each record is tried with probability RATE at least: below
+    /// 1/16 its predecessors are those in memory, and nothing is read (but for units of more than
+    /// 65536 records to try). Of what other processes solve, a trial reads predecessors, R bytes
+    /// of them, from the store; p = max(RATE, min(1/16, (U + B/4)/16R)) for a unit of U bytes,
+    /// with buckets of B bytes (--bucket-size): so trials read about a tenth of what is solved
+    /// where orders are large, and with the default sizes p is 1/16 for all units of orders up to
+    /// 10. A worker that gets a share f of the records wrong in a unit of g graphs goes unnoticed
+    /// with probability 1 − p · (1 − (1 − f)^s), where s = max(1, g · min(1, 16 · RATE)), about;
+    /// `trailtrap plan` tells how many units are drawn, and what share of the bytes they have.
+    /// With 1 no wrong record is let in. 0 turns it off. Everything else that a worker states is
+    /// checked whatever the rate; what `census` solves in its own process is counted again in the
+    /// units drawn only, and with 0 in none
     #[arg(long, value_name = "RATE", default_value = TRIED, hide_short_help = true,
           value_parser = parse_share)]
     sample: f64,
@@ -210,6 +216,10 @@ impl Common {
         };
         let closed = census.close();
         directory.publish(&status);
+        let tried = census.tried();
+        if tried.bytes_examined > 0 {
+            log::say(&format!("trailtrap: {}", told(&tried)));
+        }
         for (number, alarm) in status.alarms.iter().filter(|(_, alarm)| alarm.settled.is_none()) {
             log::say(&format!("trailtrap: {}", alarm.line(*number)));
         }
@@ -232,6 +242,17 @@ impl Common {
             }
         }
     }
+}
+
+/// What trials took, such as `tried 1185 records of 986 units; …`.
+fn told(Tried { units, records, bytes_read, bytes_examined }: &Tried) -> String {
+    format!(
+        "tried {records} records of {units} units; bytes read for each byte delivered: {:.3} ({} \
+         of {})",
+        *bytes_read as f64 / *bytes_examined as f64,
+        Size(*bytes_read),
+        Size(*bytes_examined)
+    )
 }
 
 /// Opens the census of a directory.

@@ -19,7 +19,7 @@ use trailtrap_census::{
         schedule::{Asked, Schedule, Share},
     },
     records::Author,
-    trust::trial,
+    trust::trial::{self, Odds},
 };
 use trailtrap_shared::{
     game::GameName,
@@ -99,6 +99,10 @@ pub struct Simulated {
     pub bytes_through_coordinator: u64,
     /// Bytes of blocks that the coordinator reads for trials.
     pub bytes_read_by_trials: u64,
+    /// Units of which records are tried, on average, …
+    pub units_tried: f64,
+    /// … and bytes of keys and outcomes in them.
+    pub bytes_in_units_tried: f64,
     /// Bytes in the store at its fullest moment, by what is kept.
     pub store: Kept,
     /// Bytes of memory that a worker has at most: its budget, graphs in work, and results that wait
@@ -126,7 +130,7 @@ pub struct Busy {
     pub solving_core_seconds: f64,
     /// Of the coordinator's cores together: counting again what workers deliver.
     pub counting_core_seconds: f64,
-    /// Of trials, one after the other.
+    /// Of the turns of trials, a few at a time.
     pub trials: f64,
     /// Of the coordinator's network interface.
     pub network: f64,
@@ -139,8 +143,10 @@ pub struct Busy {
 /// Seconds of a core to load an entry that is not in the cache: checked, and merged from parts
 /// (bench `load_bucket`).
 const LOAD: f64 = 50e-9;
-/// Bytes a second that a trial reads, checks and looks through.
+/// Bytes a second that a trial reads, checks and looks through …
 const TRIED_BYTES: f64 = 1e9;
+/// … and seconds of a core to derive a record again.
+const TRIED_RECORD: f64 = 1e-4;
 /// Bytes of a unit's record in the store, about, its key and the journal included.
 const RECORD_BYTES: u64 = 1000;
 /// Bytes of a block beside its entries.
@@ -313,9 +319,10 @@ struct Lease {
     read: f64,
     made: f64,
     tried: f64,
-    /// Seconds of a core to solve it, and for the coordinator to count it again.
+    /// Seconds of a core to solve it, for the coordinator to count it again, and to try records.
     solving: f64,
     counting: f64,
+    trying: f64,
 }
 
 /// Where a lease stands: what it has come to, in this order.
@@ -436,7 +443,7 @@ impl Census {
         let OrderInWork { plan, graphs, .. } = order;
         let Calibration { pair, unit: each_unit, recount } = self.calibration;
         let entry = entry_bytes(plan.layout, plan.order) as f64;
-        let (mut read, mut made, mut tried, mut solving) = (0.0, 0.0, 0.0, 0.0);
+        let (mut read, mut made, mut tried, mut solving, mut trying) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for together in units.chunk_by(|one, other| one.shard == other.shard) {
             let shard = &plan.shards[together[0].shard as usize];
             let count = graphs[together[0].shard as usize] / f64::from(shard.parts);
@@ -448,8 +455,15 @@ impl Census {
                 + together.len() as f64 * each_unit
                 + input.loaded * LOAD;
             made += all * entry;
-            let tried_of_each = self.tried(plan, together[0], count, input.predecessors);
-            tried += tried_of_each * together.len() as f64;
+            let odds = self.odds(plan, together[0], count);
+            let records = odds.unit * odds.records_of(count.ceil() as u64) as f64;
+            trying += records * together.len() as f64 * TRIED_RECORD;
+            if !self.is_at_hand(odds, count) {
+                let each = tried_bytes(plan, shard, odds, count, input.predecessors);
+                tried += each * together.len() as f64;
+            }
+            self.result.units_tried += odds.unit * together.len() as f64;
+            self.result.bytes_in_units_tried += odds.unit * all * entry;
         }
         let counting = if self.cluster.nodes.is_some() { made / entry * recount } else { 0.0 };
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
@@ -470,13 +484,24 @@ impl Census {
             result.bytes_through_coordinator += (sent + made) as u64;
         }
         let stage = Stage::Read;
-        Lease { worker, units, stage, graphs: in_work, read, made, tried, solving, counting }
+        Lease {
+            worker,
+            units,
+            stage,
+            graphs: in_work,
+            read,
+            made,
+            tried,
+            solving,
+            counting,
+            trying,
+        }
     }
 
     /// Takes a lease to its next stage: when it has come there.
     fn advance(&mut self, lease: &mut Lease) -> f64 {
         let Cluster { nodes, cores, network, disk, depot, .. } = self.cluster;
-        let Lease { read, made, tried, solving, counting, .. } = *lease;
+        let Lease { read, made, tried, solving, counting, trying, .. } = *lease;
         let (is_remote, cores) = (nodes.is_some(), cores as f64);
         let Shared { disk: disk_server, network: coordinator, depot: depot_server, .. } =
             &mut self.shared;
@@ -503,7 +528,9 @@ impl Census {
             Stage::Count => (Stage::Try, serve(&mut self.shared.counting, counting / cores)),
             Stage::Try => {
                 let read = serve(disk_server, tried / disk);
-                (Stage::Write, serve(&mut self.shared.trials, tried / TRIED_BYTES).max(read))
+                let seconds = tried / TRIED_BYTES + trying;
+                let together = trial::TOGETHER.min(self.cluster.cores) as f64;
+                (Stage::Write, serve(&mut self.shared.trials, seconds / together).max(read))
             }
             // What is solved in the coordinator's process does not wait for the disk.
             Stage::Write => {
@@ -565,25 +592,18 @@ impl Census {
         input
     }
 
-    /// The bytes that trials of a unit read, on average: of its predecessors, those buckets that
-    /// hold what drawn records ask for.
-    fn tried(&self, plan: &Plan, unit: Unit, count: f64, input: f64) -> f64 {
-        let rate = self.question.trial_rate;
-        if rate <= 0.0 || input == 0.0 {
-            return 0.0;
+    /// Of the trial of a unit of so many graphs.
+    fn odds(&self, plan: &Plan, unit: Unit, count: f64) -> Odds {
+        let at_hand = Odds::at_hand(self.question.trial_rate);
+        match self.is_at_hand(at_hand, count) {
+            true => at_hand,
+            false => Odds::reading(plan, unit, self.question.trial_rate),
         }
-        let drawn = 1.0 / trial::units_for_one(rate);
-        let shard = &plan.shards[unit.shard as usize];
-        let records = (count * rate / drawn).max(1.0).min(count.max(1.0));
-        let predecessors = shard.predecessors.len() as f64;
-        let buckets = shard
-            .predecessors
-            .iter()
-            .map(|&p| f64::from(1u32 << plan.shards[p as usize].bucket_bits));
-        let buckets: f64 = buckets.sum::<f64>() / predecessors;
-        let questions = records * shard.size as f64 / predecessors;
-        let hit = 1.0 - (1.0 - 1.0 / buckets).powf(questions);
-        drawn * input * if buckets > 1.0 { hit } else { questions.min(1.0) }
+    }
+
+    /// Whether what a trial of so many graphs asks for is there when they are solved.
+    fn is_at_hand(&self, odds: Odds, count: f64) -> bool {
+        self.cluster.nodes.is_none() && odds.are_at_hand(count.ceil() as u64)
     }
 
     /// What a worker keeps of what it has solved.
@@ -671,6 +691,21 @@ impl Census {
         };
         Simulated { wall_seconds: self.now, labellings_per_pair: 1.0, busy, ..self.result }
     }
+}
+
+/// The bytes that trials of a unit of so many graphs read, on average: of its predecessors, which
+/// have so many bytes, those buckets that hold what drawn records ask for.
+fn tried_bytes(plan: &Plan, shard: &Shard, odds: Odds, count: f64, input: f64) -> f64 {
+    let predecessors = shard.predecessors.len() as f64;
+    if input == 0.0 {
+        return 0.0;
+    }
+    let buckets =
+        shard.predecessors.iter().map(|&p| f64::from(1u32 << plan.shards[p as usize].bucket_bits));
+    let buckets: f64 = buckets.sum::<f64>() / predecessors;
+    let questions = odds.records_of(count.ceil() as u64) as f64 * shard.size as f64 / predecessors;
+    let hit = 1.0 - (1.0 - 1.0 / buckets).powf(questions);
+    odds.unit * input * if buckets > 1.0 { hit } else { questions.min(1.0) }
 }
 
 /// What the store holds of the order in work.

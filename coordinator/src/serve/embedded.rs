@@ -8,7 +8,7 @@ use trailtrap_census::{
     driver::{Assignment, Census, Refusal, Work},
     records::{Author, Delivery, delivery},
 };
-use trailtrap_shared::{partition::Block, protocol::messages::Wanted};
+use trailtrap_shared::{partition::Block, plan::Unit, protocol::messages::Wanted};
 use trailtrap_worker::{
     cache::Fetch,
     kernel::{SolvedUnit, SourceError},
@@ -58,10 +58,10 @@ impl Link for EmbeddedLink {
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
         let deliver = |solved: &SolvedUnit| {
             let blocks = solved.blocks();
-            let SolvedUnit { unit, sequence, summary, elapsed, .. } = solved;
+            let SolvedUnit { unit, sequence, summary, elapsed, evidence, .. } = solved;
             let author = self.author.clone();
             let solved = delivery(*unit, *sequence, blocks, summary.clone(), *elapsed, author);
-            Delivery { is_own: true, ..solved }
+            Delivery { own: Some(evidence.clone()), ..solved }
         };
         match self.census.accept(
             self.worker,
@@ -104,5 +104,9 @@ impl Fetch for EmbeddedLink {
                     .ok_or_else(|| format!("partition {} is not finished", wanted.sequence()))?)
             })
             .collect()
+    }
+
+    fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
+        self.census.drawn_at_hand(unit, graphs)
     }
 }

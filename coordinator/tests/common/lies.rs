@@ -117,6 +117,7 @@ impl Lie {
                     summary: other.summary.clone(),
                     labellings: other.labellings,
                     elapsed: other.elapsed,
+                    evidence: other.evidence.clone(),
                 });
             }
             Lie::OtherPart => exchange(&mut entries, solved, other?)?,
@@ -180,7 +181,8 @@ pub fn copied(solved: &SolvedUnit) -> SolvedUnit {
 /// The same records, of which something else is said.
 fn stated(solved: &SolvedUnit, summary: Summary) -> SolvedUnit {
     let SolvedUnit { unit, sequence, ref tables, labellings, elapsed, .. } = *solved;
-    SolvedUnit { unit, sequence, tables: tables.clone(), summary, labellings, elapsed }
+    let (tables, evidence) = (tables.clone(), solved.evidence.clone());
+    SolvedUnit { unit, sequence, tables, summary, labellings, elapsed, evidence }
 }
 
 /// Other records, of which is said what follows from them.
@@ -210,5 +212,6 @@ fn retold(plan: &Plan, shard: &Shard, solved: &SolvedUnit, entries: &[Entry]) ->
         told.labelled.sums.0[WINNING_FIRST_MOVES] = before.labelled.sums.0[WINNING_FIRST_MOVES];
     }
     let SolvedUnit { unit, sequence, labellings, elapsed, .. } = *solved;
-    SolvedUnit { unit, sequence, tables, summary, labellings, elapsed }
+    let evidence = solved.evidence.clone();
+    SolvedUnit { unit, sequence, tables, summary, labellings, elapsed, evidence }
 }

@@ -38,11 +38,21 @@ pub trait Fetch: Send + Sync {
     /// # Errors
     /// If some cannot be had.
     fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError>;
+
+    /// What of a unit is to be tried, as [`Source::drawn`] says; only a coordinator in the same
+    /// process tells.
+    fn drawn(&self, _unit: Unit, _graphs: u64) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 impl<F: Fetch> Fetch for Arc<F> {
     fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
         (**self).fetch(wanted)
+    }
+
+    fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
+        (**self).drawn(unit, graphs)
     }
 }
 
@@ -366,6 +376,10 @@ impl<F: Fetch> Source for PartitionCache<F> {
     ) -> Result<Arc<BucketTable>, SourceError> {
         let key = BucketKey { sequence: *sequence, bucket_bits, bucket };
         self.tables.get_or_load(&key, || only(self.load_tables(&[key])?))
+    }
+
+    fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
+        self.fetch.drawn(unit, graphs)
     }
 }
 

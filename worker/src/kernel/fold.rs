@@ -52,7 +52,9 @@ impl Solver<'_> {
             let bucket_bits = from.bucket_bits;
             let mut predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
             for bucket in 0..1u32 << bucket_bits {
-                predecessor.tables.push(source.table(&deletion.sequence, bucket_bits, bucket)?);
+                let table = source.table(&deletion.sequence, bucket_bits, bucket)?;
+                graphs.witness.look_at(&table, bucket_bits);
+                predecessor.tables.push(table);
             }
             held += predecessor.held_bytes();
             group.push(predecessor);
@@ -64,7 +66,7 @@ impl Solver<'_> {
     /// Folds what a group of predecessors says, and adds to what came of each part.
     fn fold_group<G: Game>(
         &self,
-        Graphs { shard, children, parts, outcomes }: &mut Graphs<G>,
+        Graphs { shard, children, parts, outcomes, .. }: &mut Graphs<G>,
         group: &[Predecessor],
         folded: &mut [Folded],
         last: bool,

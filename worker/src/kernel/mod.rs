@@ -6,6 +6,7 @@
 //! held as a whole; all run on the rayon pool they are called in.
 
 mod delete;
+mod evidence;
 mod fold;
 mod generate;
 mod route;
@@ -21,7 +22,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fold::Folded;
+pub use evidence::Evidence;
+use evidence::Witness;
 pub use route::readings;
 use trailtrap_shared::{
     count::summary::Summary,
@@ -53,6 +55,12 @@ pub trait Source: Sync {
         bucket_bits: u8,
         bucket: u32,
     ) -> Result<Arc<BucketTable>, SourceError>;
+
+    /// Which of the `graphs` graphs of a unit, by their places in the order of their slots, are to
+    /// be tried; in increasing order. [`Evidence`] is taken of them.
+    fn drawn(&self, _unit: Unit, _graphs: u64) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 /// Why input could not be had, for instance because of a broken link or a damaged block.
@@ -118,6 +126,8 @@ pub struct SolvedUnit {
     /// How long it took, waiting for input included; of parts that were solved together, its share
     /// by number of graphs.
     pub elapsed: Duration,
+    /// What the graphs lead to that are to be tried.
+    pub evidence: Evidence,
 }
 
 impl SolvedUnit {
@@ -136,6 +146,8 @@ struct Graphs<'a, G: Game> {
     parts: &'a [Range<usize>],
     /// Of each graph, as far as its edges are folded.
     outcomes: &'a mut [G::Outcome],
+    /// Looks at each table that is read.
+    witness: &'a mut Witness,
 }
 
 /// Graphs are decoded and worked off in chunks of this many: enough to hide the start of a chunk,
@@ -210,7 +222,14 @@ impl Solver<'_> {
             parts.push(first..children.len());
         }
         let mut outcomes = vec![G::Outcome::default(); children.len()];
-        let graphs = Graphs { shard, children: &children, parts: &parts, outcomes: &mut outcomes };
+        let mut witness = Witness::new(plan, shard, units, &children, &parts, source)?;
+        let graphs = Graphs {
+            shard,
+            children: &children,
+            parts: &parts,
+            outcomes: &mut outcomes,
+            witness: &mut witness,
+        };
         let folded = self.fold_all::<G>(plan, graphs, source)?;
         let tables: Vec<_> = parts
             .iter()
@@ -225,14 +244,15 @@ impl Solver<'_> {
             .collect();
         let elapsed = start.elapsed();
         let share = |part: &Range<usize>| part.len().max(1) as f64 / children.len().max(1) as f64;
-        let solved = units.iter().zip(&parts).zip(tables).zip(folded);
+        let solved = units.iter().zip(&parts).zip(tables).zip(folded).zip(witness.finish());
         Ok(solved
-            .map(|(((&unit, part), tables), Folded { summary, labellings })| SolvedUnit {
+            .map(|((((&unit, part), tables), folded), evidence)| SolvedUnit {
                 unit,
                 sequence: shard.sequence,
                 tables,
-                summary,
-                labellings,
+                summary: folded.summary,
+                labellings: folded.labellings,
+                evidence,
                 elapsed: elapsed.mul_f64(share(part).min(1.0)),
             })
             .collect())

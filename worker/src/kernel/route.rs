@@ -92,7 +92,7 @@ impl Solver<'_> {
     /// how many deletions were labelled.
     pub(super) fn fold_by_bucket<G: Game>(
         &self,
-        Graphs { shard, children, outcomes, .. }: &mut Graphs<G>,
+        Graphs { shard, children, outcomes, witness, .. }: &mut Graphs<G>,
         mut predecessor: Predecessor,
         source: &dyn Source,
     ) -> Result<u64, SolveError> {
@@ -106,6 +106,7 @@ impl Solver<'_> {
                 predecessor.tables.clear();
                 let table =
                     source.table(&predecessor.sequence, predecessor.bucket_bits, bucket)?;
+                witness.look_at(&table, predecessor.bucket_bits);
                 predecessor.hold(bucket, table);
                 let chunks = routed.par_iter().zip(outcomes.par_chunks_mut(ROUTED_CHUNK));
                 chunks.try_for_each(|(Routed { requests, .. }, outcomes)| {

@@ -22,11 +22,11 @@ use trailtrap_shared::{
     },
     graph::{Graph, all_vertices, degree::DegreeSequence, factorial, invariants, nauty},
     labelling::batch::Kernel,
-    partition::{BucketTable, graph_of_slot},
+    partition::{BucketTable, bucket_of_slot, graph_of_slot, slot_of},
     plan::{Plan, PlanOptions, Unit},
 };
 
-use super::{Solver, Source, SourceError, readings};
+use super::{Evidence, Solver, Source, SourceError, readings};
 use crate::link::memory::{self, Memory};
 
 fn census(
@@ -222,6 +222,68 @@ fn parts_together_are_the_parts() {
         }
     }
     assert!(most_parts > 3, "{most_parts}");
+}
+
+/// However little is held, and however many parts are solved together, evidence is what the drawn
+/// graphs of each part lead to, as the tables have it.
+#[test]
+fn evidence_is_what_drawn_graphs_lead_to() {
+    struct Drawing<'a>(&'a Memory);
+
+    impl Source for Drawing<'_> {
+        fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
+            self.0.parents(sequence)
+        }
+
+        fn table(
+            &self,
+            sequence: &DegreeSequence,
+            bucket_bits: u8,
+            bucket: u32,
+        ) -> Result<Arc<BucketTable>, SourceError> {
+            self.0.table(sequence, bucket_bits, bucket)
+        }
+
+        fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
+            if unit.part % 3 == 1 { Vec::new() } else { (0..graphs).step_by(3).collect() }
+        }
+    }
+
+    let cut = PlanOptions { part_graphs: 40, bucket_bytes: 300 };
+    let (stop, kernel) = (&AtomicBool::new(false), Kernel::best());
+    let (_, memory) = census(7, cut, kernel, usize::MAX);
+    let plan = Plan::new(TrailTrap::LAYOUT, 7, cut);
+    let record = |graph: &Graph| {
+        let (sequence, slot) = (DegreeSequence::of(graph), slot_of(graph));
+        let bits = plan.shards[plan.find(&sequence).unwrap() as usize].bucket_bits;
+        let bucket = bucket_of_slot(7, slot, bits) as u32;
+        let table = memory.table(&sequence, bits, bucket).unwrap();
+        let entry = table.find(slot, table.locate(slot)).unwrap();
+        let record = table.record(entry)[..plan.layout.record_bytes(7)].to_vec();
+        ((sequence, slot), record)
+    };
+    for allowance_bytes in [usize::MAX, 1000, 1] {
+        let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
+        let mut taken = 0;
+        for (index, shard) in (0..).zip(&plan.shards) {
+            let units: Vec<Unit> =
+                (0..shard.parts).map(|part| Unit { order: 7, shard: index, part }).collect();
+            for solved in solver.solve_together(&plan, &units, &Drawing(&memory)).unwrap() {
+                let tables = solved.tables.iter();
+                let slots: Vec<u64> =
+                    tables.flat_map(|t| (0..t.len()).map(|i| t.slot(i))).collect();
+                let places = Drawing(&memory).drawn(solved.unit, slots.len() as u64);
+                let mut records = HashMap::new();
+                for &place in &places {
+                    let graph = graph_of_slot(&shard.sequence, slots[place as usize]).unwrap();
+                    records.extend(graph.edges().map(|(u, w)| record(&graph.without_edge(u, w))));
+                }
+                taken += records.len();
+                assert_eq!(solved.evidence, Evidence { places, records });
+            }
+        }
+        assert!(taken > 1000, "{taken}");
+    }
 }
 
 /// Calls `check` for every graph of an order in canonical labels, with its outcome, in parallel.

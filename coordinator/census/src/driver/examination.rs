@@ -20,7 +20,7 @@ use crate::{
     store::{Store, StoreError, block_id},
     trust::{
         recount::{self, Recount},
-        trial::{self, Trial, TrialError},
+        trial::{Odds, Trial, TrialError},
     },
 };
 
@@ -89,10 +89,10 @@ impl Census {
         let looked_over: Vec<Sound<Ahead>> = deliveries
             .par_iter()
             .map(|delivery| {
-                let Delivery { unit, blocks, record, is_own, .. } = delivery;
-                let is_taken = *is_own
+                let Delivery { unit, blocks, record, own, .. } = delivery;
+                let is_taken = own.is_some()
                     && plan.layout.class.is_by_degrees()
-                    && self.drawn(delivery).is_empty();
+                    && self.drawn(plan, delivery).is_empty();
                 let counts = if is_taken { Counts::Stated } else { Counts::Again };
                 self.look_over(plan, *unit, blocks, record, counts)
             })
@@ -188,26 +188,56 @@ impl Census {
         Ok(ahead)
     }
 
-    /// The records of a unit that are drawn for trial.
-    fn drawn(&self, Delivery { unit, blocks, record, .. }: &Delivery) -> Vec<u64> {
-        let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
-        let graphs = keys.map(|block| block.count as u64).sum();
-        // What was drawn of a unit tells nothing about what is drawn of it when it differs.
-        let about = (unit.order, unit.shard, unit.part, record.content);
-        let mut draws = self.secret.draws("trial", &about);
-        trial::draw(graphs, self.options.trial_rate, &mut draws)
+    /// The records that are drawn for trial of a unit of so many graphs that is solved in this
+    /// process now, so that evidence is taken of them; none if these are too many for that.
+    pub fn drawn_at_hand(&self, unit: Unit, graphs: u64) -> Vec<u64> {
+        let odds = Odds::at_hand(self.options.trial_rate);
+        if !odds.are_at_hand(graphs) {
+            return Vec::new();
+        }
+        let about = (unit.order, unit.shard, unit.part, self.state().core.edition());
+        odds.draw(graphs, &mut self.secret.draws("trial at hand", &about))
     }
 
-    /// Derives drawn records again.
-    fn try_some(&self, plan: &Plan, delivery: &mut Delivery) -> Sound<()> {
-        let drawn = self.drawn(delivery);
-        if drawn.is_empty() {
-            return Ok(());
+    /// The records of a unit of the plan that are drawn for trial.
+    fn drawn(
+        &self,
+        plan: &Plan,
+        Delivery { unit, blocks, record, own, .. }: &Delivery,
+    ) -> Vec<u64> {
+        let rate = self.options.trial_rate;
+        let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
+        let graphs = keys.map(|block| block.count as u64).sum();
+        if own.is_some() && Odds::at_hand(rate).are_at_hand(graphs) {
+            return self.drawn_at_hand(*unit, graphs);
         }
-        let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
-        let _turn = self.trials.lock();
-        Trial::new(self.store.game(), plan, &read).run(&delivery.blocks, &drawn)?;
+        // What was drawn of a unit tells nothing about what is drawn of it when it differs.
+        let about = (unit.order, unit.shard, unit.part, record.content);
+        Odds::reading(plan, *unit, rate).draw(graphs, &mut self.secret.draws("trial", &about))
+    }
+
+    /// Derives drawn records of a unit of the plan again.
+    fn try_some(&self, plan: &Plan, delivery: &mut Delivery) -> Sound<()> {
+        let drawn = self.drawn(plan, delivery);
+        if !drawn.is_empty() {
+            let read = |sequence: &_, bucket| {
+                let blocks = self.wanted_blocks(&Wanted::Bucket(*sequence, bucket))?;
+                let read = blocks.iter().flatten().map(|block| block.bytes().len() as u64);
+                self.trials.note_read(read.sum());
+                Ok(blocks)
+            };
+            let trial = Trial::new(self.store.game(), plan, &read);
+            // Evidence of another draw is of another edition.
+            match delivery.own.take_if(|evidence| evidence.places == drawn) {
+                Some(evidence) => trial.run_on(&delivery.blocks, &evidence)?,
+                None => {
+                    let _turn = self.trials.take_turn();
+                    trial.run(&delivery.blocks, &drawn)?;
+                }
+            }
+        }
         delivery.record.tried = drawn.len() as u64;
+        self.trials.note_examined(delivery.record.bytes, delivery.record.tried);
         Ok(())
     }
 

@@ -16,8 +16,9 @@ mod orders;
 mod parts;
 mod reading;
 mod status;
+mod trials;
 
-pub use self::orders::contents_of_parents;
+pub use self::{orders::contents_of_parents, trials::Tried};
 pub use crate::core::{
     Accepted, Assignment, DisputeVerdict, Fault, Progress, Refusal, Work, Worker, WorkerId,
 };
@@ -41,7 +42,7 @@ use trailtrap_shared::{
     plan::{Goal, Plan, PlanOptions, Unit},
 };
 
-use self::{committer::Task, comparer::Comparer, names::Names, parts::PartRanges};
+use self::{committer::Task, comparer::Comparer, names::Names, parts::PartRanges, trials::Trials};
 use crate::{
     core::{ArrivalId, Core, Settings, Start, parents::Parents, secret::Secret},
     records::{Author, Delivery, OrderResult, alarm::Alarm},
@@ -77,7 +78,8 @@ pub struct CensusOptions {
     pub plan: PlanOptions,
     /// Leases of workers in other processes last this long.
     pub lease_term: Duration,
-    /// The share of all records that nauty derives again before results are accepted, 0 to 1.
+    /// At which rate records are derived again by nauty before results are accepted, 0 to 1 (all):
+    /// see `trust::trial::Odds`.
     pub trial_rate: f64,
     /// The share of all units that two different workers have to solve with the same results, 0 to
     /// 1.
@@ -136,8 +138,8 @@ pub struct Census {
     names: Names,
     /// The plan of the order below the one in work.
     parent_plan: Mutex<Option<Arc<Plan>>>,
-    /// Trials read much, and take their turns; so do judgements, which take long.
-    trials: Mutex<()>,
+    trials: Trials,
+    /// Judgements take long, and take their turns.
     judgements: Mutex<()>,
     /// Which parents the parts of the shard that was examined last are generated from.
     part_ranges: Mutex<Option<Arc<PartRanges>>>,
@@ -192,7 +194,7 @@ impl Census {
             secret,
             names: Names::new(NAMES),
             parent_plan: Mutex::default(),
-            trials: Mutex::default(),
+            trials: Trials::default(),
             judgements: Mutex::default(),
             part_ranges: Mutex::default(),
             started: (options.clock)(),

@@ -13,6 +13,7 @@ use trailtrap_shared::{
     partition::Block,
     plan::{PlanOptions, Unit},
 };
+use trailtrap_worker::kernel::Evidence;
 
 pub use self::author::Author;
 
@@ -110,9 +111,9 @@ pub struct Delivery {
     pub record: UnitRecord,
     /// What its graphs tell about those with one edge more, once they were counted.
     pub ahead: Option<Ahead>,
-    /// Whether the embedded worker solved it: its counts are taken as stated, unless records of it
-    /// are drawn.
-    pub is_own: bool,
+    /// If the embedded worker solved it: its counts are taken as stated, unless records of it are
+    /// drawn, and these are tried with the evidence that it kept.
+    pub own: Option<Evidence>,
 }
 
 /// The unit record and blocks of a solved unit.
@@ -139,7 +140,7 @@ pub fn delivery(
         tried: 0,
         confirmed: Vec::new(),
     };
-    Delivery { unit, sequence, blocks, record, ahead: None, is_own: false }
+    Delivery { unit, sequence, blocks, record, ahead: None, own: None }
 }
 
 /// The results of an order.

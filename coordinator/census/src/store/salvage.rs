@@ -231,7 +231,7 @@ impl Salvage<'_> {
                             blocks,
                             record,
                             ahead: self.old.ahead(unit).unwrap_or_default(),
-                            is_own: false,
+                            own: None,
                         }));
                     } else {
                         self.lost += u64::from(shard.size <= max_size);

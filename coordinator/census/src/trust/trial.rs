@@ -11,40 +11,78 @@ use trailtrap_shared::{
     game::{Game, GameName, Method},
     graph::{Graph, degree::DegreeSequence, graph6, nauty},
     labelling::batch::Kernel,
-    partition::{Block, bucket_of_slot, graph_of_slot, slot_of},
-    plan::Plan,
+    partition::{Block, bucket_of_slot, entry_bytes, graph_of_slot, slot_of},
+    plan::{Plan, Shard, Unit},
     play,
 };
+use trailtrap_worker::kernel::Evidence;
 
 use crate::{core::secret::Draws, records::UnitRecord};
 
-/// Of a sample, one unit in so many is drawn, since reading its predecessors costs as much as
-/// trying many records.
+/// One unit in so many is drawn, if trying it costs little, so that many records of it can be.
 const UNIT_SHARE: f64 = 16.0;
 
-/// Of how many units one is drawn at a rate above 0, on average.
-pub fn units_for_one(rate: f64) -> f64 {
-    (1.0 / rate).clamp(1.0, UNIT_SHARE)
+/// How likely a unit is to be drawn for trial, and what share of its records is tried then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Odds {
+    /// The probability that the unit is drawn.
+    pub unit: f64,
+    /// The share of its records that is tried, but one of them at least.
+    pub records: f64,
 }
 
-/// Which records of a unit of `graphs` are tried, in increasing order, so that each record is with
-/// probability `rate`, at least: the unit is drawn with probability p = max(1/16, `rate`), and of
-/// it `rate`/p of its records, rounded up, all choices being equally likely.
-pub fn draw(graphs: u64, rate: f64, random: &mut Draws) -> Vec<u64> {
-    let share = units_for_one(rate);
-    if rate <= 0.0 || graphs == 0 || !random.chance(1.0 / share) {
-        return Vec::new();
-    }
-    let wanted = ((graphs as f64 * rate * share).ceil() as u64).min(graphs);
-    // Without replacement (Floyd 1987).
-    let mut drawn = BTreeSet::new();
-    for last in graphs - wanted..graphs {
-        let place = random.below(last + 1);
-        if !drawn.insert(place) {
-            drawn.insert(last);
+impl Odds {
+    /// At this rate, of a unit whose trial has nothing to read. Each record is tried with
+    /// probability `rate` at least.
+    pub fn at_hand(rate: f64) -> Self {
+        Odds {
+            unit: if rate > 0.0 { rate.max(1.0 / UNIT_SHARE) } else { 0.0 },
+            records: (rate * UNIT_SHARE).min(1.0),
         }
     }
-    drawn.into_iter().collect()
+
+    /// At this rate, of a unit whose trial reads its predecessors. So that trials read about a
+    /// tenth of what is solved, units that read much are drawn less often, but with probability
+    /// `rate` at least: a sixteenth of a unit's own bytes, and of a quarter of a bucket, are read
+    /// on average.
+    pub fn reading(plan: &Plan, unit: Unit, rate: f64) -> Self {
+        let at_hand = Odds::at_hand(rate);
+        let entry = entry_bytes(plan.layout, plan.order) as f64;
+        let bytes = |shard: &Shard| shard.estimate as f64 * entry;
+        let shard = &plan.shards[unit.shard as usize];
+        let own = bytes(shard) / f64::from(shard.parts);
+        let read: f64 = shard.predecessors.iter().map(|&p| bytes(&plan.shards[p as usize])).sum();
+        let paid = (own + plan.options.bucket_bytes as f64 / 4.0) / read.max(1.0);
+        Odds { unit: at_hand.unit.min((paid / UNIT_SHARE).max(rate)), ..at_hand }
+    }
+
+    /// Whether evidence is taken of such a unit of so many graphs where it is solved. Where all
+    /// records are tried, nothing that is in memory is believed, and they are read.
+    pub fn are_at_hand(self, graphs: u64) -> bool {
+        self.records < 1.0 && self.records_of(graphs) <= BATCH as u64
+    }
+
+    /// How many records of a drawn unit of so many graphs are tried.
+    pub fn records_of(self, graphs: u64) -> u64 {
+        ((graphs as f64 * self.records).ceil() as u64).min(graphs)
+    }
+
+    /// Which records of a unit of so many graphs are tried, in increasing order; all choices of
+    /// equally many are equally likely.
+    pub fn draw(self, graphs: u64, random: &mut Draws) -> Vec<u64> {
+        if !random.chance(self.unit) {
+            return Vec::new();
+        }
+        // Without replacement (Floyd 1987).
+        let mut drawn = BTreeSet::new();
+        for last in graphs - self.records_of(graphs)..graphs {
+            let place = random.below(last + 1);
+            if !drawn.insert(place) {
+                drawn.insert(last);
+            }
+        }
+        drawn.into_iter().collect()
+    }
 }
 
 /// Why a trial did not end well.
@@ -66,8 +104,11 @@ pub enum TrialError<E> {
 pub type Read<'a, E> = &'a dyn Fn(&DegreeSequence, u32) -> Result<Option<Vec<Block>>, E>;
 
 /// So many records are tried at a time: what they lead to is gathered before, from one bucket
-/// after the other.
+/// after the other. Of so many, at most, evidence is taken.
 const BATCH: usize = 1 << 16;
+
+/// So many trials read at a time. Each holds one bucket.
+pub const TOGETHER: usize = 4;
 
 /// A trial of the results of one unit.
 pub struct Trial<'a, E> {
@@ -90,6 +131,16 @@ impl<'a, E> Trial<'a, E> {
     /// When a record is wrong, or cannot be tried.
     pub fn run(&self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError<E>> {
         play!(self.game, G => TrialOf::<G, E>::new(self.plan, self.read).run(blocks, places))
+    }
+
+    /// Tries the records that the unit's evidence is of, with that alone: nothing is read.
+    ///
+    /// # Errors
+    /// When a record is wrong.
+    pub fn run_on(&self, blocks: &[Block], evidence: &Evidence) -> Result<(), TrialError<E>> {
+        play!(self.game, G => {
+            TrialOf::<G, E>::new(self.plan, self.read).run_on(blocks, evidence)
+        })
     }
 
     /// Tries all records of a unit, and whether its counts and its digest are theirs. Takes a
@@ -118,24 +169,20 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
 
     fn run(&mut self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError<E>> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
-        let mut buckets = blocks.chunks_exact(3);
-        let mut bucket = buckets.next();
-        let mut before = 0;
-        let mut records: Vec<(u64, &[u8])> = Vec::new();
-        for &place in places {
-            while let Some([keys, ..]) = bucket
-                && place >= before + keys.count as u64
-            {
-                before += keys.count as u64;
-                bucket = buckets.next();
-            }
-            let Some([keys, outcomes, _]) = bucket else {
-                return Err(TrialError::Flaw("it has fewer graphs than it says".to_owned()));
-            };
-            let i = (place - before) as usize;
-            records.push((keys.slot(i), outcomes.record(i)));
+        self.try_records(&sequence, records_at(blocks, places)?.into_iter(), |_, _| {})
+    }
+
+    fn run_on(&mut self, blocks: &[Block], evidence: &Evidence) -> Result<(), TrialError<E>> {
+        let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
+        let decoded = evidence
+            .records
+            .iter()
+            .map(|(&place, record)| (place, G::decode(sequence.order(), record)));
+        self.known = decoded.collect();
+        for (slot, record) in records_at(blocks, &evidence.places)? {
+            self.try_record(&sequence, slot, record)?;
         }
-        self.try_records(&sequence, records.into_iter(), |_, _| {})
+        Ok(())
     }
 
     fn run_all(&mut self, blocks: &[Block], record: &UnitRecord) -> Result<(), TrialError<E>> {
@@ -259,6 +306,31 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
     }
 }
 
+/// Slots and records of a unit at these places, which increase.
+fn records_at<'b, E>(
+    blocks: &'b [Block],
+    places: &[u64],
+) -> Result<Vec<(u64, &'b [u8])>, TrialError<E>> {
+    let mut buckets = blocks.chunks_exact(3);
+    let mut bucket = buckets.next();
+    let mut before = 0;
+    let mut records = Vec::with_capacity(places.len());
+    for &place in places {
+        while let Some([keys, ..]) = bucket
+            && place >= before + keys.count as u64
+        {
+            before += keys.count as u64;
+            bucket = buckets.next();
+        }
+        let Some([keys, outcomes, _]) = bucket else {
+            return Err(TrialError::Flaw("it has fewer graphs than it says".to_owned()));
+        };
+        let i = (place - before) as usize;
+        records.push((keys.slot(i), outcomes.record(i)));
+    }
+    Ok(records)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{collections::HashMap, convert::Infallible, time::Duration};
@@ -267,7 +339,7 @@ mod tests {
         class::Class,
         game::{EdgeGeography, TrailTrap},
         partition::BucketTable,
-        plan::{PlanOptions, Unit},
+        plan::PlanOptions,
     };
 
     use super::*;
@@ -280,13 +352,13 @@ mod tests {
     #[test]
     fn draws_are_as_many_as_they_should_be() {
         let mut random = Secret::of(5).draws("test", &5);
-        let drawn: usize = (0..20_000).map(|_| draw(1000, 0.01, &mut random).len()).sum();
+        let mut draw = |graphs, rate| Odds::at_hand(rate).draw(graphs, &mut random);
+        let drawn: usize = (0..20_000).map(|_| draw(1000, 0.01).len()).sum();
         assert!((180_000..220_000).contains(&drawn), "one in a hundred of 20 million: {drawn}");
-        assert_eq!(draw(77, 1.0, &mut random), (0..77).collect::<Vec<_>>());
+        assert_eq!(draw(77, 1.0), (0..77).collect::<Vec<_>>());
         // None twice, however many.
         let mut how_often = vec![0; 1000];
-        let units =
-            (0..16_000).map(|_| draw(1000, 0.05, &mut random)).filter(|drawn| !drawn.is_empty());
+        let units = (0..16_000).map(|_| draw(1000, 0.05)).filter(|drawn| !drawn.is_empty());
         let units: Vec<Vec<u64>> = units.collect();
         for drawn in &units {
             assert!(drawn.len() == 800 && drawn.is_sorted_by(|a, b| a < b));
@@ -297,10 +369,40 @@ mod tests {
             how_often.iter().all(|&count| (count as f64 - expected).abs() < 0.1 * expected),
             "{how_often:?}"
         );
-        assert!(draw(77, 0.0, &mut random).is_empty());
-        assert!(draw(0, 1.0, &mut random).is_empty());
-        let single = (0..16_000).filter(|_| draw(1, 1e-9, &mut random) == [0]).count();
+        assert!(draw(77, 0.0).is_empty());
+        assert!(draw(0, 1.0).is_empty());
+        let single = (0..16_000).filter(|_| draw(1, 1e-9) == [0]).count();
         assert!((800..1200).contains(&single), "one unit in sixteen, however small: {single}");
+    }
+
+    /// Units of order 10 are drawn as if nothing had to be read. Where shards are split as finely
+    /// as those of order 12, trials read little in all. Whoever asks for more gets it.
+    #[test]
+    fn trials_read_little_beside_what_is_solved() {
+        let usual = PlanOptions::default();
+        let fine = PlanOptions { part_graphs: 3000, bucket_bytes: 50_000 };
+        let of = |options| {
+            let plan = Plan::new(TrailTrap::LAYOUT, 10, options);
+            let (mut solved, mut read, mut reluctant) = (0.0, 0.0, 0);
+            for (index, shard) in (0..).zip(&plan.shards) {
+                let unit = Unit { order: 10, shard: index, part: 0 };
+                let odds = Odds::reading(&plan, unit, 1e-4);
+                let graphs = |p: &u32| plan.shards[*p as usize].estimate as f64;
+                let reads: f64 = shard.predecessors.iter().map(graphs).sum();
+                solved += shard.estimate as f64;
+                read += odds.unit * reads * f64::from(shard.parts);
+                assert!((1e-4..=1.0 / 16.0).contains(&odds.unit));
+                reluctant += usize::from(odds != Odds::at_hand(1e-4));
+                for rate in [0.0, 0.3, 1.0] {
+                    assert_eq!(Odds::reading(&plan, unit, rate), Odds::at_hand(rate));
+                }
+            }
+            (read / solved, reluctant)
+        };
+        let (read, reluctant) = of(usual);
+        assert!(read < 0.8 && reluctant == 0, "{read} {reluctant}");
+        let (read, reluctant) = of(fine);
+        assert!(read < 0.11 && reluctant > 1000, "{read} {reluctant}");
     }
 
     /// Every record of every unit of order 6 passes; and whichever bit of a record, or of the
@@ -309,6 +411,32 @@ mod tests {
     fn what_is_right_passes_and_what_is_wrong_does_not() {
         tried::<TrailTrap>(GameName::TrailTrap);
         tried::<EdgeGeography>(GameName::EdgeGeography);
+    }
+
+    /// What a witness would have taken of these graphs of a unit.
+    fn evidence_of(
+        plan: &Plan,
+        deliveries: &HashMap<DegreeSequence, Delivery>,
+        sequence: DegreeSequence,
+        blocks: &[Block],
+        places: Vec<u64>,
+    ) -> Evidence {
+        let mut records = HashMap::new();
+        if plan.layout.reads_predecessors {
+            for slot in blocks.iter().step_by(3).flat_map(Block::slots) {
+                let graph = graph_of_slot(&sequence, slot).unwrap();
+                for (u, w) in graph.edges() {
+                    let rest = graph.without_edge(u, w);
+                    let (from, slot) = (DegreeSequence::of(&rest), slot_of(&rest));
+                    let found = deliveries[&from]
+                        .blocks
+                        .chunks_exact(3)
+                        .find_map(|bucket| Some(bucket[1].record(bucket[0].find(slot)?).to_vec()));
+                    records.insert((from, slot), found.unwrap());
+                }
+            }
+        }
+        Evidence { places, records }
     }
 
     fn tried<G: Game>(game: GameName) {
@@ -381,8 +509,27 @@ mod tests {
                 matches!(failed, Err(TrialError::Flaw(_))),
                 "bit {bit} of graph {changed} of {sequence}"
             );
-            let others: Vec<u64> = all.filter(|&place| place != changed).collect();
+            let others: Vec<u64> = all.clone().filter(|&place| place != changed).collect();
             Trial::new(game, &plan, &read).run(&damaged, &others).unwrap();
+            // The same with what was at hand, and whatever is wrong with that.
+            let nothing = |_: &DegreeSequence, _| -> Result<Option<Vec<Block>>, Infallible> {
+                panic!("nothing is read")
+            };
+            let at_hand = |blocks: &[Block], evidence: &Evidence| {
+                let read: Read<'_, Infallible> = &nothing;
+                Trial::new(game, &plan, read).run_on(blocks, evidence)
+            };
+            let evidence = evidence_of(&plan, &deliveries, *sequence, blocks, all.collect());
+            at_hand(blocks, &evidence).unwrap();
+            assert!(matches!(at_hand(&damaged, &evidence), Err(TrialError::Flaw(_))));
+            for place in evidence.records.keys() {
+                let mut lacking = evidence.clone();
+                lacking.records.remove(place);
+                let tried = at_hand(blocks, &lacking);
+                // Whether a vertex wins in edge geography may follow from a few predecessors.
+                let is_enough = game == GameName::EdgeGeography && tried.is_ok();
+                assert!(is_enough || matches!(tried, Err(TrialError::Flaw(_))));
+            }
         }
     }
 }

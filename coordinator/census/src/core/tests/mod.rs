@@ -381,7 +381,7 @@ impl World {
             blocks: Vec::new(),
             record: self.record(unit, inputs, &author, way),
             ahead: None,
-            is_own: false,
+            own: None,
         };
         let deliveries = held.units.iter().zip(&held.inputs).map(one).collect();
         self.arrive(name, held, durable, |core| {

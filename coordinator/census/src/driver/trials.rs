@@ -1,0 +1,76 @@
+//! Trials in progress, and what they took.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::Census;
+use crate::trust::trial::TOGETHER;
+
+/// Trials of a run. Those that read take their turns, a few at a time: so they hold a few buckets
+/// together.
+#[derive(Default)]
+pub(super) struct Trials {
+    reading: Mutex<usize>,
+    ended: Condvar,
+    units: AtomicU64,
+    records: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_examined: AtomicU64,
+}
+
+/// What trials took, of all that was examined in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// Units of which records were tried.
+    pub units: u64,
+    /// Records that were tried.
+    pub records: u64,
+    /// Bytes of blocks that were read for that.
+    pub bytes_read: u64,
+    /// Bytes of the blocks of all units that were examined.
+    pub bytes_examined: u64,
+}
+
+/// The turn of a trial that reads, until this is dropped.
+pub(super) struct Turn<'a>(&'a Trials);
+
+impl Trials {
+    /// Waits for a turn.
+    pub(super) fn take_turn(&self) -> Turn<'_> {
+        let mut reading = self.reading.lock();
+        self.ended.wait_while(&mut reading, |reading| *reading >= TOGETHER);
+        *reading += 1;
+        Turn(self)
+    }
+
+    /// Blocks of so many bytes were read.
+    pub(super) fn note_read(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A unit of so many bytes was examined, and so many of its records tried.
+    pub(super) fn note_examined(&self, bytes: u64, tried: u64) {
+        self.bytes_examined.fetch_add(bytes, Ordering::Relaxed);
+        self.units.fetch_add(u64::from(tried > 0), Ordering::Relaxed);
+        self.records.fetch_add(tried, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.reading.lock() -= 1;
+        self.0.ended.notify_one();
+    }
+}
+
+impl Census {
+    /// What the trials of this run took so far.
+    pub fn tried(&self) -> Tried {
+        let Trials { units, records, bytes_read, bytes_examined, .. } = &self.trials;
+        let [units, records, bytes_read, bytes_examined] =
+            [units, records, bytes_read, bytes_examined]
+                .map(|number| number.load(Ordering::Relaxed));
+        Tried { units, records, bytes_read, bytes_examined }
+    }
+}

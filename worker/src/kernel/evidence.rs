@@ -1,0 +1,89 @@
+//! What a trial of some records of a unit asks for: taken from the tables that the unit is solved
+//! from as they pass, so that nothing has to be read again. The labelling of single graphs only
+//! says where to look; whoever tries the records finds out whether it led to the right ones.
+
+use std::{collections::HashMap, ops::Range};
+
+use trailtrap_shared::{
+    generate::Child,
+    graph::degree::DegreeSequence,
+    partition::{BucketTable, bucket_of_slot, slot_of},
+    plan::{Plan, Shard, Unit},
+};
+
+use super::{SolveError, Source, decode};
+
+/// The records that some graphs of a unit lead to by deleting an edge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// The places of those graphs among all of the unit, in increasing order.
+    pub places: Vec<u64>,
+    /// Records by degree sequence and slot. What the tables lacked is missing.
+    pub records: HashMap<(DegreeSequence, u64), Vec<u8>>,
+}
+
+/// Takes evidence of parts of a shard that are solved together.
+pub(super) struct Witness {
+    record_bytes: usize,
+    /// The slots that are asked for, in increasing order, each with the index of the part whose
+    /// evidence it belongs to.
+    wanted: HashMap<DegreeSequence, Vec<(u64, usize)>>,
+    evidence: Vec<Evidence>,
+}
+
+impl Witness {
+    /// A witness of what `source` says is to be tried. Labels the deletions of these graphs, one by
+    /// one.
+    pub(super) fn new(
+        plan: &Plan,
+        shard: &Shard,
+        units: &[Unit],
+        children: &[Child],
+        parts: &[Range<usize>],
+        source: &dyn Source,
+    ) -> Result<Self, SolveError> {
+        let record_bytes = plan.layout.record_bytes(plan.order);
+        let mut witness = Witness { record_bytes, wanted: HashMap::new(), evidence: Vec::new() };
+        for (part, (unit, range)) in units.iter().zip(parts).enumerate() {
+            let places = source.drawn(*unit, range.len() as u64);
+            if plan.layout.reads_predecessors {
+                let graphs = &children[range.clone()];
+                for child in places.iter().filter_map(|&place| graphs.get(place as usize)) {
+                    let graph = decode(&shard.sequence, child.slot)?;
+                    for (u, w) in graph.edges() {
+                        let rest = graph.without_edge(u, w);
+                        let wanted = witness.wanted.entry(DegreeSequence::of(&rest)).or_default();
+                        wanted.push((slot_of(&rest), part));
+                    }
+                }
+            }
+            witness.evidence.push(Evidence { places, records: HashMap::new() });
+        }
+        witness.wanted.values_mut().for_each(|wanted| {
+            wanted.sort_unstable();
+            wanted.dedup();
+        });
+        Ok(witness)
+    }
+
+    /// Takes from a table, one of 2^`bucket_bits`, what is asked for.
+    pub(super) fn look_at(&mut self, table: &BucketTable, bucket_bits: u8) {
+        let sequence = table.sequence();
+        let Some(wanted) = self.wanted.get(sequence) else { return };
+        let (n, bucket) = (sequence.order(), table.bucket() as usize);
+        let up_to = |bucket: usize| {
+            wanted.partition_point(|&(slot, _)| bucket_of_slot(n, slot, bucket_bits) < bucket)
+        };
+        for &(slot, part) in &wanted[up_to(bucket)..up_to(bucket + 1)] {
+            if let Some(entry) = table.find(slot, table.locate(slot)) {
+                let record = table.record(entry)[..self.record_bytes].to_vec();
+                self.evidence[part].records.insert((*sequence, slot), record);
+            }
+        }
+    }
+
+    /// The evidence of each part.
+    pub(super) fn finish(self) -> Vec<Evidence> {
+        self.evidence
+    }
+}
