@@ -12,6 +12,7 @@
 //! nauty is the judge of both in the tests.
 
 pub mod batch;
+mod decode;
 pub mod forest;
 pub mod group;
 pub mod hashed;
@@ -21,9 +22,10 @@ pub mod reference;
 mod rounds;
 mod search;
 
+pub use decode::graph_of_key;
+
 use crate::graph::{
-    AdjacencyRows, Graph, MAX_ORDER, VertexSet, all_vertices, degree::DegreeSequence, map_sets,
-    pairs,
+    AdjacencyRows, MAX_ORDER, VertexSet, all_vertices, degree::DegreeSequence, map_sets, pairs,
 };
 
 /// Names the labelling that stored keys and columns are in; stores and workers of different
@@ -67,7 +69,7 @@ pub struct Undecided {
 /// The best leaf of a search tree: a canonical labelling.
 #[derive(Clone, Copy, Default)]
 pub struct Leaf {
-    /// [`Graph::code`] of the relabelled graph; without its last row it is the key.
+    /// [`crate::graph::Graph::code`] of the relabelled graph; without its last row it is the key.
     pub code: u128,
     /// Canonical label of each vertex.
     pub label: [u8; MAX_BATCH_ORDER],
@@ -88,23 +90,6 @@ impl Leaf {
 #[inline]
 pub const fn key_bits(n: usize) -> usize {
     pairs(n.saturating_sub(1))
-}
-
-/// The graph of order `n` in canonical labels that has this key and these degrees (`degree[v]` for
-/// label v), or `None` if there is none.
-pub fn graph_of_key(key: u128, degrees: &[u8]) -> Option<Graph> {
-    let n = degrees.len();
-    if n == 0 || key >> key_bits(n) != 0 {
-        return None;
-    }
-    let rest = Graph::from_code(n - 1, key);
-    let (mut last, mut wrong): (VertexSet, u8) = (0, 0);
-    for v in 0..n - 1 {
-        let missing = degrees[v].wrapping_sub(rest.degree(v) as u8);
-        last |= VertexSet::from(missing & 1) << v;
-        wrong |= missing & !1;
-    }
-    (wrong == 0 && last.count_ones() == u32::from(degrees[n - 1])).then(|| rest.with_vertex(last))
 }
 
 /// Whether two vertices have the same neighbours apart from each other.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::{batch, *};
-use crate::graph::{degree::DegreeSequence, factorial, nauty};
+use crate::graph::{Graph, degree::DegreeSequence, factorial, nauty};
 
 /// A labelling and what it is called in failure messages.
 type Named = (&'static str, fn(&Graph) -> Labelling);
