@@ -114,6 +114,49 @@ const CODE_WORDS: usize = pairs(MAX_BATCH_ORDER).div_ceil(16);
 
 const ZERO: Lane = Lane([0; LANES]);
 
+/// Words of packed labels.
+pub const LABEL_WORDS: usize = MAX_BATCH_ORDER.div_ceil(LABELS_IN_WORD);
+const LABELS_IN_WORD: usize = 4;
+const LABEL_BITS: u32 = 16 / LABELS_IN_WORD as u32;
+
+/// The labels of all lanes, four bits each: those of vertices 4k to 4k + 3 in word k, the first in
+/// the lowest bits.
+#[derive(Clone)]
+pub struct PackedLabels([Lane; LABEL_WORDS]);
+
+/// Zeros.
+impl Default for PackedLabels {
+    fn default() -> Self {
+        PackedLabels([ZERO; LABEL_WORDS])
+    }
+}
+
+impl PackedLabels {
+    /// The words of a lane.
+    #[inline(always)]
+    pub fn words(&self, lane: usize) -> [u16; LABEL_WORDS] {
+        std::array::from_fn(|k| self.0[k].0[lane])
+    }
+
+    /// Puts the words of a lane.
+    #[inline(always)]
+    pub fn put(&mut self, lane: usize, words: [u16; LABEL_WORDS]) {
+        for k in 0..LABEL_WORDS {
+            self.0[k].0[lane] = words[k];
+        }
+    }
+
+    /// The words of one graph.
+    pub fn words_of(label: &[u8; MAX_BATCH_ORDER]) -> [u16; LABEL_WORDS] {
+        let mut words = [0; LABEL_WORDS];
+        for (v, &label) in label.iter().enumerate() {
+            let bit = LABEL_BITS * (v % LABELS_IN_WORD) as u32;
+            words[v / LABELS_IN_WORD] |= u16::from(label) << bit;
+        }
+        words
+    }
+}
+
 impl Batch {
     /// A batch for graphs of order 1 ≤ n ≤ 12, labelled as the census does.
     ///
@@ -195,13 +238,15 @@ impl Batch {
         undecided
     }
 
-    /// Takes over the labels of a lane that were found elsewhere.
-    #[inline]
-    pub fn put_labels(&mut self, lane: usize, label: &[u8; MAX_BATCH_ORDER]) {
-        for v in 0..self.order {
-            self.labels[v].0[lane] = u16::from(label[v]);
-            self.one_hot[v].0[lane] = 1 << label[v];
-        }
+    /// The labels of all lanes in few words.
+    pub fn packed_labels(&self) -> PackedLabels {
+        self.instructions.run(Pack { batch: self })
+    }
+
+    /// Takes over the labels of all lanes; in each, 0, …, n − 1 in some order, or zeros where
+    /// there is no graph.
+    pub fn put_packed_labels(&mut self, packed: &PackedLabels) {
+        self.instructions.run(Unpack { batch: self, packed })
     }
 
     /// The [`crate::graph::Graph::code`] of the relabelled graph, of a labelled lane.
@@ -420,6 +465,54 @@ impl Operation for PullBack<'_> {
         let mut lane = ZERO;
         pulled.store(&mut lane);
         lane
+    }
+}
+
+/// [`Batch::packed_labels`].
+struct Pack<'a> {
+    batch: &'a Batch,
+}
+
+impl Operation for Pack<'_> {
+    type Output = PackedLabels;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, token: L::Token) -> PackedLabels {
+        let mut packed = PackedLabels::default();
+        for (labels, word) in self.batch.labels.chunks(LABELS_IN_WORD).zip(&mut packed.0) {
+            let mut sum = L::splat(token, 0);
+            for labels in labels.iter().rev() {
+                sum = sum.shl(LABEL_BITS).or(L::load(token, labels));
+            }
+            sum.store(word);
+        }
+        packed
+    }
+}
+
+/// [`Batch::put_packed_labels`].
+struct Unpack<'a> {
+    batch: &'a mut Batch,
+    packed: &'a PackedLabels,
+}
+
+impl Operation for Unpack<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, token: L::Token) {
+        let mask = L::splat(token, (1 << LABEL_BITS) - 1);
+        let labels = self.batch.labels.chunks_mut(LABELS_IN_WORD);
+        let one_hot = self.batch.one_hot.chunks_mut(LABELS_IN_WORD);
+        for ((labels, one_hot), word) in labels.zip(one_hot).zip(&self.packed.0) {
+            let mut word = L::load(token, word);
+            for (labels, one_hot) in labels.iter_mut().zip(one_hot) {
+                let label = word.and(mask);
+                label.store(labels);
+                label.one_hot().store(one_hot);
+                word = word.shr(LABEL_BITS);
+            }
+        }
     }
 }
 

@@ -291,6 +291,10 @@ fn check_batch(
             0x5a5a_u16.rotate_left(lane as u32) & all_vertices(n)
         }));
         let pulled = batch.pull_back(&some_set);
+        let packed = batch.packed_labels();
+        let mut taken_over = new();
+        taken_over.put_packed_labels(&packed);
+        let pulled_too = taken_over.pull_back(&some_set);
         for (lane, graph) in chunk.iter().enumerate() {
             if decided >> lane & 1 == 0 {
                 forest.push(batch.undecided(lane), graph);
@@ -306,6 +310,14 @@ fn check_batch(
                 batch::pull_back_one(&batch, lane, some_set.0[lane]),
                 "{name}: {graph:?}"
             );
+            let label = batch.labels_of(lane);
+            assert_eq!(
+                packed.words(lane),
+                batch::PackedLabels::words_of(&label),
+                "{name}: {graph:?}"
+            );
+            assert_eq!(taken_over.labels_of(lane), label, "{name}: {graph:?}");
+            assert_eq!(pulled_too.0[lane], pulled.0[lane], "{name}: {graph:?}");
             check_leaf(&batch.leaf(lane), graph, label_one, name);
         }
     }

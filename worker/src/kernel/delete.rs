@@ -62,12 +62,6 @@ impl Predecessor {
         (1..n).map(|w| (w, lower(w))).filter(|&(_, lower)| lower != 0).collect()
     }
 
-    /// Holds the table of this bucket only.
-    pub(super) fn hold(&mut self, bucket: u32, table: Arc<BucketTable>) {
-        self.tables = vec![table];
-        self.first_bucket = bucket as usize;
-    }
-
     /// Bytes of the tables that are held.
     pub(super) fn held_bytes(&self) -> usize {
         self.tables.iter().map(|table| table.memory_bytes()).sum()
@@ -94,7 +88,7 @@ pub(super) fn edge(u: usize, w: usize) -> usize {
 }
 
 /// One edge of one graph, to be deleted.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DeletedEdge {
     /// Index of the graph in the chunk.
     pub(super) graph: u32,

@@ -8,8 +8,8 @@ use trailtrap_shared::{
     generate::Child,
     graph::{Graph, degree::Deletion},
     labelling::{
-        MAX_BATCH_ORDER, Undecided,
-        batch::{Batch, Kernel, LANES, Lane, first_lanes, lanes_of},
+        Undecided,
+        batch::{Batch, Kernel, LABEL_WORDS, LANES, Lane, PackedLabels, first_lanes, lanes_of},
         forest::Forest,
     },
     partition::{entry_bytes, slot_of_key},
@@ -172,6 +172,16 @@ fn least_bytes(plan: &Plan, shard: &Shard) -> usize {
 /// About the bytes of a table's directory for each of its entries.
 const DIRECTORY_BYTES: usize = 4;
 
+/// A deletion that has been labelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LabelledDeletion {
+    /// Of what is left.
+    pub(super) slot: u64,
+    pub(super) deletion: DeletedEdge,
+    /// As [`PackedLabels`] has them.
+    pub(super) labels: [u16; LABEL_WORDS],
+}
+
 /// Up to 32 deletions that lead to one predecessor, in one of the stages: being gathered, labelled
 /// with their directory entries on the way, or located with their records on the way.
 pub(super) struct LookupStage {
@@ -296,10 +306,11 @@ impl<'a, G: Game> Folder<'a, G> {
         {
             let stage = &mut self.searched;
             stage.predecessor = same[0].0.0;
-            stage.clear();
-            for ((_, deletion), leaf) in same {
-                stage.put(slot_of_key(self.order, leaf.key(self.order)), *deletion, &leaf.label);
-            }
+            stage.put(same.iter().map(|((_, deletion), leaf)| LabelledDeletion {
+                slot: slot_of_key(self.order, leaf.key(self.order)),
+                deletion: *deletion,
+                labels: PackedLabels::words_of(&leaf.label),
+            }));
             stage.locate(self.group, self.order);
             stage.look_up_and_fold::<G>(self.group, self.order, self.outcomes)?;
         }
@@ -370,23 +381,29 @@ impl LookupStage {
         }
     }
 
-    /// Slots, deletions and labels of what was labelled.
-    pub(super) fn labelled(
-        &self,
-    ) -> impl Iterator<Item = (u64, DeletedEdge, [u8; MAX_BATCH_ORDER])> {
-        lanes_of(self.labelled)
-            .map(|lane| (self.slots[lane], self.deletions[lane], self.batch.labels_of(lane)))
+    /// What was labelled.
+    pub(super) fn labelled(&self) -> impl Iterator<Item = LabelledDeletion> {
+        let packed = self.batch.packed_labels();
+        lanes_of(self.labelled).map(move |lane| LabelledDeletion {
+            slot: self.slots[lane],
+            deletion: self.deletions[lane],
+            labels: packed.words(lane),
+        })
     }
 
-    /// Takes in a deletion that has been labelled.
+    /// Takes in up to 32 deletions that have been labelled, in place of what was there.
     #[inline(always)]
-    pub(super) fn put(&mut self, slot: u64, deletion: DeletedEdge, label: &[u8; MAX_BATCH_ORDER]) {
-        let lane = self.count;
-        self.batch.put_labels(lane, label);
-        self.slots[lane] = slot;
-        self.deletions[lane] = deletion;
-        self.labelled |= 1 << lane;
-        self.count += 1;
+    pub(super) fn put(&mut self, labelled: impl ExactSizeIterator<Item = LabelledDeletion>) {
+        self.clear();
+        self.count = labelled.len();
+        self.labelled = first_lanes(self.count);
+        let mut packed = PackedLabels::default();
+        for (lane, LabelledDeletion { slot, deletion, labels }) in labelled.enumerate() {
+            self.slots[lane] = slot;
+            self.deletions[lane] = deletion;
+            packed.put(lane, labels);
+        }
+        self.batch.put_packed_labels(&packed);
     }
 
     /// Finds out where the records of labelled deletions are, and asks for them.

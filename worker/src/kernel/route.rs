@@ -1,6 +1,6 @@
 //! The second half of the route where a predecessor is too large to be held as a whole: each
-//! deletion that leads there is labelled once and kept as a request, sorted by slot. Then the
-//! buckets are read one after the other, and each answers its requests.
+//! deletion that leads there is labelled once and kept as a request, in the order of buckets. Then
+//! the buckets are read one after the other, and each answers its requests.
 
 use std::ops::Range;
 
@@ -8,11 +8,11 @@ use rayon::prelude::*;
 use trailtrap_shared::{
     game::Game,
     generate::Child,
-    graph::{Graph, degree::Deletion, vertices},
+    graph::{VertexSet, degree::Deletion, vertices},
     labelling::{
-        MAX_BATCH_ORDER,
-        batch::{Batch, Kernel, LANES},
+        batch::{Batch, Kernel, LABEL_WORDS, LANES, PackedLabels},
         forest::Forest,
+        key_bits,
     },
     partition::{bucket_of_slot, slot_of_key},
     plan::{Plan, Shard},
@@ -21,7 +21,7 @@ use trailtrap_shared::{
 use super::{
     Graphs, SolveError, Solver, Source, decode,
     delete::{self, DeletedEdge, Predecessor},
-    fold::{LookupStage, Reading},
+    fold::{LabelledDeletion, LookupStage, Reading},
 };
 
 /// Graphs whose requests are sorted together. So many that each bucket of the usual size has
@@ -35,35 +35,40 @@ const _: () = assert!(ROUTED_CHUNK <= 1 << 16);
 /// about as many as the graph itself takes while its unit is solved.
 const BYTES_PER_GRAPH: usize = 48;
 
-/// What a labelled deletion asks for, in 16 bytes. They are sorted by slot.
-#[derive(Clone, Copy)]
+/// What a labelled deletion asks for, in 16 bytes.
+#[derive(Clone, Copy, Default)]
 struct Request {
-    /// The slot of at most 55 bits, then the number of the edge in [`Graph::code`].
+    /// The slot of at most 55 bits, then the number of the edge in
+    /// [`trailtrap_shared::graph::Graph::code`].
     slot_and_edge: u64,
-    /// The index of the graph in its chunk, then the label of each vertex in four bits, vertex 0
-    /// in the lowest ones.
-    graph_and_labels: u64,
+    /// As [`PackedLabels`] has them.
+    labels: [u16; LABEL_WORDS],
+    /// The index of the graph in its chunk.
+    graph: u16,
 }
 
 /// The requests of a chunk of graphs to one predecessor.
 struct Routed {
-    /// In order of their slots.
+    /// In the order of the upper bits of their slots: at least those that say the bucket, and
+    /// [`SORTED_BITS`].
     requests: Vec<Request>,
     /// How many deletions were labelled.
     labellings: u64,
 }
 
 const EDGE_BITS: u32 = 7;
-const LABELS_BITS: u32 = 4 * MAX_BATCH_ORDER as u32;
+/// Requests are sorted by so many bits of their slots even if there are fewer buckets, so that
+/// those that follow each other are answered from what is close together.
+const SORTED_BITS: u32 = 10;
 
 impl Request {
     #[inline(always)]
-    fn new(slot: u64, deletion: DeletedEdge, label: &[u8; MAX_BATCH_ORDER]) -> Self {
-        let labels = label.iter().rev().fold(0, |labels, &label| labels << 4 | u64::from(label));
+    fn new(LabelledDeletion { slot, deletion, labels }: LabelledDeletion) -> Self {
         let edge = delete::edge(deletion.u.into(), deletion.w.into());
         Request {
             slot_and_edge: slot << EDGE_BITS | edge as u64,
-            graph_and_labels: u64::from(deletion.graph) << LABELS_BITS | labels,
+            labels,
+            graph: deletion.graph as u16,
         }
     }
 
@@ -73,23 +78,21 @@ impl Request {
     }
 
     #[inline(always)]
-    fn deletion(self, ends: &[(usize, usize)]) -> DeletedEdge {
+    fn labelled(self, ends: &[(usize, usize)]) -> LabelledDeletion {
         let (u, w) = ends[(self.slot_and_edge & ((1 << EDGE_BITS) - 1)) as usize];
-        let graph = (self.graph_and_labels >> LABELS_BITS) as u32;
-        DeletedEdge { graph, u: u as u8, w: w as u8 }
-    }
-
-    #[inline(always)]
-    fn labels(self) -> [u8; MAX_BATCH_ORDER] {
-        std::array::from_fn(|v| (self.graph_and_labels >> (4 * v) & 15) as u8)
+        LabelledDeletion {
+            slot: self.slot(),
+            deletion: DeletedEdge { graph: self.graph.into(), u: u as u8, w: w as u8 },
+            labels: self.labels,
+        }
     }
 }
 
 impl Solver<'_> {
-    /// Folds all deletions that lead to one predecessor, of which one bucket is held at a time.
-    /// Requests take about the allowance, or 48 bytes for each graph of the unit where that is
-    /// more; all buckets are read once for as many graphs as have their requests there. Returns
-    /// how many deletions were labelled.
+    /// Folds all deletions that lead to one predecessor, of which as many buckets are held at a
+    /// time as the allowance has room for, or one. Requests take about the allowance, or 48 bytes
+    /// for each graph of the unit where that is more; all buckets are read once for as many graphs
+    /// as have their requests there. Returns how many deletions were labelled.
     pub(super) fn fold_by_bucket<G: Game>(
         &self,
         Graphs { shard, children, outcomes, witness, .. }: &mut Graphs<G>,
@@ -102,22 +105,51 @@ impl Solver<'_> {
         for (children, outcomes) in children.chunks(together).zip(outcomes.chunks_mut(together)) {
             let routed = self.label_all(shard, children, &predecessor)?;
             labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
-            for bucket in 0..1u32 << predecessor.bucket_bits {
-                predecessor.tables.clear();
-                let table =
-                    source.table(&predecessor.sequence, predecessor.bucket_bits, bucket)?;
-                witness.look_at(&table, predecessor.bucket_bits);
-                predecessor.hold(bucket, table);
+            let mut next = 0;
+            while next >> predecessor.bucket_bits == 0 {
+                let held = self.hold_from(next, &mut predecessor, source)?;
+                for table in &predecessor.tables {
+                    witness.look_at(table, predecessor.bucket_bits);
+                }
                 let chunks = routed.par_iter().zip(outcomes.par_chunks_mut(ROUTED_CHUNK));
-                chunks.try_for_each(|(Routed { requests, .. }, outcomes)| {
-                    self.check_stop()?;
-                    let range = of_bucket(requests, n, predecessor.bucket_bits, bucket);
-                    answer::<G>(n, self.kernel, &requests[range], &predecessor, outcomes)
-                })?;
+                chunks.try_for_each_init(
+                    || Answerer::new(n, self.kernel),
+                    |answerer, (Routed { requests, .. }, outcomes)| {
+                        self.check_stop()?;
+                        let range = of_buckets(requests, n, predecessor.bucket_bits, &held);
+                        answerer.answer::<G>(&requests[range], &predecessor, outcomes)
+                    },
+                )?;
+                next = held.end;
             }
             predecessor.tables.clear();
         }
         Ok(labellings)
+    }
+
+    /// Reads the tables of a bucket and of those after it that the allowance has room for, in
+    /// place of those that were held.
+    fn hold_from(
+        &self,
+        first: u32,
+        predecessor: &mut Predecessor,
+        source: &dyn Source,
+    ) -> Result<Range<u32>, SolveError> {
+        let Predecessor { sequence, bucket_bits, tables, first_bucket, .. } = predecessor;
+        tables.clear();
+        *first_bucket = first as usize;
+        let (mut next, mut held_bytes) = (first, 0);
+        loop {
+            let table = source.table(sequence, *bucket_bits, next)?;
+            next += 1;
+            let bytes = table.memory_bytes();
+            tables.push(table);
+            held_bytes += bytes;
+            // The next one will be about as large.
+            if next >> *bucket_bits != 0 || held_bytes + bytes > self.allowance_bytes {
+                return Ok(first..next);
+            }
+        }
     }
 
     /// The requests of each chunk of graphs.
@@ -127,12 +159,15 @@ impl Solver<'_> {
         children: &[Child],
         predecessor: &Predecessor,
     ) -> Result<Vec<Routed>, SolveError> {
-        let requests_of = |children: &[Child]| {
-            self.check_stop()?;
-            let graphs = children.iter().map(|child| decode(&shard.sequence, child.slot));
-            Router::new(shard.sequence.order(), self.kernel).run(graphs, predecessor)
-        };
-        children.par_chunks(ROUTED_CHUNK).map(requests_of).collect()
+        let chunks = children.par_chunks(ROUTED_CHUNK);
+        let routed = chunks.map_init(
+            || Router::new(shard.sequence.order(), self.kernel, predecessor),
+            |router, children| {
+                self.check_stop()?;
+                router.run(shard, children)
+            },
+        );
+        routed.collect()
     }
 }
 
@@ -179,73 +214,92 @@ fn graphs_within(bytes: usize, shard: &Shard, predecessor: &Predecessor) -> usiz
     (graphs as usize / ROUTED_CHUNK).max(1) * ROUTED_CHUNK
 }
 
-/// Where the requests to a bucket are.
-fn of_bucket(requests: &[Request], n: usize, bucket_bits: u8, bucket: u32) -> Range<usize> {
-    let up_to = |bucket: usize| {
-        requests.partition_point(|request| bucket_of_slot(n, request.slot(), bucket_bits) < bucket)
+/// Where the requests to some buckets are.
+fn of_buckets(
+    requests: &[Request],
+    n: usize,
+    bucket_bits: u8,
+    buckets: &Range<u32>,
+) -> Range<usize> {
+    let up_to = |bucket: u32| {
+        requests.partition_point(|request| {
+            bucket_of_slot(n, request.slot(), bucket_bits) < bucket as usize
+        })
     };
-    up_to(bucket as usize)..up_to(bucket as usize + 1)
+    up_to(buckets.start)..up_to(buckets.end)
 }
 
-/// Folds what a bucket answers to requests.
-fn answer<G: Game>(
-    n: usize,
-    kernel: Kernel,
-    requests: &[Request],
-    predecessor: &Predecessor,
-    outcomes: &mut [G::Outcome],
-) -> Result<(), SolveError> {
-    if requests.is_empty() {
-        return Ok(());
+/// Folds what tables answer to requests.
+struct Answerer {
+    order: usize,
+    ends: Vec<(usize, usize)>,
+    /// While the records of one batch are on their way, the next is put together.
+    stages: [LookupStage; 2],
+}
+
+impl Answerer {
+    fn new(order: usize, kernel: Kernel) -> Self {
+        let stage = || LookupStage::new(order, kernel);
+        Answerer { order, ends: delete::ends(order), stages: [stage(), stage()] }
     }
-    let ends = delete::ends(n);
-    let group = std::slice::from_ref(predecessor);
-    // While the records of one batch are on their way, the next is put together.
-    let mut stages = [LookupStage::new(n, kernel), LookupStage::new(n, kernel)];
-    for requests in requests.chunks(LANES) {
-        let [next, located] = &mut stages;
-        next.clear();
-        for request in requests {
-            next.put(request.slot(), request.deletion(&ends), &request.labels());
+
+    /// Of requests to tables that are held.
+    fn answer<G: Game>(
+        &mut self,
+        requests: &[Request],
+        predecessor: &Predecessor,
+        outcomes: &mut [G::Outcome],
+    ) -> Result<(), SolveError> {
+        let (n, group) = (self.order, std::slice::from_ref(predecessor));
+        for requests in requests.chunks(LANES) {
+            let [next, located] = &mut self.stages;
+            next.put(requests.iter().map(|request| request.labelled(&self.ends)));
+            next.locate(group, n);
+            located.look_up_and_fold::<G>(group, n, outcomes)?;
+            located.clear();
+            self.stages.swap(0, 1);
         }
-        next.locate(group, n);
+        let [_, located] = &mut self.stages;
         located.look_up_and_fold::<G>(group, n, outcomes)?;
-        stages.swap(0, 1);
+        located.clear();
+        Ok(())
     }
-    stages[1].look_up_and_fold::<G>(group, n, outcomes)
 }
 
 /// Labels the deletions of some graphs that lead to one predecessor.
-struct Router {
+struct Router<'a> {
     order: usize,
+    predecessor: &'a Predecessor,
+    columns: Vec<(usize, VertexSet)>,
     stage: LookupStage,
     /// Deletions whose colours did not decide their labels wait for each other to be searched
     /// together.
     forest: Forest<DeletedEdge>,
+    /// In the order in which deletions were labelled.
     requests: Vec<Request>,
 }
 
-impl Router {
-    fn new(order: usize, kernel: Kernel) -> Self {
+impl<'a> Router<'a> {
+    fn new(order: usize, kernel: Kernel, predecessor: &'a Predecessor) -> Self {
         Router {
             order,
+            predecessor,
+            columns: predecessor.columns(order),
             stage: LookupStage::new(order, kernel),
             forest: Forest::new(Batch::new(order, kernel)),
             requests: Vec::new(),
         }
     }
 
-    fn run(
-        mut self,
-        graphs: impl Iterator<Item = Result<Graph, SolveError>>,
-        predecessor: &Predecessor,
-    ) -> Result<Routed, SolveError> {
-        let columns = predecessor.columns(self.order);
-        for (i, graph) in graphs.enumerate() {
-            let graph = graph?;
-            for &(w, lower) in &columns {
+    fn run(&mut self, shard: &Shard, children: &[Child]) -> Result<Routed, SolveError> {
+        self.requests.clear();
+        let before = self.stage.labellings;
+        for (i, child) in children.iter().enumerate() {
+            let graph = decode(&shard.sequence, child.slot)?;
+            for c in 0..self.columns.len() {
+                let (w, lower) = self.columns[c];
                 for u in vertices(graph.neighbours(w) & lower) {
-                    if self.stage.gather(predecessor, i, &graph, u, w) {
+                    if self.stage.gather(self.predecessor, i, &graph, u, w) {
                         self.label();
                     }
                 }
@@ -253,16 +307,16 @@ impl Router {
         }
         self.label();
         self.search();
-        self.requests.shrink_to_fit();
-        self.requests.sort_unstable_by_key(|request| request.slot_and_edge);
-        Ok(Routed { requests: self.requests, labellings: self.stage.labellings })
+        let bucket_bits = u32::from(self.predecessor.bucket_bits);
+        let sorted_bits = SORTED_BITS.min(key_bits(self.order) as u32).max(bucket_bits) as u8;
+        let labellings = self.stage.labellings - before;
+        let requests = sorted(&self.requests, self.order, sorted_bits);
+        Ok(Routed { requests, labellings })
     }
 
     fn label(&mut self) {
         self.stage.label(self.order, |undecided, deletion| self.forest.push(undecided, deletion));
-        let labelled = self.stage.labelled();
-        self.requests
-            .extend(labelled.map(|(slot, deletion, label)| Request::new(slot, deletion, &label)));
+        self.requests.extend(self.stage.labelled().map(Request::new));
         self.stage.clear();
         if self.forest.is_full() {
             self.search();
@@ -271,40 +325,90 @@ impl Router {
 
     fn search(&mut self) {
         for (deletion, leaf) in self.forest.search() {
-            let slot = slot_of_key(self.order, leaf.key(self.order));
-            self.requests.push(Request::new(slot, *deletion, &leaf.label));
+            self.requests.push(Request::new(LabelledDeletion {
+                slot: slot_of_key(self.order, leaf.key(self.order)),
+                deletion: *deletion,
+                labels: PackedLabels::words_of(&leaf.label),
+            }));
         }
     }
+}
+
+/// Requests in the order of the upper bits of their slots, in O(requests + 2^`bits`).
+fn sorted(requests: &[Request], n: usize, bits: u8) -> Vec<Request> {
+    let place = |request: &Request| bucket_of_slot(n, request.slot(), bits);
+    let mut ends = vec![0u32; 1 << bits];
+    for request in requests {
+        ends[place(request)] += 1;
+    }
+    let mut before = 0;
+    for end in &mut ends {
+        before += std::mem::replace(end, before);
+    }
+    let mut sorted = vec![Request::default(); requests.len()];
+    for request in requests {
+        let end = &mut ends[place(request)];
+        sorted[*end as usize] = *request;
+        *end += 1;
+    }
+    sorted
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use trailtrap_shared::labelling::key_bits;
+    use trailtrap_shared::labelling::MAX_BATCH_ORDER;
 
     use super::*;
 
+    fn deletions() -> impl Strategy<Value = LabelledDeletion> {
+        let slot = 0..1u64 << key_bits(MAX_BATCH_ORDER);
+        let edge = 0..trailtrap_shared::graph::pairs(MAX_BATCH_ORDER);
+        let label = Just(std::array::from_fn(|v| v as u8)).prop_shuffle();
+        (slot, edge, 0..1u32 << 16, label).prop_map(|(slot, edge, graph, label)| {
+            let (u, w) = delete::ends(MAX_BATCH_ORDER)[edge];
+            LabelledDeletion {
+                slot,
+                deletion: DeletedEdge { graph, u: u as u8, w: w as u8 },
+                labels: PackedLabels::words_of(&label),
+            }
+        })
+    }
+
     proptest! {
-        /// What goes into a request comes out of it, and the slot decides the order.
+        /// What goes into a request comes out of it.
         #[test]
-        fn requests_keep_what_they_are_made_of(
-            slots in prop::array::uniform2(0..1u64 << key_bits(MAX_BATCH_ORDER)),
-            graph in 0..1u32 << 16,
-            edge in 0..trailtrap_shared::graph::pairs(MAX_BATCH_ORDER),
-            label in Just(std::array::from_fn(|v| v as u8)).prop_shuffle(),
+        fn requests_keep_what_they_are_made_of(made_of in deletions()) {
+            let same = Request::new(made_of).labelled(&delete::ends(MAX_BATCH_ORDER));
+            prop_assert_eq!(same, made_of);
+        }
+
+        /// Every bucket finds its requests, and no others.
+        #[test]
+        fn requests_come_in_the_order_of_buckets(
+            made_of in prop::collection::vec(deletions(), 0..50),
+            bucket_bits in 0u8..6,
+            more in 0u8..4,
+            buckets in prop::array::uniform2(0u32..=32),
         ) {
-            let ends = delete::ends(MAX_BATCH_ORDER);
-            let (u, w) = ends[edge];
-            let deletion = DeletedEdge { graph, u: u as u8, w: w as u8 };
-            let [one, other] = slots.map(|slot| Request::new(slot, deletion, &label));
-            prop_assert_eq!(one.slot(), slots[0]);
-            prop_assert_eq!(one.labels(), label);
-            let DeletedEdge { graph: same, u, w } = one.deletion(&ends);
-            prop_assert_eq!((same, u, w), (deletion.graph, deletion.u, deletion.w));
-            prop_assert_eq!(
-                one.slot_and_edge.cmp(&other.slot_and_edge),
-                slots[0].cmp(&slots[1])
-            );
+            let n = MAX_BATCH_ORDER;
+            let requests: Vec<Request> = made_of.into_iter().map(Request::new).collect();
+            let sorted = sorted(&requests, n, bucket_bits + more);
+            let [one, other] = buckets.map(|bucket| bucket.min(1 << bucket_bits));
+            let buckets = one.min(other)..one.max(other);
+            let slots = |requests: &[Request]| -> Vec<u64> {
+                let mut slots: Vec<u64> =
+                    requests.iter().map(|request| request.slot_and_edge).collect();
+                slots.sort_unstable();
+                slots
+            };
+            let is_theirs = |request: &Request| {
+                buckets.contains(&(bucket_of_slot(n, request.slot(), bucket_bits) as u32))
+            };
+            let theirs: Vec<Request> = requests.iter().copied().filter(is_theirs).collect();
+            let found = &sorted[of_buckets(&sorted, n, bucket_bits, &buckets)];
+            prop_assert_eq!(slots(found), slots(&theirs));
+            prop_assert_eq!(slots(&sorted), slots(&requests));
         }
     }
 }
