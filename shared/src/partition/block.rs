@@ -194,17 +194,24 @@ impl Block {
         }
         let block = Block { id, layout, count: count as usize, graphs: graphs as usize, bytes };
         if id.section != Section::Outcomes {
-            let mut last = None;
-            for slot in block.slots() {
-                if last.is_some_and(|last| last >= slot) {
+            let mut slots = block.slots();
+            if let Some(first) = slots.next() {
+                let mut increase = true;
+                let last = slots.fold(first, |last, slot| {
+                    increase &= last < slot;
+                    slot
+                });
+                if !increase {
                     return Err(BlockError::Malformed("slots do not increase"));
                 }
-                if slot > mask(key_bits(n))
-                    || bucket_of_slot(n, slot, id.bucket_bits) != id.bucket as usize
-                {
+                // Where the first and the last one belong, those between them do.
+                let is_outside = |slot: u64| {
+                    slot > mask(key_bits(n))
+                        || bucket_of_slot(n, slot, id.bucket_bits) != id.bucket as usize
+                };
+                if is_outside(first) || is_outside(last) {
                     return Err(BlockError::Malformed("slot outside its bucket"));
                 }
-                last = Some(slot);
             }
         }
         Ok(block)
@@ -261,17 +268,21 @@ impl Block {
 
     /// The slots of a keys or wins block.
     pub fn slots(&self) -> impl Iterator<Item = u64> + '_ {
-        (0..self.count).map(|i| self.slot(i))
+        let entries = self.entries();
+        (0..self.count).map(move |i| entries.slot(i))
     }
 
     /// The i-th slot of a keys or wins block.
     #[inline]
     pub fn slot(&self, i: usize) -> u64 {
-        let width = slot_bytes(self.id.sequence.order());
-        // A whole word: the checksum follows the last slot.
-        let at = HEADER_BYTES + i * width;
-        let word = self.bytes[at..at + 8].try_into().expect("eight bytes");
-        u64::from_le_bytes(word) & mask(8 * width)
+        self.entries().slot(i)
+    }
+
+    /// The entries, to be read quickly.
+    #[inline]
+    pub(super) fn entries(&self) -> Entries<'_> {
+        let width = width(self.layout, self.id.section, &self.id.sequence);
+        Entries { bytes: &self.bytes[HEADER_BYTES..], width, mask: mask(8 * width.min(8)) }
     }
 
     /// Where a slot stands in a keys or wins block, in O(log count).
@@ -294,13 +305,30 @@ impl Block {
         let width = self.layout.record_bytes(self.id.sequence.order());
         &self.payload()[i * width..(i + 1) * width]
     }
+}
 
-    /// The i-th record of an outcomes block, followed by bytes that do not belong to it, so that
-    /// records can be copied in words of 8 bytes.
-    #[inline]
-    pub(super) fn record_in_words(&self, i: usize) -> &[u8] {
-        let width = self.layout.record_bytes(self.id.sequence.order());
-        &self.bytes[HEADER_BYTES + i * width..][..width.next_multiple_of(8)]
+/// The entries of a block, whose checksum follows them, so that the last one too can be read in
+/// words of 8 bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Entries<'a> {
+    bytes: &'a [u8],
+    width: usize,
+    mask: u64,
+}
+
+impl<'a> Entries<'a> {
+    /// The i-th entry, followed by bytes that do not belong to it, so that it can be read in words
+    /// of 8 bytes.
+    #[inline(always)]
+    pub(super) fn in_words(&self, i: usize) -> &'a [u8] {
+        &self.bytes[i * self.width..][..self.width.next_multiple_of(8)]
+    }
+
+    /// The i-th entry, if it is a slot.
+    #[inline(always)]
+    pub(super) fn slot(&self, i: usize) -> u64 {
+        let at = i * self.width;
+        u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes")) & self.mask
     }
 }
 

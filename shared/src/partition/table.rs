@@ -1,7 +1,7 @@
 //! Partitions in memory, for look-ups.
 
 use super::{
-    block::{Block, BlockId, Section},
+    block::{Block, BlockId, Entries, Section},
     slot::{mask, slot_bytes},
 };
 use crate::{game::Layout, graph::degree::DegreeSequence, labelling::key_bits};
@@ -121,21 +121,23 @@ impl BucketTable {
         let mut builder =
             Builder::new(layout, first.sequence, first.bucket_bits, first.bucket, count);
         if let [KeyedOutcomes { keys, outcomes }] = parts {
+            let (slots, records) = (keys.entries(), outcomes.entries());
             for i in 0..count {
-                copy_words(outcomes.record_in_words(i), builder.push(keys.slot(i)));
+                copy_words(records.in_words(i), builder.push(slots.slot(i)));
             }
             return Ok(builder.finish());
         }
         let mut last = None;
         let mut merge = Merge::new(parts, count);
-        while let Some(places) = merge.next() {
-            for &Place { slot, part, index } in places {
-                if last == Some(slot) {
+        while let Some(entries) = merge.next() {
+            for (slot, record) in entries {
+                if last >= Some(slot) {
                     return Err(Mismatch(first.sequence));
                 }
                 last = Some(slot);
-                let outcomes = &parts[part as usize].outcomes;
-                copy_words(outcomes.record_in_words(index as usize), builder.push(slot));
+                for (word, to) in record.iter().zip(builder.push(slot).chunks_exact_mut(8)) {
+                    to.copy_from_slice(&word.to_le_bytes());
+                }
             }
         }
         Ok(builder.finish())
@@ -263,10 +265,9 @@ impl BucketTable {
 /// A table that is being filled.
 struct Builder {
     table: BucketTable,
-    /// Entries that are there.
+    /// Entries that are there. Until the last one is, each place of the directory after one that
+    /// has entries holds where they end, and the others zero.
     entries: usize,
-    /// Places of the directory that are filled.
-    places: usize,
 }
 
 impl Builder {
@@ -296,7 +297,7 @@ impl Builder {
             shift: key_bits(n) as u32 - u32::from(bucket_bits) - directory_bits,
             base: u64::from(bucket) << directory_bits,
         };
-        Builder { table, entries: 0, places: 0 }
+        Builder { table, entries: 0 }
     }
 
     /// Adds the next slot, a larger one than the last. What is returned is for its record, and
@@ -305,10 +306,7 @@ impl Builder {
     fn push(&mut self, slot: u64) -> &mut [u8] {
         let BucketTable { stride, slot_bytes, .. } = self.table;
         let place = self.table.place(slot);
-        while self.places <= place {
-            self.table.directory[self.places] = self.entries as u32;
-            self.places += 1;
-        }
+        self.table.directory[place + 1] = self.entries as u32 + 1;
         // What is written past the entry is overwritten by the next one.
         let entry =
             &mut self.table.entries[self.entries * stride..(self.entries + 1) * stride + SLACK];
@@ -319,30 +317,24 @@ impl Builder {
 
     fn finish(mut self) -> BucketTable {
         self.table.entries[self.entries * self.table.stride..].fill(0);
-        self.table.directory[self.places..].fill(self.entries as u32);
+        let mut end = 0;
+        for place in &mut self.table.directory {
+            end = end.max(*place);
+            *place = end;
+        }
         self.table
     }
-}
-
-/// Where the record of a slot is among parts.
-#[derive(Clone, Copy, Default)]
-struct Place {
-    slot: u64,
-    part: u32,
-    index: u32,
 }
 
 /// So many cells are merged at a time, while what is read and written is in the processor's cache.
 const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 12 };
 
-/// Goes through the slots of several parts of a bucket in increasing order. Slots are scrambled,
-/// so that equal ranges of them hold about equally many: each *cell* of their range has one or
-/// two, and a slot need only find its way within its cell. Whatever the slots are, the order is
-/// right.
+/// Goes through the entries of several parts of a bucket in increasing order of slots. Slots are
+/// scrambled, so that equal ranges of them hold about equally many: each *cell* of their range has
+/// one or two, and a slot need only find its way within its cell. Whatever the slots are, the
+/// order is right.
 struct Merge<'a> {
-    parts: &'a [KeyedOutcomes],
-    /// Of each part, how many slots are merged.
-    done: Vec<usize>,
+    parts: Vec<MergedPart<'a>>,
     /// The cell of a slot is its upper bits, below those that say the bucket.
     shift: u32,
     cell_bits: u32,
@@ -350,7 +342,18 @@ struct Merge<'a> {
     first: usize,
     /// How many slots the cells in work have, or where in the order the next of each goes.
     ends: Vec<u32>,
-    order: Vec<Place>,
+    /// The entries of the cells in work, in words: the slot, then the record.
+    merged: Vec<u64>,
+    words: usize,
+}
+
+/// A part that is being merged.
+struct MergedPart<'a> {
+    slots: Entries<'a>,
+    records: Entries<'a>,
+    /// Entries that are merged, and all of them.
+    done: usize,
+    count: usize,
 }
 
 impl<'a> Merge<'a> {
@@ -359,65 +362,74 @@ impl<'a> Merge<'a> {
         let id = parts[0].keys.id;
         let free_bits = key_bits(id.sequence.order()) as u32 - u32::from(id.bucket_bits);
         let cell_bits = count.max(1).ilog2().min(free_bits);
+        let record_bytes = parts[0].keys.layout.record_bytes(id.sequence.order());
+        let words = 1 + record_bytes.div_ceil(8);
+        let part = |KeyedOutcomes { keys, outcomes }: &'a KeyedOutcomes| MergedPart {
+            slots: keys.entries(),
+            records: outcomes.entries(),
+            done: 0,
+            count: keys.count,
+        };
         Merge {
-            parts,
-            done: vec![0; parts.len()],
+            parts: parts.iter().map(part).collect(),
             shift: free_bits - cell_bits,
             cell_bits,
             first: 0,
-            ends: vec![0; MERGED_CELLS],
-            order: Vec::new(),
+            ends: vec![0; MERGED_CELLS.min(1 << cell_bits)],
+            merged: Vec::new(),
+            words,
         }
     }
 
-    #[inline(always)]
-    fn cell(&self, slot: u64) -> usize {
-        (slot >> self.shift) as usize & ((1 << self.cell_bits) - 1)
-    }
-
-    /// The places of the slots of the next cells, in increasing order of slots; `None` after the
-    /// last cell.
-    fn next(&mut self) -> Option<&[Place]> {
-        if self.first >> self.cell_bits != 0 {
+    /// The entries of the next cells, in increasing order of slots: slot and record, in words;
+    /// `None` after the last cell.
+    fn next(&mut self) -> Option<impl Iterator<Item = (u64, &[u64])>> {
+        let Merge { parts, first, ends, merged, words, .. } = self;
+        let (shift, words, last) = (self.shift, *words, *first + ends.len());
+        let in_bucket = (1 << self.cell_bits) - 1;
+        let cell = |slot: u64| (slot >> shift) as usize & in_bucket;
+        if *first > in_bucket {
             return None;
         }
-        let (first, last) = (self.first, self.first + MERGED_CELLS);
-        self.ends.fill(0);
-        for (KeyedOutcomes { keys, .. }, &done) in self.parts.iter().zip(&self.done) {
-            for index in done..keys.count {
-                let cell = self.cell(keys.slot(index));
-                if cell >= last {
-                    break;
-                }
-                self.ends[cell - first] += 1;
+        ends.fill(0);
+        for part in &*parts {
+            let cells = (part.done..part.count).map(|i| cell(part.slots.slot(i)));
+            for cell in cells.take_while(|&cell| cell < last) {
+                ends[cell - *first] += 1;
             }
         }
         let mut before = 0;
-        for end in &mut self.ends {
+        for end in ends.iter_mut() {
             before += std::mem::replace(end, before);
         }
-        self.order.clear();
-        self.order.resize(before as usize, Place::default());
-        for (part, KeyedOutcomes { keys, .. }) in self.parts.iter().enumerate() {
-            for index in self.done[part]..keys.count {
-                let slot = keys.slot(index);
-                let cell = self.cell(slot);
+        merged.clear();
+        merged.resize(before as usize * words, 0);
+        for MergedPart { slots, records, done, count } in parts {
+            let mut i = *done;
+            while i < *count {
+                let slot = slots.slot(i);
+                let cell = cell(slot);
                 if cell >= last {
                     break;
                 }
-                let mut at = self.ends[cell - first] as usize;
-                self.ends[cell - first] += 1;
+                let mut at = ends[cell - *first] as usize * words;
+                ends[cell - *first] += 1;
                 // Those of the cells before are smaller, or not there yet, which is zero.
-                while at > 0 && self.order[at - 1].slot > slot {
-                    self.order[at] = self.order[at - 1];
-                    at -= 1;
+                while at > 0 && merged[at - words] > slot {
+                    merged.copy_within(at - words..at, at);
+                    at -= words;
                 }
-                self.order[at] = Place { slot, part: part as u32, index: index as u32 };
-                self.done[part] = index + 1;
+                let entry = &mut merged[at..at + words];
+                entry[0] = slot;
+                for (to, from) in entry[1..].iter_mut().zip(records.in_words(i).chunks_exact(8)) {
+                    *to = u64::from_le_bytes(from.try_into().expect("eight bytes"));
+                }
+                i += 1;
             }
+            *done = i;
         }
-        self.first = last;
-        Some(&self.order)
+        *first = last;
+        Some(merged.chunks_exact(words).map(|entry| (entry[0], &entry[1..])))
     }
 }
 
