@@ -155,19 +155,20 @@ fn solve_unit_of_order_8(bencher: Bencher) {
         .bench_local(|| SOLVER.solve(plan, *unit, memory).expect("solved before").summary);
 }
 
-/// Look-ups in a table larger than the caches, each asked for well ahead of its use.
-#[divan::bench]
-fn look_up(bencher: Bencher) {
-    let sequence = DegreeSequence::new([5; 10]);
+/// Look-ups in tables of 60 MB and of 1.4 GB, larger than the caches, each asked for well ahead of
+/// its use.
+#[divan::bench(args = [2_000_000, 48_000_000])]
+fn look_up(bencher: Bencher, entries: u64) {
+    let sequence = DegreeSequence::new([4; 11]);
     let mut slots: Vec<u64> =
-        (0..2_000_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 28).collect();
+        (0..entries).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 19).collect();
     slots.sort_unstable();
     slots.dedup();
     let table =
         BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.iter().copied(), |_, record| {
             record.fill(1)
         });
-    let wanted: Vec<u64> = (0..32_768).map(|i| slots[i * 7919 % slots.len()]).collect();
+    let wanted: Vec<u64> = (0..1 << 20).map(|i| slots[i * 7_919_001 % slots.len()]).collect();
     bencher.counter(ItemsCount::new(wanted.len())).bench_local(|| {
         let mut sum = 0;
         for wanted in wanted.chunks(32) {

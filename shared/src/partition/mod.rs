@@ -6,6 +6,7 @@
 //! needs one step into a directory.
 
 mod block;
+mod pages;
 mod slot;
 mod table;
 

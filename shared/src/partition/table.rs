@@ -2,6 +2,7 @@
 
 use super::{
     block::{Block, BlockId, Entries, Section},
+    pages::zeros,
     slot::{mask, slot_bytes},
 };
 use crate::{game::Layout, graph::degree::DegreeSequence, labelling::key_bits};
@@ -292,8 +293,8 @@ impl Builder {
             stride,
             slot_bytes: slot_bytes(n),
             slot_mask: mask(8 * slot_bytes(n)),
-            entries: vec![0; (count + LOOK) * stride + SLACK],
-            directory: vec![0; (1 << directory_bits) + 1],
+            entries: zeros((count + LOOK) * stride + SLACK),
+            directory: zeros((1 << directory_bits) + 1),
             shift: key_bits(n) as u32 - u32::from(bucket_bits) - directory_bits,
             base: u64::from(bucket) << directory_bits,
         };
