@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use rayon::prelude::*;
@@ -160,7 +160,7 @@ impl Known {
         2 * graphs_by_size(self.order.plan.order).get(size).copied().unwrap_or(0)
     }
 
-    /// Loads the endgame of this size.
+    /// Loads the endgame of this size, on all threads of the pool that it is called in.
     ///
     /// # Errors
     /// The store cannot be read, or lacks something.
@@ -178,28 +178,23 @@ impl Known {
             .filter(|shard| shard.size == size)
             .flat_map(|shard| (0..1u32 << shard.bucket_bits).map(move |bucket| (shard, bucket)))
             .collect();
-        let codes = |shard: &Shard, bucket: u32| -> Result<Vec<u128>, LoadError> {
+        let counting = builder.counting();
+        each(&buckets, |shard, bucket| {
             let slots = self.order.slots(shard, bucket, Section::Keys)?;
-            slots.into_iter().map(|slot| code(shard, slot)).collect()
-        };
-        overlapped(&buckets, codes, |codes| {
-            codes.iter().for_each(|&code| builder.count(code));
-            done.fetch_add(codes.len() as u64, Ordering::Relaxed);
+            counting.count(&codes(shard, slots.iter().copied())?);
+            done.fetch_add(slots.len() as u64, Ordering::Relaxed);
             Ok(())
         })?;
-        let tables = |shard: &Shard, bucket: u32| {
+        drop(counting);
+        let filling = builder.filling().map_err(wrong)?;
+        each(&buckets, |shard, bucket| {
             let table = self.order.table(shard, bucket)?;
-            let codes: Result<Vec<u128>, LoadError> =
-                (0..table.len()).map(|i| code(shard, table.slot(i))).collect();
-            Ok((table, codes?))
-        };
-        overlapped(&buckets, tables, |(table, codes)| {
-            for (i, &code) in codes.iter().enumerate() {
-                builder.put(code, table.record(i)).map_err(wrong)?;
-            }
+            let codes = codes(shard, (0..table.len()).map(|i| table.slot(i)))?;
+            filling.put(&codes, |i| table.record(i)).map_err(wrong)?;
             done.fetch_add(codes.len() as u64, Ordering::Relaxed);
             Ok(())
         })?;
+        drop(filling);
         builder.finish().map_err(wrong)
     }
 }
@@ -212,30 +207,26 @@ fn needs(order: usize, data: &Path, cause: FinishedError) -> LoadError {
     LoadError::Finished { cause, order, advice }
 }
 
-/// Makes something of each bucket, of a few at a time on all threads; it is taken in their order
-/// by one, while others make the next.
-fn overlapped<T: Send>(
+/// Does something with each bucket, with a few at a time, each on a thread.
+fn each(
     buckets: &[(&Shard, u32)],
-    make: impl Fn(&Shard, u32) -> Result<T, LoadError> + Sync,
-    mut take: impl FnMut(T) -> Result<(), LoadError> + Send,
+    work: impl Fn(&Shard, u32) -> Result<(), LoadError> + Sync,
 ) -> Result<(), LoadError> {
-    let make_some = |some: &[(&Shard, u32)]| -> Result<Vec<T>, LoadError> {
-        some.par_iter().map(|&(shard, bucket)| make(shard, bucket)).collect()
-    };
-    let mut made = Vec::new();
-    for some in buckets.chunks(AT_A_TIME) {
-        let take_made = || made.into_iter().try_for_each(&mut take);
-        let (taken, next) = rayon::join(take_made, || make_some(some));
-        taken?;
-        made = next?;
-    }
-    made.into_iter().try_for_each(take)
+    let next = AtomicUsize::new(0);
+    let following = || buckets.get(next.fetch_add(1, Ordering::Relaxed));
+    let work_off =
+        |_| std::iter::from_fn(following).try_for_each(|&(shard, bucket)| work(shard, bucket));
+    (0..AT_A_TIME).into_par_iter().with_max_len(1).try_for_each(work_off)
 }
 
-/// Buckets that are made something of at the same time.
+/// Buckets that are in memory at the same time, at most, beside the table that is filled.
 const AT_A_TIME: usize = 16;
 
-fn code(shard: &Shard, slot: u64) -> Result<u128, LoadError> {
-    let graph = graph_of_slot(&shard.sequence, slot);
-    Ok(graph.ok_or(LoadError::NoGraph(shard.sequence, slot))?.code())
+/// The codes of the graphs at these slots.
+fn codes(shard: &Shard, slots: impl Iterator<Item = u64>) -> Result<Vec<u128>, LoadError> {
+    let code = |slot| {
+        let graph = graph_of_slot(&shard.sequence, slot);
+        Ok(graph.ok_or(LoadError::NoGraph(shard.sequence, slot))?.code())
+    };
+    slots.map(code).collect()
 }

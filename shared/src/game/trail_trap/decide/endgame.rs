@@ -5,6 +5,15 @@
 //! that number are its place in a directory, the lower ones stand before its record; so an entry
 //! of order 12 takes 25 bytes, and a look-up is one step into the directory and one to the
 //! entries there, one or two.
+//!
+//! A table is filled by many threads at once. It falls into pieces, ranges of places; what a
+//! thread has is sorted by piece, and each piece is locked while that of it goes in, so that
+//! steps within the table are short.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use crate::{
     game::{Game, TrailTrap},
@@ -28,13 +37,13 @@ pub enum EndgameError {
     /// A graph was not counted before it was put in.
     #[error("more graphs have come than were counted")]
     Uncounted,
-    /// A graph was counted and not put in.
-    #[error("{missing} of {graphs} graphs that were counted have not come")]
-    Missing {
-        /// Graphs that were counted.
+    /// Not as many graphs were counted, or put in, as there are.
+    #[error("there are {graphs} graphs, and {found} have come")]
+    Number {
+        /// Graphs that there are.
         graphs: usize,
-        /// Graphs that have not come.
-        missing: usize,
+        /// Graphs that have come.
+        found: usize,
     },
 }
 
@@ -124,9 +133,33 @@ pub struct Endgame {
 pub struct EndgameBuilder {
     endgame: Endgame,
     graphs: usize,
-    counted: usize,
-    put: usize,
+    /// Graphs that were put in.
+    put: AtomicUsize,
 }
+
+/// A table to count graphs in, or to put them in, on any number of threads.
+pub struct Pieces<'a> {
+    shape: Shape,
+    /// Bits of a place below the number of its piece.
+    shift: usize,
+    pieces: Vec<Mutex<Piece<'a>>>,
+    put: &'a AtomicUsize,
+}
+
+/// Some neighbouring places of a table, and their entries.
+struct Piece<'a> {
+    /// How many graphs belong to each place; while they are put in, the number of the entry
+    /// behind the last free one.
+    counters: &'a mut [u32],
+    /// The number of the first entry.
+    first: usize,
+    /// Empty while graphs are counted.
+    entries: &'a mut [u8],
+}
+
+/// log2 of the pieces of a table, at most. At order 12 with 20 edges a piece has a megabyte of
+/// counters and ten of entries.
+const PIECE_BITS: usize = 8;
 
 impl EndgameBuilder {
     /// For `graphs` graphs of order `order` with `size` edges.
@@ -143,43 +176,49 @@ impl EndgameBuilder {
         let shape = Shape::new(order, graphs);
         let directory = vec![0; shape.places() + 1];
         let endgame = Endgame { shape, size, directory, entries: Vec::new() };
-        Ok(EndgameBuilder { endgame, graphs, counted: 0, put: 0 })
+        Ok(EndgameBuilder { endgame, graphs, put: AtomicUsize::new(0) })
     }
 
-    /// Counts a graph by the code of its canonical form.
-    pub fn count(&mut self, code: u128) {
-        let shape = self.endgame.shape;
-        self.endgame.directory[shape.place(shape.scrambled(code)) + 1] += 1;
-        self.counted += 1;
+    /// The table, to count graphs in.
+    pub fn counting(&mut self) -> Pieces<'_> {
+        self.pieces(0)
     }
 
-    /// Puts in a graph that was counted, with its record.
+    /// The table, to put those graphs in that were counted.
     ///
     /// # Errors
-    /// It was not counted.
-    pub fn put(&mut self, code: u128, record: &[u8]) -> Result<(), EndgameError> {
+    /// Not as many were counted as there are.
+    pub fn filling(&mut self) -> Result<Pieces<'_>, EndgameError> {
         let Endgame { shape, directory, entries, .. } = &mut self.endgame;
-        if entries.is_empty() {
-            let mut sum = 0;
-            for count in directory.iter_mut() {
-                sum += *count;
-                *count = sum;
-            }
-            *entries = vec![0; self.counted * shape.stride + SLACK];
+        let mut sum = 0usize;
+        for count in directory.iter_mut() {
+            sum += *count as usize;
+            // What is too large for this is not the number of all graphs either.
+            *count = sum as u32;
         }
-        let scrambled = shape.scrambled(code);
-        // Filled from the end of each place: its entry of the directory goes down to its begin.
-        let place = &mut directory[shape.place(scrambled) + 1];
-        let free = place.checked_sub(1).ok_or(EndgameError::Uncounted)? as usize;
-        *place = free as u32;
-        self.put += 1;
-        let entry = entries.get_mut(free * shape.stride..(free + 1) * shape.stride);
-        let entry = entry.ok_or(EndgameError::Uncounted)?;
-        entry[..shape.rest_bytes]
-            .copy_from_slice(&shape.rest(scrambled).to_le_bytes()[..shape.rest_bytes]);
-        let bytes = shape.stride - shape.rest_bytes;
-        entry[shape.rest_bytes..].copy_from_slice(&record[..bytes]);
-        Ok(())
+        if sum != self.graphs {
+            return Err(EndgameError::Number { graphs: self.graphs, found: sum });
+        }
+        *entries = vec![0; sum * shape.stride + SLACK];
+        let stride = shape.stride;
+        Ok(self.pieces(stride))
+    }
+
+    /// The table in pieces, with so many bytes for each entry.
+    fn pieces(&mut self, stride: usize) -> Pieces<'_> {
+        let Endgame { shape, directory, entries, .. } = &mut self.endgame;
+        let shift = shape.places().ilog2().saturating_sub(PIECE_BITS as u32) as usize;
+        let (mut first, mut rest) = (0, &mut entries[..]);
+        let mut pieces = Vec::new();
+        // Place i has counter i + 1, so that its entries will begin there when all are put in.
+        for counters in directory[1..].chunks_mut(1 << shift) {
+            let end = counters.last().map_or(first, |&end| end as usize);
+            let bytes = stride * end.saturating_sub(first);
+            let (entries, others) = rest.split_at_mut_checked(bytes).unwrap_or_default();
+            pieces.push(Mutex::new(Piece { counters, first, entries }));
+            (first, rest) = (end, others);
+        }
+        Pieces { shape: *shape, shift, pieces, put: &self.put }
     }
 
     /// The endgame, if all graphs are in it.
@@ -187,14 +226,87 @@ impl EndgameBuilder {
     /// # Errors
     /// Some are missing.
     pub fn finish(mut self) -> Result<Endgame, EndgameError> {
-        if self.put != self.graphs || self.counted != self.graphs {
-            let missing = self.graphs.saturating_sub(self.put.min(self.counted));
-            return Err(EndgameError::Missing { graphs: self.graphs, missing });
+        let found = self.put.into_inner();
+        if found != self.graphs || self.endgame.entries.is_empty() {
+            return Err(EndgameError::Number { graphs: self.graphs, found });
         }
         // Each place i now begins at `directory[i + 1]`.
         self.endgame.directory.remove(0);
         self.endgame.directory.push(self.graphs as u32);
         Ok(self.endgame)
+    }
+}
+
+impl Pieces<'_> {
+    /// Counts graphs by the codes of their canonical forms.
+    pub fn count(&self, codes: &[u128]) {
+        self.each(codes, |piece, place, _, _| {
+            let counter = &mut piece.counters[place];
+            *counter = counter.saturating_add(1);
+            Ok(())
+        })
+        .unwrap_or_default();
+    }
+
+    /// Puts in graphs that were counted: `record` has that of the i-th.
+    ///
+    /// # Errors
+    /// One of them was not counted.
+    pub fn put<'r>(
+        &self,
+        codes: &[u128],
+        record: impl Fn(usize) -> &'r [u8],
+    ) -> Result<(), EndgameError> {
+        let Shape { rest_bytes, stride, .. } = self.shape;
+        self.each(codes, |piece, place, rest, i| {
+            // Filled from the end of each place: its counter goes down to where it begins.
+            let end = &mut piece.counters[place];
+            let free = (*end as usize).checked_sub(piece.first + 1);
+            let free = free.ok_or(EndgameError::Uncounted)?;
+            let entry = piece.entries.get_mut(free * stride..(free + 1) * stride);
+            let entry = entry.ok_or(EndgameError::Uncounted)?;
+            *end -= 1;
+            entry[..rest_bytes].copy_from_slice(&rest.to_le_bytes()[..rest_bytes]);
+            entry[rest_bytes..].copy_from_slice(&record(i)[..stride - rest_bytes]);
+            Ok(())
+        })?;
+        self.put.fetch_add(codes.len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Does something with each graph, piece by piece: given are its place in the piece, the rest
+    /// of its code, and its number among `codes`.
+    fn each(
+        &self,
+        codes: &[u128],
+        mut act: impl FnMut(&mut Piece, usize, u64, usize) -> Result<(), EndgameError>,
+    ) -> Result<(), EndgameError> {
+        let (shape, count) = (self.shape, self.pieces.len());
+        let piece_of = |scrambled: u128| shape.place(scrambled) >> self.shift;
+        let mut ends = vec![0; count + 1];
+        for &code in codes {
+            ends[piece_of(shape.scrambled(code)) + 1] += 1;
+        }
+        (0..count).for_each(|piece| ends[piece + 1] += ends[piece]);
+        // Where those of a piece begin; in the end, where they end.
+        let mut sorted = vec![(0, 0); codes.len()];
+        for (i, &code) in codes.iter().enumerate() {
+            let scrambled = shape.scrambled(code);
+            let end = &mut ends[piece_of(scrambled)];
+            sorted[*end] = (scrambled, i);
+            *end += 1;
+        }
+        // Threads begin with different pieces, so that they do not wait for each other.
+        let first = codes.first().map_or(0, |&code| piece_of(shape.scrambled(code)));
+        for piece in (first..count).chain(0..first) {
+            let begin = if piece == 0 { 0 } else { ends[piece - 1] };
+            let mut locked = self.pieces[piece].lock().unwrap_or_else(PoisonError::into_inner);
+            for &(scrambled, i) in &sorted[begin..ends[piece]] {
+                let place = shape.place(scrambled) & ((1 << self.shift) - 1);
+                act(&mut locked, place, shape.rest(scrambled), i)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ mod search;
 
 use std::collections::VecDeque;
 
-pub use endgame::{Endgame, EndgameBuilder, EndgameError, MissingGraph};
+pub use endgame::{Endgame, EndgameBuilder, EndgameError, MissingGraph, Pieces};
 use search::{Question, Search, Step};
 
 use crate::{

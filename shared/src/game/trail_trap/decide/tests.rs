@@ -38,9 +38,10 @@ pub(crate) fn layers(n: usize) -> Layers {
             outcomes.insert(code, outcome);
             found.push((code, TrailTrap::record(n, &outcome)));
         }
+        let (codes, records): (Vec<u128>, Vec<_>) = found.into_iter().unzip();
         let mut builder = EndgameBuilder::new(n, size, here.len()).unwrap();
-        found.iter().for_each(|(code, _)| builder.count(*code));
-        found.iter().for_each(|(code, record)| builder.put(*code, record).unwrap());
+        builder.counting().count(&codes);
+        builder.filling().unwrap().put(&codes, |i| &records[i]).unwrap();
         layers.endgames.push(builder.finish().unwrap());
     }
     layers
@@ -108,13 +109,23 @@ fn nodes_follow_from_the_graph() {
 
 #[test]
 fn endgames_that_are_not_complete_are_refused() {
-    let builder = || EndgameBuilder::new(5, 4, 1).unwrap();
+    let builder = |graphs| EndgameBuilder::new(5, 4, graphs).unwrap();
     let record = [0; 4];
-    assert_eq!(builder().finish().err(), Some(EndgameError::Missing { graphs: 1, missing: 1 }));
-    assert_eq!(builder().put(1, &record), Err(EndgameError::Uncounted));
-    let mut wrong = builder();
-    wrong.count(1);
-    wrong.put(1, &record).unwrap();
+    let number = |graphs, found| Some(EndgameError::Number { graphs, found });
+    assert_eq!(builder(1).finish().err(), number(1, 0));
+    let mut uncounted = builder(1);
+    assert_eq!(uncounted.counting().put(&[1], |_| &record), Err(EndgameError::Uncounted));
+    assert_eq!(uncounted.filling().err(), number(1, 0));
+    let mut counted = builder(1);
+    counted.counting().count(&[1]);
+    assert_eq!(counted.filling().unwrap().put(&[], |_| &record), Ok(()));
+    assert_eq!(counted.finish().err(), number(1, 0));
+    let mut too_many = builder(1);
+    too_many.counting().count(&[1, 2]);
+    assert_eq!(too_many.filling().err(), number(1, 2));
+    let mut wrong = builder(1);
+    wrong.counting().count(&[1]);
+    wrong.filling().unwrap().put(&[1], |_| &record).unwrap();
     let endgame = wrong.finish().unwrap();
     let graph = Graph::from_code(5, (1 << 10) - 1);
     let mut decider = Decider::new(Some(&endgame), Kernel::best());
