@@ -330,6 +330,94 @@ fn what_would_take_hours_is_refused_unless_people_insist() {
     assert!(drawn.status.success(), "{}", stderr(&drawn));
 }
 
+/// A plan decides the graphs that the run will draw first, so it counts the same positions; what it
+/// says of the interval is what the run will find, but for chance.
+#[test]
+fn a_plan_says_what_a_run_will_find() {
+    let endgame = endgame();
+    let plan = |more: &[&str]| {
+        let asked = ["plan", "sample", "--order", "7", "--endgame", &endgame.text(), "--json"];
+        report(&run(&[&asked, more].concat()))
+    };
+    let output = Data::new();
+    let drawn = ["--model", "gnm:13", "--samples", "400", "--seed", "3"];
+    let found = report(&sample(&endgame, &output, &[&drawn[..], &["--json"]].concat()));
+    let planned = plan(&drawn);
+    let main = &planned["calibration"]["trials"][0];
+    assert_eq!((&main["endgame_size"], &planned["endgame_size"]), (&9.into(), &9.into()));
+    let measured = &main["by_size"]["13"];
+    let texts = files(&output).into_iter().filter(|(place, _)| place.starts_with("verdicts"));
+    let text: String = texts.map(|(_, bytes)| String::from_utf8(bytes).unwrap()).collect();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+    let first = &lines[..measured["graphs"].as_u64().unwrap() as usize];
+    let nodes: u64 = first.iter().map(|words| words[3].parse::<u64>().unwrap()).sum();
+    assert_eq!(measured["nodes"], nodes);
+    assert_eq!(measured["p1_wins"], first.iter().filter(|words| words[2] == "P1").count());
+    assert_eq!(planned["strata"][0]["status"], "measured");
+    assert_eq!(planned["samples"], 400);
+    let half = |found: &Value| {
+        let [low, high] = ["low", "high"].map(|name| found["all"][name].as_f64().unwrap());
+        (high - low) / 2.0
+    };
+    let ratio = planned["half_width"].as_f64().unwrap() / half(&found);
+    assert!((0.8..1.25).contains(&ratio), "{ratio}: {planned}");
+
+    // As many as an interval takes, and no more.
+    let wanted = ["--model", "labelled", "--sizes", "..16"];
+    let planned = plan(&[&wanted[..], &["--width", "2"]].concat());
+    let enough = planned["samples"].as_u64().unwrap();
+    assert!(planned["half_width"].as_f64().unwrap() <= 0.02, "{planned}");
+    let fewer = plan(&[&wanted[..], &["--samples", &(enough - 1).to_string()]].concat());
+    assert!(fewer["half_width"].as_f64().unwrap() > 0.02, "{fewer}");
+    assert!(planned["left_out"].as_f64().unwrap() > 0.0);
+    let drawn = ["--samples", &enough.to_string(), "--seed", "1", "--json"];
+    let found = report(&sample(&endgame, &Data::new(), &[&wanted[..], &drawn].concat()));
+    assert_eq!(found["left_out"], planned["left_out"]);
+    let ratio = planned["half_width"].as_f64().unwrap() / half(&found);
+    assert!((0.8..1.25).contains(&ratio), "{ratio}: {planned}");
+    let statuses: Vec<&str> = planned["strata"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["status"].as_str().unwrap())
+        .collect();
+    assert_eq!(statuses, [["exact"; 10].as_slice(), &["measured"; 7]].concat());
+}
+
+/// What cannot be measured is extrapolated, and says so: from smaller endgames, and beyond order
+/// 12.
+#[test]
+fn what_is_extrapolated_says_so() {
+    let endgame = endgame();
+    let drawn = ["--model", "labelled", "--samples", "500", "--calibrate", "1"];
+    let of_order_7 = ["plan", "sample", "--order", "7", "--endgame", &endgame.text()];
+    let little = run(&[&of_order_7, &drawn[..], &["--memory", "1KiB", "--json"]].concat());
+    let planned = report(&little);
+    let main = &planned["calibration"]["trials"][0];
+    assert!(main["endgame_size"].as_u64().unwrap() < 9, "{planned}");
+    let strata = planned["strata"].as_array().unwrap();
+    assert!(strata.iter().all(
+        |s| s["status"] == if s["size"].as_u64() > Some(9) { "extrapolated" } else { "exact" }
+    ));
+    let text = stdout(&run(&[&of_order_7, &drawn[..]].concat()));
+    assert!(text.contains("an edge more") && text.contains("measured between"), "{text}");
+
+    let beyond = ["plan", "sample", "--order", "13", "--model", "gnm:22", "--samples", "100"];
+    let planned = report(&run(&[&beyond[..], &["--calibrate", "1", "--json"]].concat()));
+    let by_order = planned["calibration"]["cost"]["by_order"].as_f64().unwrap();
+    assert!(0.3 < by_order && by_order < 1.2, "{planned}");
+    assert_eq!(planned["strata"][0]["status"], "extrapolated");
+    assert!(planned["core_seconds"].as_f64().unwrap() > 0.0);
+    let refused = run(&[&beyond[..3], &["15"], &beyond[4..]].concat());
+    assert!(stderr(&refused).contains("14 is the largest order"), "{}", stderr(&refused));
+    let nowhere = Data::new().text();
+    let refused = run(&[&beyond[..], &["--endgame", &nowhere]].concat());
+    assert!(stderr(&refused).contains("trailtrap census 12"), "{}", stderr(&refused));
+    // A census is planned as before, with its order, and not without.
+    assert_eq!(run(&["plan"]).status.code(), Some(2));
+    assert_eq!(run(&["plan", "7", "sample"]).status.code(), Some(2));
+}
+
 /// An error says what is wrong and what to do, each once.
 #[test]
 fn a_cause_is_named_once() {

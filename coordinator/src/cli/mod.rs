@@ -9,6 +9,7 @@ mod export;
 mod input;
 mod lookup;
 mod plan;
+mod plan_sample;
 mod preflight;
 mod report;
 mod run;
@@ -41,6 +42,7 @@ use self::{
 #[command(name = "trailtrap", version)]
 #[command(after_help = "Examples:
   trailtrap plan 11                                       what an order takes: graphs, space, time
+  trailtrap plan sample --help                            what random graphs of an order take
   trailtrap census 8                                      all orders up to 8, on this machine
   trailtrap census 10 --data /scratch/tt --json           a longer one; stop and start it as you \
   like

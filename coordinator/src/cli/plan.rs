@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use anyhow::ensure;
-use clap::Args;
+use anyhow::{Context, ensure};
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use trailtrap_census::read::status::duration;
 use trailtrap_shared::{
@@ -20,6 +20,7 @@ use trailtrap_worker::process::{
 
 use super::{
     coordinator::MESSAGE_MEMORY,
+    plan_sample::PlanSampleCommand,
     preflight,
     run::{Splitting, TRIED, parse_order, parse_share},
 };
@@ -37,11 +38,16 @@ use crate::{
 ///
 /// Of a class of graphs, shards and units are told, and how many graphs there are if that has been
 /// published.
+///
+/// `trailtrap plan sample` tells what a sample of random graphs takes.
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct PlanCommand {
+    #[command(subcommand)]
+    other: Option<OtherPlan>,
     /// The order
-    #[arg(value_name = "N", value_parser = parse_order)]
-    order: usize,
+    #[arg(value_name = "N", value_parser = parse_order, required = true)]
+    order: Option<usize>,
     /// Only graphs with at most so many edges
     #[arg(long, value_name = "EDGES")]
     max_size: Option<usize>,
@@ -92,6 +98,12 @@ pub struct PlanCommand {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// What else can be planned.
+#[derive(Subcommand)]
+enum OtherPlan {
+    Sample(PlanSampleCommand),
 }
 
 /// What is known beforehand of an order of a class of graphs.
@@ -149,14 +161,18 @@ const LEAST_BUCKET: u64 = 4 << 10;
 impl PlanCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        preflight::check_order(self.order)?;
+        if let Some(OtherPlan::Sample(command)) = self.other {
+            return command.run();
+        }
+        let order = self.order.context("an order is missing")?;
+        preflight::check_order(order)?;
         let bucket_size = self.splitting.bucket_size;
         ensure!(
             bucket_size.0 >= LEAST_BUCKET,
             "--bucket-size {bucket_size} makes too many buckets to simulate: use {} at least",
             Size(LEAST_BUCKET)
         );
-        let goal = Goal::new(self.order, self.max_size);
+        let goal = Goal::new(order, self.max_size);
         if self.class != Class::All {
             let outline = Outline::of(self.game, self.class, goal);
             terminal::print(&match self.json {

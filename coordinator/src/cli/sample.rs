@@ -18,7 +18,7 @@ use super::{
     run::{parse_order, parse_share},
 };
 use crate::{
-    sample::{FORMAT, Parameters, Run, check_patience, endgame::Known},
+    sample::{FORMAT, MAX_SAMPLES, Parameters, Run, check_patience, endgame::Known},
     terminal,
 };
 
@@ -48,42 +48,17 @@ use crate::{
 /// loses the work on some hundreds of graphs for each thread.
 #[derive(Args)]
 pub struct SampleCommand {
-    /// The order of the graphs, up to 12
-    #[arg(long, value_name = "N", value_parser = parse_order)]
-    order: usize,
-    /// gnm:M (labelled graphs with M edges), gnp or gnp:P (each edge with probability 1/2, or P),
-    /// labelled (all labelled graphs alike), unlabelled (all isomorphism classes alike)
-    #[arg(long, value_name = "MODEL")]
-    model: Model,
+    #[command(flatten)]
+    drawn: Drawn,
     /// How many graphs to draw
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=MAX_SAMPLES))]
     samples: u64,
     /// Which graphs to draw: the same seed draws the same
     #[arg(long, value_name = "S")]
     seed: u64,
-    /// The data directory of a census of this order, whole or up to a number of edges; without one
-    /// every game is searched to its end
-    #[arg(long, value_name = "DIR")]
-    endgame: Option<PathBuf>,
-    /// Use the census only up to so many edges [default: as far as it is done]
-    #[arg(long, value_name = "EDGES", requires = "endgame")]
-    endgame_size: Option<usize>,
-    /// Leave out graphs with fewer or more edges, unless they are exact [default: all, if none of
-    /// them takes more than minutes]
-    #[arg(long, value_name = "A..B", value_parser = parse_sizes)]
-    sizes: Option<[usize; 2]>,
     /// Where the run is kept; it goes on from there
     #[arg(long, value_name = "DIR", default_value = "trailtrap-sample")]
     output: PathBuf,
-    /// Decide this share of the graphs again: with other labels and an endgame of two edges fewer
-    /// (or the same one, if the census has kept no other); without an endgame, by plain forward
-    /// search. If the winner is another one, nothing is
-    /// printed, and the exit code is 1. A run may go on with another share
-    #[arg(long, value_name = "SHARE", default_value = "0.02", value_parser = parse_share)]
-    recheck: f64,
-    /// Threads [default: the processors this process may use]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
     /// The format of the table
     #[arg(long, short, value_name = "FORMAT", default_value = "markdown",
           value_parser = choices::<TableFormat>())]
@@ -99,8 +74,37 @@ pub struct SampleCommand {
     plot: Option<PathBuf>,
 }
 
-/// All verdicts of a run are in memory at its end: some 100 bytes each.
-const MAX_SAMPLES: u64 = 100_000_000;
+/// What is drawn, and how it is decided.
+#[derive(Args)]
+pub struct Drawn {
+    /// The order of the graphs, up to 12
+    #[arg(long, value_name = "N", value_parser = parse_order)]
+    pub order: usize,
+    /// gnm:M (labelled graphs with M edges), gnp or gnp:P (each edge with probability 1/2, or P),
+    /// labelled (all labelled graphs alike), unlabelled (all isomorphism classes alike)
+    #[arg(long, value_name = "MODEL")]
+    pub model: Model,
+    /// The data directory of a census of this order, whole or up to a number of edges; without one
+    /// every game is searched to its end
+    #[arg(long, value_name = "DIR")]
+    pub endgame: Option<PathBuf>,
+    /// Use the census only up to so many edges [default: as far as it is done]
+    #[arg(long, value_name = "EDGES", requires = "endgame")]
+    pub endgame_size: Option<usize>,
+    /// Leave out graphs with fewer or more edges, unless they are exact [default: all, if none of
+    /// them takes more than minutes]
+    #[arg(long, value_name = "A..B", value_parser = parse_sizes)]
+    pub sizes: Option<[usize; 2]>,
+    /// Decide this share of the graphs again: with other labels and an endgame of two edges fewer
+    /// (or the same one, if the census has kept no other); without an endgame, by plain forward
+    /// search. If the winner is another one, nothing is
+    /// printed, and the exit code is 1. A run may go on with another share
+    #[arg(long, value_name = "SHARE", default_value = "0.02", value_parser = parse_share)]
+    pub recheck: f64,
+    /// Threads [default: the processors this process may use]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}
 
 /// `A..B`, both included; either may be missing.
 fn parse_sizes(text: &str) -> Result<[usize; 2], String> {
@@ -117,7 +121,7 @@ fn parse_sizes(text: &str) -> Result<[usize; 2], String> {
 impl SampleCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let order = self.order;
+        let Drawn { order, model, endgame, endgame_size, sizes, recheck, threads } = self.drawn;
         let plot = self.plot.as_deref().map(|path| match PictureFormat::of(path) {
             Some(format) => Ok((path, format)),
             None => Err(ExportError::PictureFormat(path.to_owned())),
@@ -128,22 +132,22 @@ impl SampleCommand {
             "graphs of order {order} cannot be sampled: {MAX_BATCH_ORDER} is the largest order \
              that there are endgames of"
         );
-        let known = self.endgame.as_ref().map(|data| Known::open(data, order)).transpose()?;
-        let endgame_size = match (&known, self.endgame_size) {
+        let known = endgame.as_ref().map(|data| Known::open(data, order)).transpose()?;
+        let endgame_size = match (&known, endgame_size) {
             (Some(known), Some(size)) => known.check(size).map(|()| Some(size))?,
             (Some(known), None) => Some(known.max_size()),
             (None, _) => None,
         };
-        if self.sizes.is_none() {
-            check_patience(order, self.model, endgame_size)?;
+        if sizes.is_none() {
+            check_patience(order, model, endgame_size)?;
         }
         let exact = known.as_ref().zip(endgame_size);
-        let [least, most] = self.sizes.unwrap_or([0, usize::MAX]);
+        let [least, most] = sizes.unwrap_or([0, usize::MAX]);
         let parameters = Parameters {
             format: FORMAT,
             method: METHOD,
             order,
-            model: self.model,
+            model,
             samples: self.samples,
             seed: self.seed,
             sizes: [least, most.min(pairs(order))],
@@ -151,10 +155,10 @@ impl SampleCommand {
             endgame_digest: exact
                 .and_then(|(known, size)| Some(known.exact(size)?.digest.to_string())),
         };
-        let threads = self.threads.map_or_else(limits::threads, usize::from);
+        let threads = threads.map_or_else(limits::threads, usize::from);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let run = Run::open(parameters, known.as_ref(), &self.output, &pool)?;
-        let report = run.estimate(self.recheck)?;
+        let report = run.estimate(recheck)?;
         if let Some((path, format)) = plot {
             let bytes = report.plot().render(format);
             write_file(path, |out| Ok(out.write_all(&bytes)?))?;

@@ -21,6 +21,7 @@ use trailtrap_shared::{
     labelling::MAX_BATCH_ORDER,
     partition::{Section, graph_of_slot},
     plan::Shard,
+    sample::model::Model,
 };
 
 /// Why there is no endgame.
@@ -95,6 +96,17 @@ pub struct ExactCounts {
     pub digest: Digest,
 }
 
+impl ExactCounts {
+    /// The proportion of P1-wins among the graphs that a model draws.
+    pub fn proportion(&self, model: Model) -> f64 {
+        let counts = match model {
+            Model::Unlabelled => self.classes,
+            Model::Gnm(_) | Model::Gnp(_) | Model::Labelled => self.labelled,
+        };
+        counts.listed as f64 / counts.graphs.max(1) as f64
+    }
+}
+
 impl Known {
     /// Opens the order in a data directory.
     ///
@@ -111,6 +123,11 @@ impl Known {
         }
         let order = FinishedOrder::open(&store, order).map_err(finished)?;
         Ok(Known { order, data: data.to_owned() })
+    }
+
+    /// The order.
+    pub fn order(&self) -> usize {
+        self.order.plan.order
     }
 
     /// The most edges up to which all is known.

@@ -7,7 +7,9 @@
 //! verdicts, written when it is complete. So a run can be stopped at any time, and the files are
 //! the same however that happens.
 
+pub mod cost;
 pub mod endgame;
+pub mod plan;
 pub mod report;
 mod verdicts;
 
@@ -38,6 +40,7 @@ use trailtrap_worker::process::{
 use walkdir::WalkDir;
 
 use self::{
+    cost::Cost,
     endgame::{ExactCounts, Known, LoadError},
     report::{Report, Stratum},
     verdicts::{How, Solver, Unit, UnitWork, Verdict},
@@ -145,6 +148,12 @@ pub enum SampleError {
         /// Numbers of edges.
         strata: usize,
     },
+    /// No number of samples makes the interval that small.
+    #[error("{samples} samples do not suffice for an interval that small")]
+    Width {
+        /// The most graphs that may be drawn.
+        samples: u64,
+    },
     /// Some graphs would take too long.
     #[error(
         "a graph of order {order} with {most} edges may take {}{}; {}`--sizes ..{most}` tries \
@@ -250,48 +259,79 @@ pub struct Run<'a> {
     directory: PathBuf,
     pool: &'a ThreadPool,
     drawer: Drawer,
-    /// The share of the graphs that have 0, 1, … edges.
-    shares: Vec<f64>,
-    /// Numbers of edges of which graphs are drawn.
-    sampled: Vec<usize>,
+    strata: Strata,
     /// Keeps others out.
     _lock: File,
 }
 
-/// Seconds of a core that a graph takes, by experience at order 12: so many times …
-const FIRST_SECONDS: f64 = 7e-6;
-/// … this factor for each edge that the endgame's graphs do not have, …
-const GROWTH: f64 = 2.4;
-/// … of which this many are as good as none. (Without an endgame it is less for graphs of many
-/// vertices and few edges.)
-const EASY_SIZE: usize = 10;
-/// A graph that takes longer is not drawn unless people insist.
-const PATIENCE_SECONDS: f64 = 600.0;
+/// Numbers of edges.
+pub struct Strata {
+    /// The share of the graphs that have 0, 1, … edges.
+    shares: Vec<f64>,
+    /// Those of which all graphs are known.
+    exact: Vec<usize>,
+    /// Those of which graphs are drawn.
+    sampled: Vec<usize>,
+}
+
+impl Strata {
+    /// Those of a model: all that are not known are to be drawn from.
+    fn new(
+        order: usize,
+        model: Model,
+        is_exact: impl Fn(usize) -> bool,
+    ) -> Result<Self, SampleError> {
+        if let Model::Gnm(size) = model
+            && size > pairs(order)
+        {
+            return Err(SampleError::NoGraphs { order, size });
+        }
+        let shares = model.shares(order);
+        let all = (0..shares.len()).filter(|&size| shares[size] > 0.0);
+        let (exact, sampled) = all.partition(|&size| is_exact(size));
+        Ok(Strata { shares, exact, sampled })
+    }
+
+    /// The same, with fewer or more edges left out.
+    fn within(mut self, [least, most]: [usize; 2]) -> Self {
+        self.sampled.retain(|size| (least..=most).contains(size));
+        self
+    }
+
+    /// The most edges of a graph.
+    fn most(&self) -> usize {
+        self.shares.iter().rposition(|&share| share > 0.0).unwrap_or(0)
+    }
+
+    /// The share of the graphs of which nothing is known.
+    fn left_out(&self) -> f64 {
+        let is_known = |size: &usize| self.exact.contains(size) || self.sampled.contains(size);
+        let sizes = (0..self.shares.len()).filter(|size| !is_known(size));
+        sizes.map(|size| self.shares[size]).sum()
+    }
+}
+
 /// It is no advice to leave out more than this share of all graphs.
 const ALMOST_ALL: f64 = 0.9;
 
 /// Makes sure that no graph of a model takes hours, where people have not said which they want.
 ///
 /// # Errors
-/// Some do; how to leave them out.
+/// Some do; how to leave them out. Or there are no such graphs.
 pub fn check_patience(
     order: usize,
     model: Model,
     endgame_size: Option<usize>,
 ) -> Result<(), SampleError> {
-    let shares = model.shares(order);
-    let easy = endgame_size.unwrap_or(0).max(EASY_SIZE);
-    let seconds = |size: usize| FIRST_SECONDS * GROWTH.powf(size.saturating_sub(easy) as f64);
-    let most = shares.iter().rposition(|&share| share > 0.0).unwrap_or(0);
-    if seconds(most) <= PATIENCE_SECONDS {
-        return Ok(());
-    }
-    let practical = (0..most).rfind(|&size| seconds(size) <= PATIENCE_SECONDS).unwrap_or(0);
-    let left_out: f64 = shares[practical + 1..].iter().sum();
+    let cost = Cost::BY_EXPERIENCE;
+    let strata = Strata::new(order, model, |_| false)?;
+    let most = strata.most();
+    let Some(practical) = cost.practical(order, most, endgame_size) else { return Ok(()) };
+    let left_out = strata.within([0, practical]).left_out();
     Err(SampleError::TooLong {
         order,
         most,
-        seconds: seconds(most),
+        seconds: cost.of(order, most, endgame_size),
         practical: (left_out <= ALMOST_ALL).then_some((practical, left_out)),
         has_endgame: endgame_size.is_some(),
     })
@@ -306,10 +346,19 @@ fn time(seconds: f64) -> String {
     }
 }
 
+/// Graphs of a run, at most. All verdicts are in memory at its end: some 100 bytes each.
+pub const MAX_SAMPLES: u64 = 100_000_000;
 /// Graphs of a unit, at most.
 const UNIT: u64 = 32;
 /// Graphs of a pilot, at most.
 const PILOT: u64 = 64;
+
+/// Graphs of the pilot of a stratum with so many isomorphism classes.
+fn pilot_samples(samples: u64, strata: usize, classes: u64) -> u64 {
+    // Of one class there is one graph to decide.
+    let most = if classes == 1 { 1 } else { PILOT };
+    (samples / (4 * strata.max(1) as u64)).clamp(1, most)
+}
 
 impl<'a> Run<'a> {
     /// Begins a run, or takes one up again.
@@ -322,20 +371,12 @@ impl<'a> Run<'a> {
         directory: &Path,
         pool: &'a ThreadPool,
     ) -> Result<Self, SampleError> {
-        let Parameters { order, model, samples, sizes: [least, most], .. } = parameters;
-        if let Model::Gnm(size) = model
-            && size > pairs(order)
-        {
-            return Err(SampleError::NoGraphs { order, size });
-        }
-        let shares = model.shares(order);
-        let all: Vec<usize> = (0..shares.len()).filter(|&size| shares[size] > 0.0).collect();
-        let (exact, others): (Vec<usize>, Vec<usize>) =
-            all.iter().partition(|&&size| exact(&parameters, known, size).is_some());
-        let sampled: Vec<usize> =
-            others.into_iter().filter(|size| (least..=most).contains(size)).collect();
+        let Parameters { order, model, samples, sizes, .. } = parameters;
+        let strata = Strata::new(order, model, |size| exact(&parameters, known, size).is_some())?;
+        let strata = strata.within(sizes);
+        let Strata { exact, sampled, .. } = &strata;
         if exact.is_empty() && sampled.is_empty() {
-            return Err(nothing(model, &shares));
+            return Err(nothing(model, &strata.shares));
         }
         if samples < sampled.len() as u64 {
             return Err(SampleError::TooFew { samples, strata: sampled.len() });
@@ -372,7 +413,7 @@ impl<'a> Run<'a> {
         sweep(directory)?;
         let drawer = Drawer::new(order, model.kind());
         let directory = directory.to_owned();
-        Ok(Run { parameters, known, directory, pool, drawer, shares, sampled, _lock: lock })
+        Ok(Run { parameters, known, directory, pool, drawer, strata, _lock: lock })
     }
 
     /// Decides what has not been decided yet, and tells what all of it says. This share of the
@@ -384,10 +425,11 @@ impl<'a> Run<'a> {
         let Parameters { order, model, .. } = self.parameters;
         let (verdicts, rechecked) = self.sampled(recheck)?;
         let classes = graphs_by_size(order);
-        let possible = (0..self.shares.len()).filter(|&size| self.shares[size] > 0.0);
+        let Strata { shares, sampled, .. } = &self.strata;
+        let possible = (0..shares.len()).filter(|&size| shares[size] > 0.0);
         let strata = possible.map(|size| {
-            let share = self.shares[size];
-            let of_size = self.sampled.iter().position(|&other| other == size);
+            let share = shares[size];
+            let of_size = sampled.iter().position(|&other| other == size);
             match (exact(&self.parameters, self.known, size), of_size) {
                 (Some(counts), _) => Stratum::exact(size, share, model, &counts),
                 (None, Some(i)) => Stratum::sampled(size, share, classes[size], &verdicts[i]),
@@ -395,31 +437,30 @@ impl<'a> Run<'a> {
             }
         });
         let report = Report::new(&self.parameters, strata.collect(), &verdicts, rechecked);
-        report.ok_or_else(|| nothing(model, &self.shares))
+        report.ok_or_else(|| nothing(model, shares))
     }
 
     /// The verdicts of all graphs that are drawn, by number of edges, and how many of them were
     /// rechecked.
     fn sampled(&self, recheck: f64) -> Result<(Vec<Vec<Verdict>>, u64), SampleError> {
         let Parameters { order, samples, .. } = self.parameters;
-        let sizes = &self.sampled;
+        let sizes = &self.strata.sampled;
         if sizes.is_empty() {
             return Ok((Vec::new(), 0));
         }
         let classes = graphs_by_size(order);
-        let most = (samples / (4 * sizes.len() as u64)).clamp(1, PILOT);
-        let first = |size: usize| if classes[size] == 1 { 1 } else { most };
+        let first = |size: usize| pilot_samples(samples, sizes.len(), classes[size]);
         let pilot: Vec<Unit> =
             sizes.iter().flat_map(|&size| units(size, 0, first(size))).collect();
         let mut main = Main { run: self, endgame: None };
         // Before anything is known of the cost, it is taken to grow as usual.
-        main.decide(&pilot, "pilot", &|unit| GROWTH.powi(unit.size as i32))?;
+        main.decide(&pilot, "pilot", &|unit| Cost::BY_EXPERIENCE.growth.powi(unit.size as i32))?;
         let mut verdicts = Vec::new();
         let mut pilots = Vec::new();
         for &size in sizes {
             let found = self.read(VERDICTS, units(size, 0, first(size)))?;
             pilots.push(Pilot {
-                weight: if classes[size] == 1 { 0.0 } else { self.shares[size] },
+                weight: if classes[size] == 1 { 0.0 } else { self.strata.shares[size] },
                 samples: first(size),
                 wins: found.iter().filter(|verdict| verdict.p1_wins).count() as u64,
                 nodes: found.iter().map(|verdict| verdict.nodes).sum(),
@@ -482,7 +523,7 @@ impl<'a> Run<'a> {
             None => "plain forward search".to_owned(),
         };
         if !missing.is_empty() {
-            let endgame = other.map(|(known, size)| self.load(known, size)).transpose()?;
+            let endgame = other.map(|(known, size)| load(known, size, self.pool)).transpose()?;
             let how = match &endgame {
                 Some(endgame) => How::Relabelled(endgame),
                 None => How::plain(self.pool.current_num_threads()),
@@ -491,7 +532,7 @@ impl<'a> Run<'a> {
         }
         let mut rechecked = 0;
         for UnitWork { unit, indices } in work {
-            let stratum = self.sampled.iter().position(|&size| size == unit.size);
+            let stratum = self.strata.sampled.iter().position(|&size| size == unit.size);
             let found = self.read_unit(&kind, &unit, &indices)?;
             for verdict in found {
                 rechecked += 1;
@@ -507,23 +548,6 @@ impl<'a> Run<'a> {
             }
         }
         Ok(rechecked)
-    }
-
-    fn load(&self, known: &Known, size: usize) -> Result<Endgame, SampleError> {
-        let needed = known.bytes(size);
-        let available = limits::available_memory();
-        if needed > available {
-            let (needed, available) = (Size(needed), Size(available));
-            return Err(SampleError::Memory { size, needed, available });
-        }
-        let order = self.parameters.order;
-        log::say(&format!(
-            "trailtrap: loading the graphs of order {order} with {size} edges: {}",
-            Size(needed)
-        ));
-        let done = AtomicU64::new(0);
-        let load = || self.pool.install(|| known.load(size, &done));
-        Ok(watched("endgame", known.work(size), &done, load)?)
     }
 
     /// Those that have no file yet.
@@ -599,6 +623,24 @@ fn units(size: usize, from: u64, to: u64) -> impl Iterator<Item = Unit> {
     starts.map(move |start| Unit { size, from: start, to: (start + UNIT).min(to) })
 }
 
+/// Loads an endgame on all threads, if it fits into the memory that is available.
+fn load(known: &Known, size: usize, pool: &ThreadPool) -> Result<Endgame, SampleError> {
+    let needed = known.bytes(size);
+    let available = limits::available_memory();
+    if needed > available {
+        let (needed, available) = (Size(needed), Size(available));
+        return Err(SampleError::Memory { size, needed, available });
+    }
+    log::say(&format!(
+        "trailtrap: loading the graphs of order {} with {size} edges: {}",
+        known.order(),
+        Size(needed)
+    ));
+    let done = AtomicU64::new(0);
+    let load = || pool.install(|| known.load(size, &done));
+    Ok(watched("endgame", known.work(size), &done, load)?)
+}
+
 /// The main search, whose endgame is loaded when it is needed.
 struct Main<'a, 'b> {
     run: &'b Run<'a>,
@@ -620,7 +662,7 @@ impl Main<'_, '_> {
         }
         let size = self.run.parameters.endgame_size;
         if let (None, Some(known), Some(size)) = (&self.endgame, self.run.known, size) {
-            self.endgame = Some(self.run.load(known, size)?);
+            self.endgame = Some(load(known, size, self.run.pool)?);
         }
         let how = How::Search(self.endgame.as_ref());
         self.run.solve(VERDICTS, &mut missing, how, what, cost)

@@ -101,11 +101,7 @@ impl Stratum {
 
     /// Counted by a census.
     pub fn exact(size: usize, share: f64, model: Model, counts: &ExactCounts) -> Self {
-        let counts = match model {
-            Model::Unlabelled => counts.classes,
-            Model::Gnm(_) | Model::Gnp(_) | Model::Labelled => counts.labelled,
-        };
-        let proportion = counts.listed as f64 / counts.graphs.max(1) as f64;
+        let proportion = counts.proportion(model);
         Self::of(size, share, "exact", Some(Observed::Exact(proportion)))
     }
 

@@ -1,0 +1,239 @@
+//! `trailtrap plan sample`: what a sample costs, before it is drawn.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::ensure;
+use clap::Args;
+use trailtrap_census::read::status::duration;
+use trailtrap_shared::labelling::MAX_BATCH_ORDER;
+use trailtrap_worker::process::limits::{self, Size};
+
+use super::sample::Drawn;
+use crate::{
+    sample::{
+        MAX_SAMPLES,
+        endgame::Known,
+        plan::{Forecast, Goal, Question, forecast},
+    },
+    terminal,
+};
+
+/// Tells what `trailtrap sample` will cost: seconds for each number of edges, time, memory, and
+/// which interval to expect; or how many samples it takes for an interval that is wanted.
+///
+/// A calibration decides some graphs for real, the first ones of the run: with several numbers of
+/// edges, from the largest endgame that --memory allows and from two smaller ones. What was not
+/// decided is extrapolated by the factors that these show, and marked. Samples are allotted as a
+/// run allots them, with the graphs of the calibration for a pilot. Without --sizes, numbers of
+/// edges whose graphs take hours are left out.
+///
+///   trailtrap plan sample --order 12 --model labelled --endgame endgame --width 0.15
+///
+/// Orders 13 and 14 have no census that could be their endgame; what they would cost if they had is
+/// extrapolated from order 12, whose census --endgame names, and --endgame-size may be larger than
+/// that.
+#[derive(Args)]
+pub struct PlanSampleCommand {
+    #[command(flatten)]
+    drawn: Drawn,
+    /// How many graphs to draw
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=MAX_SAMPLES),
+          required_unless_present = "width", conflicts_with = "width")]
+    samples: Option<u64>,
+    /// As many as it takes for a 95 % interval of this half-width, in percentage points, such as
+    /// 0.15
+    #[arg(long, value_name = "POINTS", value_parser = parse_points)]
+    width: Option<f64>,
+    /// Which graphs the calibration decides
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// So many nodes share the work, each with the endgame in its memory
+    #[arg(long, value_name = "NODES", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    nodes: u16,
+    /// About the seconds of a core to decide graphs for; with more of them less is extrapolated
+    #[arg(long, value_name = "SECONDS", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    calibrate: u32,
+    /// The most memory of an endgame that is loaded for the calibration; larger ones are
+    /// extrapolated
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Size,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The largest order that costs are extrapolated to.
+const LARGEST_ORDER: usize = 14;
+
+/// Percentage points, as a share.
+fn parse_points(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(points) if 0.0 < points && points < 100.0 => Ok(points / 100.0),
+        _ => Err(format!("'{text}' is no number of percentage points: write 0.15")),
+    }
+}
+
+impl PlanSampleCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let Drawn { order, model, endgame, endgame_size, sizes, recheck, threads } = self.drawn;
+        ensure!(
+            order <= LARGEST_ORDER,
+            "the cost of order {order} is not extrapolated: {LARGEST_ORDER} is the largest order"
+        );
+        let of_order = order.min(MAX_BATCH_ORDER);
+        let open = |data: &PathBuf| Known::open(data, of_order);
+        let known = endgame.as_ref().map(open).transpose()?;
+        let endgame_size = match (&known, endgame_size) {
+            (Some(known), Some(size)) if order == of_order => {
+                known.check(size).map(|()| Some(size))?
+            }
+            (Some(known), size) => Some(size.unwrap_or_else(|| known.max_size())),
+            (None, _) => None,
+        };
+        let threads = threads.map_or_else(limits::threads, usize::from);
+        let goal = self.width.map(Goal::Width).or(self.samples.map(Goal::Samples));
+        let question = Question {
+            order,
+            model,
+            seed: self.seed,
+            goal: goal.unwrap_or(Goal::Samples(1)),
+            sizes,
+            endgame_size,
+            recheck,
+            threads,
+            nodes: usize::from(self.nodes),
+            seconds: f64::from(self.calibrate),
+            memory: self.memory.0.min(limits::available_memory()),
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(limits::threads()).build()?;
+        let found = forecast(&question, known.as_ref(), &pool)?;
+        terminal::print(&match self.json {
+            true => serde_json::to_string(&found)? + "\n",
+            false => to_text(&found),
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn to_text(found: &Forecast) -> String {
+    let line = |what: &str, number: String| format!("  {what:26}{number}\n");
+    let time = |seconds: f64| match seconds {
+        0.0..1e-3 => format!("{:.1} µs", seconds * 1e6),
+        1e-3..1.0 => format!("{:.1} ms", seconds * 1e3),
+        1.0..100.0 => format!("{seconds:.1} s"),
+        _ => duration(seconds),
+    };
+    let core_hours = |seconds: f64| format!("{:.3} core-hours", seconds / 3600.0);
+    let points = |share: f64| format!("{:.3}", 100.0 * share);
+    let calibration = &found.calibration;
+    let endgame = |size: Option<usize>| size.map_or("none".to_owned(), |size| size.to_string());
+
+    let mut text = "measured: graphs that were decided, on one thread\n".to_owned();
+    text += "  order  endgame  edges  graphs  P1-win  positions each  time each\n";
+    for trial in &calibration.trials {
+        let nodes: u64 = trial.by_size.values().map(|measured| measured.nodes).sum();
+        let position = trial.deciding / nodes.max(1) as f64;
+        // The last ones say most, and take most of the time.
+        for (size, measured) in trial.by_size.iter().rev().take(4).rev() {
+            let each = measured.nodes as f64 / measured.graphs as f64;
+            text += &format!(
+                "  {:>5}  {:>7}  {size:>5}  {:>6}  {:>6}  {each:>14.3e}  {:>9}\n",
+                trial.order,
+                endgame(trial.endgame_size),
+                measured.graphs,
+                measured.p1_wins,
+                time(each * position)
+            );
+        }
+    }
+    let between = |what: Option<[usize; 2]>, of: &str| match what {
+        Some([from, to]) => format!("measured between {from} and {to} {of}"),
+        None => "by experience, not measured".to_owned(),
+    };
+    let cost = &calibration.cost;
+    let times = |factor: f64, how: String| format!("× {factor:.2}, {how}");
+    text += &line("a position", format!("{:.0} ns", calibration.position * 1e9));
+    text +=
+        &line("an edge more", times(cost.growth, between(calibration.growth_measured, "edges")));
+    if found.endgame_size.is_some() {
+        let how = between(calibration.decline_measured, "edges");
+        text += &line("an edge of the endgame", format!("÷ {:.2}, {how}", cost.decline));
+        text += &line("loading a graph of it", format!("{:.0} ns", calibration.loading * 1e9));
+    }
+    if found.order > MAX_BATCH_ORDER {
+        let how = between(calibration.by_order_measured, "vertices, without an endgame");
+        text += &line("a vertex more", times(cost.by_order, how));
+    }
+
+    text += &format!(
+        "\norder {}, {}, endgame of {} edges, on {} node{} of {} threads\n",
+        found.order,
+        found.model,
+        endgame(found.endgame_size),
+        found.nodes,
+        if found.nodes == 1 { "" } else { "s" },
+        found.threads
+    );
+    if found.order > MAX_BATCH_ORDER {
+        text += "  everything below is extrapolated from order 12, P1-wins are taken to be as \
+                 frequent\n  as there, and there is no such endgame\n";
+    }
+    text += &line("samples", found.samples.to_string());
+    text += &line("95 % interval", format!("± {} percentage points", points(found.half_width)));
+    let [least, most] = found.sizes;
+    let left_out = points(found.left_out);
+    text += &line("left out", format!("{left_out} % of the graphs, by --sizes {least}..{most}"));
+    text += &line("deciding", core_hours(found.core_seconds));
+    text += &line("deciding again", core_hours(found.recheck_core_seconds));
+    if let Some(bytes) = found.endgame_bytes {
+        text += &line("memory of the endgame", Size(bytes).to_string());
+        let loading = format!("{} on each node", core_hours(found.loading_core_seconds));
+        text += &line("loading endgames", loading);
+    }
+    text += &line("wall time", duration(found.wall_seconds));
+
+    text += "\n  edges  % of graphs  % P1-win  samples  time each  core-hours  known\n";
+    for stratum in &found.strata {
+        text += &format!(
+            "  {:>5}  {:>11}  {:>8.1}  {:>7}  {:>9}  {:>10.4}  {}\n",
+            stratum.size,
+            points(stratum.share),
+            100.0 * stratum.proportion,
+            stratum.samples,
+            if stratum.samples == 0 { "-".to_owned() } else { time(stratum.seconds) },
+            stratum.core_seconds / 3600.0,
+            stratum.status
+        );
+    }
+    if !found.endgames.is_empty() {
+        text +=
+            "\nthe same samples from other endgames, without deciding any again; extrapolated\n";
+        text += "  edges  graphs     memory      loading     deciding           wall time\n";
+    }
+    for endgame in &found.endgames {
+        text += &format!(
+            "  {:>5}  {:<9.2e}  {:<10}  {:<10}  {:<17}  {}\n",
+            endgame.size,
+            endgame.graphs as f64,
+            Size(endgame.bytes).to_string(),
+            duration(endgame.loading),
+            core_hours(endgame.core_seconds),
+            duration(endgame.wall_seconds)
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentage_points() {
+        assert_eq!(parse_points("0.5"), Ok(0.005));
+        assert!(["", "0", "-1", "100", "nan", "x"].iter().all(|text| parse_points(text).is_err()));
+    }
+}
