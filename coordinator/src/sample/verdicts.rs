@@ -270,7 +270,9 @@ impl Solver<'_> {
                 std::array::from_fn(|v| if v < n { (n - 1 - v) as u8 } else { 0 });
             (tag, if is_relabelled { graph.relabelled(&reverse) } else { graph })
         };
-        let mut decider = Decider::new(endgame, Kernel::best());
+        let graphs: usize = self.work.iter().map(|work| work.indices.len()).sum();
+        let share = graphs.div_ceil(rayon::current_num_threads());
+        let mut decider = Decider::new(endgame, Kernel::best()).at_most(share);
         decider
             .run(&mut || next().map(relabelled), &mut |tag, found| decided(tag, found))
             .map_err(|error| SampleError::Search(format!("{error}; see `trailtrap verify`")))

@@ -102,6 +102,14 @@ impl<'a> Decider<'a> {
         Decider { endgame, searches: (0..count).map(|_| Search::new()).collect(), pipeline }
     }
 
+    /// The same with no more than so many searches at once, and one at least: where there are few
+    /// graphs for many threads, no thread should take more than its share.
+    #[must_use]
+    pub fn at_most(mut self, searches: usize) -> Self {
+        self.searches.truncate(searches.max(1));
+        self
+    }
+
     /// Decides graphs as they come from `next`, each with a number that it is known by, until there
     /// are no more. Hands each over to `decided` when it is.
     ///
