@@ -4,7 +4,7 @@ mod common;
 
 use std::{collections::BTreeMap, fs, process::Output};
 
-use common::{Data, Process, census_json, eventually, run, stderr, stdout, trailtrap};
+use common::{Data, LONG_LEASE, Process, census_json, eventually, run, stderr, stdout, trailtrap};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
@@ -79,6 +79,70 @@ fn estimates_are_the_same_however_they_come_about() {
     let bytes = verdicts.into_iter().map(Result::unwrap).filter(|e| e.file_type().is_file());
     let bytes: Vec<u8> = bytes.flat_map(|entry| fs::read(entry.path()).unwrap()).collect();
     assert_eq!(hex::encode(Sha256::digest(bytes)), digest);
+}
+
+/// Several processes share a run, one of them killed with units in work, another one come late: all
+/// print what one alone prints, and leave the same files.
+#[test]
+fn processes_share_a_run() {
+    let (endgame, shared) = (endgame(), Data::new());
+    let (data, output) = (endgame.text(), shared.text());
+    let start = || {
+        let mut command = trailtrap();
+        command.args(["sample", "--order", "7", "--endgame", &data, "--output", &output]);
+        command.args(PLAN).args(["--threads", "1", "--lease", "1", "--json"]);
+        Process::start(&mut command)
+    };
+    let mut first = start();
+    let second = start();
+    eventually("some verdicts are there", || !files(&shared).is_empty());
+    first.kill();
+    let third = start();
+    let golden = include_str!("golden/sample-7.json");
+    for process in [second, third] {
+        let found = process.finish();
+        assert_eq!(stdout(&found), golden, "{}", stderr(&found));
+    }
+    let whole = Data::new();
+    assert_eq!(stdout(&sample(&endgame, &whole, &[&PLAN[..], &["--json"]].concat())), golden);
+    assert_eq!(files(&shared), files(&whole));
+}
+
+/// What another process has claimed is left to it, until it has gone. It is taken over, too, when
+/// the other has given no sign of life for the time of a lease, or has never said who it is.
+#[test]
+fn claims_end_with_those_who_made_them() {
+    let endgame = endgame();
+    // Four units, of which the pilot is the first.
+    let more = ["--model", "gnm:12", "--samples", "100", "--seed", "1", "--recheck", "0"];
+    for lease in [LONG_LEASE, "1"] {
+        let output = Data::new();
+        let process = output.path().join("claims/processes/other");
+        let claims = output.path().join("claims/verdicts/m12");
+        let directories = [process.parent().unwrap(), &claims];
+        directories.iter().for_each(|directory| fs::create_dir_all(directory).unwrap());
+        fs::write(&process, "7").unwrap();
+        let claim = |range: &str, by: &str| fs::write(claims.join(range), by).unwrap();
+        claim("0000000000-0000000025.txt", "other");
+        claim("0000000025-0000000057.txt", "gone");
+        // That of a process that gives signs of life no more has to be waited for.
+        if lease == "1" {
+            claim("0000000057-0000000089.txt", "");
+        }
+        let mut command = trailtrap();
+        command.args(["sample", "--order", "7", "--endgame", &endgame.text()]);
+        command.args(["--output", &output.text(), "--lease", lease]).args(more);
+        let mut waiting = Process::start(&mut command);
+        if lease == LONG_LEASE {
+            let others = || fs::read_dir(process.parent().unwrap()).unwrap().count() > 1;
+            eventually("it takes part", others);
+            assert!(waiting.is_running() && files(&output).is_empty());
+            fs::remove_file(&process).unwrap();
+        }
+        let found = waiting.finish();
+        assert!(found.status.success(), "{}", stderr(&found));
+        assert_eq!(files(&output).len(), 4);
+    }
 }
 
 /// The same rows in each format, and a picture of them: what is exact beside what was drawn.

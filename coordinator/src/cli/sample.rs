@@ -1,6 +1,6 @@
 //! `trailtrap sample`: estimates from random graphs, each decided exactly.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::ensure;
 use clap::Args;
@@ -46,6 +46,11 @@ use crate::{
 /// sha256sum`, on any machine and with any number of threads. Verdicts are written by 32, when all
 /// of them are found, and with an endgame each thread works on 128 graphs at once; so stopping
 /// loses the work on some hundreds of graphs for each thread.
+///
+/// Several processes can share a run, on nodes that see its directory: each is the same command,
+/// takes units that nobody else has, and waits in the end for what others still have in work; then
+/// each prints the same. Any of them may be killed, started again, or come later. What one has in
+/// work that is killed on another machine is left alone for the time of --lease.
 #[derive(Args)]
 pub struct SampleCommand {
     #[command(flatten)]
@@ -59,6 +64,10 @@ pub struct SampleCommand {
     /// Where the run is kept; it goes on from there
     #[arg(long, value_name = "DIR", default_value = "trailtrap-sample")]
     output: PathBuf,
+    /// How long processes on other machines leave to this one what it has claimed, and this one to
+    /// them, when there is no sign of life any more; such as 60 (seconds) or 5min
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_lease)]
+    lease: Duration,
     /// The format of the table
     #[arg(long, short, value_name = "FORMAT", default_value = "markdown",
           value_parser = choices::<TableFormat>())]
@@ -104,6 +113,13 @@ pub struct Drawn {
     /// Threads [default: the processors this process may use]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+}
+
+/// A time of at least a second.
+fn parse_lease(text: &str) -> Result<Duration, String> {
+    let is_enough = |time: &Duration| *time >= Duration::from_secs(1);
+    let too_short = || format!("'{text}' is too short for a lease: write 1 at least");
+    limits::parse_time(text).and_then(|time| Some(time).filter(is_enough).ok_or_else(too_short))
 }
 
 /// `A..B`, both included; either may be missing.
@@ -157,7 +173,7 @@ impl SampleCommand {
         };
         let threads = threads.map_or_else(limits::threads, usize::from);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-        let run = Run::open(parameters, known.as_ref(), &self.output, &pool)?;
+        let run = Run::open(parameters, known.as_ref(), &self.output, self.lease, &pool)?;
         let report = run.estimate(recheck)?;
         if let Some((path, format)) = plot {
             let bytes = report.plot().render(format);

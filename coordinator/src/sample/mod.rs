@@ -5,8 +5,10 @@
 //! verdicts of the pilot alone. Where there is only one isomorphism class, one graph tells all.
 //! All graphs of a stratum are numbered, and ranges of numbers are *units*: each is a file of
 //! verdicts, written when it is complete. So a run can be stopped at any time, and the files are
-//! the same however that happens.
+//! the same however that happens; and several processes can share it, each with units of its own
+//! ([`Claims`]).
 
+mod claims;
 pub mod cost;
 pub mod endgame;
 pub mod plan;
@@ -14,10 +16,10 @@ pub mod report;
 mod verdicts;
 
 use std::{
-    fs::{self, File, TryLockError},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::atomic::AtomicU64,
+    time::Duration,
 };
 
 use rayon::ThreadPool;
@@ -31,19 +33,15 @@ use trailtrap_shared::{
         model::Model,
     },
 };
-use trailtrap_worker::process::{
-    limits,
-    limits::Size,
-    log, open,
-    replace::{self, Replacement},
-};
+use trailtrap_worker::process::{limits, limits::Size, log, open, replace as replacement};
 use walkdir::WalkDir;
 
 use self::{
+    claims::Claims,
     cost::Cost,
     endgame::{ExactCounts, Known, LoadError},
     report::{Report, Stratum},
-    verdicts::{How, Solver, Unit, UnitWork, Verdict},
+    verdicts::{How, Solver, Unit, UnitWork, Verdict, replace},
 };
 use crate::terminal::watched;
 
@@ -197,9 +195,6 @@ pub enum SampleError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// Another process works on it.
-    #[error("{} is in use by another process", .0.display())]
-    InUse(PathBuf),
     /// A file cannot be read or written.
     #[error("{}", path.display())]
     File {
@@ -260,8 +255,7 @@ pub struct Run<'a> {
     pool: &'a ThreadPool,
     drawer: Drawer,
     strata: Strata,
-    /// Keeps others out.
-    _lock: File,
+    claims: Claims,
 }
 
 /// Numbers of edges.
@@ -361,7 +355,8 @@ fn pilot_samples(samples: u64, strata: usize, classes: u64) -> u64 {
 }
 
 impl<'a> Run<'a> {
-    /// Begins a run, or takes one up again.
+    /// Begins a run, takes one up again, or takes part in one. What this process claims is left to
+    /// it for the time of a lease after it has ended without notice.
     ///
     /// # Errors
     /// The parameters fit no graphs, or not the directory.
@@ -369,6 +364,7 @@ impl<'a> Run<'a> {
         parameters: Parameters,
         known: Option<&'a Known>,
         directory: &Path,
+        lease: Duration,
         pool: &'a ThreadPool,
     ) -> Result<Self, SampleError> {
         let Parameters { order, model, samples, sizes, .. } = parameters;
@@ -387,33 +383,23 @@ impl<'a> Run<'a> {
             known.check_outcomes(size)?;
         }
         at(directory, fs::create_dir_all(directory))?;
-        let path = directory.join("LOCK");
-        let lock = at(&path, open::lock_file(&path))?;
-        match lock.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                return Err(SampleError::InUse(directory.to_owned()));
-            }
-            Err(TryLockError::Error(source)) => return Err(SampleError::File { path, source }),
-            Ok(()) => {}
-        }
         let path = directory.join("parameters.json");
-        if path.exists() {
-            let text = at(&path, open::read(&path, 1 << 16))?;
-            let found = serde_json::from_slice(&text);
-            let found: Parameters =
-                found.map_err(|source| SampleError::Unknown { path, source })?;
-            let what = parameters.differences(&found);
-            if !what.is_empty() {
-                return Err(SampleError::Other { path: directory.to_owned(), what });
-            }
-        } else {
+        if !path.exists() {
             let text = serde_json::to_string_pretty(&parameters).unwrap_or_default() + "\n";
-            at(&path, Replacement::of(&path).write(text.as_bytes()))?;
+            replace(&path, text.as_bytes())?;
         }
-        sweep(directory)?;
+        // Of several that begin at once one may have replaced what another has written.
+        let text = at(&path, open::read(&path, 1 << 16))?;
+        let found = serde_json::from_slice(&text);
+        let found: Parameters = found.map_err(|source| SampleError::Unknown { path, source })?;
+        let what = parameters.differences(&found);
+        if !what.is_empty() {
+            return Err(SampleError::Other { path: directory.to_owned(), what });
+        }
+        let claims = Claims::new(directory, lease)?;
         let drawer = Drawer::new(order, model.kind());
         let directory = directory.to_owned();
-        Ok(Run { parameters, known, directory, pool, drawer, strata, _lock: lock })
+        Ok(Run { parameters, known, directory, pool, drawer, strata, claims })
     }
 
     /// Decides what has not been decided yet, and tells what all of it says. This share of the
@@ -482,6 +468,7 @@ impl<'a> Run<'a> {
         for (i, &size) in sizes.iter().enumerate() {
             verdicts[i].extend(self.read(VERDICTS, units(size, first(size), totals[i]))?);
         }
+        sweep(&self.directory, VERDICTS)?;
         let all: Vec<Unit> = pilot.into_iter().chain(rest).collect();
         let rechecked = self.recheck(recheck, &all, &cost, &verdicts)?;
         Ok((verdicts, rechecked))
@@ -510,7 +497,7 @@ impl<'a> Run<'a> {
             .collect();
         // Which graphs a file is about depends on the share.
         let kind = format!("{RECHECKS}/{share:?}");
-        let mut missing = self.missing(&kind, &work);
+        let missing = self.missing(&kind, &work);
         // Where only the last outcomes of a census were kept, there is no smaller endgame.
         let smaller = endgame_size.and_then(|size| size.checked_sub(2));
         let other =
@@ -528,8 +515,9 @@ impl<'a> Run<'a> {
                 Some(endgame) => How::Relabelled(endgame),
                 None => How::plain(self.pool.current_num_threads()),
             };
-            self.solve(&kind, &mut missing, how, "recheck", cost)?;
+            self.solve(&kind, missing, how, "recheck", cost)?;
         }
+        sweep(&self.directory, &kind)?;
         let mut rechecked = 0;
         for UnitWork { unit, indices } in work {
             let stratum = self.strata.sampled.iter().position(|&size| size == unit.size);
@@ -556,10 +544,11 @@ impl<'a> Run<'a> {
         work.iter().filter(is_missing).cloned().collect()
     }
 
+    /// Decides graphs until there are files of all of them, of which others may write some.
     fn solve(
         &self,
         kind: &str,
-        work: &mut [UnitWork],
+        mut work: Vec<UnitWork>,
         how: How,
         what: &str,
         cost: &dyn Fn(&Unit) -> f64,
@@ -568,19 +557,29 @@ impl<'a> Run<'a> {
         work.sort_by_key(|work| (std::cmp::Reverse(work.unit.size), work.unit.from));
         let least = work.iter().map(|work| cost(&work.unit)).fold(f64::MAX, f64::min).max(1.0);
         let cost = |unit: &Unit| (cost(unit) / least).clamp(1.0, 1e12) as u64;
-        let costs: Vec<u64> = work.iter().map(|work| cost(&work.unit)).collect();
-        let total = work.iter().zip(&costs).map(|(w, cost)| w.indices.len() as u64 * cost).sum();
-        let done = AtomicU64::new(0);
-        let solver = Solver {
-            drawer: &self.drawer,
-            seed: self.parameters.seed,
-            directory: &self.directory,
-            kind,
-            work,
-            costs: &costs,
-            how,
-        };
-        watched(what, total, &done, || solver.run(self.pool, &done))
+        loop {
+            let costs: Vec<u64> = work.iter().map(|work| cost(&work.unit)).collect();
+            let total =
+                work.iter().zip(&costs).map(|(w, cost)| w.indices.len() as u64 * cost).sum();
+            let done = AtomicU64::new(0);
+            let solver = Solver {
+                drawer: &self.drawer,
+                seed: self.parameters.seed,
+                directory: &self.directory,
+                kind,
+                work: &work,
+                costs: &costs,
+                how,
+                claims: &self.claims,
+            };
+            watched(what, total, &done, || solver.run(self.pool, &done))?;
+            work = self.missing(kind, &work);
+            if work.is_empty() {
+                return Ok(());
+            }
+            // Others have them in work, until they are done, or until the others are gone.
+            std::thread::sleep(self.claims.pause());
+        }
     }
 
     /// The verdicts of units, which are all there.
@@ -656,7 +655,7 @@ impl Main<'_, '_> {
     ) -> Result<(), SampleError> {
         let all = |&unit: &Unit| UnitWork { unit, indices: (unit.from..unit.to).collect() };
         let work: Vec<UnitWork> = units.iter().map(all).collect();
-        let mut missing = self.run.missing(VERDICTS, &work);
+        let missing = self.run.missing(VERDICTS, &work);
         if missing.is_empty() {
             return Ok(());
         }
@@ -665,7 +664,7 @@ impl Main<'_, '_> {
             self.endgame = Some(load(known, size, self.run.pool)?);
         }
         let how = How::Search(self.endgame.as_ref());
-        self.run.solve(VERDICTS, &mut missing, how, what, cost)
+        self.run.solve(VERDICTS, missing, how, what, cost)
     }
 }
 
@@ -682,17 +681,18 @@ fn nothing(model: Model, shares: &[f64]) -> SampleError {
     SampleError::Nothing { model, least, most }
 }
 
-/// Removes files that were left unfinished by a process that was killed.
-fn sweep(directory: &Path) -> Result<(), SampleError> {
-    let parameters = directory.join("parameters.json");
-    at(directory, replace::sweep(&parameters))?;
-    for kind in [VERDICTS, RECHECKS, CHECKSUMS] {
+/// Removes files that processes that were killed have left unfinished, where all of this kind are
+/// there by now.
+fn sweep(directory: &Path, kind: &str) -> Result<(), SampleError> {
+    at(directory, replacement::sweep(&directory.join("parameters.json")))?;
+    for kind in [Path::new(kind), &Path::new(CHECKSUMS).join(kind)] {
         let entries = WalkDir::new(directory.join(kind)).into_iter().filter_map(Result::ok);
         let is_unfinished =
-            |path: &Path| path.extension().is_some_and(|e| e == replace::EXTENSION);
+            |path: &Path| path.extension().is_some_and(|e| e == replacement::EXTENSION);
         for entry in entries.filter(|entry| entry.file_type().is_file()) {
             if is_unfinished(entry.path()) {
-                at(entry.path(), fs::remove_file(entry.path()))?;
+                // Whoever wrote it may have done so meanwhile.
+                let _ = fs::remove_file(entry.path());
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Units of a sample: ranges of graphs, decided by all threads, and their files.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -23,7 +23,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::process::{limits, open, replace::Replacement};
 
-use super::{CHECKSUMS, Damage, SampleError, at};
+use super::{CHECKSUMS, Damage, SampleError, at, claims::Claims};
 
 /// A range of the graphs with one number of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +40,15 @@ impl Unit {
     /// Its files of this kind in the directory of a run. In order of names, files are in the order
     /// of sizes and numbers.
     pub fn files(&self, run: &Path, kind: &str) -> Files {
-        let Unit { size, from, to } = self;
-        let place = Path::new(kind).join(format!("m{size:02}"));
-        let place = place.join(format!("{from:010}-{to:010}.txt"));
+        let place = self.place(kind);
         Files { text: run.join(&place), checksum: run.join(CHECKSUMS).join(place) }
+    }
+
+    /// Where its verdicts of this kind are, in the directory of a run, and claims of it among the
+    /// claims.
+    fn place(&self, kind: &str) -> PathBuf {
+        let Unit { size, from, to } = self;
+        Path::new(kind).join(format!("m{size:02}")).join(format!("{from:010}-{to:010}.txt"))
     }
 }
 
@@ -143,9 +148,18 @@ impl Files {
             if let Some(parent) = path.parent() {
                 at(parent, fs::create_dir_all(parent))?;
             }
-            at(path, Replacement::of(path).write(text.as_bytes()))?;
+            replace(path, text.as_bytes())?;
         }
         Ok(())
+    }
+}
+
+/// Writes a file that several processes may write, all of them the same.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), SampleError> {
+    match Replacement::of(path).write(bytes) {
+        // Another process was faster, and has removed what seemed to be left unfinished.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.exists() => Ok(()),
+        written => at(path, written),
     }
 }
 
@@ -190,6 +204,8 @@ pub struct Solver<'a> {
     /// What a graph of each unit adds to the progress.
     pub costs: &'a [u64],
     pub how: How<'a>,
+    /// What this process claims for itself.
+    pub claims: &'a Claims,
 }
 
 /// What threads share.
@@ -200,16 +216,27 @@ struct Shared {
 }
 
 impl Solver<'_> {
-    /// Decides them all, on all threads of a pool, and writes a file for each unit that is
-    /// complete.
+    /// Decides all that no other process has in work, on all threads of a pool, and writes a file
+    /// for each unit that is complete.
     pub fn run(&self, pool: &ThreadPool, done: &AtomicU64) -> Result<(), SampleError> {
         let shared = Mutex::new(Shared { next: (0, 0), error: None });
         let found: Vec<Mutex<Vec<Option<Verdict>>>> =
             self.work.iter().map(|work| Mutex::new(vec![None; work.indices.len()])).collect();
         let next = || {
             let mut shared = shared.lock();
-            let (u, i) = shared.next;
-            let work = self.work.get(u).filter(|_| shared.error.is_none())?;
+            let (u, i, work) = loop {
+                let (u, i) = shared.next;
+                let work = self.work.get(u).filter(|_| shared.error.is_none())?;
+                match i > 0
+                    || self.begins(work.unit).unwrap_or_else(|error| {
+                        shared.error = Some(error);
+                        false
+                    }) {
+                    true => break (u, i, work),
+                    false => shared.next = (u + 1, 0),
+                }
+                done.fetch_add(work.indices.len() as u64 * self.costs[u], Ordering::Relaxed);
+            };
             shared.next = if i + 1 < work.indices.len() { (u, i + 1) } else { (u + 1, 0) };
             let graph = self.drawer.draw(self.seed, work.unit.size, work.indices[i]);
             Some(((u as u64) << 32 | i as u64, graph))
@@ -229,15 +256,27 @@ impl Solver<'_> {
                 nodes: decided.nodes,
             });
             done.fetch_add(self.costs[u], Ordering::Relaxed);
-            if found.iter().all(Option::is_some)
-                && let Err(error) =
-                    work.unit.files(self.directory, self.kind).write(found.iter().flatten())
-            {
-                fail(error);
+            if found.iter().all(Option::is_some) {
+                let files = work.unit.files(self.directory, self.kind);
+                files.write(found.iter().flatten()).unwrap_or_else(fail);
+                self.claims.give_back(&work.unit.place(self.kind));
             }
         };
         pool.broadcast(|_| self.work_off(&next, &decided).unwrap_or_else(fail));
         shared.into_inner().error.map_or(Ok(()), Err)
+    }
+
+    /// Claims a unit; whether it is left to this process to do.
+    fn begins(&self, unit: Unit) -> Result<bool, SampleError> {
+        let place = unit.place(self.kind);
+        if !self.claims.take(&place)? {
+            return Ok(false);
+        }
+        let is_done = unit.files(self.directory, self.kind).text.exists();
+        if is_done {
+            self.claims.give_back(&place);
+        }
+        Ok(!is_done)
     }
 
     fn work_off(
