@@ -6,8 +6,8 @@ pub fn cache_bytes(memory_bytes: usize) -> usize {
     memory_bytes / 4 * 3
 }
 
-/// What a unit holds of predecessor tables, or of requests to one, unless one table is more. There
-/// is one such unit for each thread.
+/// What a unit holds of predecessor tables, unless one table is more, and as much again of requests
+/// to one that is read in pieces. There is one such unit for each thread.
 pub fn allowance_bytes(memory_bytes: usize, threads: usize) -> usize {
     memory_bytes / 8 / threads
 }

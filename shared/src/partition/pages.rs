@@ -1,8 +1,9 @@
 //! Large pages for what is looked up at random.
 
-/// From this many bytes on, large pages are asked for: tables of small buckets fit the caches.
+/// From this many bytes on, large pages are asked for. What is smaller may share memory with other
+/// things, now or later; from here on glibc always maps what is allocated by itself.
 #[cfg(target_os = "linux")]
-const LEAST_BYTES: usize = 4 << 20;
+const LEAST_BYTES: usize = 32 << 20;
 
 /// Zeros that will all be written, and then read here and there. Where the system has large pages
 /// and gives them to those who ask, reading misses its translation caches less often, and writing

@@ -12,7 +12,7 @@ use trailtrap_shared::{
 };
 
 /// A partition one edge deletion away: which edges lead there, and its tables, of all buckets or
-/// of one.
+/// of some.
 pub(super) struct Predecessor {
     pub(super) sequence: DegreeSequence,
     /// The pairs of vertices whose edge leads there, as in [`Graph::code`]: vertices are in order
