@@ -40,7 +40,7 @@ pub struct Claims {
 const CLAIMS: &str = "claims";
 /// Where processes are, in that directory.
 const PROCESSES: &str = "processes";
-/// A process writes so often in the time of a lease.
+/// A process writes so often in the time of a lease, at least.
 const PULSES: u32 = 6;
 /// Who waits for others looks again after this time, or sooner.
 const LOOK: Duration = Duration::from_secs(2);
@@ -74,7 +74,7 @@ impl Claims {
                     if *stopped {
                         break;
                     }
-                    stop.1.wait_for(&mut stopped, lease / PULSES);
+                    stop.1.wait_for(&mut stopped, pause(lease));
                 }
                 let _ = fs::remove_file(&path);
             }
@@ -106,7 +106,7 @@ impl Claims {
                 return Ok(false);
             }
             match fs::remove_file(&path) {
-                // Somebody else was faster; one of the two will have it.
+                // Somebody else was faster. If both come to have it, both do the same.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => at(&path, removed)?,
             }
@@ -143,7 +143,15 @@ impl Claims {
 
     /// How long to wait until something may have changed.
     pub fn pause(&self) -> Duration {
-        (self.lease / PULSES).min(LOOK)
+        pause(self.lease)
+    }
+
+    /// How many processes take part, this one among them, as far as is known; those that were
+    /// killed on other machines may count.
+    pub fn processes(&self) -> usize {
+        let names = fs::read_dir(self.directory.join(PROCESSES)).into_iter().flatten().flatten();
+        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| !has_ended(name)).count().max(1)
     }
 }
 
@@ -157,10 +165,23 @@ impl Drop for Claims {
     }
 }
 
-/// What tells this machine, since it was started, from others; nothing where that is not known.
+/// How long a process waits before it writes, or looks, again.
+fn pause(lease: Duration) -> Duration {
+    (lease / PULSES).min(LOOK)
+}
+
+/// What tells this machine, since it was started, and its processes that see each other from
+/// others; nothing where that is not known.
 fn machine() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    id.map(|id| id.trim().to_owned()).unwrap_or_default()
+    // Containers of one machine may not see each other's processes: `pid:[4026531836]`.
+    let seen = fs::read_link("/proc/self/ns/pid");
+    let number =
+        |seen: PathBuf| seen.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    match (id, seen.map(number)) {
+        (Ok(id), Ok::<String, _>(seen)) => format!("{}-{seen}", id.trim()),
+        _ => String::new(),
+    }
 }
 
 /// Whether a process of this name ran on this machine, and does not any more.
@@ -174,7 +195,13 @@ fn has_ended(name: &str) -> bool {
 /// What is in a small file, if it is there.
 fn contents(path: &Path) -> Result<Option<Vec<u8>>, SampleError> {
     match open::read(path, 1 << 10) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // On a network file system, a file that goes while it is read is stale.
+        Err(error)
+            if [io::ErrorKind::NotFound, io::ErrorKind::StaleNetworkFileHandle]
+                .contains(&error.kind()) =>
+        {
+            Ok(None)
+        }
         read => at(path, read).map(Some),
     }
 }

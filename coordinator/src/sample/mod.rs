@@ -301,7 +301,8 @@ impl Strata {
     fn left_out(&self) -> f64 {
         let is_known = |size: &usize| self.exact.contains(size) || self.sampled.contains(size);
         let sizes = (0..self.shares.len()).filter(|size| !is_known(size));
-        sizes.map(|size| self.shares[size]).sum()
+        // Of nothing, `sum` is -0.
+        sizes.map(|size| self.shares[size]).fold(0.0, |sum, share| sum + share)
     }
 }
 

@@ -310,7 +310,8 @@ impl Solver<'_> {
             (tag, if is_relabelled { graph.relabelled(&reverse) } else { graph })
         };
         let graphs: usize = self.work.iter().map(|work| work.indices.len()).sum();
-        let share = graphs.div_ceil(rayon::current_num_threads());
+        let threads = rayon::current_num_threads() * self.claims.processes();
+        let share = graphs.div_ceil(threads);
         let mut decider = Decider::new(endgame, Kernel::best()).at_most(share);
         decider
             .run(&mut || next().map(relabelled), &mut |tag, found| decided(tag, found))
