@@ -568,8 +568,8 @@ impl Link for Wrong {
     }
 }
 
-/// A kernel that gets records wrong is found in an embedded census, though trials read nothing
-/// there; and where all records are tried, they read whatever was in memory.
+/// A kernel that gets records wrong is found in an embedded census, by evidence and by what is
+/// read.
 #[test]
 fn a_kernel_that_is_wrong_is_found_by_what_is_at_hand() {
     // At the lower rate one unit in sixteen is drawn, and nearly all records of it are tried.
@@ -583,7 +583,7 @@ fn a_kernel_that_is_wrong_is_found_by_what_is_at_hand() {
         let ended = Engine::new(link, game, 2, kernel, 64 << 20, stop).unwrap().run();
         let tried = census.tried();
         assert!(tried.units > 0 && tried.bytes_examined > 0, "{tried:?}");
-        assert_eq!(tried.bytes_read > 0, trial_rate == 1.0, "{tried:?}");
+        assert!(wrong_order.is_some() || tried.bytes_read > 0, "{tried:?}");
         if wrong_order.is_some() {
             assert!(matches!(ended, Err(LinkError::Refused(_))), "{ended:?}");
             assert!(census.alarms().iter().any(|(_, alarm)| alarm.kind == AlarmKind::Trial));

@@ -455,15 +455,18 @@ impl Census {
                 + together.len() as f64 * each_unit
                 + input.loaded * LOAD;
             made += all * entry;
-            let odds = self.odds(plan, together[0], count);
-            let records = odds.unit * odds.records_of(count.ceil() as u64) as f64;
-            trying += records * together.len() as f64 * TRIED_RECORD;
-            if !self.is_at_hand(odds, count) {
-                let each = tried_bytes(plan, shard, odds, count, input.predecessors);
-                tried += each * together.len() as f64;
+            let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
+            let (evidence, reading) =
+                Odds::of(plan, together[0], whole, self.question.trial_rate, is_own);
+            for odds in evidence.into_iter().chain([reading]) {
+                let records = odds.unit * odds.records_of(whole) as f64;
+                trying += records * together.len() as f64 * TRIED_RECORD;
             }
-            self.result.units_tried += odds.unit * together.len() as f64;
-            self.result.bytes_in_units_tried += odds.unit * all * entry;
+            tried += tried_bytes(plan, shard, reading, count, input.predecessors)
+                * together.len() as f64;
+            let untried = evidence.map_or(1.0, |odds| 1.0 - odds.unit) * (1.0 - reading.unit);
+            self.result.units_tried += (1.0 - untried) * together.len() as f64;
+            self.result.bytes_in_units_tried += (1.0 - untried) * all * entry;
         }
         let counting = if self.cluster.nodes.is_some() { made / entry * recount } else { 0.0 };
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
@@ -590,20 +593,6 @@ impl Census {
             }
         }
         input
-    }
-
-    /// Of the trial of a unit of so many graphs.
-    fn odds(&self, plan: &Plan, unit: Unit, count: f64) -> Odds {
-        let at_hand = Odds::at_hand(self.question.trial_rate);
-        match self.is_at_hand(at_hand, count) {
-            true => at_hand,
-            false => Odds::reading(plan, unit, self.question.trial_rate),
-        }
-    }
-
-    /// Whether what a trial of so many graphs asks for is there when they are solved.
-    fn is_at_hand(&self, odds: Odds, count: f64) -> bool {
-        self.cluster.nodes.is_none() && odds.are_at_hand(count.ceil() as u64)
     }
 
     /// What a worker keeps of what it has solved.

@@ -92,7 +92,7 @@ impl Census {
                 let Delivery { unit, blocks, record, own, .. } = delivery;
                 let is_taken = own.is_some()
                     && plan.layout.class.is_by_degrees()
-                    && self.drawn(plan, delivery).is_empty();
+                    && self.drawn(plan, delivery).iter().all(Vec::is_empty);
                 let counts = if is_taken { Counts::Stated } else { Counts::Again };
                 self.look_over(plan, *unit, blocks, record, counts)
             })
@@ -189,54 +189,57 @@ impl Census {
     }
 
     /// The records that are drawn for trial of a unit of so many graphs that is solved in this
-    /// process now, so that evidence is taken of them; none if these are too many for that.
+    /// process, so that evidence is taken of them. They are the same whenever it is solved.
     pub fn drawn_at_hand(&self, unit: Unit, graphs: u64) -> Vec<u64> {
-        let odds = Odds::at_hand(self.options.trial_rate);
-        if !odds.are_at_hand(graphs) {
-            return Vec::new();
-        }
-        let about = (unit.order, unit.shard, unit.part, self.state().core.edition());
-        odds.draw(graphs, &mut self.secret.draws("trial at hand", &about))
+        let odds = Odds::of_evidence(graphs, self.options.trial_rate);
+        let about = (unit.order, unit.shard, unit.part);
+        let draw = |odds: Odds| odds.draw(graphs, &mut self.secret.draws("trial at hand", &about));
+        odds.map(draw).unwrap_or_default()
     }
 
-    /// The records of a unit of the plan that are drawn for trial.
-    fn drawn(
-        &self,
-        plan: &Plan,
-        Delivery { unit, blocks, record, own, .. }: &Delivery,
-    ) -> Vec<u64> {
-        let rate = self.options.trial_rate;
+    /// The records of a unit of the plan that are drawn for trial with evidence, and with what is
+    /// read.
+    fn drawn(&self, plan: &Plan, delivery: &Delivery) -> [Vec<u64>; 2] {
+        let Delivery { unit, blocks, record, own, .. } = delivery;
         let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
         let graphs = keys.map(|block| block.count as u64).sum();
-        if own.is_some() && Odds::at_hand(rate).are_at_hand(graphs) {
-            return self.drawn_at_hand(*unit, graphs);
-        }
+        let (evidence, reading) =
+            Odds::of(plan, *unit, graphs, self.options.trial_rate, own.is_some());
+        let at_hand = evidence.map(|_| self.drawn_at_hand(*unit, graphs)).unwrap_or_default();
         // What was drawn of a unit tells nothing about what is drawn of it when it differs.
         let about = (unit.order, unit.shard, unit.part, record.content);
-        Odds::reading(plan, *unit, rate).draw(graphs, &mut self.secret.draws("trial", &about))
+        [at_hand, reading.draw(graphs, &mut self.secret.draws("trial", &about))]
     }
 
     /// Derives drawn records of a unit of the plan again.
     fn try_some(&self, plan: &Plan, delivery: &mut Delivery) -> Sound<()> {
-        let drawn = self.drawn(plan, delivery);
-        if !drawn.is_empty() {
-            let read = |sequence: &_, bucket| {
-                let blocks = self.wanted_blocks(&Wanted::Bucket(*sequence, bucket))?;
-                let read = blocks.iter().flatten().map(|block| block.bytes().len() as u64);
-                self.trials.note_read(read.sum());
-                Ok(blocks)
-            };
-            let trial = Trial::new(self.store.game(), plan, &read);
-            // Evidence of another draw is of another edition.
-            match delivery.own.take_if(|evidence| evidence.places == drawn) {
-                Some(evidence) => trial.run_on(&delivery.blocks, &evidence)?,
-                None => {
-                    let _turn = self.trials.take_turn();
-                    trial.run(&delivery.blocks, &drawn)?;
-                }
+        let [at_hand, mut to_read] = self.drawn(plan, delivery);
+        let read = |sequence: &_, bucket| {
+            let blocks = self.wanted_blocks(&Wanted::Bucket(*sequence, bucket))?;
+            let read = blocks.iter().flatten().map(|block| block.bytes().len() as u64);
+            self.trials.note_read(read.sum());
+            Ok(blocks)
+        };
+        let trial = Trial::new(self.store.game(), plan, &read);
+        let mut tried = 0;
+        match delivery.own.take_if(|evidence| evidence.places == at_hand) {
+            Some(evidence) => {
+                trial.run_on(&delivery.blocks, &evidence)?;
+                tried += at_hand.len();
+            }
+            // There is no evidence of them.
+            None => {
+                to_read.extend(at_hand);
+                to_read.sort_unstable();
+                to_read.dedup();
             }
         }
-        delivery.record.tried = drawn.len() as u64;
+        if !to_read.is_empty() {
+            let _turn = self.trials.take_turn();
+            trial.run(&delivery.blocks, &to_read)?;
+            tried += to_read.len();
+        }
+        delivery.record.tried = tried as u64;
         self.trials.note_examined(delivery.record.bytes, delivery.record.tried);
         Ok(())
     }

@@ -56,10 +56,28 @@ impl Odds {
         Odds { unit: at_hand.unit.min((paid / UNIT_SHARE).max(rate)), ..at_hand }
     }
 
-    /// Whether evidence is taken of such a unit of so many graphs where it is solved. Where all
-    /// records are tried, nothing that is in memory is believed, and they are read.
-    pub fn are_at_hand(self, graphs: u64) -> bool {
-        self.records < 1.0 && self.records_of(graphs) <= BATCH as u64
+    /// Both odds of a unit of so many graphs: with evidence, if any is taken, and with what is
+    /// read. Evidence is taken of units that this process solves, unless all records are tried, or
+    /// very many. What is read shows besides what is wrong with tables in memory; where there is no
+    /// evidence of a unit of this process, it is read with the same probability.
+    pub fn of(
+        plan: &Plan,
+        unit: Unit,
+        graphs: u64,
+        rate: f64,
+        is_own: bool,
+    ) -> (Option<Odds>, Odds) {
+        match (is_own, Odds::of_evidence(graphs, rate)) {
+            (true, None) => (None, Odds::at_hand(rate)),
+            (true, evidence) => (evidence, Odds::reading(plan, unit, rate)),
+            (false, _) => (None, Odds::reading(plan, unit, rate)),
+        }
+    }
+
+    /// Those of evidence about a unit of so many graphs, if any is taken.
+    pub fn of_evidence(graphs: u64, rate: f64) -> Option<Odds> {
+        let odds = Odds::at_hand(rate);
+        (odds.records < 1.0 && odds.records_of(graphs) <= MOST_AT_HAND).then_some(odds)
     }
 
     /// How many records of a drawn unit of so many graphs are tried.
@@ -104,8 +122,10 @@ pub enum TrialError<E> {
 pub type Read<'a, E> = &'a dyn Fn(&DegreeSequence, u32) -> Result<Option<Vec<Block>>, E>;
 
 /// So many records are tried at a time: what they lead to is gathered before, from one bucket
-/// after the other. Of so many, at most, evidence is taken.
+/// after the other.
 const BATCH: usize = 1 << 16;
+/// Of so many records of a unit evidence is taken, at most: 32 MB at order 12.
+const MOST_AT_HAND: u64 = 1 << 13;
 
 /// So many trials read at a time. Each holds one bucket.
 pub const TOGETHER: usize = 4;
