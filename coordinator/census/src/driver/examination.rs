@@ -67,6 +67,14 @@ fn flaw<T>(why: impl ToString) -> Sound<T> {
     Err(TrialError::Flaw(why.to_string()))
 }
 
+/// Places of records of a unit that are tried, in increasing order.
+struct Drawn {
+    /// With evidence.
+    at_hand: Vec<u64>,
+    /// With what is read.
+    to_read: Vec<u64>,
+}
+
 /// What is done about the statistics and the digest that a unit states.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counts {
@@ -86,21 +94,23 @@ impl Census {
         plan: &Plan,
         deliveries: &mut [Delivery],
     ) -> Result<Examined, CensusError> {
-        let looked_over: Vec<Sound<Ahead>> = deliveries
+        let looked_over: Vec<Sound<(Ahead, Drawn)>> = deliveries
             .par_iter()
             .map(|delivery| {
                 let Delivery { unit, blocks, record, own, .. } = delivery;
+                let drawn = self.drawn(plan, delivery);
                 let is_taken = own.is_some()
                     && plan.layout.class.is_by_degrees()
-                    && self.drawn(plan, delivery).iter().all(Vec::is_empty);
+                    && drawn.at_hand.is_empty()
+                    && drawn.to_read.is_empty();
                 let counts = if is_taken { Counts::Stated } else { Counts::Again };
-                self.look_over(plan, *unit, blocks, record, counts)
+                Ok((self.look_over(plan, *unit, blocks, record, counts)?, drawn))
             })
             .collect();
         for (index, (delivery, sound)) in deliveries.iter_mut().zip(looked_over).enumerate() {
-            let examined = sound.and_then(|ahead| {
+            let examined = sound.and_then(|(ahead, drawn)| {
                 delivery.ahead = Some(ahead);
-                self.try_some(plan, delivery)
+                self.try_some(plan, delivery, drawn)
             });
             match examined {
                 Ok(()) => {}
@@ -197,23 +207,25 @@ impl Census {
         odds.map(draw).unwrap_or_default()
     }
 
-    /// The records of a unit of the plan that are drawn for trial with evidence, and with what is
-    /// read.
-    fn drawn(&self, plan: &Plan, delivery: &Delivery) -> [Vec<u64>; 2] {
+    /// The records of a unit of the plan that are drawn for trial.
+    fn drawn(&self, plan: &Plan, delivery: &Delivery) -> Drawn {
         let Delivery { unit, blocks, record, own, .. } = delivery;
         let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
         let graphs = keys.map(|block| block.count as u64).sum();
-        let (evidence, reading) =
-            Odds::of(plan, *unit, graphs, self.options.trial_rate, own.is_some());
-        let at_hand = evidence.map(|_| self.drawn_at_hand(*unit, graphs)).unwrap_or_default();
+        let at_hand = match own {
+            Some(_) => self.drawn_at_hand(*unit, graphs),
+            None => Vec::new(),
+        };
+        let (_, reading) = Odds::of(plan, *unit, graphs, self.options.trial_rate, own.is_some());
         // What was drawn of a unit tells nothing about what is drawn of it when it differs.
         let about = (unit.order, unit.shard, unit.part, record.content);
-        [at_hand, reading.draw(graphs, &mut self.secret.draws("trial", &about))]
+        let to_read = reading.draw(graphs, &mut self.secret.draws("trial", &about));
+        Drawn { at_hand, to_read }
     }
 
     /// Derives drawn records of a unit of the plan again.
-    fn try_some(&self, plan: &Plan, delivery: &mut Delivery) -> Sound<()> {
-        let [at_hand, mut to_read] = self.drawn(plan, delivery);
+    fn try_some(&self, plan: &Plan, delivery: &mut Delivery, drawn: Drawn) -> Sound<()> {
+        let Drawn { at_hand, mut to_read } = drawn;
         let read = |sequence: &_, bucket| {
             let blocks = self.wanted_blocks(&Wanted::Bucket(*sequence, bucket))?;
             let read = blocks.iter().flatten().map(|block| block.bytes().len() as u64);
