@@ -58,12 +58,22 @@ pub fn transpose(n: usize, sets: &AdjacencyRows) -> AdjacencyRows {
 #[inline]
 fn transpose_sse2(sets: &AdjacencyRows) -> AdjacencyRows {
     use std::arch::x86_64::*;
-    // SAFETY: the loads read 32 bytes of `sets`; the rest are operations on registers.
+    // SAFETY: the loads read the 32 bytes of `sets`.
+    transpose_lanes(unsafe {
+        [_mm_loadu_si128(sets.as_ptr().cast()), _mm_loadu_si128(sets.as_ptr().add(8).cast())]
+    })
+}
+
+/// [`transpose`] of 16 sets, eight in the lanes of each register.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn transpose_lanes(sets: [std::arch::x86_64::__m128i; 2]) -> AdjacencyRows {
+    use std::arch::x86_64::*;
+    // SAFETY: these are operations on registers.
     unsafe {
-        let first = _mm_loadu_si128(sets.as_ptr().cast());
-        let second = _mm_loadu_si128(sets.as_ptr().add(8).cast());
         // The lower bytes of the 16 sets, and the upper bytes.
         let byte = _mm_set1_epi16(0xff);
+        let [first, second] = sets;
         let mut low = _mm_packus_epi16(_mm_and_si128(first, byte), _mm_and_si128(second, byte));
         let mut high = _mm_packus_epi16(_mm_srli_epi16::<8>(first), _mm_srli_epi16::<8>(second));
         let mut transposed = [0; MAX_ORDER];

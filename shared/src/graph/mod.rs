@@ -10,6 +10,8 @@ pub mod involution;
 pub mod nauty;
 pub mod polya;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use bitset::transpose_lanes;
 pub use bitset::{
     AdjacencyRows, Graph, MAX_ORDER, VertexSet, all_vertices, factorial, map_sets, pairs,
     transpose, vertices,

@@ -38,7 +38,7 @@ fn portable(key: u128, degrees: &[u8]) -> Option<Graph> {
 fn sse2(key: u128, degrees: &[u8]) -> Option<Graph> {
     use std::arch::x86_64::*;
 
-    use crate::graph::{all_vertices, pairs};
+    use crate::graph::{all_vertices, pairs, transpose_lanes};
 
     let n = degrees.len();
     let mut wanted = [0; MAX_ORDER];
@@ -63,22 +63,13 @@ fn sse2(key: u128, degrees: &[u8]) -> Option<Graph> {
             )
         };
         let lower = [lanes(0, &lower), lanes(8, &lower)];
-        // The higher neighbours are the transposed relation: the topmost bits of the lower bytes
-        // of all rows, and of the upper ones, again and again.
-        let bytes = |half: [__m128i; 2]| _mm_packus_epi16(half[0], half[1]);
-        let mut low = bytes(lower.map(|lower| _mm_and_si128(lower, byte)));
-        let mut high = bytes(lower.map(|lower| _mm_srli_epi16::<8>(lower)));
-        let mut higher = [0; MAX_ORDER];
-        for v in (0..8).rev() {
-            higher[v] = _mm_movemask_epi8(low) as i16;
-            higher[v + 8] = _mm_movemask_epi8(high) as i16;
-            low = _mm_add_epi8(low, low);
-            high = _mm_add_epi8(high, high);
-        }
-        let higher = [lanes(0, &|v| higher[v]), lanes(8, &|v| higher[v])];
+        // The higher neighbours are the transposed relation.
+        let higher = transpose_lanes(lower);
+        let higher = [lanes(0, &|v| higher[v] as i16), lanes(8, &|v| higher[v] as i16)];
         let rest = [0, 1].map(|half| _mm_or_si128(lower[half], higher[half]));
         // What each degree lacks has to be 0 or 1.
-        let degree = bytes(rest.map(|rows| _mm_and_si128(bits_of_bytes(rows), byte)));
+        let [first, second] = rest.map(|rows| _mm_and_si128(bits_of_bytes(rows), byte));
+        let degree = _mm_packus_epi16(first, second);
         let missing = _mm_sub_epi8(_mm_loadu_si128(wanted.as_ptr().cast()), degree);
         let one = _mm_set1_epi8(1);
         let rest_missing = _mm_andnot_si128(one, missing);
