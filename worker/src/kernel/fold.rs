@@ -24,7 +24,7 @@ use super::{
 impl Solver<'_> {
     /// Folds every edge of every graph into its outcome, finishes it, and takes statistics and
     /// public digest of the finished graphs. Each deletion is labelled once. Predecessors are read
-    /// in groups of about the allowance; one that is larger by itself is read bucket by bucket.
+    /// in groups of about the allowance; one that is larger by itself is read some buckets at a time.
     /// Returns what came of each part of the graphs.
     pub(super) fn fold_all<G: Game>(
         &self,
@@ -137,8 +137,8 @@ impl Folded {
 
 /// The predecessors of a shard, by index in the plan, in the order in which they are read.
 pub(super) struct Reading {
-    /// These at first, bucket by bucket: there are several, and all of them take more than the
-    /// allowance.
+    /// These at first, some buckets at a time: there are several, and all of them take more than
+    /// the allowance.
     pub(super) large: Vec<(Deletion, u32)>,
     /// Then these, in groups.
     pub(super) small: Vec<(Deletion, u32)>,

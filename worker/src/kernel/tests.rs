@@ -164,28 +164,43 @@ fn each_deletion_is_labelled_once_however_little_is_held() {
     }
 }
 
+/// A source that counts the tables that are read, and has some graphs drawn.
+struct Watched<'a> {
+    memory: &'a Memory,
+    tables_read: AtomicUsize,
+    draw: fn(Unit, u64) -> Vec<u64>,
+}
+
+impl<'a> Watched<'a> {
+    fn new(memory: &'a Memory, draw: fn(Unit, u64) -> Vec<u64>) -> Self {
+        Watched { memory, tables_read: AtomicUsize::new(0), draw }
+    }
+}
+
+impl Source for Watched<'_> {
+    fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
+        self.memory.parents(sequence)
+    }
+
+    fn table(
+        &self,
+        sequence: &DegreeSequence,
+        bucket_bits: u8,
+        bucket: u32,
+    ) -> Result<Arc<BucketTable>, SourceError> {
+        self.tables_read.fetch_add(1, Ordering::Relaxed);
+        self.memory.table(sequence, bucket_bits, bucket)
+    }
+
+    fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
+        (self.draw)(unit, graphs)
+    }
+}
+
 /// Parts of a shard that are solved together, as they are one by one, and what they read is read
 /// once.
 #[test]
 fn parts_together_are_the_parts() {
-    struct Counted<'a>(&'a Memory, AtomicUsize);
-
-    impl Source for Counted<'_> {
-        fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
-            self.0.parents(sequence)
-        }
-
-        fn table(
-            &self,
-            sequence: &DegreeSequence,
-            bucket_bits: u8,
-            bucket: u32,
-        ) -> Result<Arc<BucketTable>, SourceError> {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            self.0.table(sequence, bucket_bits, bucket)
-        }
-    }
-
     let cut = PlanOptions { part_graphs: 40, bucket_bytes: 300 };
     let (stop, kernel) = (&AtomicBool::new(false), Kernel::best());
     let (_, memory) = census(8, cut, kernel, usize::MAX);
@@ -196,8 +211,7 @@ fn parts_together_are_the_parts() {
         for (index, shard) in (0..).zip(&plan.shards).filter(|(_, shard)| shard.parts > 1) {
             let units: Vec<Unit> =
                 (0..shard.parts).map(|part| Unit { order: 8, shard: index, part }).collect();
-            let (alone, together) =
-                (Counted(&memory, AtomicUsize::new(0)), Counted(&memory, AtomicUsize::new(0)));
+            let [alone, together] = [(), ()].map(|()| Watched::new(&memory, |_, _| Vec::new()));
             let solved = solver.solve_together(&plan, &units, &together).unwrap();
             assert_eq!(solved.len(), units.len());
             for (unit, solved) in units.iter().zip(&solved) {
@@ -209,9 +223,10 @@ fn parts_together_are_the_parts() {
             let graphs = solved.iter().map(|s| s.summary.statistics.classes.all.graphs as u64);
             let labellings: u64 = solved.iter().map(|solved| solved.labellings).sum();
             assert_eq!(labellings, graphs.sum::<u64>() * shard.size as u64);
-            let read = together.1.into_inner();
+            let read = together.tables_read.into_inner();
             if allowance_bytes == usize::MAX {
-                assert_eq!(read * units.len(), alone.1.into_inner(), "{}", shard.sequence);
+                let alone = alone.tables_read.into_inner();
+                assert_eq!(read * units.len(), alone, "{}", shard.sequence);
             }
             // However little is held, as often as is said beforehand.
             let graphs: usize = solved.iter().flat_map(|s| &s.tables).map(|t| t.len()).sum();
@@ -228,30 +243,13 @@ fn parts_together_are_the_parts() {
 /// graphs of each part lead to, as the tables have it.
 #[test]
 fn evidence_is_what_drawn_graphs_lead_to() {
-    struct Drawing<'a>(&'a Memory);
-
-    impl Source for Drawing<'_> {
-        fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
-            self.0.parents(sequence)
-        }
-
-        fn table(
-            &self,
-            sequence: &DegreeSequence,
-            bucket_bits: u8,
-            bucket: u32,
-        ) -> Result<Arc<BucketTable>, SourceError> {
-            self.0.table(sequence, bucket_bits, bucket)
-        }
-
-        fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
-            if unit.part % 3 == 1 { Vec::new() } else { (0..graphs).step_by(3).collect() }
-        }
-    }
-
+    let draw = |unit: Unit, graphs: u64| {
+        if unit.part % 3 == 1 { Vec::new() } else { (0..graphs).step_by(3).collect() }
+    };
     let cut = PlanOptions { part_graphs: 40, bucket_bytes: 300 };
     let (stop, kernel) = (&AtomicBool::new(false), Kernel::best());
     let (_, memory) = census(7, cut, kernel, usize::MAX);
+    let source = Watched::new(&memory, draw);
     let plan = Plan::new(TrailTrap::LAYOUT, 7, cut);
     let record = |graph: &Graph| {
         let (sequence, slot) = (DegreeSequence::of(graph), slot_of(graph));
@@ -268,11 +266,11 @@ fn evidence_is_what_drawn_graphs_lead_to() {
         for (index, shard) in (0..).zip(&plan.shards) {
             let units: Vec<Unit> =
                 (0..shard.parts).map(|part| Unit { order: 7, shard: index, part }).collect();
-            for solved in solver.solve_together(&plan, &units, &Drawing(&memory)).unwrap() {
+            for solved in solver.solve_together(&plan, &units, &source).unwrap() {
                 let tables = solved.tables.iter();
                 let slots: Vec<u64> =
                     tables.flat_map(|t| (0..t.len()).map(|i| t.slot(i))).collect();
-                let places = Drawing(&memory).drawn(solved.unit, slots.len() as u64);
+                let places = draw(solved.unit, slots.len() as u64);
                 let mut records = HashMap::new();
                 for &place in &places {
                     let graph = graph_of_slot(&shard.sequence, slots[place as usize]).unwrap();
