@@ -190,8 +190,10 @@ impl Census {
                 let Some(size) = size_of(unit) else { continue };
                 if contradiction.size.is_none_or(|contradicted| contradicted == size) {
                     units.push(unit);
-                    quarantined.push(record);
-                    quarantined.truncate(Alarm::MOST_QUARANTINED);
+                    // No more are kept, and all of them may be too many for the memory.
+                    if quarantined.len() < Alarm::MOST_QUARANTINED {
+                        quarantined.push(record);
+                    }
                 }
             }
             let contradiction = Box::new(contradiction);

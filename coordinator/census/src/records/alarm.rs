@@ -50,15 +50,16 @@ pub struct Alarm {
     pub doubted: Vec<Unit>,
     /// … this one.
     pub last_instance: u64,
-    /// Results that were taken back, or not accepted; at most [`Alarm::MOST_QUARANTINED`].
+    /// Results that were taken back, or not accepted. The store keeps
+    /// [`Alarm::MOST_QUARANTINED`] of them at most.
     pub quarantined: Vec<UnitRecord>,
     /// Why this is of no concern any more.
     pub settled: Option<String>,
 }
 
 impl Alarm {
-    /// So many results, of a few kilobytes each, are kept with an alarm: what is written with more
-    /// than 64 MiB is not read again.
+    /// So many results, of a few kilobytes each, are kept with an alarm: a record of more than
+    /// 64 MiB is not read again.
     pub const MOST_QUARANTINED: usize = 1000;
 
     /// An alarm of a moment in seconds since 1970.

@@ -480,7 +480,7 @@ impl Store {
         })
     }
 
-    /// Writes an alarm, new or changed.
+    /// Writes an alarm, new or changed, with [`Alarm::MOST_QUARANTINED`] results at most.
     ///
     /// # Errors
     ///
@@ -488,7 +488,11 @@ impl Store {
     pub fn put_alarm(&self, number: u32, alarm: &Alarm) -> Result<(), StoreError> {
         let mut key = b"a".to_vec();
         key.extend_from_slice(&number.to_be_bytes());
-        self.put(&key, alarm)
+        if alarm.quarantined.len() <= Alarm::MOST_QUARANTINED {
+            return self.put(&key, alarm);
+        }
+        let quarantined = alarm.quarantined[..Alarm::MOST_QUARANTINED].to_vec();
+        self.put(&key, &Alarm { quarantined, ..alarm.clone() })
     }
 
     /// One section of one bucket of a finished shard, the blocks of its parts in order.
