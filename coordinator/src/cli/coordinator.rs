@@ -71,7 +71,7 @@ pub struct CoordinatorCommand {
 }
 
 /// From a second to a day.
-fn parse_lease(text: &str) -> Result<Duration, String> {
+pub fn parse_lease(text: &str) -> Result<Duration, String> {
     let lease = limits::parse_time(text)?;
     match (Duration::from_secs(1)..=Duration::from_secs(86400)).contains(&lease) {
         true => Ok(lease),

@@ -86,13 +86,12 @@ impl PlanSampleCommand {
         let of_order = order.min(MAX_BATCH_ORDER);
         let open = |data: &PathBuf| Known::open(data, of_order);
         let known = endgame.as_ref().map(open).transpose()?;
-        let endgame_size = match (&known, endgame_size) {
-            (Some(known), Some(size)) if order == of_order => {
-                known.check(size).map(|()| Some(size))?
-            }
-            (Some(known), size) => Some(size.unwrap_or_else(|| known.max_size())),
-            (None, _) => None,
+        let size_of = |known: &Known| match endgame_size {
+            // Of larger orders there is none, and any can be asked about.
+            Some(size) if order > of_order => Ok(size),
+            _ => known.endgame_size(endgame_size),
         };
+        let endgame_size = known.as_ref().map(size_of).transpose()?;
         let threads = threads.map_or_else(limits::threads, usize::from);
         let goal = self.width.map(Goal::Width).or(self.samples.map(Goal::Samples));
         let question = Question {

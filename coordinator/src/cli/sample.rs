@@ -15,6 +15,7 @@ use trailtrap_worker::process::limits;
 
 use super::{
     choices::choices,
+    coordinator::parse_lease,
     run::{parse_order, parse_share},
 };
 use crate::{
@@ -115,13 +116,6 @@ pub struct Drawn {
     pub threads: Option<u16>,
 }
 
-/// A time of at least a second.
-fn parse_lease(text: &str) -> Result<Duration, String> {
-    let is_enough = |time: &Duration| *time >= Duration::from_secs(1);
-    let too_short = || format!("'{text}' is too short for a lease: write 1 at least");
-    limits::parse_time(text).and_then(|time| Some(time).filter(is_enough).ok_or_else(too_short))
-}
-
 /// `A..B`, both included; either may be missing.
 fn parse_sizes(text: &str) -> Result<[usize; 2], String> {
     let error = || format!("'{text}' is no range of numbers of edges: write 21..37, 21.. or ..37");
@@ -149,11 +143,8 @@ impl SampleCommand {
              that there are endgames of"
         );
         let known = endgame.as_ref().map(|data| Known::open(data, order)).transpose()?;
-        let endgame_size = match (&known, endgame_size) {
-            (Some(known), Some(size)) => known.check(size).map(|()| Some(size))?,
-            (Some(known), None) => Some(known.max_size()),
-            (None, _) => None,
-        };
+        let size_of = |known: &Known| known.endgame_size(endgame_size);
+        let endgame_size = known.as_ref().map(size_of).transpose()?;
         if sizes.is_none() {
             check_patience(order, model, endgame_size)?;
         }

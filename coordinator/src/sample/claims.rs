@@ -27,6 +27,8 @@ use super::{SampleError, at};
 /// What this process claims of a run, and what it has seen of others. Dropped, it gives back all.
 pub struct Claims {
     directory: PathBuf,
+    /// [`machine`].
+    machine: String,
     /// What this process is called in claims.
     name: String,
     lease: Duration,
@@ -57,7 +59,8 @@ impl Claims {
         at(&processes, fs::create_dir_all(&processes))?;
         let mut file = tempfile::Builder::new();
         // Others read it, as far as the umask lets them.
-        let prefix = format!("{}.{}.", machine(), std::process::id());
+        let machine = machine();
+        let prefix = format!("{machine}.{}.", std::process::id());
         let file = file.prefix(&prefix).permissions(Permissions::from_mode(0o666));
         let file = file.tempfile_in(&processes);
         let (_, path) = at(&processes, file.and_then(|file| Ok(file.keep()?)))?;
@@ -81,7 +84,8 @@ impl Claims {
         };
         let pulse = Some(std::thread::spawn(pulse));
         let seen = Mutex::new(HashMap::new());
-        Ok(Claims { directory, name: name.unwrap_or_default(), lease, seen, stop, pulse })
+        let name = name.unwrap_or_default();
+        Ok(Claims { directory, machine, name, lease, seen, stop, pulse })
     }
 
     /// Claims what is to be at this place in the directory of the run; whether nobody else has.
@@ -117,7 +121,7 @@ impl Claims {
     fn is_held(&self, claim: &Path) -> Result<bool, SampleError> {
         let Some(holder) = contents(claim)? else { return Ok(false) };
         let holder = String::from_utf8_lossy(&holder).into_owned();
-        if has_ended(&holder) {
+        if self.has_ended(&holder) {
             return Ok(false);
         }
         // Who has not written its name yet is known by the claim itself.
@@ -151,7 +155,15 @@ impl Claims {
     pub fn processes(&self) -> usize {
         let names = fs::read_dir(self.directory.join(PROCESSES)).into_iter().flatten().flatten();
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| !has_ended(name)).count().max(1)
+        names.filter(|name| !self.has_ended(name)).count().max(1)
+    }
+
+    /// Whether a process of this name ran on this machine, and does not any more.
+    fn has_ended(&self, name: &str) -> bool {
+        let mut words = name.split('.');
+        let is_here = !self.machine.is_empty() && words.next() == Some(&self.machine);
+        let id = words.next().and_then(|id| id.parse::<u32>().ok());
+        is_here && id.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists())
     }
 }
 
@@ -182,14 +194,6 @@ fn machine() -> String {
         (Ok(id), Ok::<String, _>(seen)) => format!("{}-{seen}", id.trim()),
         _ => String::new(),
     }
-}
-
-/// Whether a process of this name ran on this machine, and does not any more.
-fn has_ended(name: &str) -> bool {
-    let (machine, mut words) = (machine(), name.split('.'));
-    let is_here = !machine.is_empty() && words.next() == Some(&machine);
-    let id = words.next().and_then(|id| id.parse::<u32>().ok());
-    is_here && id.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists())
 }
 
 /// What is in a small file, if it is there.

@@ -130,6 +130,15 @@ impl Known {
         self.order.plan.order
     }
 
+    /// The number of edges that was asked for, or as many as there are.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub fn endgame_size(&self, asked: Option<usize>) -> Result<usize, LoadError> {
+        let size = asked.unwrap_or_else(|| self.max_size());
+        self.check(size).map(|()| size)
+    }
+
     /// The most edges up to which all is known.
     pub fn max_size(&self) -> usize {
         self.order.plan.max_size

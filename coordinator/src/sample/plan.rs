@@ -196,6 +196,7 @@ const GRAPHS: u64 = 64;
 const GROWTH_SIZES: usize = 8;
 /// An endgame of fewer edges is not worth telling of.
 const LEAST_ENDGAME: usize = 10;
+
 /// Decides some graphs, and says what a sample will cost. `known` is a census of the order; of
 /// order 12 for larger ones.
 ///

@@ -227,14 +227,15 @@ impl Solver<'_> {
             let (u, i, work) = loop {
                 let (u, i) = shared.next;
                 let work = self.work.get(u).filter(|_| shared.error.is_none())?;
-                match i > 0
+                let is_ours = i > 0
                     || self.begins(work.unit).unwrap_or_else(|error| {
                         shared.error = Some(error);
                         false
-                    }) {
-                    true => break (u, i, work),
-                    false => shared.next = (u + 1, 0),
+                    });
+                if is_ours {
+                    break (u, i, work);
                 }
+                shared.next = (u + 1, 0);
                 done.fetch_add(work.indices.len() as u64 * self.costs[u], Ordering::Relaxed);
             };
             shared.next = if i + 1 < work.indices.len() { (u, i + 1) } else { (u + 1, 0) };
@@ -262,7 +263,10 @@ impl Solver<'_> {
                 self.claims.give_back(&work.unit.place(self.kind));
             }
         };
-        pool.broadcast(|_| self.work_off(&next, &decided).unwrap_or_else(fail));
+        // No thread takes more than its share of few graphs.
+        let graphs: usize = self.work.iter().map(|work| work.indices.len()).sum();
+        let share = graphs.div_ceil(pool.current_num_threads() * self.claims.processes());
+        pool.broadcast(|_| self.work_off(share, &next, &decided).unwrap_or_else(fail));
         shared.into_inner().error.map_or(Ok(()), Err)
     }
 
@@ -279,8 +283,10 @@ impl Solver<'_> {
         Ok(!is_done)
     }
 
+    /// Decides graphs, so many at once at most.
     fn work_off(
         &self,
+        share: usize,
         next: &dyn Fn() -> Option<(u64, Graph)>,
         decided: &dyn Fn(u64, Decided),
     ) -> Result<(), SampleError> {
@@ -309,9 +315,6 @@ impl Solver<'_> {
                 std::array::from_fn(|v| if v < n { (n - 1 - v) as u8 } else { 0 });
             (tag, if is_relabelled { graph.relabelled(&reverse) } else { graph })
         };
-        let graphs: usize = self.work.iter().map(|work| work.indices.len()).sum();
-        let threads = rayon::current_num_threads() * self.claims.processes();
-        let share = graphs.div_ceil(threads);
         let mut decider = Decider::new(endgame, Kernel::best()).at_most(share);
         decider
             .run(&mut || next().map(relabelled), &mut |tag, found| decided(tag, found))
