@@ -42,7 +42,7 @@ fn limits(report: &Value) -> Vec<Option<u64>> {
 
 #[test]
 fn no_more_is_done_than_was_asked_for_and_more_can_be_done_later() {
-    for keep in ["all", "minimal"] {
+    for keep in ["all", "graphs"] {
         let data = Data::new();
         let keep = ["--keep", keep];
         let report = limited(&data, 9, &keep);
@@ -64,6 +64,47 @@ fn no_more_is_done_than_was_asked_for_and_more_can_be_done_later() {
         let verified = run(&["verify", "8", "--level", "6", "--data", &data.text()]);
         assert!(verified.status.success(), "{}", stdout(&verified));
     }
+}
+
+/// Blocks of an order in a family of the store.
+fn blocks(data: &Data, family: &str, order: u8) -> usize {
+    let families = ["default", "records", "keys", "outcomes", "wins"];
+    let (options, store) = (rocksdb::Options::default(), data.path().join("store"));
+    let db = rocksdb::DB::open_cf_for_read_only(&options, store, families, false).unwrap();
+    let from = rocksdb::IteratorMode::From(&[order], rocksdb::Direction::Forward);
+    let keys = db.iterator_cf(db.cf_handle(family).unwrap(), from).map(|item| item.unwrap().0);
+    keys.take_while(|key| key[0] == order).count()
+}
+
+/// Of an order of which nothing is kept nothing can be made, and its result is too good to lose
+/// unasked.
+#[test]
+fn what_was_not_kept_is_done_again_to_go_further() {
+    let data = Data::new();
+    let keep = ["--keep", "minimal"];
+    let report = limited(&data, 9, &keep);
+    let more = |flags: &[&str]| {
+        let text = data.text();
+        let command = ["census", "8", "--max-size", "13", "--data", &text, "--json"];
+        run(&[&command, &keep[..], flags].concat())
+    };
+    let refused = more(&[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("--force to solve orders 8 to 8 again"), "{refused:?}");
+    assert_eq!(limited(&data, 7, &keep), report);
+    let found = parsed(&stdout(&more(&["--force"])));
+    assert_eq!(found, limited(&data, 13, &keep));
+    assert_eq!(limits(&found)[7], Some(13));
+    assert_eq!(["keys", "outcomes"].map(|family| blocks(&data, family, 8)), [0, 0]);
+    assert_eq!(census_json(8, &data, &["--force"]), WHOLE);
+    // Graphs that were kept go when what is made from them is done.
+    let data = Data::new();
+    limited(&data, 9, &["--keep", "graphs"]);
+    limited(&data, 12, &keep);
+    assert_eq!(["keys", "outcomes"].map(|family| blocks(&data, family, 8)), [0, 0]);
+    assert_eq!(census_json(8, &data, &["--keep", "minimal", "--force"]), WHOLE);
+    let verified = run(&["verify", "8", "--level", "6", "--data", &data.text()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
 }
 
 #[test]
@@ -177,7 +218,7 @@ fn an_order_that_is_taken_back_is_done_again_as_far_as_it_was() {
         let report = limited(&data, 9, &["--keep", keep]);
         let expected = [None, None, None, None, None, None, None, Some(9)];
         assert_eq!(limits(&report), expected);
-        assert_eq!(census_json(8, &data, &["--keep", keep]), WHOLE);
+        assert_eq!(census_json(8, &data, &["--keep", keep, "--force"]), WHOLE);
     }
 }
 
@@ -204,8 +245,7 @@ fn interrupted(keep: &[&str], mut least: u64) -> (Data, Value) {
 /// While more is being done, and after it was interrupted, what was done before is there.
 #[test]
 fn an_interrupted_continuation_leaves_what_was_there() {
-    for (keep, least) in [("all", 0), ("all", 60), ("all", 400), ("minimal", 60), ("minimal", 400)]
-    {
+    for (keep, least) in [("all", 0), ("all", 60), ("all", 400), ("graphs", 60), ("graphs", 400)] {
         let keep = ["--keep", keep];
         let (data, before) = interrupted(&keep, least);
         let text = data.text();

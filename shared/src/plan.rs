@@ -163,10 +163,13 @@ impl Plan {
     }
 
     /// The largest number of edges of graphs whose outcomes nothing reads once the plan is carried
-    /// out: those with most edges are read when it is carried further. `None` if there is no such
-    /// number.
-    pub fn retired_size(&self) -> Option<usize> {
-        if self.is_complete() { Some(self.max_size) } else { self.max_size.checked_sub(1) }
+    /// out. If it is to be carried further, those with most edges are read then. `None` if there is
+    /// no such number.
+    pub fn retired_size(&self, is_the_end: bool) -> Option<usize> {
+        match is_the_end || self.is_complete() {
+            true => Some(self.max_size),
+            false => self.max_size.checked_sub(1),
+        }
     }
 
     /// Graphs and (graph, edge) pairs of the plan, if theory tells them: those of all graphs.

@@ -120,11 +120,12 @@ enum KeepArgument {
     /// The outcome of every position of every graph
     All,
     /// P1-win graphs and statistics, and the graphs of the last order, from which the next one is
-    /// generated; outcomes go when no unfinished shard needs them
+    /// generated; outcomes go when no unfinished shard needs them. Of an order limited by
+    /// --max-size the outcomes of the graphs with most edges stay, from which it is continued
     Graphs,
     /// P1-win graphs and statistics; of the last order, graphs go with the outcomes, so that the
-    /// next one cannot be generated unless it is done again (`--force`). Where an order limited by --max-size can be
-    /// continued, its last graphs and their outcomes stay
+    /// next one cannot be generated, nor an order limited by --max-size continued, unless it is
+    /// done again (`--force`)
     Minimal,
 }
 

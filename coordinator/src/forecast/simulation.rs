@@ -633,7 +633,7 @@ impl Census {
         let listed = self.question.game.about().listed_one_in as f64;
         let wins = |slots: f64| slots / listed;
         let most = |kept: &mut u64, bytes: f64| *kept = (*kept).max(bytes as u64);
-        let Totals { records, slots, outcomes, slots_alive, outcomes_alive } = store.totals;
+        let Totals { records, slots, outcomes, outcomes_alive, alive } = store.totals;
         let Kept { all, graphs, minimal } = &mut self.result.store;
         most(all, self.done.all as f64 + records + slots + outcomes + wins(slots));
         most(
@@ -645,26 +645,19 @@ impl Census {
                 + outcomes_alive
                 + wins(slots),
         );
-        most(
-            minimal,
-            self.done.minimal as f64
-                + self.parents_bytes
-                + records
-                + slots_alive
-                + outcomes_alive
-                + wins(slots),
-        );
+        let done = self.done.minimal as f64;
+        most(minimal, done + self.parents_bytes + records + alive + wins(slots));
     }
 }
 
 impl Census {
     /// Ends an order: what stays of it is the next one's parents, and what is kept.
     fn close(&mut self, plan: &Arc<Plan>, graphs: Vec<f64>, store: StoreInWork) {
-        let Totals { records, slots, outcomes, .. } = store.totals;
+        let Totals { records, slots, outcomes, outcomes_alive, .. } = store.totals;
         let wins = slots / self.question.game.about().listed_one_in as f64;
         self.done.all += (records + slots + outcomes + wins) as u64;
-        self.done.graphs += (records + wins) as u64;
-        self.done.minimal += (records + wins) as u64;
+        self.done.graphs += (records + wins + outcomes_alive) as u64;
+        self.done.minimal += (records + wins + outcomes_alive) as u64;
         self.parents_bytes = slots;
         self.before = Some((plan.clone(), graphs));
     }
@@ -711,9 +704,10 @@ struct Totals {
     records: f64,
     slots: f64,
     outcomes: f64,
-    /// Of those, what is still to be read, or stays.
-    slots_alive: f64,
+    /// Of the outcomes, those that are still to be read, or stay.
     outcomes_alive: f64,
+    /// Slots and outcomes of which one or the other is, with `--keep minimal`.
+    alive: f64,
 }
 
 impl<'a> StoreInWork<'a> {
@@ -735,20 +729,20 @@ impl<'a> StoreInWork<'a> {
         totals.records += RECORD_BYTES as f64;
         totals.slots += count * slot;
         totals.outcomes += count * outcome;
-        totals.slots_alive += count * slot;
         totals.outcomes_alive += count * outcome;
+        totals.alive += count * (slot + outcome);
     }
 
     /// Nothing reads a shard any more.
     fn retire(&mut self, shard: u32, graphs: f64) {
         let size = self.plan.shards[shard as usize].size;
-        if self.plan.retired_size().is_none_or(|retired| size > retired) {
-            return;
-        }
+        let is_retired = |is_the_end| self.plan.retired_size(is_the_end) >= Some(size);
         let (slot, outcome) = self.entry();
-        self.totals.outcomes_alive -= graphs * outcome;
-        if self.is_last {
-            self.totals.slots_alive -= graphs * slot;
+        if is_retired(false) {
+            self.totals.outcomes_alive -= graphs * outcome;
+        }
+        if is_retired(self.is_last) {
+            self.totals.alive -= graphs * if self.is_last { slot + outcome } else { outcome };
         }
     }
 }

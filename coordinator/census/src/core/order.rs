@@ -239,8 +239,7 @@ impl Order {
         if self.outcomes_kept {
             return;
         }
-        // What is continued with more edges reads the last size of what there is.
-        let Some(last) = self.plan().retired_size() else { return };
+        let Some(last) = self.plan().retired_size(self.graphs_dropped) else { return };
         for &shard in shards {
             let size = self.plan().shards[shard as usize].size;
             if size <= last {
@@ -269,7 +268,7 @@ impl Order {
     pub fn may_be_dropped(&self, shard: u32) -> bool {
         let size = self.plan().shards[shard as usize].size;
         !self.outcomes_kept
-            && self.plan().retired_size() >= Some(size)
+            && self.plan().retired_size(self.graphs_dropped) >= Some(size)
             && self.first_compared().is_none_or(|first| size < first)
             && self.schedule.is_retired(shard)
     }

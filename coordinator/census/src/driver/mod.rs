@@ -55,9 +55,10 @@ pub enum Keep {
     /// The outcome of every position of every graph
     All,
     /// P1-win graphs and statistics, and the graphs of the last order, from which the next one is
-    /// generated; outcomes go when no unfinished shard needs them
+    /// generated; outcomes go when no unfinished shard needs them, but those from which an order
+    /// is carried further stay
     Graphs,
-    /// P1-win graphs and statistics; of the last order, graphs go with the outcomes
+    /// P1-win graphs and statistics; of the last order, graphs go with the outcomes, all of them
     Minimal,
 }
 
@@ -100,11 +101,11 @@ pub enum CensusError {
     /// The results are not to be trusted, or cannot be had.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// An order is generated from graphs that are not there.
+    /// An order is generated from graphs that are not there, or carried further from them.
     #[error(
-        "order {n} is generated from the graphs of order {last}, which were not kept (`--keep`): \
-         use --force to solve orders {first} to {last} again, whose results are withdrawn until \
-         then, or choose another directory with --data"
+        "order {n} needs graphs of order {last} that were not kept (`--keep`): use --force to \
+         solve orders {first} to {last} again, whose results are withdrawn until then, or choose \
+         another directory with --data"
     )]
     GraphsNotKept {
         /// The order that was asked for.

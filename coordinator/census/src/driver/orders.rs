@@ -23,7 +23,7 @@ use crate::{
         ahead::{Ahead, Share},
         alarm::Alarm,
     },
-    store::{Store, StoreError},
+    store::{self, Store, StoreError},
     trust::{
         checks,
         recount::{self, Recount},
@@ -36,8 +36,12 @@ const DROPPED_TOGETHER: u64 = 1 << 16;
 impl Census {
     /// Reads what the store knows of an order, and has the core go on with it.
     pub(super) fn open_order(&self, n: usize, edition: u32) -> Result<(), CensusError> {
-        let begun = self.store.order(n)?;
         let goal = self.options.goal;
+        // Before the orders below are done as far as it takes.
+        if self.lacks_end(goal.order)? {
+            return self.solve_again(goal.order, goal.order, edition);
+        }
+        let begun = self.store.order(n)?;
         let needed = goal.max_size(n);
         let result = begun.as_ref().and_then(|record| finished::result(n, record));
         if let Some(result) = result.filter(|result| result.max_size() >= needed) {
@@ -62,17 +66,19 @@ impl Census {
             .collect::<Result<_, _>>()?;
         let units: usize = plan.shards.iter().map(|shard| shard.parts as usize).sum();
         if records.len() < units && self.lacks_parents(n)? {
-            return self.solve_again(n, edition);
+            return self.solve_again(n, n - 1, edition);
         }
         // Before any outcome is dropped.
         let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept)
             && self.options.keep == Keep::All;
         let keeps_graphs = n < goal.order || self.options.keep != Keep::Minimal;
-        let mut graphs_dropped = !keeps_graphs;
+        // What is carried further from graphs that are there loses them when that is done.
+        let is_carried_further = begun.as_ref().is_some_and(|record| record.result.is_some());
+        let mut graphs_dropped = !keeps_graphs && !is_carried_further;
         if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
             let is_begun = self.store.each_unit(n).next().transpose()?.is_some();
             if n < goal.order && is_begun {
-                return self.solve_again(n + 1, edition);
+                return self.solve_again(n + 1, n, edition);
             }
             // Of this order some are gone, and nothing brings them back.
             graphs_dropped = is_begun;
@@ -113,7 +119,7 @@ impl Census {
         }));
         // What is stale needs parents, too.
         if !order.is_recalled() && self.lacks_parents(n)? {
-            return self.solve_again(n, edition);
+            return self.solve_again(n, n - 1, edition);
         }
         if order.waived > 0 {
             tracing::warn!(
@@ -131,10 +137,27 @@ impl Census {
         Ok(n > ENUMERATED_ORDER + 1 && !self.store.has_graphs(n - 1)?)
     }
 
-    /// Has the order below the `n`-th solved again, since its graphs are not there, and the orders
-    /// below that whose graphs are needed for it.
-    fn solve_again(&self, n: usize, edition: u32) -> Result<(), CensusError> {
-        let (mut first, last) = (n - 1, n - 1);
+    /// Whether an order was to end with fewer edges than are needed now, and its graphs with most
+    /// edges may be gone, from which it would be carried further.
+    fn lacks_end(&self, n: usize) -> Result<bool, StoreError> {
+        let Some(record) = self.store.order(n)?.filter(|record| record.graphs_dropped) else {
+            return Ok(false);
+        };
+        let needed = self.options.goal.max_size(n);
+        let Some(end) = record.max_size.filter(|&end| end < needed) else { return Ok(false) };
+        let plan = store::plan(self.store.layout(), n, &record)?;
+        for item in self.store.each_unit_of(&plan) {
+            if plan.shards[item?.0.shard as usize].size == end {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Has order `last` solved again, whose graphs the `n`-th needs and are not there, and the
+    /// orders below that whose graphs are needed for it.
+    fn solve_again(&self, n: usize, last: usize, edition: u32) -> Result<(), CensusError> {
+        let mut first = last;
         while self.lacks_parents(first)? {
             first -= 1;
         }
@@ -200,8 +223,18 @@ impl Census {
             self.event(|core| core.contradicted(plan, contradiction, units, quarantined));
             return Ok(());
         }
-        let begun = self.store.order(n)?.expect("written when the order was begun");
-        if let Some(size) = plan.retired_size().filter(|_| !begun.outcomes_kept) {
+        let mut begun = self.store.order(n)?.expect("written when the order was begun");
+        if n == self.options.goal.order
+            && self.options.keep == Keep::Minimal
+            && !begun.graphs_dropped
+        {
+            // Before they are dropped. Should that be interrupted, all of this is done again.
+            let max_size = plan.limit();
+            begun = OrderRecord { result: None, max_size, graphs_dropped: true, ..begun };
+            self.store.put_order(n, &begun)?;
+        }
+        let retired = plan.retired_size(begun.graphs_dropped);
+        if let Some(size) = retired.filter(|_| !begun.outcomes_kept) {
             self.store.drop_section(Section::Outcomes, n, size)?;
             if begun.graphs_dropped {
                 self.store.drop_section(Section::Keys, n, size)?;

@@ -146,6 +146,8 @@ pub struct FinishedOrder {
     /// Whether all its graphs are still there: without outcomes they go when the next order is
     /// done, or with the outcomes.
     pub graphs_kept: bool,
+    /// The most edges of graphs whose outcomes may be gone.
+    retired_size: Option<usize>,
 }
 
 impl FinishedOrder {
@@ -161,18 +163,14 @@ impl FinishedOrder {
         let outcomes_kept = record.outcomes_kept;
         let may_be_gone = record.graphs_dropped || store.order(order + 1)?.is_some();
         let graphs_kept = outcomes_kept || !may_be_gone || store.has_graphs(order)?;
-        Ok(FinishedOrder { store: store.clone(), plan, result, outcomes_kept, graphs_kept })
+        let retired_size = plan.retired_size(record.graphs_dropped).filter(|_| !outcomes_kept);
+        let store = store.clone();
+        Ok(FinishedOrder { store, plan, result, outcomes_kept, graphs_kept, retired_size })
     }
 
     /// The shard of a degree sequence of this order.
     pub fn shard(&self, sequence: &DegreeSequence) -> Option<&Shard> {
         self.plan.find(sequence).map(|index| &self.plan.shards[index as usize])
-    }
-
-    /// Whether graphs with so many edges are those with most in an order that can be carried
-    /// further: they stay, with their outcomes.
-    fn is_last(&self, size: usize) -> bool {
-        self.plan.retired_size() < Some(size)
     }
 
     /// One bucket of a partition, keys and outcomes; an error if the outcomes were not kept.
@@ -205,7 +203,7 @@ impl FinishedOrder {
     ///
     /// They were not kept.
     pub fn outcomes_of(&self, size: usize) -> Result<(), FinishedError> {
-        if self.is_last(size) { Ok(()) } else { self.outcomes() }
+        if self.retired_size < Some(size) { Ok(()) } else { self.outcomes() }
     }
 
     /// The slots in one bucket of a partition, of its keys or of its wins.
@@ -219,7 +217,7 @@ impl FinishedOrder {
         bucket: u32,
         section: Section,
     ) -> Result<Vec<u64>, FinishedError> {
-        if section == Section::Keys && !self.graphs_kept && !self.is_last(shard.size) {
+        if section == Section::Keys && !self.graphs_kept && self.retired_size >= Some(shard.size) {
             return Err(FinishedError::GraphsNotKept(self.plan.order));
         }
         let blocks = self.store.blocks(shard, bucket, section)?;
