@@ -13,20 +13,16 @@ use std::{
 };
 
 use clap::Parser;
-use lies::Lie;
+use lies::{Delivering, Lie};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use trailtrap_census::core::random::Random;
-use trailtrap_shared::{
-    class::Class, game::GameName, labelling::batch::Kernel, partition::Block,
-    protocol::messages::Wanted,
-};
+use trailtrap_shared::{class::Class, game::GameName, labelling::batch::Kernel};
 use trailtrap_worker::{
-    cache::Fetch,
     engine::Engine,
-    kernel::{SolvedUnit, SourceError},
+    kernel::SolvedUnit,
     link::{
-        Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved,
+        Delivered, Lease, Link, LinkError, RunEnd,
         access::Reach,
         grpc::{GrpcLink, Identity},
     },
@@ -57,9 +53,8 @@ struct Arguments {
     late: u64,
 }
 
-/// A link that alters what is delivered.
-struct LyingLink {
-    link: Arc<GrpcLink>,
+/// What it lies about, and what it can lie with.
+struct Liar {
     lie: Lie,
     one_in: u64,
     late: Duration,
@@ -68,7 +63,7 @@ struct LyingLink {
     seen: Mutex<HashMap<Option<u32>, SolvedUnit>>,
 }
 
-impl LyingLink {
+impl Liar {
     /// The results with a lie about one of them, if it is to be told.
     fn altered(&self, lease: &Lease, results: &[SolvedUnit]) -> Option<Vec<SolvedUnit>> {
         let (mut random, mut seen) = (self.random.lock().unwrap(), self.seen.lock().unwrap());
@@ -86,25 +81,18 @@ impl LyingLink {
         all[drawn] = altered?;
         Some(all)
     }
-}
 
-impl Fetch for LyingLink {
-    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
-        self.link.fetch(wanted)
-    }
-}
-
-impl Link for LyingLink {
-    fn lease(&self, room: u64) -> Result<Grant, LinkError> {
-        self.link.lease(room)
-    }
-
-    fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
+    fn deliver(
+        &self,
+        link: &Arc<GrpcLink>,
+        lease: &Lease,
+        results: &[SolvedUnit],
+    ) -> Result<Delivered, LinkError> {
         let Some(altered) = self.altered(lease, results) else {
-            return self.link.complete(lease, results);
+            return link.complete(lease, results);
         };
         std::thread::sleep(self.late);
-        let answer = self.link.complete(lease, &altered);
+        let answer = link.complete(lease, &altered);
         let said = match &answer {
             Ok(Delivered::Accepted { .. }) => "accepted",
             Ok(Delivered::Void) => "void",
@@ -113,18 +101,6 @@ impl Link for LyingLink {
         };
         println!("told: {said}");
         answer
-    }
-
-    fn is_alone(&self) -> bool {
-        self.link.is_alone()
-    }
-
-    fn pipeline(&self) -> usize {
-        self.link.pipeline()
-    }
-
-    fn give_back(&self, lease: &Lease, reason: Unsolved) {
-        self.link.give_back(lease, reason);
     }
 }
 
@@ -157,13 +133,14 @@ fn run(arguments: Arguments) -> anyhow::Result<RunEnd> {
     if late == 0 {
         runtime.spawn(link.heartbeats());
     }
-    let lying = LyingLink {
-        link,
+    let liar = Liar {
         lie,
         one_in,
         late: Duration::from_secs(late),
         random: Mutex::new(Random(seed)),
         seen: Mutex::default(),
     };
+    let deliver = |link: &_, lease: &_, results: &_| liar.deliver(link, lease, results);
+    let lying = Delivering { link, deliver };
     Ok(Engine::new(lying, game, 1, kernel, 256 << 20, stop)?.run()?)
 }

@@ -24,11 +24,14 @@ use std::{
     time::Duration,
 };
 
-use common::answers::{Answers, next_answer, solver};
+use common::{
+    answers::{Answers, next_answer, solver},
+    seeds,
+};
 use lies::{LIES, Lie};
 use simulated::{
     Client, Craft, HeldLease, Leader, Messages, Planned, Reply, SPLIT, copy_store, open, options,
-    plan, seeds, simulate, try_seeds,
+    plan, simulate, try_seeds,
 };
 use tempfile::TempDir;
 use tonic::Status;

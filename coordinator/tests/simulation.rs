@@ -15,10 +15,10 @@ use std::{
     time::Duration,
 };
 
-use common::{answers::Answers, introduction};
+use common::{answers::Answers, introduction, seeds};
 use simulated::{
     Client, Craft, FAULTS, HeldLease, LEADER, Leader, Messages, Met, Planned, Reply, SPLIT, STEPS,
-    SimulatedWorker, TICK, client, copy_store, is_passing, open, options, plan, seeds, simulate,
+    SimulatedWorker, TICK, client, copy_store, is_passing, open, options, plan, simulate,
     try_seeds,
 };
 use tokio::time::{Instant, sleep};

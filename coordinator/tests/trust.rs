@@ -15,7 +15,7 @@ use common::{
     answers::{Answers, solver},
     census_json, coordinator, introduction, parts, run, stderr, stdout, worker,
 };
-use lies::Lie;
+use lies::{Delivering, Lie};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, transport::Channel};
@@ -33,19 +33,17 @@ use trailtrap_shared::{
     },
     graph::{Graph, degree::DegreeSequence},
     labelling::batch::Kernel,
-    partition::{self, Block, BucketTable},
+    partition::{self, BucketTable},
     plan::{Goal, Plan, PlanOptions, Unit},
     protocol::{
-        codec,
-        messages::{self, Wanted},
+        codec, messages,
         wire::{self, census_client::CensusClient, complete_request::Part, lease_reply::Answer},
     },
 };
 use trailtrap_worker::{
-    cache::Fetch,
     engine::Engine,
-    kernel::{Evidence, SolvedUnit, SourceError},
-    link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved, memory},
+    kernel::{Evidence, SolvedUnit},
+    link::{Lease, Link, LinkError, RunEnd, memory},
 };
 
 type PlainClient = CensusClient<Channel>;
@@ -524,50 +522,6 @@ fn opened(directory: &Path, order: usize, trial_rate: f64) -> Arc<Census> {
     Census::open(&directory.join("store"), options).unwrap()
 }
 
-/// The worker of an embedded census whose kernel gets a record of each unit of an order wrong.
-struct Wrong {
-    link: EmbeddedLink,
-    order: usize,
-    random: Mutex<Random>,
-}
-
-impl Fetch for Wrong {
-    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
-        self.link.fetch(wanted)
-    }
-
-    fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
-        self.link.drawn(unit, graphs)
-    }
-}
-
-impl Link for Wrong {
-    fn lease(&self, room: u64) -> Result<Grant, LinkError> {
-        self.link.lease(room)
-    }
-
-    fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
-        let wrong = |solved: &SolvedUnit| {
-            let mut random = self.random.lock().unwrap();
-            let told = Lie::Record.tell(&lease.plan, solved, None, &mut random);
-            told.filter(|_| lease.plan.order == self.order).unwrap_or_else(|| lies::copied(solved))
-        };
-        self.link.complete(lease, &results.iter().map(wrong).collect::<Vec<_>>())
-    }
-
-    fn is_alone(&self) -> bool {
-        self.link.is_alone()
-    }
-
-    fn pipeline(&self) -> usize {
-        self.link.pipeline()
-    }
-
-    fn give_back(&self, lease: &Lease, reason: Unsolved) {
-        self.link.give_back(lease, reason);
-    }
-}
-
 /// A kernel that gets records wrong is found in an embedded census, by evidence and by what is
 /// read.
 #[test]
@@ -578,7 +532,16 @@ fn a_kernel_that_is_wrong_is_found_by_what_is_at_hand() {
         let census = opened(&data.path(), 7, trial_rate);
         let link = EmbeddedLink::new(census.clone(), "Ann".to_owned(), 2, "kernel").unwrap();
         let order = wrong_order.unwrap_or(0);
-        let link = Wrong { link, order, random: Mutex::new(Random(1)) };
+        let random = Mutex::new(Random(1));
+        let deliver = |link: &EmbeddedLink, lease: &Lease, results: &[SolvedUnit]| {
+            let wrong = |solved: &SolvedUnit| {
+                let random = &mut random.lock().unwrap();
+                let told = Lie::Record.tell(&lease.plan, solved, None, random);
+                told.filter(|_| lease.plan.order == order).unwrap_or_else(|| lies::copied(solved))
+            };
+            link.complete(lease, &results.iter().map(wrong).collect::<Vec<_>>())
+        };
+        let link = Delivering { link, deliver };
         let (game, kernel, stop) = (census.game(), Kernel::best(), CancellationToken::new());
         let ended = Engine::new(link, game, 2, kernel, 64 << 20, stop).unwrap().run();
         let tried = census.tried();

@@ -18,9 +18,58 @@ use trailtrap_shared::{
     graph::{Graph, all_vertices},
     labelling::{batch::Kernel, many},
     partition::{Block, BucketTable, bucket_of_slot, graph_of_slot},
-    plan::{Plan, Shard},
+    plan::{Plan, Shard, Unit},
+    protocol::messages::Wanted,
 };
-use trailtrap_worker::kernel::SolvedUnit;
+use trailtrap_worker::{
+    cache::Fetch,
+    kernel::{SolvedUnit, SourceError},
+    link::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
+};
+
+/// A link that delivers in its own way.
+pub struct Delivering<L, D> {
+    /// The link that all else goes by.
+    pub link: L,
+    /// How it delivers the results of a lease.
+    pub deliver: D,
+}
+
+impl<L: Fetch, D: Send + Sync> Fetch for Delivering<L, D> {
+    fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+        self.link.fetch(wanted)
+    }
+
+    fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
+        self.link.drawn(unit, graphs)
+    }
+}
+
+impl<L, D> Link for Delivering<L, D>
+where
+    L: Link,
+    D: Fn(&L, &Lease, &[SolvedUnit]) -> Result<Delivered, LinkError> + Send + Sync,
+{
+    fn lease(&self, room: u64) -> Result<Grant, LinkError> {
+        self.link.lease(room)
+    }
+
+    fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
+        (self.deliver)(&self.link, lease, results)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.link.is_alone()
+    }
+
+    fn pipeline(&self) -> usize {
+        self.link.pipeline()
+    }
+
+    fn give_back(&self, lease: &Lease, reason: Unsolved) {
+        self.link.give_back(lease, reason);
+    }
+}
 
 /// A way to lie about a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]

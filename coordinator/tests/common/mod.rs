@@ -5,6 +5,7 @@ pub mod answers;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
+    ops::Range,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread::JoinHandle,
@@ -31,6 +32,21 @@ pub const PATIENCE: &str = "1200";
 pub const LONG_LEASE: &str = "86400";
 /// How often it is looked whether something has happened.
 const LOOK: Duration = Duration::from_millis(2);
+
+/// The seeds that were asked for: `TRAILTRAP_SEEDS=1000` is more than the usual,
+/// `TRAILTRAP_SEEDS=17..18` only that one.
+pub fn seeds(usual: u64) -> Range<u64> {
+    let number = |text: &str| {
+        text.parse().expect("TRAILTRAP_SEEDS is a number or a range of numbers, such as 17..18")
+    };
+    match std::env::var("TRAILTRAP_SEEDS") {
+        Err(_) => 0..usual,
+        Ok(text) => match text.split_once("..") {
+            Some((from, to)) => number(from)..number(to),
+            None => 0..number(&text),
+        },
+    }
+}
 
 /// Waits until something has happened.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {

@@ -587,21 +587,6 @@ pub fn copy_store(from: &Path) -> tempfile::TempDir {
     to
 }
 
-/// The seeds that were asked for: `TRAILTRAP_SEEDS=1000` is more than the usual,
-/// `TRAILTRAP_SEEDS=17..18` only that one.
-pub fn seeds(usual: u64) -> Range<u64> {
-    let number = |text: &str| {
-        text.parse().expect("TRAILTRAP_SEEDS is a number or a range of numbers, such as 17..18")
-    };
-    match std::env::var("TRAILTRAP_SEEDS") {
-        Err(_) => 0..usual,
-        Ok(text) => match text.split_once("..") {
-            Some((from, to)) => number(from)..number(to),
-            None => 0..number(&text),
-        },
-    }
-}
-
 /// Tries seeds, two at a time, and says which one it was that failed.
 pub fn try_seeds(seeds: Range<u64>, run: impl Fn(u64) + Sync) {
     let next = AtomicU64::new(seeds.start);
