@@ -169,8 +169,14 @@ impl Graph {
 
     /// The inverse of [`Graph::from_code`].
     pub fn code(&self) -> u128 {
-        (1..self.order())
-            .fold(0, |code, j| code | u128::from(self.rows[j] & all_vertices(j)) << pairs(j))
+        // Loops of constant length become shifts by constants, those over words of one register
+        // each. Vertices beyond the order have no neighbours.
+        const MIDDLE: usize = 11;
+        let column = |j: usize| u64::from(self.rows[j] & all_vertices(j));
+        let low = (1..MIDDLE).fold(0, |code, j| code | column(j) << pairs(j));
+        let high = (MIDDLE..MAX_ORDER)
+            .fold(0, |code, j| code | u128::from(column(j)) << (pairs(j) - pairs(MIDDLE)));
+        u128::from(low) | high << pairs(MIDDLE)
     }
 
     /// Number of vertices.

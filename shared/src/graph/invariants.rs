@@ -1,7 +1,7 @@
 //! Properties of a graph that its degrees do not tell: girth, bipartiteness, connectivity. All are
 //! computed on adjacency sets, in some tens of nanoseconds for most graphs.
 
-use crate::graph::{Graph, VertexSet, all_vertices, vertices};
+use crate::graph::{AdjacencyRows, Graph, VertexSet, all_vertices, vertices};
 
 /// The length of a shortest cycle; 0 for forests.
 pub fn girth(graph: &Graph) -> u8 {
@@ -71,12 +71,35 @@ pub fn connectivity(graph: &Graph) -> u8 {
     // it is with most graphs whose last vertex has a large degree.
     let well_joined = vertices(all & !around)
         .all(|v| (graph.neighbours(v) & graph.neighbours(root)).count_ones() >= 2);
-    if !well_joined && !is_connected_within(graph, all) {
-        return 0;
+    if well_joined {
+        return 1 + u8::from(n >= 3 && is_connected_within(graph, all & !(1 << root)));
     }
-    let survives = |v: usize| is_connected_within(graph, all & !(1 << v));
-    let two_connected = n >= 3 && survives(root) && (well_joined || (0..root).all(survives));
-    1 + u8::from(two_connected)
+    // The neighbour of a vertex without another one cuts it off.
+    let least_degree = (0..n).map(|v| graph.degree(v)).min();
+    if least_degree >= Some(2) && is_two_connected(graph) {
+        return 2;
+    }
+    u8::from(is_connected_within(graph, all))
+}
+
+/// Whether a graph with three vertices or more stays connected when any one of them is removed.
+fn is_two_connected(graph: &Graph) -> bool {
+    let all = all_vertices(graph.order());
+    // In each lane, what can be reached without one of the vertices.
+    let left: AdjacencyRows = std::array::from_fn(|removed| all & !(1 << removed));
+    let mut reached = left.map(|left| left & left.wrapping_neg());
+    loop {
+        let before = reached;
+        for v in 0..graph.order() {
+            let (one_hot, neighbours) = (1 << v, graph.neighbours(v));
+            for (reached, left) in reached.iter_mut().zip(left) {
+                *reached |= if *reached & one_hot != 0 { neighbours & left } else { 0 };
+            }
+        }
+        if reached == before {
+            return reached == left;
+        }
+    }
 }
 
 /// Whether the vertices of a set are joined by paths inside the set.
@@ -116,6 +139,28 @@ mod tests {
         assert_eq!(count(&|g| connectivity(g) > 0), [1, 1, 2, 6, 21, 112, 853, 11117]);
         // Triangle-free graphs without cycles of length 4 either: OEIS A006787.
         assert_eq!(count(&|g| girth(g) == 0 || girth(g) > 4), [1, 2, 3, 6, 11, 23, 48, 114]);
+    }
+
+    /// Sparse graphs of all orders, by the definition.
+    #[test]
+    fn connectivity_is_what_it_is_called() {
+        let mut state = 1u128;
+        for round in 0..20_000 {
+            state = state.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(1);
+            let n = 1 + round % 16;
+            // About three edges in eight, or one in two.
+            let dense = Graph::from_code(n, state >> 7 | state << 64);
+            let code = (state >> 7 ^ state << 50) & (state >> 31 | state << 75);
+            for graph in [dense, Graph::from_code(n, code)] {
+                let all = all_vertices(n);
+                let without = |v: usize| is_connected_within(&graph, all & !(1 << v));
+                let expected = match is_connected_within(&graph, all) {
+                    false => 0,
+                    true => 1 + u8::from(n >= 3 && (0..n).all(without)),
+                };
+                assert_eq!(connectivity(&graph), expected, "{graph:?}");
+            }
+        }
     }
 
     #[test]

@@ -162,15 +162,23 @@ impl Game for TrailTrap {
 
     fn encode(n: usize, outcome: &Outcome, record: &mut [u8]) {
         let columns = transpose(n, &outcome.wins);
-        let mut words = [0u64; (MAX_ORDER * MAX_ORDER + MAX_ORDER + 1).div_ceil(64)];
-        for y in 0..n {
-            put_bits(&mut words, y * n, columns[y]);
+        // The bits that are not written yet, less than a word.
+        let (mut word, mut bits) = (0u64, 0);
+        let mut written = 0;
+        for &column in columns[..n].iter().chain([&outcome.refuted]) {
+            let column = u64::from(column);
+            word |= column << bits;
+            bits += n;
+            if bits >= 64 {
+                record[written..written + 8].copy_from_slice(&word.to_le_bytes());
+                written += 8;
+                bits -= 64;
+                word = column >> (n - bits);
+            }
         }
-        put_bits(&mut words, n * n, outcome.refuted);
-        put_bits(&mut words, n * n + n, u16::from(outcome.first_moves > 0));
-        for (bytes, word) in record.chunks_mut(8).zip(words) {
-            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
-        }
+        word |= u64::from(outcome.first_moves > 0) << bits;
+        let rest = &mut record[written..];
+        rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
     }
 
     /// Records do not keep the number of winning first moves, only whether it is zero.
@@ -274,15 +282,6 @@ impl Retrograde for TrailTrap {
             outcome.first_moves += u16::from(!refuted(u)) + u16::from(!refuted(w));
         }
         Ok(outcome)
-    }
-}
-
-#[inline(always)]
-fn put_bits(words: &mut [u64], start: usize, value: u16) {
-    let (word, bit) = (start / 64, start % 64);
-    words[word] |= u64::from(value) << bit;
-    if bit > 48 {
-        words[word + 1] |= u64::from(value) >> (64 - bit);
     }
 }
 
