@@ -20,7 +20,7 @@ use trailtrap_worker::{
         grpc::{GrpcLink, Identity},
     },
     process::{
-        self,
+        self, arenas,
         limits::{self, Size},
         log,
         signals::{self, Signals},
@@ -82,6 +82,7 @@ struct WorkerArguments {
 }
 
 fn main() -> ExitCode {
+    arenas::bound();
     let arguments = WorkerArguments::parse();
     if !arguments.reach.is_given() && arguments.offline.is_none() {
         let what = "say where the coordinator is: --access FILE or, on its own machine, \

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use trailtrap_worker::process::{log, signals};
+use trailtrap_worker::process::{arenas, log, signals};
 
 use self::{
     alarms::AlarmsCommand, census::CensusCommand, coordinator::CoordinatorCommand,
@@ -76,6 +76,7 @@ enum Command {
 
 /// What the program does.
 pub fn main() -> ExitCode {
+    arenas::bound();
     let arguments = CommandLine::parse();
     log::log_to_stderr("warn");
     signals::abort_on_panic();

@@ -1,5 +1,6 @@
 //! The process and the machine that it runs on.
 
+pub mod arenas;
 pub mod limits;
 pub mod log;
 pub mod open;
