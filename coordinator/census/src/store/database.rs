@@ -23,7 +23,7 @@ use trailtrap_shared::{partition::Section, protocol::codec};
 use super::{
     EDITION, EPOCH, RECORDS, TAKEN_BACK, WRITTEN,
     error::{Lost, StoreError},
-    journal::{self, ManifestState, Records, Trace},
+    journal::{self, JournalContents, ManifestState, Records, Trace},
 };
 
 /// How often the system is asked again, and how long it is waited before each time: half a minute
@@ -73,12 +73,24 @@ struct Opened {
     times: u64,
 }
 
+/// What a database and its journal were found to hold when the database was opened.
+pub(super) struct Findings {
+    /// What the journal tells.
+    pub told: JournalContents<Trace>,
+    /// The records of the database.
+    pub records: Records<Trace>,
+    /// The number of its last write.
+    pub written: u64,
+}
+
 impl Opened {
-    fn new(path: &Path, access: AccessMode, times: u64) -> Result<Self, StoreError> {
+    fn new(path: &Path, access: AccessMode, times: u64) -> Result<(Self, Findings), StoreError> {
         for _ in 1..OPENED_AGAIN {
             let manifest = ManifestState::of(path);
             match open(path, access) {
-                Ok(db) => return Ok(Opened { db: Some(db), manifest, times }),
+                Ok((db, found)) => {
+                    return Ok((Opened { db: Some(db), manifest, times }, found));
+                }
                 Err(error)
                     if access != AccessMode::Read
                         || !error.is_of_missing_files()
@@ -91,24 +103,25 @@ impl Opened {
             }
         }
         let manifest = ManifestState::of(path);
-        Ok(Opened { db: Some(open(path, access)?), manifest, times })
+        let (db, found) = open(path, access)?;
+        Ok((Opened { db: Some(db), manifest, times }, found))
     }
 }
 
 /// Opens a database that has everything that its journal says was written.
-fn open(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
-    let db = open_checked(path, access)?;
+fn open(path: &Path, access: AccessMode) -> Result<(DB, Findings), StoreError> {
+    let (db, found) = open_checked(path, access)?;
     if access == AccessMode::Read {
-        return Ok(db);
+        return Ok((db, found));
     }
     // Opened for writing, a damaged one would have been changed: what cannot be read of its logs
     // would go.
     drop(db);
-    Ok(DB::open_cf_descriptors(&options(), path, families())?)
+    Ok((DB::open_cf_descriptors(&options(), path, families())?, found))
 }
 
 /// Opens a database to read it, and checks it for whoever is to have such access.
-fn open_checked(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
+fn open_checked(path: &Path, access: AccessMode) -> Result<(DB, Findings), StoreError> {
     // What the journal has, the database had before.
     let told = journal::read(path, |record| Trace::of(&record)).map_err(StoreError::Journal)?;
     if !told.manifest.is_in(path).map_err(StoreError::Journal)? {
@@ -139,7 +152,7 @@ fn open_checked(path: &Path, access: AccessMode) -> Result<DB, StoreError> {
     if written < told.written || lost != Lost::default() && !is_explained {
         return Err(StoreError::RolledBack { lost });
     }
-    Ok(db)
+    Ok((db, Findings { told, records, written }))
 }
 
 /// Whether all tables have the lengths that they should have. RocksDB looks at the first few when
@@ -170,12 +183,13 @@ impl Database {
     }
 
     /// Opens one that is there.
-    pub fn open(path: &Path, access: AccessMode) -> Result<Self, StoreError> {
-        let opened = Opened::new(path, access, 0).map_err(|error| match error.may_pass() {
-            true => StoreError::Failing { path: path.to_owned(), cause: error.to_string() },
-            false => error,
-        })?;
-        Ok(Self::of(path, access, opened))
+    pub fn open(path: &Path, access: AccessMode) -> Result<(Self, Findings), StoreError> {
+        let (opened, found) =
+            Opened::new(path, access, 0).map_err(|error| match error.may_pass() {
+                true => StoreError::Failing { path: path.to_owned(), cause: error.to_string() },
+                false => error,
+            })?;
+        Ok((Self::of(path, access, opened), found))
     }
 
     fn of(path: &Path, access: AccessMode, opened: Opened) -> Self {
@@ -255,7 +269,7 @@ impl Database {
             // It cannot be open twice.
             opened.db = None;
         }
-        *opened = Opened::new(&self.path, self.access, times + 1)?;
+        (*opened, _) = Opened::new(&self.path, self.access, times + 1)?;
         Ok(())
     }
 }

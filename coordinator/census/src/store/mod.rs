@@ -33,8 +33,8 @@ use trailtrap_worker::process::replace::sync_directory;
 
 pub use self::error::{Lost, StoreError};
 use self::{
-    database::{AccessMode, Database, family, section_name},
-    journal::{Change, Journal, JournalContents, Trace},
+    database::{AccessMode, Database, Findings, family, section_name},
+    journal::{Change, Journal, JournalContents},
 };
 use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
 
@@ -108,17 +108,15 @@ impl Store {
                 sync_directory(parent)?;
             }
         }
-        let store = Self::of(Database::open(path, AccessMode::Write)?, game, class)?;
+        let (database, Findings { told, records, written }) =
+            Database::open(path, AccessMode::Write)?;
+        let store = Self::of(database, game, class)?;
         // The journal is made the copy of the records that it should be.
-        let (journal, written) = store.database.run(|db| {
-            let told =
-                journal::read(path, |record| Trace::of(&record)).map_err(StoreError::Journal)?;
-            let (records, written) = (database::traces(db)?, database::written(db)?);
+        let journal = store.database.run(|db| {
             let all = database::each_record(db).map(|record| record.map_err(io::Error::other));
             // What the database cannot read is no fault of the journal.
-            let journal = Journal::of(path, &told, &records, written, all)
-                .map_err(|error| error.downcast().unwrap_or_else(StoreError::Journal))?;
-            Ok((journal, written))
+            Journal::of(path, &told, &records, written, all)
+                .map_err(|error| error.downcast().unwrap_or_else(StoreError::Journal))
         })?;
         Ok(Store { journal: Some(Mutex::new(Journaled { journal, written })), ..store })
     }
@@ -142,7 +140,7 @@ impl Store {
     ///
     /// It cannot be opened or read, is damaged, or is of another format.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        Self::of(Database::open(path, AccessMode::Read)?, None, None)
+        Self::of(Database::open(path, AccessMode::Read)?.0, None, None)
     }
 
     /// A store that is there, of the game and the class that are asked for.
