@@ -56,6 +56,9 @@ pub struct Engine<L: Link> {
     pace: Pace,
     effort: Arc<Effort>,
     room: SharedRoom,
+    /// Held by the thread that asks for work. What waits for an answer names the room that there
+    /// was when it asked; so only one does.
+    asking: Mutex<()>,
 }
 
 /// The room of a worker, which its leases share.
@@ -298,6 +301,7 @@ impl<L: Link> Engine<L> {
             pace: Pace::default(),
             effort,
             room: SharedRoom::new(room),
+            asking: Mutex::default(),
         })
     }
 
@@ -355,6 +359,7 @@ impl<L: Link> Engine<L> {
         // Whether units are asked for one by one, since several would not be done in time.
         let mut one_by_one = false;
         while !self.stop.is_cancelled() {
+            let asking = self.asking.lock();
             let mut room = self.room.take();
             if self.stop.is_cancelled() {
                 break;
@@ -380,6 +385,7 @@ impl<L: Link> Engine<L> {
                 continue;
             }
             room.hold(lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum());
+            drop(asking);
             let start = Instant::now();
             let cache = self.cache(lease.edition);
             match self.solve(&lease, &cache) {
@@ -569,6 +575,59 @@ mod tests {
         }
 
         fn give_back(&self, _: &Lease, _: Unsolved) {}
+    }
+
+    /// Has nothing to do for the first few who ask, and counts who asks at the same time.
+    #[derive(Default)]
+    struct Idle {
+        asking: AtomicU64,
+        most: AtomicU64,
+        asked: AtomicU64,
+    }
+
+    impl Fetch for Idle {
+        fn fetch(&self, _: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+            Err("nothing is leased".into())
+        }
+    }
+
+    impl Link for Idle {
+        fn lease(&self, _: u64) -> Result<Grant, LinkError> {
+            let asking = 1 + self.asking.fetch_add(1, Ordering::SeqCst);
+            self.most.fetch_max(asking, Ordering::SeqCst);
+            // Others have the chance to come.
+            (0..100).for_each(|_| std::thread::yield_now());
+            self.asking.fetch_sub(1, Ordering::SeqCst);
+            match self.asked.fetch_add(1, Ordering::SeqCst) {
+                ..100 => Ok(Grant::Wait),
+                _ => Ok(Grant::Finished),
+            }
+        }
+
+        fn complete(&self, _: &Lease, _: &[SolvedUnit]) -> Result<Delivered, LinkError> {
+            Ok(Delivered::Void)
+        }
+
+        fn is_alone(&self) -> bool {
+            false
+        }
+
+        fn pipeline(&self) -> usize {
+            4
+        }
+
+        fn give_back(&self, _: &Lease, _: Unsolved) {}
+    }
+
+    /// Many requests that wait would all name the room that there was when leases were small, and
+    /// later get one part of a large shard each, not what fits.
+    #[test]
+    fn one_thread_asks_for_work_at_a_time() {
+        let (game, stop) = (GameName::TrailTrap, CancellationToken::new());
+        let engine =
+            Engine::new(Idle::default(), game, 4, Kernel::Portable, 1 << 20, stop).unwrap();
+        assert_eq!(engine.run().unwrap(), RunEnd::Finished);
+        assert_eq!(engine.link().most.load(Ordering::SeqCst), 1);
     }
 
     #[test]

@@ -21,10 +21,10 @@ pub(crate) const LEAST_GRAPHS: u64 = 200_000;
 /// How many graphs are in work, and may be: of several leases, what an eighth of the memory holds,
 /// but enough for bundles of small units.
 ///
-/// While leases are small, whoever asks for work has room for a bundle of small units, and several
-/// may ask at a time. Otherwise one asks, has all room that is left, so that parts of one shard
-/// come together that fit, and waits until that is half of it. A unit may have more graphs than
-/// there is room for; it is then the last that is begun.
+/// While leases are small, whoever asks for work has room for a bundle of small units. Otherwise it
+/// has all room that is left, so that parts of one shard come together that fit, and waits until
+/// that is half of it. A unit may have more graphs than there is room for; it is then the last that
+/// is begun.
 #[derive(Clone, Debug)]
 pub struct Room {
     pub(crate) graphs: u64,
