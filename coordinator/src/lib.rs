@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod forecast;
+pub mod rehearsal;
 pub mod sample;
 pub mod serve;
 pub mod terminal;

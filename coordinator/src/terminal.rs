@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use trailtrap_census::watch::Watcher;
+use trailtrap_census::{read::status::duration, watch::Watcher};
 use trailtrap_worker::process::log;
 
 /// Nothing is shown before.
@@ -69,7 +69,12 @@ fn watch(what: &str, total: u64, done: &AtomicU64, finished: &AtomicBool) {
             bar.set_position(now);
         } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
             printed = Instant::now();
-            log::say(&format!("{what}: {:.1} %", 100.0 * now as f64 / total.max(1) as f64));
+            let share = now as f64 / total.max(1) as f64;
+            let left = match share > 0.0 {
+                true => duration(start.elapsed().as_secs_f64() * (1.0 - share) / share),
+                false => "?".to_owned(),
+            };
+            log::say(&format!("{what}: {:.1} %, {left} left", 100.0 * share));
         }
     }
     bar.finish_and_clear();

@@ -12,7 +12,7 @@ struct Rule {
     forbidden: &'static [&'static str],
 }
 
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
     // Nothing is opened here.
     Rule {
         directory: "shared/src",
@@ -90,6 +90,10 @@ const RULES: [Rule; 13] = [
     Rule {
         directory: "coordinator/src/serve",
         forbidden: &["crate::cli", "crate::verify", "clap"],
+    },
+    Rule {
+        directory: "coordinator/src/rehearsal",
+        forbidden: &["crate::cli", "crate::sample", "crate::verify", "clap"],
     },
     Rule {
         directory: "coordinator/src/sample",

@@ -257,7 +257,7 @@ fn a_plan_says_what_a_census_reads() {
 
 #[test]
 fn help_and_usage() {
-    for command in ["plan", "census", "coordinator", "status", "solve", "export"] {
+    for command in ["plan", "rehearse", "census", "coordinator", "status", "solve", "export"] {
         let output = run(&[command, "--help"]);
         assert!(output.status.success() && stdout(&output).len() > 300, "{command}");
     }

@@ -1,18 +1,22 @@
 //! What holds for all of the census.
 
-use std::{error::Error, io, path::PathBuf};
+use std::{error::Error, io, path::PathBuf, sync::atomic::AtomicU64};
 
 use trailtrap_shared::{
+    game::GameName,
     graph::degree::DegreeSequence,
     partition::{BlockError, BlockId, Section},
+    plan::PlanOptions,
 };
 
 use crate::{
     core::Fault,
     driver::CensusError,
     read::{archive::ArchiveError, finished::FinishedError, status::LookError},
-    store::{StoreError, directory::DirectoryError},
+    records::OrderRecord,
+    store::{Store, StoreError, directory::DirectoryError, salvage::salvage},
     trust::trial::TrialError,
+    watch::Watcher,
 };
 
 /// The texts of an error and of what caused it, as programs print them by `{:#}`.
@@ -57,4 +61,50 @@ fn an_error_shows_its_cause_once() {
             assert!(!texts[..i].iter().any(is_told), "{texts:?} says something twice");
         }
     }
+}
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn say(&self, _: &str) {}
+
+    fn watched(&self, _: &str, _: u64, _: &AtomicU64, work: &mut dyn FnMut()) {
+        work();
+    }
+}
+
+/// A store of a rehearsal is refused however it is opened, whatever was written into it, and none
+/// is made where something is already.
+#[test]
+fn a_store_of_a_rehearsal_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, new) = (directory.path().join("store"), directory.path().join("new"));
+    let store = Store::of_rehearsal(&path, GameName::TrailTrap).unwrap();
+    let is_refused = || {
+        let refused = [
+            Store::open(&path, None, None).err(),
+            Store::open(&path, Some(GameName::TrailTrap), None).err(),
+            Store::open_read_only(&path).err(),
+            salvage(&path, &new, &Silent).err(),
+        ];
+        for error in refused {
+            let error = error.expect("it is refused");
+            assert!(matches!(error, StoreError::Rehearsal), "{error}");
+        }
+        assert!(!new.exists());
+    };
+    // What gives other stores a later format.
+    let record = OrderRecord {
+        options: PlanOptions::default(),
+        plan_fingerprint: 1,
+        result: Some(Vec::new()),
+        outcomes_kept: false,
+        max_size: Some(3),
+        graphs_dropped: true,
+    };
+    store.put_order(7, &record).unwrap();
+    drop(store);
+    is_refused();
+    assert!(Store::of_rehearsal(&path, GameName::TrailTrap).is_err());
+    is_refused();
 }

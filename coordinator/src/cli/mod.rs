@@ -8,9 +8,11 @@ mod coordinator;
 mod export;
 mod input;
 mod lookup;
+mod machines;
 mod plan;
 mod plan_sample;
 mod preflight;
+mod rehearse;
 mod report;
 mod run;
 mod salvage;
@@ -28,9 +30,9 @@ use trailtrap_worker::process::{arenas, log, signals};
 
 use self::{
     alarms::AlarmsCommand, census::CensusCommand, coordinator::CoordinatorCommand,
-    export::ExportCommand, lookup::LookupCommand, plan::PlanCommand, salvage::SalvageCommand,
-    sample::SampleCommand, secrets::SecretsCommand, solve::SolveCommand, status::StatusCommand,
-    verify::VerifyCommand,
+    export::ExportCommand, lookup::LookupCommand, plan::PlanCommand, rehearse::RehearseCommand,
+    salvage::SalvageCommand, sample::SampleCommand, secrets::SecretsCommand, solve::SolveCommand,
+    status::StatusCommand, verify::VerifyCommand,
 };
 
 /// An exact census of the game Trail Trap, or of another one, over all graphs of an order.
@@ -42,6 +44,9 @@ use self::{
 #[command(name = "trailtrap", version)]
 #[command(after_help = "Examples:
   trailtrap plan 11                                       what an order takes: graphs, space, time
+  trailtrap rehearse 12 --nodes 500 --cores 4 --memory 8GiB
+                                                          the coordinator of an order with workers \
+  that solve nothing
   trailtrap plan sample --help                            what random graphs of an order take
   trailtrap census 8                                      all orders up to 8, on this machine
   trailtrap census 10 --data /scratch/tt --json           a longer one; stop and start it as you \
@@ -61,6 +66,7 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Command {
     Plan(PlanCommand),
+    Rehearse(RehearseCommand),
     Census(CensusCommand),
     Coordinator(CoordinatorCommand),
     Secrets(SecretsCommand),
@@ -78,11 +84,14 @@ enum Command {
 pub fn main() -> ExitCode {
     arenas::bound();
     let arguments = CommandLine::parse();
-    log::log_to_stderr("warn");
+    // That leases expire is what a rehearsal may be about, and told in the end.
+    let is_rehearsal = matches!(arguments.command, Command::Rehearse(_));
+    log::log_to_stderr(if is_rehearsal { "error" } else { "warn" });
     signals::abort_on_panic();
     raise_open_files();
     let result = match arguments.command {
         Command::Plan(command) => command.run(),
+        Command::Rehearse(command) => command.run(),
         Command::Census(command) => command.run(),
         Command::Coordinator(command) => command.run(),
         Command::Secrets(command) => command.run(),

@@ -2,32 +2,22 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use trailtrap_census::read::status::duration;
 use trailtrap_shared::{
     class::Class,
     game::GameName,
-    labelling::batch::Kernel,
     partition::entry_bytes,
     plan::{Goal, Plan, PlanOptions, order_name},
 };
-use trailtrap_worker::process::{
-    limits::{self, Size},
-    log,
-};
+use trailtrap_worker::process::limits::Size;
 
 use super::{
-    coordinator::MESSAGE_MEMORY,
-    plan_sample::PlanSampleCommand,
-    preflight,
-    run::{Splitting, TRIED, parse_order, parse_share},
+    machines::MachineArguments, plan_sample::PlanSampleCommand, preflight, run::parse_order,
 };
-use crate::{
-    forecast::{Cluster, Forecast, Question, Rate, calibrate, simulate},
-    terminal,
-};
+use crate::{forecast::Forecast, terminal};
 
 /// Tells what the census of an order takes: shards, graphs, work, space, and time.
 ///
@@ -57,44 +47,8 @@ pub struct PlanCommand {
     /// The class of graphs, as `trailtrap census` takes it
     #[arg(long, value_name = "CLASS", default_value_t)]
     class: Class,
-    /// Workers on so many nodes, beside a coordinator [default: one process does everything, as
-    /// `census`]
-    #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    nodes: Option<u16>,
-    /// Solving threads of each node, and cores of the coordinator [default: the processors this
-    /// process may use]
-    #[arg(long, alias = "threads", value_name = "C",
-          value_parser = clap::value_parser!(u16).range(1..=1024))]
-    cores: Option<u16>,
-    /// Budget of each worker, as with `census --memory` [default: six tenths of what is available
-    /// here]
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<Size>,
-    /// Network interface of each node, such as 10Gbit
-    #[arg(long, value_name = "RATE", default_value = "10Gbit", requires = "nodes")]
-    network: Rate,
-    /// As with `coordinator --message-memory`: a quarter of it bounds how much is leased together
-    #[arg(long, value_name = "SIZE", default_value = MESSAGE_MEMORY, requires = "nodes")]
-    message_memory: Size,
-    /// What the disk of the store reads or writes, such as 2GB/s
-    #[arg(long, value_name = "RATE", default_value = "1GB/s")]
-    disk: Rate,
-    /// What a depot gives to all nodes together [default: no depot; nodes read from the
-    /// coordinator]
-    #[arg(long, value_name = "RATE", requires = "nodes")]
-    depot: Option<Rate>,
-    /// Nanoseconds of a core for a (graph, edge) pair [default: calibrated with order 9, where they
-    /// are a little fewer than in larger orders]
-    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pair: Option<u32>,
-    /// Share of records that is tried, as with `census --sample`
-    #[arg(long, value_name = "RATE", default_value = TRIED, value_parser = parse_share)]
-    sample: f64,
     #[command(flatten)]
-    splitting: Splitting,
-    /// Instruction set to calibrate with: auto, portable, avx2 or avx512
-    #[arg(long, value_name = "KERNEL", default_value = "auto")]
-    kernel: Kernel,
+    machines: MachineArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -155,9 +109,6 @@ impl Outline {
     }
 }
 
-/// Smaller buckets would be more than can be looked at one by one.
-const LEAST_BUCKET: u64 = 4 << 10;
-
 impl PlanCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -166,12 +117,6 @@ impl PlanCommand {
         }
         let order = self.order.context("an order is missing")?;
         preflight::check_order(order)?;
-        let bucket_size = self.splitting.bucket_size;
-        ensure!(
-            bucket_size.0 >= LEAST_BUCKET,
-            "--bucket-size {bucket_size} makes too many buckets to simulate: use {} at least",
-            Size(LEAST_BUCKET)
-        );
         let goal = Goal::new(order, self.max_size);
         if self.class != Class::All {
             let outline = Outline::of(self.game, self.class, goal);
@@ -181,29 +126,7 @@ impl PlanCommand {
             })?;
             return Ok(ExitCode::SUCCESS);
         }
-        let cluster = Cluster {
-            nodes: self.nodes.map(usize::from),
-            cores: self.cores.map_or_else(limits::threads, usize::from),
-            memory: self.memory.unwrap_or_else(limits::default_memory).0,
-            message_memory: self.message_memory.0,
-            network: self.network.0,
-            disk: self.disk.0,
-            depot: self.depot.map(|rate| rate.0),
-        };
-        let memory = cluster.nodes.is_none().then_some(Size(cluster.memory));
-        let question = Question {
-            game: self.game,
-            goal,
-            options: self.splitting.options(memory),
-            trial_rate: self.sample,
-        };
-        log::say("calibrating …");
-        let mut calibration = calibrate(self.game, self.kernel)?;
-        if let Some(nanoseconds) = self.pair {
-            calibration.pair = f64::from(nanoseconds) * 1e-9;
-        }
-        log::say(&format!("simulating {cluster} …"));
-        let forecast = simulate(&question, calibration, cluster);
+        let (_, forecast) = self.machines.forecast(self.game, goal)?;
         terminal::print(&if self.json {
             serde_json::to_string(&forecast)? + "\n"
         } else {
@@ -245,6 +168,7 @@ fn to_text(forecast: &Forecast) -> String {
         line("wall time", duration(simulated.wall_seconds)),
         line("labellings of a pair", format!("{:.3}", simulated.labellings_per_pair)),
         line("read by workers", times(simulated.bytes_read)),
+        line("found in caches", format!("{:.1} % of tables", 100.0 * simulated.found_in_cache)),
         line("read by trials", times(simulated.bytes_read_by_trials)),
         line(
             "tried units",

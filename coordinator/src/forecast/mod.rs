@@ -3,8 +3,10 @@
 
 mod calibration;
 mod cluster;
+mod machines;
 mod simulation;
 
 pub use calibration::{Calibration, calibrate};
 pub use cluster::{Cluster, Rate};
-pub use simulation::{Forecast, Question, Simulated, simulate};
+pub use machines::{Lease, Machines};
+pub use simulation::{Busy, Forecast, Moment, Question, Simulated, simulate};

@@ -88,12 +88,15 @@ impl Census {
     /// Whether deliveries are what they say they are: whether all that they say follows from their
     /// blocks; and whether some of their records, drawn at random, follow from their predecessors.
     /// What the embedded worker has counted is counted again where records are drawn, and wherever
-    /// there is more to be counted than it has.
+    /// there is more to be counted than it has. In a rehearsal all of it is invented, and passes.
     pub(super) fn examine(
         &self,
         plan: &Plan,
         deliveries: &mut [Delivery],
     ) -> Result<Examined, CensusError> {
+        if self.store.is_rehearsal() {
+            return Ok(Examined::Passed);
+        }
         let looked_over: Vec<Sound<(Ahead, Drawn)>> = deliveries
             .par_iter()
             .map(|delivery| {

@@ -129,6 +129,9 @@ struct CensusState {
     waiting: HashMap<ArrivalId, SyncSender<Result<Accepted, Refusal>>>,
 }
 
+/// Says what time it is.
+type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
+
 /// A census in progress. Shared by everything that works on it.
 pub struct Census {
     options: CensusOptions,
@@ -144,6 +147,7 @@ pub struct Census {
     judgements: Mutex<()>,
     /// Which parents the parts of the shard that was examined last are generated from.
     part_ranges: Mutex<Option<Arc<PartRanges>>>,
+    clock: Clock,
     started: Instant,
     state: Mutex<CensusState>,
     changed: Condvar,
@@ -167,6 +171,27 @@ impl Census {
     /// The store cannot be read or written, or what it holds contradicts theory.
     pub fn open(directory: &Path, options: CensusOptions) -> Result<Arc<Self>, CensusError> {
         let store = Store::open(directory, options.game, options.class)?;
+        Self::on(store, options, Box::new(options.clock))
+    }
+
+    /// Begins a rehearsal of a census of all graphs in a new store in `directory`, which no census
+    /// is ever opened on: everything is as in a census, but results are invented, so nothing is
+    /// found wrong with them, and `clock` says what time it is.
+    ///
+    /// # Errors
+    ///
+    /// The directory is there already, or the store cannot be written.
+    pub fn rehearse(
+        directory: &Path,
+        options: CensusOptions,
+        clock: impl Fn() -> Instant + Send + Sync + 'static,
+    ) -> Result<Arc<Self>, CensusError> {
+        let store = Store::of_rehearsal(directory, options.game.unwrap_or_default())?;
+        Self::on(store, options, Box::new(clock))
+    }
+
+    /// Takes up the census of a store.
+    fn on(store: Store, options: CensusOptions, clock: Clock) -> Result<Arc<Self>, CensusError> {
         let epoch = store.next_epoch()?;
         let secret = Secret::of(store.salt(getrandom::u64()?)?);
         // What was accepted and not durable when the run before ended is not to be used by those
@@ -198,7 +223,8 @@ impl Census {
             trials: Trials::default(),
             judgements: Mutex::default(),
             part_ranges: Mutex::default(),
-            started: (options.clock)(),
+            started: clock(),
+            clock,
             state: Mutex::new(CensusState { core, error: None, waiting: HashMap::new() }),
             changed: Condvar::new(),
             wakeup: tokio::sync::Notify::new(),
@@ -233,7 +259,7 @@ impl Census {
 
     /// Time since it was opened.
     pub fn now(&self) -> Duration {
-        (self.options.clock)().saturating_duration_since(self.started)
+        (self.clock)().saturating_duration_since(self.started)
     }
 
     /// The state, at this time.

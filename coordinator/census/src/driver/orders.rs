@@ -171,8 +171,8 @@ impl Census {
         Ok(())
     }
 
-    /// Adds up what the store holds of a finished order, checks it, and records the result; or has
-    /// the core take back what is wrong with it.
+    /// Adds up what the store holds of a finished order, checks it unless it is a rehearsal's, and
+    /// records the result; or has the core take back what is wrong with it.
     pub(super) fn close_order(&self, plan: &Plan) -> Result<(), CensusError> {
         let n = plan.order;
         let size_of = |unit: Unit| plan.shards.get(unit.shard as usize).map(|shard| shard.size);
@@ -198,14 +198,17 @@ impl Census {
         by_size.iter().for_each(|summary| total += summary);
         let statistics = || by_size.iter().map(|summary| &summary.statistics);
         let class = plan.layout.class;
-        let checked = checks::check_order(class, n, statistics())
-            .and_then(|()| checks::check_masses(class, n, statistics(), &masses_ahead))
-            .and_then(|()| checks::check_told(about, n, statistics(), &ahead))
-            .and_then(|()| match plan.is_complete() {
-                true => checks::check_known(about, class, n, &total.statistics),
+        let check = || {
+            checks::check_order(class, n, statistics())?;
+            checks::check_masses(class, n, statistics(), &masses_ahead)?;
+            checks::check_told(about, n, statistics(), &ahead)?;
+            match plan.is_complete() {
+                true => checks::check_known(about, class, n, &total.statistics).map(drop),
                 // What others have counted are graphs with any number of edges.
-                false => Ok(0),
-            });
+                false => Ok(()),
+            }
+        };
+        let checked = if self.store.is_rehearsal() { Ok(()) } else { check() };
         if let Err(contradiction) = checked {
             let (mut units, mut quarantined) = (Vec::new(), Vec::new());
             for item in self.store.each_unit_of(plan) {

@@ -89,6 +89,9 @@ pub enum StoreError {
         /// The version of this program.
         expected: u16,
     },
+    /// Its results are invented.
+    #[error("it is what a rehearsal has left, and everything in it is invented: delete it")]
+    Rehearsal,
     /// It is of a game, or on a class, with this number.
     #[error(
         "it is of game and class number {0}, which this program does not know: use the program \

@@ -44,6 +44,8 @@ const STORE_FORMAT: u16 = 3;
 /// programs that do not know of this would take the result for that of the whole order, and what
 /// is not there for damaged.
 const LATER_FORMAT: u16 = 4;
+/// … of a store of a rehearsal, whose results are invented: no program takes it for another.
+const REHEARSAL_FORMAT: u16 = u16::MAX;
 const FORMAT: &[u8] = b"format";
 const RECORDS: &str = "records";
 /// The key of the number of the last write of records.
@@ -73,6 +75,7 @@ pub struct Store {
     database: Database,
     game: GameName,
     class: Class,
+    is_rehearsal: bool,
     /// Of a store that is open for writing. Dropped after the database.
     journal: Option<Mutex<Journaled>>,
 }
@@ -101,7 +104,8 @@ impl Store {
                 // An earlier run was interrupted here.
                 std::fs::remove_dir_all(&new)?;
             }
-            drop(Self::create(&new, game.unwrap_or_default(), class.unwrap_or_default())?);
+            let (game, class) = (game.unwrap_or_default(), class.unwrap_or_default());
+            drop(Self::create(&new, game, class, false)?);
             std::fs::rename(&new, path)?;
             if let Some(parent) = path.parent() {
                 // The new name has to outlast a loss of power before anything in the store does.
@@ -121,15 +125,33 @@ impl Store {
         Ok(Store { journal: Some(Mutex::new(Journaled { journal, written })), ..store })
     }
 
+    /// Makes an empty store for a rehearsal of a census of all graphs, which is refused wherever
+    /// a store is opened: what is in it is invented.
+    ///
+    /// # Errors
+    ///
+    /// There is something in `path`, or it cannot be made there.
+    pub fn of_rehearsal(path: &Path, game: GameName) -> Result<Self, StoreError> {
+        if path.exists() {
+            return Err(StoreError::Make(io::ErrorKind::AlreadyExists.into()));
+        }
+        Self::create(path, game, Class::All, true)
+    }
+
     /// Makes an empty store.
-    fn create(path: &Path, game: GameName, class: Class) -> Result<Self, StoreError> {
+    fn create(
+        path: &Path,
+        game: GameName,
+        class: Class,
+        is_rehearsal: bool,
+    ) -> Result<Self, StoreError> {
         let database = Database::create(path)?;
         let (told, none) = (JournalContents::default(), journal::Records::new());
         let journal =
             Journal::of(path, &told, &none, 0, std::iter::empty()).map_err(StoreError::Journal)?;
         let journal = Some(Mutex::new(Journaled { journal, written: 0 }));
-        let store = Store { database, game, class, journal };
-        store.put(FORMAT, &format(store.layout(), STORE_FORMAT))?;
+        let store = Store { database, game, class, is_rehearsal, journal };
+        store.put(FORMAT, &store.format(STORE_FORMAT))?;
         Ok(store)
     }
 
@@ -146,15 +168,15 @@ impl Store {
     /// A store that is there, of the game and the class that are asked for.
     fn of(
         database: Database,
-        game: Option<GameName>,
-        class: Option<Class>,
+        asked_game: Option<GameName>,
+        asked_class: Option<Class>,
     ) -> Result<Self, StoreError> {
-        let (new_game, new_class) = (GameName::default(), Class::default());
-        let store = Store { database, game: new_game, class: new_class, journal: None };
+        let (game, class, is_rehearsal) = (GameName::default(), Class::default(), false);
+        let store = Store { database, game, class, is_rehearsal, journal: None };
         let format = store.get::<StoreFormat>(FORMAT)?;
         // Stores have been made with their format in them from the beginning.
         let format = format.ok_or_else(|| damaged(FORMAT, CodecError::Empty))?;
-        let (game, class) = check_format(&format, game, class)?;
+        let (game, class) = check_format(&format, asked_game, asked_class)?;
         Ok(Store { game, class, ..store })
     }
 
@@ -166,6 +188,18 @@ impl Store {
     /// The class of the graphs that it is about.
     pub fn class(&self) -> Class {
         self.class
+    }
+
+    /// Whether everything in it is invented.
+    pub fn is_rehearsal(&self) -> bool {
+        self.is_rehearsal
+    }
+
+    /// Its format, which is this version unless it is a rehearsal's.
+    fn format(&self, version: u16) -> StoreFormat {
+        let store = if self.is_rehearsal { REHEARSAL_FORMAT } else { version };
+        let game = self.layout().number();
+        StoreFormat { store, block: BLOCK_FORMAT, labelling: LABELLING, game }
     }
 
     /// Of the records of that game, and with that class.
@@ -231,8 +265,8 @@ impl Store {
             (dropped_key(order).to_vec(), dropped),
         ];
         if is_later {
-            let format = format(self.layout(), LATER_FORMAT);
-            changes.push((FORMAT.to_vec(), Some(codec::encode(&format))));
+            let format = codec::encode(&self.format(LATER_FORMAT));
+            changes.push((FORMAT.to_vec(), Some(format)));
         }
         changes
     }
@@ -694,23 +728,21 @@ pub fn block_id(shard: &Shard, part: u32, bucket: u32, section: Section) -> Bloc
     BlockId { sequence: shard.sequence, part, bucket_bits: shard.bucket_bits, bucket, section }
 }
 
-fn format(layout: Layout, store: u16) -> StoreFormat {
-    StoreFormat { store, block: BLOCK_FORMAT, labelling: LABELLING, game: layout.number() }
-}
-
 /// The game and the class that the store is of, which have to be those that are asked for.
 fn check_format(
     found: &StoreFormat,
     asked_game: Option<GameName>,
     asked_class: Option<Class>,
 ) -> Result<(GameName, Class), StoreError> {
+    if found.store == REHEARSAL_FORMAT {
+        return Err(StoreError::Rehearsal);
+    }
     let known = GameName::on_class_of_number(found.game);
     let (game, class) = known.ok_or(StoreError::UnknownGame(found.game))?;
-    let expected = format(game.layout().on(class), found.store.clamp(STORE_FORMAT, LATER_FORMAT));
     let pairs = [
-        ("store format", found.store, expected.store),
-        ("block format", found.block, expected.block),
-        ("labelling", found.labelling, expected.labelling),
+        ("store format", found.store, found.store.clamp(STORE_FORMAT, LATER_FORMAT)),
+        ("block format", found.block, BLOCK_FORMAT),
+        ("labelling", found.labelling, LABELLING),
     ];
     match pairs.into_iter().find(|(_, found, expected)| found != expected) {
         Some((what, found, expected)) => Err(StoreError::Version { what, found, expected }),

@@ -1,0 +1,97 @@
+//! The machines that a census is forecast for, as people describe them.
+
+use anyhow::ensure;
+use clap::Args;
+use trailtrap_shared::{game::GameName, labelling::batch::Kernel, plan::Goal};
+use trailtrap_worker::process::{
+    limits::{self, Size},
+    log,
+};
+
+use super::{
+    coordinator::MESSAGE_MEMORY,
+    run::{Splitting, TRIED, parse_share},
+};
+use crate::forecast::{Cluster, Forecast, Question, Rate, calibrate, simulate};
+
+/// Machines, and what of a census matters to them.
+#[derive(Args)]
+pub struct MachineArguments {
+    /// Workers on so many nodes, beside a coordinator [default: one process does everything, as
+    /// `census`]
+    #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub nodes: Option<u16>,
+    /// Solving threads of each node, and cores of the coordinator [default: the processors this
+    /// process may use]
+    #[arg(long, alias = "threads", value_name = "C",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    cores: Option<u16>,
+    /// Budget of each worker, as with `census --memory` [default: six tenths of what is available
+    /// here]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// Network interface of each node, such as 10Gbit
+    #[arg(long, value_name = "RATE", default_value = "10Gbit", requires = "nodes")]
+    network: Rate,
+    /// As with `coordinator --message-memory`: a quarter of it bounds how much is leased together
+    #[arg(long, value_name = "SIZE", default_value = MESSAGE_MEMORY, requires = "nodes")]
+    message_memory: Size,
+    /// What the disk of the store reads or writes, such as 2GB/s
+    #[arg(long, value_name = "RATE", default_value = "1GB/s")]
+    disk: Rate,
+    /// What a depot gives to all nodes together [default: no depot; nodes read from the
+    /// coordinator]
+    #[arg(long, value_name = "RATE", requires = "nodes")]
+    depot: Option<Rate>,
+    /// Nanoseconds of a core for a (graph, edge) pair [default: calibrated with order 9, where they
+    /// are a little fewer than in larger orders]
+    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pair: Option<u32>,
+    /// Share of records that is tried, as with `census --sample`
+    #[arg(long, value_name = "RATE", default_value = TRIED, value_parser = parse_share)]
+    sample: f64,
+    #[command(flatten)]
+    splitting: Splitting,
+    /// Instruction set to calibrate with: auto, portable, avx2 or avx512
+    #[arg(long, value_name = "KERNEL", default_value = "auto")]
+    kernel: Kernel,
+}
+
+/// Smaller buckets would be more than can be looked at one by one.
+const LEAST_BUCKET: u64 = 4 << 10;
+
+impl MachineArguments {
+    fn cluster(&self) -> Cluster {
+        Cluster {
+            nodes: self.nodes.map(usize::from),
+            cores: self.cores.map_or_else(limits::threads, usize::from),
+            memory: self.memory.unwrap_or_else(limits::default_memory).0,
+            message_memory: self.message_memory.0,
+            network: self.network.0,
+            disk: self.disk.0,
+            depot: self.depot.map(|rate| rate.0),
+        }
+    }
+
+    /// What a census takes on them, and what exactly was asked. Calibrates here, and simulates:
+    /// order 12 takes half a minute.
+    pub fn forecast(&self, game: GameName, goal: Goal) -> anyhow::Result<(Question, Forecast)> {
+        let bucket_size = self.splitting.bucket_size;
+        ensure!(
+            bucket_size.0 >= LEAST_BUCKET,
+            "--bucket-size {bucket_size} makes too many buckets to simulate: use {} at least",
+            Size(LEAST_BUCKET)
+        );
+        let cluster = self.cluster();
+        let memory = cluster.nodes.is_none().then_some(Size(cluster.memory));
+        let options = self.splitting.options(memory);
+        let question = Question { game, goal, options, trial_rate: self.sample };
+        log::say("calibrating …");
+        let mut calibration = calibrate(game, self.kernel)?;
+        if let Some(nanoseconds) = self.pair {
+            calibration.pair = f64::from(nanoseconds) * 1e-9;
+        }
+        log::say(&format!("simulating {cluster} …"));
+        Ok((question, simulate(&question, calibration, cluster)))
+    }
+}

@@ -1,0 +1,228 @@
+//! `trailtrap rehearse`: a census of an order with workers that solve nothing.
+
+use std::{process::ExitCode, sync::atomic::AtomicU64, time::Duration};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use tokio_util::sync::CancellationToken;
+use trailtrap_census::read::status::duration;
+use trailtrap_shared::{
+    game::GameName,
+    plan::{Goal, order_name},
+};
+use trailtrap_worker::process::{limits::Size, log, signals::Signals};
+
+use super::{
+    coordinator::parse_lease,
+    machines::MachineArguments,
+    preflight,
+    run::{EXIT_STOPPED, parse_order, parse_share},
+};
+use crate::{
+    rehearsal::{Rehearsal, Rehearsed},
+    terminal,
+};
+
+/// Rehearses the census of an order: the real coordinator, with workers that solve nothing.
+///
+/// What coordinates is what a census has: the plan with all its shards, the schedule, leases that
+/// are renewed and expire, the service with a connection for each worker, and commits to a store
+/// on disk. Workers, in this process, sleep as long as `trailtrap plan` says that the machines
+/// take, and deliver results that are invented: of real size, but for their blocks, which are
+/// empty. So it shows in minutes what a coordinator does with hundreds of
+/// workers, and what it takes: processors, memory, time to answer. What machines do is foreseen
+/// by `plan`, here as there; it is told beside, for comparison.
+///
+/// While nobody waits for an answer of the coordinator, time passes SPEED times as fast as on the
+/// clock; otherwise as it does. So what the coordinator takes here is part of the time that is
+/// told, as much as it is here. A machine that is slower, or busy, tells a longer time.
+///
+/// The store is in the directory for temporary files (TMPDIR), takes about a gigabyte for order
+/// 12, and goes in the end. No other command opens such a store.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  trailtrap rehearse 12 --nodes 16 --cores 16 --memory 64GiB --depot 8GB/s --message-memory 8GiB
+  trailtrap rehearse 12 --nodes 500 --cores 4 --memory 8GiB --losses 0.001
+  trailtrap rehearse 10 --nodes 100 --cores 2 --memory 4GiB --speed 1 --json")]
+pub struct RehearseCommand {
+    /// The order; all orders below it come first, as in a census
+    #[arg(value_name = "N", value_parser = parse_order)]
+    order: usize,
+    /// Only graphs with at most so many edges
+    #[arg(long, value_name = "EDGES")]
+    max_size: Option<usize>,
+    /// The game: trail-trap or edge-geography
+    #[arg(long, value_name = "GAME", default_value_t)]
+    game: GameName,
+    /// So many seconds of the census pass in one in which the coordinator has nothing to do
+    /// [default: as many as have what is planned take three minutes, 1 at least]
+    #[arg(long, value_name = "SPEED", value_parser = parse_speed)]
+    speed: Option<f64>,
+    /// As with `coordinator --lease`; but where time passes faster, a lease lasts three seconds of
+    /// this machine at least, and a hundredth for each node
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_lease)]
+    lease: Duration,
+    /// At the end of this share of leases, drawn at random, the worker dies instead of delivering,
+    /// with all that it has in work; another takes its place
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
+    losses: f64,
+    #[command(flatten)]
+    machines: MachineArguments,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is planned takes about so many seconds.
+const USUAL: f64 = 180.0;
+/// More of the leases than this are not lost: nothing would ever be done.
+const MOST_LOSSES: f64 = 0.5;
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(speed) if (1.0..=1e6).contains(&speed) => Ok(speed),
+        _ => Err("a speed is a number from 1 to 1000000".to_owned()),
+    }
+}
+
+impl RehearseCommand {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        preflight::check_order(self.order)?;
+        ensure!(
+            self.machines.nodes.is_some(),
+            "a rehearsal is about a coordinator and its workers: say with --nodes how many nodes \
+             have one. How long a census in one process takes, `trailtrap plan` tells"
+        );
+        ensure!(
+            self.losses <= MOST_LOSSES,
+            "--losses {} leaves too little: {MOST_LOSSES} at most",
+            self.losses
+        );
+        let goal = Goal::new(self.order, self.max_size);
+        let (question, forecast) = self.machines.forecast(self.game, goal)?;
+        let speed =
+            self.speed.unwrap_or_else(|| (forecast.simulated.wall_seconds / USUAL).max(1.0));
+        let stop = CancellationToken::new();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let signals = Signals::new(&runtime)?;
+        runtime.spawn({
+            let stop = stop.clone();
+            signals.stop_or_exit(EXIT_STOPPED, move || stop.cancel())
+        });
+        let what = format!("rehearsing {}", order_name(self.order, self.max_size));
+        log::say(&format!("{what}, {speed:.0} times as fast …"));
+        let (lease, losses) = (self.lease, self.losses);
+        let rehearsal = Rehearsal { question, forecast, speed, lease, losses };
+        let (total, done) = (rehearsal.pairs().iter().sum(), AtomicU64::new(0));
+        let rehearsed = terminal::watched(&what, total, &done, || rehearsal.run(&stop, &done))
+            .context("the rehearsal has failed")?;
+        let Some(rehearsed) = rehearsed else {
+            log::say("trailtrap: stopped; nothing is kept of a rehearsal");
+            return Ok(ExitCode::from(EXIT_STOPPED));
+        };
+        terminal::print(&match self.json {
+            true => serde_json::to_string(&rehearsed)? + "\n",
+            false => to_text(&rehearsed),
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn to_text(rehearsed: &Rehearsed) -> String {
+    let Rehearsed { forecast, speed, .. } = rehearsed;
+    let (cluster, planned) = (&forecast.cluster, &forecast.simulated);
+    let cores = (cluster.workers() * cluster.cores) as f64;
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let row = |what: &str, here: String, there: String| {
+        format!("  {what:24}{here:38}{there}").trim_end().to_owned() + "\n"
+    };
+    let line = |what: &str, here: String| format!("  {what:24}{here}\n");
+    let bytes = |read: u64, made: u64| {
+        format!("{} ({:.2} for each byte made)", Size(read), read as f64 / made.max(1) as f64)
+    };
+    let each = |count: u64, seconds: f64| count as f64 / seconds.max(1e-9);
+    let core = |seconds: Option<f64>| {
+        seconds.map_or_else(|| "not known".to_owned(), |seconds| format!("{seconds:.1} s"))
+    };
+    let answered = |[half, most]: [f32; 2]| {
+        format!("half in {:.1} ms, 99 % in {:.1} ms", 1e3 * half, 1e3 * most)
+    };
+    let planned_busy = planned.busy.solving_core_seconds / (cores * planned.wall_seconds);
+    [
+        format!(
+            "{}, and all below it: {cluster}\n",
+            order_name(forecast.order, forecast.max_size)
+        ),
+        row("", format!("rehearsed ({speed:.0} times as fast)"), "planned".to_owned()),
+        row("wall time", duration(rehearsed.wall_seconds), duration(planned.wall_seconds)),
+        row("solving threads busy", percent(rehearsed.busy), percent(planned_busy)),
+        row(
+            "read by workers",
+            bytes(rehearsed.bytes_read, rehearsed.bytes_made),
+            bytes(planned.bytes_read, planned.bytes_made),
+        ),
+        row(
+            "found in caches",
+            percent(rehearsed.found_in_cache) + " of tables",
+            percent(planned.found_in_cache) + " of tables",
+        ),
+        row("leases", rehearsed.leases.to_string(), planned.leases.to_string()),
+        "what happened\n".to_owned(),
+        line("units", rehearsed.units.to_string()),
+        line(
+            "leases that expired",
+            format!(
+                "{} of {} workers that died, {} of others, after {}",
+                rehearsed.leases_lost,
+                rehearsed.workers_lost,
+                rehearsed.leases_void,
+                duration(rehearsed.lease_seconds)
+            ),
+        ),
+        line(
+            "calls",
+            format!(
+                "{} ({:.1} a second of the census), {} repeated",
+                rehearsed.calls,
+                each(rehearsed.calls, rehearsed.wall_seconds),
+                rehearsed.calls_repeated
+            ),
+        ),
+        "on this machine, workers and coordinator together\n".to_owned(),
+        line(
+            "time",
+            format!(
+                "{}, {:.1} s of it between orders",
+                duration(rehearsed.elapsed_seconds),
+                rehearsed.opening_seconds
+            ),
+        ),
+        line(
+            "to the first lease",
+            format!(
+                "{:.1} s from the last unit of the order before",
+                rehearsed.last_opening_seconds
+            ),
+        ),
+        line("calls a second", format!("{:.0}", each(rehearsed.calls, rehearsed.elapsed_seconds))),
+        line("deliveries answered", answered(rehearsed.delivery_seconds)),
+        line("heartbeats answered", answered(rehearsed.heartbeat_seconds)),
+        line(
+            "CPU time",
+            format!(
+                "{} of the coordinator, {} of workers",
+                core(rehearsed.coordinator_cpu_seconds),
+                core(rehearsed.workers_cpu_seconds)
+            ),
+        ),
+        line(
+            "memory",
+            rehearsed
+                .memory
+                .map_or_else(|| "not known".to_owned(), |bytes| format!("up to {}", Size(bytes))),
+        ),
+    ]
+    .concat()
+}

@@ -1,0 +1,499 @@
+//! The machines of a census, and what leases take on them: how long each stage of a lease lasts,
+//! what its worker reads and has at hand already. Numbers of graphs are exact for each number of
+//! edges and spread over its shards by their estimates.
+
+use std::{collections::HashMap, sync::Arc};
+
+use trailtrap_census::trust::trial::{self, Odds};
+use trailtrap_shared::{
+    graph::polya::graphs_by_size,
+    partition::{entry_bytes, slot_bytes},
+    plan::{Plan, Shard, Unit},
+};
+use trailtrap_worker::{
+    cache::{self, Lately, Readers, Retention, Turn},
+    kernel::readings,
+    memory::{self, Room},
+};
+
+use super::{Busy, Calibration, Cluster, Question, Simulated};
+
+/// Seconds of a core to load an entry that is not in the cache: checked, and merged from parts
+/// (bench `load_bucket`).
+const LOAD: f64 = 50e-9;
+/// Bytes a second that a trial reads, checks and looks through …
+const TRIED_BYTES: f64 = 1e9;
+/// … and seconds of a core to derive a record again.
+const TRIED_RECORD: f64 = 1e-4;
+/// Bytes of a block beside its entries.
+const BLOCK_BYTES: u64 = 100;
+
+/// Something that serves one after the other, in the order in which work comes.
+#[derive(Clone, Copy, Default)]
+struct Server {
+    /// When it is free.
+    free: f64,
+    /// Seconds that it has worked.
+    busy: f64,
+}
+
+impl Server {
+    /// When work is done that comes now, after all that came before, and takes so many seconds.
+    fn serve(&mut self, at: f64, seconds: f64) -> f64 {
+        self.free = self.free.max(at) + seconds;
+        self.busy += seconds;
+        self.free
+    }
+}
+
+/// A worker.
+struct Worker {
+    /// Buckets, by shard.
+    tables: Retention<(u32, u32)>,
+    /// Lists of parents, by shard of the order before.
+    parents: Retention<u32>,
+    lately: Lately,
+    /// The shard that it reads for, or read for last.
+    now: Turn,
+    cores: Server,
+    network: Server,
+    /// Bytes of parts that wait for others.
+    aside_bytes: u64,
+}
+
+impl Worker {
+    /// With nothing in its caches.
+    fn new(cluster: &Cluster) -> Self {
+        let memory = cluster.memory as usize;
+        let [tables, parents] = cache::divided(memory::cache_bytes(memory));
+        Worker {
+            tables: Retention::new(tables),
+            parents: Retention::new(parents),
+            lately: Lately::default(),
+            now: 0,
+            cores: Server::default(),
+            network: Server::default(),
+            aside_bytes: 0,
+        }
+    }
+}
+
+/// The room of a worker that has nothing in work.
+fn room(cluster: &Cluster) -> Room {
+    Room::new(cluster.memory as usize, cluster.slots())
+}
+
+/// What a unit reads.
+#[derive(Default)]
+struct Input {
+    /// Bytes that its worker does not have.
+    read: f64,
+    /// Entries of tables among them.
+    loaded: f64,
+    /// Bytes of all its predecessors.
+    predecessors: f64,
+}
+
+/// What all workers share.
+#[derive(Default)]
+struct Shared {
+    disk: Server,
+    network: Server,
+    depot: Server,
+    counting: Server,
+    trials: Server,
+}
+
+/// The order in work.
+struct OrderInWork {
+    plan: Arc<Plan>,
+    /// Of each shard.
+    graphs: Vec<f64>,
+    readers: Readers,
+}
+
+/// The graphs of each shard of a plan: exact for each number of edges, spread over its shards by
+/// their estimates.
+pub fn graphs_of_shards(plan: &Plan) -> Vec<f64> {
+    let exact = graphs_by_size(plan.order);
+    let mut estimated = vec![0.0; exact.len()];
+    for shard in &plan.shards {
+        estimated[shard.size] += shard.estimate as f64;
+    }
+    let share =
+        |shard: &Shard| shard.estimate as f64 * (exact[shard.size] as f64 / estimated[shard.size]);
+    plan.shards.iter().map(share).collect()
+}
+
+/// A lease, from the moment when its units are handed out until they are accepted.
+pub struct Lease {
+    /// Whose it is.
+    pub worker: usize,
+    /// What was leased.
+    pub units: Vec<Unit>,
+    stage: Stage,
+    /// Graphs of its units, as the plan estimates them.
+    graphs: u64,
+    /// Bytes that are fetched, made, and read by trials.
+    read: f64,
+    made: f64,
+    tried: f64,
+    /// Seconds of a core to solve it, for the coordinator to count it again, and to try records.
+    solving: f64,
+    counting: f64,
+    trying: f64,
+}
+
+/// Where a lease stands: what it has come to, in this order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The coordinator's disk, or the depot, reads what it asks for.
+    Read,
+    /// The coordinator sends it.
+    Send,
+    /// The worker receives it.
+    Receive,
+    Solve,
+    /// The worker sends its results.
+    Return,
+    /// The coordinator receives them.
+    Take,
+    Count,
+    Try,
+    Write,
+    Accepted,
+}
+
+impl Lease {
+    /// Whether it has gone through all stages.
+    pub fn is_accepted(&self) -> bool {
+        self.stage == Stage::Accepted
+    }
+}
+
+/// The machines, and what was done on them so far.
+pub struct Machines {
+    question: Question,
+    calibration: Calibration,
+    cluster: Cluster,
+    shared: Shared,
+    workers: Vec<Worker>,
+    /// Of the graphs that each of them has in work, of whatever order.
+    rooms: Vec<Room>,
+    order: Option<Arc<OrderInWork>>,
+    /// The order before it.
+    before: Option<Arc<OrderInWork>>,
+    /// Parts of shards that a worker has solved alone wait for the others in its memory.
+    aside: HashMap<u32, u64>,
+    /// Tables that were read, and those of them that their worker had.
+    tables: (u64, u64),
+    /// What has come together so far.
+    taken: Simulated,
+}
+
+impl Machines {
+    /// Nothing was done on them yet.
+    pub fn new(question: Question, calibration: Calibration, cluster: Cluster) -> Self {
+        Machines {
+            question,
+            calibration,
+            cluster,
+            shared: Shared::default(),
+            workers: Vec::new(),
+            rooms: (0..cluster.workers()).map(|_| room(&cluster)).collect(),
+            order: None,
+            before: None,
+            aside: HashMap::new(),
+            tables: (0, 0),
+            taken: Simulated::default(),
+        }
+    }
+
+    /// Begins an order, the one after the last. Caches hold nothing that it reads.
+    pub fn begin_order(&mut self, plan: &Arc<Plan>) {
+        let (plan, graphs) = (plan.clone(), graphs_of_shards(plan));
+        let readers = Readers::new(plan.clone());
+        let order = Arc::new(OrderInWork { plan, graphs, readers });
+        self.before = self.order.replace(order);
+        self.workers = (0..self.cluster.workers()).map(|_| Worker::new(&self.cluster)).collect();
+        self.aside.clear();
+    }
+
+    /// The order that was begun last, and the graphs of each of its shards.
+    ///
+    /// # Panics
+    /// If none was begun.
+    fn order(&self) -> Arc<OrderInWork> {
+        self.order.clone().expect("leases are of an order that was begun")
+    }
+
+    /// Graphs of a shard of the order in work.
+    pub fn graphs(&self, shard: u32) -> f64 {
+        self.order.as_ref().map_or(0.0, |order| order.graphs[shard as usize])
+    }
+
+    /// The room of a worker for its leases.
+    pub fn room(&mut self, worker: usize) -> &mut Room {
+        &mut self.rooms[worker]
+    }
+
+    /// A worker is another process from now on, with an empty cache, and nothing in work.
+    pub fn replace(&mut self, worker: usize) {
+        self.rooms[worker] = room(&self.cluster);
+        if let Some(worker) = self.workers.get_mut(worker) {
+            *worker = Worker::new(&self.cluster);
+        }
+    }
+
+    /// When the disk has written all that it was given.
+    pub fn disk_free(&self) -> f64 {
+        self.shared.disk.free
+    }
+
+    /// What has come together so far, but for the time it took and what the store holds.
+    pub fn taken(&self) -> Simulated {
+        let Shared { disk, network, depot, trials, .. } = &self.shared;
+        let busy = Busy {
+            trials: trials.busy,
+            network: network.busy,
+            disk: disk.busy,
+            depot: depot.busy,
+            ..self.taken.busy
+        };
+        let (read, found) = self.tables;
+        let found_in_cache = if read > 0 { found as f64 / read as f64 } else { 0.0 };
+        Simulated { labellings_per_pair: 1.0, found_in_cache, busy, ..self.taken.clone() }
+    }
+
+    /// A lease that a worker takes now, of units of the order in work, in the room that it has
+    /// taken for it: what it will read and make.
+    pub fn begin(&mut self, worker: usize, units: Vec<Unit>, taken: u64) -> Lease {
+        let order = self.order();
+        let OrderInWork { plan, graphs, .. } = &*order;
+        let Calibration { pair, unit: each_unit, recount } = self.calibration;
+        let entry = entry_bytes(plan.layout, plan.order) as f64;
+        let (mut read, mut made, mut tried, mut solving, mut trying) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for together in units.chunk_by(|one, other| one.shard == other.shard) {
+            let shard = &plan.shards[together[0].shard as usize];
+            let count = graphs[together[0].shard as usize] / f64::from(shard.parts);
+            let all = count * together.len() as f64;
+            let again = together.len() < shard.parts as usize;
+            let input = self.read(&order, worker, together[0].shard, all, again);
+            read += input.read;
+            solving += all * shard.size as f64 * pair
+                + together.len() as f64 * each_unit
+                + input.loaded * LOAD;
+            made += all * entry;
+            let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
+            let (evidence, reading) =
+                Odds::of(plan, together[0], whole, self.question.trial_rate, is_own);
+            for odds in evidence.into_iter().chain([reading]) {
+                let records = odds.unit * odds.records_of(whole) as f64;
+                trying += records * together.len() as f64 * TRIED_RECORD;
+            }
+            tried += tried_bytes(plan, shard, reading, count, input.predecessors)
+                * together.len() as f64;
+            let untried = evidence.map_or(1.0, |odds| 1.0 - odds.unit) * (1.0 - reading.unit);
+            self.taken.units_tried += (1.0 - untried) * together.len() as f64;
+            self.taken.bytes_in_units_tried += (1.0 - untried) * all * entry;
+        }
+        let counting = if self.cluster.nodes.is_some() { made / entry * recount } else { 0.0 };
+        let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
+        let (room, aside_bytes) = (&mut self.rooms[worker], &self.workers[worker].aside_bytes);
+        room.lease(taken, in_work);
+        let memory = self.cluster.memory;
+        let beside = room.taken() * memory::GRAPH_BYTES + *aside_bytes;
+        let at_once = (memory / 8 * 7).saturating_add(beside).max(memory);
+        let result = &mut self.taken;
+        result.worker_memory = result.worker_memory.max(at_once);
+        result.leases += 1;
+        result.bytes_made += made as u64;
+        result.bytes_read += read as u64;
+        result.bytes_read_by_trials += tried as u64;
+        result.busy.solving_core_seconds += solving;
+        result.busy.counting_core_seconds += counting;
+        if self.cluster.nodes.is_some() {
+            let sent = if self.cluster.depot.is_some() { 0.0 } else { read };
+            result.bytes_through_coordinator += (sent + made) as u64;
+        }
+        let stage = Stage::Read;
+        Lease {
+            worker,
+            units,
+            stage,
+            graphs: in_work,
+            read,
+            made,
+            tried,
+            solving,
+            counting,
+            trying,
+        }
+    }
+
+    /// Takes a lease, which has come to its stage now, to the next one: when it has come there.
+    pub fn advance(&mut self, lease: &mut Lease, now: f64) -> f64 {
+        let Cluster { nodes, cores, network, disk, depot, .. } = self.cluster;
+        let Lease { read, made, tried, solving, counting, trying, .. } = *lease;
+        let (is_remote, cores) = (nodes.is_some(), cores as f64);
+        let Shared { disk: disk_server, network: coordinator, depot: depot_server, .. } =
+            &mut self.shared;
+        let worker = &mut self.workers[lease.worker];
+        let serve = |server: &mut Server, seconds: f64| match seconds > 0.0 {
+            true => server.serve(now, seconds),
+            false => now,
+        };
+        let (next, at) = match lease.stage {
+            Stage::Read => match depot {
+                Some(rate) => (Stage::Receive, serve(depot_server, read / rate)),
+                None if is_remote => (Stage::Send, serve(disk_server, read / disk)),
+                None => (Stage::Solve, serve(disk_server, read / disk)),
+            },
+            Stage::Send => (Stage::Receive, serve(coordinator, read / network)),
+            Stage::Receive => (Stage::Solve, serve(&mut worker.network, read / network)),
+            Stage::Solve => {
+                let next = if is_remote { Stage::Return } else { Stage::Try };
+                (next, serve(&mut worker.cores, solving / cores))
+            }
+            Stage::Return => (Stage::Take, serve(&mut worker.network, made / network)),
+            Stage::Take => (Stage::Count, serve(coordinator, made / network)),
+            Stage::Count => (Stage::Try, serve(&mut self.shared.counting, counting / cores)),
+            Stage::Try => {
+                let read = serve(disk_server, tried / disk);
+                let seconds = tried / TRIED_BYTES + trying;
+                let together = trial::TOGETHER.min(self.cluster.cores) as f64;
+                (Stage::Write, serve(&mut self.shared.trials, seconds / together).max(read))
+            }
+            // What is solved in the coordinator's process does not wait for the disk.
+            Stage::Write => {
+                let written = serve(disk_server, made / disk);
+                (Stage::Accepted, if is_remote { written } else { now })
+            }
+            Stage::Accepted => (Stage::Accepted, now),
+        };
+        lease.stage = next;
+        at
+    }
+
+    /// What so many graphs of a shard read that are solved together now, others perhaps again.
+    fn read(
+        &mut self,
+        order: &OrderInWork,
+        worker: usize,
+        index: u32,
+        count: f64,
+        again: bool,
+    ) -> Input {
+        let OrderInWork { plan, graphs, readers } = order;
+        let shard = &plan.shards[index as usize];
+        let entry = entry_bytes(plan.layout, plan.order) as f64;
+        let Cluster { memory, cores, .. } = self.cluster;
+        let allowance = memory::allowance_bytes(memory as usize, cores);
+        let Worker { tables, parents, lately, now, .. } = &mut self.workers[worker];
+        *now = index;
+        let mut input = Input::default();
+        if let Some(before) = &self.before {
+            let (before, of_parents) = (&before.plan, &before.graphs);
+            let slot = slot_bytes(before.order) as f64;
+            for parent in shard.sequence.parents() {
+                let Some(list) = before.find(&parent.sequence) else { continue };
+                if !parents.read(&list, lately.next()) {
+                    let of_list = of_parents[list as usize];
+                    input.read += of_list * slot;
+                    parents.put(list, (of_list * 8.0) as usize + 64, 0, |_| lately.next(), |_| ());
+                }
+            }
+        }
+        for (predecessor, rounds) in readings(plan, shard, count as usize, allowance) {
+            let from = &plan.shards[predecessor as usize];
+            let buckets = 1u32 << from.bucket_bits;
+            let each = graphs[predecessor as usize] / f64::from(buckets);
+            input.predecessors += each * f64::from(buckets) * entry;
+            for bucket in (0..rounds).flat_map(|_| 0..buckets) {
+                let key = (predecessor, bucket);
+                self.tables.0 += 1;
+                self.tables.1 += u64::from(tables.contains(&key));
+                if !tables.contains(&key) {
+                    let heads = u64::from(from.parts) * BLOCK_BYTES;
+                    input.read += each * entry + heads as f64;
+                    input.loaded += each;
+                    let next = |key: &(u32, u32)| readers.next(key.0, index);
+                    tables.put(key, memory_bytes(entry, each) as usize, index, next, |_| ());
+                }
+                tables
+                    .read(&key, readers.next(predecessor, if again { index } else { index + 1 }));
+            }
+        }
+        input
+    }
+
+    /// A lease has ended: what its worker keeps of what it has solved. What it has solved of an
+    /// earlier order, under a lease that somebody else was given too, nothing reads.
+    pub fn end(&mut self, lease: &Lease) {
+        let order = self.order().plan.order;
+        let units = lease.units.iter().filter(|unit| usize::from(unit.order) == order);
+        units.for_each(|&unit| self.keep(lease.worker, unit));
+        self.rooms[lease.worker].give_back(lease.graphs);
+    }
+
+    /// A worker hears that nothing reads these shards any more.
+    pub fn retire(&mut self, worker: usize, shards: &[u32]) {
+        let order = self.order();
+        for &shard in shards {
+            let buckets = 1u32 << order.plan.shards[shard as usize].bucket_bits;
+            let tables = &mut self.workers[worker].tables;
+            (0..buckets).for_each(|bucket| tables.remove(&(shard, bucket)));
+        }
+    }
+
+    /// What a worker keeps of a unit that it has solved.
+    fn keep(&mut self, worker: usize, unit: Unit) {
+        let order = self.order();
+        let OrderInWork { plan, graphs, readers } = &*order;
+        let shard = &plan.shards[unit.shard as usize];
+        let entry = entry_bytes(plan.layout, plan.order) as f64;
+        let Worker { tables, aside_bytes, now, .. } = &mut self.workers[worker];
+        if shard.parts > 1 {
+            let budget = memory::cache_bytes(self.cluster.memory as usize);
+            if self.cluster.nodes.is_some() || !cache::is_kept_aside(plan, shard, budget) {
+                return;
+            }
+            let part = memory_bytes(entry, graphs[unit.shard as usize] / f64::from(shard.parts));
+            let waiting = self.aside.entry(unit.shard).or_default();
+            *waiting += part;
+            *aside_bytes += part;
+            if *waiting < part * u64::from(shard.parts) {
+                return;
+            }
+            *aside_bytes -= self.aside.remove(&unit.shard).unwrap_or(0);
+        }
+        let buckets = 1u32 << shard.bucket_bits;
+        let each = memory_bytes(entry, graphs[unit.shard as usize] / f64::from(buckets));
+        let next = |key: &(u32, u32)| readers.next(key.0, *now);
+        for bucket in 0..buckets {
+            tables.put((unit.shard, bucket), each as usize, *now, next, |_| ());
+        }
+    }
+}
+
+/// The bytes that trials of a unit of so many graphs read, on average: of its predecessors, which
+/// have so many bytes, those buckets that hold what drawn records ask for.
+fn tried_bytes(plan: &Plan, shard: &Shard, odds: Odds, count: f64, input: f64) -> f64 {
+    let predecessors = shard.predecessors.len() as f64;
+    if input == 0.0 {
+        return 0.0;
+    }
+    let buckets =
+        shard.predecessors.iter().map(|&p| f64::from(1u32 << plan.shards[p as usize].bucket_bits));
+    let buckets: f64 = buckets.sum::<f64>() / predecessors;
+    let questions = odds.records_of(count.ceil() as u64) as f64 * shard.size as f64 / predecessors;
+    let hit = 1.0 - (1.0 - 1.0 / buckets).powf(questions);
+    odds.unit * input * if buckets > 1.0 { hit } else { questions.min(1.0) }
+}
+
+/// Bytes of memory of a table of so many entries: each with the bytes it has on disk, and a
+/// directory with a place of four bytes for one or two of them.
+fn memory_bytes(entry: f64, count: f64) -> u64 {
+    let places = (count.max(1.0) as u64 + 1).next_power_of_two() / 2;
+    (count * entry) as u64 + 4 * places + 200
+}
