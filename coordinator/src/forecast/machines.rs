@@ -219,12 +219,14 @@ impl Machines {
         self.aside.clear();
     }
 
-    /// The order that was begun last, and the graphs of each of its shards.
-    ///
-    /// # Panics
-    /// If none was begun.
+    /// The order that was begun last.
     fn order(&self) -> Arc<OrderInWork> {
         self.order.clone().expect("leases are of an order that was begun")
+    }
+
+    /// What they are.
+    pub fn cluster(&self) -> Cluster {
+        self.cluster
     }
 
     /// Graphs of a shard of the order in work.

@@ -153,11 +153,9 @@ const GATHERED: f64 = 0.1;
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
 impl Crew {
-    /// Workers of a cluster that will call the coordinator of this census at `address`.
-    #[allow(clippy::too_many_arguments, reason = "each is a thing of its own")]
+    /// The workers on these machines, which will call the coordinator of this census at `address`.
     pub fn new(
         address: String,
-        cluster: Cluster,
         census: Arc<Census>,
         machines: Machines,
         invention: Invention,
@@ -165,7 +163,7 @@ impl Crew {
         losses: f64,
         stop: CancellationToken,
     ) -> Arc<Self> {
-        let opening = Some((Instant::now(), clock.hold()));
+        let (cluster, opening) = (machines.cluster(), Some((Instant::now(), clock.hold())));
         Arc::new(Crew {
             address,
             cluster,

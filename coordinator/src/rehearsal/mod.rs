@@ -194,16 +194,8 @@ impl Rehearsal {
             shut.clone().cancelled_owned(),
         ));
         let (losses, stop) = (self.losses, stop.child_token());
-        let crew = Crew::new(
-            address,
-            forecast.cluster,
-            census.clone(),
-            machines,
-            invention,
-            clock,
-            losses,
-            stop.clone(),
-        );
+        let crew =
+            Crew::new(address, census.clone(), machines, invention, clock, losses, stop.clone());
         drop(hold);
         let mut crew_at_work = workers.spawn(crew.clone().work());
         let (mut memory, pairs) = (machine::Memory::default(), self.pairs());
