@@ -1,7 +1,8 @@
 //! What pieces of work take on this machine.
 
-use std::{sync::atomic::AtomicBool, time::Instant};
+use std::sync::atomic::AtomicBool;
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use trailtrap_census::trust::recount::recount;
 use trailtrap_shared::{game::GameName, labelling::batch::Kernel, plan::PlanOptions};
@@ -48,9 +49,9 @@ pub fn calibrate(game: GameName, kernel: Kernel) -> Result<Calibration, SolveErr
             // One shard in eight says enough of this.
             if solved.unit.shard % 8 == 0 {
                 let blocks = solved.blocks();
-                let start = Instant::now();
+                let start = thread_seconds();
                 recount(game, plan, &blocks).expect("what was just solved is sound");
-                counting += start.elapsed().as_secs_f64();
+                counting += thread_seconds() - start;
                 graphs += count;
             }
         })
@@ -60,4 +61,10 @@ pub fn calibrate(game: GameName, kernel: Kernel) -> Result<Calibration, SolveErr
     let (x, y, xx, xy) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.0 * s.0), sum(|s| s.0 * s.1));
     let pair = (count * xy - x * y) / (count * xx - x * x);
     Ok(Calibration { pair, unit: ((y - pair * x) / count).max(0.0), recount: counting / graphs })
+}
+
+/// Seconds that this thread has worked, whatever else the machine does.
+fn thread_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
