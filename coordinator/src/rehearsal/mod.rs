@@ -206,7 +206,8 @@ impl Rehearsal {
             memory.look();
             let progress = census.progress();
             let before: u64 = pairs[..progress.order.saturating_sub(1)].iter().sum();
-            done.store(before + progress.pairs_done, Ordering::Relaxed);
+            // Between two orders nothing is said of the pairs that are done.
+            done.fetch_max(before + progress.pairs_done, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(50));
         }
         let (wall_seconds, elapsed) = (crew.now(), start.elapsed());
