@@ -377,6 +377,7 @@ impl<L: Link> Engine<L> {
                 Err(error) => return self.abandon(error),
             };
             if !self.fits(&lease) {
+                drop(asking);
                 self.link().give_back(&lease, Unsolved::Leaving("it would not be done in time"));
                 if one_by_one || lease.units.len() == 1 {
                     break;
