@@ -97,6 +97,15 @@ fn what_was_not_kept_is_done_again_to_go_further() {
     assert_eq!(limits(&found)[7], Some(13));
     assert_eq!(["keys", "outcomes"].map(|family| blocks(&data, family, 8)), [0, 0]);
     assert_eq!(census_json(8, &data, &["--force"]), WHOLE);
+    // Where there are no graphs with so many edges nothing is lacking to go further.
+    let forests = Data::new();
+    let class = ["--class", "forest", "--keep", "minimal"];
+    let expected = census_json(8, &forests, &class);
+    let forests = Data::new();
+    for more in [&["--max-size", "9"][..], &["--max-size", "13"], &[]] {
+        let found = census_json(8, &forests, &[&class[..], more].concat());
+        assert_eq!(more.is_empty(), found == expected);
+    }
     // Graphs that were kept go when what is made from them is done.
     let data = Data::new();
     limited(&data, 9, &["--keep", "graphs"]);

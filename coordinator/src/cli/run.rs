@@ -125,7 +125,8 @@ enum KeepArgument {
     Graphs,
     /// P1-win graphs and statistics; of the last order, graphs go with the outcomes, so that the
     /// next one cannot be generated, nor an order limited by --max-size continued, unless it is
-    /// done again (`--force`)
+    /// done again (`--force`). An order that is continued from graphs that were kept loses them
+    /// when that is done
     Minimal,
 }
 

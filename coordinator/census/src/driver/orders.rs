@@ -73,7 +73,8 @@ impl Census {
             && self.options.keep == Keep::All;
         let keeps_graphs = n < goal.order || self.options.keep != Keep::Minimal;
         // What is carried further from graphs that are there loses them when that is done.
-        let is_carried_further = begun.as_ref().is_some_and(|record| record.result.is_some());
+        let is_carried_further =
+            begun.as_ref().is_some_and(|record| record.result.is_some() && !record.graphs_dropped);
         let mut graphs_dropped = !keeps_graphs && !is_carried_further;
         if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
             let is_begun = self.store.each_unit(n).next().transpose()?.is_some();
