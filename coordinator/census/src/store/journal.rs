@@ -260,6 +260,8 @@ impl Journal {
             }
         };
         let file = File::options().write(true).open(&path)?;
+        // What an attempt that failed has left behind it.
+        file.set_len(end)?;
         let followed = Followed::new(directory);
         let mut journal =
             Journal { directory: directory.to_owned(), file, end, written, manifest, followed };
