@@ -190,7 +190,7 @@ impl Core {
         let Some(&first) = units.first() else { return self.refuse(id, Refusal::Void) };
         let alarm = Alarm {
             doubted: units,
-            quarantined: records.values().cloned().collect(),
+            quarantined: records.values().take(Alarm::MOST_QUARANTINED).cloned().collect(),
             ..self.alarm(AlarmKind::Sum, first, &sequence, why.clone())
         };
         let parts = WeighedParts { plan, records, edition: self.edition, sequence, why };

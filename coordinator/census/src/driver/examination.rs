@@ -101,13 +101,17 @@ impl Census {
             .par_iter()
             .map(|delivery| {
                 let Delivery { unit, blocks, record, own, .. } = delivery;
+                let look_over = |counts| self.look_over(plan, *unit, blocks, record, counts);
+                if own.is_none() {
+                    let ahead = look_over(Counts::Again)?;
+                    return Ok((ahead, self.drawn(plan, delivery)));
+                }
                 let drawn = self.drawn(plan, delivery);
-                let is_taken = own.is_some()
-                    && plan.layout.class.is_by_degrees()
+                let is_taken = plan.layout.class.is_by_degrees()
                     && drawn.at_hand.is_empty()
                     && drawn.to_read.is_empty();
                 let counts = if is_taken { Counts::Stated } else { Counts::Again };
-                Ok((self.look_over(plan, *unit, blocks, record, counts)?, drawn))
+                Ok((look_over(counts)?, drawn))
             })
             .collect();
         for (index, (delivery, sound)) in deliveries.iter_mut().zip(looked_over).enumerate() {
