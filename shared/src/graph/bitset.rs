@@ -169,8 +169,8 @@ impl Graph {
 
     /// The inverse of [`Graph::from_code`].
     pub fn code(&self) -> u128 {
-        // Loops of constant length become shifts by constants, those over words of one register
-        // each. Vertices beyond the order have no neighbours.
+        // Loops of constant length become shifts by constants, and the columns of the first eleven
+        // vertices fit one register. Vertices beyond the order have no neighbours.
         const MIDDLE: usize = 11;
         let column = |j: usize| u64::from(self.rows[j] & all_vertices(j));
         let low = (1..MIDDLE).fold(0, |code, j| code | column(j) << pairs(j));
