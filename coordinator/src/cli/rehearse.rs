@@ -2,10 +2,11 @@
 
 use std::{process::ExitCode, sync::atomic::AtomicU64, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
+use rustix::process::{Resource, getrlimit};
 use tokio_util::sync::CancellationToken;
-use trailtrap_census::read::status::duration;
+use trailtrap_census::{core::MOST_WORKERS, read::status::duration};
 use trailtrap_shared::{
     game::GameName,
     plan::{Goal, order_name},
@@ -29,16 +30,19 @@ use crate::{
 /// are renewed and expire, the service with a connection for each worker, and commits to a store
 /// on disk. Workers, in this process, sleep as long as `trailtrap plan` says that the machines
 /// take, and deliver results that are invented: of real size, but for their blocks, which are
-/// empty. So it shows in minutes what a coordinator does with hundreds of
-/// workers, and what it takes: processors, memory, time to answer. What machines do is foreseen
-/// by `plan`, here as there; it is told beside, for comparison.
+/// empty. So it shows in minutes what a coordinator does with hundreds of workers, and what it
+/// takes: processors, memory, time to answer. What machines do is foreseen by `plan`, here as
+/// there; it is told beside, for comparison.
 ///
-/// While nobody waits for an answer of the coordinator, time passes SPEED times as fast as on the
-/// clock; otherwise as it does. So what the coordinator takes here is part of the time that is
-/// told, as much as it is here. A machine that is slower, or busy, tells a longer time.
+/// While a delivery waits for the answer of the coordinator, or a request for work that can be
+/// had, time passes as on the clock; otherwise SPEED times as fast. So what the coordinator takes
+/// for these is part of the time that is told, as much as it is here, and what it takes for all
+/// else, such as heartbeats, SPEED times as much. A machine that is slower, or busy, tells a
+/// longer time.
 ///
 /// The store is in the directory for temporary files (TMPDIR), takes about a gigabyte for order
-/// 12, and goes in the end. No other command opens such a store.
+/// 12, and goes in the end; a rehearsal that is killed leaves it in trailtrap-rehearsal-… there. No
+/// other command opens such a store.
 #[derive(Args)]
 #[command(after_help = "Examples:
   trailtrap rehearse 12 --nodes 16 --cores 16 --memory 64GiB --depot 8GB/s --message-memory 8GiB
@@ -59,7 +63,8 @@ pub struct RehearseCommand {
     #[arg(long, value_name = "SPEED", value_parser = parse_speed)]
     speed: Option<f64>,
     /// As with `coordinator --lease`; but where time passes faster, a lease lasts three seconds of
-    /// this machine at least, and a hundredth for each node
+    /// this machine at least, or ten milliseconds for each node if that is more, though no longer
+    /// than TIME
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_lease)]
     lease: Duration,
     /// At the end of this share of leases, drawn at random, the worker dies instead of delivering,
@@ -77,6 +82,10 @@ pub struct RehearseCommand {
 const USUAL: f64 = 180.0;
 /// More of the leases than this are not lost: nothing would ever be done.
 const MOST_LOSSES: f64 = 0.5;
+/// The most workers that a coordinator knows at a time.
+const MOST_NODES: u64 = MOST_WORKERS as u64;
+/// Files that are open besides the two ends of each connection.
+const OTHER_FILES: u64 = 600;
 
 fn parse_speed(text: &str) -> Result<f64, String> {
     match text.parse() {
@@ -89,10 +98,22 @@ impl RehearseCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         preflight::check_order(self.order)?;
+        let Some(nodes) = self.machines.nodes.map(u64::from) else {
+            bail!(
+                "a rehearsal is about a coordinator and its workers: say with --nodes how many \
+                 nodes have one. How long a census in one process takes, `trailtrap plan` tells"
+            )
+        };
         ensure!(
-            self.machines.nodes.is_some(),
-            "a rehearsal is about a coordinator and its workers: say with --nodes how many nodes \
-             have one. How long a census in one process takes, `trailtrap plan` tells"
+            nodes <= MOST_NODES,
+            "--nodes {nodes}: a coordinator knows {MOST_NODES} workers at a time, at most"
+        );
+        let (files, needed) = (getrlimit(Resource::Nofile).current, 2 * nodes + OTHER_FILES);
+        ensure!(
+            files.is_none_or(|files| needed <= files),
+            "--nodes {nodes}: this process would have {needed} files and connections open, and \
+             may have {}: raise the limit (`ulimit -n`), or rehearse with fewer nodes",
+            files.unwrap_or(0)
         );
         ensure!(
             self.losses <= MOST_LOSSES,

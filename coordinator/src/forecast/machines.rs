@@ -429,12 +429,13 @@ impl Machines {
         input
     }
 
-    /// A lease has ended: what its worker keeps of what it has solved. What it has solved of an
-    /// earlier order, under a lease that somebody else was given too, nothing reads.
-    pub fn end(&mut self, lease: &Lease) {
+    /// A lease has ended: what its worker keeps of what it has solved, if that was accepted. What
+    /// it has solved of an earlier order, under a lease that somebody else was given too, nothing
+    /// reads.
+    pub fn end(&mut self, lease: &Lease, is_accepted: bool) {
         let order = self.order().plan.order;
-        let units = lease.units.iter().filter(|unit| usize::from(unit.order) == order);
-        units.for_each(|&unit| self.keep(lease.worker, unit));
+        let is_kept = |unit: &&Unit| is_accepted && usize::from(unit.order) == order;
+        lease.units.iter().filter(is_kept).for_each(|&unit| self.keep(lease.worker, unit));
         self.rooms[lease.worker].give_back(lease.graphs);
     }
 

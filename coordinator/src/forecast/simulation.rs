@@ -143,6 +143,7 @@ pub struct Busy {
 
 /// Bytes of a unit's record in the store, about, its key and the journal included.
 const RECORD_BYTES: u64 = 1000;
+
 /// Answers a question for given machines. Order 12 takes about half a minute.
 pub fn simulate(question: &Question, calibration: Calibration, cluster: Cluster) -> Forecast {
     let Question { game, goal, options, .. } = *question;
@@ -265,6 +266,7 @@ impl Census {
                 continue;
             }
             let lease = leases[slot].take().expect("just looked at");
+            self.machines.end(&lease, true);
             for &unit in &lease.units {
                 let retired = schedule.finish(unit, Content::default());
                 store.add(self.machines.graphs(unit.shard), unit);
@@ -274,7 +276,6 @@ impl Census {
                 self.machines.retire(lease.worker, &retired);
             }
             self.note_store(&store);
-            self.machines.end(&lease);
             idle.push_back(slot);
         }
         debug_assert!(schedule.is_done());

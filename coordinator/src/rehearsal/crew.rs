@@ -31,6 +31,7 @@ use trailtrap_shared::{
         wire::{self, PROTOCOL, census_client::CensusClient, lease_reply::Answer},
     },
 };
+use trailtrap_worker::link::grpc;
 
 use super::{
     clock::{Clock, Hold},
@@ -143,7 +144,7 @@ struct Begun {
     elapsed: Duration,
 }
 
-/// When nothing was answered for so long, the coordinator has nothing to do.
+/// A request for work that is not answered for so long waits for others to be done, mostly.
 const QUIET: Duration = Duration::from_millis(1);
 /// A coordinator gathers results for a part of the time that it has run, …
 const GATHER: f64 = 1.0 / 20.0;
@@ -297,11 +298,7 @@ impl Crew {
                     Err(status) => status,
                 },
             };
-            let passes = matches!(
-                status.code(),
-                Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded
-            );
-            if !passes {
+            if !grpc::is_passing(&status) {
                 return Err(status);
             }
             self.counters.repeated.fetch_add(1, Ordering::Relaxed);
@@ -364,7 +361,7 @@ impl Crew {
         let hold = (!has_waited).then(|| self.clock.hold());
         let answered = tokio::select! {
             answered = &mut asking => Some(answered),
-            // There is no work now.
+            // There is no work now, or the coordinator is busy with something else.
             () = sleep(QUIET) => None,
         };
         drop(hold);
@@ -374,8 +371,10 @@ impl Crew {
         };
         let begun = match answer?.and_then(|reply| reply.answer) {
             Some(Answer::Grant(grant)) => {
-                self.hold_on(self.clock.hold());
-                self.begin(process, &grant, room)
+                let hold = self.clock.hold();
+                let begun = self.begin(process, &grant, room);
+                self.hold_on(hold);
+                begun
             }
             Some(Answer::Finished(_)) => return Ok(Leased::Last(Outcome::Ended)),
             Some(Answer::WaitMilliseconds(_)) | None => None,
@@ -474,7 +473,7 @@ impl Crew {
         self.note(reply.accepted, &lease.units);
         let mut state = self.state.lock();
         state.tally.deliveries.push(asked.elapsed().as_secs_f32());
-        state.machines.end(lease);
+        state.machines.end(lease, reply.accepted);
         drop(state);
         self.returned[process.node].notify_waiters();
         Ok(())
@@ -492,7 +491,11 @@ impl Crew {
         for &unit in units {
             if state.accepted.insert(unit) {
                 state.tally.units += 1;
-                state.units_left = state.units_left.saturating_sub(1);
+                // The next order may have begun meanwhile.
+                let is_of_order = |plan: &Arc<Plan>| plan.order == usize::from(unit.order);
+                if state.plan.as_ref().is_some_and(is_of_order) {
+                    state.units_left = state.units_left.saturating_sub(1);
+                }
             } else {
                 state.tally.units_again += 1;
             }

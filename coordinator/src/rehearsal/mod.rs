@@ -1,8 +1,10 @@
 //! Rehearsals: the real coordinator of a census, with its plan, schedule, leases, service, and
 //! commits to a store on disk, and hundreds of workers on connections of their own that solve
 //! nothing. They sleep as long as the forecast's machines would take, and deliver what is invented.
-//! Time is compressed only while the coordinator has nothing to do: so what it takes counts as much
-//! as in a census. The store is one that nothing else opens, and goes in the end.
+//! Time is compressed, but not while a delivery waits for its answer, or for a moment a request for
+//! work: so what these take counts as much as in a census. What else the coordinator does, such as
+//! answering heartbeats, counts as many times as time is compressed: lateness is exaggerated, and
+//! never hidden. The store is one that nothing else opens, and goes in the end.
 //!
 //! What is left out beside the solving: blocks are empty and not read, and nothing is examined; the
 //! time that takes is part of what workers sleep.
@@ -181,7 +183,7 @@ impl Rehearsal {
         let clock = Clock::new(*speed);
         // It begins with the first lease.
         let hold = clock.hold();
-        let census = Census::rehearse(&directory.path().join("store"), options, {
+        let census = Census::rehearse(&directory.path().join("rehearsal"), options, {
             let clock = clock.clone();
             move || start + Duration::from_secs_f64(clock.now())
         })?;

@@ -379,7 +379,10 @@ impl CensusService for GrpcService {
         let options = self.census.options();
         Ok(Response::new(wire::RegisterReply {
             worker,
-            heartbeat_milliseconds: (options.lease_term / 6).as_millis() as u32,
+            heartbeat_milliseconds: (options.lease_term / 6)
+                .as_millis()
+                .try_into()
+                .unwrap_or(u32::MAX),
         }))
     }
 

@@ -548,7 +548,7 @@ impl BlockOrigin for GrpcLink {
 }
 
 /// Whether the same call may succeed later.
-fn is_passing(status: &Status) -> bool {
+pub fn is_passing(status: &Status) -> bool {
     // A connection that breaks is sometimes reported as an internal error, with its cause; the
     // coordinator's have none.
     let broken = status.code() == Code::Internal && std::error::Error::source(status).is_some();
