@@ -3,7 +3,6 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
-use tokio_util::sync::CancellationToken;
 use trailtrap_shared::labelling::batch::Kernel;
 use trailtrap_worker::{
     engine::Engine,
@@ -47,14 +46,9 @@ impl CensusCommand {
             &directory,
             self.common.options(self.order, Duration::from_secs(60), Some(memory)),
         )?;
-        let stop = CancellationToken::new();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let signals = Signals::new(&runtime)?;
-        runtime.spawn({
-            let stop = stop.clone();
-            signals.stop_or_exit(EXIT_STOPPED, move || stop.cancel())
-        });
+        let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
         let link =
             EmbeddedLink::new(census.clone(), process::identity(), threads, self.kernel.name())?;
         let memory = memory.0 as usize;

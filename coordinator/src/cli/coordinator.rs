@@ -100,12 +100,7 @@ impl CoordinatorCommand {
         let census =
             open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;
         // Before anybody is told, so that whoever is told may send a signal.
-        let stop = CancellationToken::new();
-        let signals = Signals::new(&runtime)?;
-        runtime.spawn({
-            let stop = stop.clone();
-            signals.stop_or_exit(EXIT_STOPPED, move || stop.cancel())
-        });
+        let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
         log::say(&format!("trailtrap: listening on {local}"));
         if door.is_some() {
             let file = |name: &str| directory.path().join(name).display().to_string();

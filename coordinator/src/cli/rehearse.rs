@@ -5,7 +5,6 @@ use std::{process::ExitCode, sync::atomic::AtomicU64, time::Duration};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
-use tokio_util::sync::CancellationToken;
 use trailtrap_census::{core::MOST_WORKERS, read::status::duration};
 use trailtrap_shared::{
     game::GameName,
@@ -124,14 +123,9 @@ impl RehearseCommand {
         let (question, forecast) = self.machines.forecast(self.game, goal)?;
         let speed =
             self.speed.unwrap_or_else(|| (forecast.simulated.wall_seconds / USUAL).max(1.0));
-        let stop = CancellationToken::new();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let signals = Signals::new(&runtime)?;
-        runtime.spawn({
-            let stop = stop.clone();
-            signals.stop_or_exit(EXIT_STOPPED, move || stop.cancel())
-        });
+        let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
         let what = format!("rehearsing {}", order_name(self.order, self.max_size));
         log::say(&format!("{what}, {speed:.0} times as fast …"));
         let (lease, losses) = (self.lease, self.losses);
@@ -152,7 +146,7 @@ impl RehearseCommand {
 }
 
 fn to_text(rehearsed: &Rehearsed) -> String {
-    let Rehearsed { forecast, speed, .. } = rehearsed;
+    let Rehearsed { forecast, speed, counts, .. } = rehearsed;
     let (cluster, planned) = (&forecast.cluster, &forecast.simulated);
     let cores = (cluster.workers() * cluster.cores) as f64;
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
@@ -189,16 +183,16 @@ fn to_text(rehearsed: &Rehearsed) -> String {
             percent(rehearsed.found_in_cache) + " of tables",
             percent(planned.found_in_cache) + " of tables",
         ),
-        row("leases", rehearsed.leases.to_string(), planned.leases.to_string()),
+        row("leases", counts.leases.to_string(), planned.leases.to_string()),
         "what happened\n".to_owned(),
-        line("units", rehearsed.units.to_string()),
+        line("units", counts.units.to_string()),
         line(
             "leases that expired",
             format!(
                 "{} of {} workers that died, {} of others, after {}",
-                rehearsed.leases_lost,
-                rehearsed.workers_lost,
-                rehearsed.leases_void,
+                counts.leases_lost,
+                counts.workers_lost,
+                counts.leases_void,
                 duration(rehearsed.lease_seconds)
             ),
         ),

@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use serde::Serialize;
 use tokio::{
     sync::Notify,
     task::JoinSet,
@@ -70,20 +71,27 @@ struct State {
 }
 
 /// What has happened to leases.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    /// Units that were accepted.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Counts {
+    /// Units that were accepted, of all orders.
     pub units: u64,
-    /// Units that were accepted though they had been before.
+    /// Units that were accepted though they had been before, which does not happen.
     pub units_again: u64,
-    /// Leases that were given, …
+    /// Leases that were given.
     pub leases: u64,
-    /// … those that went down with their worker, …
+    /// Those of them that went down with their worker, and expired.
     pub leases_lost: u64,
-    /// … and those that were void when their results came.
+    /// Those that had expired when their results came.
     pub leases_void: u64,
     /// Workers that have died.
     pub workers_lost: u64,
+}
+
+/// What has happened, and how long it took.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// What has happened.
+    pub counts: Counts,
     /// Seconds from the last unit of each order, by the clock of this machine, to the first lease
     /// of the next.
     pub openings: Vec<f64>,
@@ -246,8 +254,8 @@ impl Crew {
             }
             let mut state = self.state.lock();
             state.machines.replace(node);
-            state.tally.workers_lost += 1;
-            state.tally.leases_lost += process.held.lock().len() as u64;
+            state.tally.counts.workers_lost += 1;
+            state.tally.counts.leases_lost += process.held.lock().len() as u64;
         }
         Ok(())
     }
@@ -425,7 +433,7 @@ impl Crew {
     fn begin(&self, process: &Process, grant: &wire::Grant, room: u64) -> Option<Begun> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        state.tally.leases += 1;
+        state.tally.counts.leases += 1;
         let order = grant.order as usize;
         if state.plan.as_ref().is_none_or(|plan| plan.order < order) {
             let plan = self.census.leased_plan().filter(|plan| plan.order == order)?;
@@ -485,19 +493,19 @@ impl Crew {
         let mut state = self.state.lock();
         let state = &mut *state;
         if !accepted {
-            state.tally.leases_void += 1;
+            state.tally.counts.leases_void += 1;
             return;
         }
         for &unit in units {
             if state.accepted.insert(unit) {
-                state.tally.units += 1;
+                state.tally.counts.units += 1;
                 // The next order may have begun meanwhile.
                 let is_of_order = |plan: &Arc<Plan>| plan.order == usize::from(unit.order);
                 if state.plan.as_ref().is_some_and(is_of_order) {
                     state.units_left = state.units_left.saturating_sub(1);
                 }
             } else {
-                state.tally.units_again += 1;
+                state.tally.counts.units_again += 1;
             }
         }
         if state.units_left == 0 && state.opening.is_none() {

@@ -29,7 +29,7 @@ use trailtrap_worker::kernel::SolveError;
 
 use self::{
     clock::Clock,
-    crew::{Crew, Tally},
+    crew::{Counts, Crew, Tally},
     invention::Invention,
 };
 use crate::{
@@ -89,18 +89,9 @@ pub struct Rehearsed {
     pub opening_seconds: f64,
     /// … and for the last order.
     pub last_opening_seconds: f64,
-    /// Units that were accepted, of all orders.
-    pub units: u64,
-    /// Units that were accepted more than once, which does not happen.
-    pub units_again: u64,
-    /// Leases that were given.
-    pub leases: u64,
-    /// Those of them that went down with their worker, and expired.
-    pub leases_lost: u64,
-    /// Those that had expired when their results came.
-    pub leases_void: u64,
-    /// Workers that have died.
-    pub workers_lost: u64,
+    /// What has happened to leases.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Share of the time that solving threads were busy.
     pub busy: f64,
     /// Bytes of keys and outcomes that would have been solved.
@@ -241,17 +232,7 @@ impl Rehearsal {
             return Ok(None);
         }
         let taken = crew.machines(Machines::taken);
-        let Tally {
-            units,
-            units_again,
-            leases,
-            leases_lost,
-            leases_void,
-            workers_lost,
-            openings,
-            deliveries,
-            heartbeats,
-        } = crew.tally();
+        let Tally { counts, openings, deliveries, heartbeats } = crew.tally();
         let (calls, calls_repeated) = crew.calls();
         let cores = (forecast.cluster.workers() * forecast.cluster.cores) as f64;
         Ok(Some(Rehearsed {
@@ -261,12 +242,7 @@ impl Rehearsal {
             elapsed_seconds: elapsed.as_secs_f64(),
             opening_seconds: openings.iter().sum(),
             last_opening_seconds: openings.last().copied().unwrap_or(0.0),
-            units,
-            units_again,
-            leases,
-            leases_lost,
-            leases_void,
-            workers_lost,
+            counts,
             busy: taken.busy.solving_core_seconds / (cores * wall_seconds),
             bytes_made: taken.bytes_made,
             bytes_read: taken.bytes_read,

@@ -9,6 +9,7 @@ use tokio::{
     runtime::Runtime,
     signal::unix::{Signal, SignalKind, signal},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::log::say;
 
@@ -31,6 +32,17 @@ impl Signals {
         ]
         .map(signal);
         Ok(Signals([interrupt?, terminate?, user1?, user2?]))
+    }
+
+    /// What the first signal cancels; the second ends the process with `code`.
+    ///
+    /// # Errors
+    /// If the handlers cannot be installed.
+    pub fn stopping(runtime: &Runtime, code: u8) -> io::Result<CancellationToken> {
+        let (signals, stop) = (Self::new(runtime)?, CancellationToken::new());
+        let asked = stop.clone();
+        runtime.spawn(signals.stop_or_exit(code, move || asked.cancel()));
+        Ok(stop)
     }
 
     /// Calls `stop` on the first signal, and ends the process with `code` on the second. Signals
