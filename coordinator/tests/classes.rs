@@ -3,7 +3,7 @@
 mod common;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fs,
     io::Write,
     process::{Command, Output, Stdio},
@@ -137,6 +137,58 @@ fn nauty_makes_as_many_graphs() {
     let connected = |row: &Value| row["connected"]["graphs"].as_u64().unwrap();
     let report = of_class(10, "forest");
     assert_eq!(counted(&report, connected), BTreeMap::from([(9, trees)]));
+}
+
+/// Beyond order 12, where keys are numbers: as many graphs as nauty makes, whoever solves them and
+/// however that is cut; everything holds that holds below; and the graphs that P1 wins are those
+/// that search finds.
+#[test]
+fn classes_go_beyond_the_order_of_all_graphs() {
+    let class = ["--class", "girth:5"];
+    let data = Data::new();
+    let report = done(13, &data, &class);
+    let expected = by_size(&nauty("geng", &["-q", "-tf", "13"], ""));
+    assert_eq!(counted(&report, |row| row["graphs"].as_u64().unwrap()), expected);
+    let verified = run(&["verify", "13", "--level", "4", "--data", &data.text()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+    // Some of all graphs are searched, and looked up in the store and in the list.
+    let won = stdout(&run(&["export", "graphs", "13", "--data", &data.text()]));
+    let all = nauty("geng", &["-q", "-tf", "-l", "13"], "");
+    let some: Vec<&str> = all.iter().map(String::as_str).step_by(1500).collect();
+    let input = some.join("\n") + "\n";
+    let searched = stdout(&run_with_input(&["solve", "-", "--format", "json"], &input));
+    let found =
+        stdout(&run_with_input(&["lookup", "--data", &data.text(), "--format", "json"], &input));
+    let winners = |text: &str| -> Vec<Value> {
+        let rows: Vec<Value> = serde_json::from_str(text).unwrap();
+        rows.iter().map(|row| row["winner"].clone()).collect()
+    };
+    let (searched, found) = (winners(&searched), winners(&found));
+    assert_eq!(searched, found);
+    assert_eq!(found.len(), some.len());
+    let listed: HashSet<&str> = won.lines().collect();
+    for (line, winner) in some.iter().zip(&found) {
+        assert_eq!(listed.contains(line), winner == "P1", "{line}");
+    }
+
+    let class = ["--class", "max-degree:3"];
+    let shared = Data::new();
+    let (process, address) = coordinator(13, &shared, "127.0.0.1:0", &class);
+    let mut other = worker();
+    other.args(["--coordinator", &address, "--kernel", "portable", "--memory", "32MiB"]);
+    let helped = other.args(class).output().unwrap();
+    assert!(helped.status.success(), "{}", stderr(&helped));
+    let output = process.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let split = ["--part-graphs", "500", "--bucket-size", "30KiB"];
+    assert_eq!(report, done(13, &Data::new(), &[&class[..], &split].concat()));
+    let expected = by_size(&nauty("geng", &["-q", "-D3", "13"], ""));
+    assert_eq!(counted(&report, |row| row["graphs"].as_u64().unwrap()), expected);
+
+    let refused = census(14, &Data::new(), &["--class", "bipartite"]);
+    assert!(stderr(&refused).contains("up to order 13"), "{}", stderr(&refused));
+    assert_eq!(refused.status.code(), Some(1));
 }
 
 /// P1 wins the graphs of a class that it wins among all: lists are parts of the list of all.

@@ -330,3 +330,33 @@ fn a_plan_of_few_edges_is_smaller() {
     assert_eq!(few["max_size"], 23);
     assert_eq!(plan(&["--max-size", "66"])["max_size"], Value::Null);
 }
+
+/// Order 13 is never done to its end. Graphs with so few edges are as many as in any larger order,
+/// and won as in a smaller one; others are decided from them, and again without them.
+#[test]
+fn order_13_is_begun() {
+    let data = Data::new();
+    let report = |n: usize, data: &Data| parsed(&census_json(n, data, &["--max-size", "6"]));
+    let rows = |report: &Value, n: usize| -> Vec<(Value, Value)> {
+        let rows = order(report, n)["by_size"].as_array().unwrap().iter();
+        rows.map(|row| (row["graphs"].clone(), row["p1_wins"].clone())).collect()
+    };
+    let found = report(13, &data);
+    // OEIS A000664.
+    let graphs: Vec<Value> = rows(&found, 13).into_iter().map(|(graphs, _)| graphs).collect();
+    assert_eq!(graphs, [1, 1, 2, 5, 11, 26, 68]);
+    assert_eq!(rows(&found, 13), rows(&report(12, &Data::new()), 12));
+    let verified = run(&["verify", "13", "--level", "4", "--data", &data.text()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+    let sample = ["sample", "--order", "13", "--model", "gnm:11", "--samples", "40", "--seed"];
+    let [endgame, output] = [data.text(), Data::new().text()];
+    let from = ["1", "--endgame", &endgame, "--output", &output, "--recheck", "1", "--json"];
+    let sampled = run(&[&sample[..], &from].concat());
+    assert!(sampled.status.success(), "{}", stderr(&sampled));
+    assert_eq!(parsed(&stdout(&sampled))["rechecked"], 40);
+    for more in [&[][..], &["--max-size", "21"]] {
+        let refused = run(&[&["census", "13", "--data", &data.text()], more].concat());
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(stderr(&refused).contains("up to 20 edges"), "{}", stderr(&refused));
+    }
+}

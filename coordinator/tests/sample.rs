@@ -353,8 +353,8 @@ fn refusals_say_what_to_do() {
     let nowhere = Data::new().text();
     let order_8 = ["sample", "--order", "8", "--endgame", &nowhere, "--output", &nowhere];
     refused(run(&[&order_8[..], &more].concat()), "trailtrap census 8 --max-size");
-    let order_13 = ["sample", "--order", "13", "--output", &nowhere];
-    refused(run(&[&order_13[..], &more].concat()), "12 is the largest order");
+    let order_14 = ["sample", "--order", "14", "--output", &nowhere];
+    refused(run(&[&order_14[..], &more].concat()), "13 is the largest order");
 
     // A verdict that was changed is noticed when it is read; and when it is found again, if its
     // checksum was changed too.

@@ -30,8 +30,8 @@ pub struct Child {
     pub slot: u64,
     /// The parent it came from, as numbered by the caller.
     pub parent: u32,
-    /// |Aut|, at most 12!.
-    pub automorphisms: u32,
+    /// |Aut|, at most 16!.
+    pub automorphisms: u64,
 }
 
 /// The parent vertices `start .. start + length`, which have the same degree, and the number of
@@ -169,7 +169,7 @@ impl Extender {
                 children.push(Child {
                     slot: slot_of_key(n, self.batch.key(lane)),
                     parent: self.waiting[lane],
-                    automorphisms: self.batch.automorphisms(lane) as u32,
+                    automorphisms: self.batch.automorphisms(lane),
                 });
             }
         }
@@ -184,7 +184,7 @@ impl Extender {
         for &(parent, ref leaf) in self.forest.search() {
             if leaf.last_orbit >> (n - 1) & 1 == 1 {
                 let slot = slot_of_key(n, leaf.key(n));
-                children.push(Child { slot, parent, automorphisms: leaf.automorphisms as u32 });
+                children.push(Child { slot, parent, automorphisms: leaf.automorphisms });
             }
         }
     }
@@ -233,20 +233,17 @@ mod tests {
                 }
                 extender.finish(&mut children);
                 settle(&mut children).expect("no class from two parents");
-                let mut expected: Vec<(u64, u32)> = orders[n - 1]
+                let mut expected: Vec<(u64, u64)> = orders[n - 1]
                     .iter()
                     .filter(|graph| DegreeSequence::of(graph) == target)
-                    .map(|graph| (slot_of(graph), nauty::label(graph).automorphisms as u32))
+                    .map(|graph| (slot_of(graph), nauty::label(graph).automorphisms))
                     .collect();
                 expected.sort_unstable();
                 assert_eq!(
                     children.iter().map(|c| (c.slot, c.automorphisms)).collect::<Vec<_>>(),
                     expected
                 );
-                total += children
-                    .iter()
-                    .map(|c| factorial(n) / u64::from(c.automorphisms))
-                    .sum::<u64>();
+                total += children.iter().map(|c| factorial(n) / c.automorphisms).sum::<u64>();
             }
             assert_eq!(total, 1 << (n * (n - 1) / 2));
         }

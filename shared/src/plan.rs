@@ -13,8 +13,7 @@ use crate::{
         degree::{DegreeSequence, LabelledCounts},
         factorial, pairs, polya,
     },
-    labelling::key_bits,
-    partition::{entry_bytes, slot_bytes},
+    partition::{entry_bytes, most_bucket_bits, slot_bytes},
 };
 
 /// The limits by which shards are split. A store keeps them with its data, so that a resumed
@@ -61,7 +60,7 @@ pub struct Shard {
 pub struct Plan {
     /// The layout of the records of the order's partitions, and the class of its graphs.
     pub layout: Layout,
-    /// Number of vertices, 1 to 12.
+    /// Number of vertices, 1 to 16.
     pub order: usize,
     /// What decides how shards are split.
     pub options: PlanOptions,
@@ -79,9 +78,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of an order 1 ≤ n ≤ 12. Order 11 has 59 348 shards and takes about a second.
+    /// The plan of an order that [`Class::largest_order`] allows. Order 11 has 59 348 shards and
+    /// takes about a second.
     pub fn new(layout: Layout, order: usize, options: PlanOptions) -> Self {
-        let mut sequences = DegreeSequence::all(order);
+        let class = layout.class;
+        let mut sequences =
+            DegreeSequence::within(order, class.most_degree(order), class.most_edges(order));
         sequences.retain(|sequence| layout.class.may_have(sequence));
         let numbers: HashMap<_, _> =
             sequences.iter().enumerate().map(|(i, sequence)| (*sequence, i as u32)).collect();
@@ -100,7 +102,7 @@ impl Plan {
                     mass,
                     estimate,
                     parts: estimate.div_ceil(options.part_graphs.max(1)).min(1 << 20) as u32,
-                    bucket_bits: buckets.ilog2().min(key_bits(order) as u32).min(16) as u8,
+                    bucket_bits: buckets.ilog2().min(most_bucket_bits(order).into()).min(16) as u8,
                     predecessors: match layout.reads_predecessors {
                         true => sequence
                             .deletions()
@@ -300,7 +302,7 @@ pub fn most_bytes(expected: u64) -> u64 {
 /// The smallest piece of work: one part of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Unit {
-    /// Number of vertices, 1 to 12.
+    /// Number of vertices, 1 to 16.
     pub order: u8,
     /// Index of the shard in its plan.
     pub shard: u32,

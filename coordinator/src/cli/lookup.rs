@@ -16,6 +16,7 @@ use trailtrap_shared::{
     graph::{Graph, MAX_ORDER, VertexSet, degree::DegreeSequence, graph6, vertices},
     labelling::hashed,
     partition::{BucketTable, bucket_of_slot, slot_of_key},
+    plan::Goal,
     play,
 };
 use trailtrap_worker::process::{limits::Size, log};
@@ -23,6 +24,7 @@ use trailtrap_worker::process::{limits::Size, log};
 use crate::cli::{
     answers::{Answered, GraphAnswer, Questions},
     input::Line,
+    preflight,
 };
 
 /// Looks up who wins on given graphs, in the store of a finished census.
@@ -213,7 +215,7 @@ impl Session<'_> {
             let graph =
                 graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
             let n = graph.order();
-            if !(1..=trailtrap_shared::labelling::MAX_BATCH_ORDER).contains(&n) {
+            if !(1..=trailtrap_shared::graph::MAX_ORDER).contains(&n) {
                 return Err(format!(
                     "{}: no census has graphs of order {n}; `trailtrap solve` may do",
                     line.origin
@@ -225,7 +227,7 @@ impl Session<'_> {
                 sequence: DegreeSequence::of(&graph),
                 label: labelling.label,
                 automorphisms: labelling.automorphisms,
-                slot: slot_of_key(n, labelling.key as u64),
+                slot: slot_of_key(n, labelling.short_key(&graph)),
             })
         };
         let queries: Vec<Result<Query, String>> =
@@ -291,12 +293,18 @@ impl Session<'_> {
             )));
         }
         if query.graph.size() > plan.max_size {
+            let size = query.graph.size();
+            let more = match preflight::check_order(class, Goal::new(n, Some(size))) {
+                Ok(()) => {
+                    let data = DataFlag::of(store);
+                    format!("`trailtrap census {n} --max-size {size}{data}` does more of it, and ")
+                }
+                Err(_) => String::new(),
+            };
             return Ok(Err(format!(
-                "the census of order {n} goes up to {} edges only; `trailtrap census {n} \
-                 --max-size {}{}` does more of it, and `trailtrap solve` searches single graphs",
+                "the census of order {n} goes up to {} edges only; {more}`trailtrap solve` \
+                 searches single graphs",
                 plan.max_size,
-                query.graph.size(),
-                DataFlag::of(store)
             )));
         }
         let index = plan.find(&query.sequence).context("the plan lacks a degree sequence")?;

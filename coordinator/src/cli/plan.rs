@@ -116,8 +116,8 @@ impl PlanCommand {
             return command.run();
         }
         let order = self.order.context("an order is missing")?;
-        preflight::check_order(order)?;
         let goal = Goal::new(order, self.max_size);
+        preflight::check_order(self.class, goal)?;
         if self.class != Class::All {
             let outline = Outline::of(self.game, self.class, goal);
             terminal::print(&match self.json {

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::ensure;
 use clap::Args;
 use trailtrap_census::read::status::duration;
-use trailtrap_shared::labelling::MAX_BATCH_ORDER;
+use trailtrap_shared::labelling::MAX_PLAIN_ORDER;
 use trailtrap_worker::process::limits::{self, Size};
 
 use super::sample::Drawn;
@@ -29,9 +29,8 @@ use crate::{
 ///
 ///   trailtrap plan sample --order 12 --model labelled --endgame endgame --width 0.15
 ///
-/// Orders 13 and 14 have no census that could be their endgame; what they would cost if they had is
-/// extrapolated from order 12, whose census --endgame names, and --endgame-size may be larger than
-/// that.
+/// What orders 13 and 14 cost is extrapolated from order 12, whose census --endgame names, and
+/// --endgame-size may be larger than that.
 #[derive(Args)]
 pub struct PlanSampleCommand {
     #[command(flatten)]
@@ -83,7 +82,7 @@ impl PlanSampleCommand {
             order <= LARGEST_ORDER,
             "the cost of order {order} is not extrapolated: {LARGEST_ORDER} is the largest order"
         );
-        let of_order = order.min(MAX_BATCH_ORDER);
+        let of_order = order.min(MAX_PLAIN_ORDER);
         let open = |data: &PathBuf| Known::open(data, of_order);
         let known = endgame.as_ref().map(open).transpose()?;
         let size_of = |known: &Known| match endgame_size {
@@ -162,7 +161,7 @@ fn to_text(found: &Forecast) -> String {
         text += &line("an edge of the endgame", format!("÷ {:.2}, {how}", cost.decline));
         text += &line("loading a graph of it", format!("{:.0} ns", calibration.loading * 1e9));
     }
-    if found.order > MAX_BATCH_ORDER {
+    if found.order > MAX_PLAIN_ORDER {
         let how = between(calibration.by_order_measured, "vertices, without an endgame");
         text += &line("a vertex more", times(cost.by_order, how));
     }
@@ -176,9 +175,9 @@ fn to_text(found: &Forecast) -> String {
         if found.nodes == 1 { "" } else { "s" },
         found.threads
     );
-    if found.order > MAX_BATCH_ORDER {
+    if found.order > MAX_PLAIN_ORDER {
         text += "  everything below is extrapolated from order 12, P1-wins are taken to be as \
-                 frequent\n  as there, and there is no such endgame\n";
+                 frequent\n  as there, and the endgame to be there\n";
     }
     text += &line("samples", found.samples.to_string());
     text += &line("95 % interval", format!("± {} percentage points", points(found.half_width)));

@@ -8,7 +8,7 @@ use trailtrap_shared::{
     class::Class,
     game::GameName,
     graph::polya::{self, graphs_by_size, totals},
-    labelling::MAX_BATCH_ORDER,
+    labelling::MAX_PLAIN_ORDER,
     partition::{entry_bytes, slot_bytes},
     plan::Goal,
 };
@@ -20,9 +20,16 @@ use walkdir::WalkDir;
 pub enum Shortage {
     #[error(
         "order {order} is beyond this program: its {graphs:.1e} graphs would take {bytes} in the \
-         store, and its partitions hold orders up to {MAX_BATCH_ORDER}"
+         store, and its partitions hold orders up to {MAX_PLAIN_ORDER}, and order {last} up to \
+         {MOST_EDGES} edges (--max-size)",
+        last = MAX_PLAIN_ORDER + 1
     )]
     Order { order: usize, graphs: f64, bytes: Size },
+    #[error(
+        "order {order} is beyond this program: it knows graphs by 63 bits, which suffices for \
+         class {class} up to order {largest}"
+    )]
+    OrderOfClass { class: Class, order: usize, largest: usize },
     #[error(
         "the census up to order {order} will take about {needed} on the disk of {path}, of which \
          {free} are free: {remedy}, or use --force to try all the same"
@@ -96,10 +103,20 @@ fn least_memory(class: Class, goal: Goal) -> u64 {
     estimate.clamp(32 << 20, 1 << 30)
 }
 
+/// The most edges of graphs of order 13, where partitions have one bucket each: the largest one
+/// has 4 million graphs with so many.
+const MOST_EDGES: usize = 20;
+
 /// Refuses orders that partitions cannot hold; no flag changes that.
-pub fn check_order(order: usize) -> Result<(), Shortage> {
-    if order <= MAX_BATCH_ORDER {
+pub fn check_order(class: Class, goal: Goal) -> Result<(), Shortage> {
+    let (order, largest) = (goal.order, class.largest_order());
+    let fits =
+        class != Class::All || order <= MAX_PLAIN_ORDER || goal.max_size(order) <= MOST_EDGES;
+    if order <= largest && fits {
         return Ok(());
+    }
+    if class != Class::All {
+        return Err(Shortage::OrderOfClass { class, order, largest });
     }
     let graphs: f64 = polya::unlabelled(order).pop().map_or(0.0, |counts| {
         counts
@@ -201,8 +218,18 @@ mod tests {
 
     #[test]
     fn refusals_name_the_remedy() {
-        assert!(check_order(12).is_ok());
-        assert!(check_order(13).unwrap_err().to_string().contains("order 13 is beyond"));
+        let check_order = |class, order| super::check_order(class, Goal::new(order, None));
+        assert!(check_order(Class::All, 12).is_ok());
+        let limited = |size| super::check_order(Class::All, Goal::new(13, Some(size)));
+        assert!(limited(MOST_EDGES).is_ok() && limited(MOST_EDGES + 1).is_err());
+        assert!(super::check_order(Class::All, Goal::new(14, Some(3))).is_err());
+        let message = check_order(Class::All, 13).unwrap_err().to_string();
+        assert!(message.contains("order 13 is beyond") && message.contains("TiB"), "{message}");
+        assert!(
+            check_order(Class::Forest, 16).is_ok() && check_order(Class::Bipartite, 13).is_ok()
+        );
+        let message = check_order(Class::Bipartite, 14).unwrap_err().to_string();
+        assert!(message.contains("class bipartite up to order 13"), "{message}");
         let directory = std::env::temp_dir();
         let message = check_disk(
             GameName::TrailTrap,

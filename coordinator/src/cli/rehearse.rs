@@ -7,6 +7,7 @@ use clap::Args;
 use rustix::process::{Resource, getrlimit};
 use trailtrap_census::{core::MOST_WORKERS, read::status::duration};
 use trailtrap_shared::{
+    class::Class,
     game::GameName,
     plan::{Goal, order_name},
 };
@@ -96,7 +97,8 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 impl RehearseCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        preflight::check_order(self.order)?;
+        let goal = Goal::new(self.order, self.max_size);
+        preflight::check_order(Class::All, goal)?;
         let Some(nodes) = self.machines.nodes.map(u64::from) else {
             bail!(
                 "a rehearsal is about a coordinator and its workers: say with --nodes how many \
@@ -119,7 +121,6 @@ impl RehearseCommand {
             "--losses {} leaves too little: {MOST_LOSSES} at most",
             self.losses
         );
-        let goal = Goal::new(self.order, self.max_size);
         let (question, forecast) = self.machines.forecast(self.game, goal)?;
         let speed =
             self.speed.unwrap_or_else(|| (forecast.simulated.wall_seconds / USUAL).max(1.0));

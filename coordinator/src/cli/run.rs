@@ -189,14 +189,18 @@ impl Common {
     /// Takes the directory, if there is room for what is to come. A coordinator holds no
     /// partitions, and has no budget.
     pub fn prepare(&self, order: usize, memory: Option<Size>) -> anyhow::Result<DataDirectory> {
-        preflight::check_order(order)?;
         let goal = self.goal(order);
+        // Unless it is said, the class is that of the store, if there is one.
+        if self.class.is_some() || !self.data.exists() {
+            preflight::check_order(self.class.unwrap_or_default(), goal)?;
+        }
         let directory = DataDirectory::take(&self.data)?;
+        let (game, class) = directory.subject(self.game, self.class)?;
+        preflight::check_order(class, goal)?;
         let done = directory
             .has_results(goal)
             .with_context(|| format!("data directory {}", self.data.display()))?;
         if !self.force && !done {
-            let (game, class) = directory.subject(self.game, self.class)?;
             preflight::check_disk(game, class, goal, self.keep.into(), directory.path())?;
             memory.map_or(Ok(()), |memory| preflight::check_memory(class, goal, memory))?;
         }

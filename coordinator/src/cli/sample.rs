@@ -8,7 +8,8 @@ use trailtrap_export::{
     ExportError, formats::TableFormat, output::write_file, picture::PictureFormat,
 };
 use trailtrap_shared::{
-    game::trail_trap::decide::METHOD, graph::pairs, labelling::MAX_BATCH_ORDER,
+    game::trail_trap::decide::{MAX_DECIDED_ORDER, METHOD},
+    graph::pairs,
     sample::model::Model,
 };
 use trailtrap_worker::process::limits;
@@ -87,7 +88,7 @@ pub struct SampleCommand {
 /// What is drawn, and how it is decided.
 #[derive(Args)]
 pub struct Drawn {
-    /// The order of the graphs, up to 12
+    /// The order of the graphs, up to 13
     #[arg(long, value_name = "N", value_parser = parse_order)]
     pub order: usize,
     /// gnm:M (labelled graphs with M edges), gnp or gnp:P (each edge with probability 1/2, or P),
@@ -138,8 +139,8 @@ impl SampleCommand {
         });
         let plot = plot.transpose()?;
         ensure!(
-            order <= MAX_BATCH_ORDER,
-            "graphs of order {order} cannot be sampled: {MAX_BATCH_ORDER} is the largest order \
+            order <= MAX_DECIDED_ORDER,
+            "graphs of order {order} cannot be sampled: {MAX_DECIDED_ORDER} is the largest order \
              that there are endgames of"
         );
         let known = endgame.as_ref().map(|data| Known::open(data, order)).transpose()?;

@@ -18,7 +18,7 @@ use trailtrap_shared::{
         trail_trap::decide::{Endgame, EndgameBuilder, EndgameError},
     },
     graph::{degree::DegreeSequence, pairs, polya::graphs_by_size},
-    labelling::MAX_BATCH_ORDER,
+    labelling::MAX_PLAIN_ORDER,
     partition::{Section, graph_of_slot},
     plan::Shard,
     sample::model::Model,
@@ -227,7 +227,7 @@ impl Known {
 
 /// That a directory lacks what samples need, and what to do.
 fn needs(order: usize, data: &Path, cause: FinishedError) -> LoadError {
-    let most = pairs(order.min(MAX_BATCH_ORDER)) * 3 / 10;
+    let most = pairs(order.min(MAX_PLAIN_ORDER)) * 3 / 10;
     let data = data.display();
     let advice = format!("`trailtrap census {order} --max-size {most} --data {data}` makes them");
     LoadError::Finished { cause, order, advice }

@@ -29,7 +29,7 @@ use trailtrap_shared::{
     },
     game::{About, GameName},
     graph::pairs,
-    labelling::MAX_BATCH_ORDER,
+    labelling::MAX_PLAIN_ORDER,
     plan::{Plan, PlanOptions},
 };
 use walkdir::WalkDir;
@@ -104,10 +104,10 @@ impl Bundle {
         let text = std::fs::read(&path).with_context(no_bundle)?;
         let manifest = Manifest::from_json(&text).with_context(|| path.display().to_string())?;
         let orders = manifest.orders.iter().map(|entry| entry.order);
-        let expected = 1..=manifest.orders.len().clamp(1, MAX_BATCH_ORDER);
+        let expected = 1..=manifest.orders.len().clamp(1, MAX_PLAIN_ORDER);
         ensure!(
             orders.eq(expected),
-            "{}: its orders are not 1, 2, …, at most {MAX_BATCH_ORDER}",
+            "{}: its orders are not 1, 2, …, at most {MAX_PLAIN_ORDER}",
             path.display()
         );
         let number = manifest.formats.game;

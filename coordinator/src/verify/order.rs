@@ -296,7 +296,8 @@ impl<G: Game> Verifier<G> {
                     let graph = stored_graph(shard, &table, i)?;
                     ensure!(class.contains(&graph), "{graph:?} does not belong to the class");
                     let labelling = trailtrap_shared::labelling::hashed::label(&graph);
-                    let slot = trailtrap_shared::partition::slot_of_key(n, labelling.key as u64);
+                    let slot =
+                        trailtrap_shared::partition::slot_of_key(n, labelling.short_key(&graph));
                     ensure!(
                         slot == table.slot(i),
                         "{}: the graph at slot {:#x} is not canonical",

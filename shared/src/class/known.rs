@@ -25,23 +25,23 @@ pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
         Class::Girth(4) => &[KnownSequence {
             what: "triangle-free graphs (OEIS A006785)",
             labelled: false,
-            counts: &[1, 2, 3, 7, 14, 38, 107, 410, 1897, 12172, 105071, 1262180],
+            counts: &[1, 2, 3, 7, 14, 38, 107, 410, 1897, 12172, 105071, 1262180, 20797002],
         }],
         Class::Girth(5) => &[KnownSequence {
             what: "graphs of girth at least 5 (OEIS A006787)",
             labelled: false,
-            counts: &[1, 2, 3, 6, 11, 23, 48, 114, 293, 869, 2963, 12066],
+            counts: &[1, 2, 3, 6, 11, 23, 48, 114, 293, 869, 2963, 12066, 58933, 347498, 2455693],
         }],
         Class::SquareFree => &[KnownSequence {
             what: "square-free graphs (OEIS A006786)",
             labelled: false,
-            counts: &[1, 2, 4, 8, 18, 44, 117, 351, 1230, 5069, 25181, 152045],
+            counts: &[1, 2, 4, 8, 18, 44, 117, 351, 1230, 5069, 25181, 152045, 1116403],
         }],
         Class::Bipartite => &[
             KnownSequence {
                 what: "bipartite graphs (OEIS A033995)",
                 labelled: false,
-                counts: &[1, 2, 3, 7, 13, 35, 88, 303, 1119, 5479, 32303, 251135],
+                counts: &[1, 2, 3, 7, 13, 35, 88, 303, 1119, 5479, 32303, 251135, 2527712],
             },
             KnownSequence {
                 what: "labelled bipartite graphs (OEIS A047864)",
@@ -59,6 +59,7 @@ pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
                     6433447397,
                     498234407452,
                     54007795331921,
+                    8213123246906761,
                 ],
             },
         ],
@@ -109,7 +110,9 @@ pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
             KnownSequence {
                 what: "forests (OEIS A005195)",
                 labelled: false,
-                counts: &[1, 2, 3, 6, 10, 20, 37, 76, 153, 329, 710, 1601],
+                counts: &[
+                    1, 2, 3, 6, 10, 20, 37, 76, 153, 329, 710, 1601, 3658, 8599, 20514, 49905,
+                ],
             },
             KnownSequence {
                 what: "labelled forests (OEIS A001858)",
@@ -127,6 +130,10 @@ pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
                     205608536,
                     4767440679,
                     123373203208,
+                    3525630110107,
+                    110284283006640,
+                    3748357699560961,
+                    137557910094840848,
                 ],
             },
         ],
@@ -134,14 +141,28 @@ pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
             KnownSequence {
                 what: "linear forests, that is partitions (OEIS A000041)",
                 labelled: false,
-                counts: &[1, 2, 3, 5, 7, 11, 15, 22, 30, 42, 56, 77],
+                counts: &[1, 2, 3, 5, 7, 11, 15, 22, 30, 42, 56, 77, 101, 135, 176, 231],
             },
             KnownSequence {
                 what: "labelled linear forests (OEIS A011800)",
                 labelled: true,
                 counts: &[
-                    1, 2, 7, 34, 206, 1486, 12412, 117692, 1248004, 14625856, 187638716,
+                    1,
+                    2,
+                    7,
+                    34,
+                    206,
+                    1486,
+                    12412,
+                    117692,
+                    1248004,
+                    14625856,
+                    187638716,
                     2614602112,
+                    39310384192,
+                    634148436104,
+                    10923398137576,
+                    200069534481616,
                 ],
             },
         ],

@@ -21,11 +21,14 @@ use std::{fmt, str::FromStr};
 
 pub use known::KnownSequence;
 
-use crate::graph::{
-    Graph, VertexSet,
-    degree::DegreeSequence,
-    invariants::{girth, is_bipartite},
-    pairs, vertices,
+use crate::{
+    graph::{
+        Graph, MAX_ORDER, VertexSet,
+        degree::DegreeSequence,
+        invariants::{girth, is_bipartite},
+        pairs, vertices,
+    },
+    labelling::{MAX_PLAIN_ORDER, number},
 };
 
 /// A class of graphs that is closed under deleting edges and vertices.
@@ -34,10 +37,9 @@ pub enum Class {
     /// All graphs.
     #[default]
     All,
-    /// No vertex has more neighbours: 1 to 10. With 11, all graphs of orders up to 12.
+    /// No vertex has more neighbours: 1 to 10.
     MaxDegree(u8),
-    /// No cycle is shorter: 4 to 12. With 4, the triangle-free graphs; with 13, of orders up to
-    /// 12, the forests.
+    /// No cycle is shorter: 4 to 12. With 4, the triangle-free graphs.
     Girth(u8),
     /// No four vertices are on a cycle of length four. There may be triangles.
     SquareFree,
@@ -93,7 +95,8 @@ impl Class {
         Self::every().find(|class| class.number() == number)
     }
 
-    /// Whether a graph of order at most 15 belongs to the class.
+    /// Whether a graph of order at most 16 belongs to the class; of [`Class::Outerplanar`], at most
+    /// 15.
     pub fn contains(self, graph: &Graph) -> bool {
         let n = graph.order();
         match self {
@@ -169,12 +172,57 @@ impl Class {
         }
     }
 
+    /// No graph of order `n` of the class has a vertex of larger degree.
+    pub fn most_degree(self, n: usize) -> usize {
+        let most = match self {
+            Class::MaxDegree(most) => most.into(),
+            Class::LinearForest => 2,
+            _ => usize::MAX,
+        };
+        most.min(n.saturating_sub(1))
+    }
+
+    /// No graph of order `n` of the class has more edges.
+    pub fn most_edges(self, n: usize) -> usize {
+        let most = match self {
+            Class::All => usize::MAX,
+            Class::MaxDegree(most) => n * usize::from(most) / 2,
+            // Mantel's theorem.
+            Class::Girth(4) | Class::Bipartite => n * n / 4,
+            // Σ d(d − 1)/2 ≤ C(n, 2), and by Cauchy's inequality Σ d² ≥ 4m²/n.
+            Class::Girth(_) | Class::SquareFree => {
+                (0..=pairs(n)).rev().find(|m| 2 * m * m <= n * (pairs(n) + m)).unwrap_or(0)
+            }
+            Class::Planar if n >= 3 => 3 * n - 6,
+            Class::Outerplanar if n >= 2 => 2 * n - 3,
+            Class::Planar | Class::Outerplanar => usize::MAX,
+            Class::Forest | Class::LinearForest => n.saturating_sub(1),
+        };
+        most.min(pairs(n))
+    }
+
+    /// The largest order of a census of the class, whole or up to a number of edges. Beyond order
+    /// 12 keys are numbers, and the largest order is 16 or the last one where all graphs of the
+    /// class have one, by what [`number::fits`] knows. It is less where partitions, which have one
+    /// bucket each there, would have more than some million graphs; and 15 at most where a vertex
+    /// is added to tell whether a graph belongs to the class.
+    pub fn largest_order(self) -> usize {
+        let limit = match self {
+            Class::MaxDegree(5..) | Class::Planar => MAX_PLAIN_ORDER,
+            Class::MaxDegree(4) => MAX_PLAIN_ORDER + 1,
+            Class::Outerplanar => MAX_ORDER - 1,
+            _ => MAX_ORDER,
+        };
+        let fits = |&n: &usize| number::fits(n, self.most_degree(n), self.most_edges(n));
+        (MAX_PLAIN_ORDER + 1..=limit).take_while(fits).last().unwrap_or(MAX_PLAIN_ORDER)
+    }
+
     /// What others have counted, or what a formula says, of orders from 1 on.
     pub fn known(self) -> &'static [KnownSequence] {
         known::sequences(self)
     }
 
-    /// How many graphs of an order up to 12 belong to the class, if that has been published. Of
+    /// How many graphs of an order belong to the class, if that has been published. Of
     /// [`Class::All`] Pólya's theorem tells it.
     pub fn known_graphs(self, order: usize) -> Option<u64> {
         let unlabelled = self.known().iter().find(|sequence| !sequence.labelled)?;

@@ -91,8 +91,52 @@ fn as_many_are_known() {
                 assert_eq!(Some(found), sequence.count(order), "{}, {order}", sequence.what);
             }
             assert!(sequence.count(12).is_some(), "{}", sequence.what);
-            assert_eq!(sequence.count(13), None);
+            assert_eq!(sequence.count(17), None);
             assert_eq!(sequence.count(0), None);
+        }
+    }
+}
+
+/// Orders beyond 12, where all graphs of a class have numbers.
+#[test]
+fn classes_end_with_the_last_order_that_has_keys() {
+    let largest = |name: &str| name.parse::<Class>().unwrap().largest_order();
+    assert_eq!(largest("all"), 13);
+    for (name, order) in [
+        ("max-degree:3", 16),
+        ("max-degree:4", 13),
+        ("max-degree:5", 12),
+        ("planar", 12),
+        ("triangle-free", 13),
+        ("bipartite", 13),
+        ("forest", 16),
+        ("linear-forest", 16),
+        ("outerplanar", 14),
+    ] {
+        assert_eq!(largest(name), order, "{name}");
+    }
+    assert!(Class::every().all(|class| (12..=16).contains(&class.largest_order())));
+}
+
+/// What bounds the sequences that a plan looks through leaves out none that the class has.
+#[test]
+fn bounds_hold_for_all_graphs_of_a_class() {
+    for graph in nauty::enumerate(7).concat() {
+        let n = graph.order();
+        for class in Class::every().filter(|class| class.contains(&graph)) {
+            let most = (0..n).map(|v| graph.degree(v)).max().unwrap_or(0);
+            assert!(most <= class.most_degree(n), "{class}: {graph:?}");
+            assert!(graph.size() <= class.most_edges(n), "{class}: {graph:?}");
+        }
+    }
+    for n in 1..=9 {
+        for class in Class::every() {
+            let within = DegreeSequence::within(n, class.most_degree(n), class.most_edges(n));
+            let mut all = DegreeSequence::all(n);
+            let may_have = |sequence: &DegreeSequence| class.may_have(sequence);
+            all.retain(may_have);
+            let within: Vec<_> = within.into_iter().filter(may_have).collect();
+            assert_eq!(within, all, "{class}, {n}");
         }
     }
 }

@@ -10,9 +10,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     game::Game,
-    graph::{Graph, degree::DegreeSequence, graph6},
+    graph::{Graph, MAX_ORDER, degree::DegreeSequence, graph6},
     labelling::{
-        Colours, Leaf, MAX_BATCH_ORDER,
+        Colours, Leaf,
         batch::{Batch, Kernel, LANES},
         forest::Forest,
         reference, shard_colours,
@@ -96,7 +96,7 @@ pub struct Digester<G: Game> {
 }
 
 impl<G: Game> Digester<G> {
-    /// A digest of no records yet, for graphs of order at most 12.
+    /// A digest of no records yet.
     pub fn new(sequence: &DegreeSequence, kernel: Kernel) -> Self {
         let order = sequence.order();
         Digester {
@@ -135,7 +135,7 @@ impl<G: Game> Digester<G> {
             if decided >> lane & 1 == 1 {
                 let (code, automorphisms) =
                     (self.batch.code(lane), self.batch.automorphisms(lane));
-                let label: [u8; MAX_BATCH_ORDER] = self.batch.labels_of(lane);
+                let label: [u8; MAX_ORDER] = self.batch.labels_of(lane);
                 self.digest.add_labelled::<G>(
                     self.order,
                     code,

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     game::{About, SUMS, Scope, Tally},
-    graph::{Graph, factorial, invariants, pairs},
-    labelling::MAX_BATCH_ORDER,
+    graph::{Graph, MAX_ORDER, factorial, invariants, pairs},
 };
 
 /// Graphs, and those of them that have the listed verdict of the game.
@@ -212,7 +211,7 @@ impl Statistics {
         weighings.iter().all(|weighing| weighing.is_possible(about, order, size))
     }
 
-    /// Whether the counts are possible for some order n ≤ 12 and fit together: the cells of each
+    /// Whether the counts are possible for some order and fit together: the cells of each
     /// breakdown add up to the counts of all graphs, and those of connectivity 1 and 2 to the
     /// counts of connected graphs. Never overflows, whatever the numbers.
     pub fn is_consistent(&self, about: &About) -> bool {
@@ -233,7 +232,7 @@ impl Statistics {
         };
         let all = [&self.classes.all, &self.labelled.all];
         let connected = [&self.classes.connected, &self.labelled.connected];
-        self.is_possible(about, MAX_BATCH_ORDER, pairs(MAX_BATCH_ORDER))
+        self.is_possible(about, MAX_ORDER, pairs(MAX_ORDER))
             && self
                 .structure
                 .breakdowns()
@@ -283,7 +282,7 @@ mod tests {
             |s| s.labelled.all.listed = u128::MAX,
             |s| s.structure.automorphisms.get_mut(&2).unwrap().labelled.graphs = u128::MAX,
             |s| s.classes.sums.0[WINNING_FIRST_MOVES] = 0,
-            |s| s.classes.sums.0[WINNING_FIRST_MOVES] = 133,
+            |s| s.classes.sums.0[WINNING_FIRST_MOVES] = 241,
             |s| s.labelled.sums.0[WINNING_FIRST_MOVES] = u128::MAX,
             |s| s.labelled.sums.0[WON_POSITIONS] = u128::MAX,
             |s| s.labelled.sums.0[REFUTED_ENDS] = u128::MAX,

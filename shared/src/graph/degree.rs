@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, fmt};
 
-use crate::graph::{Graph, MAX_ORDER, factorial};
+use crate::graph::{Graph, MAX_ORDER, factorial, pairs};
 
 /// The degrees of a graph in increasing order, vertex by vertex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -138,27 +138,39 @@ impl DegreeSequence {
     /// Every degree sequence of order `n`, by size, then by degrees. At order 12 there are 222 117
     /// of them, picked from 1.35 million candidates.
     pub fn all(n: usize) -> Vec<Self> {
+        Self::within(n, n.saturating_sub(1), pairs(n))
+    }
+
+    /// Those of them with at most so many edges, and so many at a vertex, in the same order.
+    pub fn within(n: usize, most_degree: usize, most_edges: usize) -> Vec<Self> {
+        /// Adds what begins with the `chosen` degrees, whose sum is `sum`.
         fn extend(
-            n: usize,
-            least: usize,
+            [n, most_degree, most_sum]: [usize; 3],
+            sum: usize,
             chosen: &mut Vec<usize>,
             found: &mut Vec<DegreeSequence>,
         ) {
-            if chosen.len() == n {
+            let Some(left @ 1..) = n.checked_sub(chosen.len()) else {
                 let sequence = DegreeSequence::new(chosen.iter().copied());
                 if sequence.is_graphical() {
                     found.push(sequence);
                 }
                 return;
-            }
-            for degree in least..n.max(1) {
+            };
+            let least = chosen.last().copied().unwrap_or(0);
+            for degree in least..=most_degree {
+                // No degree to come is smaller.
+                if sum + left * degree > most_sum {
+                    break;
+                }
                 chosen.push(degree);
-                extend(n, degree, chosen, found);
+                extend([n, most_degree, most_sum], sum + degree, chosen, found);
                 chosen.pop();
             }
         }
         let mut found = Vec::new();
-        extend(n, 0, &mut Vec::new(), &mut found);
+        let most_degree = most_degree.min(n.saturating_sub(1));
+        extend([n, most_degree, 2 * most_edges], 0, &mut Vec::new(), &mut found);
         found.sort_by_key(|sequence| (sequence.size(), *sequence));
         found
     }

@@ -161,7 +161,7 @@ fn subtract(p: &mut Polynomial, q: &Polynomial) {
     }
 }
 
-/// Graphs of an order 1 ≤ n ≤ 12 for each number of edges, by Pólya's theorem.
+/// Graphs of an order 1 ≤ n ≤ 13 for each number of edges, by Pólya's theorem.
 pub fn graphs_by_size(order: usize) -> Vec<u64> {
     let sizes = unlabelled(order).pop().expect("orders start at 1").all;
     sizes.iter().map(|count| count.try_into().unwrap_or(u64::MAX)).collect()

@@ -10,9 +10,10 @@ use std::{marker::PhantomData, str::FromStr};
 pub use super::lanes::{LANES, Lane};
 
 use super::{
-    Colours, Leaf, MAX_BATCH_ORDER, Undecided, key_bits,
+    Colours, Leaf, MAX_PLAIN_ORDER, Undecided, key_bits,
     lanes::{Instructions, Lanes, Operation},
     rounds::{Exact, Hashed, Refinement},
+    short_key,
 };
 use crate::graph::{AdjacencyRows, MAX_ORDER, VertexSet, all_vertices, pairs};
 
@@ -93,14 +94,14 @@ pub struct Batch {
     /// Whether this is the reference labelling.
     exact: bool,
     /// Adjacency sets: `rows[v]` holds that of vertex v of every lane.
-    rows: [Lane; MAX_BATCH_ORDER],
+    rows: [Lane; MAX_ORDER],
     /// Before labelling the colours to start from, then those that refinement comes to, afterwards
     /// the canonical labels.
-    labels: [Lane; MAX_BATCH_ORDER],
+    labels: [Lane; MAX_ORDER],
     /// 1 << label.
-    one_hot: [Lane; MAX_BATCH_ORDER],
+    one_hot: [Lane; MAX_ORDER],
     /// How many twins of v with an equal colour come before v.
-    earlier_twins: [Lane; MAX_BATCH_ORDER],
+    earlier_twins: [Lane; MAX_ORDER],
     /// Lanes whose colours came out all different.
     discrete: u32,
     /// Lanes whose colours would not change any more.
@@ -110,12 +111,12 @@ pub struct Batch {
 }
 
 /// Words of a code of the largest order.
-const CODE_WORDS: usize = pairs(MAX_BATCH_ORDER).div_ceil(16);
+const CODE_WORDS: usize = pairs(MAX_ORDER).div_ceil(16);
 
 const ZERO: Lane = Lane([0; LANES]);
 
 /// Words of packed labels.
-pub const LABEL_WORDS: usize = MAX_BATCH_ORDER.div_ceil(LABELS_IN_WORD);
+pub const LABEL_WORDS: usize = MAX_ORDER.div_ceil(LABELS_IN_WORD);
 const LABELS_IN_WORD: usize = 4;
 const LABEL_BITS: u32 = 16 / LABELS_IN_WORD as u32;
 
@@ -147,7 +148,7 @@ impl PackedLabels {
     }
 
     /// The words of one graph.
-    pub fn words_of(label: &[u8; MAX_BATCH_ORDER]) -> [u16; LABEL_WORDS] {
+    pub fn words_of(label: &[u8; MAX_ORDER]) -> [u16; LABEL_WORDS] {
         let mut words = [0; LABEL_WORDS];
         for (v, &label) in label.iter().enumerate() {
             let bit = LABEL_BITS * (v % LABELS_IN_WORD) as u32;
@@ -158,7 +159,7 @@ impl PackedLabels {
 }
 
 impl Batch {
-    /// A batch for graphs of order 1 ≤ n ≤ 12, labelled as the census does.
+    /// A batch for graphs of order 1 ≤ n ≤ 16, labelled as the census does.
     ///
     /// # Panics
     /// If the order is out of range or the machine lacks the kernel's instructions.
@@ -166,14 +167,14 @@ impl Batch {
         Self::with(n, kernel, false)
     }
 
-    /// A batch for graphs of order 1 ≤ n ≤ 12 in their reference labelling. Panics like
+    /// A batch for graphs of order 1 ≤ n ≤ 16 in their reference labelling. Panics like
     /// [`Batch::new`].
     pub fn exact(n: usize, kernel: Kernel) -> Box<Self> {
         Self::with(n, kernel, true)
     }
 
     fn with(n: usize, kernel: Kernel, exact: bool) -> Box<Self> {
-        assert!((1..=MAX_BATCH_ORDER).contains(&n), "no batches of order {n}");
+        assert!((1..=MAX_ORDER).contains(&n), "no batches of order {n}");
         let Some(instructions) = kernel.instructions() else {
             panic!("this machine has no {} instructions", kernel.name());
         };
@@ -181,10 +182,10 @@ impl Batch {
             order: n,
             instructions,
             exact,
-            rows: [ZERO; MAX_BATCH_ORDER],
-            labels: [ZERO; MAX_BATCH_ORDER],
-            one_hot: [ZERO; MAX_BATCH_ORDER],
-            earlier_twins: [ZERO; MAX_BATCH_ORDER],
+            rows: [ZERO; MAX_ORDER],
+            labels: [ZERO; MAX_ORDER],
+            one_hot: [ZERO; MAX_ORDER],
+            earlier_twins: [ZERO; MAX_ORDER],
             discrete: 0,
             stable: 0,
             codes: [ZERO; CODE_WORDS],
@@ -252,12 +253,19 @@ impl Batch {
     /// The [`crate::graph::Graph::code`] of the relabelled graph, of a labelled lane.
     #[inline(always)]
     pub fn code(&self, lane: usize) -> u128 {
-        self.codes.iter().rev().fold(0, |code, word| code << 16 | u128::from(word.0[lane]))
+        let words = pairs(self.order).div_ceil(16);
+        self.codes[..words]
+            .iter()
+            .rev()
+            .fold(0, |code, word| code << 16 | u128::from(word.0[lane]))
     }
 
-    /// The key of a labelled lane, which is the code without the last row.
+    /// The short key of a labelled lane. Up to order 12 it is the code without the last row.
     #[inline(always)]
     pub fn key(&self, lane: usize) -> u64 {
+        if self.order > MAX_PLAIN_ORDER {
+            return short_key(self.order, self.code(lane));
+        }
         let code = self.codes[..4]
             .iter()
             .rev()
@@ -272,7 +280,7 @@ impl Batch {
     }
 
     /// The labels of a labelled lane; zeros from the order on.
-    pub fn labels_of(&self, lane: usize) -> [u8; MAX_BATCH_ORDER] {
+    pub fn labels_of(&self, lane: usize) -> [u8; MAX_ORDER] {
         std::array::from_fn(|v| if v < self.order { self.labels[v].0[lane] as u8 } else { 0 })
     }
 
@@ -325,7 +333,7 @@ impl Batch {
                 }
             };
         }
-        by_order!(1 2 3 4 5 6 7 8 9 10 11 12)
+        by_order!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
     }
 
     fn label_order<const N: usize>(&mut self) -> u32 {
@@ -422,6 +430,7 @@ impl Batch {
         // The code, 16 bits a word: the labels below j among the neighbours of label j, for each
         // j.
         let mut code = [zero; CODE_WORDS];
+        let words = pairs(N).div_ceil(16);
         for j in 1..N {
             let mut row = zero;
             for v in 0..N {
@@ -438,7 +447,7 @@ impl Batch {
             colours[v].store(&mut self.labels[v]);
             one_hot[v].store(&mut self.one_hot[v]);
         }
-        for k in 0..CODE_WORDS {
+        for k in 0..words {
             code[k].store(&mut self.codes[k]);
         }
         solved
@@ -479,7 +488,9 @@ impl Operation for Pack<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, token: L::Token) -> PackedLabels {
         let mut packed = PackedLabels::default();
-        for (labels, word) in self.batch.labels.chunks(LABELS_IN_WORD).zip(&mut packed.0) {
+        for (labels, word) in
+            self.batch.labels[..self.batch.order].chunks(LABELS_IN_WORD).zip(&mut packed.0)
+        {
             let mut sum = L::splat(token, 0);
             for labels in labels.iter().rev() {
                 sum = sum.shl(LABEL_BITS).or(L::load(token, labels));
@@ -502,8 +513,9 @@ impl Operation for Unpack<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, token: L::Token) {
         let mask = L::splat(token, (1 << LABEL_BITS) - 1);
-        let labels = self.batch.labels.chunks_mut(LABELS_IN_WORD);
-        let one_hot = self.batch.one_hot.chunks_mut(LABELS_IN_WORD);
+        let order = self.batch.order;
+        let labels = self.batch.labels[..order].chunks_mut(LABELS_IN_WORD);
+        let one_hot = self.batch.one_hot[..order].chunks_mut(LABELS_IN_WORD);
         for ((labels, one_hot), word) in labels.zip(one_hot).zip(&self.packed.0) {
             let mut word = L::load(token, word);
             for (labels, one_hot) in labels.iter_mut().zip(one_hot) {

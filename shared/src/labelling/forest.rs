@@ -4,7 +4,7 @@
 use super::{
     Colours, Leaf, Undecided,
     batch::{Batch, LANES},
-    search,
+    key_bits, search,
 };
 use crate::graph::{all_vertices, vertices};
 
@@ -53,6 +53,7 @@ impl<T> Forest<T> {
     /// Labels all graphs that were added, in this order, and takes them out.
     pub fn search(&mut self) -> &[(T, Leaf)] {
         let n = self.batch.order();
+        let keys = (1 << key_bits(n)) - 1;
         self.found.clear();
         self.found
             .extend(self.wanted_for.drain(..).map(|wanted_for| (wanted_for, Leaf::default())));
@@ -85,8 +86,10 @@ impl<T> Forest<T> {
                     continue;
                 }
                 let best = &mut self.found[node.graph].1;
-                // As long as there are no automorphisms there has been no leaf.
-                if best.automorphisms > 0 && self.batch.key(lane) < best.key(n) {
+                // As long as there are no automorphisms there has been no leaf. The key is the code
+                // without the last row.
+                let [key, best_key] = [self.batch.code(lane), best.code].map(|code| code & keys);
+                if best.automorphisms > 0 && key < best_key {
                     continue;
                 }
                 let mut leaf = self.batch.leaf(lane);

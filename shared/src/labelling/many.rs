@@ -12,13 +12,13 @@ use crate::graph::{Graph, degree::DegreeSequence};
 /// What is asked of a labelling when nobody wants the labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyAndGroup {
-    /// The key.
+    /// The short key.
     pub key: u64,
     /// |Aut|.
     pub automorphisms: u64,
 }
 
-/// Key and group order of each of these graphs, all of order `n` ≤ 12.
+/// Key and group order of each of these graphs, all of order `n`.
 pub fn keys(n: usize, graphs: &[Graph], kernel: Kernel) -> Vec<KeyAndGroup> {
     keys_from(n, graphs, kernel, |graph| degree_colours(n, graph.rows()))
 }

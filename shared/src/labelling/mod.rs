@@ -18,6 +18,7 @@ pub mod group;
 pub mod hashed;
 mod lanes;
 pub mod many;
+pub mod number;
 pub mod reference;
 mod rounds;
 mod search;
@@ -25,16 +26,17 @@ mod search;
 pub use decode::graph_of_key;
 
 use crate::graph::{
-    AdjacencyRows, MAX_ORDER, VertexSet, all_vertices, degree::DegreeSequence, map_sets, pairs,
+    AdjacencyRows, Graph, MAX_ORDER, VertexSet, all_vertices, degree::DegreeSequence, map_sets,
+    pairs,
 };
 
 /// Names the labelling that stored keys and columns are in; stores and workers of different
 /// labellings do not mix.
 pub const LABELLING: u16 = 1;
 
-/// Largest order that batches are compiled for, and so the largest order of a census: keys have
-/// C(11, 2) = 55 bits.
-pub const MAX_BATCH_ORDER: usize = 12;
+/// Up to this order all graphs can be in a census, and its keys are the bits of graphs,
+/// C(11, 2) = 55 of them. Beyond it keys are numbers, see [`number`].
+pub const MAX_PLAIN_ORDER: usize = 12;
 
 /// A colour per vertex: the number of vertices of smaller colour. Entries from the order on are
 /// ignored.
@@ -55,6 +57,13 @@ pub struct Labelling {
     pub last_orbit: VertexSet,
 }
 
+impl Labelling {
+    /// The short key of `graph`, whose labelling this is.
+    pub fn short_key(&self, graph: &Graph) -> u64 {
+        short_key(graph.order(), graph.relabelled(&self.label).code())
+    }
+}
+
 /// A graph whose colours did not decide its labels.
 #[derive(Clone, Copy)]
 pub struct Undecided {
@@ -72,7 +81,7 @@ pub struct Leaf {
     /// [`crate::graph::Graph::code`] of the relabelled graph; without its last row it is the key.
     pub code: u128,
     /// Canonical label of each vertex.
-    pub label: [u8; MAX_BATCH_ORDER],
+    pub label: [u8; MAX_ORDER],
     /// |Aut|.
     pub automorphisms: u64,
     /// The orbit of the vertex with the last label.
@@ -80,9 +89,20 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// The key of a graph of order `n`.
+    /// The short key of a graph of order `n`.
     pub fn key(&self, n: usize) -> u64 {
-        (self.code & ((1 << key_bits(n)) - 1)) as u64
+        short_key(n, self.code)
+    }
+}
+
+/// What graphs of an order 1 ≤ `n` ≤ 16 are known by within their degree sequence: the key of a
+/// graph with this [`crate::graph::Graph::code`] in canonical labels, or, beyond order 12, its
+/// number.
+#[inline]
+pub fn short_key(n: usize, code: u128) -> u64 {
+    match n <= MAX_PLAIN_ORDER {
+        true => code as u64 & ((1 << key_bits(n)) - 1),
+        false => number::number_of_graph(&Graph::from_code(n, code)),
     }
 }
 

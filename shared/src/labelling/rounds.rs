@@ -2,16 +2,17 @@
 //! [`super::reference`].
 
 use super::{
-    MAX_BATCH_ORDER, hashed,
+    hashed,
     lanes::{Lane, Lanes},
 };
+use crate::graph::MAX_ORDER;
 
 /// How colours are refined.
 pub(super) trait Refinement {
     /// The colours after one more round.
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
-        rows: &[Lane; MAX_BATCH_ORDER],
+        rows: &[Lane; MAX_ORDER],
         colours: &[L; N],
     ) -> [L; N];
 }
@@ -26,7 +27,7 @@ impl Refinement for Hashed {
     #[inline(always)]
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
-        rows: &[Lane; MAX_BATCH_ORDER],
+        rows: &[Lane; MAX_ORDER],
         colours: &[L; N],
     ) -> [L; N] {
         let [a, b, c] = hashed::SCRAMBLE;
@@ -64,17 +65,20 @@ impl Refinement for Hashed {
 /// The refinement of [`super::reference`].
 pub(super) struct Exact;
 
+/// Words of four digits, one for each colour.
+const WORDS: usize = MAX_ORDER.div_ceil(4);
+
 impl Refinement for Exact {
     #[inline(always)]
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
-        rows: &[Lane; MAX_BATCH_ORDER],
+        rows: &[Lane; MAX_ORDER],
         colours: &[L; N],
     ) -> [L; N] {
-        const { assert!(N <= MAX_BATCH_ORDER && MAX_BATCH_ORDER == 12, "3 words of 4 digits") };
         // The signatures' hexadecimal digits, four to a lane: words[k] holds those of colours 4k
-        // to 4k + 3.
-        let mut digits = [[L::splat(token, 0); N]; 3];
+        // to 4k + 3. Only as many words are looked at as there are colours for.
+        let count = N.div_ceil(4);
+        let mut digits = [[L::splat(token, 0); N]; WORDS];
         for v in 0..N {
             for colour in 0..N {
                 let word = &mut digits[colour / 4][v];
@@ -85,11 +89,11 @@ impl Refinement for Exact {
             }
         }
         // With their top bits flipped words compare as signed numbers.
-        let mut words = [[L::splat(token, 1 << 15); N]; 3];
+        let mut words = [[L::splat(token, 1 << 15); N]; WORDS];
         for w in 1..N {
             for v in 0..w {
                 let joined = L::load(token, &rows[v]).meets(L::splat(token, 1 << w));
-                for k in 0..3 {
+                for k in 0..count {
                     words[k][v] = words[k][v].add_where(joined, digits[k][w]);
                     words[k][w] = words[k][w].add_where(joined, digits[k][v]);
                 }
@@ -102,7 +106,7 @@ impl Refinement for Exact {
                 // Compared by colour, then by signature from the highest digit down.
                 let mut less = words[0][v].signed_less(words[0][w]);
                 let mut equal = words[0][v].equals(words[0][w]);
-                for k in 1..3 {
+                for k in 1..count {
                     let same = words[k][v].equals(words[k][w]);
                     less = L::either(words[k][v].signed_less(words[k][w]), L::both(same, less));
                     equal = L::both(same, equal);

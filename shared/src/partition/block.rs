@@ -17,11 +17,11 @@
 
 use std::fmt;
 
-use super::slot::{bucket_of_slot, mask, slot_bytes};
+use super::slot::{bucket_of_slot, mask, most_bucket_bits, slot_bits, slot_bytes};
 use crate::{
     game::Layout,
-    graph::degree::DegreeSequence,
-    labelling::{LABELLING, MAX_BATCH_ORDER, key_bits},
+    graph::{MAX_ORDER, degree::DegreeSequence},
+    labelling::LABELLING,
 };
 
 /// The first bytes of every block. Frozen: blocks that begin otherwise are refused.
@@ -206,7 +206,7 @@ impl Block {
                 }
                 // Where the first and the last one belong, those between them do.
                 let is_outside = |slot: u64| {
-                    slot > mask(key_bits(n))
+                    slot > mask(slot_bits(n))
                         || bucket_of_slot(n, slot, id.bucket_bits) != id.bucket as usize
                 };
                 if is_outside(first) || is_outside(last) {
@@ -359,7 +359,7 @@ impl Head {
         let section =
             Section::from_byte(body[10]).ok_or(BlockError::Malformed("unknown section"))?;
         let n = body[11] as usize;
-        if !(1..=MAX_BATCH_ORDER).contains(&n) {
+        if !(1..=MAX_ORDER).contains(&n) {
             return Err(BlockError::Malformed("order out of range"));
         }
         if body[12 + n..28].iter().any(|&b| b != 0) {
@@ -368,7 +368,7 @@ impl Head {
         let sequence = DegreeSequence::from_bytes(&body[12..12 + n])
             .ok_or(BlockError::Malformed("not a degree sequence"))?;
         let (bucket_bits, bucket) = (body[32], number(33, 4) as u32);
-        if bucket_bits as usize > key_bits(n).min(24) || bucket >> bucket_bits != 0 {
+        if bucket_bits > most_bucket_bits(n) || bucket >> bucket_bits != 0 {
             return Err(BlockError::Malformed("bucket out of range"));
         }
         let id = BlockId { sequence, part: number(28, 4) as u32, bucket_bits, bucket, section };

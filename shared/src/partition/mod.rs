@@ -14,7 +14,10 @@ pub use block::{
     BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, CHECKSUM_BYTES, Checksum, HEADER_BYTES,
     MAGIC, Section,
 };
-pub use slot::{bucket_of_slot, graph_of_slot, key_of_slot, slot_bytes, slot_of, slot_of_key};
+pub use slot::{
+    bucket_of_slot, graph_of_slot, key_of_slot, most_bucket_bits, slot_bits, slot_bytes, slot_of,
+    slot_of_key,
+};
 pub(crate) use table::prefetch;
 pub use table::{BucketBlocks, BucketTable, KeyedOutcomes, Mismatch, entry_bytes};
 

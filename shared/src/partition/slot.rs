@@ -2,30 +2,46 @@
 
 use crate::{
     graph::{Graph, degree::DegreeSequence},
-    labelling::{graph_of_key, hashed, key_bits},
+    labelling::{MAX_PLAIN_ORDER, graph_of_key, hashed, key_bits, number},
 };
 
 /// 2^64 divided by the golden ratio, and odd, so that multiplying with it is a bijection. Frozen:
 /// with another number every slot changes, and with it the order of entries in all blocks.
 const SCRAMBLE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The slot of a key of order `n` ≤ 12: a bijection of the numbers below 2^C(n−1,2).
+/// Bits of a slot of order `n` ≤ 16, and of a short key.
+#[inline]
+pub const fn slot_bits(n: usize) -> usize {
+    if n <= MAX_PLAIN_ORDER { key_bits(n) } else { number::NUMBER_BITS }
+}
+
+/// By so many bits of their slots graphs may be put into buckets. Beyond order 12 there are no
+/// buckets: requests to them would not have room for slot and labels.
+pub const fn most_bucket_bits(n: usize) -> u8 {
+    match n {
+        0..=MAX_PLAIN_ORDER if key_bits(n) < 24 => key_bits(n) as u8,
+        0..=MAX_PLAIN_ORDER => 24,
+        _ => 0,
+    }
+}
+
+/// The slot of a short key of order `n` ≤ 16: a bijection of the numbers of [`slot_bits`] bits.
 #[inline]
 pub fn slot_of_key(n: usize, key: u64) -> u64 {
-    let bits = key_bits(n);
+    let bits = slot_bits(n);
     (key ^ (key >> bits.div_ceil(2).max(1))).wrapping_mul(SCRAMBLE) & mask(bits)
 }
 
-/// Where a graph of order ≤ 12 stands, by the labelling of stored data: its own slot in the
+/// Where a graph stands, by the labelling of stored data: its own slot in the
 /// partition of its degree sequence.
 pub fn slot_of(graph: &Graph) -> u64 {
-    slot_of_key(graph.order(), hashed::label(graph).key as u64)
+    slot_of_key(graph.order(), hashed::label(graph).short_key(graph))
 }
 
 /// The inverse of [`slot_of_key`].
 #[inline]
 pub fn key_of_slot(n: usize, slot: u64) -> u64 {
-    let bits = key_bits(n);
+    let bits = slot_bits(n);
     let product = slot.wrapping_mul(inverse(SCRAMBLE)) & mask(bits);
     // Shifting by at least half the width, the step undoes itself.
     product ^ (product >> bits.div_ceil(2).max(1))
@@ -34,7 +50,11 @@ pub fn key_of_slot(n: usize, slot: u64) -> u64 {
 /// The graph, in canonical labels, at this slot of the partition of `sequence`; `None` if there is
 /// none.
 pub fn graph_of_slot(sequence: &DegreeSequence, slot: u64) -> Option<Graph> {
-    graph_of_key(u128::from(key_of_slot(sequence.order(), slot)), sequence.bytes())
+    let key = key_of_slot(sequence.order(), slot);
+    match sequence.order() <= MAX_PLAIN_ORDER {
+        true => graph_of_key(u128::from(key), sequence.bytes()),
+        false => number::graph_of_number(key, sequence),
+    }
 }
 
 #[inline]
@@ -55,13 +75,13 @@ const fn inverse(odd: u64) -> u64 {
 
 /// Bytes of a slot of order `n`.
 pub fn slot_bytes(n: usize) -> usize {
-    key_bits(n).div_ceil(8)
+    slot_bits(n).div_ceil(8)
 }
 
 /// The bucket of a slot when there are 2^`bucket_bits` buckets.
 #[inline(always)]
 pub fn bucket_of_slot(n: usize, slot: u64, bucket_bits: u8) -> usize {
-    (slot >> (key_bits(n) - bucket_bits as usize)) as usize
+    (slot >> (slot_bits(n) - bucket_bits as usize)) as usize
 }
 
 #[cfg(test)]
@@ -72,10 +92,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slots_are_scrambled_keys(n in 1usize..=12, key: u64) {
-            let key = key & mask(key_bits(n));
+        fn slots_are_scrambled_keys(n in 1usize..=16, key: u64) {
+            let key = key & mask(slot_bits(n));
             prop_assert_eq!(key_of_slot(n, slot_of_key(n, key)), key);
-            prop_assert!(slot_of_key(n, key) <= mask(key_bits(n)));
+            prop_assert!(slot_of_key(n, key) <= mask(slot_bits(n)));
         }
     }
 }

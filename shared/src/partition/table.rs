@@ -3,9 +3,9 @@
 use super::{
     block::{Block, BlockId, Entries, Section},
     pages::zeros,
-    slot::{mask, slot_bytes},
+    slot::{mask, slot_bits, slot_bytes},
 };
-use crate::{game::Layout, graph::degree::DegreeSequence, labelling::key_bits};
+use crate::{game::Layout, graph::degree::DegreeSequence};
 
 /// Bytes of a slot and the record of its graph, of order `n`.
 pub fn entry_bytes(layout: Layout, n: usize) -> usize {
@@ -283,7 +283,8 @@ impl Builder {
         let n = sequence.order();
         let stride = entry_bytes(layout, n);
         // One or two entries for each place of the directory.
-        let directory_bits = count.max(1).ilog2().min((key_bits(n) - bucket_bits as usize) as u32);
+        let directory_bits =
+            count.max(1).ilog2().min((slot_bits(n) - bucket_bits as usize) as u32);
         let table = BucketTable {
             layout,
             sequence,
@@ -295,7 +296,7 @@ impl Builder {
             slot_mask: mask(8 * slot_bytes(n)),
             entries: zeros((count + LOOK) * stride + SLACK),
             directory: zeros((1 << directory_bits) + 1),
-            shift: key_bits(n) as u32 - u32::from(bucket_bits) - directory_bits,
+            shift: slot_bits(n) as u32 - u32::from(bucket_bits) - directory_bits,
             base: u64::from(bucket) << directory_bits,
         };
         Builder { table, entries: 0 }
@@ -361,7 +362,7 @@ impl<'a> Merge<'a> {
     /// Of parts that have `count` slots in all.
     fn new(parts: &'a [KeyedOutcomes], count: usize) -> Self {
         let id = parts[0].keys.id;
-        let free_bits = key_bits(id.sequence.order()) as u32 - u32::from(id.bucket_bits);
+        let free_bits = slot_bits(id.sequence.order()) as u32 - u32::from(id.bucket_bits);
         let cell_bits = count.max(1).ilog2().min(free_bits);
         let record_bytes = parts[0].keys.layout.record_bytes(id.sequence.order());
         let words = 1 + record_bytes.div_ceil(8);

@@ -69,7 +69,7 @@ struct CycleType {
 }
 
 impl Drawer {
-    /// For graphs of order `n` ≤ 12.
+    /// For graphs of order `n` ≤ 13.
     pub fn new(n: usize, kind: Kind) -> Self {
         let mut types = Vec::new();
         if kind == Kind::Unlabelled {
@@ -203,7 +203,7 @@ mod tests {
     /// The number of graphs that permutations fix, by Burnside's lemma.
     #[test]
     fn cycle_types_count_the_classes() {
-        for n in 1..=12 {
+        for n in 1..=13 {
             let drawer = Drawer::new(n, Kind::Unlabelled);
             for (size, count) in graphs_by_size(n).into_iter().enumerate() {
                 let fixed: u128 =

@@ -132,7 +132,7 @@ impl Model {
         }
     }
 
-    /// The share of the graphs of order `n` ≤ 12 that have m edges, for m = 0, …, C(n, 2): the
+    /// The share of the graphs of order `n` ≤ 13 that have m edges, for m = 0, …, C(n, 2): the
     /// quotient of two exact numbers, rounded.
     pub fn shares(self, n: usize) -> Vec<f64> {
         let most = pairs(n);

@@ -110,7 +110,7 @@ impl Solver<'_> {
         let mut statistics = Statistics::default();
         let mut digester = Digester::<G>::new(&shard.sequence, self.kernel);
         for ((child, graph), outcome) in children.iter().zip(graphs).zip(outcomes) {
-            let automorphisms = child.automorphisms.into();
+            let automorphisms = child.automorphisms;
             statistics.add(graph, automorphisms, &G::tally(graph, automorphisms, outcome));
             digester.add(graph, outcome);
         }

@@ -10,11 +10,11 @@ use trailtrap_shared::{
     generate::Child,
     graph::{VertexSet, degree::Deletion, vertices},
     labelling::{
+        MAX_PLAIN_ORDER,
         batch::{Batch, Kernel, LABEL_WORDS, LANES, PackedLabels},
         forest::Forest,
-        key_bits,
     },
-    partition::{bucket_of_slot, slot_of_key},
+    partition::{bucket_of_slot, most_bucket_bits, slot_of_key},
     plan::{Plan, Shard},
 };
 
@@ -41,8 +41,8 @@ struct Request {
     /// The slot of at most 55 bits, then the number of the edge in
     /// [`trailtrap_shared::graph::Graph::code`].
     slot_and_edge: u64,
-    /// As [`PackedLabels`] has them.
-    labels: [u16; LABEL_WORDS],
+    /// As [`PackedLabels`] has them, the words that labels of order 12 take.
+    labels: [u16; REQUEST_WORDS],
     /// The index of the graph in its chunk.
     graph: u16,
 }
@@ -57,6 +57,8 @@ struct Routed {
 }
 
 const EDGE_BITS: u32 = 7;
+/// Where there are buckets, orders are at most 12.
+const REQUEST_WORDS: usize = MAX_PLAIN_ORDER.div_ceil(4);
 /// Requests are sorted by so many bits of their slots even if there are fewer buckets, so that
 /// those that follow each other are answered from what is close together.
 const SORTED_BITS: u32 = 10;
@@ -67,7 +69,7 @@ impl Request {
         let edge = delete::edge(deletion.u.into(), deletion.w.into());
         Request {
             slot_and_edge: slot << EDGE_BITS | edge as u64,
-            labels,
+            labels: std::array::from_fn(|k| labels[k]),
             graph: deletion.graph as u16,
         }
     }
@@ -80,11 +82,10 @@ impl Request {
     #[inline(always)]
     fn labelled(self, ends: &[(usize, usize)]) -> LabelledDeletion {
         let (u, w) = ends[(self.slot_and_edge & ((1 << EDGE_BITS) - 1)) as usize];
-        LabelledDeletion {
-            slot: self.slot(),
-            deletion: DeletedEdge { graph: self.graph.into(), u: u as u8, w: w as u8 },
-            labels: self.labels,
-        }
+        let mut labels = [0; LABEL_WORDS];
+        labels[..REQUEST_WORDS].copy_from_slice(&self.labels);
+        let deletion = DeletedEdge { graph: self.graph.into(), u: u as u8, w: w as u8 };
+        LabelledDeletion { slot: self.slot(), deletion, labels }
     }
 }
 
@@ -308,7 +309,8 @@ impl<'a> Router<'a> {
         self.label();
         self.search();
         let bucket_bits = u32::from(self.predecessor.bucket_bits);
-        let sorted_bits = SORTED_BITS.min(key_bits(self.order) as u32).max(bucket_bits) as u8;
+        let sorted_bits =
+            SORTED_BITS.min(most_bucket_bits(self.order).into()).max(bucket_bits) as u8;
         let labellings = self.stage.labellings - before;
         let requests = sorted(&self.requests, self.order, sorted_bits);
         Ok(Routed { requests, labellings })
@@ -357,20 +359,23 @@ fn sorted(requests: &[Request], n: usize, bits: u8) -> Vec<Request> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use trailtrap_shared::labelling::MAX_BATCH_ORDER;
+    use trailtrap_shared::partition::slot_bits;
 
     use super::*;
 
     fn deletions() -> impl Strategy<Value = LabelledDeletion> {
-        let slot = 0..1u64 << key_bits(MAX_BATCH_ORDER);
-        let edge = 0..trailtrap_shared::graph::pairs(MAX_BATCH_ORDER);
-        let label = Just(std::array::from_fn(|v| v as u8)).prop_shuffle();
+        let slot = 0..1u64 << slot_bits(MAX_PLAIN_ORDER);
+        let edge = 0..trailtrap_shared::graph::pairs(MAX_PLAIN_ORDER);
+        let label: [u8; MAX_PLAIN_ORDER] = std::array::from_fn(|v| v as u8);
+        let label = Just(label).prop_shuffle();
         (slot, edge, 0..1u32 << 16, label).prop_map(|(slot, edge, graph, label)| {
-            let (u, w) = delete::ends(MAX_BATCH_ORDER)[edge];
+            let (u, w) = delete::ends(MAX_PLAIN_ORDER)[edge];
             LabelledDeletion {
                 slot,
                 deletion: DeletedEdge { graph, u: u as u8, w: w as u8 },
-                labels: PackedLabels::words_of(&label),
+                labels: PackedLabels::words_of(&std::array::from_fn(|v| {
+                    label.get(v).copied().unwrap_or(0)
+                })),
             }
         })
     }
@@ -379,7 +384,7 @@ mod tests {
         /// What goes into a request comes out of it.
         #[test]
         fn requests_keep_what_they_are_made_of(made_of in deletions()) {
-            let same = Request::new(made_of).labelled(&delete::ends(MAX_BATCH_ORDER));
+            let same = Request::new(made_of).labelled(&delete::ends(MAX_PLAIN_ORDER));
             prop_assert_eq!(same, made_of);
         }
 
@@ -391,7 +396,7 @@ mod tests {
             more in 0u8..4,
             buckets in prop::array::uniform2(0u32..=32),
         ) {
-            let n = MAX_BATCH_ORDER;
+            let n = MAX_PLAIN_ORDER;
             let requests: Vec<Request> = made_of.into_iter().map(Request::new).collect();
             let sorted = sorted(&requests, n, bucket_bits + more);
             let [one, other] = buckets.map(|bucket| bucket.min(1 << bucket_bits));

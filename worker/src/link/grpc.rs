@@ -17,7 +17,7 @@ use tonic::{Code, Request, Status};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
-    labelling::{LABELLING, MAX_BATCH_ORDER, batch::Kernel},
+    labelling::{LABELLING, batch::Kernel},
     partition::{BLOCK_FORMAT, Block},
     plan::{Plan, PlanOptions},
     protocol::{
@@ -109,7 +109,7 @@ impl PlanKeeper {
         let mut last = self.last.lock();
         let plan = match &*last {
             Some(plan) if plan.fingerprint == grant.plan_fingerprint => plan.clone(),
-            _ if (1..=MAX_BATCH_ORDER).contains(&order) => {
+            _ if (1..=self.layout.class.largest_order()).contains(&order) => {
                 let options = PlanOptions {
                     part_graphs: grant.part_graphs,
                     bucket_bytes: grant.bucket_bytes,

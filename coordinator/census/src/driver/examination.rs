@@ -6,7 +6,8 @@ use std::{collections::HashSet, sync::atomic::AtomicBool};
 use rayon::prelude::*;
 use trailtrap_shared::{
     count::summary::Summary,
-    labelling::{MAX_BATCH_ORDER, batch::Kernel},
+    graph::MAX_ORDER,
+    labelling::batch::Kernel,
     partition::{Block, Section},
     plan::{Plan, Unit},
     protocol::messages::Wanted,
@@ -48,7 +49,7 @@ pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
 /// What these workers have done since a result of theirs was last confirmed by another worker.
 pub(super) fn trace(store: &Store, suspects: Vec<Suspect>) -> Result<Vec<Unit>, StoreError> {
     let mut traces: Vec<Trace> = suspects.into_iter().map(Trace::new).collect();
-    for order in 1..=MAX_BATCH_ORDER {
+    for order in 1..=MAX_ORDER {
         for item in store.each_unit(order) {
             let (unit, record) = item?;
             traces.iter_mut().for_each(|trace| trace.add(unit, &record));

@@ -7,8 +7,7 @@ use std::{
 };
 
 use trailtrap_shared::{
-    graph::degree::DegreeSequence,
-    labelling::MAX_BATCH_ORDER,
+    graph::{MAX_ORDER, degree::DegreeSequence},
     partition::{BucketTable, KeyedOutcomes, Mismatch, Section},
     plan::{Plan, Shard},
 };
@@ -115,7 +114,7 @@ pub fn result(order: usize, record: &OrderRecord) -> Option<OrderResult> {
 /// The store cannot be read, or an order below a finished one is not finished.
 pub fn results(store: &Store) -> Result<Vec<OrderResult>, FinishedError> {
     let mut results = Vec::new();
-    for order in 1..=MAX_BATCH_ORDER {
+    for order in 1..=MAX_ORDER {
         match store.order(order)?.and_then(|record| result(order, &record)) {
             Some(result) if results.len() + 1 == order => results.push(result),
             Some(_) => return Err(not_finished(store, results.len() + 1)),

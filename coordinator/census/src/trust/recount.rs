@@ -102,7 +102,7 @@ impl AheadCounter {
         AheadCounter { class, ..AheadCounter::default() }
     }
 
-    /// Counts a graph of order n ≤ 12 with so many automorphisms.
+    /// Counts a graph with so many automorphisms.
     pub fn add<G: Game>(&mut self, graph: &Graph, automorphisms: u64, outcome: &G::Outcome) {
         let n = graph.order();
         let weight = u128::from(factorial(n) / automorphisms);

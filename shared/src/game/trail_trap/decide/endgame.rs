@@ -15,10 +15,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use super::MAX_DECIDED_ORDER;
 use crate::{
     game::{Game, TrailTrap},
     graph::pairs,
-    labelling::MAX_BATCH_ORDER,
     partition::prefetch,
 };
 
@@ -28,8 +28,8 @@ const SCRAMBLE: u128 = 0x2d35_8dcc_aa6c_78a5_9e37_79b9_7f4a_7c15;
 /// What is wrong with graphs that were to make an endgame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndgameError {
-    /// Batches are not compiled for this order.
-    #[error("there are no endgames of order {0}: 1 to {MAX_BATCH_ORDER} can be done")]
+    /// Searches are not compiled for this order.
+    #[error("there are no endgames of order {0}: 1 to {MAX_DECIDED_ORDER} can be done")]
     Order(usize),
     /// More than the entries of a directory can number.
     #[error("{0} graphs are too many for an endgame: it has room for {max}", max = u32::MAX)]
@@ -165,9 +165,9 @@ impl EndgameBuilder {
     /// For `graphs` graphs of order `order` with `size` edges.
     ///
     /// # Errors
-    /// No batches are compiled for this order, or there are more than 2^32 − 1 graphs.
+    /// No searches are compiled for this order, or there are more than 2^32 − 1 graphs.
     pub fn new(order: usize, size: usize, graphs: usize) -> Result<Self, EndgameError> {
-        if !(1..=MAX_BATCH_ORDER).contains(&order) {
+        if !(1..=MAX_DECIDED_ORDER).contains(&order) {
             return Err(EndgameError::Order(order));
         }
         if graphs > u32::MAX as usize {
@@ -311,7 +311,7 @@ impl Pieces<'_> {
 }
 
 impl Endgame {
-    /// Bytes of memory that the endgame of so many graphs of order `order` ≤ 12 takes.
+    /// Bytes of memory that the endgame of so many graphs of order `order` ≤ 13 takes.
     pub fn bytes(order: usize, graphs: usize) -> usize {
         Shape::new(order, graphs).bytes(graphs)
     }

@@ -20,7 +20,6 @@ use search::{Question, Search, Step};
 use crate::{
     graph::{Graph, MAX_ORDER},
     labelling::{
-        MAX_BATCH_ORDER,
         batch::{Batch, Kernel, LANES, first_lanes, lanes_of},
         forest::Forest,
     },
@@ -29,6 +28,9 @@ use crate::{
 /// Changes whenever searches would visit other positions, or as many in another order: numbers of
 /// nodes of different methods do not compare.
 pub const METHOD: u32 = 1;
+
+/// The largest order of graphs that are decided.
+pub const MAX_DECIDED_ORDER: usize = 13;
 
 /// What came out of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +82,7 @@ struct Pipeline {
 }
 
 impl<'a> Decider<'a> {
-    /// A decider of graphs of the order of `endgame`; without one, of any order up to 12.
+    /// A decider of graphs of the order of `endgame`; without one, of any order up to 13.
     pub fn new(endgame: Option<&'a Endgame>, kernel: Kernel) -> Self {
         let pipeline = endgame.map(|endgame| {
             let batch = || Batch::new(endgame.order(), kernel);
@@ -117,7 +119,7 @@ impl<'a> Decider<'a> {
     /// The endgame is not complete.
     ///
     /// # Panics
-    /// If a graph has another order than the endgame, or one beyond 12.
+    /// If a graph has another order than the endgame, or one beyond 13.
     pub fn run(
         &mut self,
         next: &mut dyn FnMut() -> Option<(u64, Graph)>,
@@ -139,7 +141,7 @@ impl<'a> Decider<'a> {
                         let Some((tag, graph)) = next() else { break None };
                         let n = graph.order();
                         assert!(
-                            n <= MAX_BATCH_ORDER && order.is_none_or(|order| order == n),
+                            n <= MAX_DECIDED_ORDER && order.is_none_or(|order| order == n),
                             "a graph of order {n}"
                         );
                         known_by[i] = Some(tag);

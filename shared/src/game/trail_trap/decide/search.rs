@@ -4,14 +4,16 @@
 //! Alpha–beta over positions (H; a, b), whose values are only won and lost: the first reply that
 //! wins ends a node. What matters is the order of moves.
 
-use super::order::{self, Score, Token};
+use super::{
+    MAX_DECIDED_ORDER,
+    order::{self, Score, Token},
+};
 use crate::{
     game::trail_trap::forward::edge_at,
     graph::{Graph, MAX_ORDER, VertexSet, pairs, vertices},
-    labelling::MAX_BATCH_ORDER,
 };
 
-const N: usize = MAX_BATCH_ORDER;
+const N: usize = MAX_DECIDED_ORDER;
 
 /// What a search asks of the record of its graph of unused edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +110,8 @@ const NO_VERTEX: u8 = u8::MAX;
 
 /// Positions that were decided: the last one at each place.
 struct Known {
+    /// Bits of a set of edges, which decide what places positions have.
+    edge_bits: usize,
     entries: Vec<u128>,
     /// Tells the positions of this graph from those of earlier ones.
     generation: u64,
@@ -117,27 +121,45 @@ struct Known {
 const KNOWN_BITS: u32 = 12;
 
 impl Known {
-    /// 66 bits of edges, twice 4 of tokens, the rest for the generation and, on top, the value.
+    /// Up to order 12 the same: numbers of nodes follow from places.
+    fn edge_bits(order: usize) -> usize {
+        pairs(order.max(12))
+    }
+
+    /// Forgets everything, for a graph of this order.
+    fn begin(&mut self, order: usize) {
+        self.generation += 1;
+        let edge_bits = Self::edge_bits(order);
+        if self.edge_bits != edge_bits {
+            self.edge_bits = edge_bits;
+            self.entries.fill(0);
+        }
+    }
+
+    /// 66 bits of edges, or 78 at order 13, twice 4 of tokens, the rest for the generation and, on
+    /// top, the value.
     fn tag(&self, used: u128, a: usize, b: usize) -> u128 {
-        used | (a as u128) << 66 | (b as u128) << 70 | u128::from(self.generation) << 74
+        let tokens = (a as u128 | (b as u128) << 4) << self.edge_bits;
+        used | tokens | u128::from(self.generation) << (self.edge_bits + 8)
     }
 
     /// Without the generation: a search is to find the same places free whatever came before it.
-    fn place(tag: u128) -> usize {
-        let high = (tag >> 64) as u64 & 0x3ff;
+    fn place(&self, tag: u128) -> usize {
+        let high = (tag >> 64) as u64 & ((1 << (self.edge_bits + 8 - 64)) - 1);
         let folded = (tag as u64) ^ high.rotate_left(40);
         (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - KNOWN_BITS)) as usize
     }
 
     fn get(&self, used: u128, a: usize, b: usize) -> Option<bool> {
         let tag = self.tag(used, a, b);
-        let entry = self.entries[Self::place(tag)];
+        let entry = self.entries[self.place(tag)];
         (entry << 1 == tag << 1).then_some(entry >> 127 == 1)
     }
 
     fn put(&mut self, used: u128, a: usize, b: usize, value: bool) {
         let tag = self.tag(used, a, b);
-        self.entries[Self::place(tag)] = tag | u128::from(value) << 127;
+        let place = self.place(tag);
+        self.entries[place] = tag | u128::from(value) << 127;
     }
 }
 
@@ -174,14 +196,18 @@ impl Search {
             tried: [[[0; 2]; N]; N],
             frames: Vec::new(),
             killers: Killers { by_token: Vec::new(), by_tokens: Vec::new() },
-            known: Known { entries: vec![0; 1 << KNOWN_BITS], generation: 0 },
+            known: Known {
+                edge_bits: Known::edge_bits(0),
+                entries: vec![0; 1 << KNOWN_BITS],
+                generation: 0,
+            },
             nodes: 0,
             leaves: 0,
             state: State::Begins,
         }
     }
 
-    /// Takes up a graph of order at most 12. Positions with `floor` unused edges are asked for,
+    /// Takes up a graph of order at most 13. Positions with `floor` unused edges are asked for,
     /// if the graph does not begin below.
     pub(super) fn begin(&mut self, graph: &Graph, floor: Option<usize>) {
         let size = graph.size();
@@ -214,7 +240,7 @@ impl Search {
         self.killers.by_token.resize(size + 1, [NO_VERTEX; N]);
         self.killers.by_tokens.clear();
         self.killers.by_tokens.resize(size + 1, [[NO_VERTEX; N]; N]);
-        self.known.generation += 1;
+        self.known.begin(self.n);
         self.nodes = 0;
         self.leaves = 0;
         self.state = State::Begins;

@@ -2,8 +2,12 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::{
-    game::{Game, Retrograde, TrailTrap, trail_trap::Outcome},
+    game::{
+        Game, Retrograde, Search as _, Solution, TrailTrap,
+        trail_trap::{ForwardSearch, Outcome},
+    },
     graph::{nauty, pairs},
+    sample::draw::{Drawer, Kind},
 };
 
 /// The endgames of an order, one for each number of edges, and who wins each graph.
@@ -107,6 +111,25 @@ fn nodes_follow_from_the_graph() {
     }
 }
 
+/// One order after the other on the same thread, among them 13, which has more edges to remember.
+#[test]
+fn orders_up_to_13_are_decided_as_by_forward_search() {
+    let draw = |(n, size), index| Drawer::new(n, Kind::Labelled).draw(13, size, index);
+    let graphs: Vec<Graph> = [(13, 12), (8, 12), (13, 14), (12, 13)]
+        .into_iter()
+        .cycle()
+        .zip(0..80)
+        .map(|(of, index)| draw(of, index))
+        .collect();
+    let found = decide(None, &graphs);
+    assert!(found.iter().any(|decided| decided.p1_wins));
+    for (graph, decided) in graphs.iter().zip(found) {
+        let expected = ForwardSearch::new(usize::MAX).solve(graph);
+        let p1_wins = matches!(expected, Ok(Solution::P1 { .. }));
+        assert_eq!(decided.p1_wins, p1_wins, "{graph:?}");
+    }
+}
+
 #[test]
 fn endgames_that_are_not_complete_are_refused() {
     let builder = |graphs| EndgameBuilder::new(5, 4, graphs).unwrap();
@@ -132,5 +155,5 @@ fn endgames_that_are_not_complete_are_refused() {
     let mut coming = [(0, graph)].into_iter();
     let error = decider.run(&mut || coming.next(), &mut |_, _| ()).unwrap_err();
     assert_eq!(error.size, 4);
-    assert!(EndgameBuilder::new(13, 1, 1).is_err());
+    assert!(EndgameBuilder::new(13, 1, 1).is_ok() && EndgameBuilder::new(14, 1, 1).is_err());
 }
