@@ -8,6 +8,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::channel,
     },
     task::{Context, Wake, Waker},
     time::{Duration, Instant},
@@ -30,7 +31,7 @@ use crate::{
     kernel::{SolveError, SolvedUnit, Solver, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved},
     memory::{self, Room},
-    process::limits::Size,
+    process::{arenas, limits::Size},
 };
 
 /// A worker: its threads, its cache, and its link to a coordinator.
@@ -338,10 +339,15 @@ impl<L: Link> Engine<L> {
     /// here.
     pub fn run(&self) -> Result<RunEnd, LinkError> {
         std::thread::scope(|scope| {
+            let (work, working) = channel();
+            scope.spawn(move || arenas::trim_until(&working));
             let slots: Vec<_> = (0..self.threads + self.link().pipeline())
                 .map(|_| scope.spawn(|| self.work()))
                 .collect();
-            slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"))
+            let done =
+                slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"));
+            drop(work);
+            done
         })?;
         Ok(if self.finished.load(Ordering::Relaxed) { RunEnd::Finished } else { RunEnd::Stopped })
     }
