@@ -125,6 +125,7 @@ impl Plan {
     pub fn limited(mut self, max_size: usize) -> Self {
         self.max_size = self.max_size.min(max_size);
         self.shards.truncate(self.shards.partition_point(|shard| shard.size <= max_size));
+        self.shards.shrink_to_fit();
         self
     }
 

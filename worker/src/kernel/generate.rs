@@ -75,6 +75,7 @@ impl Solver<'_> {
             })
             .collect::<Result<_, SolveError>>()?;
         let mut children = extended.concat();
+        drop(extended);
         if children.len() > CHUNK {
             children.par_sort_unstable();
         }

@@ -199,7 +199,7 @@ impl Census {
         }
         if shard.parts > 1 {
             let ranges = self.part_ranges(plan, unit.shard)?;
-            if !ranges.hold(unit.part, &shard.sequence, keys().collect()) {
+            if !ranges.hold(unit.part, &shard.sequence, keys()) {
                 return flaw("it lists a graph of another part");
             }
         }
