@@ -389,6 +389,7 @@ fn a_graph_that_is_left_out_is_missed() {
         keep: Keep::All,
         solves_again: false,
         plan: PlanOptions::default(),
+        memory: None,
         lease_term: Duration::from_secs(86400),
         trial_rate: 0.0,
         compared_share: 0.0,

@@ -260,7 +260,7 @@ fn scatter(path: &Path, order: usize, count: usize) {
             return;
         }
         // What is still in the log is moved to files of its own when a store is opened.
-        Store::open(path, None, None).unwrap().commit(&[Arc::new(delivery)]).unwrap();
+        Store::open(path, None, None).unwrap().commit(&[Arc::new(delivery)], u64::MAX).unwrap();
     }
     assert!(files() > count, "{} files", files());
 }
@@ -283,7 +283,7 @@ fn files_that_are_gone_by_the_time_they_are_read_are_no_damage() {
     for section in Section::ALL {
         writer.drop_section(section, 9, 36).unwrap();
     }
-    writer.commit(&all).unwrap();
+    writer.commit(&all, 1 << 20).unwrap();
     // Files go when nobody in that process reads them any more.
     drop(writer);
     drop(Store::open(&path, None, None).unwrap());
@@ -495,7 +495,7 @@ fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
         Section::ALL.map(|section| store.block(shard, 0, bucket, section).unwrap())
     });
     let result = computed(unit, shard.sequence, blocks.collect(), record);
-    store.commit(&[Arc::new(result)]).unwrap();
+    store.commit(&[Arc::new(result)], u64::MAX).unwrap();
     let mut order = store.order(7).unwrap().unwrap();
     change(&mut order.result.as_mut().unwrap()[shard.size].statistics);
     store.put_order(7, &order).unwrap();
@@ -1004,6 +1004,6 @@ fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
     let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
     let record: UnitRecord = store.unit(unit).unwrap().unwrap();
     let result = computed(unit, shard.sequence, blocks, record);
-    store.commit(&[Arc::new(result)]).unwrap();
+    store.commit(&[Arc::new(result)], u64::MAX).unwrap();
     data
 }

@@ -513,6 +513,7 @@ fn opened(directory: &Path, order: usize, trial_rate: f64) -> Arc<Census> {
         keep: Keep::All,
         solves_again: false,
         plan: PlanOptions::default(),
+        memory: None,
         lease_term: Duration::from_secs(60),
         trial_rate,
         compared_share: 0.0,

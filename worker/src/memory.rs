@@ -1,6 +1,8 @@
 //! How a worker divides its memory: three quarters are a cache of partitions; an eighth is for what
 //! units hold beside it; and the rest for graphs in work. Pure, so that it can be told beforehand.
 
+use trailtrap_shared::plan::PlanOptions;
+
 /// The budget of the cache, of so much memory.
 pub fn cache_bytes(memory_bytes: usize) -> usize {
     memory_bytes / 4 * 3
@@ -11,6 +13,23 @@ pub fn cache_bytes(memory_bytes: usize) -> usize {
 pub fn allowance_bytes(memory_bytes: usize, threads: usize) -> usize {
     memory_bytes / 8 / threads
 }
+
+/// How orders are split for a solver that has so much memory and is in the process of the census.
+/// A part in work takes no more than all of it. A bucket takes no more than a sixteenth: it is
+/// there as blocks while it becomes a table, in several threads at a time, and in trials. With ample
+/// memory the defaults hold, and there are bounds below which parts and buckets would only be many.
+pub fn splitting(memory_bytes: u64) -> PlanOptions {
+    let PlanOptions { part_graphs, bucket_bytes } = PlanOptions::default();
+    PlanOptions {
+        part_graphs: (memory_bytes / GRAPH_BYTES).clamp(LEAST_PART, part_graphs),
+        bucket_bytes: (memory_bytes / 16).clamp(LEAST_BUCKET, bucket_bytes),
+    }
+}
+
+/// Graphs of a part, if a shard is split for want of memory.
+const LEAST_PART: u64 = 1 << 18;
+/// Bytes of a bucket, if a partition is split for want of memory.
+const LEAST_BUCKET: u64 = 1 << 20;
 
 /// Bytes that a graph takes while its unit is in work, and until its results are delivered: itself,
 /// its outcome, requests, a place in a table, and in blocks.
@@ -69,5 +88,26 @@ impl Room {
     /// Gives back room that was taken.
     pub fn give_back(&mut self, graphs: u64) {
         self.taken -= graphs;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ample memory changes nothing; less of it makes parts and buckets smaller, and never none.
+    #[test]
+    fn parts_and_buckets_follow_memory() {
+        let usual = PlanOptions::default();
+        assert_eq!([4 << 30, u64::MAX].map(splitting), [usual; 2]);
+        assert_eq!(splitting(1 << 30).bucket_bytes, usual.bucket_bytes);
+        let PlanOptions { part_graphs, bucket_bytes } = splitting(256 << 20);
+        assert_eq!(bucket_bytes, 16 << 20);
+        assert!(part_graphs * GRAPH_BYTES <= 256 << 20 && part_graphs > 1_000_000);
+        for memory in (0..40).map(|bits| 1 << bits) {
+            let [less, more] = [memory, 2 * memory].map(splitting);
+            assert!((1 << 18..=more.part_graphs).contains(&less.part_graphs));
+            assert!((1 << 20..=more.bucket_bytes).contains(&less.bucket_bytes));
+        }
     }
 }

@@ -26,7 +26,11 @@ pub struct CensusCommand {
     /// Solving threads [default: the processors this process may use]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Budget for anonymous memory, such as 4GiB [default: six tenths of what is available]
+    /// Budget for partitions and graphs in work, such as 4GiB [default: six tenths of what is
+    /// available]. Where it is small, so are parts of shards, buckets (--part-graphs,
+    /// --bucket-size) and what may wait for the disk. Beside it the process takes memory for its
+    /// plans, for what waits for the disk, and for one part of a large shard, which by default
+    /// takes at most as much again as the budget
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
     /// Instruction set: auto, portable, avx2 or avx512. Has no influence on results

@@ -2,7 +2,11 @@
 
 use anyhow::ensure;
 use clap::Args;
-use trailtrap_shared::{game::GameName, labelling::batch::Kernel, plan::Goal};
+use trailtrap_shared::{
+    game::GameName,
+    labelling::batch::Kernel,
+    plan::{Goal, PlanOptions},
+};
 use trailtrap_worker::process::{
     limits::{self, Size},
     log,
@@ -58,7 +62,7 @@ pub struct MachineArguments {
 }
 
 /// Smaller buckets would be more than can be looked at one by one.
-const LEAST_BUCKET: u64 = 4 << 10;
+const LEAST_SIMULATED: u64 = 4 << 10;
 
 impl MachineArguments {
     fn cluster(&self) -> Cluster {
@@ -73,18 +77,22 @@ impl MachineArguments {
         }
     }
 
+    /// How orders are split on them, as `census` or a coordinator splits them.
+    pub fn plan_options(&self) -> PlanOptions {
+        let Cluster { nodes, memory, .. } = self.cluster();
+        self.splitting.options(nodes.is_none().then_some(Size(memory)))
+    }
+
     /// What a census takes on them, and what exactly was asked. Calibrates here, and simulates:
     /// order 12 takes half a minute.
     pub fn forecast(&self, game: GameName, goal: Goal) -> anyhow::Result<(Question, Forecast)> {
-        let bucket_size = self.splitting.bucket_size;
+        let (cluster, options) = (self.cluster(), self.plan_options());
         ensure!(
-            bucket_size.0 >= LEAST_BUCKET,
-            "--bucket-size {bucket_size} makes too many buckets to simulate: use {} at least",
-            Size(LEAST_BUCKET)
+            options.bucket_bytes >= LEAST_SIMULATED,
+            "--bucket-size {} makes too many buckets to simulate: use {} at least",
+            Size(options.bucket_bytes),
+            Size(LEAST_SIMULATED)
         );
-        let cluster = self.cluster();
-        let memory = cluster.nodes.is_none().then_some(Size(cluster.memory));
-        let options = self.splitting.options(memory);
         let question = Question { game, goal, options, trial_rate: self.sample };
         log::say("calibrating …");
         let mut calibration = calibrate(game, self.kernel)?;

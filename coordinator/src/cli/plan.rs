@@ -77,9 +77,9 @@ struct Outline {
 }
 
 impl Outline {
-    fn of(game: GameName, class: Class, goal: Goal) -> Self {
+    fn of(game: GameName, class: Class, goal: Goal, options: PlanOptions) -> Self {
         let (order, layout) = (goal.order, game.layout().on(class));
-        let plan = Plan::new(layout, order, PlanOptions::default()).limited(goal.max_size(order));
+        let plan = Plan::new(layout, order, options).limited(goal.max_size(order));
         let graphs = class.known_graphs(order);
         Outline {
             order,
@@ -119,7 +119,7 @@ impl PlanCommand {
         let goal = Goal::new(order, self.max_size);
         preflight::check_order(self.class, goal)?;
         if self.class != Class::All {
-            let outline = Outline::of(self.game, self.class, goal);
+            let outline = Outline::of(self.game, self.class, goal, self.machines.plan_options());
             terminal::print(&match self.json {
                 true => serde_json::to_string(&outline)? + "\n",
                 false => outline.to_text(),

@@ -27,7 +27,7 @@ use trailtrap_shared::{
     plan::{Goal, PlanOptions},
 };
 use trailtrap_worker::{
-    memory::GRAPH_BYTES,
+    memory,
     process::{limits::Size, log},
 };
 
@@ -72,8 +72,8 @@ pub struct Common {
     /// of it min(1, 16 · RATE) of its records, at least one; 1 tries all. A trial reads
     /// predecessors, R bytes of them, from the store; p = max(RATE, min(1/16, (U + B/4)/16R)) for
     /// a unit of U bytes, with buckets of B bytes (--bucket-size), as the plan expects them: so
-    /// trials read about a tenth of what is solved where orders are large, and with the default
-    /// sizes p is 1/16 for all units of orders up to 10. Where `census` solves, records are tried
+    /// trials read about a tenth of what is solved where orders are large, and with buckets of
+    /// 64MiB p is 1/16 for all units of orders up to 10. Where `census` solves, records are tried
     /// besides, with p = max(1/16, RATE), against the predecessors in memory that they were solved
     /// from (against the store where these are more than 8192 records of a unit, or all), so that
     /// each record is tried with probability RATE at least. A worker that gets a share f of the
@@ -99,18 +99,20 @@ pub struct Splitting {
           value_parser = clap::value_parser!(u64).range(1..))]
     part_graphs: Option<u64>,
     /// Split partitions larger than this into buckets (applies to orders not yet begun)
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", hide_short_help = true)]
-    pub bucket_size: Size,
+    /// [default: 64MiB, or less where `census` has little memory: a sixteenth of it]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
+    bucket_size: Option<Size>,
 }
 
 impl Splitting {
-    /// For a solver that has so much memory, if it is in this process: unless it is said, a part
-    /// in work takes no more memory than its budget.
+    /// For a solver that has so much memory, if it is in this process: unless it is said, parts
+    /// and buckets follow that.
     pub fn options(&self, memory: Option<Size>) -> PlanOptions {
-        let usual = PlanOptions::default().part_graphs;
-        let fitting = |memory: Size| (memory.0 / GRAPH_BYTES).clamp(1 << 18, usual);
-        let part_graphs = self.part_graphs.unwrap_or_else(|| memory.map_or(usual, fitting));
-        PlanOptions { part_graphs, bucket_bytes: self.bucket_size.0 }
+        let usual = memory.map_or_else(PlanOptions::default, |memory| memory::splitting(memory.0));
+        PlanOptions {
+            part_graphs: self.part_graphs.unwrap_or(usual.part_graphs),
+            bucket_bytes: self.bucket_size.map_or(usual.bucket_bytes, |size| size.0),
+        }
     }
 }
 
@@ -174,6 +176,7 @@ impl Common {
             keep: self.keep.into(),
             solves_again: self.force,
             plan: self.splitting.options(memory),
+            memory: memory.map(|memory| memory.0),
             lease_term,
             trial_rate: self.sample,
             compared_share: 0.0,

@@ -160,6 +160,7 @@ impl Rehearsal {
             keep: Keep::All,
             solves_again: false,
             plan: question.options,
+            memory: None,
             lease_term,
             trial_rate: 0.0,
             compared_share: 0.0,

@@ -121,6 +121,7 @@ pub fn options(order: usize) -> CensusOptions {
         keep: Keep::All,
         solves_again: false,
         plan: SPLIT,
+        memory: None,
         lease_term: LEASE,
         trial_rate: 0.0,
         compared_share: 0.0,

@@ -38,17 +38,22 @@ enum Group {
 const GATHER: u32 = 20;
 /// … half as long as a lease of much work takes when a worker waits, …
 const GATHER_AWAITED: Duration = Duration::from_millis(100);
-/// … and no more than this many bytes.
-const GATHER_BYTES: u64 = 64 << 20;
+/// … and no more than a quarter of the bytes that may wait, or half of few, so that nobody is held
+/// back for what is only being gathered. The store flushes after as much, of which it has a copy
+/// until then; much less would be many files.
+fn gathered_bytes(memory: Option<u64>) -> u64 {
+    (super::pending_bytes(memory) / 4).max(16 << 20)
+}
 
 /// Starts the committer, which ends with the queue or with the census.
 pub(super) fn spawn(census: &Arc<Census>, queue: Receiver<Task>) -> JoinHandle<()> {
     let longest = census.options.gather;
+    let most_bytes = gathered_bytes(census.options.memory);
     let census = Arc::downgrade(census);
     let work = move || {
         let _unanswered = Unanswered(census.clone());
         let started = Instant::now();
-        let mut gatherer = Gatherer { queue, next: None };
+        let mut gatherer = Gatherer { queue, next: None, most_bytes };
         while let Some(group) = gatherer.gather((started.elapsed() / GATHER).min(longest)) {
             let Some(census) = census.upgrade() else { return };
             let done = match group {
@@ -80,6 +85,8 @@ struct Gatherer {
     queue: Receiver<Task>,
     /// What was found in the queue and is not of the group before it.
     next: Option<Task>,
+    /// Of a group; more only if one delivery has more.
+    most_bytes: u64,
 }
 
 impl Gatherer {
@@ -100,7 +107,7 @@ impl Gatherer {
             let bytes: u64 = deliveries.map(|delivery| delivery.record.bytes).sum();
             // What comes after a stale unit may be that unit again.
             let is_stale = entries.last().is_some_and(|entry| !entry.stale.is_empty());
-            if bytes > GATHER_BYTES || is_stale {
+            if bytes > self.most_bytes || is_stale {
                 return Some(Group::Commit(entries));
             }
             let patience = match () {
@@ -146,7 +153,7 @@ impl Census {
             confirmed.map(|Confirmed { unit, by }| (unit, by)).collect();
         let stale = entries.iter().flat_map(|entry| entry.stale.iter().copied());
         let stale: Vec<Unit> = stale.collect();
-        self.store.commit(&deliveries)?;
+        self.store.commit(&deliveries, gathered_bytes(self.options.memory))?;
         self.store.confirm(&confirmed)?;
         self.store.take_back(&stale)
     }

@@ -77,6 +77,9 @@ pub struct CensusOptions {
     pub solves_again: bool,
     /// For orders that are not begun yet.
     pub plan: PlanOptions,
+    /// Bytes that the solver in this process takes, if there is one: what waits for the disk takes
+    /// an eighth of that, between 32 and 256 MiB.
+    pub memory: Option<u64>,
     /// Leases of workers in other processes last this long.
     pub lease_term: Duration,
     /// At which rate records are derived again by nauty before results are accepted, 0 to 1 (all):
@@ -158,8 +161,14 @@ pub struct Census {
     comparer: Comparer,
 }
 
-/// Deliveries are held back while more bytes than this wait for the disk.
-const PENDING_BYTES: usize = 256 << 20;
+/// Deliveries are held back while more bytes than this wait for the disk: an eighth of the memory
+/// of the solver in this process, within bounds; or the upper one, if there is none.
+fn pending_bytes(memory: Option<u64>) -> u64 {
+    const LEAST: u64 = 32 << 20;
+    const MOST: u64 = 256 << 20;
+    memory.map_or(MOST, |memory| (memory / 8).clamp(LEAST, MOST))
+}
+
 /// Names of blocks that are remembered: more than those of the partitions that are read at a time.
 const NAMES: NonZeroUsize = NonZeroUsize::new(1 << 17).expect("not zero");
 
@@ -208,7 +217,7 @@ impl Census {
         let settings = Settings {
             target: options.goal.order,
             lease_term: options.lease_term,
-            pending_bytes: PENDING_BYTES,
+            pending_bytes: pending_bytes(options.memory) as usize,
             unix_seconds: since_1970.map_or(0, |since| since.as_secs()),
         };
         let (sender, receiver) = channel();
@@ -434,5 +443,18 @@ impl Census {
     /// Orders that are done.
     pub fn results(&self) -> Vec<OrderResult> {
         self.state().core.results().to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pending_bytes;
+
+    /// A census with little memory does not keep much of it for what waits; one without a solver
+    /// of its own, or with much memory, keeps as much as ever.
+    #[test]
+    fn what_waits_for_the_disk_follows_memory() {
+        let waiting = [None, Some(64 << 30), Some(256 << 20), Some(1 << 20)].map(pending_bytes);
+        assert_eq!(waiting.map(|bytes| bytes >> 20), [256, 256, 32, 32]);
     }
 }

@@ -377,11 +377,17 @@ impl Store {
     }
 
     /// Makes deliveries durable: first all their blocks, then, in one atomic write, their records.
+    /// What is written has a copy in memory until it is flushed, which it is as soon as that takes
+    /// `flushed_bytes` or more.
     ///
     /// # Errors
     ///
     /// The store cannot be written.
-    pub fn commit(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
+    pub fn commit(
+        &self,
+        deliveries: &[Arc<Delivery>],
+        flushed_bytes: u64,
+    ) -> Result<(), StoreError> {
         if deliveries.is_empty() {
             return Ok(());
         }
@@ -389,21 +395,27 @@ impl Store {
         let logged = bytes < LOGGED_BYTES;
         let mut unlogged = WriteOptions::default();
         unlogged.disable_wal(true);
+        let blocks = || deliveries.iter().flat_map(|delivery| &delivery.blocks);
         let put_blocks = |db: &DB, batch: &mut WriteBatch| {
-            for block in deliveries.iter().flat_map(|delivery| &delivery.blocks) {
-                let section = family(db, section_name(block.id.section));
-                match logged {
-                    true => batch.put_cf(section, block_key(&block.id), block.bytes()),
-                    false => {
-                        db.put_cf_opt(section, block_key(&block.id), block.bytes(), &unlogged)?
-                    }
+            let section = |block: &Block| family(db, section_name(block.id.section));
+            if logged {
+                for block in blocks() {
+                    batch.put_cf(section(block), block_key(&block.id), block.bytes());
+                }
+                return Ok(());
+            }
+            let sections = Section::ALL.map(|section| family(db, section_name(section)));
+            let flush = || db.flush_cfs_opt(&sections, &FlushOptions::default());
+            let mut put_bytes = 0;
+            for block in blocks() {
+                db.put_cf_opt(section(block), block_key(&block.id), block.bytes(), &unlogged)?;
+                put_bytes += block.bytes().len() as u64;
+                if put_bytes >= flushed_bytes {
+                    flush()?;
+                    put_bytes = 0;
                 }
             }
-            if !logged {
-                let sections = Section::ALL.map(|section| family(db, section_name(section)));
-                db.flush_cfs_opt(&sections, &FlushOptions::default())?;
-            }
-            Ok(())
+            Ok(flush()?)
         };
         let changes = deliveries.iter().flat_map(|delivery| {
             let record = (unit_key(delivery.unit), Some(codec::encode(&delivery.record)));

@@ -241,13 +241,13 @@ impl Salvage<'_> {
                         copied.missing.insert(index as u32);
                     }
                     if bytes > GROUP_BYTES {
-                        self.new.commit(&std::mem::take(&mut group))?;
+                        self.new.commit(&std::mem::take(&mut group), GROUP_BYTES)?;
                         bytes = 0;
                     }
                 }
                 done.fetch_add(1, Ordering::Relaxed);
             }
-            self.new.commit(&group)
+            self.new.commit(&group, GROUP_BYTES)
         })?;
         self.kept += copied.units;
         Ok(copied)
