@@ -15,7 +15,7 @@ use trailtrap_shared::{
     game::{About, Game, Positions, SumName, Told},
     graph::{Graph, MAX_ORDER, VertexSet, degree::DegreeSequence, graph6, vertices},
     labelling::hashed,
-    partition::{BucketTable, bucket_of_slot, slot_of_key},
+    partition::{BucketTable, bucket_of_slot, slot_of_labelled},
     plan::Goal,
     play,
 };
@@ -227,7 +227,7 @@ impl Session<'_> {
                 sequence: DegreeSequence::of(&graph),
                 label: labelling.label,
                 automorphisms: labelling.automorphisms,
-                slot: slot_of_key(n, labelling.short_key(&graph)),
+                slot: slot_of_labelled(&graph, &labelling),
             })
         };
         let queries: Vec<Result<Query, String>> =

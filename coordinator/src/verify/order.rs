@@ -33,7 +33,7 @@ use trailtrap_shared::{
     game::{Game, Method, SUMS, Search, Told},
     graph::{Graph, factorial, nauty},
     labelling::batch::Kernel,
-    partition::{BucketTable, Section, graph_of_slot},
+    partition::{BucketTable, Section, graph_of_slot, slot_of_labelled},
     plan::{Shard, Unit},
 };
 use trailtrap_worker::kernel::Solver;
@@ -296,8 +296,7 @@ impl<G: Game> Verifier<G> {
                     let graph = stored_graph(shard, &table, i)?;
                     ensure!(class.contains(&graph), "{graph:?} does not belong to the class");
                     let labelling = trailtrap_shared::labelling::hashed::label(&graph);
-                    let slot =
-                        trailtrap_shared::partition::slot_of_key(n, labelling.short_key(&graph));
+                    let slot = slot_of_labelled(&graph, &labelling);
                     ensure!(
                         slot == table.slot(i),
                         "{}: the graph at slot {:#x} is not canonical",

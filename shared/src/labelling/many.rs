@@ -79,8 +79,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        graph::{MAX_ORDER, nauty},
-        labelling::hashed,
+        graph::nauty,
+        labelling::{hashed, tests::by_degree},
     };
 
     #[test]
@@ -101,11 +101,7 @@ mod tests {
     fn keys_of_a_shard_are_those_of_any_graphs() {
         let mut shards: HashMap<DegreeSequence, Vec<Graph>> = HashMap::new();
         for graph in nauty::enumerate(7).concat() {
-            let mut vertices: Vec<usize> = (0..graph.order()).collect();
-            vertices.sort_by_key(|&v| graph.degree(v));
-            let mut label = [0; MAX_ORDER];
-            (0..).zip(vertices).for_each(|(place, v)| label[v] = place);
-            let sorted = graph.relabelled(&label);
+            let sorted = by_degree(&graph);
             shards.entry(DegreeSequence::of(&sorted)).or_default().push(sorted);
         }
         for (sequence, graphs) in shards {

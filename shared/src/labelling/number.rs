@@ -132,16 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::graph::nauty;
-
-    /// The graph with its vertices in order of degree.
-    fn by_degree(graph: &Graph) -> Graph {
-        let mut order: Vec<usize> = (0..graph.order()).collect();
-        order.sort_by_key(|&v| graph.degree(v));
-        let mut label = [0; MAX_ORDER];
-        (0..).zip(order).for_each(|(place, v)| label[v] = place);
-        graph.relabelled(&label)
-    }
+    use crate::{graph::nauty, labelling::tests::by_degree};
 
     proptest! {
         /// Dense and sparse graphs. All graphs of order 13 have numbers.

@@ -19,6 +19,15 @@ const LABELLINGS: [Named; 4] = [
     ("unhashed", hashed::label_with::<0>),
 ];
 
+/// The graph with its vertices in order of degree.
+pub(super) fn by_degree(graph: &Graph) -> Graph {
+    let mut vertices: Vec<usize> = (0..graph.order()).collect();
+    vertices.sort_by_key(|&v| graph.degree(v));
+    let mut label = [0; MAX_ORDER];
+    (0..).zip(vertices).for_each(|(place, v)| label[v] = place);
+    graph.relabelled(&label)
+}
+
 fn permutation(n: usize, mut seed: u64) -> [u8; MAX_ORDER] {
     let mut label: [u8; MAX_ORDER] = std::array::from_fn(|v| v as u8);
     for v in (1..n).rev() {

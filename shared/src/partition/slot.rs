@@ -2,7 +2,7 @@
 
 use crate::{
     graph::{Graph, degree::DegreeSequence},
-    labelling::{MAX_PLAIN_ORDER, graph_of_key, hashed, key_bits, number},
+    labelling::{Labelling, MAX_PLAIN_ORDER, graph_of_key, hashed, key_bits, number},
 };
 
 /// 2^64 divided by the golden ratio, and odd, so that multiplying with it is a bijection. Frozen:
@@ -35,7 +35,12 @@ pub fn slot_of_key(n: usize, key: u64) -> u64 {
 /// Where a graph stands, by the labelling of stored data: its own slot in the
 /// partition of its degree sequence.
 pub fn slot_of(graph: &Graph) -> u64 {
-    slot_of_key(graph.order(), hashed::label(graph).short_key(graph))
+    slot_of_labelled(graph, &hashed::label(graph))
+}
+
+/// The same for a graph whose labelling by [`hashed`] is known.
+pub fn slot_of_labelled(graph: &Graph, labelling: &Labelling) -> u64 {
+    slot_of_key(graph.order(), labelling.short_key(graph))
 }
 
 /// The inverse of [`slot_of_key`].
