@@ -5,13 +5,13 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::ensure;
 use clap::Args;
 use trailtrap_census::read::status::duration;
-use trailtrap_shared::labelling::MAX_PLAIN_ORDER;
 use trailtrap_worker::process::limits::{self, Size};
 
 use super::sample::Drawn;
 use crate::{
     sample::{
         MAX_SAMPLES,
+        cost::BASE_ORDER,
         endgame::Known,
         plan::{Forecast, Goal, Question, forecast},
     },
@@ -82,7 +82,7 @@ impl PlanSampleCommand {
             order <= LARGEST_ORDER,
             "the cost of order {order} is not extrapolated: {LARGEST_ORDER} is the largest order"
         );
-        let of_order = order.min(MAX_PLAIN_ORDER);
+        let of_order = order.min(BASE_ORDER);
         let open = |data: &PathBuf| Known::open(data, of_order);
         let known = endgame.as_ref().map(open).transpose()?;
         let size_of = |known: &Known| match endgame_size {
@@ -161,7 +161,7 @@ fn to_text(found: &Forecast) -> String {
         text += &line("an edge of the endgame", format!("÷ {:.2}, {how}", cost.decline));
         text += &line("loading a graph of it", format!("{:.0} ns", calibration.loading * 1e9));
     }
-    if found.order > MAX_PLAIN_ORDER {
+    if found.order > BASE_ORDER {
         let how = between(calibration.by_order_measured, "vertices, without an endgame");
         text += &line("a vertex more", times(cost.by_order, how));
     }
@@ -175,7 +175,7 @@ fn to_text(found: &Forecast) -> String {
         if found.nodes == 1 { "" } else { "s" },
         found.threads
     );
-    if found.order > MAX_PLAIN_ORDER {
+    if found.order > BASE_ORDER {
         text += "  everything below is extrapolated from order 12, P1-wins are taken to be as \
                  frequent\n  as there, and the endgame to be there\n";
     }

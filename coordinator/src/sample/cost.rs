@@ -1,7 +1,9 @@
 //! What it costs to decide a graph, on average: one formula for all questions.
 
 use serde::Serialize;
-use trailtrap_shared::labelling::MAX_PLAIN_ORDER;
+
+/// The order that the cost of others is told from.
+pub const BASE_ORDER: usize = 12;
 
 /// Seconds of a core that a graph takes, by its edges, by those of the endgame, and by the order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -29,7 +31,7 @@ impl Cost {
     /// Seconds of a core for a graph of this order with so many edges.
     pub fn of(&self, order: usize, size: usize, endgame_size: Option<usize>) -> f64 {
         let endgame = endgame_size.unwrap_or(0).max(self.least_endgame);
-        let vertices = order as f64 - MAX_PLAIN_ORDER as f64;
+        let vertices = order as f64 - BASE_ORDER as f64;
         let by_order = self.by_order.powf(vertices);
         self.seconds * by_order * self.growth.powi(size as i32) / self.decline.powi(endgame as i32)
     }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use trailtrap_shared::{
     game::trail_trap::decide::{Decided, Decider, Endgame},
     graph::{pairs, polya::graphs_by_size},
-    labelling::{MAX_PLAIN_ORDER, batch::Kernel},
+    labelling::batch::Kernel,
     sample::{
         draw::Drawer,
         estimate::{Observed, Pilot, allot, combined},
@@ -24,7 +24,10 @@ use trailtrap_shared::{
 use trailtrap_worker::process::limits::Size;
 
 use super::{
-    MAX_SAMPLES, SampleError, Strata, cost::Cost, endgame::Known, load, nothing, pilot_samples,
+    MAX_SAMPLES, SampleError, Strata,
+    cost::{BASE_ORDER, Cost},
+    endgame::Known,
+    load, nothing, pilot_samples,
 };
 
 /// What is asked.
@@ -326,7 +329,7 @@ impl Outlook<'_> {
 
     /// The proportion of P1-wins to reckon with.
     fn proportion(&self, size: usize) -> f64 {
-        let exact = self.known.filter(|_| self.question.order <= MAX_PLAIN_ORDER);
+        let exact = self.known.filter(|_| self.question.order <= BASE_ORDER);
         if let Some(counts) = exact.and_then(|known| known.exact(size)) {
             return counts.proportion(self.question.model);
         }
@@ -420,7 +423,7 @@ fn calibrate(
     known: Option<&Known>,
     pool: &ThreadPool,
 ) -> Result<Calibration, SampleError> {
-    let order = question.order.min(MAX_PLAIN_ORDER);
+    let order = question.order.min(BASE_ORDER);
     let mut trials = Vec::new();
     let mut loaded = (0.0, 0);
     match known.zip(question.endgame_size) {
@@ -450,8 +453,8 @@ fn calibrate(
     }
     let mut calibration = fitted(trials);
     calibration.loading = loaded.0 / loaded.1.max(1) as f64;
-    if question.order > MAX_PLAIN_ORDER {
-        let orders = [MAX_PLAIN_ORDER - 2, MAX_PLAIN_ORDER];
+    if question.order > BASE_ORDER {
+        let orders = [BASE_ORDER - 2, BASE_ORDER];
         let [small, large] = orders.map(|order| trial(question, order, None, Some(SPARSE_SIZE)));
         let (small, large) = (small?, large?);
         let nodes = |trial: &Trial| -> f64 {

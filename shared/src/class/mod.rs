@@ -204,13 +204,11 @@ impl Class {
     /// The largest order of a census of the class, whole or up to a number of edges. Beyond order
     /// 12 keys are numbers, and the largest order is 16 or the last one where all graphs of the
     /// class have one, by what [`number::fits`] knows. It is less where partitions, which have one
-    /// bucket each there, would have more than some million graphs; and 15 at most where a vertex
-    /// is added to tell whether a graph belongs to the class.
+    /// bucket each there, would have more than some million graphs.
     pub fn largest_order(self) -> usize {
         let limit = match self {
             Class::MaxDegree(5..) | Class::Planar => MAX_PLAIN_ORDER,
             Class::MaxDegree(4) => MAX_PLAIN_ORDER + 1,
-            Class::Outerplanar => MAX_ORDER - 1,
             _ => MAX_ORDER,
         };
         let fits = |&n: &usize| number::fits(n, self.most_degree(n), self.most_edges(n));

@@ -10,17 +10,17 @@ use std::collections::HashMap;
 
 use crate::{
     graph::{Graph, MAX_ORDER},
-    labelling::{MAX_PLAIN_ORDER, hashed},
+    labelling::hashed,
 };
 
 /// One number for each vertex, in canonical labels.
-type ByVertex = [u8; MAX_PLAIN_ORDER];
+type ByVertex = [u8; MAX_ORDER];
 
 /// What is known of the graph H of unused edges.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     /// T(H; a, b).
-    moves: [ByVertex; MAX_PLAIN_ORDER],
+    moves: [ByVertex; MAX_ORDER],
     /// Edges of a longest trail from a vertex.
     trails: ByVertex,
     /// Moves still to come when P1's token is at a vertex, and P2 has yet to place one.
@@ -60,7 +60,7 @@ fn better(one: u8, other: u8) -> u8 {
 }
 
 impl Level {
-    /// The one graph of order `n`, at most [`MAX_PLAIN_ORDER`], without edges: no move is made.
+    /// The one graph of order `n`, at most [`MAX_ORDER`], without edges: no move is made.
     pub fn edgeless(n: usize) -> Self {
         Level { entries: [(Graph::edgeless(n), Entry::default())].into() }
     }
