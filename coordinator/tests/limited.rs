@@ -349,7 +349,8 @@ fn order_13_is_begun() {
     let verified = run(&["verify", "13", "--level", "4", "--data", &data.text()]);
     assert!(verified.status.success(), "{}", stdout(&verified));
     let sample = ["sample", "--order", "13", "--model", "gnm:11", "--samples", "40", "--seed"];
-    let [endgame, output] = [data.text(), Data::new().text()];
+    let output = Data::new();
+    let [endgame, output] = [&data, &output].map(Data::text);
     let from = ["1", "--endgame", &endgame, "--output", &output, "--recheck", "1", "--json"];
     let sampled = run(&[&sample[..], &from].concat());
     assert!(sampled.status.success(), "{}", stderr(&sampled));

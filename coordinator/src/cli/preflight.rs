@@ -26,8 +26,8 @@ pub enum Shortage {
     )]
     Order { order: usize, graphs: f64, bytes: Size },
     #[error(
-        "order {order} is beyond this program: it knows graphs by 63 bits, which suffices for \
-         class {class} up to order {largest}"
+        "order {order} is beyond this program: it does class {class} up to order {largest}, and \
+         beyond that graphs have no keys of 63 bits, or partitions are too large"
     )]
     OrderOfClass { class: Class, order: usize, largest: usize },
     #[error(
@@ -104,7 +104,7 @@ fn least_memory(class: Class, goal: Goal) -> u64 {
 }
 
 /// The most edges of graphs of order 13, where partitions have one bucket each: the largest one
-/// has 4 million graphs with so many.
+/// has 9.8 million graphs with so many ([`Shard::estimate`](trailtrap_shared::plan::Shard)).
 const MOST_EDGES: usize = 20;
 
 /// Refuses orders that partitions cannot hold; no flag changes that.

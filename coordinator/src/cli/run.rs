@@ -198,14 +198,16 @@ impl Common {
             preflight::check_order(self.class.unwrap_or_default(), goal)?;
         }
         let directory = DataDirectory::take(&self.data)?;
-        let (game, class) = directory.subject(self.game, self.class)?;
-        preflight::check_order(class, goal)?;
         let done = directory
             .has_results(goal)
             .with_context(|| format!("data directory {}", self.data.display()))?;
-        if !self.force && !done {
-            preflight::check_disk(game, class, goal, self.keep.into(), directory.path())?;
-            memory.map_or(Ok(()), |memory| preflight::check_memory(class, goal, memory))?;
+        if !done {
+            let (game, class) = directory.subject(self.game, self.class)?;
+            preflight::check_order(class, goal)?;
+            if !self.force {
+                preflight::check_disk(game, class, goal, self.keep.into(), directory.path())?;
+                memory.map_or(Ok(()), |memory| preflight::check_memory(class, goal, memory))?;
+            }
         }
         Ok(directory)
     }
