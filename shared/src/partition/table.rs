@@ -233,8 +233,11 @@ impl BucketTable {
     #[inline(always)]
     pub fn locate(&self, slot: u64) -> u32 {
         let first = self.directory[self.place(slot)];
-        prefetch(&self.entries, first as usize * self.stride);
-        prefetch(&self.entries, first as usize * self.stride + 64);
+        // The slots that a look-up compares begin and end in different lines, with one between.
+        let last_byte = (LOOK - 1) * self.stride + 7;
+        for byte in [0, 64, last_byte] {
+            prefetch(&self.entries, first as usize * self.stride + byte);
+        }
         first
     }
 
