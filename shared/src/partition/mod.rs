@@ -18,8 +18,7 @@ pub use slot::{
     bucket_of_slot, graph_of_slot, key_of_slot, most_bucket_bits, slot_bits, slot_bytes, slot_of,
     slot_of_key, slot_of_labelled,
 };
-pub(crate) use table::prefetch;
-pub use table::{BucketBlocks, BucketTable, KeyedOutcomes, Mismatch, entry_bytes};
+pub use table::{BucketBlocks, BucketTable, KeyedOutcomes, Mismatch, entry_bytes, prefetch};
 
 /// What the tests of blocks and tables take for partitions.
 #[cfg(test)]

@@ -446,10 +446,10 @@ fn copy_words(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Hints that `items[index]` will be read; does nothing where there is no such instruction or no
-/// such item.
+/// Hints that `items[index]` will be read, and what lies about it up to the next multiples of 64
+/// bytes; does nothing where there is no such instruction or no such item.
 #[inline(always)]
-pub(crate) fn prefetch<T>(items: &[T], index: usize) {
+pub fn prefetch<T>(items: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(item) = items.get(index) {
         // SAFETY: a prefetch only needs an address, and this one is valid.

@@ -14,7 +14,7 @@ use trailtrap_shared::{
         batch::{Batch, Kernel, LABEL_WORDS, LANES, PackedLabels},
         forest::Forest,
     },
-    partition::{bucket_of_slot, most_bucket_bits, slot_of_key},
+    partition::{bucket_of_slot, most_bucket_bits, prefetch, slot_of_key},
     plan::{Plan, Shard},
 };
 
@@ -234,7 +234,8 @@ fn of_buckets(
 struct Answerer {
     order: usize,
     ends: Vec<(usize, usize)>,
-    /// While the records of one batch are on their way, the next is put together.
+    /// While records and outcomes of one batch are on their way, the next is put together, and
+    /// the directory entries of the one after that are asked for.
     stages: [LookupStage; 2],
 }
 
@@ -252,9 +253,16 @@ impl Answerer {
         outcomes: &mut [G::Outcome],
     ) -> Result<(), SolveError> {
         let (n, group) = (self.order, std::slice::from_ref(predecessor));
-        for requests in requests.chunks(LANES) {
+        let mut batches = requests.chunks(LANES);
+        while let Some(requests) = batches.next() {
             let [next, located] = &mut self.stages;
+            for request in batches.clone().next().unwrap_or_default() {
+                predecessor.table_of(n, request.slot()).prefetch(request.slot());
+            }
             next.put(requests.iter().map(|request| request.labelled(&self.ends)));
+            for request in requests {
+                prefetch(outcomes, request.graph.into());
+            }
             next.locate(group, n);
             located.look_up_and_fold::<G>(group, n, outcomes)?;
             located.clear();
