@@ -274,9 +274,10 @@ impl<'a, G: Game> Folder<'a, G> {
 
     /// Moves every batch one stage on.
     fn advance(&mut self) -> Result<(), SolveError> {
+        // In this order what each stage has asked for has the time of a labelling to come.
+        self.label();
         self.located.look_up_and_fold::<G>(self.group, self.order, self.outcomes)?;
         self.labelled.locate(self.group, self.order);
-        self.label();
         // What was located is done: its stage gathers next.
         let predecessor = self.gathering.predecessor;
         std::mem::swap(&mut self.located, &mut self.labelled);
