@@ -14,6 +14,7 @@ pub use block::{
     BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, CHECKSUM_BYTES, Checksum, HEADER_BYTES,
     MAGIC, Section,
 };
+pub use pages::LARGE_BYTES;
 pub use slot::{
     bucket_of_slot, graph_of_slot, key_of_slot, most_bucket_bits, slot_bits, slot_bytes, slot_of,
     slot_of_key, slot_of_labelled,

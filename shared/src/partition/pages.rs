@@ -1,9 +1,9 @@
 //! Large pages for what is looked up at random.
 
 /// From this many bytes on, large pages are asked for. What is smaller may share memory with other
-/// things, now or later; from here on glibc always maps what is allocated by itself.
-#[cfg(target_os = "linux")]
-const LEAST_BYTES: usize = 32 << 20;
+/// things, now or later; what is larger has memory of its own where the allocator maps it by
+/// itself, as glibc's does with 32 MiB or more, and from here on in processes that tell it to.
+pub const LARGE_BYTES: usize = 4 << 20;
 
 /// Zeros that will all be written, and then read here and there. Where the system has large pages
 /// and gives them to those who ask, reading misses its translation caches less often, and writing
@@ -24,7 +24,7 @@ fn ask_for_large_pages<T>(items: &mut [T]) {
     const PAGE_BYTES: usize = 4 << 10;
 
     let bytes = size_of_val(items);
-    if bytes < LEAST_BYTES {
+    if bytes < LARGE_BYTES {
         return;
     }
     let start = items.as_mut_ptr().cast::<u8>();

@@ -1,23 +1,36 @@
-//! The arenas of the allocator.
+//! How the allocator gets memory, and gives it back.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},
     time::{Duration, Instant},
 };
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use trailtrap_shared::partition::LARGE_BYTES;
+
 /// Bounds the arenas of glibc's allocator by the number of threads that may run at once, and by
 /// two at least. By itself it makes eight for each core, and what was freed in one of them is of no
 /// use to the others: with two cores a census of order 11 up to 19 edges in 64 MiB took 275 MiB in
-/// all, and with two arenas 230 MiB. `MALLOC_ARENA_MAX` in the environment has precedence. Other
-/// allocators are left alone.
+/// all, and with two arenas 230 MiB.
 ///
-/// To be called before there are other threads.
+/// What has [`trailtrap_shared::partition::LARGE_BYTES`] or more gets memory of its own, which can
+/// have large pages. By itself the allocator maps less and less as memory is freed.
+///
+/// `MALLOC_ARENA_MAX` and `MALLOC_MMAP_THRESHOLD_` in the environment have precedence. Other
+/// allocators are left alone. To be called before there are other threads.
 pub fn bound() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    if std::env::var_os("MALLOC_ARENA_MAX").is_none() {
-        let cores = super::limits::threads().clamp(2, 1 << 10) as libc::c_int;
-        // SAFETY: this sets a number within the allocator, which takes a lock to do so.
-        unsafe { libc::mallopt(libc::M_ARENA_MAX, cores) };
+    {
+        let cores = super::limits::threads().clamp(2, 1 << 10);
+        for (variable, parameter, value) in [
+            ("MALLOC_ARENA_MAX", libc::M_ARENA_MAX, cores),
+            ("MALLOC_MMAP_THRESHOLD_", libc::M_MMAP_THRESHOLD, LARGE_BYTES),
+        ] {
+            if std::env::var_os(variable).is_none() {
+                // SAFETY: this sets a number within the allocator, which takes a lock to do so.
+                unsafe { libc::mallopt(parameter, value as libc::c_int) };
+            }
+        }
     }
 }
 
