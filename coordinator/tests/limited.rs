@@ -355,6 +355,12 @@ fn order_13_is_begun() {
     let sampled = run(&[&sample[..], &from].concat());
     assert!(sampled.status.success(), "{}", stderr(&sampled));
     assert_eq!(parsed(&stdout(&sampled))["rechecked"], 40);
+    let plan = ["plan", "sample", "--order", "13", "--model", "gnm:11", "--samples", "40"];
+    let planned =
+        run(&[&plan[..], &["--endgame", &endgame, "--calibrate", "1", "--json"]].concat());
+    let planned = parsed(&stdout(&planned));
+    assert_eq!(planned["calibration"]["cost"]["order"], 13);
+    assert_eq!(planned["strata"][0]["status"], "measured");
     for more in [&[][..], &["--max-size", "21"]] {
         let refused = run(&[&["census", "13", "--data", &data.text()], more].concat());
         assert_eq!(refused.status.code(), Some(1));

@@ -467,7 +467,7 @@ fn what_is_extrapolated_says_so() {
     let text = stdout(&run(&[&of_order_7, &drawn[..]].concat()));
     assert!(text.contains("an edge more") && text.contains("measured between"), "{text}");
 
-    let beyond = ["plan", "sample", "--order", "13", "--model", "gnm:22", "--samples", "100"];
+    let beyond = ["plan", "sample", "--order", "14", "--model", "gnm:22", "--samples", "100"];
     let planned = report(&run(&[&beyond[..], &["--calibrate", "1", "--json"]].concat()));
     let by_order = planned["calibration"]["cost"]["by_order"].as_f64().unwrap();
     assert!(0.3 < by_order && by_order < 1.2, "{planned}");
@@ -477,7 +477,7 @@ fn what_is_extrapolated_says_so() {
     assert!(stderr(&refused).contains("14 is the largest order"), "{}", stderr(&refused));
     let nowhere = Data::new().text();
     let refused = run(&[&beyond[..], &["--endgame", &nowhere]].concat());
-    assert!(stderr(&refused).contains("trailtrap census 12"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("trailtrap census 13"), "{}", stderr(&refused));
     // A census is planned as before, with its order, and not without.
     assert_eq!(run(&["plan"]).status.code(), Some(2));
     assert_eq!(run(&["plan", "7", "sample"]).status.code(), Some(2));

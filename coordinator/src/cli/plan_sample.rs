@@ -1,18 +1,18 @@
 //! `trailtrap plan sample`: what a sample costs, before it is drawn.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::Path, process::ExitCode};
 
 use anyhow::ensure;
 use clap::Args;
 use trailtrap_census::read::status::duration;
+use trailtrap_shared::game::trail_trap::decide::MAX_DECIDED_ORDER;
 use trailtrap_worker::process::limits::{self, Size};
 
 use super::sample::Drawn;
 use crate::{
     sample::{
         MAX_SAMPLES,
-        cost::BASE_ORDER,
-        endgame::Known,
+        endgame::{Known, LoadError},
         plan::{Forecast, Goal, Question, forecast},
     },
     terminal,
@@ -29,8 +29,8 @@ use crate::{
 ///
 ///   trailtrap plan sample --order 12 --model labelled --endgame endgame --width 0.15
 ///
-/// What orders 13 and 14 cost is extrapolated from order 12, whose census --endgame names, and
-/// --endgame-size may be larger than that.
+/// What order 14 costs is extrapolated from order 13 or 12, whose census --endgame names, and so is
+/// what order 13 costs if it names one of order 12; --endgame-size may then be larger than that.
 #[derive(Args)]
 pub struct PlanSampleCommand {
     #[command(flatten)]
@@ -66,6 +66,16 @@ pub struct PlanSampleCommand {
 /// The largest order that costs are extrapolated to.
 const LARGEST_ORDER: usize = 14;
 
+/// Endgames of this order do for larger ones, if there are none of these.
+const ORDER_THAT_WILL_DO: usize = 12;
+
+/// The census in a directory of the largest order that will do, of those that searches know.
+fn open(data: &Path, order: usize) -> Result<Known, LoadError> {
+    let largest = order.min(MAX_DECIDED_ORDER);
+    let smaller = order.min(ORDER_THAT_WILL_DO);
+    Known::open(data, largest).or_else(|error| Known::open(data, smaller).map_err(|_| error))
+}
+
 /// Percentage points, as a share.
 fn parse_points(text: &str) -> Result<f64, String> {
     match text.parse() {
@@ -82,12 +92,11 @@ impl PlanSampleCommand {
             order <= LARGEST_ORDER,
             "the cost of order {order} is not extrapolated: {LARGEST_ORDER} is the largest order"
         );
-        let of_order = order.min(BASE_ORDER);
-        let open = |data: &PathBuf| Known::open(data, of_order);
-        let known = endgame.as_ref().map(open).transpose()?;
+        let known = endgame.as_ref().map(|data| open(data, order)).transpose()?;
+        let tried = known.as_ref().map_or(order.min(MAX_DECIDED_ORDER), Known::order);
         let size_of = |known: &Known| match endgame_size {
             // Of larger orders there is none, and any can be asked about.
-            Some(size) if order > of_order => Ok(size),
+            Some(size) if order > tried => Ok(size),
             _ => known.endgame_size(endgame_size),
         };
         let endgame_size = known.as_ref().map(size_of).transpose()?;
@@ -95,6 +104,7 @@ impl PlanSampleCommand {
         let goal = self.width.map(Goal::Width).or(self.samples.map(Goal::Samples));
         let question = Question {
             order,
+            tried,
             model,
             seed: self.seed,
             goal: goal.unwrap_or(Goal::Samples(1)),
@@ -161,7 +171,7 @@ fn to_text(found: &Forecast) -> String {
         text += &line("an edge of the endgame", format!("÷ {:.2}, {how}", cost.decline));
         text += &line("loading a graph of it", format!("{:.0} ns", calibration.loading * 1e9));
     }
-    if found.order > BASE_ORDER {
+    if calibration.by_order_measured.is_some() {
         let how = between(calibration.by_order_measured, "vertices, without an endgame");
         text += &line("a vertex more", times(cost.by_order, how));
     }
@@ -175,9 +185,12 @@ fn to_text(found: &Forecast) -> String {
         if found.nodes == 1 { "" } else { "s" },
         found.threads
     );
-    if found.order > BASE_ORDER {
-        text += "  everything below is extrapolated from order 12, P1-wins are taken to be as \
-                 frequent\n  as there, and the endgame to be there\n";
+    if found.order > cost.order {
+        text += &format!(
+            "  everything below is extrapolated from order {}, P1-wins are taken to be as \
+             frequent\n  as there, and the endgame to be there\n",
+            cost.order
+        );
     }
     text += &line("samples", found.samples.to_string());
     text += &line("95 % interval", format!("± {} percentage points", points(found.half_width)));

@@ -2,19 +2,18 @@
 
 use serde::Serialize;
 
-/// The order that the cost of others is told from.
-pub const BASE_ORDER: usize = 12;
-
 /// Seconds of a core that a graph takes, by its edges, by those of the endgame, and by the order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// What is left of it without any edges, on either side, at order 12; a number for the formula.
+    /// The order that the cost of others is told from.
+    pub order: usize,
+    /// What is left of it without any edges, on either side; a number for the formula.
     pub seconds: f64,
     /// Each edge of the graph multiplies by this.
     pub growth: f64,
     /// Each edge of the endgame's graphs divides by this.
     pub decline: f64,
-    /// Each vertex beyond 12 multiplies by this, with as many edges.
+    /// Each vertex beyond `order` multiplies by this, with as many edges.
     pub by_order: f64,
     /// No endgame is as good as one of so many edges; smaller ones are not worse.
     pub least_endgame: usize,
@@ -25,13 +24,19 @@ const PATIENCE_SECONDS: f64 = 600.0;
 
 impl Cost {
     /// What orders 11 and 12 have shown on one core or another.
-    pub const BY_EXPERIENCE: Cost =
-        Cost { seconds: 2.3e-8, growth: 2.4, decline: 1.8, by_order: 0.75, least_endgame: 13 };
+    pub const BY_EXPERIENCE: Cost = Cost {
+        order: 12,
+        seconds: 2.3e-8,
+        growth: 2.4,
+        decline: 1.8,
+        by_order: 0.75,
+        least_endgame: 13,
+    };
 
     /// Seconds of a core for a graph of this order with so many edges.
     pub fn of(&self, order: usize, size: usize, endgame_size: Option<usize>) -> f64 {
         let endgame = endgame_size.unwrap_or(0).max(self.least_endgame);
-        let vertices = order as f64 - BASE_ORDER as f64;
+        let vertices = order as f64 - self.order as f64;
         let by_order = self.by_order.powf(vertices);
         self.seconds * by_order * self.growth.powi(size as i32) / self.decline.powi(endgame as i32)
     }

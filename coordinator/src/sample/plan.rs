@@ -24,17 +24,17 @@ use trailtrap_shared::{
 use trailtrap_worker::process::limits::Size;
 
 use super::{
-    MAX_SAMPLES, SampleError, Strata,
-    cost::{BASE_ORDER, Cost},
-    endgame::Known,
-    load, nothing, pilot_samples,
+    MAX_SAMPLES, SampleError, Strata, cost::Cost, endgame::Known, load, nothing, pilot_samples,
 };
 
 /// What is asked.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The order. Beyond 12 all is extrapolated from order 12.
+    /// The order.
     pub order: usize,
+    /// The order of the graphs that are decided to calibrate: the same, or, where there is no
+    /// endgame of it or searches do not go so far, a smaller one, from which all is extrapolated.
+    pub tried: usize,
     /// The model.
     pub model: Model,
     /// Which graphs are drawn.
@@ -200,8 +200,8 @@ const GROWTH_SIZES: usize = 8;
 /// An endgame of fewer edges is not worth telling of.
 const LEAST_ENDGAME: usize = 10;
 
-/// Decides some graphs, and says what a sample will cost. `known` is a census of the order; of
-/// order 12 for larger ones.
+/// Decides some graphs, and says what a sample will cost. `known` is a census of the order that is
+/// tried.
 ///
 /// # Errors
 /// As those of a run with these parameters; or no number of samples will do.
@@ -329,7 +329,7 @@ impl Outlook<'_> {
 
     /// The proportion of P1-wins to reckon with.
     fn proportion(&self, size: usize) -> f64 {
-        let exact = self.known.filter(|_| self.question.order <= BASE_ORDER);
+        let exact = self.known.filter(|_| self.question.order == self.question.tried);
         if let Some(counts) = exact.and_then(|known| known.exact(size)) {
             return counts.proportion(self.question.model);
         }
@@ -423,7 +423,7 @@ fn calibrate(
     known: Option<&Known>,
     pool: &ThreadPool,
 ) -> Result<Calibration, SampleError> {
-    let order = question.order.min(BASE_ORDER);
+    let order = question.tried;
     let mut trials = Vec::new();
     let mut loaded = (0.0, 0);
     match known.zip(question.endgame_size) {
@@ -453,8 +453,8 @@ fn calibrate(
     }
     let mut calibration = fitted(trials);
     calibration.loading = loaded.0 / loaded.1.max(1) as f64;
-    if question.order > BASE_ORDER {
-        let orders = [BASE_ORDER - 2, BASE_ORDER];
+    if question.order > order {
+        let orders = [order - 2, order];
         let [small, large] = orders.map(|order| trial(question, order, None, Some(SPARSE_SIZE)));
         let (small, large) = (small?, large?);
         let nodes = |trial: &Trial| -> f64 {
@@ -567,7 +567,7 @@ fn fitted(trials: Vec<Trial>) -> Calibration {
     }
     // The formula says what was measured, in the middle of it.
     if position > 0.0 && count > 0.0 {
-        cost.seconds = 1.0;
+        (cost.order, cost.seconds) = (main.order, 1.0);
         let formula =
             |size: f64| cost.of(main.order, 0, main.endgame_size) * cost.growth.powf(size);
         cost.seconds = y.exp() * position / formula(x);
