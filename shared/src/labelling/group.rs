@@ -2,7 +2,7 @@
 //! alike. [`crate::graph::nauty`] is the judge.
 
 use super::{Colours, degree_colours, hashed};
-use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices, vertices};
+use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices, pairs, vertices};
 
 /// An automorphism, as the image of every vertex.
 pub type Automorphism = [u8; MAX_ORDER];
@@ -36,11 +36,18 @@ pub fn generators(graph: &Graph) -> Vec<Automorphism> {
 
 /// The vertices, each joined to as many before it as can be; of several, one of large degree comes
 /// first. So images that lead nowhere are given up soon. In order of degree the ends of four stars
-/// would all be mapped before their centres show which of them belong together.
+/// would all be mapped before their centres show which of them belong together. A dense graph has
+/// the automorphisms of its complement, and its vertices come in that one's order.
 fn connected_order(graph: &Graph) -> Vec<usize> {
+    let all = all_vertices(graph.order());
+    let is_dense = 2 * graph.size() > pairs(graph.order());
+    let neighbours = |v: usize| match is_dense {
+        true => all & !graph.neighbours(v) & !(1 << v),
+        false => graph.neighbours(v),
+    };
     let (mut order, mut placed) = (Vec::new(), 0);
-    while let Some(v) = vertices(all_vertices(graph.order()) & !placed)
-        .max_by_key(|&v| ((graph.neighbours(v) & placed).count_ones(), graph.degree(v)))
+    while let Some(v) = vertices(all & !placed)
+        .max_by_key(|&v| ((neighbours(v) & placed).count_ones(), neighbours(v).count_ones()))
     {
         order.push(v);
         placed |= 1 << v;
@@ -103,14 +110,21 @@ mod tests {
             check(&Graph::from_edges(n, (0..n).map(|v| (v, (v + 1) % n))));
         }
         check(&Graph::from_edges(12, (0..6).map(|i| (2 * i, 2 * i + 1))));
-        // Stars whose ends come first, and paths whose ends do.
+        // Stars whose ends come first, and paths whose ends do; and their complements.
+        let check_both = |n: usize, edges: &[(usize, usize)]| {
+            let is_missing = |edge: &(usize, usize)| !edges.contains(edge);
+            let pairs = (1..n).flat_map(|w| (0..w).map(move |v| (v, w)));
+            check(&Graph::from_edges(n, edges.iter().copied()));
+            check(&Graph::from_edges(n, pairs.filter(is_missing)));
+        };
         for n in [12, 16] {
-            check(&Graph::from_edges(n, (0..n / 4 * 3).map(|v| (v, n / 4 * 3 + v / 3))));
-            let paths = (0..n / 4).flat_map(|i| {
+            let ends = n / 4 * 3;
+            check_both(n, &(0..ends).map(|v| (v, ends + v / 3)).collect::<Vec<_>>());
+            let path = |i: usize| {
                 let [a, b] = [n / 2 + 2 * i, n / 2 + 2 * i + 1];
-                [(2 * i, a), (a, b), (b, 2 * i + 1)]
-            });
-            check(&Graph::from_edges(n, paths));
+                [(2 * i, a), (a, b), (2 * i + 1, b)]
+            };
+            check_both(n, &(0..n / 4).flat_map(path).collect::<Vec<_>>());
         }
         let cube = (0..8usize).flat_map(|v| [1, 2, 4].map(|bit| (v, v ^ bit)));
         check(&Graph::from_edges(8, cube.filter(|(v, w)| v < w)));
