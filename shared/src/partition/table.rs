@@ -233,9 +233,10 @@ impl BucketTable {
     #[inline(always)]
     pub fn locate(&self, slot: u64) -> u32 {
         let first = self.directory[self.place(slot)];
-        // The slots that a look-up compares begin and end in different lines, with one between.
+        // Up to order 15 no two of these bytes have a whole line between them, so that all lines of
+        // the slots that a look-up compares are asked for.
         let last_byte = (LOOK - 1) * self.stride + 7;
-        for byte in [0, 64, last_byte] {
+        for byte in [0, last_byte / 2, last_byte] {
             prefetch(&self.entries, first as usize * self.stride + byte);
         }
         first
@@ -446,17 +447,21 @@ fn copy_words(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Hints that `items[index]` will be read, and what lies about it up to the next multiples of 64
-/// bytes; does nothing where there is no such instruction or no such item.
+/// Hints that `items[index]`, of at most 64 bytes, will be read or written; does nothing where there
+/// is no such instruction or no such item.
 #[inline(always)]
 pub fn prefetch<T>(items: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(item) = items.get(index) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
+        let first: *const i8 = std::ptr::from_ref(item).cast();
         // SAFETY: a prefetch only needs an address, and this one is valid.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                std::ptr::from_ref(item).cast(),
-            )
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(first) };
+        // What is longer than it is aligned may end in the next line.
+        if size_of::<T>() > align_of::<T>() {
+            // SAFETY: the same, of the last byte of the item.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.add(size_of::<T>() - 1)) };
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
