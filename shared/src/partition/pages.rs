@@ -14,8 +14,8 @@ pub(super) fn zeros<T: Copy + Default>(count: usize) -> Vec<T> {
     zeros
 }
 
-/// Asks while nothing has been written, so that no page is there yet. Whether they are granted
-/// makes no difference to what is read, so errors are of no concern.
+/// Asks while nothing has been written, so that no page is there yet of what is mapped by itself.
+/// Whether they are granted makes no difference to what is read, so errors are of no concern.
 #[cfg(target_os = "linux")]
 fn ask_for_large_pages<T>(items: &mut [T]) {
     use rustix::mm::{Advice, madvise};
@@ -44,10 +44,12 @@ fn ask_for_large_pages<T>(_: &mut [T]) {}
 
 #[cfg(test)]
 mod tests {
+    use super::LARGE_BYTES;
+
     /// Whether large pages come or not.
     #[test]
     fn memory_is_zero_and_can_be_written() {
-        for count in [0, 1, (4 << 20) - 1, 9 << 20] {
+        for count in [0, 1, LARGE_BYTES - 1, LARGE_BYTES, 9 << 20] {
             let mut zeros = super::zeros::<u8>(count);
             assert!(zeros.iter().all(|&byte| byte == 0));
             zeros.fill(1);

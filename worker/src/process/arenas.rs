@@ -14,10 +14,11 @@ use trailtrap_shared::partition::LARGE_BYTES;
 /// all, and with two arenas 230 MiB.
 ///
 /// What has [`trailtrap_shared::partition::LARGE_BYTES`] or more gets memory of its own, which can
-/// have large pages. By itself the allocator maps less and less as memory is freed.
+/// have large pages. By itself the allocator maps less and less as memory is freed, and keeps at
+/// the end of an arena twice of what it does not map, as it is told to here.
 ///
-/// `MALLOC_ARENA_MAX` and `MALLOC_MMAP_THRESHOLD_` in the environment have precedence. Other
-/// allocators are left alone. To be called before there are other threads.
+/// `MALLOC_ARENA_MAX`, `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` in the environment have
+/// precedence. Other allocators are left alone. To be called before there are other threads.
 pub fn bound() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -25,6 +26,7 @@ pub fn bound() {
         for (variable, parameter, value) in [
             ("MALLOC_ARENA_MAX", libc::M_ARENA_MAX, cores),
             ("MALLOC_MMAP_THRESHOLD_", libc::M_MMAP_THRESHOLD, LARGE_BYTES),
+            ("MALLOC_TRIM_THRESHOLD_", libc::M_TRIM_THRESHOLD, 2 * LARGE_BYTES),
         ] {
             if std::env::var_os(variable).is_none() {
                 // SAFETY: this sets a number within the allocator, which takes a lock to do so.
