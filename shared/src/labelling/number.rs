@@ -87,12 +87,13 @@ fn rank(chosen: VertexSet, open: VertexSet) -> u16 {
 }
 
 /// The set of this rank, below C(a, r), among those of r of the a vertices of `open`.
-fn set_of_rank(mut rank: u16, r: usize, open: VertexSet) -> VertexSet {
+fn set_of_rank(mut rank: u16, r: usize, mut open: VertexSet) -> VertexSet {
     let mut set = 0;
-    let mut open: Vec<usize> = vertices(open).collect();
     for k in (1..=r).rev() {
-        while let Some(w) = open.pop() {
-            let before = BINOMIALS[open.len()][k];
+        while open != 0 {
+            let w = open.ilog2();
+            open ^= 1 << w;
+            let before = BINOMIALS[open.count_ones() as usize][k];
             if before <= rank {
                 rank -= before;
                 set |= 1 << w;
