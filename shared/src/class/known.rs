@@ -35,7 +35,7 @@ pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
         Class::SquareFree => &[KnownSequence {
             what: "square-free graphs (OEIS A006786)",
             labelled: false,
-            counts: &[1, 2, 4, 8, 18, 44, 117, 351, 1230, 5069, 25181, 152045, 1116403],
+            counts: &[1, 2, 4, 8, 18, 44, 117, 351, 1230, 5069, 25181, 152045, 1116403, 9899865],
         }],
         Class::Bipartite => &[
             KnownSequence {
