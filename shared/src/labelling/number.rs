@@ -7,9 +7,7 @@
 //! the first one the lowest.
 
 use crate::graph::{
-    Graph, MAX_ORDER, VertexSet, all_vertices,
-    degree::{DegreeSequence, binomial},
-    pairs, vertices,
+    Graph, MAX_ORDER, VertexSet, all_vertices, degree::DegreeSequence, pairs, vertices,
 };
 
 /// Numbers are below 2^63, and so are slots.
@@ -18,7 +16,7 @@ pub const NUMBER_BITS: usize = 63;
 /// Stands for all numbers that are too large. No census has such graphs, see [`fits`].
 const TOO_LARGE: u64 = u64::MAX >> (64 - NUMBER_BITS);
 
-/// C(a, r) for 0 ≤ r ≤ a < 16.
+/// C(a, r) for 0 ≤ a, r < 16.
 const BINOMIALS: [[u16; MAX_ORDER]; MAX_ORDER] = {
     let mut rows = [[0; MAX_ORDER]; MAX_ORDER];
     let mut a = 0;
@@ -83,7 +81,7 @@ fn open_before(v: usize, lacking: &[u32; MAX_ORDER]) -> VertexSet {
 /// The rank of a set among those of its size within `open`.
 fn rank(chosen: VertexSet, open: VertexSet) -> u16 {
     let places = vertices(chosen).map(|w| (open & all_vertices(w)).count_ones() as usize);
-    (1..).zip(places).map(|(k, place)| BINOMIALS[place].get(k).copied().unwrap_or(0)).sum()
+    (1..).zip(places).map(|(k, place): (usize, usize)| BINOMIALS[place][k]).sum()
 }
 
 /// The set of this rank, below C(a, r), among those of r of the a vertices of `open`.
@@ -117,7 +115,7 @@ pub fn fits(n: usize, most_degree: usize, most_edges: usize) -> bool {
         let of_edges = |left: usize| {
             let choices = (0..=most_degree.min(v).min(left)).filter_map(|r| {
                 let open = v.min(2 * left - r);
-                Some(products.get(left - r)?.saturating_mul(binomial(open, r)))
+                Some(products.get(left - r)?.saturating_mul(BINOMIALS[open][r].into()))
             });
             choices.max().unwrap_or(0)
         };
