@@ -71,9 +71,11 @@ const ORDER_THAT_WILL_DO: usize = 12;
 
 /// The census in a directory of the largest order that will do, of those that searches know.
 fn open(data: &Path, order: usize) -> Result<Known, LoadError> {
-    let largest = order.min(MAX_DECIDED_ORDER);
-    let smaller = order.min(ORDER_THAT_WILL_DO);
-    Known::open(data, largest).or_else(|error| Known::open(data, smaller).map_err(|_| error))
+    let known = Known::open(data, order.min(MAX_DECIDED_ORDER));
+    if order <= ORDER_THAT_WILL_DO {
+        return known;
+    }
+    known.or_else(|error| Known::open(data, ORDER_THAT_WILL_DO).map_err(|_| error))
 }
 
 /// Percentage points, as a share.
@@ -171,7 +173,7 @@ fn to_text(found: &Forecast) -> String {
         text += &line("an edge of the endgame", format!("÷ {:.2}, {how}", cost.decline));
         text += &line("loading a graph of it", format!("{:.0} ns", calibration.loading * 1e9));
     }
-    if calibration.by_order_measured.is_some() {
+    if found.order > cost.order {
         let how = between(calibration.by_order_measured, "vertices, without an endgame");
         text += &line("a vertex more", times(cost.by_order, how));
     }
