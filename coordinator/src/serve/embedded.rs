@@ -70,8 +70,8 @@ impl Link for EmbeddedLink {
             false,
         ) {
             Ok(retired) => Ok(Delivered::Accepted { retired }),
-            // The census says itself why it ended.
-            Err(Refusal::Ended | Refusal::Void) => Ok(Delivered::Void),
+            // The census says itself why it ended, and what it has solved again.
+            Err(Refusal::Ended | Refusal::Void | Refusal::TakenBack { .. }) => Ok(Delivered::Void),
             Err(refusal) => Err(LinkError::Refused(format!("{refusal}: {FAULTY}"))),
         }
     }

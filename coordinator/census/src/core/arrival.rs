@@ -9,7 +9,7 @@ use trailtrap_shared::plan::{Plan, Unit};
 
 use super::{
     Accepted, ArrivalId, CommitEntry, Confirmed, Core, Effect, Examined, Refusal,
-    inquiry::Next,
+    inquiry::{ACCIDENT, Next},
     lease::{EndedLease, Purpose, WorkerId},
     order::parts_of,
     setbacks::Setback,
@@ -138,7 +138,8 @@ impl Core {
     }
 
     /// Results that contradict themselves, theory, or what they were computed from: their worker
-    /// is not believed.
+    /// is not believed. If it is an accident, the unit is solved again from what is read anew,
+    /// since a partition that was held in memory may be what is wrong.
     fn reject(&mut self, id: ArrivalId, unit: Unit, record: Option<UnitRecord>, why: String) {
         let Some(arrival) = self.arrivals.get_mut(&id) else { return };
         arrival.stage = ArrivalStage::Inquiring;
@@ -147,10 +148,15 @@ impl Core {
         let text = format!("a result of {author} was not let in: {why}");
         let sequence = &plan.shards[unit.shard as usize].sequence;
         let alarm = Alarm {
-            blamed: vec![author],
             quarantined: record.into_iter().collect(),
             ..self.alarm(AlarmKind::Trial, unit, sequence, text)
         };
+        if self.is_accident(&author, &[unit]) {
+            let settled = Some(ACCIDENT.to_owned());
+            let alarm = Alarm { doubted: vec![unit], settled, ..alarm };
+            return self.inquire(id, alarm, Next::TakeBack { refusal: Refusal::Void });
+        }
+        let alarm = Alarm { blamed: vec![author], ..alarm };
         self.inquire(id, alarm, Next::Distrust { refusal: Refusal::Wrong { unit, why } });
     }
 

@@ -10,12 +10,19 @@ use trailtrap_shared::{
 
 use super::{
     ArrivalId, COORDINATOR, Case, Core, DisputeVerdict, Effect, Fault, Instance, Refusal, Suspect,
-    setbacks::Setback,
+    Worker, setbacks::Setback,
 };
 use crate::records::{
     Author, Delivery, UnitRecord,
     alarm::{Alarm, AlarmKind},
 };
+
+/// What settles the alarm about an accident.
+pub(super) const ACCIDENT: &str = "taken for an accident of this machine: it is solved again";
+
+/// A census has so many accidents at most. What goes wrong after them, or twice in one unit, is
+/// the fault of the machine or of the program.
+const MOST_ACCIDENTS: usize = 3;
 
 /// What is being done about an alarm.
 pub(super) struct Inquiry {
@@ -120,6 +127,19 @@ impl Core {
         Alarm { last_instance: self.leases.last(), ..Alarm::at(time, kind, unit, sequence, text) }
     }
 
+    /// Whether what a worker has done wrong in these units counts as an accident: it is in the
+    /// coordinator's own process, where nobody lies, and there were few accidents before, none of
+    /// them in one of these units.
+    pub(super) fn is_accident(&self, author: &Author, units: &[Unit]) -> bool {
+        let is_own = |worker: &Worker| worker.embedded && worker.author.is(author);
+        let is_one = |alarm: &&Alarm| alarm.settled.as_deref() == Some(ACCIDENT);
+        let before: Vec<&Alarm> = self.alarms.values().filter(is_one).collect();
+        let is_again = |alarm: &&Alarm| alarm.doubted.iter().any(|unit| units.contains(unit));
+        self.workers.values().any(is_own)
+            && before.len() < MOST_ACCIDENTS
+            && !before.iter().any(is_again)
+    }
+
     /// Raises an alarm: keeps it, and goes on when it is durable.
     pub(super) fn inquire(&mut self, arrival: ArrivalId, alarm: Alarm, next: Next) {
         self.raise(Some(arrival), alarm, next);
@@ -212,7 +232,6 @@ impl Core {
             // What was read may not be what they were computed from.
             false => Err("units were taken back meanwhile".to_owned()),
         };
-        let Some(alarm) = self.alarms.get_mut(&number) else { return };
         match solved {
             Ok(solved) => {
                 let right: BTreeMap<Unit, UnitRecord> = solved.into_iter().collect();
@@ -228,17 +247,27 @@ impl Core {
                     }
                     return self.end(Err(Fault::Faulty(format!("solved again, {why}"))));
                 }
-                (alarm.doubted, alarm.quarantined) = wrong.into_iter().unzip();
-                for record in &alarm.quarantined {
-                    if !alarm.blamed.contains(&record.worker) {
-                        alarm.blamed.push(record.worker.clone());
+                let (doubted, quarantined): (Vec<Unit>, Vec<UnitRecord>) =
+                    wrong.into_iter().unzip();
+                let mut authors: Vec<Author> = Vec::new();
+                for record in &quarantined {
+                    if !authors.contains(&record.worker) {
+                        authors.push(record.worker.clone());
                     }
                 }
-                let blamed: Vec<String> = alarm.blamed.iter().map(Author::to_string).collect();
-                alarm.text =
-                    format!("{why}; solved again, wrong is that of {}", blamed.join("; "));
+                let names: Vec<String> = authors.iter().map(Author::to_string).collect();
+                let is_accident = authors.iter().all(|author| self.is_accident(author, &doubted));
+                let Some(alarm) = self.alarms.get_mut(&number) else { return };
+                (alarm.doubted, alarm.quarantined) = (doubted, quarantined);
+                alarm.text = format!("{why}; solved again, wrong is that of {}", names.join("; "));
+                if is_accident {
+                    alarm.settled = Some(ACCIDENT.to_owned());
+                } else {
+                    alarm.blamed = authors;
+                }
             }
             Err(unknown) => {
+                let Some(alarm) = self.alarms.get_mut(&number) else { return };
                 alarm.text = format!("{why}; which part is wrong could not be told ({unknown})");
             }
         }

@@ -32,6 +32,8 @@ pub struct Worker {
     pub dismissed: bool,
     /// Results of it were wrong.
     pub distrusted: bool,
+    /// It works in the coordinator's own process, where nobody lies.
+    pub embedded: bool,
 }
 
 /// What a worker is told when it asks for work.
@@ -105,6 +107,7 @@ impl Core {
             pairs: 0,
             dismissed: false,
             distrusted: false,
+            embedded: false,
         };
         self.workers.insert(id, worker);
         Ok(id)
@@ -193,6 +196,7 @@ impl Core {
         let now = self.now;
         if let Some(worker) = self.workers.get_mut(&worker) {
             worker.asked = Some(now);
+            worker.embedded = embedded;
         }
         if self.workers.get(&worker).is_some_and(|worker| worker.distrusted) {
             return Assignment::Distrusted;
