@@ -21,9 +21,14 @@ use trailtrap_census::{
         OrderRecord,
         alarm::{Alarm, AlarmKind},
     },
-    store::Store,
+    store::{Store, StoreError},
 };
-use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
+use trailtrap_shared::{
+    game::{Game, TrailTrap},
+    graph::degree::DegreeSequence,
+    partition::{Block, Section},
+    plan::{Plan, PlanOptions, Unit},
+};
 
 fn expected(order: usize) -> String {
     census_json(order, &Data::new(), &[])
@@ -467,6 +472,63 @@ fn a_damaged_block_of_a_minimal_census_costs_its_order() {
         let expected = if order >= 7 { before.len() } else { 0 };
         assert_eq!((after.len(), redone), (before.len(), expected), "order {order}");
     }
+}
+
+/// Changes bytes of a block in the files of large values, so many of them and so far apart. Each
+/// copy of the block is changed.
+fn change_in_files(data: &Data, block: &Block, count: usize, apart: usize) {
+    let middle = block.bytes().len() / 2;
+    let traces = &block.bytes()[middle - 32..middle + 32];
+    let mut copies = 0;
+    for entry in std::fs::read_dir(data.path().join("store")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "blob") {
+            rewrite(&path, |bytes| {
+                let found = bytes.windows(traces.len()).position(|window| window == traces);
+                let Some(at) = found else { return };
+                (0..count).for_each(|i| bytes[at + i * apart] ^= 16);
+                copies += 1;
+            });
+        }
+    }
+    assert!(copies > 0, "the block is large, and lies in such a file");
+}
+
+/// Where a few bytes of a large block are others, it is mended from its parity: whoever only reads
+/// goes on, and whoever may write has it as it was. What cannot be mended is found, as ever.
+#[test]
+fn a_few_damaged_bytes_cost_nothing() {
+    let data = Data::new();
+    census_json(9, &data, &["--keep", "graphs"]);
+    let path = data.path().join("store");
+    let read = |store: &Store, section| {
+        let plan = Plan::new(TrailTrap::LAYOUT, 9, PlanOptions::default());
+        let largest = plan.shards.iter().max_by_key(|shard| shard.estimate).unwrap();
+        store.block(largest, 0, 0, section)
+    };
+    let sound = read(&Store::open_read_only(&path).unwrap(), Section::Keys).unwrap();
+    let verify = || run(&["verify", "9", "--level", "2", "--data", &data.text()]);
+    let has_mended = |output: &Output| stdout(output).contains("damaged and mended: 1");
+    assert!(!has_mended(&verify()));
+
+    change_in_files(&data, &sound, 1, 1);
+    for _ in 0..2 {
+        let verified = verify();
+        assert!(verified.status.success() && has_mended(&verified), "{}", stderr(&verified));
+    }
+    let store = Store::open(&path, None, None).unwrap();
+    assert_eq!(read(&store, Section::Keys).unwrap(), sound);
+    drop(store);
+    let verified = verify();
+    assert!(verified.status.success() && !has_mended(&verified), "{}", stderr(&verified));
+    assert!(Store::open_read_only(&path).unwrap().alarms().unwrap().is_empty());
+
+    // Half a kilobyte is a piece.
+    change_in_files(&data, &sound, 4, 600);
+    let verified = verify();
+    assert!(!verified.status.success() && !has_mended(&verified), "{}", stdout(&verified));
+    let lost = read(&Store::open(&path, None, None).unwrap(), Section::Keys).unwrap_err();
+    assert!(matches!(lost, StoreError::UnreadableBlock { .. }), "{lost}");
 }
 
 /// One way to damage a file.

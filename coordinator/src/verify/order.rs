@@ -227,10 +227,11 @@ impl<G: Game> Verifier<G> {
         Ok(format!("{compared} sequences"))
     }
 
-    /// Every block is there and undamaged (its checksum says), and has as many entries as its
-    /// record says.
+    /// Every block is there and undamaged (its checksum says), or can be mended, and has as many
+    /// entries as its record says.
     fn blocks(&self) -> anyhow::Result<String> {
         let bytes = AtomicU64::new(0);
+        let mended_before = self.finished.store.mended();
         self.for_each_unit("blocks", |unit, record, shard| {
             let mut counts = [0u128; 3];
             for bucket in 0..1u32 << shard.bucket_bits {
@@ -260,7 +261,11 @@ impl<G: Game> Verifier<G> {
             (false, true) => "; outcomes were not kept",
             (false, false) => "; of graphs that are not listed, and of outcomes, nothing was kept",
         };
-        Ok(format!("{} MiB{not_kept}", bytes.into_inner() >> 20))
+        let mended = match self.finished.store.mended() - mended_before {
+            0 => String::new(),
+            blocks => format!("; damaged and mended: {blocks}"),
+        };
+        Ok(format!("{} MiB{not_kept}{mended}", bytes.into_inner() >> 20))
     }
 
     /// What is kept of the order.

@@ -300,11 +300,14 @@ pub(super) fn open_damaged(path: &Path, names: &[String]) -> Result<DB, rocksdb:
     DB::open_cf_descriptors_read_only(&options, path, families, false)
 }
 
+/// Values of so many bytes lie in files of their own.
+pub(super) const BLOB_BYTES: u64 = 4 << 10;
+
 /// The column families, always in the same order.
 pub(super) fn families() -> Vec<ColumnFamilyDescriptor> {
     let mut bulk = Options::default();
     bulk.set_enable_blob_files(true);
-    bulk.set_min_blob_size(4 << 10);
+    bulk.set_min_blob_size(BLOB_BYTES);
     bulk.set_blob_file_size(1 << 30);
     bulk.set_enable_blob_gc(false);
     bulk.set_write_buffer_size(1 << 30);

@@ -5,20 +5,31 @@
 //! can be dropped. They are written once: without a log, flushed before anything refers to them,
 //! and never compacted (only the small files that say where they are). A unit *becomes visible* by
 //! its record, one small write to the log, synced after the flush. What has no record does not
-//! exist. Only when all blocks of a group are small do they go into the log together with their
-//! records: one sync instead of a dozen, for bytes that are written twice but are few.
+//! exist. Beside each block in a blob file lies its [`parity`]. Only when all blocks of a group are
+//! small do they go into the log together with their records: one sync instead of a dozen, for
+//! bytes that are written twice but are few.
 
 mod database;
 pub mod directory;
 mod error;
 mod journal;
+mod parity;
 pub mod salvage;
 mod wreck;
 
-use std::{cell::RefCell, io, path::Path, sync::Arc};
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
-use rocksdb::{DB, FlushOptions, IteratorMode, WriteBatch, WriteOptions};
+use rocksdb::{DB, FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
@@ -33,7 +44,7 @@ use trailtrap_worker::process::replace::sync_directory;
 
 pub use self::error::{Lost, StoreError};
 use self::{
-    database::{AccessMode, Database, Findings, family, section_name},
+    database::{AccessMode, BLOB_BYTES, Database, Findings, family, section_name},
     journal::{Change, Journal, JournalContents},
 };
 use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
@@ -76,6 +87,8 @@ pub struct Store {
     game: GameName,
     class: Class,
     is_rehearsal: bool,
+    /// Blocks that were damaged when they were read, and have been mended.
+    mended: AtomicU64,
     /// Of a store that is open for writing. Dropped after the database.
     journal: Option<Mutex<Journaled>>,
 }
@@ -150,7 +163,8 @@ impl Store {
         let journal =
             Journal::of(path, &told, &none, 0, std::iter::empty()).map_err(StoreError::Journal)?;
         let journal = Some(Mutex::new(Journaled { journal, written: 0 }));
-        let store = Store { database, game, class, is_rehearsal, journal };
+        let mended = AtomicU64::new(0);
+        let store = Store { database, game, class, is_rehearsal, mended, journal };
         store.put(FORMAT, &store.format(STORE_FORMAT))?;
         Ok(store)
     }
@@ -172,7 +186,8 @@ impl Store {
         asked_class: Option<Class>,
     ) -> Result<Self, StoreError> {
         let (game, class, is_rehearsal) = (GameName::default(), Class::default(), false);
-        let store = Store { database, game, class, is_rehearsal, journal: None };
+        let mended = AtomicU64::new(0);
+        let store = Store { database, game, class, is_rehearsal, mended, journal: None };
         let format = store.get::<StoreFormat>(FORMAT)?;
         // Stores have been made with their format in them from the beginning.
         let format = format.ok_or_else(|| damaged(FORMAT, CodecError::Empty))?;
@@ -393,14 +408,15 @@ impl Store {
         }
         let bytes: u64 = deliveries.iter().map(|delivery| delivery.record.bytes).sum();
         let logged = bytes < LOGGED_BYTES;
-        let mut unlogged = WriteOptions::default();
-        unlogged.disable_wal(true);
+        let unlogged = unlogged();
         let blocks = || deliveries.iter().flat_map(|delivery| &delivery.blocks);
         let put_blocks = |db: &DB, batch: &mut WriteBatch| {
             let section = |block: &Block| family(db, section_name(block.id.section));
             if logged {
                 for block in blocks() {
-                    batch.put_cf(section(block), block_key(&block.id), block.bytes());
+                    for (key, value) in entries(block) {
+                        batch.put_cf(section(block), key, value);
+                    }
                 }
                 return Ok(());
             }
@@ -408,8 +424,10 @@ impl Store {
             let flush = || db.flush_cfs_opt(&sections, &FlushOptions::default());
             let mut put_bytes = 0;
             for block in blocks() {
-                db.put_cf_opt(section(block), block_key(&block.id), block.bytes(), &unlogged)?;
-                put_bytes += block.bytes().len() as u64;
+                for (key, value) in entries(block) {
+                    put_bytes += value.len() as u64;
+                    db.put_cf_opt(section(block), key, value, &unlogged)?;
+                }
                 if put_bytes >= flushed_bytes {
                     flush()?;
                     put_bytes = 0;
@@ -568,12 +586,56 @@ impl Store {
         self.read(&block_id(shard, part, bucket, section))
     }
 
-    /// One block of a finished unit.
+    /// One block of a finished unit. A damaged one is mended, if its parity can do that.
     ///
     /// # Errors
     ///
-    /// It is missing or damaged.
+    /// It is missing, or damaged beyond that.
     pub fn read(&self, id: &BlockId) -> Result<Block, StoreError> {
+        match self.read_as_it_is(id) {
+            Err(error @ (StoreError::UnreadableBlock { .. } | StoreError::Block { .. })) => {
+                self.mend(id)?.ok_or(error)
+            }
+            read => read,
+        }
+    }
+
+    /// A damaged block as it was; `None` if that cannot be found out. If the store may be written,
+    /// it is as before there, too.
+    fn mend(&self, id: &BlockId) -> Result<Option<Block>, StoreError> {
+        // Nobody is to write it meanwhile, or to mend it as well.
+        let _alone = self.journal.as_ref().map(Mutex::lock);
+        if let Ok(block) = self.read_as_it_is(id) {
+            return Ok(Some(block));
+        }
+        let mended = self.database.run(|db| Ok(mended(db, self.layout(), id)))?;
+        let Some(block) = mended else { return Ok(None) };
+        tracing::warn!(
+            "order {}, shard {}, part {}: a damaged block ({}) has been mended",
+            id.sequence.order(),
+            id.sequence,
+            id.part,
+            section_name(id.section)
+        );
+        self.mended.fetch_add(1, Ordering::Relaxed);
+        if self.journal.is_some() {
+            self.database.run(|db| {
+                let section = family(db, section_name(id.section));
+                for (key, value) in entries(&block) {
+                    db.put_cf_opt(section, key, value, &unlogged())?;
+                }
+                Ok(db.flush_cf(section)?)
+            })?;
+        }
+        Ok(Some(block))
+    }
+
+    /// How often a block was damaged when it was read, and was mended, since the store was opened.
+    pub fn mended(&self) -> u64 {
+        self.mended.load(Ordering::Relaxed)
+    }
+
+    fn read_as_it_is(&self, id: &BlockId) -> Result<Block, StoreError> {
         let id = *id;
         let section = section_name(id.section);
         let read = self
@@ -768,6 +830,32 @@ fn check_format(
     }
 }
 
+/// What is stored of a block, with the keys: its bytes, and its parity if they lie in a file of
+/// large values.
+fn entries(block: &Block) -> impl Iterator<Item = (Vec<u8>, Cow<'_, [u8]>)> {
+    let parity = (block.bytes().len() >= BLOB_BYTES as usize)
+        .then(|| (parity_key(&block.id), Cow::Owned(parity::of(block.bytes()))));
+    std::iter::once((block_key(&block.id), Cow::Borrowed(block.bytes()))).chain(parity)
+}
+
+/// A block that cannot be read as it is, from what is there of it, and its parity.
+fn mended(db: &DB, layout: Layout, id: &BlockId) -> Option<Block> {
+    let section = db.cf_handle(section_name(id.section))?;
+    let mut unchecked = ReadOptions::default();
+    unchecked.set_verify_checksums(false);
+    let damaged = db.get_cf_opt(section, block_key(id), &unchecked).ok()??;
+    let parity = db.get_cf(section, parity_key(id)).ok()??;
+    let block = Block::parse(layout, parity::mended(&damaged, &parity)?).ok()?;
+    (block.id == *id).then_some(block)
+}
+
+/// Not for what must outlast a crash, unless it is flushed.
+fn unlogged() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.disable_wal(true);
+    options
+}
+
 fn synced() -> WriteOptions {
     let mut options = WriteOptions::default();
     options.set_sync(true);
@@ -816,6 +904,13 @@ fn block_key(id: &BlockId) -> Vec<u8> {
     key
 }
 
+/// The key of the parity of a block, next to that of the block.
+fn parity_key(id: &BlockId) -> Vec<u8> {
+    let mut key = block_key(id);
+    key.push(0);
+    key
+}
+
 /// What the keys of the blocks of a partition begin with.
 fn sequence_key(sequence: &DegreeSequence) -> Vec<u8> {
     let mut key = vec![sequence.order() as u8, sequence.size() as u8];
@@ -823,7 +918,8 @@ fn sequence_key(sequence: &DegreeSequence) -> Vec<u8> {
     key
 }
 
-/// They end with so many bytes, for part and bucket, and are smaller than if there was one more.
+/// They end with so many bytes at most, for part, bucket and parity, and are smaller than if all
+/// of these were as large as can be.
 const BLOCK_KEY_TAIL: usize = 9;
 
 /// The unit whose record has this key.

@@ -26,7 +26,7 @@ use super::{
     database::{self, Database, section_name},
     decode, dropped_key,
     journal::{self, JournalContents, Records},
-    limit_key, masses_key, order_key, plan, unit_key, unit_of_key,
+    limit_key, masses_key, mended, order_key, plan, unit_key, unit_of_key,
 };
 use crate::{
     records::{OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
@@ -267,11 +267,15 @@ impl Wreck {
     fn in_database(&self, db: &DB, id: &BlockId) -> Result<Option<Block>, StoreError> {
         let Some(family) = db.cf_handle(section_name(id.section)) else { return Ok(None) };
         let read = db.get_cf(family, block_key(id));
-        let read = read.map_err(|source| StoreError::UnreadableBlock { id: *id, source })?;
-        let Some(bytes) = read else { return Ok(None) };
-        let block = Block::parse(self.layout(), bytes)
-            .map_err(|source| StoreError::Block { id: *id, source })?;
-        Ok(Some(block).filter(|block| block.id == *id))
+        let read = read.map_err(|source| StoreError::UnreadableBlock { id: *id, source });
+        let parse = |bytes| {
+            Block::parse(self.layout(), bytes)
+                .map_err(|source| StoreError::Block { id: *id, source })
+        };
+        match read.and_then(|bytes| bytes.map(parse).transpose()) {
+            Ok(block) => Ok(block.filter(|block| block.id == *id)),
+            Err(error) => mended(db, self.layout(), id).map(Some).ok_or(error),
+        }
     }
 
     fn blobs(&self) -> Result<&Blobs, StoreError> {
