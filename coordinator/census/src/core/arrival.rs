@@ -154,6 +154,8 @@ impl Core {
         if self.is_accident(&author, &[unit]) {
             let settled = Some(ACCIDENT.to_owned());
             let alarm = Alarm { doubted: vec![unit], settled, ..alarm };
+            // What else came of it is void, and no other accident.
+            self.void();
             return self.inquire(id, alarm, Next::TakeBack { refusal: Refusal::Void });
         }
         let alarm = Alarm { blamed: vec![author], ..alarm };

@@ -140,6 +140,21 @@ impl Core {
             && !before.iter().any(is_again)
     }
 
+    /// Whether a worker of the coordinator's own process has delivered this.
+    fn is_own(&self, arrival: Option<ArrivalId>) -> bool {
+        let arrival = arrival.and_then(|id| self.arrivals.get(&id));
+        let worker = arrival.and_then(|arrival| self.workers.get(&arrival.worker));
+        worker.is_some_and(|worker| worker.embedded)
+    }
+
+    /// Whether an earlier alarm that is open is about the sum of the same units.
+    fn was_summed_up_before(&self, number: u32) -> bool {
+        let doubted = self.alarms.get(&number).map(|alarm| &alarm.doubted);
+        let is_open = |alarm: &Alarm| alarm.kind == AlarmKind::Sum && alarm.settled.is_none();
+        let mut before = self.alarms.range(..number).map(|(_, alarm)| alarm);
+        before.any(|alarm| is_open(alarm) && Some(&alarm.doubted) == doubted)
+    }
+
     /// Raises an alarm: keeps it, and goes on when it is durable.
     pub(super) fn inquire(&mut self, arrival: ArrivalId, alarm: Alarm, next: Next) {
         self.raise(Some(arrival), alarm, next);
@@ -267,6 +282,13 @@ impl Core {
                 }
             }
             Err(unknown) => {
+                if self.is_own(arrival) && self.was_summed_up_before(number) {
+                    // Nobody else will solve it.
+                    if let Some(id) = arrival {
+                        self.refuse(id, refusal);
+                    }
+                    return self.end(Err(Fault::Faulty(format!("{why} ({unknown})"))));
+                }
                 let Some(alarm) = self.alarms.get_mut(&number) else { return };
                 alarm.text = format!("{why}; which part is wrong could not be told ({unknown})");
             }

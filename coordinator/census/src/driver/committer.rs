@@ -158,13 +158,20 @@ impl Census {
         self.store.take_back(&stale)
     }
 
-    /// Takes these units back in the store, with results of orders that they belong to, and begins
-    /// an edition.
-    fn begin_edition(&self, mut units: Vec<Unit>) -> Result<(), CensusError> {
+    /// Takes those of these units back that are in the store, with results of orders that they
+    /// belong to, and begins an edition.
+    fn begin_edition(&self, doubted: Vec<Unit>) -> Result<(), CensusError> {
         if self.has_ended() {
             return Ok(());
         }
         let edition = self.event(|core| core.beginning());
+        // What was never accepted, or is not durable, is not there to be taken back.
+        let mut units = Vec::new();
+        for unit in doubted {
+            if self.store.unit(unit)?.is_some() {
+                units.push(unit);
+            }
+        }
         let mut withdrawn = Vec::new();
         let mut first = units.iter().map(|unit| usize::from(unit.order)).min();
         if let Some(first) = &mut first {

@@ -200,6 +200,7 @@ impl World {
         self.disk.edition = self.core.beginning();
         self.collect();
         let mut units = units;
+        units.retain(|unit| self.disk.units.contains_key(unit));
         if !self.outcomes_kept {
             // What single units were computed from may be gone.
             let orders: BTreeSet<u8> = units.iter().map(|unit| unit.order).collect();
@@ -216,7 +217,7 @@ impl World {
         if let Some(first) = first {
             self.disk.results.retain(|&order, _| order < first);
         }
-        let what = self.names(&units);
+        let what = if units.is_empty() { "nothing".to_owned() } else { self.names(&units) };
         self.say(format!("taken back: {what}"));
         self.core.begun(first);
         self.collect();

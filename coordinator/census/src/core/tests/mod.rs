@@ -127,10 +127,10 @@ struct World {
 
 const TERM: Duration = Duration::from_secs(60);
 
-/// What a worker calls itself: somebody pretends to be Ann.
 /// The worker in the coordinator's own process.
 const EMBEDDED: &str = "Here";
 
+/// What a worker calls itself: somebody pretends to be Ann.
 fn name_of(worker: &str) -> &str {
     if worker == "Mal" { "Ann" } else { worker }
 }
