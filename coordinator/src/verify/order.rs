@@ -263,7 +263,11 @@ impl<G: Game> Verifier<G> {
         };
         let mended = match self.finished.store.mended() - mended_before {
             0 => String::new(),
-            blocks => format!("; damaged and mended: {blocks}"),
+            blocks => format!(
+                "; damaged and read by their parity: {blocks} (`trailtrap salvage{}` writes them \
+                 anew)",
+                DataFlag::of(&self.finished.store)
+            ),
         };
         Ok(format!("{} MiB{not_kept}{mended}", bytes.into_inner() >> 20))
     }

@@ -603,12 +603,14 @@ impl Store {
     /// A damaged block as it was; `None` if that cannot be found out. If the store may be written,
     /// it is as before there, too.
     fn mend(&self, id: &BlockId) -> Result<Option<Block>, StoreError> {
-        // Nobody is to write it meanwhile, or to mend it as well.
-        let _alone = self.journal.as_ref().map(Mutex::lock);
-        if let Ok(block) = self.read_as_it_is(id) {
+        // Nobody is to write or drop it meanwhile, or to mend it as well.
+        let alone = self.journal.as_ref().map(Mutex::lock);
+        if alone.is_some()
+            && let Ok(block) = self.read_as_it_is(id)
+        {
             return Ok(Some(block));
         }
-        let mended = self.database.run(|db| Ok(mended(db, self.layout(), id)))?;
+        let mended = self.database.run(|db| mended(db, self.layout(), id))?;
         let Some(block) = mended else { return Ok(None) };
         tracing::warn!(
             "order {}, shard {}, part {}: a damaged block ({}) has been mended",
@@ -618,14 +620,17 @@ impl Store {
             section_name(id.section)
         );
         self.mended.fetch_add(1, Ordering::Relaxed);
-        if self.journal.is_some() {
-            self.database.run(|db| {
+        if alone.is_some() {
+            let written = self.database.run(|db| {
                 let section = family(db, section_name(id.section));
                 for (key, value) in entries(&block) {
                     db.put_cf_opt(section, key, value, &unlogged())?;
                 }
                 Ok(db.flush_cf(section)?)
-            })?;
+            });
+            if let Err(error) = written {
+                tracing::warn!("it stays damaged on its disk: {error}");
+            }
         }
         Ok(Some(block))
     }
@@ -682,11 +687,16 @@ impl Store {
         size: usize,
     ) -> Result<(), StoreError> {
         let (from, to) = ([order as u8, 0], [order as u8, size as u8 + 1]);
+        let alone = self.journal.as_ref().map(Mutex::lock);
         self.database.run(|db| {
             let blocks = family(db, section_name(section));
             let mut batch = WriteBatch::default();
             batch.delete_range_cf(blocks, from, to);
-            db.write_opt(batch, &synced())?;
+            Ok(db.write_opt(batch, &synced())?)
+        })?;
+        drop(alone);
+        self.database.run(|db| {
+            let blocks = family(db, section_name(section));
             // This rewrites where blocks are, not the blocks; files with nothing left in them go.
             db.compact_range_cf(blocks, Some(from), Some(to));
             Ok(())
@@ -717,13 +727,17 @@ impl Store {
         });
         let runs: Vec<(Vec<u8>, Vec<u8>)> = runs.collect();
         let (Some((from, _)), Some((_, to))) = (runs.first(), runs.last()) else { return Ok(()) };
+        let alone = self.journal.as_ref().map(Mutex::lock);
         self.database.run(|db| {
             let mut batch = WriteBatch::default();
             for &section in sections {
                 let blocks = family(db, section_name(section));
                 runs.iter().for_each(|(from, to)| batch.delete_range_cf(blocks, from, to));
             }
-            db.write_opt(batch, &synced())?;
+            Ok(db.write_opt(batch, &synced())?)
+        })?;
+        drop(alone);
+        self.database.run(|db| {
             for &section in sections {
                 // This rewrites where blocks are, and small blocks; files with nothing left in
                 // them go.
@@ -839,14 +853,26 @@ fn entries(block: &Block) -> impl Iterator<Item = (Vec<u8>, Cow<'_, [u8]>)> {
 }
 
 /// A block that cannot be read as it is, from what is there of it, and its parity.
-fn mended(db: &DB, layout: Layout, id: &BlockId) -> Option<Block> {
-    let section = db.cf_handle(section_name(id.section))?;
+///
+/// # Errors
+///
+/// The system lacks something: damage is none.
+fn mended(db: &DB, layout: Layout, id: &BlockId) -> Result<Option<Block>, StoreError> {
+    let Some(section) = db.cf_handle(section_name(id.section)) else { return Ok(None) };
+    let undamaged = |read: Result<_, rocksdb::Error>| match read.map_err(StoreError::from) {
+        Err(StoreError::Damaged(_)) => Ok(None),
+        read => read,
+    };
+    // What is not checked is nothing for those who read after it.
     let mut unchecked = ReadOptions::default();
     unchecked.set_verify_checksums(false);
-    let damaged = db.get_cf_opt(section, block_key(id), &unchecked).ok()??;
-    let parity = db.get_cf(section, parity_key(id)).ok()??;
-    let block = Block::parse(layout, parity::mended(&damaged, &parity)?).ok()?;
-    (block.id == *id).then_some(block)
+    unchecked.fill_cache(false);
+    let damaged = undamaged(db.get_cf_opt(section, block_key(id), &unchecked))?;
+    let parity = undamaged(db.get_cf(section, parity_key(id)))?;
+    let block = damaged.zip(parity).and_then(|(damaged, parity)| {
+        Block::parse(layout, parity::mended(&damaged, &parity)?).ok()
+    });
+    Ok(block.filter(|block| block.id == *id))
 }
 
 /// Not for what must outlast a crash, unless it is flushed.
