@@ -34,6 +34,26 @@ fn text_from_arguments_with_explanations() {
     assert_eq!(text.matches("P2 answers").count(), 4);
 }
 
+/// Where symmetry or another theorem tells the winner, nothing is searched: of K_12 less a perfect
+/// matching, a path, and one edge; of K_12 less an edge nothing tells.
+#[test]
+fn conditions_answer_for_graphs_of_any_size() {
+    let asked = ["--conditions", "--limit", "1", "--explain"];
+    let output = solve("K]~v~z~~v~~}\nK^~~~~~~~~~~\nDhC\nA_\n", &asked);
+    assert_eq!(output.status.code(), Some(1));
+    let lines = [
+        "K]~v~z~~v~~} P2\n  P2 wins: an involution maps no edge to itself (Proposition 3)\n",
+        "DhC P2\n  P2 wins: two edges or more, and no degree above 2 (Proposition 2)\n",
+        "A_ P1\n  P1 wins: there is one edge\n",
+    ];
+    assert_eq!(stdout(&output), lines.concat());
+    assert!(stderr(&output).contains("line 2: "), "{}", stderr(&output));
+    // Where none holds, the search decides.
+    assert_eq!(stdout(&solve("C~\n", &["--conditions"])), "C~ P1\n");
+    let other = solve("C~\n", &["--conditions", "--game", "edge-geography"]);
+    assert!(!other.status.success() && stderr(&other).contains("--conditions"), "{other:?}");
+}
+
 #[test]
 fn json_is_one_array() {
     let output = solve("BW\nC~\n", &["--format", "json", "--explain"]);

@@ -212,10 +212,8 @@ struct Explained {
 }
 
 fn by_condition(order: usize, graphs: &[Known]) -> Result<Vec<Explained>, ExportError> {
-    let found: Vec<_> = graphs
-        .par_iter()
-        .map(|known| conditions::that_hold(&known.graph, involutions(&known.graph)))
-        .collect();
+    let found: Vec<_> =
+        graphs.par_iter().map(|known| conditions::that_hold(&known.graph)).collect();
     let mut sums = [Cell::default(); CONDITIONS.len()];
     // Of P2 and of P1: those that some condition explains, and all.
     let mut wins = [[Cell::default(); 2]; 2];

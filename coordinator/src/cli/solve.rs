@@ -2,12 +2,16 @@
 
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use clap::Args;
 use rayon::prelude::*;
 use serde::Serialize;
 use trailtrap_shared::{
-    game::{FirstMove, Game, GameName, Move, Search, Solution},
-    graph::{Graph, graph6},
+    game::{
+        FirstMove, Game, GameName, Move, Search, Solution,
+        trail_trap::conditions::{CONDITIONS, that_hold},
+    },
+    graph::graph6,
     play,
 };
 
@@ -19,7 +23,9 @@ use crate::cli::{
 /// Says who wins a game on given graphs (at most 16 vertices), by forward search.
 ///
 /// Graphs are read in graph6, one a line. Vertices count from 0. A graph that cannot be solved is
-/// named on standard error, the others get their answers, and the exit code is 1.
+/// named on standard error, the others get their answers, and the exit code is 1. With
+/// `--conditions --limit 1` those are answered, however many edges they have, of which symmetry or
+/// another theorem tells the winner.
 #[derive(Args)]
 pub struct SolveCommand {
     #[command(flatten)]
@@ -31,6 +37,11 @@ pub struct SolveCommand {
     /// first move is to put the token on a vertex
     #[arg(long)]
     explain: bool,
+    /// Look first whether a condition of the Trail Trap paper tells the winner, such as an
+    /// involution that maps no edge to itself (Proposition 3), and search only where none does;
+    /// `--explain` says which
+    #[arg(long)]
+    conditions: bool,
     /// Remember at most this many positions, of about 40 bytes each, and give up on graphs that
     /// need more. A graph with m edges has about 0.4 · 2^m; graphs that are solved at the same
     /// time share the limit
@@ -47,6 +58,9 @@ struct SolvedGraph {
     order: usize,
     size: usize,
     winner: &'static str,
+    /// What tells the winner without a search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    condition: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     first_move: Option<FirstMove>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +82,12 @@ const CLAIM: usize = 8;
 impl SolveCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        ensure!(
+            !self.conditions || self.game == GameName::TrailTrap,
+            "--conditions: there are none of {}, only of {}",
+            self.game,
+            GameName::TrailTrap
+        );
         let mut header = vec!["graph6", "order", "size", "winner"];
         header.extend(self.explain.then_some("explanation"));
         self.questions.answer("solve", &header, LINES, |lines| {
@@ -88,21 +108,31 @@ impl SolveCommand {
     fn answer(&self, search: &mut impl Search, line: &Line) -> Answered<SolvedGraph> {
         let graph =
             graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
-        let solution = search.solve(&graph).map_err(|error| {
-            format!("{}: {error} (size {}; see --limit)", line.origin, graph.size())
-        })?;
-        Ok(self.describe(line, &graph, solution))
-    }
-
-    fn describe(&self, line: &Line, graph: &Graph, solution: Solution) -> SolvedGraph {
         let mut solved = SolvedGraph {
             graph6: String::from_utf8_lossy(&line.text).into_owned(),
             order: graph.order(),
             size: graph.size(),
             winner: "P1",
+            condition: None,
             first_move: None,
             answers: None,
         };
+        let condition = match self.conditions {
+            true => CONDITIONS.iter().zip(that_hold(&graph)).find(|&(_, holds)| holds),
+            false => None,
+        };
+        if let Some((condition, _)) = condition {
+            solved.winner = if condition.p1_wins { "P1" } else { "P2" };
+            solved.condition = self.explain.then_some(condition.meaning);
+            return Ok(solved);
+        }
+        let solution = search.solve(&graph).map_err(|error| {
+            format!("{}: {error} (size {}; see --limit)", line.origin, graph.size())
+        })?;
+        Ok(self.describe(solved, solution))
+    }
+
+    fn describe(&self, mut solved: SolvedGraph, solution: Solution) -> SolvedGraph {
         match solution {
             Solution::P1 { opening } => solved.first_move = Some(opening).filter(|_| self.explain),
             Solution::P2 { answers } => {
@@ -137,6 +167,9 @@ impl GraphAnswer for SolvedGraph {
 impl SolvedGraph {
     /// Lines that say how it is won; none if nobody asked.
     fn explanation(&self) -> Vec<String> {
+        if let Some(condition) = self.condition {
+            return vec![format!("{} wins: {condition}", self.winner)];
+        }
         let show = |(from, to): Move| format!("{from}→{to}");
         match (&self.first_move, &self.answers) {
             (Some(first_move), _) => vec![format!("P1 wins by {first_move}")],

@@ -13,13 +13,26 @@ pub struct Involutions {
 
 /// Looks at all of them.
 pub fn involutions(graph: &Graph) -> Involutions {
-    let mut search = Search { graph, image: [0; MAX_ORDER], found: Involutions::default() };
+    search(graph, false)
+}
+
+/// Whether one of them maps no edge to itself, as [`Involutions::fixes_no_edge`]; looks at no more
+/// than it takes to say so.
+pub fn has_free_involution(graph: &Graph) -> bool {
+    search(graph, true).fixes_no_edge
+}
+
+fn search(graph: &Graph, is_for_free: bool) -> Involutions {
+    let found = Involutions::default();
+    let mut search = Search { graph, is_for_free, image: [0; MAX_ORDER], found };
     search.extend(0, 0, true);
     search.found
 }
 
 struct Search<'a> {
     graph: &'a Graph,
+    /// Whether it is for one that maps no edge to itself, and ends with it.
+    is_for_free: bool,
     image: [usize; MAX_ORDER],
     found: Involutions,
 }
@@ -28,6 +41,9 @@ impl Search<'_> {
     /// Tries all images of the vertices that have none, and keeps what the others are like: which
     /// they are, how many of them move, and whether no edge among them is mapped to itself.
     fn extend(&mut self, known: VertexSet, support: usize, free: bool) {
+        if self.is_for_free && (!free || self.found.fixes_no_edge) {
+            return;
+        }
         let rest = all_vertices(self.graph.order()) & !known;
         let Some(v) = vertices(rest).next() else {
             if support > 0 {
@@ -91,7 +107,9 @@ mod tests {
     #[test]
     fn all_involutions_are_looked_at() {
         for graph in nauty::enumerate(6).into_iter().flatten() {
-            assert_eq!(involutions(&graph), tried(&graph), "{:?}", graph.rows());
+            let found = involutions(&graph);
+            assert_eq!(found, tried(&graph), "{:?}", graph.rows());
+            assert_eq!(has_free_involution(&graph), found.fixes_no_edge, "{:?}", graph.rows());
         }
     }
 }

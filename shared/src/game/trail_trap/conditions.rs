@@ -3,7 +3,7 @@
 //! Vertices without edges are of no concern in any of them.
 
 use crate::{
-    graph::{Graph, VertexSet, all_vertices, involution::Involutions, vertices},
+    graph::{Graph, VertexSet, all_vertices, involution::has_free_involution, vertices},
     labelling::hashed,
 };
 
@@ -17,13 +17,14 @@ pub struct Condition {
     pub meaning: &'static str,
     /// Whether P1 wins, and not P2.
     pub p1_wins: bool,
-    holds: fn(&Board, Involutions) -> bool,
+    holds: fn(&Board) -> bool,
 }
 
 /// A graph without its vertices of degree 0.
 struct Board {
     graph: Graph,
     size: usize,
+    has_free_involution: bool,
 }
 
 /// All of them.
@@ -33,44 +34,42 @@ pub const CONDITIONS: [Condition; 10] = [
         title: "no edge",
         meaning: "there is no edge",
         p1_wins: false,
-        holds: |board, _| board.size == 0,
+        holds: |board| board.size == 0,
     },
     Condition {
         name: "one-edge",
         title: "one edge",
         meaning: "there is one edge",
         p1_wins: true,
-        holds: |board, _| board.size == 1,
+        holds: |board| board.size == 1,
     },
     Condition {
         name: "maximum-degree-2",
         title: "no degree above 2 (Prop. 2)",
         meaning: "two edges or more, and no degree above 2 (Proposition 2)",
         p1_wins: false,
-        holds: |board, _| board.size >= 2 && board.degrees().all(|degree| degree <= 2),
+        holds: |board| board.size >= 2 && board.degrees().all(|degree| degree <= 2),
     },
     Condition {
         name: "involution",
         title: "involution without fixed edge (Prop. 3)",
         meaning: "an involution maps no edge to itself (Proposition 3)",
         p1_wins: false,
-        holds: |_, involutions| involutions.fixes_no_edge,
+        holds: |board| board.has_free_involution,
     },
     Condition {
         name: "even-side",
         title: "complete bipartite, even side (Thm. 5)",
         meaning: "complete bipartite with a side of even size (Theorem 5)",
         p1_wins: false,
-        holds: |board, _| {
-            board.sides().is_some_and(|sides| sides.iter().any(|side| side % 2 == 0))
-        },
+        holds: |board| board.sides().is_some_and(|sides| sides.iter().any(|side| side % 2 == 0)),
     },
     Condition {
         name: "side-of-3",
         title: "complete bipartite, 3 and odd (Thm. 5)",
         meaning: "complete bipartite with sides of 3 and of an odd number from 5 on (Theorem 5)",
         p1_wins: true,
-        holds: |board, _| {
+        holds: |board| {
             board.sides().is_some_and(|[less, more]| less == 3 && more >= 5 && more % 2 == 1)
         },
     },
@@ -79,21 +78,21 @@ pub const CONDITIONS: [Condition; 10] = [
         title: "prism (Prop. 8)",
         meaning: "a prism, that is a cycle times an edge (Proposition 8)",
         p1_wins: false,
-        holds: |board, _| board.is_prism(),
+        holds: |board| board.is_prism(),
     },
     Condition {
         name: "tree-centre",
         title: "tree, no centre to win at (Lemmas 11, 12)",
         meaning: "a tree in which no first move leads to a centre as it has to (Lemmas 11 and 12)",
         p1_wins: false,
-        holds: |board, _| board.is_tree() && !board.has_centre_to_move_to(),
+        holds: |board| board.is_tree() && !board.has_centre_to_move_to(),
     },
     Condition {
         name: "tree-long-paths",
         title: "tree, remark after Thm. 13",
         meaning: "a tree with one centre, of degree 3, as in the remark after Theorem 13",
         p1_wins: true,
-        holds: |board, _| board.is_tree() && board.has_long_paths_through_centre(),
+        holds: |board| board.is_tree() && board.has_long_paths_through_centre(),
     },
     Condition {
         name: "separated",
@@ -101,17 +100,18 @@ pub const CONDITIONS: [Condition; 10] = [
         meaning: "each first move leads to a degree below 3, or has an answer after which the \
                   players are apart and P2 has no shorter a trail (Proposition 2, Lemma 10)",
         p1_wins: false,
-        holds: |board, _| board.size >= 2 && board.is_each_first_move_answered(),
+        holds: |board| board.size >= 2 && board.is_each_first_move_answered(),
     },
 ];
 
-/// Which of [`CONDITIONS`] hold for a graph that has these involutions.
-pub fn that_hold(graph: &Graph, involutions: Involutions) -> [bool; CONDITIONS.len()] {
+/// Which of [`CONDITIONS`] hold for a graph.
+pub fn that_hold(graph: &Graph) -> [bool; CONDITIONS.len()] {
+    let has_free_involution = has_free_involution(graph);
     let order = graph.order();
     let isolated = (0..order).rev().filter(|&v| graph.degree(v) == 0);
     let graph = isolated.fold(*graph, |graph, v| graph.without_vertex(v));
-    let board = Board { graph, size: graph.size() };
-    CONDITIONS.each_ref().map(|condition| (condition.holds)(&board, involutions))
+    let board = Board { graph, size: graph.size(), has_free_involution };
+    CONDITIONS.each_ref().map(|condition| (condition.holds)(&board))
 }
 
 impl Board {
@@ -270,7 +270,7 @@ mod tests {
     fn what_they_say_of_all_graphs_up_to_order_7_is_true() {
         let mut held = [0; CONDITIONS.len()];
         for graph in nauty::enumerate(7).into_iter().flatten() {
-            let hold = that_hold(&graph, involutions(&graph));
+            let hold = that_hold(&graph);
             for (i, condition) in CONDITIONS.iter().enumerate().filter(|&(i, _)| hold[i]) {
                 let name = condition.name;
                 assert_eq!(wins(&graph), condition.p1_wins, "{name}: {:?}", graph.rows());
@@ -309,7 +309,7 @@ mod tests {
         };
         let hold = |graph: Graph, name: &str| {
             let place = CONDITIONS.iter().position(|condition| condition.name == name).unwrap();
-            that_hold(&graph, involutions(&graph))[place]
+            that_hold(&graph)[place]
         };
         assert!(hold(complete(3, 5), "side-of-3") && hold(complete(7, 3), "side-of-3"));
         assert!(!hold(complete(3, 3), "side-of-3") && !hold(complete(5, 5), "side-of-3"));
