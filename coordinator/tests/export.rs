@@ -419,6 +419,7 @@ fn pictures_come_in_three_formats_and_need_no_font() {
         &["plot", "density"],
         &["plot", "minimum-degree"],
         &["plot", "odd-degrees", "6"],
+        &["plot", "involutions"],
         &["drawing", "6", "--most", "7"],
     ] {
         let picture = |format: &str| export(&[what, &["--format", format]].concat());
@@ -447,7 +448,7 @@ fn pictures_come_in_three_formats_and_need_no_font() {
     }
     // Orders so small that axes have hardly anything to show.
     for order in ["1", "2", "3"] {
-        let by_parity = ["density", "minimum-degree", "odd-degrees"];
+        let by_parity = ["density", "minimum-degree", "odd-degrees", "involutions"];
         for kind in ["orders", "sizes", "heat-map", "degrees"].into_iter().chain(by_parity) {
             let svg = text(&["plot", kind, order]);
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{kind} {order}");

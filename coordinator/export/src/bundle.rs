@@ -198,7 +198,7 @@ fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(
 }
 
 fn put_plots(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(), ExportError> {
-    for &kind in plots::PlotKind::ALL {
+    for &kind in plots::PlotKind::ALL.iter().filter(|kind| !kind.looks_at_graphs()) {
         let orders =
             if kind.is_of_one_order() { (3.min(last)..=last).collect() } else { vec![last] };
         for order in orders {

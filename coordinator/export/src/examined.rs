@@ -1,5 +1,5 @@
-//! Tables for which every graph of an order is looked at: by involutions, by length of play, and
-//! how many graphs each condition of the paper explains.
+//! Tables for which every graph of an order is looked at: by involutions (a plot, too), by length
+//! of play, and how many graphs each condition of the paper explains.
 //!
 //! What is found of a graph has to agree with who wins it by the census.
 
@@ -24,6 +24,7 @@ use trailtrap_shared::{
 use crate::{
     ExportError,
     columns::{TableKind, cell, column, order_column, parity_column, parity_of, stem, vertices},
+    parity,
     table::{Column, Table, Value},
 };
 
@@ -67,6 +68,23 @@ pub fn rows(
             };
             ([vec![n.clone(), parity], key].concat(), cell)
         }));
+    }
+    Ok(rows)
+}
+
+/// The rows of a plot by the size of the largest support of an involution.
+///
+/// # Errors
+/// As [`rows`].
+pub fn by_support(
+    archive: &Archive,
+    results: &[OrderResult],
+) -> Result<Vec<parity::Row>, ExportError> {
+    let mut rows = Vec::new();
+    for result in results {
+        let cells = by_involutions(&graphs(archive, result)?)?.into_iter();
+        let cells = cells.map(|([parity, support, _], cell)| (parity, support, cell));
+        rows.extend(parity::apart(result.order, cells));
     }
     Ok(rows)
 }

@@ -2,6 +2,7 @@
 //! for each, by density, by minimum degree, and by number of vertices of odd degree.
 //!
 //! All of it follows from counts by number of edges and by degree sequence; no graph is looked at.
+//! What is found by looking at graphs ([`crate::examined`]) has plots like these.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ pub struct Row {
     order: usize,
     /// 1 if their numbers of edges are odd, 0 if they are even.
     parity: usize,
-    /// Their number of edges, minimum degree, or number of vertices of odd degree.
+    /// Their number of edges, minimum degree, or number of vertices of odd degree; or what else a
+    /// plot is by.
     key: usize,
     cell: Cell,
 }
@@ -52,8 +54,9 @@ pub fn by_degrees(kind: TableKind, order: usize, shards: &[ShardSummary]) -> Vec
     apart(order, cells)
 }
 
-/// Adds up cells of the same key, and puts even numbers of edges first.
-fn apart(order: usize, cells: impl Iterator<Item = (usize, usize, Cell)>) -> Vec<Row> {
+/// Adds up cells of the same key, and puts even numbers of edges first; these come with a number
+/// of edges, or its parity, and their key.
+pub fn apart(order: usize, cells: impl Iterator<Item = (usize, usize, Cell)>) -> Vec<Row> {
     let mut sums: BTreeMap<(usize, usize), Cell> = BTreeMap::new();
     for (size, key, cell) in cells {
         *sums.entry((size % 2, key)).or_default() += cell;
@@ -125,6 +128,10 @@ pub fn plot(class: Class, kind: TableKind, results: &[OrderResult], rows: &[Row]
         TableKind::Density => ("density m / C(n, 2)", 1.0, "density"),
         TableKind::OddDegrees => {
             ("number of vertices of odd degree", last as f64, "number of vertices of odd degree")
+        }
+        TableKind::Involutions => {
+            let support = "most vertices that an involution moves";
+            (support, last as f64, support)
         }
         _ => ("minimum degree", last.saturating_sub(1).max(1) as f64, "minimum degree"),
     };

@@ -13,7 +13,7 @@ use crate::{
     chart::{Axis, Marker, Scale, Series, TEXT, WIDTH, chart},
     choice::choices,
     columns::{TableKind, cell},
-    parity,
+    examined, parity,
     picture::{Anchor, BLACK, BLUE, Colour, GREEN, PALE, Picture, VERMILLION},
     proportions::{PROPORTION, colour_of, proportions, proportions_with_zero, share},
 };
@@ -33,6 +33,9 @@ choices! {
              edges apart",
         MinimumDegree = "minimum-degree": "The same against the minimum degree",
         OddDegrees = "odd-degrees": "The same against the number of vertices of odd degree",
+        Involutions = "involutions":
+            "The same against the most vertices that an involution moves, for orders up to 9 \
+             whose graphs were kept",
     }
 }
 
@@ -44,7 +47,15 @@ impl PlotKind {
 
     /// Whether it is about all graphs of each order: a proportion of some would look like theirs.
     pub fn is_of_complete_orders(self) -> bool {
-        matches!(self, PlotKind::Orders | PlotKind::MinimumDegree | PlotKind::OddDegrees)
+        !matches!(
+            self,
+            PlotKind::Sizes | PlotKind::HeatMap | PlotKind::Degrees | PlotKind::Density
+        )
+    }
+
+    /// Whether every graph is looked at, which takes its time.
+    pub fn looks_at_graphs(self) -> bool {
+        matches!(self, PlotKind::Involutions)
     }
 }
 
@@ -58,11 +69,14 @@ pub fn plot(
     kind: PlotKind,
     order: Option<usize>,
 ) -> Result<Picture, ExportError> {
-    let results = match (kind, order) {
+    let mut results = match (kind, order) {
         (kind, _) if kind.is_of_complete_orders() => archive.complete_orders(order)?,
         (PlotKind::Sizes | PlotKind::Degrees, Some(order)) => vec![archive.order(order)?],
         _ => archive.orders(order)?,
     };
+    if kind.looks_at_graphs() && order.is_none() {
+        results.truncate(examined::LAST_ORDER);
+    }
     let last = results.last().expect("there is no archive without a finished order");
     let class = archive.class();
     Ok(match kind {
@@ -82,6 +96,10 @@ pub fn plot(
         }
         PlotKind::MinimumDegree => by_degrees(archive, TableKind::MinimumDegreeParity, &results)?,
         PlotKind::OddDegrees => by_degrees(archive, TableKind::OddDegrees, &results)?,
+        PlotKind::Involutions => {
+            let rows = examined::by_support(archive, &results)?;
+            parity::plot(class, TableKind::Involutions, &results, &rows)
+        }
     })
 }
 

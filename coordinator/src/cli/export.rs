@@ -254,8 +254,8 @@ struct PlotCommand {
     #[arg(value_name = "PLOT", value_parser = choices::<plots::PlotKind>())]
     kind: plots::PlotKind,
     /// The order, or the last one for plots over all orders [default: the last finished one; for
-    /// `orders`, `minimum-degree` and `odd-degrees` the last before which none is done up to a
-    /// number of edges only]
+    /// `orders`, `minimum-degree`, `odd-degrees` and `involutions` the last before which none is
+    /// done up to a number of edges only]
     #[arg(value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
     #[command(flatten)]
