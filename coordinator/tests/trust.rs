@@ -14,7 +14,7 @@ use std::{
 use common::{
     Data, Process,
     answers::{Answers, solver},
-    census_json, coordinator, introduction, parts, run, stderr, stdout, worker,
+    census_json, coordinator, eventually, introduction, parts, run, stderr, stdout, worker,
 };
 use lies::{Delivering, Lie};
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ use trailtrap_census::{
     core::random::Random,
     driver::{Assignment, Census, CensusOptions, Keep, Refusal},
     records::{Delivery, OrderResult, alarm::AlarmKind, delivery},
+    store::Store,
 };
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics, summary::Summary},
@@ -233,8 +234,7 @@ async fn a_late_result_that_agrees_is_welcome() {
     let honest = honest(&address);
     assert!(leader.finish().status.success() && honest.finish().status.success());
     assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
-    let store =
-        trailtrap_census::store::Store::open_read_only(&data.path().join("store")).unwrap();
+    let store = Store::open_read_only(&data.path().join("store")).unwrap();
     let confirmed = store.unit(messages::units(&grant)[0]).unwrap().unwrap().confirmed;
     let confirmed: Vec<String> = confirmed.iter().map(ToString::to_string).collect();
     assert_eq!(confirmed, ["test, portable"]);
@@ -286,8 +286,7 @@ async fn a_lie_is_found_out_for_certain_when_everything_is_solved_twice() {
     for worker in workers {
         assert!(worker.finish().status.success());
     }
-    let store =
-        trailtrap_census::store::Store::open_read_only(&data.path().join("store")).unwrap();
+    let store = Store::open_read_only(&data.path().join("store")).unwrap();
     assert!(store.units(8).unwrap().iter().all(|(_, record)| record.confirmed.len() == 1));
     let units = store.units(8).unwrap().len();
     drop(store);
@@ -476,9 +475,7 @@ async fn workers_are_not_taken_for_others() {
 fn a_shard_that_is_doubted_is_solved_again() {
     let data = Data::new();
     let before = census_json(6, &data, &[]);
-    let store = |data: &Data| {
-        trailtrap_census::store::Store::open_read_only(&data.path().join("store")).unwrap()
-    };
+    let store = |data: &Data| Store::open_read_only(&data.path().join("store")).unwrap();
     let leases = |data: &Data| -> Vec<(Unit, u64)> {
         let units = store(data).units(6).unwrap().into_iter();
         units.map(|(unit, record)| (unit, record.instance)).collect()
@@ -505,13 +502,13 @@ fn a_shard_that_is_doubted_is_solved_again() {
     assert_eq!(changed, [Unit { order: 6, shard, part: 0 }]);
 }
 
-/// A census of all orders up to this one, of which so many records are tried.
-fn opened(directory: &Path, order: usize, trial_rate: f64) -> Arc<Census> {
+/// A census of all orders up to this one, of which so much is kept and so many records are tried.
+fn opened(directory: &Path, order: usize, keep: Keep, trial_rate: f64) -> Arc<Census> {
     let options = CensusOptions {
         class: None,
         game: None,
         goal: Goal::new(order, None),
-        keep: Keep::All,
+        keep,
         solves_again: false,
         plan: PlanOptions::default(),
         memory: None,
@@ -531,7 +528,7 @@ fn a_kernel_that_is_wrong_is_found_by_what_is_at_hand() {
     // At the lower rate one unit in sixteen is drawn, and nearly all records of it are tried.
     for (trial_rate, wrong_order) in [(0.06, None), (1.0, None), (0.06, Some(7)), (1.0, Some(6))] {
         let data = Data::new();
-        let census = opened(&data.path(), 7, trial_rate);
+        let census = opened(&data.path(), 7, Keep::All, trial_rate);
         let link = EmbeddedLink::new(census.clone(), "Ann".to_owned(), 2, "kernel").unwrap();
         let order = wrong_order.unwrap_or(0);
         let random = Mutex::new(Random(1));
@@ -561,24 +558,33 @@ fn a_kernel_that_is_wrong_is_found_by_what_is_at_hand() {
     }
 }
 
-/// A record that comes out wrong once in an embedded census costs what was in work then: orders
-/// that were done stay, and the table is right.
+/// A record that comes out wrong once in an embedded census costs what was in work then, whatever
+/// is kept: what was durable stays, and the table is right.
 #[test]
 fn an_accident_of_the_machine_costs_what_was_in_work() {
+    [Keep::All, Keep::Minimal].into_iter().for_each(has_an_accident);
+}
+
+fn has_an_accident(keep: Keep) {
     let data = Data::new();
-    let census = opened(&data.path(), 7, 1.0);
+    let census = opened(&data.path(), 7, keep, 1.0);
     let link = EmbeddedLink::new(census.clone(), "Ann".to_owned(), 2, "kernel").unwrap();
     let random = Mutex::new(Random(1));
     // How often each unit was delivered, and the one that came out wrong.
     let delivered = Mutex::new(BTreeMap::<Unit, usize>::new());
     let accident = Mutex::new(None);
+    let first = Unit { order: 7, shard: 0, part: 0 };
     let deliver = |link: &EmbeddedLink, lease: &Lease, results: &[SolvedUnit]| {
         let told = |solved: &SolvedUnit| {
             *delivered.lock().unwrap().entry(solved.unit).or_default() += 1;
             let accident = &mut *accident.lock().unwrap();
-            if accident.is_some() || solved.unit.order < 7 {
+            if accident.is_some() || solved.unit.order < 7 || solved.sequence.size() < 10 {
                 return lies::copied(solved);
             }
+            let path = data.path().join("store");
+            eventually("the first unit is durable", || {
+                Store::open_read_only(&path).unwrap().unit(first).unwrap().is_some()
+            });
             let random = &mut random.lock().unwrap();
             let told = Lie::Record.tell(&lease.plan, solved, None, random);
             *accident = told.is_some().then_some(solved.unit);
@@ -596,7 +602,7 @@ fn an_accident_of_the_machine_costs_what_was_in_work() {
     assert_eq!((alarm.kind, &alarm.doubted[..]), (AlarmKind::Trial, &[accident][..]));
     assert!(alarm.blamed.is_empty() && alarm.settled.is_some(), "{alarm:?}");
     let delivered = delivered.into_inner().unwrap();
-    assert_eq!(delivered[&accident], 2);
+    assert_eq!((delivered[&first], delivered[&accident]), (1, 2));
     assert!(delivered.iter().all(|(unit, &times)| unit.order == 7 || times == 1));
     let results = census.close().unwrap().expect("everything is done");
     let results: Vec<Summary> = results.iter().map(OrderResult::total).collect();
@@ -610,7 +616,7 @@ fn an_accident_of_the_machine_costs_what_was_in_work() {
 fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
     for (is_own, trial_rate) in [(false, 0.0), (true, 1.0)] {
         let data = Data::new();
-        let census = opened(&data.path(), 1, trial_rate);
+        let census = opened(&data.path(), 1, Keep::All, trial_rate);
         let worker = census.register("Ann", 1, "kernel").unwrap();
         let Assignment::Work(work) = census.assign(worker, 0, is_own) else {
             panic!("there is work")
