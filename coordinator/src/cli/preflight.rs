@@ -42,8 +42,9 @@ pub enum Shortage {
     Memory { budget: Size, problem: &'static str, least: Size, available: Size },
 }
 
-/// Bytes that one graph of order n takes in the store: slot and record, and a slot once more
-/// if it is listed, as often as the game says, which is more than happens.
+/// Bytes that one graph of order n takes in the store: slot and record, a slot once more if it is
+/// listed, as often as the game says, which is more than happens, and a byte for all else, such as
+/// parities.
 fn graph_bytes(game: GameName, n: usize) -> u64 {
     let listed_one_in = game.about().listed_one_in;
     entry_bytes(game.layout(), n) as u64 + slot_bytes(n) as u64 / listed_one_in + 1
