@@ -47,9 +47,12 @@ impl PlotKind {
 
     /// Whether it is about all graphs of each order: a proportion of some would look like theirs.
     pub fn is_of_complete_orders(self) -> bool {
-        !matches!(
+        matches!(
             self,
-            PlotKind::Sizes | PlotKind::HeatMap | PlotKind::Degrees | PlotKind::Density
+            PlotKind::Orders
+                | PlotKind::MinimumDegree
+                | PlotKind::OddDegrees
+                | PlotKind::Involutions
         )
     }
 

@@ -255,7 +255,7 @@ struct PlotCommand {
     kind: plots::PlotKind,
     /// The order, or the last one for plots over all orders [default: the last finished one; for
     /// `orders`, `minimum-degree`, `odd-degrees` and `involutions` the last before which none is
-    /// done up to a number of edges only]
+    /// done up to a number of edges only, for `involutions` 9 at most]
     #[arg(value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
     #[command(flatten)]

@@ -373,10 +373,4 @@ impl Core {
         let is_done = |order: &super::Order| order.to_commit == 0 && order.is_solved();
         self.arrivals.is_empty() && self.order().is_some_and(is_done)
     }
-
-    /// Whether an alarm about the sums of these units is open, so that taking back does not help.
-    pub(super) fn was_summed_up(&self, units: &[Unit]) -> bool {
-        let is_open = |alarm: &Alarm| alarm.kind == AlarmKind::Sum && alarm.settled.is_none();
-        self.alarms.values().any(|alarm| is_open(alarm) && alarm.doubted == units)
-    }
 }

@@ -147,12 +147,13 @@ impl Core {
         worker.is_some_and(|worker| worker.embedded)
     }
 
-    /// Whether an earlier alarm that is open is about the sum of the same units.
-    fn was_summed_up_before(&self, number: u32) -> bool {
-        let doubted = self.alarms.get(&number).map(|alarm| &alarm.doubted);
+    /// Whether an alarm about the sums of these units is open, other than that of this number, so
+    /// that taking back does not help.
+    fn was_summed_up(&self, units: &[Unit], but_for: Option<u32>) -> bool {
         let is_open = |alarm: &Alarm| alarm.kind == AlarmKind::Sum && alarm.settled.is_none();
-        let mut before = self.alarms.range(..number).map(|(_, alarm)| alarm);
-        before.any(|alarm| is_open(alarm) && Some(&alarm.doubted) == doubted)
+        self.alarms.iter().any(|(&number, alarm)| {
+            Some(number) != but_for && is_open(alarm) && alarm.doubted == units
+        })
     }
 
     /// Raises an alarm: keeps it, and goes on when it is durable.
@@ -282,7 +283,8 @@ impl Core {
                 }
             }
             Err(unknown) => {
-                if self.is_own(arrival) && self.was_summed_up_before(number) {
+                let Some(alarm) = self.alarms.get(&number) else { return };
+                if self.is_own(arrival) && self.was_summed_up(&alarm.doubted, Some(number)) {
                     // Nobody else will solve it.
                     if let Some(id) = arrival {
                         self.refuse(id, refusal);
@@ -419,7 +421,7 @@ impl Core {
         units: Vec<Unit>,
         quarantined: Vec<UnitRecord>,
     ) {
-        let Some(&first) = units.first().filter(|_| !self.was_summed_up(&units)) else {
+        let Some(&first) = units.first().filter(|_| !self.was_summed_up(&units, None)) else {
             return self.end(Err(Fault::Contradiction(contradiction)));
         };
         let count = units.len();
