@@ -34,11 +34,7 @@ pub fn wilson(samples: u64, wins: u64) -> Estimate {
     if samples == 0 {
         return Estimate { value: 0.5, low: 0.0, high: 1.0 };
     }
-    score(samples as f64, wins as f64 / samples as f64)
-}
-
-/// Wilson's interval around the proportion `p` of `n` samples.
-fn score(n: f64, p: f64) -> Estimate {
+    let (n, p) = (samples as f64, wins as f64 / samples as f64);
     let centre = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
     let half = Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
     Estimate {
@@ -61,46 +57,106 @@ impl Observed {
 /// The proportion in a union of strata, each with its weight. The weights need not add up to 1;
 /// `None` if they are all zero.
 ///
-/// The interval spans two others. One is made from Wilson's intervals of the strata by the squares
-/// of their halves, each side for itself (G. Y. Zou, W. Huang, X. Zhang, A note on confidence
-/// interval estimation for a linear function of binomial proportions, Comput. Statist. Data Anal.
-/// 53, 2009): a stratum without a single P1-win still adds to the upper side what could have been
-/// missed in it. The other is Wilson's for the whole with an effective number of samples, of which
-/// the variance is that of all strata, each with (wins + 1)/(samples + 2) for its proportion (see
-/// C. Franco, R. Little, T. Louis, E. Slud, Comparative study of confidence intervals for
-/// proportions in complex sample surveys, J. Surv. Stat. Methodol. 7, 2019): the first is too
-/// short below where all strata have few P1-wins.
+/// The interval is that of the score test (A. Martín Andrés, M. Álvarez Hernández, I. Herranz
+/// Tejedor, Inferences about a linear combination of proportions, Stat. Methods Med. Res. 20,
+/// 2011), which for one stratum is Wilson's: it holds each value θ that is no more than [`Z`]
+/// standard errors away from the estimate, where the standard error is that of the likeliest
+/// proportions of the strata of which the whole is θ. A stratum without a single P1-win still adds
+/// to the upper side what could have been missed in it, but not all strata at once.
 pub fn combined(strata: impl IntoIterator<Item = (f64, Observed)>) -> Option<Estimate> {
     let strata: Vec<(f64, Observed)> = strata.into_iter().collect();
     let weight: f64 = strata.iter().map(|(share, _)| share).sum();
     if weight <= 0.0 {
         return None;
     }
-    let (mut value, mut below, mut above) = (0.0, 0.0, 0.0);
-    let (mut smoothed, mut variance) = (0.0, 0.0);
+    // The estimate; what is exact of it; and what could be in strata of which nothing is known.
+    let (mut value, mut known, mut unknown) = (0.0, 0.0, 0.0);
+    let mut drawn = Vec::new();
     for (share, observed) in strata {
-        let Estimate { value: p, low, high } = observed.estimate();
-        // Squares of the shares themselves could be too small for any number but 0.
         let share = share / weight;
-        value += share * p;
-        below += (share * (p - low)).powi(2);
-        above += (share * (high - p)).powi(2);
-        smoothed += share * p;
-        if let Observed::Sampled { samples, wins } = observed {
-            let likely = (wins + 1) as f64 / (samples + 2) as f64;
-            smoothed += share * (likely - p);
-            variance += share * share * likely * (1.0 - likely) / samples.max(1) as f64;
+        value += share * observed.estimate().value;
+        match observed {
+            Observed::Exact(p) => known += share * p,
+            Observed::Sampled { samples: 0, .. } => unknown += share,
+            Observed::Sampled { samples, wins } => drawn.push(Drawn {
+                share,
+                samples: samples as f64,
+                wins: wins as f64,
+                losses: samples.saturating_sub(wins) as f64,
+            }),
         }
     }
-    let whole = match variance > 0.0 {
-        true => score(smoothed * (1.0 - smoothed) / variance, value),
-        false => Estimate { value, low: value, high: value },
-    };
+    let others: Vec<Drawn> = drawn.iter().map(|&stratum| stratum.complement()).collect();
+    let all: f64 = drawn.iter().map(|stratum| stratum.share).sum();
     Some(Estimate {
         value,
-        low: (value - below.sqrt()).min(whole.low).max(0.0),
-        high: (value + above.sqrt()).max(whole.high).min(1.0),
+        low: (known + (all - upper_end(&others)).max(0.0)).min(value),
+        high: (known + upper_end(&drawn) + unknown).min(1.0).max(value),
     })
+}
+
+/// A stratum of which graphs were drawn: its share of the whole, and what was seen.
+#[derive(Clone, Copy)]
+struct Drawn {
+    share: f64,
+    samples: f64,
+    wins: f64,
+    losses: f64,
+}
+
+impl Drawn {
+    /// What the stratum adds to the estimate.
+    fn estimate(&self) -> f64 {
+        self.share * (self.wins / self.samples)
+    }
+
+    /// What the stratum adds if the whole is larger than the estimate, by as much as the Lagrange
+    /// multiplier `pull` ≥ 0 says: share · p for the likeliest p, of which
+    /// samples · p − wins = pull · share · p (1 − p).
+    fn pulled(&self, pull: f64) -> f64 {
+        let Drawn { share, samples, wins, .. } = *self;
+        let pulled = pull * share;
+        let rest = samples - pulled;
+        let root = (rest * rest + 4.0 * pulled * wins).sqrt();
+        // Two forms of the same root: neither is a difference of what is nearly equal.
+        let p = match rest > 0.0 {
+            true => 2.0 * wins / (rest + root),
+            false if pulled > 0.0 => (root - rest) / (2.0 * pulled),
+            false => 0.0,
+        };
+        share * p.min(1.0)
+    }
+
+    /// The same with wins for losses.
+    fn complement(self) -> Self {
+        Drawn { wins: self.losses, losses: self.wins, ..self }
+    }
+}
+
+/// The upper end of the interval for what strata add together.
+///
+/// Added up over the strata, the equation of [`Drawn::pulled`] says that the distance from the
+/// estimate is `pull` times the variance. So the distance is [`Z`] standard errors where its
+/// product with `pull`, which grows with `pull`, is Z².
+fn upper_end(strata: &[Drawn]) -> f64 {
+    let estimate: f64 = strata.iter().map(Drawn::estimate).sum();
+    let at = |pull: f64| strata.iter().map(|stratum| stratum.pulled(pull)).sum::<f64>();
+    let is_beyond = |pull: f64| pull * (at(pull) - estimate) > Z * Z;
+    let (mut within, mut beyond) = (0.0, 1.0);
+    while !is_beyond(beyond) {
+        (within, beyond) = (beyond, beyond * 2.0);
+        if !beyond.is_finite() {
+            // P1 has won them all, as far as shares are no smaller than numbers can be.
+            return strata.iter().map(|stratum| stratum.share).sum();
+        }
+    }
+    loop {
+        let middle = f64::midpoint(within, beyond);
+        if middle <= within || middle >= beyond {
+            return at(beyond).max(estimate);
+        }
+        if is_beyond(middle) { beyond = middle } else { within = middle }
+    }
 }
 
 /// What a first round has shown of a stratum.
@@ -191,6 +247,70 @@ mod tests {
         let none = wilson(20, 0);
         assert!(none.low == 0.0 && close(none.high, Z * Z / (20.0 + Z * Z)), "{none:?}");
         assert_eq!(wilson(0, 0).high, 1.0);
+    }
+
+    /// Wilson's interval is the score interval of one stratum, however few graphs were drawn.
+    #[test]
+    fn one_stratum_has_the_interval_of_wilson() {
+        for (samples, wins) in [(1, 0), (1, 1), (7, 3), (20, 0), (20, 20), (5000, 1), (5000, 700)]
+        {
+            let alone = wilson(samples, wins);
+            let whole = combined([(0.3, Observed::Sampled { samples, wins })]).unwrap();
+            let pairs = [(whole.low, alone.low), (whole.high, alone.high)];
+            assert!(pairs.iter().all(|(a, b)| (a - b).abs() < 1e-12), "{whole:?} {alone:?}");
+        }
+    }
+
+    /// At both ends of the interval of two strata the estimate is as many standard errors away as
+    /// it should be: those of the likeliest proportions, which are found here by trying them.
+    #[test]
+    fn ends_are_z_standard_errors_away() {
+        let cases = [[(0.9, 40, 0), (0.1, 30, 12)], [(0.5, 15, 0), (0.5, 60, 0)]];
+        let more = [[(0.7, 9, 9), (0.3, 50, 1)], [(0.2, 5, 2), (0.8, 100, 97)]];
+        for strata in cases.into_iter().chain(more) {
+            let observed = |(share, samples, wins)| (share, Observed::Sampled { samples, wins });
+            let found = combined(strata.map(observed)).unwrap();
+            for end in [found.low, found.high] {
+                if end == found.value {
+                    // Nothing was seen that would leave room on this side.
+                    assert!(end == 0.0 || end == 1.0);
+                    continue;
+                }
+                let [(w, n, x), (v, m, y)] = strata;
+                let other = |p: f64| (end - w * p) / v;
+                let term = |k: u64, p: f64| if k == 0 { 0.0 } else { k as f64 * p.ln() };
+                let likelihood = |p: f64| {
+                    let q = other(p);
+                    term(x, p) + term(n - x, 1.0 - p) + term(y, q) + term(m - y, 1.0 - q)
+                };
+                // The likelihood has one maximum on the line of this sum.
+                let (mut low, mut high) = (((end - v) / w).max(0.0), (end / w).min(1.0));
+                for _ in 0..200 {
+                    let third = (high - low) / 3.0;
+                    if likelihood(low + third) < likelihood(high - third) {
+                        low += third;
+                    } else {
+                        high -= third;
+                    }
+                }
+                let (p, q) = (low, other(low));
+                let variance = w * w * p * (1.0 - p) / n as f64 + v * v * q * (1.0 - q) / m as f64;
+                let distance = (end - found.value).abs() / variance.sqrt();
+                assert!((distance - Z).abs() < 1e-4, "{strata:?} {found:?}: {distance}");
+            }
+        }
+    }
+
+    /// As many graphs without a P1-win say the same whether they are in one stratum or in ten.
+    #[test]
+    fn nothing_seen_in_many_strata_is_nothing_seen_in_one() {
+        let none = |samples| Observed::Sampled { samples, wins: 0 };
+        let ten = combined([(0.1, none(40)); 10]).unwrap();
+        assert!((ten.high - wilson(400, 0).high).abs() < 1e-12, "{ten:?}");
+        assert_eq!((ten.value, ten.low), (0.0, 0.0));
+        // Of a stratum without graphs nothing is known.
+        let half = combined([(0.5, none(0)), (0.5, Observed::Exact(0.0))]).unwrap();
+        assert_eq!(half, Estimate { value: 0.25, low: 0.0, high: 0.5 });
     }
 
     #[test]
