@@ -145,6 +145,7 @@ fn every_table_adds_up_to_the_census() {
         "density",
         "minimum-degree-parity",
         "odd-degrees",
+        "odd-degrees-by-size",
         "involutions",
         "play-length",
     ] {
@@ -301,6 +302,22 @@ fn odd_and_even_numbers_of_edges_are_told_apart() {
         assert_eq!(found.collect::<BTreeMap<_, _>>(), expected, "{kind}");
         assert_eq!(table.len(), expected.len(), "{kind}");
     }
+    // By number of edges and of odd degrees, each degree sequence belongs to one row.
+    let mut expected: BTreeMap<[u128; 2], [u128; 2]> = BTreeMap::new();
+    for row in rows(&text(&["table", "degrees", "7", "--format", "csv"])) {
+        let degrees = row["degrees"].split(' ').map(|degree| degree.parse::<u128>().unwrap());
+        let odd = degrees.filter(|degree| degree % 2 == 1).count() as u128;
+        let counts = expected.entry([number(&row, "size"), odd]).or_default();
+        counts[0] += number(&row, "graphs");
+        counts[1] += number(&row, "labelled_p1_wins");
+    }
+    let table = rows(&text(&["table", "odd-degrees-by-size", "7", "--format", "csv"]));
+    let found = table.iter().map(|row| {
+        let counts = ["graphs", "labelled_p1_wins"].map(|name| number(row, name));
+        (["size", "odd_degrees"].map(|name| number(row, name)), counts)
+    });
+    assert_eq!(found.collect::<BTreeMap<_, _>>(), expected);
+    assert_eq!(table.len(), expected.len());
     let density = rows(&text(&["table", "density", "7", "--format", "csv"]));
     for row in density {
         let expected = row["size"].parse::<f64>().unwrap() / 21.0;
@@ -419,6 +436,7 @@ fn pictures_come_in_three_formats_and_need_no_font() {
         &["plot", "density"],
         &["plot", "minimum-degree"],
         &["plot", "odd-degrees", "6"],
+        &["plot", "odd-degrees-by-size", "7"],
         &["plot", "involutions"],
         &["drawing", "6", "--most", "7"],
     ] {
@@ -449,7 +467,8 @@ fn pictures_come_in_three_formats_and_need_no_font() {
     // Orders so small that axes have hardly anything to show.
     for order in ["1", "2", "3"] {
         let by_parity = ["density", "minimum-degree", "odd-degrees", "involutions"];
-        for kind in ["orders", "sizes", "heat-map", "degrees"].into_iter().chain(by_parity) {
+        let others = ["orders", "sizes", "heat-map", "degrees", "odd-degrees-by-size"];
+        for kind in others.into_iter().chain(by_parity) {
             let svg = text(&["plot", kind, order]);
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{kind} {order}");
         }
@@ -697,6 +716,7 @@ fn latex_is_well_formed_without_any_tex() {
         "density",
         "minimum-degree-parity",
         "odd-degrees",
+        "odd-degrees-by-size",
         "involutions",
         "play-length",
         "conditions",

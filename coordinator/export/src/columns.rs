@@ -29,6 +29,8 @@ choices! {
             "By minimum degree, odd and even numbers of edges apart",
         OddDegrees = "odd-degrees":
             "By number of vertices of odd degree, odd and even numbers of edges apart",
+        OddDegreesBySize = "odd-degrees-by-size":
+            "By number of edges and number of vertices of odd degree",
         Involutions = "involutions":
             "By involutive automorphisms, which Proposition 3 is about (orders up to 9)",
         PlayLength = "play-length":
@@ -44,7 +46,7 @@ impl TableKind {
         match self {
             kind if kind.looks_at_graphs() => None,
             // The same is in the shard files, with more.
-            TableKind::Degrees => None,
+            TableKind::Degrees | TableKind::OddDegreesBySize => None,
             TableKind::Density | TableKind::MinimumDegreeParity | TableKind::OddDegrees => Some(2),
             _ => Some(1),
         }
@@ -65,6 +67,7 @@ impl TableKind {
                 | TableKind::Regularity
                 | TableKind::MinimumDegreeParity
                 | TableKind::OddDegrees
+                | TableKind::OddDegreesBySize
         )
     }
 }
@@ -96,6 +99,11 @@ pub(crate) fn parity_of(size: usize) -> Value {
 /// The smallest degree.
 pub(crate) fn minimum_degree_column() -> Column {
     column("minimum_degree", Some("minimum degree"), "minimum degree")
+}
+
+/// How many degrees are odd.
+pub(crate) fn odd_degrees_column() -> Column {
+    column("odd_degrees", Some("odd degrees"), "number of vertices of odd degree")
 }
 
 /// The number of edges.

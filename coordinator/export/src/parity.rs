@@ -1,5 +1,6 @@
 //! What goes with who wins, odd and even numbers of edges apart: tables, and plots with a panel
-//! for each, by density, by minimum degree, and by number of vertices of odd degree.
+//! for each, by density, by minimum degree, and by number of vertices of odd degree; by the last
+//! for each number of edges, too.
 //!
 //! All of it follows from counts by number of edges and by degree sequence; no graph is looked at.
 //! What is found by looking at graphs ([`crate::examined`]) has plots like these.
@@ -12,7 +13,8 @@ use trailtrap_shared::{class::Class, count::statistics::Cell, graph::pairs};
 use crate::{
     chart::{Axis, Marker, Panel, Scale, Series, panels},
     columns::{
-        TableKind, cell, column, minimum_degree_column, parity_column, parity_of, size_column,
+        TableKind, cell, column, minimum_degree_column, odd_degrees_column, parity_column,
+        parity_of, size_column,
     },
     picture::Picture,
     proportions::{colour_of, proportions_with_zero, share},
@@ -44,14 +46,28 @@ pub fn by_density(results: &[OrderResult]) -> Vec<Row> {
 /// The rows by something that the degree sequence tells.
 pub fn by_degrees(kind: TableKind, order: usize, shards: &[ShardSummary]) -> Vec<Row> {
     let cells = shards.iter().map(|shard| {
-        let degrees = shard.sequence.bytes();
         let key = match kind {
-            TableKind::OddDegrees => degrees.iter().filter(|&degree| degree % 2 == 1).count(),
+            TableKind::OddDegrees => odd_degrees(shard),
             _ => shard.sequence.degree(0),
         };
         (shard.sequence.size(), key, cell(&shard.statistics))
     });
     apart(order, cells)
+}
+
+/// The number of vertices of odd degree of the graphs of a shard.
+fn odd_degrees(shard: &ShardSummary) -> usize {
+    shard.sequence.bytes().iter().filter(|&degree| degree % 2 == 1).count()
+}
+
+/// Cells by number of edges and number of vertices of odd degree.
+pub fn by_size_and_odd_degrees(shards: &[ShardSummary]) -> BTreeMap<(usize, usize), Cell> {
+    let mut sums: BTreeMap<(usize, usize), Cell> = BTreeMap::new();
+    for shard in shards {
+        let key = (shard.sequence.size(), odd_degrees(shard));
+        *sums.entry(key).or_default() += cell(&shard.statistics);
+    }
+    sums
 }
 
 /// Adds up cells of the same key, and puts even numbers of edges first; these come with a number
@@ -71,10 +87,7 @@ pub fn keys(kind: TableKind) -> Vec<Column> {
             let meaning = "size / C(order, 2); nothing if there are no pairs of vertices";
             vec![size_column(), column("density", Some("% density"), meaning)]
         }
-        TableKind::OddDegrees => {
-            let meaning = "number of vertices of odd degree";
-            vec![column("odd_degrees", Some("odd degrees"), meaning)]
-        }
+        TableKind::OddDegrees => vec![odd_degrees_column()],
         _ => vec![minimum_degree_column()],
     };
     std::iter::once(parity_column()).chain(keys).collect()
@@ -136,15 +149,58 @@ pub fn plot(class: Class, kind: TableKind, results: &[OrderResult], rows: &[Row]
         _ => ("minimum degree", last.saturating_sub(1).max(1) as f64, "minimum degree"),
     };
     let x = Axis { label: label.to_owned(), from: 0.0, to, scale: Scale::Linear };
-    let both = [("odd", curves(1)), ("even", curves(0))];
-    let all = both.iter().flat_map(|(_, curves)| curves);
-    let shares = all.flat_map(|curve| curve.points.iter().map(|point| point.1));
-    let y = proportions_with_zero(shares);
     let title = format!(
         "Proportion of {} that the first player wins, by {by}, graphs with odd and with even \
          numbers m of edges apart",
         class.title()
     );
+    two_panels(&title, &x, curves)
+}
+
+/// The proportion of P1-wins of one order against the number of edges: a curve for each number of
+/// vertices of odd degree, odd numbers of edges in a panel above even ones.
+pub fn plot_by_size(
+    class: Class,
+    order: usize,
+    cells: &BTreeMap<(usize, usize), Cell>,
+) -> Picture {
+    let curves = |parity: usize| -> Vec<Series> {
+        // The number of vertices of odd degree is even.
+        let curve = |odd: usize| {
+            let points = cells.iter().filter(|((size, k), _)| size % 2 == parity && *k == odd);
+            Series {
+                name: format!("{odd} odd"),
+                points: points
+                    .filter_map(|((size, _), cell)| Some((*size as f64, share(&cell.classes)?)))
+                    .collect(),
+                colour: colour_of(0.85 * odd as f64 / order.max(2) as f64),
+                marker: [Marker::Ring, Marker::Disc][odd / 2 % 2],
+                line: Some(None),
+                intervals: Vec::new(),
+            }
+        };
+        (0..=order).step_by(2).map(curve).collect()
+    };
+    let x = Axis {
+        label: format!("number m of edges (n = {order})"),
+        from: 0.0,
+        to: pairs(order).max(1) as f64,
+        scale: Scale::Linear,
+    };
+    let title = format!(
+        "Proportion of {} with {order} vertices that the first player wins, by number m of edges \
+         and number of vertices of odd degree, odd and even m apart",
+        class.title()
+    );
+    two_panels(&title, &x, curves)
+}
+
+/// Curves of odd numbers of edges (1) above those of even ones (0), on the same axes.
+fn two_panels(title: &str, x: &Axis, curves: impl Fn(usize) -> Vec<Series>) -> Picture {
+    let both = [("odd", curves(1)), ("even", curves(0))];
+    let all = both.iter().flat_map(|(_, curves)| curves);
+    let shares = all.flat_map(|curve| curve.points.iter().map(|point| point.1));
+    let y = proportions_with_zero(shares);
     let both = both.map(|(parity, series)| Panel { name: format!("m {parity}"), series });
-    panels(&title, &x, &y, &both)
+    panels(title, x, &y, &both)
 }

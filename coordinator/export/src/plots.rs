@@ -33,6 +33,9 @@ choices! {
              edges apart",
         MinimumDegree = "minimum-degree": "The same against the minimum degree",
         OddDegrees = "odd-degrees": "The same against the number of vertices of odd degree",
+        OddDegreesBySize = "odd-degrees-by-size":
+            "Proportion of P1-wins of one order against the number of edges, a curve for each \
+             number of vertices of odd degree",
         Involutions = "involutions":
             "The same against the most vertices that an involution moves, for orders up to 9 \
              whose graphs were kept",
@@ -42,7 +45,7 @@ choices! {
 impl PlotKind {
     /// Whether it shows one order, rather than all up to one.
     pub fn is_of_one_order(self) -> bool {
-        matches!(self, PlotKind::Sizes | PlotKind::Degrees)
+        matches!(self, PlotKind::Sizes | PlotKind::Degrees | PlotKind::OddDegreesBySize)
     }
 
     /// Whether it is about all graphs of each order: a proportion of some would look like theirs.
@@ -74,7 +77,7 @@ pub fn plot(
 ) -> Result<Picture, ExportError> {
     let mut results = match (kind, order) {
         (kind, _) if kind.is_of_complete_orders() => archive.complete_orders(order)?,
-        (PlotKind::Sizes | PlotKind::Degrees, Some(order)) => vec![archive.order(order)?],
+        (kind, Some(order)) if kind.is_of_one_order() => vec![archive.order(order)?],
         _ => archive.orders(order)?,
     };
     if kind.looks_at_graphs() && order.is_none() {
@@ -99,6 +102,10 @@ pub fn plot(
         }
         PlotKind::MinimumDegree => by_degrees(archive, TableKind::MinimumDegreeParity, &results)?,
         PlotKind::OddDegrees => by_degrees(archive, TableKind::OddDegrees, &results)?,
+        PlotKind::OddDegreesBySize => {
+            let cells = parity::by_size_and_odd_degrees(&archive.shards(last.order)?);
+            parity::plot_by_size(class, last.order, &cells)
+        }
         PlotKind::Involutions => {
             let rows = examined::by_support(archive, &results)?;
             parity::plot(class, TableKind::Involutions, &results, &rows)

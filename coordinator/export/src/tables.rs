@@ -19,7 +19,10 @@ use trailtrap_shared::{
 pub use crate::columns::TableKind;
 use crate::{
     ExportError,
-    columns::{cell, column, minimum_degree_column, order_column, size_column, stem, vertices},
+    columns::{
+        cell, column, minimum_degree_column, odd_degrees_column, order_column, size_column, stem,
+        vertices,
+    },
     examined, parity,
     table::{Column, Table, Value},
 };
@@ -403,6 +406,10 @@ pub fn breakdown(
             parity::keys(kind),
             "by number of vertices of odd degree, odd and even numbers m of edges apart",
         ),
+        TableKind::OddDegreesBySize => (
+            vec![size_column(), odd_degrees_column()],
+            "by number m of edges and number of vertices of odd degree",
+        ),
         TableKind::Involutions => (
             examined::keys(kind),
             "by the most vertices that an involutive automorphism moves, and whether one fixes no \
@@ -461,6 +468,13 @@ pub fn by_degrees(
     }
     if matches!(kind, TableKind::MinimumDegreeParity | TableKind::OddDegrees) {
         return parity::cells(kind, &parity::by_degrees(kind, order, shards));
+    }
+    if kind == TableKind::OddDegreesBySize {
+        let number = |number: usize| Value::Number(number as u64);
+        let cells = parity::by_size_and_odd_degrees(shards).into_iter();
+        return cells
+            .map(|((size, odd), cell)| (vec![n.clone(), number(size), number(odd)], cell))
+            .collect();
     }
     let mut rows: BTreeMap<i64, Cell> = BTreeMap::new();
     for shard in shards {
