@@ -19,6 +19,7 @@ use trailtrap_census::{
         schedule::{Asked, Schedule, Share},
     },
     records::Author,
+    store::parity_bytes,
 };
 use trailtrap_shared::{
     game::GameName,
@@ -345,34 +346,41 @@ impl<'a> StoreInWork<'a> {
         StoreInWork { plan, is_last, totals: Totals::default() }
     }
 
-    fn entry(&self) -> (f64, f64) {
+    /// Bytes of the slots and of the outcomes of a shard of so many graphs, with their parities.
+    fn stored(&self, shard: u32, graphs: f64) -> (f64, f64) {
+        let shard = &self.plan.shards[shard as usize];
+        let blocks = f64::from(shard.parts) * 2f64.powi(shard.bucket_bits.into());
         let slot = slot_bytes(self.plan.order);
-        (slot as f64, (entry_bytes(self.plan.layout, self.plan.order) - slot) as f64)
+        let outcome = entry_bytes(self.plan.layout, self.plan.order) - slot;
+        let with_parities = |entry: usize| {
+            let bytes = graphs * entry as f64;
+            bytes + blocks * parity_bytes((bytes / blocks) as usize) as f64
+        };
+        (with_parities(slot), with_parities(outcome))
     }
 
     /// A unit of a shard of so many graphs is durable.
     fn add(&mut self, graphs: f64, unit: Unit) {
-        let shard = &self.plan.shards[unit.shard as usize];
-        let count = graphs / f64::from(shard.parts);
-        let (slot, outcome) = self.entry();
+        let parts = f64::from(self.plan.shards[unit.shard as usize].parts);
+        let (slots, outcomes) = self.stored(unit.shard, graphs);
         let totals = &mut self.totals;
         totals.records += RECORD_BYTES as f64;
-        totals.slots += count * slot;
-        totals.outcomes += count * outcome;
-        totals.outcomes_alive += count * outcome;
-        totals.alive += count * (slot + outcome);
+        totals.slots += slots / parts;
+        totals.outcomes += outcomes / parts;
+        totals.outcomes_alive += outcomes / parts;
+        totals.alive += (slots + outcomes) / parts;
     }
 
     /// Nothing reads a shard any more.
     fn retire(&mut self, shard: u32, graphs: f64) {
         let size = self.plan.shards[shard as usize].size;
         let is_retired = |is_the_end| self.plan.retired_size(is_the_end) >= Some(size);
-        let (slot, outcome) = self.entry();
+        let (slots, outcomes) = self.stored(shard, graphs);
         if is_retired(false) {
-            self.totals.outcomes_alive -= graphs * outcome;
+            self.totals.outcomes_alive -= outcomes;
         }
         if is_retired(self.is_last) {
-            self.totals.alive -= graphs * if self.is_last { slot + outcome } else { outcome };
+            self.totals.alive -= if self.is_last { slots + outcomes } else { outcomes };
         }
     }
 }

@@ -844,10 +844,19 @@ fn check_format(
     }
 }
 
-/// What is stored of a block, with the keys: its bytes, and its parity if they lie in a file of
-/// large values.
+/// Bytes of the parity that is stored with a block of so many bytes: none, if it does not lie in a
+/// file of large values.
+pub fn parity_bytes(block_bytes: usize) -> usize {
+    if has_parity(block_bytes) { parity::bytes(block_bytes) } else { 0 }
+}
+
+fn has_parity(block_bytes: usize) -> bool {
+    block_bytes >= BLOB_BYTES as usize
+}
+
+/// What is stored of a block, with the keys: its bytes, and its parity if it has one.
 fn entries(block: &Block) -> impl Iterator<Item = (Vec<u8>, Cow<'_, [u8]>)> {
-    let parity = (block.bytes().len() >= BLOB_BYTES as usize)
+    let parity = has_parity(block.bytes().len())
         .then(|| (parity_key(&block.id), Cow::Owned(parity::of(block.bytes()))));
     std::iter::once((block_key(&block.id), Cow::Borrowed(block.bytes()))).chain(parity)
 }

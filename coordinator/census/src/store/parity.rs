@@ -30,6 +30,12 @@ fn add(sum: &mut [u8], piece: &[u8]) {
     sum.iter_mut().zip(piece).for_each(|(sum, byte)| *sum ^= byte);
 }
 
+/// Bytes of the parity of a block of so many bytes.
+pub fn bytes(block_bytes: usize) -> usize {
+    let piece_bytes = bytes_of_piece(block_bytes);
+    MAGIC.len() + 8 + CHECKSUM_BYTES * block_bytes.div_ceil(piece_bytes) + 2 * piece_bytes + 4
+}
+
 /// The parity of a block, of about 1/64 of its bytes, or a kilobyte if that is more.
 pub fn of(block: &[u8]) -> Vec<u8> {
     let piece_bytes = bytes_of_piece(block.len());
@@ -143,5 +149,8 @@ mod tests {
     fn it_is_small() {
         assert_eq!(of(&block(8 << 20)).len(), 16 + 4 * 128 + (8 << 20) / 64);
         assert!(of(&block(4 << 10)).len() < 1100);
+        for length in [1, 512, 4 << 10, 65_535, 65_537, 1 << 20] {
+            assert_eq!(of(&block(length)).len(), bytes(length));
+        }
     }
 }
