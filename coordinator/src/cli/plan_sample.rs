@@ -21,10 +21,10 @@ use crate::{
 /// Tells what `trailtrap sample` will cost: seconds for each number of edges, time, memory, and
 /// which interval to expect; or how many samples it takes for an interval that is wanted.
 ///
-/// A calibration decides some graphs for real, the first ones of the run: with several numbers of
-/// edges, from the largest endgame that --memory allows and from two smaller ones. What was not
-/// decided is extrapolated by the factors that these show, and marked. Samples are allotted as a
-/// run allots them, with the graphs of the calibration for a pilot. Without --sizes, numbers of
+/// A calibration decides some graphs for real, those of the pilot of a large run: with several
+/// numbers of edges, from the largest endgame that --memory allows and from two smaller ones. What
+/// was not decided is extrapolated by the factors that these show, and marked. Samples are allotted
+/// as a run allots them, with the graphs of the calibration for a pilot. Without --sizes, numbers of
 /// edges whose graphs take hours are left out.
 ///
 ///   trailtrap plan sample --order 12 --model labelled --endgame endgame --width 0.15

@@ -37,13 +37,14 @@ use crate::{
 ///
 ///   trailtrap sample --order 12 --model gnm:31 --samples 1000 --seed 1 --endgame endgame
 ///
-/// Models with different numbers of edges are stratified by that number: what the census has is
-/// exact, and the other samples go where they tell most for their cost, by a pilot of up to 64
-/// graphs each. With many edges a graph may take hours: bound them by --sizes, and the estimate
-/// says what weight is left out.
+/// Graphs are drawn from strata: by number of edges and, where there are 32 samples for each on
+/// average, by number of vertices of odd degree, which tells much of who wins. What the census has
+/// is exact, and the other samples go where they tell most for their cost, by a pilot of some 64
+/// graphs with each number of edges. With many edges a graph may take hours: bound them by --sizes,
+/// and the estimate says what weight is left out.
 ///
 /// Every verdict is kept (number, graph6, winner, positions visited) in the directory of the run,
-/// by number of edges. Stop the command as you like: it goes on from the verdicts that are there,
+/// by stratum. Stop the command as you like: it goes on from the verdicts that are there,
 /// and the same parameters give the same files and the same digest, `cat DIR/verdicts/*/* |
 /// sha256sum`, on any machine and with any number of threads. Verdicts are written by 32, when all
 /// of them are found, and with an endgame each thread works on 128 graphs at once; so stopping

@@ -1,8 +1,10 @@
 //! Samples: random graphs decided one by one, with a census for the endgame.
 //!
-//! The numbers of edges are the strata. A pilot of a few graphs in each says where the variance
-//! is and what a graph costs; the other graphs are allotted by that, which follows from the
-//! verdicts of the pilot alone. Where there is only one isomorphism class, one graph tells all.
+//! Strata are the graphs with one number of edges and, where many are drawn, one number of vertices
+//! of odd degree, which tells much of who wins ([`strata`]). A pilot of a few graphs in each says
+//! where the variance is and what a graph costs; the other graphs are allotted by that, which
+//! follows from the verdicts of the pilot alone. Where there is only one isomorphism class, one
+//! graph tells all.
 //! All graphs of a stratum are numbered, and ranges of numbers are *units*: each is a file of
 //! verdicts, written when it is complete. So a run can be stopped at any time, and the files are
 //! the same however that happens; and several processes can share it, each with units of its own
@@ -13,6 +15,7 @@ pub mod cost;
 pub mod endgame;
 pub mod plan;
 pub mod report;
+pub mod strata;
 mod verdicts;
 
 use std::{
@@ -26,9 +29,9 @@ use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::{
     game::trail_trap::decide::Endgame,
-    graph::{pairs, polya::graphs_by_size},
+    graph::pairs,
     sample::{
-        draw::{Drawer, Stream},
+        draw::{Drawer, Stratum, Stream},
         estimate::{Pilot, allot},
         model::Model,
     },
@@ -40,7 +43,8 @@ use self::{
     claims::Claims,
     cost::Cost,
     endgame::{ExactCounts, Known, LoadError},
-    report::{Report, Stratum},
+    report::{Report, SizeRow},
+    strata::{Drawn, Strata, Ways, pilots},
     verdicts::{How, Solver, Unit, UnitWork, Verdict, replace},
 };
 use crate::terminal::watched;
@@ -69,7 +73,7 @@ pub struct Parameters {
 }
 
 /// Version of the files of a run.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 impl Parameters {
     /// In which points another run differs, as a command would say it; empty if it does not.
@@ -138,7 +142,8 @@ pub enum SampleError {
     },
     /// Too few samples.
     #[error(
-        "{samples} samples do not suffice for {strata} numbers of edges: draw more, or bound them by --sizes"
+        "{samples} samples do not suffice for {strata} numbers of edges: draw more, or bound \
+         these by --sizes"
     )]
     TooFew {
         /// Graphs to draw.
@@ -255,55 +260,9 @@ pub struct Run<'a> {
     pool: &'a ThreadPool,
     drawer: Drawer,
     strata: Strata,
+    /// What graphs are drawn from.
+    drawn: Vec<Drawn>,
     claims: Claims,
-}
-
-/// Numbers of edges.
-pub struct Strata {
-    /// The share of the graphs that have 0, 1, … edges.
-    shares: Vec<f64>,
-    /// Those of which all graphs are known.
-    exact: Vec<usize>,
-    /// Those of which graphs are drawn.
-    sampled: Vec<usize>,
-}
-
-impl Strata {
-    /// Those of a model: all that are not known are to be drawn from.
-    fn new(
-        order: usize,
-        model: Model,
-        is_exact: impl Fn(usize) -> bool,
-    ) -> Result<Self, SampleError> {
-        if let Model::Gnm(size) = model
-            && size > pairs(order)
-        {
-            return Err(SampleError::NoGraphs { order, size });
-        }
-        let shares = model.shares(order);
-        let all = (0..shares.len()).filter(|&size| shares[size] > 0.0);
-        let (exact, sampled) = all.partition(|&size| is_exact(size));
-        Ok(Strata { shares, exact, sampled })
-    }
-
-    /// The same, with fewer or more edges left out.
-    fn within(mut self, [least, most]: [usize; 2]) -> Self {
-        self.sampled.retain(|size| (least..=most).contains(size));
-        self
-    }
-
-    /// The most edges of a graph.
-    fn most(&self) -> usize {
-        self.shares.iter().rposition(|&share| share > 0.0).unwrap_or(0)
-    }
-
-    /// The share of the graphs of which nothing is known.
-    fn left_out(&self) -> f64 {
-        let is_known = |size: &usize| self.exact.contains(size) || self.sampled.contains(size);
-        let sizes = (0..self.shares.len()).filter(|size| !is_known(size));
-        // Of nothing, `sum` is -0.
-        sizes.map(|size| self.shares[size]).fold(0.0, |sum, share| sum + share)
-    }
 }
 
 /// It is no advice to leave out more than this share of all graphs.
@@ -345,15 +304,6 @@ fn time(seconds: f64) -> String {
 pub const MAX_SAMPLES: u64 = 100_000_000;
 /// Graphs of a unit, at most.
 const UNIT: u64 = 32;
-/// Graphs of a pilot, at most.
-const PILOT: u64 = 64;
-
-/// Graphs of the pilot of a stratum with so many isomorphism classes.
-fn pilot_samples(samples: u64, strata: usize, classes: u64) -> u64 {
-    // Of one class there is one graph to decide.
-    let most = if classes == 1 { 1 } else { PILOT };
-    (samples / (4 * strata.max(1) as u64)).clamp(1, most)
-}
 
 impl<'a> Run<'a> {
     /// Begins a run, takes one up again, or takes part in one. What this process claims is left to
@@ -399,8 +349,9 @@ impl<'a> Run<'a> {
         }
         let claims = Claims::new(directory, lease)?;
         let drawer = Drawer::new(order, model.kind());
+        let drawn = Ways::new(&drawer, strata.sizes()).of(samples).to_vec();
         let directory = directory.to_owned();
-        Ok(Run { parameters, known, directory, pool, drawer, strata, claims })
+        Ok(Run { parameters, known, directory, pool, drawer, strata, drawn, claims })
     }
 
     /// Decides what has not been decided yet, and tells what all of it says. This share of the
@@ -409,68 +360,68 @@ impl<'a> Run<'a> {
     /// # Errors
     /// Something cannot be decided, read or written; or two methods disagree.
     pub fn estimate(&self, recheck: f64) -> Result<Report, SampleError> {
-        let Parameters { order, model, .. } = self.parameters;
+        let Parameters { model, .. } = self.parameters;
         let (verdicts, rechecked) = self.sampled(recheck)?;
-        let classes = graphs_by_size(order);
-        let Strata { shares, sampled, .. } = &self.strata;
+        let shares = &self.strata.shares;
         let possible = (0..shares.len()).filter(|&size| shares[size] > 0.0);
         let strata = possible.map(|size| {
             let share = shares[size];
-            let of_size = sampled.iter().position(|&other| other == size);
-            match (exact(&self.parameters, self.known, size), of_size) {
-                (Some(counts), _) => Stratum::exact(size, share, model, &counts),
-                (None, Some(i)) => Stratum::sampled(size, share, classes[size], &verdicts[i]),
-                (None, None) => Stratum::left_out(size, share),
+            let of_size = self.drawn.iter().zip(&verdicts);
+            let of_size: Vec<(&Drawn, &[Verdict])> = of_size
+                .filter(|(drawn, _)| drawn.stratum.size == size)
+                .map(|(drawn, verdicts)| (drawn, &verdicts[..]))
+                .collect();
+            match exact(&self.parameters, self.known, size) {
+                Some(counts) => SizeRow::exact(size, share, model, &counts),
+                None if of_size.is_empty() => SizeRow::left_out(size, share),
+                None => SizeRow::sampled(size, share, &of_size),
             }
         });
         let report = Report::new(&self.parameters, strata.collect(), &verdicts, rechecked);
         report.ok_or_else(|| nothing(model, shares))
     }
 
-    /// The verdicts of all graphs that are drawn, by number of edges, and how many of them were
-    /// rechecked.
+    /// The verdicts of all graphs that are drawn, by stratum, and how many of them were rechecked.
     fn sampled(&self, recheck: f64) -> Result<(Vec<Vec<Verdict>>, u64), SampleError> {
-        let Parameters { order, samples, .. } = self.parameters;
-        let sizes = &self.strata.sampled;
-        if sizes.is_empty() {
+        let samples = self.parameters.samples;
+        if self.drawn.is_empty() {
             return Ok((Vec::new(), 0));
         }
-        let classes = graphs_by_size(order);
-        let first = |size: usize| pilot_samples(samples, sizes.len(), classes[size]);
-        let pilot: Vec<Unit> =
-            sizes.iter().flat_map(|&size| units(size, 0, first(size))).collect();
+        let first = pilots(&self.drawn, samples);
+        let pilot: Vec<Unit> = (self.drawn.iter().zip(&first))
+            .flat_map(|(drawn, &first)| units(drawn.stratum, 0, first))
+            .collect();
         let mut main = Main { run: self, endgame: None };
         // Before anything is known of the cost, it is taken to grow as usual.
-        main.decide(&pilot, "pilot", &|unit| Cost::BY_EXPERIENCE.growth.powi(unit.size as i32))?;
+        let by_experience =
+            |unit: &Unit| Cost::BY_EXPERIENCE.growth.powi(unit.stratum.size as i32);
+        main.decide(&pilot, "pilot", &by_experience)?;
         let mut verdicts = Vec::new();
         let mut pilots = Vec::new();
-        for &size in sizes {
-            let found = self.read(VERDICTS, units(size, 0, first(size)))?;
+        for (drawn, &first) in self.drawn.iter().zip(&first) {
+            let found = self.read(VERDICTS, units(drawn.stratum, 0, first))?;
             pilots.push(Pilot {
-                weight: if classes[size] == 1 { 0.0 } else { self.strata.shares[size] },
-                samples: first(size),
+                weight: if drawn.classes == 1 { 0.0 } else { drawn.share },
+                samples: first,
                 wins: found.iter().filter(|verdict| verdict.p1_wins).count() as u64,
                 nodes: found.iter().map(|verdict| verdict.nodes).sum(),
             });
             verdicts.push(found);
         }
         let totals = allot(&pilots, samples);
-        let rest: Vec<Unit> = sizes
-            .iter()
-            .zip(&totals)
-            .flat_map(|(&size, &total)| units(size, first(size), total))
-            .collect();
+        let rest = |i: usize| units(self.drawn[i].stratum, first[i], totals[i]);
+        let main_units: Vec<Unit> = (0..totals.len()).flat_map(rest).collect();
         let cost = |unit: &Unit| {
-            let place = sizes.iter().position(|&size| size == unit.size);
+            let place = self.drawn.iter().position(|drawn| drawn.stratum == unit.stratum);
             place.map_or(1.0, |i| pilots[i].nodes as f64 / pilots[i].samples as f64)
         };
-        main.decide(&rest, "sample", &cost)?;
+        main.decide(&main_units, "sample", &cost)?;
         drop(main);
-        for (i, &size) in sizes.iter().enumerate() {
-            verdicts[i].extend(self.read(VERDICTS, units(size, first(size), totals[i]))?);
+        for (i, verdicts) in verdicts.iter_mut().enumerate() {
+            verdicts.extend(self.read(VERDICTS, rest(i))?);
         }
         sweep(&self.directory, VERDICTS)?;
-        let all: Vec<Unit> = pilot.into_iter().chain(rest).collect();
+        let all: Vec<Unit> = pilot.into_iter().chain(main_units).collect();
         let rechecked = self.recheck(recheck, &all, &cost, &verdicts)?;
         Ok((verdicts, rechecked))
     }
@@ -484,15 +435,15 @@ impl<'a> Run<'a> {
         verdicts: &[Vec<Verdict>],
     ) -> Result<u64, SampleError> {
         let Parameters { order, seed, endgame_size, .. } = self.parameters;
-        let is_drawn = |size: usize, index: u64| {
-            let names = [seed, order as u64, size as u64, index, RECHECKED];
-            Stream::new(&names).happens(share)
+        let is_drawn = |stratum: Stratum, index: u64| {
+            let names = [seed, order as u64].into_iter().chain(stratum.names());
+            Stream::new(names.chain([index, RECHECKED])).happens(share)
         };
         let work: Vec<UnitWork> = units
             .iter()
             .map(|&unit| UnitWork {
                 unit,
-                indices: (unit.from..unit.to).filter(|&i| is_drawn(unit.size, i)).collect(),
+                indices: (unit.from..unit.to).filter(|&i| is_drawn(unit.stratum, i)).collect(),
             })
             .filter(|work| !work.indices.is_empty())
             .collect();
@@ -521,7 +472,7 @@ impl<'a> Run<'a> {
         sweep(&self.directory, &kind)?;
         let mut rechecked = 0;
         for UnitWork { unit, indices } in work {
-            let stratum = self.strata.sampled.iter().position(|&size| size == unit.size);
+            let stratum = self.drawn.iter().position(|drawn| drawn.stratum == unit.stratum);
             let found = self.read_unit(&kind, &unit, &indices)?;
             for verdict in found {
                 rechecked += 1;
@@ -555,7 +506,7 @@ impl<'a> Run<'a> {
         cost: &dyn Fn(&Unit) -> f64,
     ) -> Result<(), SampleError> {
         // What takes longest first, so that no thread is left with it.
-        work.sort_by_key(|work| (std::cmp::Reverse(work.unit.size), work.unit.from));
+        work.sort_by_key(|work| (std::cmp::Reverse(work.unit.stratum), work.unit.from));
         let least = work.iter().map(|work| cost(&work.unit)).fold(f64::MAX, f64::min).max(1.0);
         let cost = |unit: &Unit| (cost(unit) / least).clamp(1.0, 1e12) as u64;
         loop {
@@ -604,7 +555,7 @@ impl<'a> Run<'a> {
         indices: &[u64],
     ) -> Result<Vec<Verdict>, SampleError> {
         let files = unit.files(&self.directory, kind);
-        files.read(unit.size, indices, &self.drawer, self.parameters.seed)
+        files.read(unit.stratum, indices, &self.drawer, self.parameters.seed)
     }
 }
 
@@ -618,9 +569,9 @@ const CHECKSUMS: &str = "checksums";
 const RECHECKED: u64 = 0x7265_6368_6563_6b00;
 
 /// The ranges into which the graphs of a stratum from one number to another are split.
-fn units(size: usize, from: u64, to: u64) -> impl Iterator<Item = Unit> {
+fn units(stratum: Stratum, from: u64, to: u64) -> impl Iterator<Item = Unit> {
     let starts = (from..to).step_by(UNIT as usize);
-    starts.map(move |start| Unit { size, from: start, to: (start + UNIT).min(to) })
+    starts.map(move |start| Unit { stratum, from: start, to: (start + UNIT).min(to) })
 }
 
 /// Loads an endgame on all threads, if it fits into the memory that is available.

@@ -1,6 +1,6 @@
 //! What a sample will cost, from some graphs that are decided for real.
 //!
-//! A calibration decides the first graphs of the run with a few numbers of edges, from the largest
+//! A calibration decides the pilot of a large run with a few numbers of edges, from the largest
 //! endgame that it may load and from two smaller ones: numbers of positions say by which factors
 //! the cost grows with the edges of a graph and falls with those of the endgame, and the time says
 //! what a position takes. What was not decided is extrapolated by these factors ([`Cost`]), and
@@ -16,7 +16,7 @@ use trailtrap_shared::{
     graph::{pairs, polya::graphs_by_size},
     labelling::batch::Kernel,
     sample::{
-        draw::Drawer,
+        draw::{Drawer, Stratum},
         estimate::{Observed, Pilot, allot, combined},
         model::Model,
     },
@@ -24,7 +24,11 @@ use trailtrap_shared::{
 use trailtrap_worker::process::limits::Size;
 
 use super::{
-    MAX_SAMPLES, SampleError, Strata, cost::Cost, endgame::Known, load, nothing, pilot_samples,
+    MAX_SAMPLES, SampleError,
+    cost::Cost,
+    endgame::Known,
+    load, nothing,
+    strata::{Drawn, Strata, Ways, pilots},
 };
 
 /// What is asked.
@@ -78,6 +82,14 @@ pub struct Measured {
     pub nodes: u64,
 }
 
+impl Measured {
+    fn add(&mut self, other: Measured) {
+        self.graphs += other.graphs;
+        self.p1_wins += other.p1_wins;
+        self.nodes += other.nodes;
+    }
+}
+
 /// What was decided from one endgame.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trial {
@@ -91,6 +103,10 @@ pub struct Trial {
     pub deciding: f64,
     /// By number of edges.
     pub by_size: BTreeMap<usize, Measured>,
+    /// The same by what the graphs were drawn from, each with its share of those with so many
+    /// edges.
+    #[serde(skip)]
+    by_stratum: BTreeMap<Stratum, (f64, Measured)>,
 }
 
 /// What a calibration says.
@@ -211,16 +227,17 @@ pub fn forecast(
     pool: &ThreadPool,
 ) -> Result<Forecast, SampleError> {
     let &Question { order, model, endgame_size, recheck, threads, nodes, .. } = question;
+    let classes = graphs_by_size(order);
     let calibration = calibrate(question, known, pool)?;
     let cost = calibration.cost;
-    let classes = graphs_by_size(order);
     let strata = Strata::new(order, model, |size| endgame_size >= Some(size))?;
     let most = strata.most();
     let [least, most] =
         question.sizes.unwrap_or([0, cost.practical(order, most, endgame_size).unwrap_or(most)]);
     let strata = strata.within([least, most]);
-    let outlook =
-        Outlook { question, known, calibration: &calibration, strata, classes: &classes };
+    let drawer = Drawer::new(order, model.kind());
+    let ways = Ways::new(&drawer, strata.sizes());
+    let outlook = Outlook { question, known, calibration: &calibration, strata, ways };
     if outlook.strata.exact.is_empty() && outlook.strata.sampled.is_empty() {
         return Err(nothing(model, &outlook.strata.shares));
     }
@@ -229,7 +246,7 @@ pub fn forecast(
         Goal::Width(width) => outlook.samples_for(width)?,
     };
     let (totals, half_width) = outlook.allotted(samples)?;
-    let strata = outlook.rows(&totals);
+    let strata = outlook.rows(samples, &totals);
     let core_seconds: f64 = strata.iter().map(|stratum| stratum.core_seconds).sum();
     let smaller = endgame_size.and_then(|size| size.checked_sub(2));
     let again = match smaller {
@@ -305,7 +322,7 @@ struct Outlook<'a> {
     known: Option<&'a Known>,
     calibration: &'a Calibration,
     strata: Strata,
-    classes: &'a [u64],
+    ways: Ways,
 }
 
 impl Outlook<'_> {
@@ -327,18 +344,51 @@ impl Outlook<'_> {
         }
     }
 
-    /// The proportion of P1-wins to reckon with.
-    fn proportion(&self, size: usize) -> f64 {
-        let exact = self.known.filter(|_| self.question.order == self.question.tried);
-        if let Some(counts) = exact.and_then(|known| known.exact(size)) {
-            return counts.proportion(self.question.model);
+    /// The proportion of P1-wins with a number of edges up to which the census goes, or will go.
+    fn counted(&self, size: usize) -> f64 {
+        let known = self.known.filter(|_| self.question.order == self.question.tried);
+        match known.and_then(|known| known.exact(size)) {
+            Some(counts) => counts.proportion(self.question.model),
+            None => self.proportion(Stratum { size, odd: None }),
         }
-        // From other endgames come the same verdicts.
-        let trials = self.calibration.trials.iter();
-        let decided = trials.flat_map(|trial| &trial.by_size);
-        let nearest =
-            decided.min_by_key(|&(&other, _)| (other % 2 != size % 2, other.abs_diff(size)));
-        nearest.map_or(0.5, |(_, found)| (found.p1_wins as f64 + 0.5) / (found.graphs + 1) as f64)
+    }
+
+    /// The proportion of P1-wins to reckon with: by the graphs that were decided of the stratum, or
+    /// of those with the nearest numbers of edges, of the same parity if there are any, and with as
+    /// many vertices of odd degree.
+    fn proportion(&self, stratum: Stratum) -> f64 {
+        let Question { order, tried, .. } = *self.question;
+        // Of another order, vertices of odd degree do not say the same.
+        let is_alike =
+            |other: &Stratum| order != tried || stratum.odd.is_none() || other.odd == stratum.odd;
+        // From other endgames come the same graphs.
+        let mut decided: BTreeMap<Stratum, (f64, Measured)> = BTreeMap::new();
+        for trial in self.calibration.trials.iter().filter(|trial| trial.order == tried) {
+            for (other, found) in trial.by_stratum.iter().filter(|(other, _)| is_alike(other)) {
+                decided.entry(*other).or_insert(*found);
+            }
+        }
+        // Shares, graphs, and shares that P1 wins, by number of edges.
+        let mut sizes: BTreeMap<(bool, usize, usize), (f64, u64, f64)> = BTreeMap::new();
+        for (other, (share, found)) in decided {
+            let is_other = other.size % 2 != stratum.size % 2;
+            let place = (is_other, other.size.abs_diff(stratum.size), other.size);
+            let (shares, graphs, won) = sizes.entry(place).or_default();
+            *shares += share;
+            *graphs += found.graphs;
+            *won += share * found.p1_wins as f64 / found.graphs as f64;
+        }
+        let (mut graphs, mut wins) = (0, 0.0);
+        let first = sizes.keys().next().copied();
+        let Some((is_first_other, nearest, _)) = first else { return 0.5 };
+        let enough = if nearest == 0 { 1 } else { GRAPHS };
+        for ((is_other, ..), (shares, of_size, won)) in &sizes {
+            if graphs < enough && *is_other == is_first_other {
+                graphs += of_size;
+                wins += *of_size as f64 * won / shares;
+            }
+        }
+        (wins + 0.5) / (graphs + 1) as f64
     }
 
     /// How so many graphs are allotted, stratum by stratum, and half of the interval to expect.
@@ -348,28 +398,29 @@ impl Outlook<'_> {
         if samples < strata as u64 {
             return Err(SampleError::TooFew { samples, strata });
         }
-        let pilot = |size: usize| {
-            let first = pilot_samples(samples, strata, self.classes[size]);
+        let drawn = self.ways.of(samples);
+        let pilot = |(one, first): (&Drawn, u64)| {
+            let each = self.seconds(one.stratum.size) / self.calibration.position;
             Pilot {
-                weight: if self.classes[size] == 1 { 0.0 } else { shares[size] },
+                weight: if one.classes == 1 { 0.0 } else { one.share },
                 samples: first,
-                wins: (self.proportion(size) * first as f64).round() as u64,
-                nodes: (self.seconds(size) / self.calibration.position * first as f64) as u64,
+                wins: (self.proportion(one.stratum) * first as f64).round() as u64,
+                nodes: (each * first as f64) as u64,
             }
         };
-        let pilots: Vec<Pilot> = sampled.iter().map(|&size| pilot(size)).collect();
+        let pilots: Vec<Pilot> = drawn.iter().zip(pilots(drawn, samples)).map(pilot).collect();
         let totals = allot(&pilots, samples);
-        let drawn = sampled.iter().zip(&totals).map(|(&size, &samples)| {
-            let p = self.proportion(size);
-            let observed = match self.classes[size] {
+        let expected = drawn.iter().zip(&totals).map(|(one, &samples)| {
+            let p = self.proportion(one.stratum);
+            let observed = match one.classes {
                 1 => Observed::Exact(p.round()),
-                _ => Observed::Sampled { samples, wins: (p * samples as f64).round() as u64 },
+                _ => Observed::Sampled { samples, wins: p * samples as f64 },
             };
-            (shares[size], observed)
+            (one.share, observed)
         });
         let counted =
-            exact.iter().map(|&size| (shares[size], Observed::Exact(self.proportion(size))));
-        let expected = combined(counted.chain(drawn));
+            exact.iter().map(|&size| (shares[size], Observed::Exact(self.counted(size))));
+        let expected = combined(counted.chain(expected));
         let half_width = expected.map_or(0.0, |expected| (expected.high - expected.low) / 2.0);
         Ok((totals, half_width))
     }
@@ -392,26 +443,42 @@ impl Outlook<'_> {
         Ok(most)
     }
 
-    fn rows(&self, totals: &[u64]) -> Vec<StratumPlan> {
+    /// By number of edges; `totals` has the graphs of each stratum, of so many that were asked for.
+    fn rows(&self, samples: u64, totals: &[u64]) -> Vec<StratumPlan> {
         let Strata { shares, exact, sampled, .. } = &self.strata;
         let position = self.calibration.position;
-        let row = |size: usize, status: &'static str, samples: u64, seconds: f64| StratumPlan {
+        let exact = exact.iter().map(|&size| StratumPlan {
             size,
             share: shares[size],
-            status,
-            proportion: self.proportion(size),
-            samples,
-            nodes: seconds / position,
-            seconds,
-            core_seconds: samples as f64 * seconds,
-        };
-        let exact = exact.iter().map(|&size| row(size, "exact", 0, 0.0));
-        let drawn = sampled.iter().zip(totals).map(|(&size, &samples)| {
-            let is_measured = self.measured(size).is_some();
-            let status = if is_measured { "measured" } else { "extrapolated" };
-            row(size, status, samples, self.seconds(size))
+            status: "exact",
+            proportion: self.counted(size),
+            samples: 0,
+            nodes: 0.0,
+            seconds: 0.0,
+            core_seconds: 0.0,
         });
-        let mut rows: Vec<StratumPlan> = exact.chain(drawn).collect();
+        let drawn = self.ways.of(samples);
+        let sampled = sampled.iter().map(|&size| {
+            let of_size = drawn.iter().zip(totals).filter(|(one, _)| one.stratum.size == size);
+            let (mut samples, mut proportion) = (0, 0.0);
+            for (one, &total) in of_size {
+                samples += total;
+                proportion += one.share / shares[size] * self.proportion(one.stratum);
+            }
+            let seconds = self.seconds(size);
+            let is_measured = self.measured(size).is_some();
+            StratumPlan {
+                size,
+                share: shares[size],
+                status: if is_measured { "measured" } else { "extrapolated" },
+                proportion,
+                samples,
+                nodes: seconds / position,
+                seconds,
+                core_seconds: samples as f64 * seconds,
+            }
+        });
+        let mut rows: Vec<StratumPlan> = exact.chain(sampled).collect();
         rows.sort_by_key(|row| row.size);
         rows
     }
@@ -501,26 +568,33 @@ fn trial(
         })
         .collect();
     let drawer = Drawer::new(order, question.model.kind());
-    // What takes longest first, as in a run.
-    let mut coming = sizes.iter().rev().flat_map(|&size| (0..GRAPHS).map(move |i| (size, i)));
-    let mut by_size: BTreeMap<usize, Measured> = BTreeMap::new();
+    let ways = Ways::new(&drawer, sizes.iter().map(|&size| (size, 1.0)));
+    // The pilot of a large run; what takes longest first, as there.
+    let drawn = ways.of(u64::MAX);
+    let first = pilots(drawn, u64::MAX);
+    let mut coming = (drawn.iter().enumerate().zip(first).rev())
+        .flat_map(|((number, one), first)| (0..first).map(move |i| (number, one.stratum, i)));
+    let mut by_stratum: BTreeMap<Stratum, (f64, Measured)> = BTreeMap::new();
     let begin = core_seconds(ClockId::ThreadCPUTime);
     Decider::new(endgame, Kernel::best())
         .run(
             &mut || {
-                let (size, index) = coming.next()?;
-                Some((size as u64, drawer.draw(question.seed, size, index)))
+                let (number, stratum, index) = coming.next()?;
+                Some((number as u64, drawer.draw(question.seed, stratum, index)))
             },
-            &mut |size, Decided { p1_wins, nodes, .. }| {
-                let measured = by_size.entry(size as usize).or_default();
-                measured.graphs += 1;
-                measured.p1_wins += u64::from(p1_wins);
-                measured.nodes += nodes;
+            &mut |number, Decided { p1_wins, nodes, .. }| {
+                let Drawn { stratum, share, .. } = drawn[number as usize];
+                let found = by_stratum.entry(stratum).or_insert((share, Measured::default()));
+                found.1.add(Measured { graphs: 1, p1_wins: p1_wins.into(), nodes });
             },
         )
         .map_err(|error| SampleError::Search(format!("{error}; see `trailtrap verify`")))?;
     let deciding = core_seconds(ClockId::ThreadCPUTime) - begin;
-    Ok(Trial { order, endgame_size, loading: 0.0, deciding, by_size })
+    let mut by_size: BTreeMap<usize, Measured> = BTreeMap::new();
+    for (stratum, (_, measured)) in &by_stratum {
+        by_size.entry(stratum.size).or_default().add(*measured);
+    }
+    Ok(Trial { order, endgame_size, loading: 0.0, deciding, by_size, by_stratum })
 }
 
 /// What trials of one order say, the first of them from the largest endgame.

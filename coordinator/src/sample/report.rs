@@ -18,7 +18,7 @@ use trailtrap_shared::{
     },
 };
 
-use super::{Parameters, endgame::ExactCounts, verdicts::Verdict};
+use super::{Parameters, endgame::ExactCounts, strata::Drawn, verdicts::Verdict};
 
 /// All that is printed.
 #[derive(Clone, Debug, Serialize)]
@@ -32,7 +32,7 @@ pub struct Report {
     endgame_size: Option<usize>,
     /// Verdicts that were found again in another way.
     rechecked: u64,
-    /// SHA-256 of all verdicts, in order of sizes and numbers.
+    /// SHA-256 of all verdicts, in order of strata and numbers.
     digest: String,
     /// The weight of the numbers of edges that were left out.
     left_out: f64,
@@ -42,7 +42,7 @@ pub struct Report {
     odd: Option<Row>,
     /// The same with an even number of edges.
     even: Option<Row>,
-    by_size: Vec<Stratum>,
+    by_size: Vec<SizeRow>,
 }
 
 /// A proportion in the table.
@@ -66,11 +66,11 @@ impl Row {
 
 /// What is known of one number of edges.
 #[derive(Clone, Debug, Serialize)]
-pub struct Stratum {
+pub struct SizeRow {
     size: usize,
     share: f64,
     /// How it is known: `exact`, `sampled` or `left out`. What is exact though no census has
-    /// counted it is one graph that was decided.
+    /// counted it is one graph of each stratum that was decided.
     status: &'static str,
     samples: u64,
     p1_wins: u64,
@@ -78,14 +78,31 @@ pub struct Stratum {
     proportion: Option<f64>,
     low: Option<f64>,
     high: Option<f64>,
+    /// Strata with different numbers of vertices of odd degree, if they were drawn from apart: what
+    /// the proportion is made of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    by_odd_degrees: Vec<OddRow>,
+    /// What is known of strata, each with its share of all graphs.
     #[serde(skip)]
-    observed: Option<Observed>,
+    observed: Vec<(f64, Observed)>,
 }
 
-impl Stratum {
-    fn of(size: usize, share: f64, status: &'static str, observed: Option<Observed>) -> Self {
-        let estimate = observed.map(Observed::estimate);
-        Stratum {
+/// What is known of one number of edges and one of vertices of odd degree.
+#[derive(Clone, Debug, Serialize)]
+struct OddRow {
+    odd_degrees: usize,
+    share: f64,
+    samples: u64,
+    p1_wins: u64,
+}
+
+impl SizeRow {
+    fn of(size: usize, share: f64, status: &'static str, observed: Vec<(f64, Observed)>) -> Self {
+        let estimate = match observed[..] {
+            [(_, one)] => Some(one.estimate()),
+            _ => combined(observed.iter().copied()),
+        };
+        SizeRow {
             size,
             share,
             status,
@@ -95,6 +112,7 @@ impl Stratum {
             proportion: estimate.map(|estimate| estimate.value),
             low: estimate.map(|estimate| estimate.low),
             high: estimate.map(|estimate| estimate.high),
+            by_odd_degrees: Vec::new(),
             observed,
         }
     }
@@ -102,28 +120,46 @@ impl Stratum {
     /// Counted by a census.
     pub fn exact(size: usize, share: f64, model: Model, counts: &ExactCounts) -> Self {
         let proportion = counts.proportion(model);
-        Self::of(size, share, "exact", Some(Observed::Exact(proportion)))
+        Self::of(size, share, "exact", vec![(share, Observed::Exact(proportion))])
     }
 
-    /// Drawn and decided: exactly what is known if there is only one isomorphism class.
-    pub fn sampled(size: usize, share: f64, classes: u64, verdicts: &[Verdict]) -> Self {
-        let samples = verdicts.len() as u64;
-        let wins = verdicts.iter().filter(|verdict| verdict.p1_wins).count() as u64;
-        let (status, observed) = match classes {
-            1 => ("exact", Observed::Exact(wins as f64 / samples.max(1) as f64)),
-            _ => ("sampled", Observed::Sampled { samples, wins }),
+    /// Drawn and decided, stratum by stratum: exactly what is known where there is only one
+    /// isomorphism class.
+    pub fn sampled(size: usize, share: f64, strata: &[(&Drawn, &[Verdict])]) -> Self {
+        let wins = |verdicts: &[Verdict]| {
+            verdicts.iter().filter(|verdict| verdict.p1_wins).count() as u64
         };
-        Stratum {
-            samples,
-            p1_wins: wins,
-            nodes: verdicts.iter().map(|verdict| verdict.nodes).sum(),
-            ..Self::of(size, share, status, Some(observed))
+        let observed = |(drawn, verdicts): &(&Drawn, &[Verdict])| {
+            let (samples, wins) = (verdicts.len() as u64, wins(verdicts) as f64);
+            let observed = match drawn.classes {
+                1 => Observed::Exact(wins / samples.max(1) as f64),
+                _ => Observed::Sampled { samples, wins },
+            };
+            (drawn.share, observed)
+        };
+        let odd_row = |(drawn, verdicts): &(&Drawn, &[Verdict])| {
+            Some(OddRow {
+                odd_degrees: drawn.stratum.odd?,
+                share: drawn.share,
+                samples: verdicts.len() as u64,
+                p1_wins: wins(verdicts),
+            })
+        };
+        let is_exact = strata.iter().all(|(drawn, _)| drawn.classes == 1);
+        let status = if is_exact { "exact" } else { "sampled" };
+        let all = || strata.iter().map(|(_, verdicts)| *verdicts);
+        SizeRow {
+            samples: all().map(|verdicts| verdicts.len() as u64).sum(),
+            p1_wins: all().map(wins).sum(),
+            nodes: all().flatten().map(|verdict| verdict.nodes).sum(),
+            by_odd_degrees: strata.iter().filter_map(odd_row).collect(),
+            ..Self::of(size, share, status, strata.iter().map(observed).collect())
         }
     }
 
     /// Not looked at.
     pub fn left_out(size: usize, share: f64) -> Self {
-        Self::of(size, share, "left out", None)
+        Self::of(size, share, "left out", Vec::new())
     }
 }
 
@@ -131,17 +167,18 @@ impl Report {
     /// Adds up the strata; `None` if all of them are left out.
     pub(super) fn new(
         parameters: &Parameters,
-        strata: Vec<Stratum>,
+        strata: Vec<SizeRow>,
         verdicts: &[Vec<Verdict>],
         rechecked: u64,
     ) -> Option<Self> {
         let mut digest = Sha256::new();
         verdicts.iter().flatten().for_each(|verdict| digest.update(verdict.line()));
-        let row = |filter: &dyn Fn(&Stratum) -> bool| {
+        let row = |filter: &dyn Fn(&SizeRow) -> bool| {
             let strata = || strata.iter().filter(|stratum| filter(stratum));
-            let observed = || strata().filter_map(|s| Some((s.share, s.observed?)));
-            let Estimate { value, low, high } = combined(observed())?;
-            let share: f64 = observed().map(|(share, _)| share).sum();
+            let known = || strata().filter(|stratum| !stratum.observed.is_empty());
+            let observed = known().flat_map(|stratum| stratum.observed.iter().copied());
+            let Estimate { value, low, high } = combined(observed)?;
+            let share: f64 = known().map(|stratum| stratum.share).sum();
             // With nothing left out this is 1, so that the bounds are the interval itself.
             let part = share / strata().map(|stratum| stratum.share).sum::<f64>();
             Some(Row {
@@ -157,7 +194,7 @@ impl Report {
         let (odd, even) = (row(&|s| s.size % 2 == 1), row(&|s| s.size % 2 == 0));
         let left_out = strata
             .iter()
-            .filter(|stratum| stratum.observed.is_none())
+            .filter(|stratum| stratum.observed.is_empty())
             .fold(0.0, |sum, stratum| sum + stratum.share);
         Some(Report {
             order: parameters.order,
@@ -202,7 +239,12 @@ impl Report {
             ("samples", Some("drawn"), "", "graphs that were drawn and decided"),
             ("p1_wins", Some("P1-win"), "", "those of them that the first player wins"),
             ("nodes", None, "", "positions that were visited to decide them"),
-            ("proportion", Some("% P1-win"), "", "proportion that the first player wins"),
+            (
+                "proportion",
+                Some("% P1-win"),
+                "",
+                "proportion that the first player wins, strata weighted by their shares",
+            ),
             ("low", Some("from"), "95 % interval", "lower end of the 95 % interval for that"),
             ("high", Some("to"), "95 % interval", "upper end of the 95 % interval for that"),
         ];
@@ -213,7 +255,7 @@ impl Report {
             meaning: meaning.to_owned(),
         });
         let known = |value: Option<f64>| value.map_or(Value::Nothing, Value::Estimate);
-        let stratum = |s: &Stratum| {
+        let stratum = |s: &SizeRow| {
             vec![
                 Value::Number(s.size as u64),
                 Value::Estimate(s.share),

@@ -19,17 +19,17 @@ use trailtrap_shared::{
     },
     graph::{Graph, MAX_ORDER, graph6},
     labelling::batch::Kernel,
-    sample::draw::Drawer,
+    sample::draw::{Drawer, Stratum},
 };
 use trailtrap_worker::process::{limits, open, replace::Replacement};
 
 use super::{CHECKSUMS, Damage, SampleError, at, claims::Claims};
 
-/// A range of the graphs with one number of edges.
+/// A range of the graphs of a stratum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Number of edges.
-    pub size: usize,
+    /// Of which stratum.
+    pub stratum: Stratum,
     /// The first graph.
     pub from: u64,
     /// The one after the last.
@@ -38,7 +38,7 @@ pub struct Unit {
 
 impl Unit {
     /// Its files of this kind in the directory of a run. In order of names, files are in the order
-    /// of sizes and numbers.
+    /// of strata and numbers.
     pub fn files(&self, run: &Path, kind: &str) -> Files {
         let place = self.place(kind);
         Files { text: run.join(&place), checksum: run.join(CHECKSUMS).join(place) }
@@ -47,8 +47,9 @@ impl Unit {
     /// Where its verdicts of this kind are, in the directory of a run, and claims of it among the
     /// claims.
     fn place(&self, kind: &str) -> PathBuf {
-        let Unit { size, from, to } = self;
-        Path::new(kind).join(format!("m{size:02}")).join(format!("{from:010}-{to:010}.txt"))
+        let Unit { stratum: Stratum { size, odd }, from, to } = self;
+        let odd = odd.map_or_else(String::new, |odd| format!("-odd{odd:02}"));
+        Path::new(kind).join(format!("m{size:02}{odd}")).join(format!("{from:010}-{to:010}.txt"))
     }
 }
 
@@ -114,7 +115,7 @@ impl Files {
     /// The verdicts: about these graphs, as they are drawn, and as they were written.
     pub fn read(
         &self,
-        size: usize,
+        stratum: Stratum,
         indices: &[u64],
         drawer: &Drawer,
         seed: u64,
@@ -125,7 +126,7 @@ impl Files {
         let mut lines = text.lines();
         let mut verdicts = Vec::new();
         for (number, &index) in (1..).zip(indices) {
-            let graph6 = graph6::encode(&drawer.draw(seed, size, index));
+            let graph6 = graph6::encode(&drawer.draw(seed, stratum, index));
             let verdict = lines
                 .next()
                 .and_then(Verdict::parse)
@@ -222,9 +223,9 @@ impl Solver<'_> {
         let shared = Mutex::new(Shared { next: (0, 0), error: None });
         let found: Vec<Mutex<Vec<Option<Verdict>>>> =
             self.work.iter().map(|work| Mutex::new(vec![None; work.indices.len()])).collect();
-        let next = || {
+        let place = || {
             let mut shared = shared.lock();
-            let (u, i, work) = loop {
+            loop {
                 let (u, i) = shared.next;
                 let work = self.work.get(u).filter(|_| shared.error.is_none())?;
                 let is_ours = i > 0
@@ -233,13 +234,16 @@ impl Solver<'_> {
                         false
                     });
                 if is_ours {
-                    break (u, i, work);
+                    shared.next = if i + 1 < work.indices.len() { (u, i + 1) } else { (u + 1, 0) };
+                    return Some((u, i, work));
                 }
                 shared.next = (u + 1, 0);
                 done.fetch_add(work.indices.len() as u64 * self.costs[u], Ordering::Relaxed);
-            };
-            shared.next = if i + 1 < work.indices.len() { (u, i + 1) } else { (u + 1, 0) };
-            let graph = self.drawer.draw(self.seed, work.unit.size, work.indices[i]);
+            }
+        };
+        let next = || {
+            let (u, i, work) = place()?;
+            let graph = self.drawer.draw(self.seed, work.unit.stratum, work.indices[i]);
             Some(((u as u64) << 32 | i as u64, graph))
         };
         let fail = |error: SampleError| {
@@ -248,7 +252,7 @@ impl Solver<'_> {
         let decided = |tag: u64, decided: Decided| {
             let (u, i) = ((tag >> 32) as usize, (tag & 0xffff_ffff) as usize);
             let work = &self.work[u];
-            let graph = self.drawer.draw(self.seed, work.unit.size, work.indices[i]);
+            let graph = self.drawer.draw(self.seed, work.unit.stratum, work.indices[i]);
             let mut found = found[u].lock();
             found[i] = Some(Verdict {
                 index: work.indices[i],

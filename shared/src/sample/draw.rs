@@ -1,8 +1,7 @@
-//! Drawing graphs with a given number of edges, exactly uniformly: labelled ones, or isomorphism
-//! classes.
+//! Drawing the graphs of a stratum, exactly uniformly: labelled ones, or isomorphism classes.
 //!
-//! Each graph has random numbers of its own, by seed, order, number of edges and index, so that it
-//! does not matter which others are drawn, or where.
+//! Each graph has random numbers of its own, by seed, order, stratum and index, so that it does not
+//! matter which others are drawn, or where.
 
 use crate::graph::{Graph, MAX_ORDER, factorial, pairs};
 
@@ -15,6 +14,23 @@ pub enum Kind {
     Unlabelled,
 }
 
+/// Graphs that are drawn from together: all with a number of edges, or those of them with a number
+/// of vertices of odd degree, which tells much of who wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stratum {
+    /// Number of edges.
+    pub size: usize,
+    /// Number of vertices of odd degree, if it is the same for all.
+    pub odd: Option<usize>,
+}
+
+impl Stratum {
+    /// What tells its random numbers from those of other strata.
+    pub fn names(self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.size as u64).chain(self.odd.map(|odd| odd as u64))
+    }
+}
+
 /// Random numbers: the output of BLAKE3 for a key of its own.
 pub struct Stream(blake3::OutputReader);
 
@@ -23,9 +39,9 @@ const CONTEXT: &str = "trailtrap sample: random numbers of one graph, version 1"
 
 impl Stream {
     /// The random numbers for one thing, named by numbers.
-    pub fn new(names: &[u64]) -> Self {
+    pub fn new(names: impl IntoIterator<Item = u64>) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
-        names.iter().for_each(|name| {
+        names.into_iter().for_each(|name| {
             hasher.update(&name.to_le_bytes());
         });
         Stream(hasher.finalize_xof())
@@ -61,6 +77,8 @@ pub struct Drawer {
 struct CycleType {
     /// How many there are.
     permutations: u128,
+    /// The first vertex of each of its cycles, and how many vertices that has.
+    cycles: Vec<(usize, usize)>,
     /// Orbits of pairs, as codes.
     orbits: Vec<u128>,
     /// `subsets[i][m]` is the number of ways to take m pairs as a union of orbits from the i-th
@@ -69,34 +87,71 @@ struct CycleType {
 }
 
 impl Drawer {
-    /// For graphs of order `n` ≤ 13.
+    /// For graphs of order `n` ≤ 16.
     pub fn new(n: usize, kind: Kind) -> Self {
         let mut types = Vec::new();
-        if kind == Kind::Unlabelled {
-            each_partition(n, n, &mut Vec::new(), &mut |parts| types.push(CycleType::new(parts)));
+        match kind {
+            Kind::Labelled => types.push(CycleType::new(&vec![1; n])),
+            Kind::Unlabelled => {
+                let mut visit = |parts: &[usize]| types.push(CycleType::new(parts));
+                each_partition(n, n, &mut Vec::new(), &mut visit);
+            }
         }
         Drawer { order: n, kind, types }
     }
 
-    /// The graph with this number of edges and this index.
+    /// The order of the graphs.
+    pub fn order(&self) -> usize {
+        self.order
+    }
+
+    /// What is drawn.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How often the graphs of each stratum come among all that are fixed by the permutations
+    /// drawn (labelled graphs: the identity): n! times as many as there are isomorphism classes,
+    /// or as many as there are labelled graphs, of order 13 at most. `counts[m][k]` is of those
+    /// with m edges and 2 k vertices of odd degree. Takes steps in proportion to 2^n C(n, 2)²: at
+    /// order 13 some tenths of a second.
+    pub fn by_odd_degrees(&self) -> Vec<Vec<u128>> {
+        let n = self.order;
+        let mut counts = vec![vec![0; n / 2 + 1]; pairs(n) + 1];
+        for kind in &self.types {
+            kind.count_odd_degrees(n, &mut counts);
+        }
+        counts
+    }
+
+    /// The graph of this stratum with this index. There has to be one.
     ///
     /// An isomorphism class comes by the way of Dixon and Wilf (The random selection of unlabeled
     /// graphs, J. Algorithms 4, 1983), within a number of edges: a permutation is drawn with a
     /// probability proportional to the number of graphs that it fixes, then one of these graphs.
     /// Each class of graphs H belongs to |Aut H| · n!/|Aut H| of these pairs, as many as any
     /// other.
-    pub fn draw(&self, seed: u64, size: usize, index: u64) -> Graph {
+    ///
+    /// Where a number of vertices of odd degree is wanted, graphs are drawn until one has it: some
+    /// thousands on average where it is rarest.
+    pub fn draw(&self, seed: u64, stratum: Stratum, index: u64) -> Graph {
         let kind = match self.kind {
             Kind::Labelled => 0,
             Kind::Unlabelled => 1,
         };
-        let names = [seed, kind, self.order as u64, size as u64, index];
-        let mut stream = Stream::new(&names);
-        let code = match self.kind {
-            Kind::Labelled => subset(&mut stream, pairs(self.order), size),
-            Kind::Unlabelled => self.fixed(&mut stream, size),
-        };
-        Graph::from_code(self.order, code)
+        let Stratum { size, odd } = stratum;
+        let names = [seed, kind, self.order as u64].into_iter();
+        let mut stream = Stream::new(names.chain(stratum.names()).chain([index]));
+        loop {
+            let code = match self.kind {
+                Kind::Labelled => subset(&mut stream, pairs(self.order), size),
+                Kind::Unlabelled => self.fixed(&mut stream, size),
+            };
+            let graph = Graph::from_code(self.order, code);
+            if odd.is_none_or(|odd| odd_degrees(&graph) == odd) {
+                return graph;
+            }
+        }
     }
 
     fn fixed(&self, stream: &mut Stream, size: usize) -> u128 {
@@ -110,6 +165,11 @@ impl Drawer {
         }
         unreachable!("the number is below the sum")
     }
+}
+
+/// The number of vertices of odd degree.
+fn odd_degrees(graph: &Graph) -> usize {
+    (0..graph.order()).filter(|&v| graph.degree(v) % 2 == 1).count()
 }
 
 /// Any `size` of the lowest `all` bits, by Floyd's way.
@@ -128,7 +188,9 @@ impl CycleType {
         let mut image = [0; MAX_ORDER];
         let mut first = 0;
         let mut centralizer = 1u64;
+        let mut cycles = Vec::new();
         for (i, &part) in parts.iter().enumerate() {
+            cycles.push((first, part));
             for offset in 0..part {
                 image[first + offset] = first + (offset + 1) % part;
             }
@@ -160,7 +222,38 @@ impl CycleType {
                 subsets[i][m] = subsets[i + 1][m] + with;
             }
         }
-        CycleType { permutations: u128::from(factorial(n) / centralizer), orbits, subsets }
+        CycleType { permutations: u128::from(factorial(n) / centralizer), cycles, orbits, subsets }
+    }
+
+    /// Adds how many graphs of each size, with each number of vertices of odd degree, these
+    /// permutations fix. Along a cycle all degrees are the same.
+    fn count_odd_degrees(&self, n: usize, counts: &mut [Vec<u128>]) {
+        let rows = counts.len();
+        // By the set of cycles with odd degrees and by size, of the unions of some orbits.
+        let mut fixed = vec![0u128; rows << self.cycles.len()];
+        fixed[0] = 1;
+        for orbit in &self.orbits {
+            let graph = Graph::from_code(n, *orbit);
+            let is_odd =
+                |(i, &(first, _)): (usize, &(usize, usize))| (graph.degree(first) % 2) << i;
+            let toggled: usize = self.cycles.iter().enumerate().map(is_odd).sum();
+            let length = graph.size();
+            let before = fixed.clone();
+            for set in 0..1usize << self.cycles.len() {
+                let from = &before[(set ^ toggled) * rows..][..rows - length];
+                let to = &mut fixed[set * rows..][length..rows];
+                to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+            }
+        }
+        for (set, of_set) in fixed.chunks_exact(rows).enumerate() {
+            let odd_cycles = self.cycles.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1);
+            let odd: usize = odd_cycles.map(|(_, &(_, part))| part).sum();
+            for (count, graphs) in counts.iter_mut().zip(of_set) {
+                if *graphs > 0 {
+                    count[odd / 2] += self.permutations * graphs;
+                }
+            }
+        }
     }
 
     /// One of the graphs of this size that are fixed, all alike.
@@ -198,7 +291,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{graph::polya::graphs_by_size, labelling::hashed};
+    use crate::{
+        graph::{degree::binomial, polya::graphs_by_size},
+        labelling::hashed,
+    };
 
     /// The number of graphs that permutations fix, by Burnside's lemma.
     #[test]
@@ -213,6 +309,31 @@ mod tests {
         }
     }
 
+    /// Strata are counted as they are found by looking at all graphs, labelled ones and classes.
+    #[test]
+    fn strata_are_counted() {
+        for n in 1..=6 {
+            let mut labelled = vec![vec![0; n / 2 + 1]; pairs(n) + 1];
+            let mut classes = labelled.clone();
+            for code in 0..1u128 << pairs(n) {
+                let graph = Graph::from_code(n, code);
+                let automorphisms = u128::from(hashed::label(&graph).automorphisms);
+                let place = (graph.size(), odd_degrees(&graph) / 2);
+                labelled[place.0][place.1] += 1;
+                // n! / |Aut| labelled graphs make one class.
+                classes[place.0][place.1] += automorphisms;
+            }
+            assert_eq!(Drawer::new(n, Kind::Labelled).by_odd_degrees(), labelled, "{n}");
+            assert_eq!(Drawer::new(n, Kind::Unlabelled).by_odd_degrees(), classes, "{n}");
+        }
+        // Each even set of vertices is as often as any other that of odd degree.
+        let by_odd = Drawer::new(12, Kind::Labelled).by_odd_degrees();
+        for k in 0..=6 {
+            let all: u128 = by_odd.iter().map(|counts| counts[k]).sum();
+            assert_eq!(all, binomial(12, 2 * k) << (66 - 11), "{k}");
+        }
+    }
+
     /// Pearson's statistic of draws that should be alike stays below its mean by eight standard
     /// deviations, for some fixed seeds.
     #[test]
@@ -220,27 +341,42 @@ mod tests {
         const DRAWS: u64 = 6000;
         for (n, kind) in [(4, Kind::Labelled), (4, Kind::Unlabelled), (5, Kind::Unlabelled)] {
             let drawer = Drawer::new(n, kind);
-            for size in 0..=pairs(n) {
+            let by_odd = drawer.by_odd_degrees();
+            let all = (0..=pairs(n)).map(|size| Stratum { size, odd: None });
+            let some = |&Stratum { size, .. }: &Stratum| {
+                let present = (0..=n / 2).filter(|&k| by_odd[size][k] > 0);
+                present.map(|k| Stratum { size, odd: Some(2 * k) }).collect::<Vec<_>>()
+            };
+            for stratum in all.clone().chain(all.flat_map(|stratum| some(&stratum))) {
+                let Stratum { size, odd } = stratum;
                 let mut counts: BTreeMap<u128, u64> = BTreeMap::new();
                 for index in 0..DRAWS {
-                    let graph = drawer.draw(1, size, index);
+                    let graph = drawer.draw(1, stratum, index);
                     assert_eq!(graph.size(), size);
+                    assert!(odd.is_none_or(|odd| odd_degrees(&graph) == odd));
                     let what = match kind {
                         Kind::Labelled => graph.code(),
                         Kind::Unlabelled => hashed::label(&graph).key << 8 | degree_tag(&graph),
                     };
                     *counts.entry(what).or_default() += 1;
                 }
+                let counted: u128 = match odd {
+                    Some(odd) => by_odd[size][odd / 2],
+                    None => by_odd[size].iter().sum(),
+                };
                 let classes = match kind {
-                    Kind::Labelled => crate::graph::degree::binomial(pairs(n), size) as u64,
-                    Kind::Unlabelled => graphs_by_size(n)[size],
+                    Kind::Labelled => counted as u64,
+                    Kind::Unlabelled => (counted / u128::from(factorial(n))) as u64,
                 };
                 assert_eq!(counts.len() as u64, classes, "all of them come");
                 let expected = DRAWS as f64 / classes as f64;
                 let pearson: f64 =
                     counts.values().map(|&c| (c as f64 - expected).powi(2) / expected).sum();
                 let freedom = classes as f64 - 1.0;
-                assert!(pearson <= freedom + 8.0 * (2.0 * freedom).sqrt(), "{n} {size} {pearson}");
+                assert!(
+                    pearson <= freedom + 8.0 * (2.0 * freedom).sqrt(),
+                    "{n} {stratum:?} {pearson}"
+                );
             }
         }
     }
@@ -255,16 +391,23 @@ mod tests {
     /// Frozen: other graphs for a seed would be a breaking change.
     #[test]
     fn seeds_keep_their_graphs() {
-        let code = |kind, n, size, index| Drawer::new(n, kind).draw(7, size, index).code();
+        let code = |kind, odd, index| {
+            Drawer::new(12, kind).draw(7, Stratum { size: 31, odd }, index).code()
+        };
         let found = [
-            code(Kind::Labelled, 12, 31, 0),
-            code(Kind::Labelled, 12, 31, 1),
-            code(Kind::Unlabelled, 12, 31, 0),
+            code(Kind::Labelled, None, 0),
+            code(Kind::Labelled, None, 1),
+            code(Kind::Unlabelled, None, 0),
+            code(Kind::Labelled, Some(2), 0),
         ];
         assert!(found.iter().all(|code| code.count_ones() == 31), "{found:#x?}");
         assert_eq!(found, FROZEN);
     }
 
-    const FROZEN: [u128; 3] =
-        [64_990_466_852_193_396_250, 69_322_628_552_622_135_428, 1_397_454_665_717_483_835];
+    const FROZEN: [u128; 4] = [
+        64_990_466_852_193_396_250,
+        69_322_628_552_622_135_428,
+        1_397_454_665_717_483_835,
+        1_132_458_535_419_228_868,
+    ];
 }

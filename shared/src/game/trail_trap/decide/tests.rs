@@ -7,7 +7,7 @@ use crate::{
         trail_trap::{ForwardSearch, Outcome},
     },
     graph::{nauty, pairs},
-    sample::draw::{Drawer, Kind},
+    sample::draw::{Drawer, Kind, Stratum},
 };
 
 /// The endgames of an order, one for each number of edges, and who wins each graph.
@@ -114,7 +114,10 @@ fn nodes_follow_from_the_graph() {
 /// One order after the other on the same thread, among them 13, which has more edges to remember.
 #[test]
 fn orders_up_to_13_are_decided_as_by_forward_search() {
-    let draw = |(n, size), index| Drawer::new(n, Kind::Labelled).draw(13, size, index);
+    let draw = |(n, size), index| {
+        let stratum = Stratum { size, odd: None };
+        Drawer::new(n, Kind::Labelled).draw(13, stratum, index)
+    };
     let graphs: Vec<Graph> = [(13, 12), (8, 12), (13, 14), (12, 13)]
         .into_iter()
         .cycle()
