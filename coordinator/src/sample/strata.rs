@@ -28,6 +28,9 @@ impl Strata {
     }
 
     /// Those of a model: all that are not known are to be drawn from.
+    ///
+    /// # Errors
+    /// The model has no such graphs.
     pub fn new(
         order: usize,
         model: Model,
