@@ -34,6 +34,7 @@ use trailtrap_shared::{
         draw::{Drawer, Stratum, Stream},
         estimate::{Pilot, allot},
         model::Model,
+        strata::{Drawn, Ways, pilots},
     },
 };
 use trailtrap_worker::process::{limits, limits::Size, log, open, replace as replacement};
@@ -44,7 +45,7 @@ use self::{
     cost::Cost,
     endgame::{ExactCounts, Known, LoadError},
     report::{Report, SizeRow},
-    strata::{Drawn, Strata, Ways, pilots},
+    strata::Strata,
     verdicts::{How, Solver, Unit, UnitWork, Verdict, replace},
 };
 use crate::terminal::watched;

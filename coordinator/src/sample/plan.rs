@@ -19,17 +19,12 @@ use trailtrap_shared::{
         draw::{Drawer, Stratum},
         estimate::{Observed, Pilot, allot, combined},
         model::Model,
+        strata::{Drawn, Ways, pilots},
     },
 };
 use trailtrap_worker::process::limits::Size;
 
-use super::{
-    MAX_SAMPLES, SampleError,
-    cost::Cost,
-    endgame::Known,
-    load, nothing,
-    strata::{Drawn, Strata, Ways, pilots},
-};
+use super::{MAX_SAMPLES, SampleError, cost::Cost, endgame::Known, load, nothing, strata::Strata};
 
 /// What is asked.
 #[derive(Clone, Debug)]

@@ -15,10 +15,11 @@ use trailtrap_shared::{
     sample::{
         estimate::{Estimate, Observed, combined},
         model::Model,
+        strata::Drawn,
     },
 };
 
-use super::{Parameters, endgame::ExactCounts, strata::Drawn, verdicts::Verdict};
+use super::{Parameters, endgame::ExactCounts, verdicts::Verdict};
 
 /// All that is printed.
 #[derive(Clone, Debug, Serialize)]

@@ -78,7 +78,7 @@ pub fn combined(strata: impl IntoIterator<Item = (f64, Observed)>) -> Option<Est
         match observed {
             Observed::Exact(p) => known += share * p,
             Observed::Sampled { samples: 0, .. } => unknown += share,
-            Observed::Sampled { samples, wins } => drawn.push(Drawn {
+            Observed::Sampled { samples, wins } => drawn.push(Seen {
                 share,
                 samples: samples as f64,
                 wins,
@@ -86,7 +86,7 @@ pub fn combined(strata: impl IntoIterator<Item = (f64, Observed)>) -> Option<Est
             }),
         }
     }
-    let others: Vec<Drawn> = drawn.iter().map(|&stratum| stratum.complement()).collect();
+    let others: Vec<Seen> = drawn.iter().map(|&stratum| stratum.complement()).collect();
     let all: f64 = drawn.iter().map(|stratum| stratum.share).sum();
     // Shares may add up to a little more than 1.
     let (value, known) = (value.min(1.0), known.min(1.0));
@@ -99,14 +99,14 @@ pub fn combined(strata: impl IntoIterator<Item = (f64, Observed)>) -> Option<Est
 
 /// A stratum of which graphs were drawn: its share of the whole, and what was seen.
 #[derive(Clone, Copy)]
-struct Drawn {
+struct Seen {
     share: f64,
     samples: f64,
     wins: f64,
     losses: f64,
 }
 
-impl Drawn {
+impl Seen {
     /// What the stratum adds to the estimate.
     fn estimate(&self) -> f64 {
         self.share * (self.wins / self.samples)
@@ -116,7 +116,7 @@ impl Drawn {
     /// multiplier `pull` ≥ 0 says: share · p for the likeliest p, of which
     /// samples · p − wins = pull · share · p (1 − p).
     fn pulled(&self, pull: f64) -> f64 {
-        let Drawn { share, samples, wins, .. } = *self;
+        let Seen { share, samples, wins, .. } = *self;
         let pulled = pull * share;
         let rest = samples - pulled;
         let root = (rest * rest + 4.0 * pulled * wins).sqrt();
@@ -131,17 +131,17 @@ impl Drawn {
 
     /// The same with wins for losses.
     fn complement(self) -> Self {
-        Drawn { wins: self.losses, losses: self.wins, ..self }
+        Seen { wins: self.losses, losses: self.wins, ..self }
     }
 }
 
 /// The upper end of the interval for what strata add together.
 ///
-/// Added up over the strata, the equation of [`Drawn::pulled`] says that the distance from the
+/// Added up over the strata, the equation of [`Seen::pulled`] says that the distance from the
 /// estimate is `pull` times the variance. So the distance is [`Z`] standard errors where its
 /// product with `pull`, which grows with `pull`, is Z².
-fn upper_end(strata: &[Drawn]) -> f64 {
-    let estimate: f64 = strata.iter().map(Drawn::estimate).sum();
+fn upper_end(strata: &[Seen]) -> f64 {
+    let estimate: f64 = strata.iter().map(Seen::estimate).sum();
     let at = |pull: f64| strata.iter().map(|stratum| stratum.pulled(pull)).sum::<f64>();
     let is_beyond = |pull: f64| pull * (at(pull) - estimate) > Z * Z;
     let (mut within, mut beyond) = (0.0, 1.0);
@@ -234,6 +234,7 @@ mod tests {
         sample::{
             draw::{Drawer, Stratum, Stream},
             model::Model,
+            strata::{Drawn, pilots},
         },
     };
 
@@ -435,34 +436,30 @@ mod tests {
                 let exact: Vec<(f64, Observed)> = exact
                     .map(|(_, [all, won])| (all / whole, Observed::Exact(won / all)))
                     .collect();
-                let drawn: Vec<(usize, f64, f64)> = counts
+                let drawn: Vec<(Drawn, f64)> = counts
                     .iter()
                     .filter(|((size, _), _)| is_drawn(*size))
-                    .map(|((size, _), [all, won])| (*size, all / whole, won / all))
-                    .collect();
-                let sizes = pairs(n) - 2 - known;
-                let total = if is_split { 32 * drawn.len() as u64 } else { 1000 };
-                let of_size = (total / (4 * sizes as u64)).min(64) as f64;
-                let first: Vec<u64> = drawn
-                    .iter()
-                    .map(|(size, share, _)| {
-                        let alike = drawn.iter().filter(|(other, ..)| other == size);
-                        let roots: f64 = alike.map(|(_, share, _)| share.sqrt()).sum();
-                        ((of_size * share.sqrt() / roots).round() as u64).max(1)
+                    .map(|(&(size, odd), [all, won])| {
+                        let stratum = Stratum { size, odd: is_split.then_some(odd) };
+                        // None is taken for a single class.
+                        (Drawn { stratum, share: all / whole, classes: 2 }, won / all)
                     })
                     .collect();
+                let strata: Vec<Drawn> = drawn.iter().map(|(drawn, _)| *drawn).collect();
+                let total = if is_split { 32 * drawn.len() as u64 } else { 1000 };
+                let first = pilots(&strata, total);
                 let estimate = |run: u64| {
                     let mut streams: Vec<Stream> =
                         (0..drawn.len() as u64).map(|i| Stream::new([run, n as u64, i])).collect();
                     let mut wins = |i: usize, draws: u64| {
-                        (0..draws).filter(|_| streams[i].happens(drawn[i].2)).count() as u64
+                        (0..draws).filter(|_| streams[i].happens(drawn[i].1)).count() as u64
                     };
                     let pilots: Vec<Pilot> = (0..drawn.len())
                         .map(|i| {
-                            let (size, weight, _) = drawn[i];
-                            let each = 2.4f64.powi((size - known) as i32);
+                            let Drawn { stratum, share, .. } = strata[i];
+                            let each = 2.4f64.powi((stratum.size - known) as i32);
                             Pilot {
-                                weight,
+                                weight: share,
                                 samples: first[i],
                                 wins: wins(i, first[i]),
                                 nodes: (first[i] as f64 * each) as u64,
@@ -473,7 +470,7 @@ mod tests {
                     let mut observed = exact.clone();
                     for (i, &samples) in totals.iter().enumerate() {
                         let wins = (pilots[i].wins + wins(i, samples - first[i])) as f64;
-                        observed.push((drawn[i].1, Observed::Sampled { samples, wins }));
+                        observed.push((strata[i].share, Observed::Sampled { samples, wins }));
                     }
                     combined(observed).unwrap()
                 };

@@ -4,3 +4,4 @@
 pub mod draw;
 pub mod estimate;
 pub mod model;
+pub mod strata;
