@@ -99,10 +99,7 @@ struct OddRow {
 
 impl SizeRow {
     fn of(size: usize, share: f64, status: &'static str, observed: Vec<(f64, Observed)>) -> Self {
-        let estimate = match observed[..] {
-            [(_, one)] => Some(one.estimate()),
-            _ => combined(observed.iter().copied()),
-        };
+        let estimate = combined(observed.iter().copied());
         SizeRow {
             size,
             share,

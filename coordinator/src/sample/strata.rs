@@ -16,7 +16,7 @@ pub struct Strata {
 
 impl Strata {
     /// The numbers of edges that graphs are drawn of, each with its share.
-    pub fn sizes(&self) -> impl Iterator<Item = (usize, f64)> + Clone + '_ {
+    pub fn sizes(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
         self.sampled.iter().map(|&size| (size, self.shares[size]))
     }
 

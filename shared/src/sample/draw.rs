@@ -232,13 +232,14 @@ impl CycleType {
         // By the set of cycles with odd degrees and by size, of the unions of some orbits.
         let mut fixed = vec![0u128; rows << self.cycles.len()];
         fixed[0] = 1;
+        let mut before = fixed.clone();
         for orbit in &self.orbits {
             let graph = Graph::from_code(n, *orbit);
             let is_odd =
                 |(i, &(first, _)): (usize, &(usize, usize))| (graph.degree(first) % 2) << i;
             let toggled: usize = self.cycles.iter().enumerate().map(is_odd).sum();
             let length = graph.size();
-            let before = fixed.clone();
+            before.copy_from_slice(&fixed);
             for set in 0..1usize << self.cycles.len() {
                 let from = &before[(set ^ toggled) * rows..][..rows - length];
                 let to = &mut fixed[set * rows..][length..rows];

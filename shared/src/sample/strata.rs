@@ -30,21 +30,19 @@ pub struct Ways {
 
 impl Ways {
     /// Of graphs with these numbers of edges, each with its share.
-    pub fn new(drawer: &Drawer, sizes: impl Iterator<Item = (usize, f64)> + Clone) -> Self {
+    pub fn new(drawer: &Drawer, sizes: impl Iterator<Item = (usize, f64)>) -> Self {
         let n = drawer.order();
-        let (mut whole, mut split) = (Vec::new(), Vec::new());
-        if n > MAX_DECIDED_ORDER {
-            // No graph of such an order is drawn; it is only reckoned with.
-            let classes = graphs_by_size(n);
-            whole.extend(sizes.map(|(size, share)| Drawn {
+        let classes = graphs_by_size(n);
+        let whole: Vec<Drawn> = sizes
+            .map(|(size, share)| Drawn {
                 stratum: Stratum { size, odd: None },
                 share,
                 classes: classes[size].into(),
-            }));
+            })
+            .collect();
+        // No graph of a larger order is drawn; it is only reckoned with.
+        if whole.is_empty() || n > MAX_DECIDED_ORDER {
             return Ways { split: whole.clone(), whole };
-        }
-        if sizes.clone().next().is_none() {
-            return Ways { whole, split };
         }
         let counts = drawer.by_odd_degrees();
         let classes = match drawer.kind() {
@@ -52,21 +50,18 @@ impl Ways {
             Kind::Unlabelled => counts.clone(),
         };
         let labellings: u128 = (1..=n as u128).product();
-        for (size, share) in sizes {
-            whole.push(Drawn {
-                stratum: Stratum { size, odd: None },
-                share,
-                classes: classes[size].iter().sum::<u128>() / labellings,
+        let split =
+            whole.iter().flat_map(|&Drawn { stratum: Stratum { size, .. }, share, .. }| {
+                let (counts, classes) = (&counts[size], &classes[size]);
+                let all: u128 = counts.iter().sum();
+                let present = (0..counts.len()).filter(|&k| counts[k] > 0);
+                present.map(move |k| Drawn {
+                    stratum: Stratum { size, odd: Some(2 * k) },
+                    share: share * (counts[k] as f64 / all as f64),
+                    classes: classes[k] / labellings,
+                })
             });
-            let all: u128 = counts[size].iter().sum();
-            let present = counts[size].iter().enumerate().filter(|(_, count)| **count > 0);
-            split.extend(present.map(|(k, &count)| Drawn {
-                stratum: Stratum { size, odd: Some(2 * k) },
-                share: share * (count as f64 / all as f64),
-                classes: classes[size][k] / labellings,
-            }));
-        }
-        Ways { whole, split }
+        Ways { split: split.collect(), whole }
     }
 
     /// What so many graphs are drawn from, by number of edges.
