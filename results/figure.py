@@ -36,7 +36,7 @@ def main():
 
     # The graph lists, as networkx sees them, against the tables.
     for path in sorted((bundle / "graphs").glob("*.g6.gz")):
-        order = int(path.name.split(".")[1].removeprefix("n"))
+        order = int(path.name.split(".")[-4].removeprefix("n"))
         if order > 8:
             continue
         graphs = read_graphs(path)

@@ -7,12 +7,13 @@ use std::{
     fs,
     io::Write,
     process::{Command, Output, Stdio},
+    str::FromStr as _,
     time::{Duration, Instant},
 };
 
 use common::{
-    Data, Process, answers::solver, coordinator, introduction, run, run_with_input, stderr,
-    stdout, worker,
+    Data, Process, answers::solver, coordinator, failures_of, introduction, resealed, rewrite,
+    run, run_with_input, stderr, stdout, worker,
 };
 use serde_json::Value;
 use tonic::Code;
@@ -299,7 +300,7 @@ fn a_courier_carries_a_class() {
     assert_eq!(courier.finish().status.code(), Some(0));
 }
 
-/// Whatever is exported says what class it is about, and what could not say so is not made.
+/// Whatever is exported says what class it is about.
 #[test]
 fn exports_name_the_class() {
     let data = finished(6, "max-degree:3");
@@ -329,14 +330,14 @@ fn exports_name_the_class() {
     assert!(drawn.contains("P1-win graphs of maximum degree at most 3 of order 6"), "{drawn}");
     let parquet = export(&["shards", "6"]);
     assert!(parquet.status.success() && stdout(&parquet).contains("max-degree:3"));
-    // What is about all graphs.
-    let bundle = data.path().join("bundle");
-    for arguments in [&["bfile", "p1-wins"][..], &["bundle", bundle.to_str().unwrap()]] {
-        let refused = export(arguments);
-        let errors = stderr(&refused);
-        assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
-        assert!(errors.contains("a census of the class max-degree:3"), "{errors}");
-    }
+    let triangle = stdout(&export(&["bfile", "connected-p1-wins", "--by-size"]));
+    let says = "# T(n, m), n >= 1, 0 <= m <= the largest number of edges that there is, read by \
+                rows, m being the number of edges: number of connected graphs of maximum degree at \
+                most 3 on n unlabeled nodes that the first player wins in the game";
+    assert!(triangle.starts_with(says), "{triangle}");
+    // With n vertices there are at most ⌊3n/2⌋ edges, and at most C(n, 2).
+    let terms = [0, 1, 3, 6, 7, 9].map(|most| most + 1).iter().sum::<usize>();
+    assert_eq!(triangle.lines().count(), 1 + terms);
     // A list says so by its name.
     let list = |name: &str| {
         let path = data.path().join(name);
@@ -360,6 +361,65 @@ fn exports_name_the_class() {
         ["sample", "--order", "6", "--model", "labelled", "--seed", "1", "--samples", "9"];
     let refused = run(&[&sample[..], &["--endgame", &text]].concat());
     assert!(stderr(&refused).contains("endgames are made of all graphs"), "{}", stderr(&refused));
+}
+
+/// A bundle of a class is one of all graphs with other graphs in it; `verify` holds it to what is
+/// known of the class, by degrees or not.
+#[test]
+fn bundles_of_classes_are_verified() {
+    for (class, graphs) in [("max-degree:3", "62"), ("bipartite", "35")] {
+        let data = finished(6, class);
+        let bundle = data.path().join("bundle");
+        let path = bundle.to_str().unwrap();
+        let made = run(&["export", "bundle", path, "--data", &data.text()]);
+        assert!(made.status.success(), "{}", stderr(&made));
+        let verified = run(&["verify", path, "--level", "2"]);
+        assert!(verified.status.success(), "{}{}", stdout(&verified), stderr(&verified));
+        let read = |name: &str| fs::read_to_string(bundle.join(name)).unwrap();
+        let manifest: Value = serde_json::from_str(&read("manifest.json")).unwrap();
+        assert_eq!(manifest["class"], class);
+        assert_eq!(manifest["orders"][5]["graphs"].to_string(), graphs);
+        let list = format!("graphs/trailtrap.{}.n06.p1.g6.gz", class.replace(':', "-"));
+        assert_eq!(manifest["orders"][5]["p1_win_list"]["file"], list);
+        let (readme, citation) = (read("README.md"), read("CITATION.cff"));
+        assert!(
+            readme.contains(&format!("trailtrap census 6 --class {class} --json")),
+            "{readme}"
+        );
+        assert!(readme.contains(&format!("zcat {list} |")) && !readme.contains('{'), "{readme}");
+        let title = manifest["title"].as_str().unwrap();
+        let over = Class::from_str(class).unwrap().title();
+        assert!(title.contains(&format!("over all {over} of small order")), "{title}");
+        assert!(citation.contains(title) && readme.contains(title));
+
+        // What is altered, with checksums that fit again, and what notices.
+        let forged = |name: &str, from: &str, to: &str, check: &str, says: &str| {
+            let copy = resealed(&bundle, |root| {
+                rewrite(root.join(name), |text| text.replacen(from, to, 1));
+            });
+            let failed = failures_of(&[copy.path().to_str().unwrap(), "--level", "2"]);
+            let told = failed.get(check).is_some_and(|failure| failure.contains(says));
+            assert!(told, "{class}, {name}, {says}: {failed:?}");
+        };
+        let named = format!("\"class\": \"{class}\"");
+        forged("manifest.json", &format!("{named},"), "", "tables", "rows are missing");
+        forged("manifest.json", &named, "\"class\": \"planar\"", "tables", "A005470");
+        let older = resealed(&bundle, |root| {
+            let newer = "\"bundle_format\": 3";
+            rewrite(root.join("manifest.json"), |text| {
+                text.replacen(newer, &newer.replace('3', "2"), 1)
+            });
+        });
+        let refused = run(&["verify", older.path().to_str().unwrap()]);
+        let says = format!("bundles of format 2 are about all graphs, and this one names {class}");
+        assert!(stderr(&refused).contains(&says), "{}", stderr(&refused));
+        // The trees with three edges: one of the two is a P1-win.
+        let [trees, fewer] = ["4,3,2,1,1,0.500000,0.500000", "4,3,1,1,0,1.000000,0.000000"];
+        let says = "order 4, 3 edges: found 1 connected graphs, but there are 2";
+        forged("tables/sizes.csv", trees, fewer, "tables", says);
+        let cell = format!(",{class}\n");
+        forged("tables/girth.csv", &cell, ",planar\n", "tables", "another class of graphs");
+    }
 }
 
 #[test]

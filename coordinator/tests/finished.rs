@@ -13,7 +13,10 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use common::{Data, census_json, copy_directory, run, run_with_input, stderr, stdout, trailtrap};
+use common::{
+    Data, census_json, copy_directory, failures_of, resealed, rewrite, run, run_with_input,
+    stderr, stdout, trailtrap,
+};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -326,28 +329,6 @@ fn few_descriptors_suffice_and_too_few_are_no_wrong_result() {
 /// Runs `verify` on order 7 and gives what failed.
 fn failures(data: &Data, arguments: &[&str]) -> HashMap<String, String> {
     failures_of(&[&["7", "--data", &data.text()], arguments].concat())
-}
-
-/// Runs `verify` and gives what failed: names of checks, and why.
-fn failures_of(arguments: &[&str]) -> HashMap<String, String> {
-    let output = run(&[&["verify", "--json"], arguments].concat());
-    let report: Value =
-        serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)));
-    let failed: HashMap<String, String> = report["findings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|finding| !finding["failure"].is_null())
-        .map(|finding| {
-            (
-                finding["check"].as_str().unwrap().to_owned(),
-                finding["failure"].as_str().unwrap().to_owned(),
-            )
-        })
-        .collect();
-    assert_eq!(output.status.code(), Some(i32::from(!failed.is_empty())));
-    assert_eq!(report["failures"], failed.len());
-    failed
 }
 
 const UNITS: &str = "every unit recorded once";
@@ -676,26 +657,6 @@ fn verify_needs_something_to_check_and_somewhere_to_say_what() {
     assert!(stderr(&nothing).contains("no such file"), "{}", stderr(&nothing));
 }
 
-/// A copy of a bundle, changed, with checksums that fit again.
-fn resealed(sound: &Path, change: impl Fn(&Path)) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    copy_directory(sound, copy.path());
-    change(copy.path());
-    let sums = fs::read_to_string(copy.path().join("SHA256SUMS")).unwrap();
-    let sealed: String = sums
-        .lines()
-        .map(|line| line.split_once("  ").unwrap().1)
-        .map(|name| {
-            format!(
-                "{}  {name}\n",
-                hex::encode(Sha256::digest(fs::read(copy.path().join(name)).unwrap()))
-            )
-        })
-        .collect();
-    fs::write(copy.path().join("SHA256SUMS"), sealed).unwrap();
-    copy
-}
-
 /// A bundle of the orders up to 6.
 static BUNDLE: LazyLock<(Data, PathBuf)> = LazyLock::new(|| {
     let data = Data::new();
@@ -709,14 +670,6 @@ static BUNDLE: LazyLock<(Data, PathBuf)> = LazyLock::new(|| {
 /// What `verify` finds wrong with a bundle.
 fn faults(bundle: &Path, level: &str) -> HashMap<String, String> {
     failures_of(&[bundle.to_str().unwrap(), "--level", level])
-}
-
-/// Changes the text of a file.
-fn rewrite(path: PathBuf, change: impl Fn(&str) -> String) {
-    let old = fs::read_to_string(&path).unwrap();
-    let new = change(&old);
-    assert_ne!(old, new, "{} is changed", path.display());
-    fs::write(path, new).unwrap();
 }
 
 /// Renames the column of a table that has its name.
@@ -878,7 +831,8 @@ const FORGERIES: [Forgery; 17] = [
             let path = root.join("shards/n06.parquet");
             let file = fs::File::open(&path).unwrap();
             let mut shards =
-                shards::read(&TrailTrap::ABOUT, file, &DegreeSequence::all(6)).unwrap();
+                shards::read(&TrailTrap::ABOUT, Class::All, file, &DegreeSequence::all(6))
+                    .unwrap();
             for shard in &mut shards {
                 let sums = &mut shard.statistics.classes.sums;
                 sums.0.swap(WON_POSITIONS, REFUTED_ENDS);
@@ -911,7 +865,7 @@ const FORGERIES: [Forgery; 17] = [
     },
     // Tables that would not be looked into.
     Forgery {
-        forge: |root| rewrite_manifest(root, "\"bundle_format\": 2", "\"bundle_format\": 1"),
+        forge: |root| rewrite_manifest(root, "\"bundle_format\": 3", "\"bundle_format\": 1"),
         check: "tables",
         says: "tables/density.csv is none of bundle format 1",
     },

@@ -37,10 +37,6 @@ use crate::{
     tables::{self, Orders},
 };
 
-/// What every order passed before it was reported.
-const CHECKS: &str = "numbers of graphs by size, all and connected, against Polya counting; sums \
-                      of n!/|Aut| by degree \
-                      sequence against numbers of labelled graphs";
 /// Drawings on a sheet.
 const DRAWINGS: usize = 20;
 /// The order of the sheet: the largest whose graphs forward search solves at once.
@@ -111,7 +107,6 @@ pub fn bundle(
     program: Program,
     watcher: &dyn Watcher,
 ) -> Result<(), ExportError> {
-    crate::of_all_graphs(archive, "bundles are")?;
     let target = |source| ExportError::Target { path: directory.to_owned(), source };
     if directory.symlink_metadata().is_ok() {
         return Err(ExportError::Exists(directory.to_owned()));
@@ -121,7 +116,7 @@ pub fn bundle(
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     let results = archive.complete_orders(last)?;
-    let (about, last) = (archive.game().about(), results.len());
+    let (about, class, last) = (archive.game().about(), archive.class(), results.len());
     // Goes with everything in it, unless it is moved to its place.
     let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent);
     // Its own words name a directory of which nobody has heard.
@@ -132,7 +127,7 @@ pub fn bundle(
     put_tables(&mut filling, archive, last)?;
     for sequence in Sequence::ALL {
         for by_size in [false, true] {
-            let text = sequences::b_file(about, *sequence, by_size, 1, &results);
+            let text = sequences::b_file(about, class, *sequence, by_size, 1, &results);
             filling.put(&format!("bfiles/{}", sequence.file_name(by_size)), text)?;
         }
     }
@@ -153,13 +148,14 @@ pub fn bundle(
         tables::TableKind::Orders,
         Orders::UpTo(Some(last)),
     )?);
-    filling.put("README.md", documents::readme(about, &orders, &table))?;
-    filling.put("CITATION.cff", documents::citation(about, &program))?;
-    filling.put(".zenodo.json", documents::zenodo(about, last, &program))?;
+    filling.put("README.md", documents::readme(about, class, &orders, &table))?;
+    filling.put("CITATION.cff", documents::citation(about, class, &program))?;
+    filling.put(".zenodo.json", documents::zenodo(about, class, last, &program))?;
     filling.put("LICENSE", include_str!("../../../LICENSE"))?;
     let manifest = Manifest {
         bundle_format: BUNDLE_FORMAT,
-        title: documents::title(about),
+        title: documents::title(about, class),
+        class,
         game: format!("{} ({})", about.title, about.reference),
         exported_by: program,
         formats: FormatVersions {
@@ -190,9 +186,10 @@ fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(
             (TableFormat::Markdown, "md"),
             (TableFormat::Latex, "tex"),
         ] {
-            filling.put(&format!("tables/{}.{extension}", table.name), render(&table, format)?)?;
+            let name = format!("tables/{}.{extension}", kind.name());
+            filling.put(&name, render(&table, format)?)?;
         }
-        inputs += &latex::input(&table.name);
+        inputs += &latex::input(kind.name());
     }
     filling.put("tables/all.tex", latex::document(&inputs))
 }
@@ -228,14 +225,13 @@ fn put_order(
     drawn: bool,
     watcher: &dyn Watcher,
 ) -> Result<OrderEntry, ExportError> {
-    let order = result.order;
+    let (order, class) = (result.order, archive.class());
     let shards = archive.shards(order)?;
     let shard_file = format!("shards/n{order:02}.parquet");
-    filling
-        .put(&shard_file, shards::parquet(archive.game().about(), Class::All, &shards, None)?)?;
+    filling.put(&shard_file, shards::parquet(archive.game().about(), class, &shards, None)?)?;
     let list = GraphList::read(archive, order, &Filter::default(), watcher)?;
     if drawn {
-        let sheet = sheet::sheet(archive.game(), Class::All, &list, (order, None), DRAWINGS);
+        let sheet = sheet::sheet(archive.game(), class, &list, (order, None), DRAWINGS);
         for &format in PictureFormat::ALL {
             filling.put(
                 &format!("drawings/p1-wins-n{order:02}.{}", format.extension()),
@@ -252,7 +248,7 @@ fn put_order(
         graphs: sum.classes.all.graphs as u64,
         p1_wins: sum.classes.all.listed as u64,
         digest,
-        checks: CHECKS.to_owned(),
+        checks: documents::checks(class),
         shards: shards.len(),
         units,
         trust: Trust {
@@ -267,19 +263,19 @@ fn put_order(
         worker_seconds: shards.iter().map(|shard| shard.microseconds).sum::<u64>() as f64 / 1e6,
         workers: workers(&shards),
         shard_file,
-        p1_win_list: put_list(filling, &list, order, list_bytes)?,
+        p1_win_list: put_list(filling, &list, class, order, list_bytes)?,
     })
 }
 
 fn put_list(
     filling: &mut Filling,
     list: &GraphList,
+    class: Class,
     order: usize,
     list_bytes: u64,
 ) -> Result<ListEntry, ExportError> {
     let sha256 = sha256_of(list)?;
-    let file =
-        (list.bytes() <= list_bytes).then(|| format!("graphs/trailtrap.n{order:02}.p1.g6.gz"));
+    let file = (list.bytes() <= list_bytes).then(|| documents::list_file(class, order));
     if let Some(file) = &file {
         filling.fill(file, |out| list.write_gzip(out))?;
     }

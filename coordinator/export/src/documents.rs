@@ -1,6 +1,9 @@
 //! What a bundle says of itself: README, citation, metadata for Zenodo.
 
-use trailtrap_shared::game::{About, GameName};
+use trailtrap_shared::{
+    class::Class,
+    game::{About, GameName},
+};
 
 use crate::{
     formats,
@@ -13,22 +16,57 @@ use crate::{
 const SEARCHED_ORDER: usize = 8;
 
 /// Title of the data.
-pub fn title(about: &About) -> String {
-    format!("Exact census of the game {} over all graphs of small order", about.title)
+pub fn title(about: &About, class: Class) -> String {
+    let graphs = class.title();
+    format!("Exact census of the game {} over all {graphs} of small order", about.title)
 }
 
-fn summary(about: &About) -> String {
+fn summary(about: &About, class: Class) -> String {
+    let graphs = match class {
+        Class::All => "every graph".to_owned(),
+        _ => format!("all {}", class.title()),
+    };
     format!(
-        "Who wins the game {} on every graph with up to a given number of vertices: exact counts \
-         by number of edges, degree sequence and other properties, lists of the graphs that the \
+        "Who wins the game {} on {graphs} with up to a given number of vertices: exact counts by \
+         number of edges, degree sequence and other properties, lists of the graphs that the \
          first player wins, and digests of the outcome of every position.",
         about.title
     )
 }
 
+/// What every order passed before it was reported.
+pub fn checks(class: Class) -> String {
+    const BY_DEGREES: &str =
+        "sums of n!/|Aut| by degree sequence against numbers of labelled graphs";
+    match class {
+        Class::All => format!(
+            "numbers of graphs by size, all and connected, against Polya counting; {BY_DEGREES}"
+        ),
+        class if class.is_by_degrees() => BY_DEGREES.to_owned(),
+        class => {
+            let known = class.known().iter().map(|known| format!("; numbers of {}", known.what));
+            format!(
+                "sums of n!/|Aut| by degree sequence against those with one edge less, by the ways \
+                 to add an edge within the class{}",
+                known.collect::<String>()
+            )
+        }
+    }
+}
+
+/// The list of P1-win graphs in a bundle. Its name says which graphs they are of: the file may be
+/// passed on alone.
+pub fn list_file(class: Class, order: usize) -> String {
+    let class = match class {
+        Class::All => String::new(),
+        _ => format!("{}.", class.file_stem()),
+    };
+    format!("graphs/trailtrap.{class}n{order:02}.p1.g6.gz")
+}
+
 /// `CITATION.cff`.
-pub fn citation(about: &About, program: &Program) -> String {
-    let (title, summary) = (title(about), summary(about));
+pub fn citation(about: &About, class: Class, program: &Program) -> String {
+    let (title, summary) = (title(about, class), summary(about, class));
     format!(
         "cff-version: 1.2.0
 message: If you use these results, please cite them and the paper that defines the game.
@@ -47,8 +85,8 @@ references:
 }
 
 /// `.zenodo.json` of orders up to `last`.
-pub fn zenodo(about: &About, last: usize, program: &Program) -> String {
-    let (title, summary) = (title(about), summary(about));
+pub fn zenodo(about: &About, class: Class, last: usize, program: &Program) -> String {
+    let (title, summary) = (title(about, class), summary(about, class));
     let related: Vec<serde_json::Value> = about
         .identifier
         .iter()
@@ -79,7 +117,7 @@ pub fn zenodo(about: &About, last: usize, program: &Program) -> String {
 }
 
 /// `README.md`; `table` is that of the orders.
-pub fn readme(about: &About, orders: &[OrderEntry], table: &str) -> String {
+pub fn readme(about: &About, class: Class, orders: &[OrderEntry], table: &str) -> String {
     let lists = orders.iter().map(|entry| {
         let ListEntry { graphs, bytes, sha256, file } = &entry.p1_win_list;
         let file =
@@ -93,24 +131,35 @@ pub fn readme(about: &About, orders: &[OrderEntry], table: &str) -> String {
                  {alarms_settled} |\n"
         )
     });
-    let columns = shards::describe(about)
+    let columns = shards::describe(about, class)
         .into_iter()
         .map(|(name, meaning)| format!("| `{name}` | {} |\n", formats::escaped(&meaning)));
     let last = orders.len();
     // The flag that names the game, where it is not the one that commands take by default.
     let is_default = about.name == GameName::default().about().name;
     let flag = if is_default { String::new() } else { format!(" --game {}", about.name) };
+    let class_flag = match class {
+        Class::All => String::new(),
+        _ => format!(" --class {class}"),
+    };
+    let shares = match class {
+        Class::All => "probabilities in G(n, 1/2)",
+        _ => "of labelled graphs of the class",
+    };
     [
-        ("{title}", title(about)),
+        ("{title}", title(about, class)),
         ("{rules}", about.rules.to_owned()),
         ("{flag}", flag),
+        ("{class_flag}", class_flag),
+        ("{shares}", shares.to_owned()),
+        ("{checks}", checks(class)),
         ("{last}", last.to_string()),
         ("{table}", table.to_owned()),
         ("{share_rounding}", SHARE_ROUNDING.to_owned()),
         ("{percent_rounding}", PERCENT_ROUNDING.to_owned()),
         ("{lists}", lists.collect()),
         ("{trust}", trust.collect()),
-        ("{sample}", format!("{:02}", last.min(SEARCHED_ORDER))),
+        ("{sample}", list_file(class, last.min(SEARCHED_ORDER))),
         ("{columns}", columns.collect()),
     ]
     .into_iter()

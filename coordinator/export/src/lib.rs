@@ -27,19 +27,8 @@ pub mod tables;
 
 use std::{io, path::PathBuf};
 
-use trailtrap_census::read::archive::{Archive, ArchiveError, Completeness};
+use trailtrap_census::read::archive::{ArchiveError, Completeness};
 use trailtrap_shared::class::Class;
-
-/// That a census is about all graphs, for what would not be told from that otherwise.
-///
-/// # Errors
-/// It is about a class of them.
-pub fn of_all_graphs(archive: &Archive, what: &'static str) -> Result<(), ExportError> {
-    match archive.class() {
-        Class::All => Ok(()),
-        class => Err(ExportError::OfClass { what, class }),
-    }
-}
 
 /// Why something cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -115,17 +104,6 @@ pub enum ExportError {
         winner: &'static str,
         /// What says otherwise.
         says: String,
-    },
-    /// What is about all graphs would be made of some.
-    #[error(
-        "{what} about all graphs, and this is a census of the class {class}: export tables, \
-         shards, lists and plots of it, or name a census of all graphs with --data"
-    )]
-    OfClass {
-        /// What cannot be made, with its verb: "b-files are".
-        what: &'static str,
-        /// The class of the census.
-        class: Class,
     },
     /// The list of a class would look like one of all graphs.
     #[error(

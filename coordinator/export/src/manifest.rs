@@ -4,13 +4,14 @@
 //! cannot mean one thing to the writer and another to the reader.
 
 use serde::{Deserialize, Serialize};
-use trailtrap_shared::count::digest::Digest;
+use trailtrap_shared::{class::Class, count::digest::Digest};
 
 /// Version of the layout of bundles and of their manifests. Programs read bundles of this version
 /// and of earlier ones, and refuse others.
 ///
 /// Those of version 1 lack the tables and plots that tell odd and even numbers of edges apart.
-pub const BUNDLE_FORMAT: u32 = 2;
+/// Those of versions 1 and 2 are about all graphs.
+pub const BUNDLE_FORMAT: u32 = 3;
 
 /// What the program knows of itself.
 #[derive(Serialize, Deserialize)]
@@ -49,12 +50,19 @@ pub struct Manifest {
     pub title: String,
     /// The game, and where it is defined.
     pub game: String,
+    /// The class of graphs, by its name; there is no such field if these are all graphs.
+    #[serde(default, skip_serializing_if = "is_of_all_graphs")]
+    pub class: Class,
     /// The program that made the bundle.
     pub exported_by: Program,
     /// The formats of the store that the bundle was made from.
     pub formats: FormatVersions,
     /// Orders 1, 2, …, without a gap.
     pub orders: Vec<OrderEntry>,
+}
+
+fn is_of_all_graphs(class: &Class) -> bool {
+    *class == Class::All
 }
 
 /// Why a manifest cannot be read.
@@ -66,6 +74,14 @@ pub enum ManifestError {
     /// A later program made the bundle, in a format of its own.
     #[error("bundle format {0}; this program reads 1 to {BUNDLE_FORMAT}")]
     Format(u32),
+    /// A class of graphs in a format that is about all graphs.
+    #[error("bundles of format {bundle_format} are about all graphs, and this one names {class}")]
+    Class {
+        /// The format.
+        bundle_format: u32,
+        /// The class that it names.
+        class: Class,
+    },
 }
 
 impl Manifest {
@@ -89,7 +105,13 @@ impl Manifest {
         if !(1..=BUNDLE_FORMAT).contains(&bundle_format) {
             return Err(ManifestError::Format(bundle_format));
         }
-        Ok(serde_json::from_slice(text)?)
+        let manifest: Manifest = serde_json::from_slice(text)?;
+        match manifest.class {
+            class if class != Class::All && bundle_format < 3 => {
+                Err(ManifestError::Class { bundle_format, class })
+            }
+            _ => Ok(manifest),
+        }
     }
 }
 
@@ -178,10 +200,10 @@ mod tests {
 
     #[test]
     fn another_format_is_named_before_anything_else_is_read() {
-        for format in ["0", "3"] {
+        for format in ["0", "4"] {
             let text = format!("{{\"bundle_format\": {format}}}");
             let error = Manifest::from_json(text.as_bytes()).err().unwrap();
-            let says = format!("bundle format {format}; this program reads 1 to 2");
+            let says = format!("bundle format {format}; this program reads 1 to 3");
             assert_eq!(error.to_string(), says);
         }
         assert!(matches!(

@@ -4,11 +4,15 @@ use std::fmt::Write;
 
 use trailtrap_census::read::OrderResult;
 use trailtrap_shared::{
+    class::Class,
     count::statistics::{Counts, Statistics},
     game::About,
 };
 
-use crate::choice::{Choice as _, choices};
+use crate::{
+    choice::{Choice as _, choices},
+    tables::sizes,
+};
 
 choices! {
     /// The sequences there are; each by order, or by order and size.
@@ -54,55 +58,55 @@ impl Sequence {
         }
     }
 
-    fn meaning(self) -> &'static str {
-        match self {
-            Sequence::P1Wins => "graphs on n unlabeled nodes that the first player wins",
-            Sequence::P2Wins => "graphs on n unlabeled nodes that the second player wins",
-            Sequence::ConnectedP1Wins => {
-                "connected graphs on n unlabeled nodes that the first player wins"
-            }
-            Sequence::ConnectedP2Wins => {
-                "connected graphs on n unlabeled nodes that the second player wins"
-            }
-            Sequence::LabelledP1Wins => "graphs on n labeled nodes that the first player wins",
-            Sequence::LabelledP2Wins => "graphs on n labeled nodes that the second player wins",
-            Sequence::LabelledConnectedP1Wins => {
-                "connected graphs on n labeled nodes that the first player wins"
-            }
-            Sequence::LabelledConnectedP2Wins => {
-                "connected graphs on n labeled nodes that the second player wins"
-            }
-        }
+    fn meaning(self, class: Class) -> String {
+        let (is_connected, is_labelled, winner) = match self {
+            Sequence::P1Wins => (false, false, "first"),
+            Sequence::P2Wins => (false, false, "second"),
+            Sequence::ConnectedP1Wins => (true, false, "first"),
+            Sequence::ConnectedP2Wins => (true, false, "second"),
+            Sequence::LabelledP1Wins => (false, true, "first"),
+            Sequence::LabelledP2Wins => (false, true, "second"),
+            Sequence::LabelledConnectedP1Wins => (true, true, "first"),
+            Sequence::LabelledConnectedP2Wins => (true, true, "second"),
+        };
+        let connected = if is_connected { "connected " } else { "" };
+        let labels = if is_labelled { "labeled" } else { "unlabeled" };
+        format!("{connected}{} on n {labels} nodes that the {winner} player wins", class.title())
     }
 }
 
 /// The b-file of a sequence: one term for each order from 1 on, or, `by_size`, the rows of the
-/// triangle T(n, m), 0 ≤ m ≤ n(n − 1)/2, one after the other. The first term has index `offset`.
-/// Orders have to begin with 1.
+/// triangle T(n, m), 0 ≤ m ≤ n(n − 1)/2, one after the other; of a class, as far as its graphs of
+/// an order have edges. The first term has index `offset`. Orders have to begin with 1.
 pub fn b_file(
     about: &About,
+    class: Class,
     sequence: Sequence,
     by_size: bool,
     offset: i64,
     results: &[OrderResult],
 ) -> String {
+    let most = match class {
+        Class::All => "n(n-1)/2",
+        _ => "the largest number of edges that there is",
+    };
     let shape = match by_size {
         true => {
-            "T(n, m), n >= 1, 0 <= m <= n(n-1)/2, read by rows, m being the number of edges: \
-             number of "
+            format!("T(n, m), n >= 1, 0 <= m <= {most}, read by rows, m being the number of edges")
         }
-        false => "a(n): number of ",
+        false => "a(n)".to_owned(),
     };
     let terms: Vec<u128> = match by_size {
         true => results
             .iter()
-            .flat_map(|result| result.by_size.iter().map(|size| sequence.term(&size.statistics)))
+            .flat_map(|result| sizes(class, result))
+            .map(|row| sequence.term(&row.statistics))
             .collect(),
         false => results.iter().map(|result| sequence.term(&result.total().statistics)).collect(),
     };
     let mut text = format!(
-        "# {shape}{} in the game {} ({}).\n",
-        sequence.meaning(),
+        "# {shape}: number of {} in the game {} ({}).\n",
+        sequence.meaning(class),
         about.title,
         about.reference
     );

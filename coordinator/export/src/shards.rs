@@ -164,9 +164,14 @@ fn columns(
     Ok(table.columns)
 }
 
+/// No count of a census is so large, so that sums of those that are read cannot overflow: there are
+/// 2^66 labelled graphs of order 12, with up to 12² positions, and hardly more of any class up to
+/// order 16, with up to 16².
+pub const TOO_LARGE: u128 = 1 << 80;
+
 /// Names and meanings of the columns.
-pub fn describe(about: &About) -> Vec<(String, String)> {
-    let columns = columns(about, Class::All, &[], None).expect("no shard has no large numbers");
+pub fn describe(about: &About, class: Class) -> Vec<(String, String)> {
+    let columns = columns(about, class, &[], None).expect("no shard has no large numbers");
     columns.into_iter().map(|column| (column.name, column.meaning)).collect()
 }
 
@@ -184,12 +189,13 @@ pub fn parquet(
 }
 
 /// Reads such a file back; it has to have one row for each of these degree sequences, in this
-/// order.
+/// order, and to be about graphs of this class.
 ///
 /// # Errors
 /// If the file cannot be read, is no Parquet file, or has other rows or columns.
 pub fn read(
     about: &About,
+    class: Class,
     file: File,
     sequences: &[DegreeSequence],
 ) -> Result<Vec<ShardSummary>, ParquetError> {
@@ -201,7 +207,7 @@ pub fn read(
     }
     rows.iter()
         .zip(sequences)
-        .map(|(row, sequence)| Fields::of(about, row).summary(*sequence))
+        .map(|(row, sequence)| Fields::of(about, row).summary(class, *sequence))
         .collect()
 }
 
@@ -230,10 +236,8 @@ impl<'a> Fields<'a> {
             }
             _ => None,
         };
-        // Sums of hostile numbers may not overflow: there are 2^66 graphs of order 12, with up to
-        // 12² positions.
         number
-            .filter(|&number| number < 1 << 80)
+            .filter(|&number| number < TOO_LARGE)
             .ok_or_else(|| Self::wrong(name, "missing, or no number that can be"))
     }
 
@@ -270,7 +274,17 @@ impl<'a> Fields<'a> {
         })
     }
 
-    fn summary(&self, sequence: DegreeSequence) -> Result<ShardSummary, ParquetError> {
+    fn summary(
+        &self,
+        class: Class,
+        sequence: DegreeSequence,
+    ) -> Result<ShardSummary, ParquetError> {
+        match (class, self.by_name.contains_key("class")) {
+            (Class::All, false) => {}
+            (Class::All, true) => return Err(Self::wrong("class", "there")),
+            _ if self.text("class")? == class.to_string() => {}
+            _ => return Err(Self::wrong("class", self.text("class")?)),
+        }
         let degrees = self.text("degrees")?;
         if degrees != degrees_text(&sequence) {
             return Err(Self::wrong("degrees", format!("{degrees} where {sequence} is expected")));

@@ -62,10 +62,7 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
             let mut rows = Vec::new();
             for result in &results {
                 let mut shards = archive.shards(result.order)?;
-                if class != Class::All {
-                    // Not every sequence has graphs of the class.
-                    shards.retain(|shard| shard.statistics.classes.all.graphs > 0);
-                }
+                leave_empty_out(class, &mut shards);
                 rows.extend(by_degrees(kind, result.order, &shards));
             }
             breakdown(about, class, kind, order, rows)
@@ -84,14 +81,23 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
             .collect();
         mark(&mut table, &statuses?);
     }
-    if class != Class::All {
-        name_class(&mut table, class);
-    }
+    name_class(&mut table, class);
     Ok(table)
 }
 
-/// Adds a column for programs that says which graphs the rows are about.
+/// Leaves those shards out that have no graphs of the class: not every degree sequence that may
+/// have some does.
+pub fn leave_empty_out(class: Class, shards: &mut Vec<ShardSummary>) {
+    if class != Class::All {
+        shards.retain(|shard| shard.statistics.classes.all.graphs > 0);
+    }
+}
+
+/// Adds a column for programs that says which graphs the rows are about, if it is a class of them.
 fn name_class(table: &mut Table, class: Class) {
+    if class == Class::All {
+        return;
+    }
     table.columns.push(column("class", None, "the class of graphs that all counts are about"));
     let name = || Value::Text(class.to_string());
     table.rows.iter_mut().chain(&mut table.total).for_each(|row| row.push(name()));
@@ -307,6 +313,17 @@ pub fn by_order(about: &'static About, class: Class, results: &[OrderResult]) ->
     )
 }
 
+/// What there is for each number of edges: of a class, up to the largest that one of its graphs
+/// has.
+pub fn sizes(class: Class, result: &OrderResult) -> &[Summary] {
+    let has_graphs = |row: &Summary| row.statistics.classes.all.graphs > 0;
+    let rows = match class {
+        Class::All => result.by_size.len(),
+        _ => result.by_size.iter().rposition(has_graphs).map_or(0, |last| last + 1),
+    };
+    &result.by_size[..rows]
+}
+
 /// The table by number of edges.
 pub fn by_size(
     about: &'static About,
@@ -314,14 +331,8 @@ pub fn by_size(
     results: &[OrderResult],
     order: Option<usize>,
 ) -> Table {
-    let has_graphs = |row: &Summary| row.statistics.classes.all.graphs > 0;
     let rows = results.iter().flat_map(|result| {
-        // Graphs of a class have no more than so many edges.
-        let rows = match class {
-            Class::All => result.by_size.len(),
-            _ => result.by_size.iter().rposition(has_graphs).map_or(0, |last| last + 1),
-        };
-        result.by_size[..rows].iter().enumerate().map(|(size, row)| {
+        sizes(class, result).iter().enumerate().map(|(size, row)| {
             (vec![Value::Number(result.order as u64), Value::Number(size as u64)], row.clone())
         })
     });

@@ -14,7 +14,6 @@ use trailtrap_export::{
     formats::{TableFormat, render},
     graphs::{Filter, GraphList, Range, YesNo},
     manifest::Program,
-    of_all_graphs,
     output::write_file,
     picture::{Picture, PictureFormat},
     plots,
@@ -126,8 +125,9 @@ impl From<&FilterArguments> for Filter {
 /// Everything is exact and reproducible byte for byte from the data directory, which is only read
 /// and may be in use. Orders that are not finished are refused, and so are those about which an
 /// alarm is open. A finished order has passed its checks (numbers of graphs against Pólya
-/// counting, the mass formula): no result is recorded before. Tables, shards and lists can be had
-/// of such an order with --unfinished, and say that they are; a bundle never.
+/// counting, the mass formula; of a class of graphs, against graphs with one edge less, and
+/// connected graphs against all): no result is recorded before. Tables, shards and lists can be
+/// had of such an order with --unfinished, and say that they are; a bundle never.
 #[derive(Args)]
 #[command(after_help = "Examples:
   trailtrap export table orders --format latex -o orders.tex
@@ -387,11 +387,11 @@ impl ShardsCommand {
 
 impl BfileCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
-        of_all_graphs(archive, "b-files are")?;
         say_limit(archive, self.order)?;
         let results = archive.complete_orders(self.order)?;
         let text = sequences::b_file(
             archive.game().about(),
+            archive.class(),
             self.sequence,
             self.by_size,
             self.offset,

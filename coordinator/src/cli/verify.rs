@@ -37,7 +37,9 @@ use crate::verify::{Drawing, Verification};
 /// twice, all are of one order; forward search finds P1-wins among those drawn at random; and if
 /// the order is finished in the data directory, they are all P1-wins of it. Of a bundle:
 /// checksums; tables, sequences and shard files (CSV, JSON, b-files, Parquet) against Pólya
-/// counting, the mass formula, and each other; and from level 2 on its lists, against the tables.
+/// counting, the mass formula (of a class of graphs: published counts, connected graphs against
+/// all of them, and the mass formula where degrees tell the class), and each other; and from level
+/// 2 on its lists, against the tables.
 /// A bundle holds no outcomes: its digests, and its sums over positions and first moves, are only
 /// compared with each other. Levels above 2 add nothing there.
 ///

@@ -55,18 +55,22 @@ impl Row<'_> {
         text.parse().ok().with_context(|| format!("{name} is '{text}'"))
     }
 
+    fn count(&self, name: &str) -> anyhow::Result<u128> {
+        possible(name, self.cell(name)?)
+    }
+
     fn counts(&self, prefix: &str) -> anyhow::Result<Counts> {
         let stem = self.about.verdicts[0].stem;
         Ok(Counts {
-            graphs: self.cell(&format!("{prefix}graphs"))?,
-            listed: self.cell(&format!("{prefix}{stem}_wins"))?,
+            graphs: self.count(&format!("{prefix}graphs"))?,
+            listed: self.count(&format!("{prefix}{stem}_wins"))?,
         })
     }
 
     fn weighing(&self, prefix: &str) -> anyhow::Result<Weighing> {
         let mut sums = Sums::default();
         for (sum, name) in sums.0.iter_mut().zip(self.about.sums) {
-            *sum = self.cell(&format!("{prefix}{}", name.key))?;
+            *sum = self.count(&format!("{prefix}{}", name.key))?;
         }
         Ok(Weighing {
             all: self.counts(prefix)?,
@@ -104,10 +108,13 @@ impl Bundle {
         let text = std::fs::read(&path).with_context(no_bundle)?;
         let manifest = Manifest::from_json(&text).with_context(|| path.display().to_string())?;
         let orders = manifest.orders.iter().map(|entry| entry.order);
-        let expected = 1..=manifest.orders.len().clamp(1, MAX_PLAIN_ORDER);
+        let most = match manifest.class {
+            Class::All => MAX_PLAIN_ORDER,
+            class => class.largest_order(),
+        };
         ensure!(
-            orders.eq(expected),
-            "{}: its orders are not 1, 2, …, at most {MAX_PLAIN_ORDER}",
+            orders.eq(1..=manifest.orders.len().clamp(1, most)),
+            "{}: its orders are not 1, 2, …, at most {most}",
             path.display()
         );
         let number = manifest.formats.game;
@@ -119,6 +126,10 @@ impl Bundle {
 
     fn about(&self) -> &'static About {
         self.game.about()
+    }
+
+    fn class(&self) -> Class {
+        self.manifest.class
     }
 
     /// The orders of the bundle.
@@ -173,7 +184,7 @@ impl Bundle {
     }
 
     /// The results by order and size, from `tables/sizes.csv`. Theory knows how many graphs there
-    /// are.
+    /// are; of a class, how many of them are connected.
     fn results(&self) -> anyhow::Result<Vec<OrderResult>> {
         let name = "tables/sizes.csv";
         let mut reader = csv::Reader::from_path(self.root.join(name)).context(name)?;
@@ -183,8 +194,16 @@ impl Bundle {
             rows.into_iter().map(|cells| Row { about: self.about(), cells }).collect();
         let places: Vec<(usize, usize)> =
             rows.iter().map(Row::place).collect::<Result<_, _>>().context(name)?;
+        // Of a class there is a row for each number of edges that a graph of it has.
+        let rows_of = |order: usize| match self.class() {
+            Class::All => pairs(order) + 1,
+            class => {
+                let found = places.iter().filter(|place| place.0 == order).count();
+                found.clamp(1, class.most_edges(order) + 1)
+            }
+        };
         let expected =
-            self.orders().flat_map(|order| (0..=pairs(order)).map(move |size| (order, size)));
+            self.orders().flat_map(|order| (0..rows_of(order)).map(move |size| (order, size)));
         ensure!(places.iter().copied().eq(expected), "{name}: rows are missing, or out of order");
         let mut results: Vec<OrderResult> =
             self.orders().map(|order| OrderResult { order, by_size: Vec::new() }).collect();
@@ -193,13 +212,18 @@ impl Bundle {
             let digest = row.cell("digest").context(name)?;
             results[order - 1].by_size.push(Summary { statistics, digest });
         }
-        for result in &results {
-            checks::check_order(
-                Class::All,
-                result.order,
-                result.by_size.iter().map(|summary| &summary.statistics),
-            )
-            .context(name)?;
+        for result in &mut results {
+            result.by_size.resize(pairs(result.order) + 1, Summary::default());
+            let by_size = result.by_size.iter().map(|summary| &summary.statistics);
+            checks::check_order(self.class(), result.order, by_size).context(name)?;
+            if self.class() != Class::All {
+                let sum = result.total().statistics;
+                checks::check_known(self.about(), self.class(), result.order, &sum)
+                    .context(name)?;
+            }
+        }
+        for last in 1..=results.len() {
+            checks::check_connected(self.class(), &results[..last]).context(name)?;
         }
         Ok(results)
     }
@@ -220,7 +244,8 @@ impl Bundle {
         Ok(kinds)
     }
 
-    /// The table by size agrees with Pólya counting and the mass formula; the one by order, the
+    /// The table by size agrees with Pólya counting and the mass formula; or, of a class, with what
+    /// others have counted, and its connected graphs with all of its graphs. The one by order, the
     /// manifest, and the b-files follow from it; the others add up to it; and JSON says what CSV
     /// says.
     pub fn tables(&self) -> anyhow::Result<String> {
@@ -234,10 +259,11 @@ impl Bundle {
                 entry.order
             );
         }
-        self.holds(&tables::by_order(self.about(), Class::All, &results))?;
-        self.holds(&tables::by_size(self.about(), Class::All, &results, None))?;
+        let (about, class) = (self.about(), self.class());
+        self.holds(TableKind::Orders, tables::by_order(about, class, &results))?;
+        self.holds(TableKind::Sizes, tables::by_size(about, class, &results, None))?;
         if self.kinds()?.contains(&TableKind::Density) {
-            self.holds(&tables::density(self.about(), Class::All, &results, None))?;
+            self.holds(TableKind::Density, tables::density(about, class, &results, None))?;
         }
         let mut count = 0;
         for kind in self.kinds()? {
@@ -251,7 +277,7 @@ impl Bundle {
                 let name = format!("bfiles/{}", sequence.file_name(by_size));
                 let text = std::fs::read_to_string(self.root.join(&name))
                     .with_context(|| name.clone())?;
-                let expected = sequences::b_file(self.about(), *sequence, by_size, 1, &results);
+                let expected = sequences::b_file(about, class, *sequence, by_size, 1, &results);
                 let terms = |text: &str| {
                     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
                 };
@@ -263,8 +289,9 @@ impl Bundle {
         Ok(format!("{} orders; {count} tables and sequences", results.len()))
     }
 
-    /// The shard files: every degree sequence with its mass, adding up to the tables by size, by
-    /// degrees, and, as far as they tell, by structure.
+    /// The shard files: every degree sequence with its mass, or, of a class that degrees do not
+    /// tell, no more than that; adding up to the tables by size, by degrees, and, as far as they
+    /// tell, by structure.
     pub fn shards(&self) -> anyhow::Result<String> {
         let results = self.results()?;
         let mut count = 0;
@@ -274,17 +301,23 @@ impl Bundle {
         let mut structure = Vec::new();
         for (entry, result) in self.manifest.orders.iter().zip(&results) {
             let (n, name) = (entry.order, &entry.shard_file);
-            let plan = Plan::new(self.game.layout(), n, PlanOptions::default());
+            let layout = self.game.layout().on(self.class());
+            let plan = Plan::new(layout, n, PlanOptions::default());
             let file = File::open(self.named(name)?).with_context(|| name.clone())?;
             let sequences: Vec<_> = plan.shards.iter().map(|shard| shard.sequence).collect();
-            let shards: Vec<ShardSummary> =
-                shards::read(self.about(), file, &sequences).with_context(|| name.clone())?;
+            let mut shards: Vec<ShardSummary> =
+                shards::read(self.about(), self.class(), file, &sequences)
+                    .with_context(|| name.clone())?;
             let mut by_size = vec![Summary::default(); pairs(n) + 1];
             for (shard, planned) in shards.iter().zip(&plan.shards) {
                 let mass = shard.statistics.labelled.all.graphs;
+                let (is_possible, not) = match self.class().is_by_degrees() {
+                    true => (mass == planned.mass, "not"),
+                    false => (mass <= planned.mass, "more than"),
+                };
                 ensure!(
-                    mass == planned.mass,
-                    "{name}: {} has mass {mass}, not {}",
+                    is_possible,
+                    "{name}: {} has mass {mass}, {not} {}",
                     planned.sequence,
                     planned.mass
                 );
@@ -302,6 +335,8 @@ impl Bundle {
                     "{name}: shards with {size} edges do not add up to tables/sizes.csv"
                 );
             }
+            let count_of_order = shards.len();
+            tables::leave_empty_out(self.class(), &mut shards);
             for (kind, rows) in &mut by_degrees {
                 rows.extend(tables::by_degrees(*kind, n, &shards));
             }
@@ -311,10 +346,10 @@ impl Bundle {
             };
             structure.push((n, TableKind::Bipartite, 1, of(&sum.bipartite, 1)));
             structure.push((n, TableKind::Connectivity, 2, of(&sum.connectivity, 2)));
-            count += shards.len();
+            count += count_of_order;
         }
         for (kind, rows) in by_degrees {
-            self.holds(&tables::breakdown(self.about(), Class::All, kind, None, rows))?;
+            self.holds(kind, tables::breakdown(self.about(), self.class(), kind, None, rows))?;
         }
         for (n, kind, key, cell) in structure {
             let rows = self.rows(kind.name())?;
@@ -337,8 +372,8 @@ impl Bundle {
         Ok(format!("{count} degree sequences"))
     }
 
-    /// The lists of P1-win graphs: each graph canonical and distinct, as many of each size as the
-    /// tables say, all and connected, unlabelled and labelled; some searched forward.
+    /// The lists of P1-win graphs: each graph canonical, distinct and of the class, as many of each
+    /// size as the tables say, all and connected, unlabelled and labelled; some searched forward.
     pub fn lists(&self, sample: usize, seed: u64, largest_size: usize) -> anyhow::Result<String> {
         let results = self.results()?;
         let (mut graphs, mut searched, mut described) = (0, 0, 0);
@@ -356,7 +391,8 @@ impl Bundle {
                 continue;
             };
             ensure!(named.insert(name), "two orders name the list {name}");
-            let list = CheckedList::read(&self.named(name)?, sample, seed, largest_size)?;
+            let list =
+                CheckedList::read(&self.named(name)?, self.class(), sample, seed, largest_size)?;
             ensure!(
                 list.graphs() == 0 || list.order == n,
                 "{name} has graphs of order {}",
@@ -400,16 +436,19 @@ impl Bundle {
             COUNTS.iter().chain(&["order"]).all(|name| row.contains_key(*name))
         };
         ensure!(rows.iter().all(complete), "{name}: columns are missing");
+        let class = (self.class() != Class::All).then(|| self.class().to_string());
+        let of_class = rows.iter().all(|row| row.get("class") == class.as_ref());
+        ensure!(of_class, "{name} is about another class of graphs than manifest.json says");
         Ok(rows)
     }
 
     /// The CSV file of a table has these rows, in the columns that the table has.
-    fn holds(&self, table: &Table) -> anyhow::Result<()> {
-        let rows = self.rows(&table.name)?;
+    fn holds(&self, kind: TableKind, table: Table) -> anyhow::Result<()> {
+        let rows = self.rows(kind.name())?;
         ensure!(
             rows.len() == table.rows.len(),
             "tables/{}.csv: {} rows, not {}",
-            table.name,
+            kind.name(),
             rows.len(),
             table.rows.len()
         );
@@ -419,7 +458,7 @@ impl Bundle {
                 ensure!(
                     found == Some(&expected),
                     "tables/{}.csv: {} in row {} is {}, which should be {expected}",
-                    table.name,
+                    kind.name(),
                     column.name,
                     number + 1,
                     found.map_or("missing", |text| text)
@@ -518,10 +557,15 @@ fn counts(row: &BTreeMap<String, String>) -> anyhow::Result<[u128; 4]> {
     let mut counts = [0; 4];
     for (count, name) in counts.iter_mut().zip(COUNTS) {
         let text = row.get(name).with_context(|| format!("there is no {name}"))?;
-        *count = text.parse().with_context(|| format!("{name} is '{text}'"))?;
-        ensure!(*count <= 1 << 66, "{name} is {count}, which is too many");
+        *count = possible(name, text.parse().with_context(|| format!("{name} is '{text}'"))?)?;
     }
     Ok(counts)
+}
+
+/// A count, if it is no larger than any can be: sums of hostile numbers may not overflow.
+fn possible(name: &str, count: u128) -> anyhow::Result<u128> {
+    ensure!(count < shards::TOO_LARGE, "{name} is {count}, which is too many");
+    Ok(count)
 }
 
 fn sha256_of(path: &Path) -> std::io::Result<String> {

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 use trailtrap_census::core::random::Random;
 use trailtrap_shared::{
+    class::Class,
     count::statistics::Statistics,
     game::{Game, GameName, Search},
     graph::{Graph, factorial, graph6, nauty, pairs},
@@ -67,10 +68,11 @@ pub struct CheckedList {
 }
 
 impl CheckedList {
-    /// Reads a list, gzip or plain: each graph canonical (in nauty's labels), the lines strictly
-    /// increasing and so distinct.
+    /// Reads a list, gzip or plain: each graph of the class and canonical (in nauty's labels), the
+    /// lines strictly increasing and so distinct.
     pub fn read(
         path: &Path,
+        class: Class,
         sample: usize,
         seed: u64,
         largest_size: usize,
@@ -80,12 +82,13 @@ impl CheckedList {
         let gzip = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
         let text: Box<dyn Read> =
             if gzip { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
-        Self::parse(BufReader::with_capacity(1 << 20, text), sample, seed, largest_size)
+        Self::parse(BufReader::with_capacity(1 << 20, text), class, sample, seed, largest_size)
             .with_context(|| format!("{}", path.display()))
     }
 
     fn parse(
         mut text: impl BufRead,
+        class: Class,
         sample: usize,
         seed: u64,
         largest_size: usize,
@@ -130,6 +133,11 @@ impl CheckedList {
                 let graph = graph6::decode(line).map_err(|error| error.to_string())?;
                 if graph.order() == 0 {
                     return Err("a graph without vertices, which nobody wins first".to_owned());
+                }
+                let of_class = class == Class::All
+                    || graph.order() <= class.largest_order() && class.contains(&graph);
+                if !of_class {
+                    return Err(format!("a graph that does not belong to the class {class}"));
                 }
                 let labelling = nauty::label(&graph);
                 if labelling.canonical != graph {
@@ -208,7 +216,7 @@ mod tests {
     fn read(bytes: &[u8]) -> anyhow::Result<CheckedList> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        CheckedList::read(file.path(), 0, 1, 0)
+        CheckedList::read(file.path(), Class::All, 0, 1, 0)
     }
 
     #[test]

@@ -316,7 +316,8 @@ impl Verification {
             || open_store(&self.data).map_or_else(|_| GameName::default(), |store| store.game());
         let game = self.game.unwrap_or_else(of_store);
         let check = || {
-            let list = CheckedList::read(path, sample as usize, seed, LARGEST_FORWARD_SIZE)?;
+            let list =
+                CheckedList::read(path, Class::All, sample as usize, seed, LARGEST_FORWARD_SIZE)?;
             ensure!(list.graphs() > 0, "the list is empty: there is nothing to check");
             let searched = list.search(game)?;
             let complete = self.is_complete(game, &list)?;

@@ -19,7 +19,7 @@ use trailtrap_census::{
         schedule::{OnRecord, Schedule},
     },
     driver::contents_of_parents,
-    read::finished::{DataFlag, FinishedOrder, FinishedSource},
+    read::finished::{self, DataFlag, FinishedOrder, FinishedSource},
     records::{UnitRecord, ahead::Share},
     store::StoreError,
     trust::{
@@ -176,6 +176,11 @@ impl<G: Game> Verifier<G> {
             plan.order,
             by_size.iter().map(|summary| &summary.statistics),
         )?;
+        if plan.is_complete() && self.class() != Class::All {
+            let mut results = finished::results(&self.finished.store)?;
+            results.truncate(plan.order);
+            checks::check_connected(self.class(), &results)?;
+        }
         for (size, (found, reported)) in
             by_size.iter().zip(&self.finished.result.by_size).enumerate()
         {

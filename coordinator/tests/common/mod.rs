@@ -4,6 +4,8 @@
 pub mod answers;
 
 use std::{
+    collections::HashMap,
+    fs,
     io::{BufRead, BufReader, Read, Write},
     ops::Range,
     path::{Path, PathBuf},
@@ -13,6 +15,7 @@ use std::{
 };
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use tokio::net::TcpSocket;
 use trailtrap_shared::{
     game::{Game, TrailTrap},
@@ -324,4 +327,54 @@ pub fn coordinator(order: usize, data: &Data, listen: &str, more: &[&str]) -> (P
     // Keep the pipe open and empty.
     std::thread::spawn(move || lines.for_each(drop));
     (process, address)
+}
+
+/// Runs `verify` and gives what failed: names of checks, and why.
+pub fn failures_of(arguments: &[&str]) -> HashMap<String, String> {
+    let output = run(&[&["verify", "--json"], arguments].concat());
+    let report: Value =
+        serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let failed: HashMap<String, String> = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| !finding["failure"].is_null())
+        .map(|finding| {
+            (
+                finding["check"].as_str().unwrap().to_owned(),
+                finding["failure"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    assert_eq!(output.status.code(), Some(i32::from(!failed.is_empty())));
+    assert_eq!(report["failures"], failed.len());
+    failed
+}
+
+/// A copy of a bundle, changed, with checksums that fit again.
+pub fn resealed(sound: &Path, change: impl Fn(&Path)) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    copy_directory(sound, copy.path());
+    change(copy.path());
+    let sums = fs::read_to_string(copy.path().join("SHA256SUMS")).unwrap();
+    let sealed: String = sums
+        .lines()
+        .map(|line| line.split_once("  ").unwrap().1)
+        .map(|name| {
+            format!(
+                "{}  {name}\n",
+                hex::encode(Sha256::digest(fs::read(copy.path().join(name)).unwrap()))
+            )
+        })
+        .collect();
+    fs::write(copy.path().join("SHA256SUMS"), sealed).unwrap();
+    copy
+}
+
+/// Changes the text of a file.
+pub fn rewrite(path: PathBuf, change: impl Fn(&str) -> String) {
+    let old = fs::read_to_string(&path).unwrap();
+    let new = change(&old);
+    assert_ne!(old, new, "{} is changed", path.display());
+    fs::write(path, new).unwrap();
 }

@@ -12,6 +12,9 @@
 //! when one adds an edge, in all ways that do not lead out of the class, to those with m − 1
 //! edges. So the graphs of each degree sequence, weighted, follow from those with one edge less,
 //! by [`Class::contains`] alone.
+//!
+//! Each of these classes has a graph, too, as soon as it has all of its components. So how many of
+//! its graphs are connected follows from how many graphs it has.
 
 mod definition;
 mod known;
@@ -20,6 +23,7 @@ mod planar;
 use std::{fmt, str::FromStr};
 
 pub use known::KnownSequence;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     graph::{
@@ -286,6 +290,19 @@ impl FromStr for Class {
         let name = if text == "girth:4" { "triangle-free" } else { text };
         let named = Self::every().find(|class| class.to_string() == name);
         named.ok_or_else(|| UnknownClass(text.to_owned()))
+    }
+}
+
+/// As its name.
+impl Serialize for Class {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Class {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

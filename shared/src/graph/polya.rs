@@ -1,7 +1,7 @@
 //! How many graphs there are, counted without listing any: Pólya's theorem for all graphs, the
-//! Euler transform for the connected ones, and the exponential formula for labelled ones. Exact
-//! integers throughout. Shares nothing with the generator, whose counts are checked against these
-//! (OEIS A008406, A000088, A001349, A001187).
+//! Euler transform for the connected ones, and the exponential formula for labelled ones; the two
+//! of them for other sets of graphs as well. Exact integers throughout. Shares nothing with the
+//! generator, whose counts are checked against these (OEIS A008406, A000088, A001349, A001187).
 
 use num_bigint::{BigInt, BigUint};
 
@@ -22,10 +22,50 @@ pub struct SizeCounts {
 /// Isomorphism classes of graphs of orders 1, …, `n`.
 pub fn unlabelled(n: usize) -> Vec<SizeCounts> {
     let all: Vec<Polynomial> = (0..=n).map(cycle_index).collect();
-    // n·G_n = Σ_k A_k G_{n−k} with A_k = Σ_{d | k} d·C_d(x^{k/d}); solved for A_n, then for C_n.
+    let connected = connected_classes(&all);
+    counts(all, connected)
+}
+
+/// Labelled graphs of orders 1, …, `n`: C(C(n, 2), m) of them.
+pub fn labelled(n: usize) -> Vec<SizeCounts> {
+    let all: Vec<Polynomial> = (0..=n)
+        .map(|k| (0..=pairs(k)).map(|m| BigInt::from(binomial(pairs(k), m))).collect())
+        .collect();
+    let connected = connected_labelled(&all);
+    counts(all, connected)
+}
+
+fn counts(all: Vec<Polynomial>, connected: Vec<Polynomial>) -> Vec<SizeCounts> {
+    let natural = |p: Polynomial| -> Vec<BigUint> {
+        p.into_iter().map(|c| c.to_biguint().expect("a count")).collect()
+    };
+    let orders = all.into_iter().zip(connected).skip(1);
+    orders
+        .map(|(all, connected)| SizeCounts { all: natural(all), connected: natural(connected) })
+        .collect()
+}
+
+/// How many connected graphs there are in a set of graphs that has a graph exactly if it has all
+/// of its components, by order and by number of edges from 0 to C(n, 2). `all` has the numbers of
+/// its graphs of orders 1, 2, …, isomorphism classes or, if `is_labelled`, labelled graphs. If they
+/// are not the numbers of such a set, some of what is returned may be negative.
+pub fn connected(all: &[Vec<u128>], is_labelled: bool) -> Vec<Vec<BigInt>> {
+    let polynomial = |row: &Vec<u128>| row.iter().map(|&count| count.into()).collect();
+    let none = std::iter::once(vec![BigInt::from(1)]);
+    let all: Vec<Polynomial> = none.chain(all.iter().map(polynomial)).collect();
+    let mut connected = match is_labelled {
+        false => connected_classes(&all),
+        true => connected_labelled(&all),
+    };
+    connected.split_off(1)
+}
+
+/// The Euler transform, backwards: n·G_n = Σ_k A_k G_{n−k} with A_k = Σ_{d | k} d·C_d(x^{k/d}),
+/// solved for A_n, then for C_n. Orders are counted from 0.
+fn connected_classes(all: &[Polynomial]) -> Vec<Polynomial> {
     let mut a: Vec<Polynomial> = vec![vec![]];
     let mut connected: Vec<Polynomial> = vec![vec![]];
-    for k in 1..=n {
+    for k in 1..all.len() {
         let mut a_k: Polynomial = all[k].iter().map(|c| c * k).collect();
         for i in 1..k {
             subtract(&mut a_k, &product(&a[i], &all[k - i]));
@@ -40,20 +80,14 @@ pub fn unlabelled(n: usize) -> Vec<SizeCounts> {
         a.push(a_k);
         connected.push(c_k);
     }
-    let natural = |p: &Polynomial| p.iter().map(|c| c.to_biguint().expect("a count")).collect();
-    (1..=n)
-        .map(|k| SizeCounts { all: natural(&all[k]), connected: natural(&connected[k]) })
-        .collect()
+    connected
 }
 
-/// Labelled graphs of orders 1, …, `n`: C(C(n, 2), m) of them, and the connected ones by removing
-/// the component of vertex 1: C_n = G_n − Σ_{k<n} C(n − 1, k − 1) C_k G_{n−k}.
-pub fn labelled(n: usize) -> Vec<SizeCounts> {
-    let all: Vec<Polynomial> = (0..=n)
-        .map(|k| (0..=pairs(k)).map(|m| BigInt::from(binomial(pairs(k), m))).collect())
-        .collect();
+/// The exponential formula, backwards, by removing the component of vertex 1:
+/// C_n = G_n − Σ_{k<n} C(n − 1, k − 1) C_k G_{n−k}. Orders are counted from 0.
+fn connected_labelled(all: &[Polynomial]) -> Vec<Polynomial> {
     let mut connected: Vec<Polynomial> = vec![vec![]];
-    for k in 1..=n {
+    for k in 1..all.len() {
         let mut c_k = all[k].clone();
         for i in 1..k {
             let choices = binomial(k - 1, i - 1);
@@ -62,12 +96,10 @@ pub fn labelled(n: usize) -> Vec<SizeCounts> {
                 &product(&connected[i], &all[k - i]).into_iter().map(|c| c * choices).collect(),
             );
         }
+        c_k.resize(pairs(k) + 1, BigInt::ZERO);
         connected.push(c_k);
     }
-    let natural = |p: &Polynomial| p.iter().map(|c| c.to_biguint().expect("a count")).collect();
-    (1..=n)
-        .map(|k| SizeCounts { all: natural(&all[k]), connected: natural(&connected[k]) })
-        .collect()
+    connected
 }
 
 /// Σ over the cycle types of permutations of n points of (their number / n!) · ∏ (1 + x^length)
@@ -222,6 +254,26 @@ mod tests {
         // A008406, row 5.
         let row: Vec<String> = counts[4].all.iter().map(BigUint::to_string).collect();
         assert_eq!(row, ["1", "1", "2", "4", "6", "6", "6", "4", "2", "1", "1"]);
+    }
+
+    /// A005195 and A000055, forests and trees: from the one follow the other.
+    #[test]
+    fn connected_forests_are_trees() {
+        let by_size: [&[u128]; 7] = [
+            &[1],
+            &[1, 1],
+            &[1, 1, 1],
+            &[1, 1, 2, 2],
+            &[1, 1, 2, 3, 3],
+            &[1, 1, 2, 4, 6, 6],
+            &[1, 1, 2, 4, 7, 11, 11],
+        ];
+        let all: Vec<Vec<u128>> = by_size.iter().map(|row| row.to_vec()).collect();
+        let connected = connected(&all, false);
+        for (i, trees) in [1, 1, 1, 2, 3, 6, 11].into_iter().enumerate() {
+            let expected = (0..=pairs(i + 1)).map(|m| if m == i { trees } else { 0 });
+            assert_eq!(connected[i], expected.map(BigInt::from).collect::<Vec<_>>());
+        }
     }
 
     #[test]

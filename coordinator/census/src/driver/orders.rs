@@ -25,7 +25,7 @@ use crate::{
     },
     store::{self, Store, StoreError},
     trust::{
-        checks,
+        checks::{self, Contradiction},
         recount::{self, Recount},
     },
 };
@@ -199,15 +199,22 @@ impl Census {
         by_size.iter().for_each(|summary| total += summary);
         let statistics = || by_size.iter().map(|summary| &summary.statistics);
         let class = plan.layout.class;
-        let check = || {
+        let check = || -> Result<(), Contradiction> {
             checks::check_order(class, n, statistics())?;
             checks::check_masses(class, n, statistics(), &masses_ahead)?;
             checks::check_told(about, n, statistics(), &ahead)?;
-            match plan.is_complete() {
-                true => checks::check_known(about, class, n, &total.statistics).map(drop),
-                // What others have counted are graphs with any number of edges.
-                false => Ok(()),
+            if plan.is_complete() {
+                // What others have counted are graphs with any number of edges, and components
+                // may have as many.
+                checks::check_known(about, class, n, &total.statistics)?;
+                let mut results = self.results();
+                // If orders below are being withdrawn, this one will be, too.
+                if results.len() + 1 == n {
+                    results.push(OrderResult { order: n, by_size: by_size.clone() });
+                    checks::check_connected(class, &results)?;
+                }
             }
+            Ok(())
         };
         let checked = if self.store.is_rehearsal() { Ok(()) } else { check() };
         if let Err(contradiction) = checked {

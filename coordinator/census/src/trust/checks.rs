@@ -1,15 +1,15 @@
 //! What the results of an order must add up to, computed without listing a graph. A count that
 //! fails one of these is never reported.
 
-use num_bigint::BigUint;
+use num_bigint::{BigInt, BigUint};
 use trailtrap_shared::{
     class::Class,
-    count::statistics::{Breakdown, Statistics},
+    count::statistics::{Breakdown, Statistics, Weighing},
     game::About,
     graph::{factorial, polya},
 };
 
-use crate::records::ahead::Share;
+use crate::records::{OrderResult, ahead::Share};
 
 /// A count that contradicts theory, or what others have counted.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub struct Contradiction {
     pub size: Option<usize>,
     what: &'static str,
     found: u128,
-    expected: BigUint,
+    expected: BigInt,
 }
 
 fn edges(size: Option<usize>) -> String {
@@ -63,7 +63,7 @@ pub fn check_order<'a>(
                     size: Some(size),
                     what,
                     found,
-                    expected: expected.clone(),
+                    expected: expected.clone().into(),
                 });
             }
         }
@@ -168,6 +168,38 @@ pub fn check_known(
     Ok(compared)
 }
 
+/// Compares how many graphs of a class and an order are connected, isomorphism classes and labelled
+/// graphs, with what all graphs of this and of smaller orders tell. `results` are those of orders
+/// 1, 2, … up to this one, all complete. Of [`Class::All`] theory tells it: [`check_order`].
+///
+/// # Errors
+///
+/// The first count that differs.
+pub fn check_connected(class: Class, results: &[OrderResult]) -> Result<(), Contradiction> {
+    let Some(last) = results.last().filter(|_| class != Class::All) else { return Ok(()) };
+    type Pick = fn(&Statistics) -> &Weighing;
+    let weighings: [(&str, Pick); 2] = [
+        ("connected graphs", |statistics| &statistics.classes),
+        ("connected labelled graphs", |statistics| &statistics.labelled),
+    ];
+    for (is_labelled, (what, weighing)) in [false, true].into_iter().zip(weighings) {
+        let all = |result: &OrderResult| -> Vec<u128> {
+            let by_size = result.by_size.iter();
+            by_size.map(|summary| weighing(&summary.statistics).all.graphs).collect()
+        };
+        let all: Vec<Vec<u128>> = results.iter().map(all).collect();
+        let connected = polya::connected(&all, is_labelled).pop().unwrap_or_default();
+        for (size, (summary, expected)) in last.by_size.iter().zip(connected).enumerate() {
+            let found = weighing(&summary.statistics).connected.graphs;
+            if BigInt::from(found) != expected {
+                let (order, size) = (last.order, Some(size));
+                return Err(Contradiction { order, size, what, found, expected });
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Compares the sum that records do not keep with what the records with one edge less tell.
 /// `ahead` has for each number of edges what those graphs tell of the next, `None` where that was
 /// not counted.
@@ -204,7 +236,11 @@ pub fn check_told<'a>(
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::game::{Game, TrailTrap};
+    use trailtrap_shared::{
+        count::summary::Summary,
+        game::{Game, TrailTrap},
+        graph::pairs,
+    };
 
     use super::*;
 
@@ -259,5 +295,42 @@ mod tests {
         assert!(check_known(about, Class::All, 3, &sum).is_err());
         sum.classes.all.graphs -= 1;
         assert!(check_known(about, class, 3, &sum).is_err());
+    }
+
+    /// Forests of orders 1 to 4, as classes and labelled: what is connected follows from the rest.
+    #[test]
+    fn a_miscount_of_connected_graphs_is_noticed() {
+        let forests: [&[[u128; 4]]; 4] = [
+            &[[1, 1, 1, 1]],
+            &[[1, 1, 0, 0], [1, 1, 1, 1]],
+            &[[1, 1, 0, 0], [1, 3, 0, 0], [1, 3, 1, 3]],
+            &[[1, 1, 0, 0], [1, 6, 0, 0], [2, 15, 0, 0], [2, 16, 2, 16]],
+        ];
+        let results = |change: [usize; 3]| -> Vec<OrderResult> {
+            let result = |(i, rows): (usize, &&[[u128; 4]])| {
+                let mut by_size = vec![Summary::default(); pairs(i + 1) + 1];
+                for (m, (summary, counts)) in by_size.iter_mut().zip(*rows).enumerate() {
+                    let mut counts = *counts;
+                    if change[..2] == [i, m] {
+                        counts[change[2]] += 1;
+                    }
+                    let Statistics { classes, labelled, .. } = &mut summary.statistics;
+                    classes.all.graphs = counts[0];
+                    labelled.all.graphs = counts[1];
+                    classes.connected.graphs = counts[2];
+                    labelled.connected.graphs = counts[3];
+                }
+                OrderResult { order: i + 1, by_size }
+            };
+            forests.iter().enumerate().map(result).collect()
+        };
+        for (i, rows) in forests.iter().enumerate() {
+            check_connected(Class::Forest, &results([9; 3])[..=i]).unwrap();
+            for (m, column) in (0..rows.len()).flat_map(|m| (0..4).map(move |c| (m, c))) {
+                let miscounted = &results([i, m, column])[..=i];
+                let found = check_connected(Class::Forest, miscounted).unwrap_err();
+                assert_eq!((found.order, found.size), (i + 1, Some(m)), "{found}");
+            }
+        }
     }
 }
