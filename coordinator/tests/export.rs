@@ -91,9 +91,13 @@ fn formats_are_what_they_always_were() {
 
 #[test]
 fn the_published_results_are_what_is_exported() {
-    let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/bundle");
-    let verified = run(&["verify", bundle.to_str().unwrap()]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+    let bundle = results.join("bundle");
+    for bundle in [&bundle, &results.join("classes/forest"), &results.join("classes/max-degree-3")]
+    {
+        let verified = run(&["verify", bundle.to_str().unwrap()]);
+        assert!(verified.status.success(), "{}", stdout(&verified));
+    }
     for table in ["orders", "sizes"] {
         let published =
             fs::read_to_string(bundle.join("tables").join(table).with_extension("csv")).unwrap();
