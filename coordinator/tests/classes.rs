@@ -25,7 +25,7 @@ use trailtrap_census::{
 use trailtrap_shared::{
     class::Class,
     game::{Game, GameName, TrailTrap},
-    graph::{all_vertices, graph6},
+    graph::{Graph, all_vertices, graph6},
     partition::{BucketTable, Section},
     plan::{Goal, Plan, PlanOptions, Unit},
     protocol::wire::census_client::CensusClient,
@@ -190,6 +190,76 @@ fn classes_go_beyond_the_order_of_all_graphs() {
     let refused = census(14, &Data::new(), &["--class", "bipartite"]);
     assert!(stderr(&refused).contains("up to order 13"), "{}", stderr(&refused));
     assert_eq!(refused.status.code(), Some(1));
+}
+
+/// Beyond order 16, where a set of vertices has more than 16 bits: everything holds that holds
+/// below, whoever solves, and in both games.
+#[test]
+fn forests_go_up_to_order_20() {
+    let class = ["--class", "linear-forest"];
+    let data = Data::new();
+    let report = done(20, &data, &class);
+    let verified = run(&["verify", "20", "--level", "6", "--data", &data.text()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+    assert!(stdout(&verified).contains("627 forests, by Theorem 14"), "{}", stdout(&verified));
+    // Some graphs of orders 17 and 20 are searched, and looked up.
+    let paths = |parts: &[usize]| {
+        let (mut graph, mut first) = (Graph::edgeless(parts.iter().sum()), 0);
+        for part in parts {
+            (first + 1..first + part).for_each(|v| graph.add_edge(v - 1, v));
+            first += part;
+        }
+        graph6::encode(&graph)
+    };
+    let mut graphs: Vec<String> = (1..=8).map(|k| paths(&[k, 17 - k])).collect();
+    graphs.extend([paths(&[20]), paths(&[2; 10]), paths(&[2, 18]), paths(&[2, 2, 16])]);
+    let input = graphs.join("\n") + "\n";
+    let winners = |output: Output| -> Vec<Value> {
+        let rows: Vec<Value> = serde_json::from_str(&stdout(&output)).unwrap();
+        rows.iter().map(|row| row["winner"].clone()).collect()
+    };
+    let searched = winners(run_with_input(&["solve", "-", "--format", "json"], &input));
+    let look_up = ["lookup", "--data", &data.text(), "--format", "json"];
+    assert_eq!(winners(run_with_input(&look_up, &input)), searched);
+    assert_eq!(searched.len(), graphs.len());
+    let won = stdout(&run(&["export", "graphs", "20", "--data", &data.text()]));
+    let last = report["orders"].as_array().unwrap().last().unwrap();
+    assert_eq!(won.lines().count() as u64, last["p1_wins"].as_u64().unwrap());
+    let bundle = data.path().join("bundle");
+    let bundle = bundle.to_str().unwrap();
+    let exported = run(&["export", "bundle", bundle, "--data", &data.text()]);
+    assert!(exported.status.success(), "{}", stderr(&exported));
+    let verified = run(&["verify", bundle]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+
+    let shared = Data::new();
+    let (process, address) = coordinator(20, &shared, "127.0.0.1:0", &class);
+    let mut other = worker();
+    let helped = other.args(["--coordinator", &address, "--kernel", "portable"]).args(class);
+    let helped = helped.output().unwrap();
+    assert!(helped.status.success(), "{}", stderr(&helped));
+    let output = process.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(serde_json::from_str::<Value>(&stdout(&output)).unwrap(), report);
+
+    let data = Data::new();
+    done(18, &data, &["--class", "linear-forest", "--game", "edge-geography"]);
+    let verified = run(&["verify", "18", "--level", "6", "--data", &data.text()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+    assert!(stdout(&verified).contains("385 bipartite graphs"), "{}", stdout(&verified));
+
+    // Connected forests are trees, and Theorem 14 tells who wins all of them.
+    let data = Data::new();
+    let report = done(17, &data, &["--class", "forest"]);
+    let trees = nauty("gentreeg", &["-q", "17"], "").len() as u64;
+    let connected = |row: &Value| row["connected"]["graphs"].as_u64().unwrap();
+    assert_eq!(counted(&report, connected), BTreeMap::from([(16, trees)]));
+    let verified = run(&["verify", "17", "--level", "4", "--data", &data.text()]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+    assert!(stdout(&verified).contains("122963 forests, by Theorem 14"), "{}", stdout(&verified));
+
+    let refused = census(17, &Data::new(), &["--class", "max-degree:3"]);
+    assert!(stderr(&refused).contains("up to order 16"), "{}", stderr(&refused));
 }
 
 /// P1 wins the graphs of a class that it wins among all: lists are parts of the list of all.

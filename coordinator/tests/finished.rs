@@ -163,7 +163,7 @@ fn what_was_not_kept_is_said(keep: &str) {
             .collect();
         let expected: &[&str] = match order {
             "6" => &[],
-            _ => &[STATISTICS, STEPS, FORWARD, SHARDS],
+            _ => &[STATISTICS, STEPS, FORWARD, THEOREMS, SHARDS],
         };
         assert_eq!(not_kept, expected, "order {order}");
     }
@@ -337,6 +337,7 @@ const BLOCKS: &str = "blocks complete and undamaged";
 const STATISTICS: &str = "statistics and digests of the stored graphs";
 const STEPS: &str = "one step of the recurrence, by nauty";
 const FORWARD: &str = "forward search";
+const THEOREMS: &str = "theorems";
 const SHARDS: &str = "shards solved again";
 
 /// A census of order 7 without any fault.
@@ -444,10 +445,23 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
     assert_eq!(failures(&SOUND, &["--level", "6"]), HashMap::new());
     for DamagedShard { what, change, level, found_by, says } in DAMAGES {
         let arguments = ["--level", level, "--sample", "5000"];
-        let failed = failures(&damaged(&SOUND, change), &arguments);
+        let failed = failures(&damaged(&SOUND, 12, change), &arguments);
         assert!(found_by.iter().all(|check| failed.contains_key(*check)), "{what}: {failed:?}");
         assert!(failed[found_by[0]].contains(says), "{what}: {failed:?}");
     }
+}
+
+/// The verdicts of all graphs with six edges and these degrees are flipped: Theorem 14 knows better
+/// of those that are trees.
+#[test]
+fn verify_holds_forests_to_a_theorem() {
+    let flip = |entries: &mut Entries| {
+        let last = |(_, record): &mut (u64, Vec<u8>)| *record.last_mut().unwrap() ^= 1;
+        entries.iter_mut().for_each(last);
+    };
+    assert_eq!((7 * 7 + 7) % 8, 0, "the verdict is the lowest bit of the last byte");
+    let failed = failures(&damaged(&SOUND, 6, flip), &["--level", "4"]);
+    assert!(failed[THEOREMS].contains("Theorem 14 of the paper says otherwise"), "{failed:?}");
 }
 
 #[test]
@@ -927,7 +941,7 @@ fn verify_finds_any_two_neighbouring_columns_swapped() {
 
 /// A copy of a census in which the slots and records of the largest shard of order 7 are changed
 /// behind the back of its unit's record, with checksums that fit.
-fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
+fn damaged(sound: &Data, most_edges: usize, change: impl Fn(&mut Entries)) -> Data {
     let data = sound.copy();
     let store = Arc::new(Store::open(&data.path().join("store"), None, None).unwrap());
     let finished = FinishedOrder::open(&store, 7).unwrap();
@@ -936,7 +950,7 @@ fn damaged(sound: &Data, change: impl Fn(&mut Entries)) -> Data {
         .shards
         .iter()
         .enumerate()
-        .filter(|(_, shard)| shard.size <= 12)
+        .filter(|(_, shard)| shard.size <= most_edges)
         .max_by_key(|(_, shard)| shard.mass)
         .unwrap();
     let table = finished.table(shard, 0).unwrap();

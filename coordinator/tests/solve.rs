@@ -67,12 +67,12 @@ fn json_is_one_array() {
 
 #[test]
 fn one_bad_graph_does_not_stop_the_others() {
-    let output = solve("C~\nD!w\nQ??????????????????????????\nCF\n", &["--format", "csv"]);
+    let output = solve("C~\nD!w\nU??????????????????????????\nCF\n", &["--format", "csv"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stdout(&output), "graph6,order,size,winner\nC~,4,6,P1\nCF,4,3,P1\n");
     let text = stderr(&output);
     assert!(text.contains("standard input, line 2: column 2: byte 0x21"), "{text}");
-    assert!(text.contains("line 3: column 1: order 18 is larger than 16"), "{text}");
+    assert!(text.contains("line 3: column 1: order 22 is larger than 20"), "{text}");
 }
 
 #[test]

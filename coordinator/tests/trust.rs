@@ -105,7 +105,7 @@ fn edgeless(worker: u64, grant: &wire::Grant, outcome: &Outcome) -> Vec<Part> {
 
 /// The player to move is said to win from everywhere, without an edge to go along.
 fn lie() -> Outcome {
-    let mut outcome = Outcome::default();
+    let mut outcome: Outcome = Outcome::default();
     outcome.wins[..8].fill(0xff);
     outcome
 }

@@ -5,7 +5,8 @@
 //! label. A graph K of order n − 1 is extended by a new vertex joined to a set N, and the result H
 //! is kept if the new vertex lies in the orbit of v*. Two such extensions of one K are isomorphic
 //! exactly if an automorphism of K maps one N to the other, so repeats occur only within one K and
-//! are found by equal keys. No other K gives the same class.
+//! are found by equal keys. No other K gives the same class. Twins of K, which have the same
+//! neighbours apart from each other, are exchanged by an automorphism: of these N has the first.
 //!
 //! Of a class of graphs that is closed under deleting edges and vertices the canonical parents
 //! belong to it too, and an extension that leaves it by some of the new edges leaves it by all.
@@ -13,10 +14,12 @@
 use crate::{
     class::Class,
     graph::{
-        Graph, VertexSet,
+        Graph, MAX_ORDER, VertexSet, are_twins,
         degree::{DegreeSequence, Parent},
+        vertices,
     },
     labelling::{
+        Colours,
         batch::{Batch, Kernel, LANES},
         forest::Forest,
     },
@@ -30,7 +33,7 @@ pub struct Child {
     pub slot: u64,
     /// The parent it came from, as numbered by the caller.
     pub parent: u32,
-    /// |Aut|, at most 16!.
+    /// |Aut|, at most 20!.
     pub automorphisms: u64,
 }
 
@@ -49,8 +52,11 @@ pub struct Extender {
     class: Class,
     /// The degree classes of the parents.
     runs: Vec<Run>,
+    /// For each vertex of the parent the last twin before it, if it has one: joining the new vertex
+    /// to that one instead gives the same graph.
+    twins_before: [VertexSet; MAX_ORDER],
     /// The colour that the refinement starts from, by the degree of a vertex in the extension.
-    ranks: [u16; 16],
+    ranks: Colours,
     /// Whether the target has one vertex of maximum degree only: then it is the new one, and no
     /// orbit has to be looked at.
     unique_maximum: bool,
@@ -72,6 +78,7 @@ impl Extender {
             target: *target,
             class,
             runs: Vec::new(),
+            twins_before: [0; MAX_ORDER],
             ranks: target.ranks(),
             unique_maximum: maxima == 1,
             batch: Batch::new(target.order(), kernel),
@@ -99,11 +106,15 @@ impl Extender {
     /// or by [`Extender::finish`]. The same child may come several times from one parent.
     pub fn extend(&mut self, number: u32, parent: &Graph, children: &mut Vec<Child>) {
         debug_assert!((1..parent.order()).all(|v| parent.degree(v - 1) <= parent.degree(v)));
+        for v in 0..parent.order() {
+            let is_twin = |&u: &usize| are_twins(parent.rows(), u, v);
+            self.twins_before[v] = (0..v).rev().find(is_twin).map_or(0, |u| 1 << u);
+        }
         self.choose(0, 0, number, parent, children);
     }
 
-    /// Chooses the new vertex's neighbours in the runs from `run` on, in all possible ways; those
-    /// in earlier runs are `chosen`.
+    /// Chooses the new vertex's neighbours in the runs from `run` on, in all possible ways, but of
+    /// twins always the first; those in earlier runs are `chosen`.
     fn choose(
         &mut self,
         run: usize,
@@ -119,7 +130,7 @@ impl Extender {
         let mut subset: u32 = (1 << joined) - 1;
         while subset < 1 << length {
             let more = chosen | (subset << start) as VertexSet;
-            if subset == 0 || self.class.admits(parent, more) {
+            if subset == 0 || self.has_first_twins(more) && self.class.admits(parent, more) {
                 self.choose(run + 1, more, number, parent, children);
             }
             if subset == 0 {
@@ -130,6 +141,12 @@ impl Extender {
             let ripple = subset + lowest;
             subset = ripple | (((subset ^ ripple) >> 2) / lowest);
         }
+    }
+
+    /// Whether of twins, which have one degree, the first are chosen.
+    #[inline(always)]
+    fn has_first_twins(&self, chosen: VertexSet) -> bool {
+        vertices(chosen).fold(0, |before, v| before | self.twins_before[v]) & !chosen == 0
     }
 
     fn push(&mut self, number: u32, parent: &Graph, chosen: VertexSet, children: &mut Vec<Child>) {

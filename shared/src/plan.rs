@@ -60,7 +60,7 @@ pub struct Shard {
 pub struct Plan {
     /// The layout of the records of the order's partitions, and the class of its graphs.
     pub layout: Layout,
-    /// Number of vertices, 1 to 16.
+    /// Number of vertices, 1 to 20.
     pub order: usize,
     /// What decides how shards are split.
     pub options: PlanOptions,
@@ -303,7 +303,7 @@ pub fn most_bytes(expected: u64) -> u64 {
 /// The smallest piece of work: one part of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Unit {
-    /// Number of vertices, 1 to 16.
+    /// Number of vertices, 1 to 20.
     pub order: u8,
     /// Index of the shard in its plan.
     pub shard: u32,

@@ -12,31 +12,64 @@ use flate2::{Compression, GzBuilder};
 use rayon::prelude::*;
 use trailtrap_census::read::{Watcher, archive::Archive};
 use trailtrap_shared::{
-    graph::{Graph, MAX_ORDER, graph6, invariants, nauty, pairs},
+    graph::{Code, Graph, MAX_ORDER, NARROW_ORDER, graph6, invariants, nauty, pairs},
     plan::Shard,
 };
 
 use crate::{ExportError, choice::choices};
 
-/// Bytes that the edges of a graph of order 16, the largest of a census, take.
-const KEY_BYTES: usize = pairs(MAX_ORDER).div_ceil(8);
+/// Bytes that the edges of a graph take: of one of order 16, or of one of order 20.
+const NARROW_BYTES: usize = pairs(NARROW_ORDER).div_ceil(8);
+const WIDE_BYTES: usize = NARROW_BYTES + (pairs(MAX_ORDER) - pairs(NARROW_ORDER)).div_ceil(8);
+// The second part of a code begins with a byte.
+const _: () = assert!(pairs(NARROW_ORDER) == 8 * NARROW_BYTES);
 
 /// A graph as a number: its graph6 bits, the first one highest. Sorts as the graph6 texts of one
 /// order do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key([u8; KEY_BYTES]);
+struct Key<const BYTES: usize>([u8; BYTES]);
 
-impl Key {
+impl<const BYTES: usize> Key<BYTES> {
     fn of(graph: &Graph) -> Self {
         // The code has the first bit lowest.
-        let first_highest = graph.code().reverse_bits().to_be_bytes();
-        Key(first_highest[..KEY_BYTES].try_into().expect("a code has 16 bytes"))
+        let code = graph.code();
+        let [first, beyond] =
+            [code.narrow(), code.beyond()].map(|bits| bits.reverse_bits().to_be_bytes());
+        let mut bytes = first[..NARROW_BYTES].iter().chain(&beyond);
+        Key(std::array::from_fn(|_| bytes.next().copied().unwrap_or(0)))
     }
 
-    fn code(self) -> u128 {
-        let mut bytes = [0; 16];
-        bytes[..KEY_BYTES].copy_from_slice(&self.0);
-        u128::from_be_bytes(bytes).reverse_bits()
+    fn code(self) -> Code {
+        let bits = |bytes: &[u8]| {
+            let mut word = [0; 16];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u128::from_be_bytes(word).reverse_bits()
+        };
+        let (first, beyond) = self.0.split_at(NARROW_BYTES);
+        Code::new(bits(first), bits(beyond))
+    }
+}
+
+/// Sorted keys of graphs of one order, no longer than they have to be.
+enum Keys {
+    Narrow(Vec<Key<NARROW_BYTES>>),
+    Wide(Vec<Key<WIDE_BYTES>>),
+}
+
+impl Keys {
+    fn len(&self) -> usize {
+        match self {
+            Keys::Narrow(keys) => keys.len(),
+            Keys::Wide(keys) => keys.len(),
+        }
+    }
+
+    fn codes(&self) -> impl Iterator<Item = Code> + '_ {
+        let (narrow, wide): (&[_], &[_]) = match self {
+            Keys::Narrow(keys) => (keys, &[]),
+            Keys::Wide(keys) => (&[], keys),
+        };
+        narrow.iter().map(|key| key.code()).chain(wide.iter().map(|key| key.code()))
     }
 }
 
@@ -152,10 +185,10 @@ impl Filter {
 }
 
 /// The P1-win graphs of an order that pass a filter, in nauty's canonical labels, sorted as
-/// `LC_ALL=C sort` sorts their graph6 lines. 15 bytes a graph.
+/// `LC_ALL=C sort` sorts their graph6 lines. 15 bytes a graph, beyond order 16 24.
 pub struct GraphList {
     order: usize,
-    keys: Vec<Key>,
+    keys: Keys,
 }
 
 impl GraphList {
@@ -169,14 +202,27 @@ impl GraphList {
         filter: &Filter,
         watcher: &dyn Watcher,
     ) -> Result<Self, ExportError> {
+        let keys = match order <= NARROW_ORDER {
+            true => Keys::Narrow(Self::read_keys(archive, order, filter, watcher)?),
+            false => Keys::Wide(Self::read_keys(archive, order, filter, watcher)?),
+        };
+        Ok(GraphList { order, keys })
+    }
+
+    fn read_keys<const BYTES: usize>(
+        archive: &Archive,
+        order: usize,
+        filter: &Filter,
+        watcher: &dyn Watcher,
+    ) -> Result<Vec<Key<BYTES>>, ExportError> {
         let plan = archive.plan(order)?;
         let mut parts = archive.parts(&plan)?;
         parts.retain(|(shard, _)| filter.admits_shard(shard));
         let graphs_in = |shard: &Shard| shard.estimate.div_ceil(shard.parts.into());
         let done = AtomicU64::new(0);
         let total = parts.iter().map(|(shard, _)| graphs_in(shard)).sum();
-        let mut keys: Vec<Key> = watcher.during("graphs", total, &done, || {
-            let found: Result<Vec<Vec<Key>>, ExportError> = parts
+        let mut keys: Vec<Key<BYTES>> = watcher.during("graphs", total, &done, || {
+            let found: Result<Vec<Vec<Key<BYTES>>>, ExportError> = parts
                 .par_iter()
                 .map(|&(shard, part)| {
                     let label = |graph: &Graph| {
@@ -196,7 +242,7 @@ impl GraphList {
             found.map(|lists| lists.concat())
         })?;
         keys.par_sort_unstable();
-        Ok(GraphList { order, keys })
+        Ok(keys)
     }
 
     /// Number of graphs.
@@ -206,12 +252,12 @@ impl GraphList {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.len() == 0
     }
 
     /// The graphs, in order.
     pub fn graphs(&self) -> impl Iterator<Item = Graph> + '_ {
-        self.keys.iter().map(|key| Graph::from_code(self.order, key.code()))
+        self.keys.codes().map(|code| Graph::from_code(self.order, code))
     }
 
     /// Bytes of the list as text.
@@ -225,8 +271,8 @@ impl GraphList {
     /// If `out` cannot be written.
     pub fn write(&self, out: &mut dyn Write) -> Result<(), ExportError> {
         let mut lines = Vec::with_capacity(1 << 16);
-        for key in &self.keys {
-            graph6::encode_code(self.order, key.code(), &mut lines);
+        for code in self.keys.codes() {
+            graph6::encode_code(self.order, code, &mut lines);
             lines.push(b'\n');
             if lines.len() > (1 << 16) - 64 {
                 out.write_all(&lines)?;
@@ -257,13 +303,17 @@ mod tests {
     proptest! {
         /// Keys keep the graph, and sort as lines do.
         #[test]
-        fn keys_are_graph6_bits(n in 1..=MAX_ORDER, a: u128, b: u128) {
-            let [a, b] = [a, b].map(|code| Graph::from_code(n, code));
-            prop_assert_eq!(Key::of(&a).code(), a.code());
-            prop_assert_eq!(
-                Key::of(&a).cmp(&Key::of(&b)),
-                graph6::encode(&a).cmp(&graph6::encode(&b))
-            );
+        fn keys_are_graph6_bits(n in 1..=MAX_ORDER, a: [u128; 2], b: [u128; 2]) {
+            let [a, b] = [a, b].map(|[first, beyond]| {
+                Graph::from_code(n, Code::new(first, beyond))
+            });
+            let as_lines = graph6::encode(&a).cmp(&graph6::encode(&b));
+            prop_assert_eq!(Key::<WIDE_BYTES>::of(&a).code(), a.code());
+            prop_assert_eq!(Key::<WIDE_BYTES>::of(&a).cmp(&Key::of(&b)), as_lines);
+            if n <= NARROW_ORDER {
+                prop_assert_eq!(Key::<NARROW_BYTES>::of(&a).code(), a.code());
+                prop_assert_eq!(Key::<NARROW_BYTES>::of(&a).cmp(&Key::of(&b)), as_lines);
+            }
         }
     }
 

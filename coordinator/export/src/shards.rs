@@ -11,7 +11,7 @@ use parquet::{
 use trailtrap_census::read::archive::{Completeness, ShardSummary};
 use trailtrap_shared::{
     class::Class,
-    count::statistics::{Cell, Counts, Statistics, Structure, Sums, Weighing},
+    count::statistics::{Cell, Counts, Statistics, Structure, Sums, TOO_LARGE, Weighing},
     game::{About, SumName, VerdictName},
     graph::degree::DegreeSequence,
 };
@@ -163,11 +163,6 @@ fn columns(
     }
     Ok(table.columns)
 }
-
-/// No count of a census is so large, so that sums of those that are read cannot overflow: there are
-/// 2^66 labelled graphs of order 12, with up to 12² positions, and hardly more of any class up to
-/// order 16, with up to 16².
-pub const TOO_LARGE: u128 = 1 << 80;
 
 /// Names and meanings of the columns.
 pub fn describe(about: &About, class: Class) -> Vec<(String, String)> {

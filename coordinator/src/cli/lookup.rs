@@ -211,6 +211,7 @@ struct Session<'a> {
 impl Session<'_> {
     /// Looks up a batch: labels all graphs, and visits each bucket once.
     fn look_up(&mut self, lines: &[Line]) -> anyhow::Result<Vec<Answered<FoundGraph>>> {
+        let class = self.store.class();
         let label = |line: &Line| -> Result<Query, String> {
             let graph =
                 graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
@@ -218,6 +219,14 @@ impl Session<'_> {
             if !(1..=MAX_ORDER).contains(&n) {
                 return Err(format!(
                     "{}: no census has graphs of order {n}; `trailtrap solve` may do",
+                    line.origin
+                ));
+            }
+            // Before it is labelled, which takes long for some graphs that no census has.
+            if !class.contains(&graph) {
+                return Err(format!(
+                    "{}: this is a census of the class {class}, and the graph does not belong to \
+                     it; `trailtrap solve` searches single graphs",
                     line.origin
                 ));
             }
@@ -286,12 +295,6 @@ impl Session<'_> {
         };
         let plan = &order.plan;
         let class = plan.layout.class;
-        if !class.contains(&query.graph) {
-            return Ok(Err(format!(
-                "this is a census of the class {class}, and the graph does not belong to it; \
-                 `trailtrap solve` searches single graphs"
-            )));
-        }
         if query.graph.size() > plan.max_size {
             let size = query.graph.size();
             let more = match preflight::check_order(class, Goal::new(n, Some(size))) {

@@ -227,7 +227,7 @@ mod tests {
         let message = check_order(Class::All, 13).unwrap_err().to_string();
         assert!(message.contains("order 13 is beyond") && message.contains("TiB"), "{message}");
         assert!(
-            check_order(Class::Forest, 16).is_ok() && check_order(Class::Bipartite, 13).is_ok()
+            check_order(Class::Forest, 20).is_ok() && check_order(Class::Bipartite, 13).is_ok()
         );
         let message = check_order(Class::Bipartite, 14).unwrap_err().to_string();
         assert!(message.contains("class bipartite up to order 13"), "{message}");

@@ -24,6 +24,7 @@ use trailtrap_census::{
 use trailtrap_shared::{
     class::Class,
     game::GameName,
+    graph::MAX_ORDER,
     plan::{Goal, PlanOptions},
 };
 use trailtrap_worker::{
@@ -142,11 +143,11 @@ impl From<KeepArgument> for Keep {
     }
 }
 
-/// An order from 1 to 16.
+/// An order from 1 to 20.
 pub fn parse_order(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(order @ 1..=16) => Ok(order),
-        _ => Err("an order is a number of vertices from 1 to 16".to_owned()),
+        Ok(order @ 1..=MAX_ORDER) => Ok(order),
+        _ => Err(format!("an order is a number of vertices from 1 to {MAX_ORDER}")),
     }
 }
 

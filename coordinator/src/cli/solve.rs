@@ -20,7 +20,7 @@ use crate::cli::{
     input::Line,
 };
 
-/// Says who wins a game on given graphs (at most 16 vertices), by forward search.
+/// Says who wins a game on given graphs (at most 20 vertices), by forward search.
 ///
 /// Graphs are read in graph6, one a line. Vertices count from 0. A graph that cannot be solved is
 /// named on standard error, the others get their answers, and the exit code is 1. With
@@ -42,9 +42,9 @@ pub struct SolveCommand {
     /// `--explain` says which
     #[arg(long)]
     conditions: bool,
-    /// Remember at most this many positions, of about 40 bytes each, and give up on graphs that
-    /// need more. A graph with m edges has about 0.4 · 2^m; graphs that are solved at the same
-    /// time share the limit
+    /// Remember at most this many positions, of about 40 bytes each (80 beyond 16 vertices), and
+    /// give up on graphs that need more. A graph with m edges has about 0.4 · 2^m; graphs that are
+    /// solved at the same time share the limit
     #[arg(long, value_name = "POSITIONS", default_value_t = 40_000_000,
           value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,

@@ -20,7 +20,9 @@ use crate::verify::{Drawing, Verification};
 ///               graph is canonical and stands once; about two microseconds for each graph
 ///   4 samples   graphs drawn at random agree with one step of the recurrence, taken with nauty
 ///               from the outcomes of their predecessors, and (up to 20 edges) with forward
-///               search, which knows no recurrence; minutes
+///               search, which knows no recurrence; all graphs of which a theorem tells the
+///               winner do too (Trail Trap on forests, edge geography on bipartite graphs);
+///               minutes
 ///   5 shards    shards drawn at random, generated and solved again, have the same statistics and
 ///               digests; minutes
 ///   6 all       level 4's step for every graph, and level 5 for every shard; longer than the

@@ -252,7 +252,7 @@ const AT_A_TIME: usize = 16;
 fn codes(shard: &Shard, slots: impl Iterator<Item = u64>) -> Result<Vec<u128>, LoadError> {
     let code = |slot| {
         let graph = graph_of_slot(&shard.sequence, slot);
-        Ok(graph.ok_or(LoadError::NoGraph(shard.sequence, slot))?.code())
+        Ok(graph.ok_or(LoadError::NoGraph(shard.sequence, slot))?.code().narrow())
     };
     slots.map(code).collect()
 }

@@ -24,7 +24,7 @@ use trailtrap_export::{
 use trailtrap_shared::{
     class::Class,
     count::{
-        statistics::{Cell, Counts, Statistics, Sums, Weighing},
+        statistics::{Cell, Counts, Statistics, Sums, TOO_LARGE, Weighing},
         summary::Summary,
     },
     game::{About, GameName},
@@ -564,7 +564,7 @@ fn counts(row: &BTreeMap<String, String>) -> anyhow::Result<[u128; 4]> {
 
 /// A count, if it is no larger than any can be: sums of hostile numbers may not overflow.
 fn possible(name: &str, count: u128) -> anyhow::Result<u128> {
-    ensure!(count < shards::TOO_LARGE, "{name} is {count}, which is too many");
+    ensure!(count < TOO_LARGE, "{name} is {count}, which is too many");
     Ok(count)
 }
 

@@ -280,7 +280,7 @@ impl Verification {
         }
         for order in orders {
             let finished = FinishedOrder::open(&store, order).with_context(directory)?;
-            play!(store.game(), G => {
+            play!(store.game(), order, G => {
                 Verifier::<G>::new(finished, self.drawing).run(findings)?;
             });
         }

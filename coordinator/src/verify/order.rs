@@ -30,8 +30,8 @@ use trailtrap_census::{
 use trailtrap_shared::{
     class::Class,
     count::{digest::Digester, statistics::Statistics, summary::Summary},
-    game::{Game, Method, SUMS, Search, Told},
-    graph::{Graph, factorial, nauty},
+    game::{Game, Method, SUMS, Search, Theorem, Told},
+    graph::{Code, Graph, factorial, nauty},
     labelling::batch::Kernel,
     partition::{BucketTable, Section, graph_of_slot, slot_of_labelled},
     plan::{Shard, Unit},
@@ -66,7 +66,7 @@ impl<G: Game> Verifier<G> {
     /// Runs all checks of the level asked for.
     pub fn run(&self, findings: &mut Findings) -> anyhow::Result<()> {
         let thorough = self.drawing.level == 6;
-        let checks: [Check; 10] = [
+        let checks: [Check; 11] = [
             (1, "no alarms", &|| self.alarms()),
             (1, "every unit recorded once", &|| self.units()),
             (1, self.theory(), &|| self.counts()),
@@ -78,6 +78,7 @@ impl<G: Game> Verifier<G> {
                 if thorough { self.steps_of_all() } else { self.steps() }
             }),
             (4, "forward search", &|| self.forward_search()),
+            (4, "theorems", &|| self.theorems()),
             (5, "shards solved again", &|| self.shards(thorough)),
         ];
         findings.run(&self.finished.plan.name(), &checks)
@@ -501,7 +502,7 @@ impl<G: Game> Verifier<G> {
         let total: u128 = small.clone().map(|(_, mass)| mass).sum();
         let picks: Vec<(&Shard, u64)> = (0..self.drawing.sample)
             .map(|_| {
-                let mut at = u128::from(random.draw()) % total.max(1);
+                let mut at = random.below_large(total);
                 let found = small.clone().find(|(_, mass)| {
                     let here = at < **mass;
                     at -= if here { 0 } else { **mass };
@@ -534,6 +535,36 @@ impl<G: Game> Verifier<G> {
             searched.into_inner(),
             self.drawing.seed
         ))
+    }
+
+    /// All graphs of which a theorem tells the verdict.
+    fn theorems(&self) -> anyhow::Result<String> {
+        let Some(Theorem { class, source, is_listed }) = &G::ABOUT.theorem else {
+            return Ok("none is known".to_owned());
+        };
+        self.finished.outcomes()?;
+        let plan = &self.finished.plan;
+        let decided = AtomicU64::new(0);
+        let shards = plan.shards.iter().enumerate();
+        let shards = shards.filter(|(_, shard)| class.may_have(&shard.sequence));
+        self.for_each_shard("theorems", shards, |_, shard| {
+            for table in self.finished.tables(shard) {
+                let table = table?;
+                for i in 0..table.len() {
+                    let graph = stored_graph(shard, &table, i)?;
+                    if !class.contains(&graph) {
+                        continue;
+                    }
+                    decided.fetch_add(1, Ordering::Relaxed);
+                    ensure!(
+                        is_listed(&graph) == plan.layout.is_listed(plan.order, table.record(i)),
+                        "{graph:?}: {source} says otherwise"
+                    );
+                }
+            }
+            Ok(())
+        })?;
+        Ok(format!("{} {}, by {source}", decided.into_inner(), class.title()))
     }
 
     /// Shards generated and solved again by the kernel of the census, from what is stored.
@@ -738,8 +769,7 @@ fn told_by_outcomes<G: Game>(statistics: &Statistics) -> Statistics {
 /// graphs.
 fn draw_shard(masses: &[u128], random: &mut Random) -> usize {
     let total: u128 = masses.iter().sum();
-    // The total is at most 2^C(n, 2), at most 2^66.
-    let mut at = (u128::from(random.draw()) << 2 | u128::from(random.draw() & 3)) % total;
+    let mut at = random.below_large(total);
     masses
         .iter()
         .position(|&mass| {
@@ -760,7 +790,7 @@ fn stored_graph(
 }
 
 /// Outcomes of graphs, known by nauty's canonical form and kept in nauty's labels.
-struct Known<G: Game>(HashMap<u128, G::Outcome>);
+struct Known<G: Game>(HashMap<Code, G::Outcome>);
 
 impl<G: Game> Known<G> {
     /// Adds a graph with its outcome; `false` if it was there, that is, if it stands in the store

@@ -112,6 +112,7 @@ pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
                 labelled: false,
                 counts: &[
                     1, 2, 3, 6, 10, 20, 37, 76, 153, 329, 710, 1601, 3658, 8599, 20514, 49905,
+                    122963, 307199, 775529, 1977878,
                 ],
             },
             KnownSequence {
@@ -134,6 +135,10 @@ pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
                     110284283006640,
                     3748357699560961,
                     137557910094840848,
+                    5421179050350334929,
+                    228359487335194570528,
+                    10239206473040881277575,
+                    486909744862576654283616,
                 ],
             },
         ],
@@ -141,7 +146,10 @@ pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
             KnownSequence {
                 what: "linear forests, that is partitions (OEIS A000041)",
                 labelled: false,
-                counts: &[1, 2, 3, 5, 7, 11, 15, 22, 30, 42, 56, 77, 101, 135, 176, 231],
+                counts: &[
+                    1, 2, 3, 5, 7, 11, 15, 22, 30, 42, 56, 77, 101, 135, 176, 231, 297, 385, 490,
+                    627,
+                ],
             },
             KnownSequence {
                 what: "labelled linear forests (OEIS A011800)",
@@ -163,6 +171,10 @@ pub(super) fn sequences(class: Class) -> &'static [KnownSequence] {
                     634148436104,
                     10923398137576,
                     200069534481616,
+                    3882002527006352,
+                    79535575126745632,
+                    1715658099715217584,
+                    38862145700256398816,
                 ],
             },
         ],

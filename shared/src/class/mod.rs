@@ -27,7 +27,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     graph::{
-        Graph, MAX_ORDER, VertexSet,
+        Graph, MAX_ORDER, NARROW_ORDER, VertexSet, component,
         degree::DegreeSequence,
         invariants::{girth, is_bipartite},
         pairs, vertices,
@@ -99,8 +99,7 @@ impl Class {
         Self::every().find(|class| class.number() == number)
     }
 
-    /// Whether a graph of order at most 16 belongs to the class; of [`Class::Outerplanar`], at most
-    /// 15.
+    /// Whether a graph belongs to the class; of [`Class::Outerplanar`], one of order at most 19.
     pub fn contains(self, graph: &Graph) -> bool {
         let n = graph.order();
         match self {
@@ -138,6 +137,23 @@ impl Class {
         match self {
             Class::All | Class::MaxDegree(_) => true,
             Class::Girth(4) => vertices(neighbours).all(|v| graph.neighbours(v) & neighbours == 0),
+            // No two of them are in one component.
+            Class::Forest => {
+                let mut left = neighbours;
+                while left != 0 {
+                    let first = left.trailing_zeros() as usize;
+                    left &= left - 1;
+                    if component(graph.rows(), first) & left != 0 {
+                        return false;
+                    }
+                }
+                true
+            }
+            Class::LinearForest => {
+                neighbours.count_ones() <= 2
+                    && vertices(neighbours).all(|v| graph.degree(v) <= 1)
+                    && Class::Forest.admits(graph, neighbours)
+            }
             _ => self.contains(&graph.with_vertex(neighbours)),
         }
     }
@@ -206,14 +222,15 @@ impl Class {
     }
 
     /// The largest order of a census of the class, whole or up to a number of edges. Beyond order
-    /// 12 keys are numbers, and the largest order is 16 or the last one where all graphs of the
-    /// class have one, by what [`number::fits`] knows. It is less where partitions, which have one
-    /// bucket each there, would have more than some million graphs.
+    /// 12 keys are numbers, and the largest order is 20 for forests, else 16, or the last one where
+    /// all graphs of the class have one, by what [`number::fits`] knows. It is less where
+    /// partitions, which have one bucket each there, would have more than some million graphs.
     pub fn largest_order(self) -> usize {
         let limit = match self {
             Class::MaxDegree(5..) | Class::Planar => MAX_PLAIN_ORDER,
             Class::MaxDegree(4) => MAX_PLAIN_ORDER + 1,
-            _ => MAX_ORDER,
+            Class::Forest | Class::LinearForest => MAX_ORDER,
+            _ => NARROW_ORDER,
         };
         let fits = |&n: &usize| number::fits(n, self.most_degree(n), self.most_edges(n));
         (MAX_PLAIN_ORDER + 1..=limit).take_while(fits).last().unwrap_or(MAX_PLAIN_ORDER)

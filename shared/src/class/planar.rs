@@ -8,7 +8,7 @@
 //! graph cannot be drawn; otherwise it can, since it does not matter which face is taken when
 //! there is a choice. A fragment that hangs on one vertex, or on none, is a graph by itself.
 
-use crate::graph::{AdjacencyRows, Graph, VertexSet, all_vertices, vertices};
+use crate::graph::{AdjacencyRows, Graph, MAX_ORDER, VertexSet, all_vertices, vertices};
 
 /// Whether a graph is planar.
 pub(super) fn is_planar(graph: &Graph) -> bool {
@@ -88,7 +88,7 @@ fn can_be_drawn(rows: &AdjacencyRows, set: VertexSet) -> bool {
         return m < 9;
     }
     let cycle = some_cycle(rows, left);
-    let mut drawn_rows: AdjacencyRows = [0; 16];
+    let mut drawn_rows: AdjacencyRows = [0; MAX_ORDER];
     for (i, &v) in cycle.iter().enumerate() {
         let w = cycle[(i + 1) % cycle.len()];
         drawn_rows[v] |= 1 << w;
@@ -179,7 +179,7 @@ fn path(rows: &AdjacencyRows, inner: VertexSet, ends: VertexSet) -> Vec<usize> {
         return vec![first, others.trailing_zeros() as usize];
     }
     // Breadth-first, with the vertex that each was reached from.
-    let mut from = [first; 16];
+    let mut from = [first; MAX_ORDER];
     let mut reached = rows[first] & inner;
     let mut level = reached;
     loop {

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     game::Game,
-    graph::{Graph, MAX_ORDER, degree::DegreeSequence, graph6},
+    graph::{Code, Graph, MAX_ORDER, degree::DegreeSequence, graph6},
     labelling::{
         Colours, Leaf,
         batch::{Batch, Kernel, LANES},
@@ -49,7 +49,7 @@ impl Digest {
     fn add_labelled<G: Game>(
         &mut self,
         n: usize,
-        code: u128,
+        code: Code,
         automorphisms: u64,
         outcome: &G::Outcome,
         label: &[u8],
@@ -134,7 +134,7 @@ impl<G: Game> Digester<G> {
         for (lane, outcome) in self.waiting.iter().enumerate() {
             if decided >> lane & 1 == 1 {
                 let (code, automorphisms) =
-                    (self.batch.code(lane), self.batch.automorphisms(lane));
+                    (self.batch.code(lane).into(), self.batch.automorphisms(lane));
                 let label: [u8; MAX_ORDER] = self.batch.labels_of(lane);
                 self.digest.add_labelled::<G>(
                     self.order,
@@ -237,9 +237,15 @@ impl<'de> Deserialize<'de> for Digest {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::{
+        game::{Retrograde as _, TrailTrap, trail_trap},
+        labelling::hashed,
+    };
 
     proptest! {
         #[test]
@@ -249,6 +255,56 @@ mod tests {
             prop_assert_eq!(a.to_string().parse(), Ok(a));
             prop_assert_eq!(Digest::from_le_bytes(a.to_le_bytes()), a);
         }
+    }
+
+    /// What `scripts/referee.py` says of single graphs beyond order 16, with 16 and more vertices
+    /// of one colour, with 20 colours, and with six equal components.
+    #[test]
+    fn large_orders_have_the_digests_of_the_referee() {
+        for (text, expected) in [
+            (
+                "PsaCCA?_C?O?_?_?O?C??_??",
+                "2050964c1490ee23a66533434d715f5fb59d8db0d27006940c95b9ff2cb1b775",
+            ),
+            (
+                "SsaCCA?_C?O?_?_?O?C??_?A??C??C???",
+                "109574591750011599c1b6cb306d04f245ab38eb142c82b8a129364a0eca9c6d",
+            ),
+            (
+                "ShCGGC@?G?_@?@??_?G?@??C??G??G??C",
+                "fe5eb354883f600716e4b21b500dddae947601e4e848b47171e0ba4bc5db0326",
+            ),
+            (
+                "QpG_GGC?G@?C?@?@??_?@??G??_",
+                "44a45fd867fe71921a0a511eeae0efcbd71bab903d210165119090c5efe4ac52",
+            ),
+            (
+                "SgCG?C@???_@????_?G????C??G??????",
+                "745da86c4d91146dce8bb6a5b7da5a25fe3503eb23c00e771b7772b38e9e583d",
+            ),
+        ] {
+            let graph = graph6::decode(text.as_bytes()).unwrap();
+            let mut digest = Digest::default();
+            digest.add::<TrailTrap>(&graph, &outcome(&graph, &mut HashMap::new()));
+            assert_eq!(digest.to_string(), expected, "{text}");
+        }
+    }
+
+    /// By one step of the recurrence after the other; known in canonical labels.
+    fn outcome(
+        graph: &Graph,
+        known: &mut HashMap<Code, trail_trap::Outcome>,
+    ) -> trail_trap::Outcome {
+        let (n, label) = (graph.order(), hashed::label(graph).label);
+        let mut vertex = [0; MAX_ORDER];
+        (0..n).for_each(|v| vertex[usize::from(label[v])] = v as u8);
+        let canonical = graph.relabelled(&label);
+        if !known.contains_key(&canonical.code()) {
+            let of_rest = |rest: &Graph| Ok::<_, ()>(outcome(rest, known));
+            let derived = TrailTrap::derive(&canonical, of_rest).unwrap();
+            known.insert(canonical.code(), derived);
+        }
+        TrailTrap::relabelled(n, &known[&canonical.code()], &vertex)
     }
 
     #[test]

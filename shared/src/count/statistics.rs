@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     game::{About, SUMS, Scope, Tally},
-    graph::{Graph, MAX_ORDER, factorial, invariants, pairs},
+    graph::{Graph, MAX_ORDER, NARROW_ORDER, factorial, invariants, pairs},
 };
 
 /// Graphs, and those of them that have the listed verdict of the game.
@@ -88,7 +88,7 @@ impl Weighing {
             listed: all.listed,
         };
         let named = about.sums.iter().map(Some).chain(std::iter::repeat(None));
-        all.graphs <= 1 << pairs(order)
+        all.graphs < TOO_LARGE.min(1 + (1 << pairs(order.min(NARROW_ORDER))))
             && all.listed <= all.graphs
             && connected.listed <= connected.graphs
             && matches!(others, (Some(graphs), Some(listed)) if listed <= graphs)
@@ -106,6 +106,11 @@ impl AddAssign for Weighing {
         self.sums += other.sums;
     }
 }
+
+/// No count of a census is so large, so that sums of those that are read cannot overflow: there are
+/// 2^78 labelled graphs of order 13, with up to 13² positions, and 2^79 labelled forests of order
+/// 20, with up to 20²; no class has more of its largest order.
+pub const TOO_LARGE: u128 = 1 << 100;
 
 /// Graphs with one value of a property, each class once and with weight n!/|Aut|.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -282,7 +287,7 @@ mod tests {
             |s| s.labelled.all.listed = u128::MAX,
             |s| s.structure.automorphisms.get_mut(&2).unwrap().labelled.graphs = u128::MAX,
             |s| s.classes.sums.0[WINNING_FIRST_MOVES] = 0,
-            |s| s.classes.sums.0[WINNING_FIRST_MOVES] = 241,
+            |s| s.classes.sums.0[WINNING_FIRST_MOVES] = 381,
             |s| s.labelled.sums.0[WINNING_FIRST_MOVES] = u128::MAX,
             |s| s.labelled.sums.0[WON_POSITIONS] = u128::MAX,
             |s| s.labelled.sums.0[REFUTED_ENDS] = u128::MAX,

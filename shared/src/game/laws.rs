@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     count::{digest::Digest, statistics::Statistics},
-    graph::{Graph, MAX_ORDER, all_vertices, nauty},
+    graph::{Code, Graph, MAX_ORDER, NARROW_ORDER, all_vertices, nauty},
 };
 
 /// A permutation of `n` vertices from a number.
@@ -28,7 +28,7 @@ fn permutation(n: usize, mut seed: u64) -> [u8; MAX_ORDER] {
 /// arbitrary labelling of each, read from records as the kernel reads them.
 fn by_method<G: Game>(
     graph: &Graph,
-    known: &mut HashMap<(usize, u128), G::Outcome>,
+    known: &mut HashMap<(usize, Code), G::Outcome>,
 ) -> G::Outcome {
     let n = graph.order();
     if let Some(outcome) = known.get(&(n, graph.code())) {
@@ -38,7 +38,7 @@ fn by_method<G: Game>(
     if G::Method::READS_PREDECESSORS {
         for (u, w) in graph.edges() {
             let rest = graph.without_edge(u, w);
-            let label = permutation(n, rest.code() as u64);
+            let label = permutation(n, rest.code().narrow() as u64);
             let there = by_method::<G>(&rest.relabelled(&label), known);
             let record = G::record(n, &there);
             let mut answer = G::Method::ask(n, &record, label[u].into(), label[w].into());
@@ -54,7 +54,7 @@ fn by_method<G: Game>(
 }
 
 /// The laws about one graph and one other labelling of it.
-fn check<G: Game>(graph: &Graph, seed: u64, known: &mut HashMap<(usize, u128), G::Outcome>) {
+fn check<G: Game>(graph: &Graph, seed: u64, known: &mut HashMap<(usize, Code), G::Outcome>) {
     let (n, about, layout) = (graph.order(), &G::ABOUT, G::LAYOUT);
     let outcome = by_method::<G>(graph, known);
     let label = permutation(n, seed);
@@ -93,7 +93,7 @@ fn check<G: Game>(graph: &Graph, seed: u64, known: &mut HashMap<(usize, u128), G
         for (u, w) in graph.edges() {
             let rest = graph.without_edge(u, w);
             let pairs = G::pairs_ahead(&rest, &by_method::<G>(&rest, known));
-            told += u32::from(pairs[u] >> w & 1) + u32::from(pairs[w] >> u & 1);
+            told += (pairs[u] >> w & 1) + (pairs[w] >> u & 1);
         }
         assert_eq!(told, tally.sums[i], "{} of {graph:?}", sum.key);
     }
@@ -120,6 +120,9 @@ fn check<G: Game>(graph: &Graph, seed: u64, known: &mut HashMap<(usize, u128), G
     // Forward search agrees, and what is told about positions has the names it should.
     let solution = G::Search::new(usize::MAX).solve(graph).expect("there is no limit");
     assert_eq!(solution.is_listed(), tally.listed, "{graph:?}");
+    if let Some(theorem) = about.theorem.as_ref().filter(|found| found.class.contains(graph)) {
+        assert_eq!((theorem.is_listed)(graph), tally.listed, "{graph:?}");
+    }
     assert_eq!(G::positions(n, &outcome).len(), about.position_keys.len());
 
     // The public digest is that of the class.
@@ -158,13 +161,14 @@ proptest! {
             graph = graph.without_edge(u, w);
         }
         check::<TrailTrap>(&graph, seed, &mut HashMap::new());
+        check::<<TrailTrap as Game>::Narrow>(&graph, seed, &mut HashMap::new());
         check::<EdgeGeography>(&graph, seed, &mut HashMap::new());
         check::<SearchedEdgeGeography>(&graph, seed, &mut HashMap::new());
     }
 
     /// Any bytes of a record's length decode, as they may come from anywhere.
     #[test]
-    fn any_bytes_decode(n in 1usize..=16, bytes: [[u8; 24]; 2]) {
+    fn any_bytes_decode(n in 1..=MAX_ORDER, bytes: [[u8; 27]; 2]) {
         let bytes = bytes.concat();
         fn check<G: Game>(n: usize, bytes: &[u8]) {
             let record = &bytes[..G::LAYOUT.record_bytes(n)];
@@ -173,6 +177,9 @@ proptest! {
             G::LAYOUT.is_listed(n, record);
         }
         check::<TrailTrap>(n, &bytes);
+        if n <= NARROW_ORDER {
+            check::<<TrailTrap as Game>::Narrow>(n, &bytes);
+        }
         check::<EdgeGeography>(n, &bytes);
     }
 }

@@ -22,6 +22,7 @@
 pub mod edge_geography;
 #[cfg(test)]
 mod laws;
+mod positions;
 pub mod trail_trap;
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
@@ -113,6 +114,8 @@ pub struct About {
     pub citation: &'static str,
     /// The identifier of the source, if it has one.
     pub identifier: Option<&'static str>,
+    /// Decides some graphs without any outcomes.
+    pub theorem: Option<Theorem>,
     /// Prefix of every record that is hashed into the public digest: game and version of its
     /// records. Frozen with the digests that are published under it.
     pub digest_tag: &'static str,
@@ -127,6 +130,17 @@ pub struct About {
     pub listed_one_in: u64,
     /// Counts that others have published, to compare with.
     pub known: &'static [KnownCounts],
+}
+
+/// A theorem that tells the verdict on all graphs of a class.
+#[derive(Debug)]
+pub struct Theorem {
+    /// The class.
+    pub class: Class,
+    /// Where it is from.
+    pub source: &'static str,
+    /// Whether a graph of the class has the listed verdict. Knows nothing of the recurrence.
+    pub is_listed: fn(&Graph) -> bool,
 }
 
 /// How a verdict is called.
@@ -245,6 +259,10 @@ pub trait Game: Copy + fmt::Debug + Send + Sync + 'static {
     /// The value of a graph, in some labelling of it. `Default` is the value of an edgeless graph,
     /// where the fold of a retrograde game starts.
     type Outcome: Copy + Default + PartialEq + fmt::Debug + Send + Sync;
+
+    /// The same game, with outcomes that take less room, on graphs of order at most
+    /// [`NARROW_ORDER`](crate::graph::NARROW_ORDER).
+    type Narrow: Game;
 
     /// How outcomes come about: [`ByEdges`] or [`ByGraphs`].
     type Method: Method<Self>;
@@ -504,10 +522,11 @@ pub struct TooManyPositions(pub usize);
 /// Forward search for one given graph: who wins, and how. It plays a game by its rules, knows
 /// nothing of outcomes or records, and so is an independent check of a census.
 pub trait Search: Send {
-    /// A search that gives up after `limit` positions; each takes about 40 bytes.
+    /// A search that gives up after `limit` positions; each takes about 40 bytes, of a graph
+    /// with more than 16 vertices twice that.
     fn new(limit: usize) -> Self;
 
-    /// Solves a graph, of order at most 16.
+    /// Solves a graph.
     ///
     /// # Errors
     /// When there are more positions than the limit.
@@ -525,9 +544,21 @@ pub enum GameName {
 }
 
 /// Does something for the type of a game of which one has the name: in
-/// `play!(name, G => work::<G>())` the type `G` is that game.
+/// `play!(name, G => work::<G>())` the type `G` is that game, and in `play!(name, order, G =>
+/// work::<G>())` the one that takes least room on graphs of this order.
 #[macro_export]
 macro_rules! play {
+    ($name:expr, $order:expr, $G:ident => $work:expr) => {
+        $crate::play!($name, Wide => {
+            if $order <= $crate::graph::NARROW_ORDER {
+                type $G = <Wide as $crate::game::Game>::Narrow;
+                $work
+            } else {
+                type $G = Wide;
+                $work
+            }
+        })
+    };
     ($name:expr, $G:ident => $work:expr) => {
         match $name {
             $crate::game::GameName::TrailTrap => {
@@ -596,14 +627,14 @@ impl FromStr for GameName {
     }
 }
 
-/// The `count` ≤ 16 bits from bit `start` on. Short records, which hold these bits but not the
+/// The `count` ≤ 20 bits from bit `start` on. Short records, which hold these bits but not the
 /// whole word that they are in, are read byte by byte.
 #[inline(always)]
-fn bits(record: &[u8], start: usize, count: usize) -> u16 {
+fn bits(record: &[u8], start: usize, count: usize) -> VertexSet {
     let byte = start / 8;
     let word = match record.get(byte..byte + 4) {
         Some(four) => u32::from_le_bytes(four.try_into().expect("four bytes")),
         None => record[byte..].iter().rev().fold(0, |word, &b| word << 8 | u32::from(b)),
     };
-    (word >> (start % 8)) as u16 & all_vertices(count)
+    word >> (start % 8) & all_vertices(count)
 }

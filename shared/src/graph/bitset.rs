@@ -1,13 +1,23 @@
-//! Simple undirected graphs of order at most 16, one 16-bit adjacency set per vertex.
+//! Simple undirected graphs of order at most 20, one adjacency set per vertex; and, for what is
+//! worked on in bulk, sets of 16 bits, which are enough up to order 16.
+
+use std::fmt;
 
 /// Largest order a [`Graph`] can have.
-pub const MAX_ORDER: usize = 16;
+pub const MAX_ORDER: usize = 20;
 
 /// A set of vertices of one graph: bit `v` stands for vertex `v`.
-pub type VertexSet = u16;
+pub type VertexSet = u32;
 
-/// One adjacency set per vertex; entries from the order on are empty.
+/// One set of vertices per vertex; entries from the order on are empty.
 pub type AdjacencyRows = [VertexSet; MAX_ORDER];
+
+/// Up to this order sets have 16 bits where there are many of them: in lanes of registers, and in
+/// outcomes that wait for more edges.
+pub const NARROW_ORDER: usize = 16;
+
+/// [`AdjacencyRows`] of a graph of order at most [`NARROW_ORDER`].
+pub type NarrowRows = [u16; NARROW_ORDER];
 
 /// The vertices of a set in increasing order.
 pub fn vertices(mut set: VertexSet) -> impl Iterator<Item = usize> {
@@ -20,43 +30,163 @@ pub fn vertices(mut set: VertexSet) -> impl Iterator<Item = usize> {
     })
 }
 
-/// All vertices of a graph of order `n` (0 ≤ n ≤ 16).
+/// All vertices of a graph of order `n` (0 ≤ n ≤ 20).
 #[inline]
 pub const fn all_vertices(n: usize) -> VertexSet {
-    ((1u32 << n) - 1) as VertexSet
+    (1 << n) - 1
 }
 
-// Loops over all 16 sets, with the sets as lanes, are what compilers turn into a few vector
+/// A set for each vertex of a graph: a relation between vertices.
+pub trait Rows: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static {
+    /// There are so many sets, those from the order of the graph on empty.
+    const LENGTH: usize;
+
+    /// One set by itself.
+    type Set: Copy + Default + PartialEq + fmt::Debug + Send + Sync + Into<VertexSet>;
+
+    /// A set of vertices below [`Rows::LENGTH`].
+    fn set(vertices: VertexSet) -> Self::Set;
+
+    /// The `v`-th set.
+    fn row(&self, v: usize) -> VertexSet;
+
+    /// Adds vertices to the `v`-th set.
+    fn add(&mut self, v: usize, more: VertexSet);
+
+    /// The transposed relation: the y-th set of the result holds a if the a-th set holds y, for a
+    /// < `n`.
+    fn transposed(&self, n: usize) -> Self;
+
+    /// The image of each set when vertex v becomes `label[v]`, for v < `n`.
+    fn mapped(&self, n: usize, label: &[u8]) -> Self;
+}
+
+// Loops over all sets, with the sets as lanes, are what compilers turn into a few vector
 // instructions.
 
-/// The image of each set when vertex v becomes `label[v]`, for v < `n`.
-pub fn map_sets(n: usize, sets: &AdjacencyRows, label: &[u8]) -> AdjacencyRows {
-    let mut image = [0; MAX_ORDER];
-    for v in 0..n {
-        let one_hot = 1 << label[v];
-        for a in 0..MAX_ORDER {
-            image[a] |= if sets[a] & (1 << v) != 0 { one_hot } else { 0 };
-        }
+impl Rows for NarrowRows {
+    const LENGTH: usize = NARROW_ORDER;
+
+    type Set = u16;
+
+    #[inline(always)]
+    fn set(vertices: VertexSet) -> u16 {
+        vertices as u16
     }
-    image
+
+    #[inline(always)]
+    fn row(&self, v: usize) -> VertexSet {
+        self[v].into()
+    }
+
+    #[inline(always)]
+    fn add(&mut self, v: usize, more: VertexSet) {
+        self[v] |= more as u16;
+    }
+
+    #[inline]
+    fn transposed(&self, n: usize) -> Self {
+        let mut transposed = *self;
+        transposed[n..].fill(0);
+        #[cfg(target_arch = "x86_64")]
+        return transpose_sse2(&transposed);
+        #[cfg(not(target_arch = "x86_64"))]
+        transpose_portable(&transposed)
+    }
+
+    fn mapped(&self, n: usize, label: &[u8]) -> Self {
+        let mut image = [0; NARROW_ORDER];
+        for v in 0..n {
+            let one_hot = 1 << label[v];
+            for a in 0..NARROW_ORDER {
+                image[a] |= if self[a] & (1 << v) != 0 { one_hot } else { 0 };
+            }
+        }
+        image
+    }
 }
 
-/// The transposed relation: the y-th set of the result holds a if the a-th set holds y, for a <
-/// `n`.
+impl Rows for AdjacencyRows {
+    const LENGTH: usize = MAX_ORDER;
+
+    type Set = VertexSet;
+
+    #[inline(always)]
+    fn set(vertices: VertexSet) -> VertexSet {
+        vertices
+    }
+
+    #[inline(always)]
+    fn row(&self, v: usize) -> VertexSet {
+        self[v]
+    }
+
+    #[inline(always)]
+    fn add(&mut self, v: usize, more: VertexSet) {
+        self[v] |= more;
+    }
+
+    fn transposed(&self, n: usize) -> Self {
+        if n <= NARROW_ORDER && self[..n].iter().all(|&set| set >> NARROW_ORDER == 0) {
+            return widened(&narrowed(self).transposed(n));
+        }
+        let mut transposed = [0; MAX_ORDER];
+        for a in 0..n {
+            for y in 0..MAX_ORDER {
+                transposed[y] |= (self[a] >> y & 1) << a;
+            }
+        }
+        transposed
+    }
+
+    fn mapped(&self, n: usize, label: &[u8]) -> Self {
+        let mut image = [0; MAX_ORDER];
+        for v in 0..n {
+            let one_hot = 1 << label[v];
+            for a in 0..MAX_ORDER {
+                image[a] |= if self[a] & (1 << v) != 0 { one_hot } else { 0 };
+            }
+        }
+        image
+    }
+}
+
+/// The sets of the first 16 vertices, without vertices from 16 on.
 #[inline]
-pub fn transpose(n: usize, sets: &AdjacencyRows) -> AdjacencyRows {
-    let mut transposed = *sets;
-    transposed[n..].fill(0);
-    #[cfg(target_arch = "x86_64")]
-    return transpose_sse2(&transposed);
-    #[cfg(not(target_arch = "x86_64"))]
-    transpose_portable(&transposed)
+pub fn narrowed(rows: &AdjacencyRows) -> NarrowRows {
+    std::array::from_fn(|v| rows[v] as u16)
+}
+
+/// The same sets with more room.
+#[inline]
+pub fn widened(rows: &NarrowRows) -> AdjacencyRows {
+    let mut wide = [0; MAX_ORDER];
+    for v in 0..NARROW_ORDER {
+        wide[v] = rows[v].into();
+    }
+    wide
+}
+
+/// Whether two vertices have the same neighbours apart from each other.
+#[inline]
+pub fn are_twins(rows: &AdjacencyRows, v: usize, w: usize) -> bool {
+    (rows[v] ^ rows[w]) & !(1 << v | 1 << w) == 0
+}
+
+/// The vertices that paths lead to from `v`, itself among them.
+pub fn component(rows: &AdjacencyRows, v: usize) -> VertexSet {
+    let (mut reached, mut level): (VertexSet, VertexSet) = (1 << v, 1 << v);
+    while level != 0 {
+        level = vertices(level).fold(0, |next, w| next | rows[w]) & !reached;
+        reached |= level;
+    }
+    reached
 }
 
 /// Every x86-64 processor has SSE2.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn transpose_sse2(sets: &AdjacencyRows) -> AdjacencyRows {
+fn transpose_sse2(sets: &NarrowRows) -> NarrowRows {
     use std::arch::x86_64::*;
     // SAFETY: the loads read the 32 bytes of `sets`.
     transpose_lanes(unsafe {
@@ -64,10 +194,10 @@ fn transpose_sse2(sets: &AdjacencyRows) -> AdjacencyRows {
     })
 }
 
-/// [`transpose`] of 16 sets, eight in the lanes of each register.
+/// The transposed relation of 16 sets, eight in the lanes of each register.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(crate) fn transpose_lanes(sets: [std::arch::x86_64::__m128i; 2]) -> AdjacencyRows {
+pub(crate) fn transpose_lanes(sets: [std::arch::x86_64::__m128i; 2]) -> NarrowRows {
     use std::arch::x86_64::*;
     // SAFETY: these are operations on registers.
     unsafe {
@@ -76,11 +206,11 @@ pub(crate) fn transpose_lanes(sets: [std::arch::x86_64::__m128i; 2]) -> Adjacenc
         let [first, second] = sets;
         let mut low = _mm_packus_epi16(_mm_and_si128(first, byte), _mm_and_si128(second, byte));
         let mut high = _mm_packus_epi16(_mm_srli_epi16::<8>(first), _mm_srli_epi16::<8>(second));
-        let mut transposed = [0; MAX_ORDER];
+        let mut transposed = [0; NARROW_ORDER];
         for y in (0..8).rev() {
             // The topmost bits of all bytes.
-            transposed[y] = _mm_movemask_epi8(low) as VertexSet;
-            transposed[y + 8] = _mm_movemask_epi8(high) as VertexSet;
+            transposed[y] = _mm_movemask_epi8(low) as u16;
+            transposed[y + 8] = _mm_movemask_epi8(high) as u16;
             low = _mm_add_epi8(low, low);
             high = _mm_add_epi8(high, high);
         }
@@ -89,14 +219,73 @@ pub(crate) fn transpose_lanes(sets: [std::arch::x86_64::__m128i; 2]) -> Adjacenc
 }
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
-fn transpose_portable(sets: &AdjacencyRows) -> AdjacencyRows {
-    let mut transposed = [0; MAX_ORDER];
-    for a in 0..MAX_ORDER {
-        for y in 0..MAX_ORDER {
+fn transpose_portable(sets: &NarrowRows) -> NarrowRows {
+    let mut transposed = [0; NARROW_ORDER];
+    for a in 0..NARROW_ORDER {
+        for y in 0..NARROW_ORDER {
             transposed[y] |= if sets[a] & (1 << y) != 0 { 1 << a } else { 0 };
         }
     }
     transposed
+}
+
+/// The edges of a graph as one number of up to C(20, 2) = 190 bits: the pair i < j stands at bit
+/// j(j − 1)/2 + i (column by column, as in graph6). Codes are ordered as these numbers are, and so
+/// the parts stand in this order: canonical labels depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Code {
+    /// The columns from j = 16 on.
+    beyond: u128,
+    /// The bits of the first 16 vertices, C(16, 2) = 120 of them.
+    first: u128,
+}
+
+impl Code {
+    /// The bits of the first 16 vertices: of a graph of order at most 16, all of them.
+    #[inline]
+    pub fn narrow(self) -> u128 {
+        self.first
+    }
+
+    /// The columns from j = 16 on, in the same order.
+    #[inline]
+    pub fn beyond(self) -> u128 {
+        self.beyond
+    }
+
+    /// From both parts. More bits than there are pairs are ignored.
+    #[inline]
+    pub fn new(first: u128, beyond: u128) -> Self {
+        let pairs_beyond = pairs(MAX_ORDER) - pairs(NARROW_ORDER);
+        Code { beyond: beyond & ((1 << pairs_beyond) - 1), ..Code::from(first) }
+    }
+
+    /// The vertices i < j joined to j, below [`MAX_ORDER`].
+    #[inline]
+    pub fn column(self, j: usize) -> VertexSet {
+        let bits = match j < NARROW_ORDER {
+            true => self.first >> pairs(j),
+            false => self.beyond >> (pairs(j) - pairs(NARROW_ORDER)),
+        };
+        bits as VertexSet & all_vertices(j)
+    }
+
+    /// Adds vertices i < j to what is joined to j.
+    #[inline]
+    pub fn add_column(&mut self, j: usize, column: VertexSet) {
+        match j < NARROW_ORDER {
+            true => self.first |= u128::from(column) << pairs(j),
+            false => self.beyond |= u128::from(column) << (pairs(j) - pairs(NARROW_ORDER)),
+        }
+    }
+}
+
+/// The bits of the first 16 vertices; more are ignored.
+impl From<u128> for Code {
+    #[inline]
+    fn from(first: u128) -> Self {
+        Code { beyond: 0, first: first & ((1 << pairs(NARROW_ORDER)) - 1) }
+    }
 }
 
 /// Number of unordered pairs of `n` vertices: the size of the complete graph.
@@ -116,7 +305,7 @@ pub const fn factorial(n: usize) -> u64 {
     product
 }
 
-/// A finite simple undirected graph on the vertices 0, …, n − 1, with n ≤ 16.
+/// A finite simple undirected graph on the vertices 0, …, n − 1, with n ≤ 20.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Graph {
     order: u8,
@@ -154,29 +343,31 @@ impl Graph {
         graph
     }
 
-    /// The graph of order `n` whose edges are the set bits of `code`, pair i < j standing at bit
-    /// j(j − 1)/2 + i (column by column, as in graph6). Bits beyond C(n, 2) are ignored.
-    pub fn from_code(n: usize, code: u128) -> Self {
+    /// The graph of order `n` with this code. Columns from `n` on are ignored.
+    pub fn from_code(n: usize, code: impl Into<Code>) -> Self {
+        let code = code.into();
         let mut columns = [0; MAX_ORDER];
-        let mut rest = code;
         for j in 1..n {
-            columns[j] = rest as VertexSet & all_vertices(j);
-            rest >>= j;
+            columns[j] = code.column(j);
         }
-        let later = transpose(n, &columns);
+        let later = columns.transposed(n);
         Self::from_rows(n, std::array::from_fn(|v| columns[v] | later[v]))
     }
 
     /// The inverse of [`Graph::from_code`].
-    pub fn code(&self) -> u128 {
+    pub fn code(&self) -> Code {
         // Loops of constant length become shifts by constants, and the columns of the first eleven
         // vertices fit one register. Vertices beyond the order have no neighbours.
         const MIDDLE: usize = 11;
-        let column = |j: usize| u64::from(self.rows[j] & all_vertices(j));
-        let low = (1..MIDDLE).fold(0, |code, j| code | column(j) << pairs(j));
-        let high = (MIDDLE..MAX_ORDER)
+        let column = |j: usize| self.rows[j] & all_vertices(j);
+        let low = (1..MIDDLE).fold(0, |code, j| code | u64::from(column(j)) << pairs(j));
+        let high = (MIDDLE..NARROW_ORDER)
             .fold(0, |code, j| code | u128::from(column(j)) << (pairs(j) - pairs(MIDDLE)));
-        u128::from(low) | high << pairs(MIDDLE)
+        let mut code = Code { beyond: 0, first: u128::from(low) | high << pairs(MIDDLE) };
+        for j in NARROW_ORDER..self.order() {
+            code.add_column(j, column(j));
+        }
+        code
     }
 
     /// Number of vertices.
@@ -230,9 +421,7 @@ impl Graph {
 
     /// The graph without vertex `v`; later vertices move down by one.
     pub fn without_vertex(&self, v: usize) -> Self {
-        let squeeze = |row: VertexSet| {
-            (row & all_vertices(v)) | (u32::from(row) >> (v + 1) << v) as VertexSet
-        };
+        let squeeze = |row: VertexSet| (row & all_vertices(v)) | row >> (v + 1) << v;
         let mut rows = [0; MAX_ORDER];
         for (new, old) in (0..self.order()).filter(|&w| w != v).enumerate() {
             rows[new] = squeeze(self.rows[old]);
@@ -246,7 +435,7 @@ impl Graph {
         assert!(v < MAX_ORDER, "no room for another vertex");
         self.order += 1;
         for w in 0..MAX_ORDER {
-            self.rows[w] |= if neighbours & (1 << w) != 0 { 1 << v } else { 0 };
+            self.rows[w] |= (neighbours >> w & 1) << v;
         }
         self.rows[v] = neighbours;
         self
@@ -254,15 +443,13 @@ impl Graph {
 
     /// The edges (u, w) with u < w, in lexicographic order.
     pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        (0..self.order()).flat_map(move |u| {
-            let later = (u32::from(self.rows[u]) >> (u + 1) << (u + 1)) as VertexSet;
-            vertices(later).map(move |w| (u, w))
-        })
+        (0..self.order())
+            .flat_map(move |u| vertices(self.rows[u] >> (u + 1) << (u + 1)).map(move |w| (u, w)))
     }
 
     /// The image under `label`: vertex `v` becomes `label[v]`. `label` must permute 0, …, n − 1.
     pub fn relabelled(&self, label: &[u8; MAX_ORDER]) -> Self {
-        let image = map_sets(self.order(), &self.rows, label);
+        let image = self.rows.mapped(self.order(), label);
         let mut rows = [0; MAX_ORDER];
         for v in 0..self.order() {
             rows[label[v] as usize] = image[v];
@@ -273,14 +460,7 @@ impl Graph {
     /// Whether any two vertices are joined by a path. The order-1 graph is connected; so is the
     /// order-0 graph here.
     pub fn is_connected(&self) -> bool {
-        let mut reached: VertexSet = 1;
-        loop {
-            let next = vertices(reached).fold(reached, |set, v| set | self.rows[v]);
-            if next == reached {
-                return self.order() <= 1 || reached == all_vertices(self.order());
-            }
-            reached = next;
-        }
+        self.order() <= 1 || component(&self.rows, 0) == all_vertices(self.order())
     }
 }
 
@@ -291,13 +471,40 @@ mod tests {
     use super::*;
 
     proptest! {
+        /// Of narrow sets in both ways, and of wide ones.
         #[test]
-        fn transposing_swaps_rows_and_columns(n in 0usize..=16, sets: AdjacencyRows) {
-            let transposed = transpose(n, &sets);
-            for (a, y) in (0..16).flat_map(|a| (0..16).map(move |y| (a, y))) {
+        fn transposing_swaps_rows_and_columns(
+            n in 0..=MAX_ORDER,
+            sets in prop::array::uniform20(0..=all_vertices(MAX_ORDER)),
+        ) {
+            let transposed = sets.transposed(n);
+            for (a, y) in (0..MAX_ORDER).flat_map(|a| (0..MAX_ORDER).map(move |y| (a, y))) {
                 prop_assert_eq!(transposed[y] >> a & 1 == 1, a < n && sets[a] >> y & 1 == 1);
             }
-            prop_assert_eq!(transpose_portable(&sets), transpose(16, &sets));
+            let (sets, n) = (narrowed(&sets), n.min(NARROW_ORDER));
+            let mut first = sets;
+            first[n..].fill(0);
+            prop_assert_eq!(transpose_portable(&first), sets.transposed(n));
+            prop_assert_eq!(widened(&first).transposed(n), widened(&sets.transposed(n)));
+        }
+
+        #[test]
+        fn narrow_and_wide_sets_are_mapped_alike(
+            n in 1..=NARROW_ORDER,
+            sets: NarrowRows,
+            label in Just([0u8, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]).prop_shuffle(),
+        ) {
+            prop_assert_eq!(widened(&sets).mapped(n, &label), widened(&sets.mapped(n, &label)));
+        }
+
+        #[test]
+        fn codes_round_trip(n in 0..=MAX_ORDER, first: u128, beyond: u128) {
+            let any = Code { beyond: beyond >> 58, first: first >> 8 };
+            let graph = Graph::from_code(n, any);
+            prop_assert_eq!(Graph::from_code(n, graph.code()), graph);
+            let columns = (1..n).map(|j| any.column(j).count_ones() as usize);
+            prop_assert_eq!(graph.size(), columns.sum::<usize>());
+            (0..n).for_each(|j| assert_eq!(graph.code().column(j), any.column(j)));
         }
     }
 
@@ -309,11 +516,23 @@ mod tests {
     }
 
     #[test]
-    fn code_round_trips_at_the_largest_order() {
+    fn complete_graphs_have_all_bits() {
         let complete = Graph::from_code(16, u128::MAX);
         assert_eq!(complete.size(), 120);
-        assert_eq!(complete.code(), (1 << 120) - 1);
+        assert_eq!(complete.code().narrow(), (1 << 120) - 1);
         assert_eq!(complete.without_vertex(0), Graph::from_code(15, u128::MAX));
+        let all = Code { beyond: u128::MAX, first: u128::MAX };
+        assert_eq!(Graph::from_code(MAX_ORDER, all).size(), pairs(MAX_ORDER));
+    }
+
+    #[test]
+    fn codes_are_ordered_as_numbers() {
+        let code = |edge: (usize, usize)| Graph::from_edges(MAX_ORDER, [edge]).code();
+        let pairs = (1..MAX_ORDER).flat_map(|w| (0..w).map(move |u| (u, w)));
+        let codes: Vec<Code> = pairs.map(code).collect();
+        assert!(codes.is_sorted_by(|a, b| a < b));
+        let first = Graph::from_code(MAX_ORDER, u128::MAX).code();
+        assert!(first < code((0, 16)) && first > code((14, 15)));
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub struct Deletion {
 }
 
 impl DegreeSequence {
-    /// Sorts the given degrees (at most 16 of them, each below 16).
+    /// Sorts the given degrees (at most 20 of them, each below 20).
     pub fn new(degrees: impl IntoIterator<Item = usize>) -> Self {
         let mut sequence = DegreeSequence { order: 0, degrees: [0; MAX_ORDER] };
         for degree in degrees {
@@ -65,7 +65,7 @@ impl DegreeSequence {
         Self::new((0..graph.order()).map(|v| graph.degree(v)))
     }
 
-    /// Reads back [`DegreeSequence::bytes`]; `None` unless the bytes are 1 to 16 increasing
+    /// Reads back [`DegreeSequence::bytes`]; `None` unless the bytes are 1 to 20 increasing
     /// degrees of some graph.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let fits = (1..=MAX_ORDER).contains(&bytes.len())
@@ -116,7 +116,7 @@ impl DegreeSequence {
         classes
     }
 
-    /// For each degree 0 ≤ x < 16, how many vertices have a smaller one. This is the colour that
+    /// For each degree 0 ≤ x < 20, how many vertices have a smaller one. This is the colour that
     /// refinement starts from.
     pub fn ranks(&self) -> [u16; MAX_ORDER] {
         std::array::from_fn(|x| self.bytes().iter().filter(|&&d| (d as usize) < x).count() as u16)
@@ -289,7 +289,7 @@ pub struct LabelledCounts {
 }
 
 impl LabelledCounts {
-    /// L(d). Exact for n ≤ 16, where it is below 2^120.
+    /// L(d). Exact for n ≤ 16, where it is below 2^120, and beyond it for few edges.
     pub fn count(&mut self, sequence: &DegreeSequence) -> u128 {
         // Isolated vertices change nothing.
         let reduced =
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn hostile_bytes_are_refused() {
-        for bad in [&[][..], &[1], &[1, 0], &[0, 1], &[3, 3, 3], &[0; 17], &[255, 255]] {
+        for bad in [&[][..], &[1], &[1, 0], &[0, 1], &[3, 3, 3], &[0; 21], &[255, 255]] {
             assert_eq!(DegreeSequence::from_bytes(bad), None, "{bad:?}");
         }
         assert_eq!(DegreeSequence::from_bytes(&[1, 1, 2]).unwrap().to_string(), "(2,1,1)");

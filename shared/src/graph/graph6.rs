@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::bitset::{Graph, MAX_ORDER, pairs};
+use super::bitset::{Code, Graph, MAX_ORDER, NARROW_ORDER, pairs};
 
 /// The optional header of a graph6 file; it has no newline of its own.
 pub const HEADER: &str = ">>graph6<<";
@@ -37,7 +37,7 @@ pub enum Graph6Error {
         /// The byte.
         byte: u8,
     },
-    /// An order above 16.
+    /// An order above [`MAX_ORDER`].
     #[error("column 1: order {order} is larger than {MAX_ORDER}, the largest order handled here")]
     OrderTooLarge {
         /// The order, or that it is 63 or more.
@@ -66,7 +66,7 @@ pub enum Graph6Error {
     },
 }
 
-/// Number of bytes of the graph6 text of a graph of order `n` ≤ 16.
+/// Number of bytes of the graph6 text of a graph of order `n` ≤ 20.
 pub const fn encoded_len(n: usize) -> usize {
     1 + pairs(n).div_ceil(6)
 }
@@ -83,15 +83,23 @@ pub fn encode_into(graph: &Graph, out: &mut Vec<u8>) {
     encode_code(graph.order(), graph.code(), out);
 }
 
-/// Appends the graph6 bytes of the graph of order `n` ≤ 16 with this [`Graph::code`] to `out`.
-pub fn encode_code(n: usize, code: u128, out: &mut Vec<u8>) {
+/// Appends the graph6 bytes of the graph of order `n` ≤ 20 with this [`Graph::code`] to `out`.
+pub fn encode_code(n: usize, code: Code, out: &mut Vec<u8>) {
     out.push(63 + n as u8);
     // The code has pair 0 at its lowest bit; graph6 puts it first, at the highest bit of its byte.
-    for start in (0..pairs(n)).step_by(6) {
-        let six = (code >> start) as u8 & 63;
-        out.push(63 + (six.reverse_bits() >> 2));
+    let sixes = |bits: u128, count: usize| {
+        let six = move |start| (bits >> start) as u8 & 63;
+        (0..count).step_by(6).map(move |start| 63 + (six(start).reverse_bits() >> 2))
+    };
+    out.extend(sixes(code.narrow(), pairs(n.min(NARROW_ORDER))));
+    if n > NARROW_ORDER {
+        out.extend(sixes(code.beyond(), pairs(n) - pairs(NARROW_ORDER)));
     }
 }
+
+/// Bits of the first part of a code. Both parts begin with a byte.
+const HALF: usize = pairs(NARROW_ORDER);
+const _: () = assert!(HALF.is_multiple_of(6));
 
 /// Reads one graph from a line; a trailing line break and a leading `>>graph6<<` are accepted.
 /// Never panics.
@@ -134,16 +142,18 @@ pub fn decode(line: &[u8]) -> Result<Graph, Graph6Error> {
         let column = column(text.len().min(expected));
         return Err(Graph6Error::WrongLength { column, order, expected, found: text.len() });
     }
-    let mut code = 0u128;
+    let mut halves = [0u128; 2];
     for (index, byte) in text[1..].iter().enumerate() {
         let six = ((byte - 63) << 2).reverse_bits();
         let room = pairs(order) - 6 * index;
         if room < 6 && six >> room != 0 {
             return Err(Graph6Error::Padding { column: column(index + 1) });
         }
-        code |= u128::from(six) << (6 * index);
+        let [in_half, start] = [6 * index / HALF, 6 * index % HALF];
+        halves[in_half] |= u128::from(six) << start;
     }
-    Ok(Graph::from_code(order, code))
+    let [first, beyond] = halves;
+    Ok(Graph::from_code(order, Code::new(first, beyond)))
 }
 
 /// Graphs are shown by their texts.
@@ -203,14 +213,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(n in 0usize..=16, code: u128) {
-            let graph = Graph::from_code(n, code);
+        fn round_trip(n in 0..=MAX_ORDER, code: [u128; 2]) {
+            let graph = Graph::from_code(n, Code::new(code[0], code[1]));
             prop_assert_eq!(decode(encode(&graph).as_bytes()), Ok(graph));
         }
 
         #[test]
-        fn agrees_with_petgraph(n in 1usize..=16, code: u128) {
-            let graph = Graph::from_code(n, code);
+        fn agrees_with_petgraph(n in 1..=MAX_ORDER, code: [u128; 2]) {
+            let graph = Graph::from_code(n, Code::new(code[0], code[1]));
             let mut other = petgraph::graph::UnGraph::<(), ()>::default();
             let nodes: Vec<_> = (0..n).map(|_| other.add_node(())).collect();
             for (u, w) in graph.edges() {
@@ -222,7 +232,7 @@ mod tests {
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             if let Ok(graph) = decode(&bytes) {
-                prop_assert!(graph.order() <= 16);
+                prop_assert!(graph.order() <= MAX_ORDER);
             }
         }
 

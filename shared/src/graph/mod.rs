@@ -1,4 +1,4 @@
-//! Graphs of order at most 16: sets of bits, their text, and what is known of them by theory or by
+//! Graphs of order at most 20: sets of bits, their text, and what is known of them by theory or by
 //! nauty.
 
 mod bitset;
@@ -13,6 +13,6 @@ pub mod polya;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use bitset::transpose_lanes;
 pub use bitset::{
-    AdjacencyRows, Graph, MAX_ORDER, VertexSet, all_vertices, factorial, map_sets, pairs,
-    transpose, vertices,
+    AdjacencyRows, Code, Graph, MAX_ORDER, NARROW_ORDER, NarrowRows, Rows, VertexSet,
+    all_vertices, are_twins, component, factorial, narrowed, pairs, vertices, widened,
 };

@@ -4,7 +4,7 @@
 use nauty_pet::canon::IntoCanonLabellingNautyDense;
 use petgraph::graph::UnGraph;
 
-use crate::graph::{Graph, MAX_ORDER, VertexSet};
+use crate::graph::{Graph, MAX_ORDER, VertexSet, factorial};
 
 /// The version of nauty that is built in.
 pub fn version() -> String {
@@ -20,7 +20,7 @@ pub struct NautyLabelling {
     pub label: [u8; MAX_ORDER],
     /// The graph under that labelling. Isomorphic graphs, and only those, have equal ones.
     pub canonical: Graph,
-    /// |Aut|, which is exact: at most 16! and so below 2^53.
+    /// |Aut|, which is exact.
     pub automorphisms: u64,
     /// For each vertex the set of vertices in its orbit.
     pub orbits: [VertexSet; MAX_ORDER],
@@ -62,9 +62,9 @@ pub fn label(graph: &Graph) -> NautyLabelling {
         label[v] = position as u8;
     }
     let stats = &found.automorphisms.stats;
-    // nauty returns the group size as base · 10^exponent; orders of groups of 16 points have no
-    // exponent.
-    let automorphisms = (stats.grpsize_base * 10f64.powi(stats.grpsize_exp as i32)).round() as u64;
+    // nauty returns the group size as base · 10^exponent.
+    let automorphisms =
+        divisor_near(stats.grpsize_base * 10f64.powi(stats.grpsize_exp as i32), factorial(n));
     let representative = &found.automorphisms.orbits;
     let orbits = std::array::from_fn(|v| {
         (0..n)
@@ -72,6 +72,28 @@ pub fn label(graph: &Graph) -> NautyLabelling {
             .fold(0, |set, w| set | 1 << w)
     });
     NautyLabelling { label, canonical: graph.relabelled(&label), automorphisms, orbits }
+}
+
+/// The order of a group of permutations, which divides `of`, the number of all permutations, from
+/// what floating point numbers know of it.
+fn divisor_near(about: f64, of: u64) -> u64 {
+    /// The divisor of `of` times `factor` that is nearest, with primes from `prime` on.
+    fn nearest(about: f64, of: u64, factor: u64, prime: u64) -> u64 {
+        let distance = |found: &u64| (*found as f64 - about).abs();
+        if of == 1 {
+            return factor;
+        }
+        let (mut rest, mut powers) = (of, vec![factor]);
+        while rest.is_multiple_of(prime) {
+            rest /= prime;
+            powers.push(powers[powers.len() - 1] * prime);
+        }
+        let found = powers.into_iter().map(|power| nearest(about, rest, power, prime + 1));
+        found.min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(factor)
+    }
+    // nauty divides by 10^10 what is larger. No two divisors of 20! are so close
+    // to each other that rounding could exchange them.
+    if about < 1e10 { about.round() as u64 } else { nearest(about, of, 1, 2) }
 }
 
 /// All graphs of orders 1, …, `n`, one of each isomorphism class in nauty's labels, sorted by
@@ -104,6 +126,34 @@ mod tests {
     fn enumerates_all_small_graphs() {
         // OEIS A000088.
         assert_eq!(enumerate(6).iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 4, 11, 34, 156]);
+    }
+
+    #[test]
+    fn large_groups_are_exact() {
+        for n in 1..=MAX_ORDER {
+            assert_eq!(label(&Graph::edgeless(n)).automorphisms, factorial(n));
+            let star = Graph::from_edges(n, (1..n).map(|v| (0, v)));
+            assert_eq!(label(&star).automorphisms, if n == 2 { 2 } else { factorial(n - 1) });
+        }
+    }
+
+    /// So what floating point numbers say, with fifteen digits, decides between them.
+    #[test]
+    fn divisors_of_20_factorial_are_far_from_each_other() {
+        let mut divisors = vec![1u64];
+        for (prime, exponent) in
+            [(2, 18), (3, 8), (5, 4), (7, 2), (11, 1), (13, 1), (17, 1), (19, 1u32)]
+        {
+            let smaller = divisors.clone();
+            for power in (1..=exponent).map(|e| u64::pow(prime, e)) {
+                divisors.extend(smaller.iter().map(|divisor| divisor * power));
+            }
+        }
+        divisors.sort_unstable();
+        assert_eq!(divisors.last(), Some(&factorial(20)));
+        assert!(
+            divisors.windows(2).all(|pair| (pair[1] - pair[0]) as f64 > 1e-12 * pair[1] as f64)
+        );
     }
 
     #[test]

@@ -3,19 +3,22 @@
 //!
 //! The refinement of all lanes goes on until every lane is discrete or none changes. Lanes whose
 //! equal colours are all mutual twins are finished by numbering the twins; the few others are left
-//! to a search, see [`super::forest`].
+//! to a search, see [`super::forest`]; beyond order 16, where sets do not fit the lanes, all are.
 
 use std::{marker::PhantomData, str::FromStr};
 
 pub use super::lanes::{LANES, Lane};
 
 use super::{
-    Colours, Leaf, MAX_PLAIN_ORDER, Undecided, key_bits,
+    Colours, Leaf, MAX_PLAIN_ORDER, Undecided, hashed, key_bits,
     lanes::{Instructions, Lanes, Operation},
+    reference,
     rounds::{Exact, Hashed, Refinement},
     short_key,
 };
-use crate::graph::{AdjacencyRows, MAX_ORDER, VertexSet, all_vertices, pairs};
+use crate::graph::{
+    AdjacencyRows, MAX_ORDER, NARROW_ORDER, VertexSet, all_vertices, narrowed, pairs,
+};
 
 /// After this many rounds a lane that still changes is left to the search tree, where nodes are
 /// gathered anew: few random graphs take more, and one such lane would hold up the other 31.
@@ -94,29 +97,31 @@ pub struct Batch {
     /// Whether this is the reference labelling.
     exact: bool,
     /// Adjacency sets: `rows[v]` holds that of vertex v of every lane.
-    rows: [Lane; MAX_ORDER],
+    rows: [Lane; NARROW_ORDER],
     /// Before labelling the colours to start from, then those that refinement comes to, afterwards
     /// the canonical labels.
-    labels: [Lane; MAX_ORDER],
+    labels: [Lane; NARROW_ORDER],
     /// 1 << label.
-    one_hot: [Lane; MAX_ORDER],
+    one_hot: [Lane; NARROW_ORDER],
     /// How many twins of v with an equal colour come before v.
-    earlier_twins: [Lane; MAX_ORDER],
+    earlier_twins: [Lane; NARROW_ORDER],
     /// Lanes whose colours came out all different.
     discrete: u32,
     /// Lanes whose colours would not change any more.
     stable: u32,
     /// The codes of the relabelled graphs, 16 bits a word.
     codes: [Lane; CODE_WORDS],
+    /// The graphs beyond order 16, which are in no lanes and stay undecided.
+    wide: Vec<Undecided>,
 }
 
-/// Words of a code of the largest order.
-const CODE_WORDS: usize = pairs(MAX_ORDER).div_ceil(16);
+/// Words of a code of the largest order that there are lanes for.
+const CODE_WORDS: usize = pairs(NARROW_ORDER).div_ceil(16);
 
 const ZERO: Lane = Lane([0; LANES]);
 
 /// Words of packed labels.
-pub const LABEL_WORDS: usize = MAX_ORDER.div_ceil(LABELS_IN_WORD);
+pub const LABEL_WORDS: usize = NARROW_ORDER.div_ceil(LABELS_IN_WORD);
 const LABELS_IN_WORD: usize = 4;
 const LABEL_BITS: u32 = 16 / LABELS_IN_WORD as u32;
 
@@ -147,10 +152,10 @@ impl PackedLabels {
         }
     }
 
-    /// The words of one graph.
+    /// The words of one graph, of order at most 16.
     pub fn words_of(label: &[u8; MAX_ORDER]) -> [u16; LABEL_WORDS] {
         let mut words = [0; LABEL_WORDS];
-        for (v, &label) in label.iter().enumerate() {
+        for (v, &label) in label[..NARROW_ORDER].iter().enumerate() {
             let bit = LABEL_BITS * (v % LABELS_IN_WORD) as u32;
             words[v / LABELS_IN_WORD] |= u16::from(label) << bit;
         }
@@ -159,7 +164,8 @@ impl PackedLabels {
 }
 
 impl Batch {
-    /// A batch for graphs of order 1 ≤ n ≤ 16, labelled as the census does.
+    /// A batch for graphs of order 1 ≤ n ≤ 20, labelled as the census does. Beyond order 16 all
+    /// lanes stay undecided.
     ///
     /// # Panics
     /// If the order is out of range or the machine lacks the kernel's instructions.
@@ -167,7 +173,7 @@ impl Batch {
         Self::with(n, kernel, false)
     }
 
-    /// A batch for graphs of order 1 ≤ n ≤ 16 in their reference labelling. Panics like
+    /// A batch for graphs of order 1 ≤ n ≤ 20 in their reference labelling. Panics like
     /// [`Batch::new`].
     pub fn exact(n: usize, kernel: Kernel) -> Box<Self> {
         Self::with(n, kernel, true)
@@ -182,13 +188,14 @@ impl Batch {
             order: n,
             instructions,
             exact,
-            rows: [ZERO; MAX_ORDER],
-            labels: [ZERO; MAX_ORDER],
-            one_hot: [ZERO; MAX_ORDER],
-            earlier_twins: [ZERO; MAX_ORDER],
+            rows: [ZERO; NARROW_ORDER],
+            labels: [ZERO; NARROW_ORDER],
+            one_hot: [ZERO; NARROW_ORDER],
+            earlier_twins: [ZERO; NARROW_ORDER],
             discrete: 0,
             stable: 0,
             codes: [ZERO; CODE_WORDS],
+            wide: vec![Undecided::default(); if n > NARROW_ORDER { LANES } else { 0 }],
         })
     }
 
@@ -196,20 +203,32 @@ impl Batch {
     /// vertices of smaller degree.
     #[inline(always)]
     pub fn set(&mut self, lane: usize, v: usize, neighbours: VertexSet, colour: u16) {
-        self.rows[v].0[lane] = neighbours;
+        if self.order > NARROW_ORDER {
+            (self.wide[lane].rows[v], self.wide[lane].colours[v]) = (neighbours, colour);
+            return;
+        }
+        self.rows[v].0[lane] = neighbours as u16;
         self.labels[v].0[lane] = colour;
     }
 
     /// Puts a graph into lane `first` and all lanes after it.
     #[inline(always)]
     pub fn set_rows_from(&mut self, first: usize, rows: &AdjacencyRows) {
+        if self.order > NARROW_ORDER {
+            self.wide[first..].iter_mut().for_each(|graph| graph.rows = *rows);
+            return;
+        }
         let lanes = &mut self.rows[..self.order];
-        self.instructions.run(FillFrom::new(lanes, first, rows));
+        self.instructions.run(FillFrom::new(lanes, first, &narrowed(rows)));
     }
 
     /// Puts initial colours into lane `first` and all lanes after it.
     #[inline(always)]
     pub fn set_colours_from(&mut self, first: usize, colours: &Colours) {
+        if self.order > NARROW_ORDER {
+            self.wide[first..].iter_mut().for_each(|graph| graph.colours = *colours);
+            return;
+        }
         let lanes = &mut self.labels[..self.order];
         self.instructions.run(FillFrom::new(lanes, first, colours));
     }
@@ -219,27 +238,43 @@ impl Batch {
         self.order
     }
 
+    /// Whether this is the reference labelling.
+    pub(super) fn is_exact(&self) -> bool {
+        self.exact
+    }
+
     /// Labels those of the first `count` lanes whose colours decide their labels; the result has a
     /// bit for each of these. The others are [`Batch::undecided`].
     pub fn label(&mut self, count: usize) -> u32 {
+        if self.order > NARROW_ORDER {
+            let refine = if self.exact { reference::refine } else { hashed::refine };
+            for graph in &mut self.wide[..count] {
+                refine(self.order, &graph.rows, &mut graph.colours);
+                graph.stable = true;
+            }
+            return 0;
+        }
         self.label_all() & first_lanes(count)
     }
 
     /// A lane that [`Batch::label`] has not labelled, for a search.
     pub fn undecided(&self, lane: usize) -> Undecided {
+        if self.order > NARROW_ORDER {
+            return self.wide[lane];
+        }
         let mut undecided = Undecided {
             rows: [0; MAX_ORDER],
             colours: [0; MAX_ORDER],
             stable: self.stable >> lane & 1 == 1,
         };
         for v in 0..self.order {
-            undecided.rows[v] = self.rows[v].0[lane];
+            undecided.rows[v] = self.rows[v].0[lane].into();
             undecided.colours[v] = self.labels[v].0[lane] - self.earlier_twins[v].0[lane];
         }
         undecided
     }
 
-    /// The labels of all lanes in few words.
+    /// The labels of all lanes in few words, for orders up to 16.
     pub fn packed_labels(&self) -> PackedLabels {
         self.instructions.run(Pack { batch: self })
     }
@@ -264,7 +299,7 @@ impl Batch {
     #[inline(always)]
     pub fn key(&self, lane: usize) -> u64 {
         if self.order > MAX_PLAIN_ORDER {
-            return short_key(self.order, self.code(lane));
+            return short_key(self.order, self.code(lane).into());
         }
         let code = self.codes[..4]
             .iter()
@@ -287,7 +322,7 @@ impl Batch {
     /// The leaf that a labelled lane is.
     pub fn leaf(&self, lane: usize) -> Leaf {
         Leaf {
-            code: self.code(lane),
+            code: self.code(lane).into(),
             label: self.labels_of(lane),
             automorphisms: self.automorphisms(lane),
             last_orbit: self.last_orbit(lane),
@@ -318,7 +353,7 @@ impl Batch {
     }
 
     /// Pulls a set of labels back to vertices, in every lane: v is in the result if its label is
-    /// in `set`.
+    /// in `set`. Like all that is asked of labelled lanes, for orders up to 16 only.
     pub fn pull_back(&self, set: &Lane) -> Lane {
         self.instructions.run(PullBack { batch: self, set })
     }
@@ -436,7 +471,7 @@ impl Batch {
             for v in 0..N {
                 row = row.add_where(colours[v].equals(L::splat(token, j as u16)), image[v]);
             }
-            row = row.and(L::splat(token, all_vertices(j)));
+            row = row.and(L::splat(token, all_vertices(j) as u16));
             let (word, bit) = (pairs(j) / 16, pairs(j) % 16);
             code[word] = code[word].or(row.shl(bit as u32));
             if bit + j > 16 {
@@ -561,13 +596,13 @@ impl<const N: usize> Operation for Finish<'_, N> {
 struct FillFrom<'a> {
     lanes: &'a mut [Lane],
     first: usize,
-    values: &'a [u16; MAX_ORDER],
+    values: &'a [u16],
 }
 
 impl<'a> FillFrom<'a> {
     #[inline(always)]
-    fn new(lanes: &'a mut [Lane], first: usize, values: &'a [u16; MAX_ORDER]) -> Self {
-        assert!(first < LANES && lanes.len() <= MAX_ORDER, "no lane {first}");
+    fn new(lanes: &'a mut [Lane], first: usize, values: &'a [u16]) -> Self {
+        assert!(first < LANES && lanes.len() <= values.len(), "no lane {first}");
         FillFrom { lanes, first, values }
     }
 }

@@ -1,6 +1,6 @@
 //! From a key and degrees back to the graph: what is done for every graph that is read.
 
-use crate::graph::{Graph, MAX_ORDER, VertexSet};
+use crate::graph::{Graph, NARROW_ORDER, widened};
 
 use super::key_bits;
 
@@ -9,7 +9,7 @@ use super::key_bits;
 #[inline]
 pub fn graph_of_key(key: u128, degrees: &[u8]) -> Option<Graph> {
     let n = degrees.len();
-    if !(1..=MAX_ORDER).contains(&n) || key >> key_bits(n) != 0 {
+    if !(1..=NARROW_ORDER).contains(&n) || key >> key_bits(n) != 0 {
         return None;
     }
     #[cfg(target_arch = "x86_64")]
@@ -23,10 +23,10 @@ pub fn graph_of_key(key: u128, degrees: &[u8]) -> Option<Graph> {
 fn portable(key: u128, degrees: &[u8]) -> Option<Graph> {
     let n = degrees.len();
     let rest = Graph::from_code(n - 1, key);
-    let (mut last, mut wrong): (VertexSet, u8) = (0, 0);
+    let (mut last, mut wrong) = (0, 0u8);
     for v in 0..n - 1 {
         let missing = degrees[v].wrapping_sub(rest.degree(v) as u8);
-        last |= VertexSet::from(missing & 1) << v;
+        last |= u32::from(missing & 1) << v;
         wrong |= missing & !1;
     }
     (wrong == 0 && last.count_ones() == u32::from(degrees[n - 1])).then(|| rest.with_vertex(last))
@@ -41,11 +41,11 @@ fn sse2(key: u128, degrees: &[u8]) -> Option<Graph> {
     use crate::graph::{all_vertices, pairs, transpose_lanes};
 
     let n = degrees.len();
-    let mut wanted = [0; MAX_ORDER];
+    let mut wanted = [0; NARROW_ORDER];
     wanted[..n - 1].copy_from_slice(&degrees[..n - 1]);
     // The lower neighbours of each vertex but the last one. Beyond these the key is zero.
-    let lower = |v: usize| ((key >> pairs(v)) as VertexSet & all_vertices(v)) as i16;
-    let mut rows = [0; MAX_ORDER];
+    let lower = |v: usize| ((key >> pairs(v)) as u16 & all_vertices(v) as u16) as i16;
+    let mut rows = [0u16; NARROW_ORDER];
     // SAFETY: the load reads the 16 bytes of `wanted`, the stores write the 32 bytes of `rows`;
     // the rest are operations on registers.
     let (last, fits) = unsafe {
@@ -81,10 +81,11 @@ fn sse2(key: u128, degrees: &[u8]) -> Option<Graph> {
             let row = _mm_or_si128(rest[half], _mm_and_si128(joined_lanes[half], last_vertex));
             _mm_storeu_si128(rows.as_mut_ptr().add(8 * half).cast(), row);
         }
-        (_mm_movemask_epi8(joined) as VertexSet, fits)
+        (_mm_movemask_epi8(joined) as u16, fits)
     };
     rows[n - 1] = last;
-    (fits && last.count_ones() == u32::from(degrees[n - 1])).then(|| Graph::from_rows(n, rows))
+    (fits && last.count_ones() == u32::from(degrees[n - 1]))
+        .then(|| Graph::from_rows(n, widened(&rows)))
 }
 
 /// In the lower byte of each lane the number of its bits.
@@ -114,17 +115,17 @@ mod tests {
         /// not.
         #[test]
         fn both_ways_lead_to_the_same_graph(
-            n in 1..=MAX_ORDER,
+            n in 1..=NARROW_ORDER,
             code: u128,
             other: u128,
-            at in 0..MAX_ORDER,
+            at in 0..NARROW_ORDER,
             degree: u8,
         ) {
             let [graph, another] = [code, other].map(|code| Graph::from_code(n, code));
             let degrees = |graph: &Graph| -> Vec<u8> {
                 (0..n).map(|v| graph.degree(v) as u8).collect()
             };
-            let key_of = |graph: &Graph| graph.code() & ((1 << pairs(n - 1)) - 1);
+            let key_of = |graph: &Graph| graph.code().narrow() & ((1 << pairs(n - 1)) - 1);
             let mut spoiled = degrees(&graph);
             spoiled[at % n] = degree;
             prop_assert_eq!(graph_of_key(key_of(&graph), &degrees(&graph)), Some(graph));
@@ -140,6 +141,6 @@ mod tests {
         assert_eq!(graph_of_key(0, &[]), None);
         assert_eq!(graph_of_key(1, &[0]), None);
         assert_eq!(graph_of_key(1 << key_bits(5), &[0; 5]), None);
-        assert_eq!(graph_of_key(0, &[0; MAX_ORDER + 1]), None);
+        assert_eq!(graph_of_key(0, &[0; NARROW_ORDER + 1]), None);
     }
 }

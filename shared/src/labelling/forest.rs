@@ -2,11 +2,11 @@
 //! [`super::hashed`] and [`super::reference`] label them one at a time.
 
 use super::{
-    Colours, Leaf, Undecided,
+    Colours, Labelling, Leaf, Undecided,
     batch::{Batch, LANES},
-    key_bits, search,
+    hashed, key_bits, reference, search,
 };
-use crate::graph::{all_vertices, vertices};
+use crate::graph::{Graph, NARROW_ORDER, all_vertices, vertices};
 
 /// A node whose colours are to be refined.
 struct Node {
@@ -50,13 +50,26 @@ impl<T> Forest<T> {
         self.graphs.len() >= LANES
     }
 
-    /// Labels all graphs that were added, in this order, and takes them out.
+    /// Labels all graphs that were added, in this order, and takes them out. Beyond order 16, where
+    /// there are no lanes, each is labelled by itself.
     pub fn search(&mut self) -> &[(T, Leaf)] {
         let n = self.batch.order();
-        let keys = (1 << key_bits(n)) - 1;
         self.found.clear();
         self.found
             .extend(self.wanted_for.drain(..).map(|wanted_for| (wanted_for, Leaf::default())));
+        if n > NARROW_ORDER {
+            let refine = if self.batch.is_exact() { reference::refine } else { hashed::refine };
+            for ((_, leaf), Undecided { rows, colours, .. }) in
+                self.found.iter_mut().zip(self.graphs.drain(..))
+            {
+                let Labelling { label, automorphisms, last_orbit, .. } =
+                    search::label_from(n, &rows, colours, &refine);
+                let code = Graph::from_rows(n, rows).relabelled(&label).code();
+                *leaf = Leaf { code, label, automorphisms, last_orbit };
+            }
+            return &self.found;
+        }
+        let keys = (1 << key_bits(n)) - 1;
         for (number, graph) in self.graphs.iter().enumerate() {
             grow(&mut self.nodes, n, number, graph, &graph.colours, graph.stable, 1);
         }
@@ -88,7 +101,8 @@ impl<T> Forest<T> {
                 let best = &mut self.found[node.graph].1;
                 // As long as there are no automorphisms there has been no leaf. The key is the code
                 // without the last row.
-                let [key, best_key] = [self.batch.code(lane), best.code].map(|code| code & keys);
+                let [key, best_key] =
+                    [self.batch.code(lane), best.code.narrow()].map(|code| code & keys);
                 if best.automorphisms > 0 && key < best_key {
                     continue;
                 }

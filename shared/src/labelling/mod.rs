@@ -1,4 +1,4 @@
-//! Canonical labelling of graphs of order at most 16, vertices in order of degree.
+//! Canonical labelling of graphs of order at most 20, vertices in order of degree.
 //!
 //! A labelling starts from the degrees, refines vertex colours until nothing changes, and where
 //! equal colours are left that are not merely twins, individualizes each candidate in turn and
@@ -26,7 +26,7 @@ mod search;
 pub use decode::graph_of_key;
 
 use crate::graph::{
-    AdjacencyRows, Graph, MAX_ORDER, VertexSet, all_vertices, degree::DegreeSequence, map_sets,
+    AdjacencyRows, Code, Graph, MAX_ORDER, Rows, VertexSet, all_vertices, degree::DegreeSequence,
     pairs,
 };
 
@@ -47,10 +47,9 @@ pub type Colours = [u16; MAX_ORDER];
 pub struct Labelling {
     /// Canonical label of each vertex; labels grow with degree.
     pub label: [u8; MAX_ORDER],
-    /// The edges among the canonical labels 0, …, n − 2, pair i < j at bit j(j − 1)/2 + i. With
-    /// the degree sequence it determines H up to isomorphism: the last row follows from the
-    /// degrees.
-    pub key: u128,
+    /// The edges among the canonical labels 0, …, n − 2. With the degree sequence it determines H
+    /// up to isomorphism: the last row follows from the degrees.
+    pub key: Code,
     /// |Aut H|.
     pub automorphisms: u64,
     /// The orbit under Aut H of the vertex labelled n − 1.
@@ -65,7 +64,7 @@ impl Labelling {
 }
 
 /// A graph whose colours did not decide its labels.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Undecided {
     /// The graph.
     pub rows: AdjacencyRows,
@@ -79,7 +78,7 @@ pub struct Undecided {
 #[derive(Clone, Copy, Default)]
 pub struct Leaf {
     /// [`crate::graph::Graph::code`] of the relabelled graph; without its last row it is the key.
-    pub code: u128,
+    pub code: Code,
     /// Canonical label of each vertex.
     pub label: [u8; MAX_ORDER],
     /// |Aut|.
@@ -95,13 +94,13 @@ impl Leaf {
     }
 }
 
-/// What graphs of an order 1 ≤ `n` ≤ 16 are known by within their degree sequence: the key of a
+/// What graphs of an order 1 ≤ `n` ≤ 20 are known by within their degree sequence: the key of a
 /// graph with this [`crate::graph::Graph::code`] in canonical labels, or, beyond order 12, its
 /// number.
 #[inline]
-pub fn short_key(n: usize, code: u128) -> u64 {
+pub fn short_key(n: usize, code: Code) -> u64 {
     match n <= MAX_PLAIN_ORDER {
-        true => code as u64 & ((1 << key_bits(n)) - 1),
+        true => code.narrow() as u64 & ((1 << key_bits(n)) - 1),
         false => number::number_of_graph(&Graph::from_code(n, code)),
     }
 }
@@ -110,11 +109,6 @@ pub fn short_key(n: usize, code: u128) -> u64 {
 #[inline]
 pub const fn key_bits(n: usize) -> usize {
     pairs(n.saturating_sub(1))
-}
-
-/// Whether two vertices have the same neighbours apart from each other.
-fn are_twins(rows: &AdjacencyRows, v: usize, w: usize) -> bool {
-    (rows[v] ^ rows[w]) & !(1 << v | 1 << w) == 0
 }
 
 /// The colours refinement starts from: for each vertex the number of vertices of smaller degree.
@@ -136,16 +130,16 @@ pub(crate) fn shard_colours(sequence: &DegreeSequence) -> Colours {
 }
 
 /// The key of the graph under `label`.
-fn key_under(n: usize, rows: &AdjacencyRows, label: &[u8; MAX_ORDER]) -> u128 {
-    let image = map_sets(n, rows, label);
-    let mut code = 0;
+fn key_under(n: usize, rows: &AdjacencyRows, label: &[u8; MAX_ORDER]) -> Code {
+    let image = rows.mapped(n, label);
+    let mut key = Code::default();
     for v in 0..n {
         let j = label[v] as usize;
         if j + 1 < n {
-            code |= u128::from(image[v] & all_vertices(j)) << pairs(j);
+            key.add_column(j, image[v] & all_vertices(j));
         }
     }
-    code
+    key
 }
 
 #[cfg(test)]

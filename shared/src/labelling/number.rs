@@ -16,8 +16,8 @@ pub const NUMBER_BITS: usize = 63;
 /// Stands for all numbers that are too large. No census has such graphs, see [`fits`].
 const TOO_LARGE: u64 = u64::MAX >> (64 - NUMBER_BITS);
 
-/// C(a, r) for 0 ≤ a, r < 16.
-const BINOMIALS: [[u16; MAX_ORDER]; MAX_ORDER] = {
+/// C(a, r) for 0 ≤ a, r < 20.
+const BINOMIALS: [[u32; MAX_ORDER]; MAX_ORDER] = {
     let mut rows = [[0; MAX_ORDER]; MAX_ORDER];
     let mut a = 0;
     while a < MAX_ORDER {
@@ -37,8 +37,9 @@ const BINOMIALS: [[u16; MAX_ORDER]; MAX_ORDER] = {
 pub fn number_of_graph(graph: &Graph) -> u64 {
     let n = graph.order();
     let mut lacking: [u32; MAX_ORDER] = std::array::from_fn(|v| graph.degree(v.min(n - 1)) as u32);
-    // The product of all C(a, r) is no more than the number of labelled graphs, 2^120.
-    let (mut number, mut scale) = (0, 1u128);
+    // Up to order 16 the product of all C(a, r) is no more than the number of labelled graphs, 2^120.
+    // Beyond it what is too large for these numbers is too large anyway.
+    let (mut number, mut scale) = (0u128, 1u128);
     for v in (1..n).rev() {
         let open = open_before(v, &lacking);
         let chosen = graph.neighbours(v) & all_vertices(v);
@@ -46,8 +47,8 @@ pub fn number_of_graph(graph: &Graph) -> u64 {
             lacking[w] -= 1;
         }
         let radix = BINOMIALS[open.count_ones() as usize][chosen.count_ones() as usize];
-        number += scale * u128::from(rank(chosen, open));
-        scale *= u128::from(radix);
+        number = number.saturating_add(scale.saturating_mul(rank(chosen, open).into()));
+        scale = scale.saturating_mul(radix.into());
     }
     u64::try_from(number).map_or(TOO_LARGE, |number| number.min(TOO_LARGE))
 }
@@ -64,7 +65,7 @@ pub fn graph_of_number(mut number: u64, sequence: &DegreeSequence) -> Option<Gra
             a if r <= a => u64::from(BINOMIALS[a][r]),
             _ => return None,
         };
-        for w in vertices(set_of_rank((number % radix) as u16, r, open)) {
+        for w in vertices(set_of_rank((number % radix) as u32, r, open)) {
             graph.add_edge(w, v);
             lacking[w] -= 1;
         }
@@ -79,13 +80,13 @@ fn open_before(v: usize, lacking: &[u32; MAX_ORDER]) -> VertexSet {
 }
 
 /// The rank of a set among those of its size within `open`.
-fn rank(chosen: VertexSet, open: VertexSet) -> u16 {
+fn rank(chosen: VertexSet, open: VertexSet) -> u32 {
     let places = vertices(chosen).map(|w| (open & all_vertices(w)).count_ones() as usize);
     (1..).zip(places).map(|(k, place): (usize, usize)| BINOMIALS[place][k]).sum()
 }
 
 /// The set of this rank, below C(a, r), among those of r of the a vertices of `open`.
-fn set_of_rank(mut rank: u16, r: usize, mut open: VertexSet) -> VertexSet {
+fn set_of_rank(mut rank: u32, r: usize, mut open: VertexSet) -> VertexSet {
     let mut set = 0;
     for k in (1..=r).rev() {
         while open != 0 {
@@ -102,7 +103,7 @@ fn set_of_rank(mut rank: u16, r: usize, mut open: VertexSet) -> VertexSet {
     set
 }
 
-/// Whether all graphs of order `n` ≤ 16 with at most so many edges, and so many at a vertex, have
+/// Whether all graphs of order `n` ≤ 20 with at most so many edges, and so many at a vertex, have
 /// numbers below 2^63. What is looked at is the largest product of the C(a, r). When the vertices
 /// 0, …, v have still to choose, and e edges are left, their degrees lack 2e in all: so e is at
 /// most C(v + 1, 2), and half of v + 1 times the degree; and of the v vertices before v no more
@@ -131,31 +132,54 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{graph::nauty, labelling::tests::by_degree};
+    use crate::{
+        graph::{Code, nauty},
+        labelling::tests::by_degree,
+    };
+
+    /// Random ones of half of all edges.
+    fn codes() -> impl Strategy<Value = Code> {
+        (any::<u128>(), any::<u128>()).prop_map(|(first, beyond)| Code::new(first, beyond))
+    }
 
     proptest! {
         /// Dense and sparse graphs. All graphs of order 13 have numbers.
         #[test]
-        fn numbers_lead_back_to_graphs(n in 1..=MAX_ORDER, codes: [u128; 3], thin in 0..3usize) {
-            let code = codes[..=thin].iter().fold(u128::MAX, |code, more| code & more);
-            let graph = by_degree(&Graph::from_code(n, code & ((1 << pairs(n)) - 1)));
-            let number = number_of_graph(&graph);
-            if n <= 13 || number < TOO_LARGE {
-                let sequence = DegreeSequence::of(&graph);
-                prop_assert_eq!(graph_of_number(number, &sequence), Some(graph));
+        fn numbers_lead_back_to_graphs(n in 1..=MAX_ORDER, code in codes(), thin in codes()) {
+            let graph = by_degree(&Graph::from_code(n, code));
+            let thinner = by_degree(&Graph::from_rows(
+                n,
+                std::array::from_fn(|v| graph.neighbours(v) & Graph::from_code(n, thin).neighbours(v)),
+            ));
+            for graph in [graph, thinner] {
+                let number = number_of_graph(&graph);
+                if n <= 13 || number < TOO_LARGE {
+                    let sequence = DegreeSequence::of(&graph);
+                    prop_assert_eq!(graph_of_number(number, &sequence), Some(graph));
+                }
             }
         }
 
         /// Any number is that of one graph at most, with these degrees.
         #[test]
-        fn any_number_is_read(n in 1..=MAX_ORDER, code: u128, number: u64) {
-            let sequence = DegreeSequence::of(&by_degree(&Graph::from_code(n, code >> 8)));
+        fn any_number_is_read(n in 1..=MAX_ORDER, code in codes(), number: u64) {
+            let sequence = DegreeSequence::of(&by_degree(&Graph::from_code(n, code)));
             for number in [number, number % 1000] {
                 if let Some(graph) = graph_of_number(number, &sequence) {
                     prop_assert_eq!(DegreeSequence::of(&graph), sequence);
                     prop_assert_eq!(number_of_graph(&graph), number.min(TOO_LARGE));
                 }
             }
+        }
+
+        /// Trees have numbers, whatever their degrees.
+        #[test]
+        fn all_trees_have_numbers(n in 2..=MAX_ORDER, parents: [u8; MAX_ORDER]) {
+            let edges = (1..n).map(|v| (usize::from(parents[v]) % v, v));
+            let tree = by_degree(&Graph::from_edges(n, edges));
+            let number = number_of_graph(&tree);
+            prop_assert!(number < TOO_LARGE);
+            prop_assert_eq!(graph_of_number(number, &DegreeSequence::of(&tree)), Some(tree));
         }
     }
 
@@ -183,6 +207,7 @@ mod tests {
     fn what_fits_is_below_the_bound() {
         assert!(fits(13, 12, pairs(13)) && !fits(14, 13, pairs(14)));
         assert!(fits(16, 3, 24) && fits(16, 15, 15) && !fits(16, 15, 40));
+        assert!(fits(20, 19, 19) && !fits(20, 19, 30));
         for graph in nauty::enumerate(7).concat() {
             let (n, graph) = (graph.order(), by_degree(&graph));
             let most = (0..n).map(|v| graph.degree(v)).max().unwrap_or(0);

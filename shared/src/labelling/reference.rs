@@ -7,30 +7,52 @@
 //! s(v)). Repeat until no colour changes.
 
 use super::{Colours, Labelling, search};
-use crate::graph::{AdjacencyRows, Graph, MAX_ORDER};
+use crate::graph::{AdjacencyRows, Graph, MAX_ORDER, vertices};
 
 /// The reference labelling of a graph of order at least 1.
 pub fn label(graph: &Graph) -> Labelling {
     search::label(graph.order(), graph.rows(), &refine)
 }
 
-fn refine(n: usize, rows: &AdjacencyRows, colours: &mut Colours) {
+pub(super) fn refine(n: usize, rows: &AdjacencyRows, colours: &mut Colours) {
+    // Below order 16 a signature has at most 15 digits, and none of them overflows: colour and
+    // signature are one number of 64 bits. Beyond it 16 neighbours or more may have one colour; then
+    // no vertex has one of the 15 colours above, so that the carry makes no two signatures equal.
+    if n < 16 {
+        refine_by(
+            n,
+            rows,
+            colours,
+            |colour| 1u64 << (4 * colour),
+            |colour, signature| u64::from(colour) << 60 | signature,
+        );
+    } else {
+        refine_by(
+            n,
+            rows,
+            colours,
+            |colour| 1u128 << (4 * colour),
+            |colour, signature| u128::from(colour) << 100 | signature,
+        );
+    }
+}
+
+fn refine_by<T: Copy + Default + PartialOrd + std::ops::AddAssign>(
+    n: usize,
+    rows: &AdjacencyRows,
+    colours: &mut Colours,
+    digit: impl Fn(u16) -> T,
+    word: impl Fn(u16, T) -> T,
+) {
     loop {
-        let mut signatures = [0u64; MAX_ORDER];
+        let mut signatures = [T::default(); MAX_ORDER];
         for w in 0..n {
-            // At most 15 neighbours, so no hexadecimal digit overflows.
-            let digit = 1 << (4 * colours[w]);
-            for v in 0..n {
-                signatures[v] += if rows[w] & (1 << v) != 0 { digit } else { 0 };
+            let digit = digit(colours[w]);
+            for v in vertices(rows[w]) {
+                signatures[v] += digit;
             }
         }
-        // Colour and signature in one number. Below order 16 a signature has at most 15 digits,
-        // and 64 bits do.
-        let next = if n < 16 {
-            ranks(n, |v| u64::from(colours[v]) << 60 | signatures[v])
-        } else {
-            ranks(n, |v| u128::from(colours[v]) << 64 | u128::from(signatures[v]))
-        };
+        let next = ranks(n, |v| word(colours[v], signatures[v]));
         if next[..n] == colours[..n] {
             return;
         }

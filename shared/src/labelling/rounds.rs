@@ -5,14 +5,14 @@ use super::{
     hashed,
     lanes::{Lane, Lanes},
 };
-use crate::graph::MAX_ORDER;
+use crate::graph::NARROW_ORDER;
 
 /// How colours are refined.
 pub(super) trait Refinement {
     /// The colours after one more round.
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
-        rows: &[Lane; MAX_ORDER],
+        rows: &[Lane; NARROW_ORDER],
         colours: &[L; N],
     ) -> [L; N];
 }
@@ -27,7 +27,7 @@ impl Refinement for Hashed {
     #[inline(always)]
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
-        rows: &[Lane; MAX_ORDER],
+        rows: &[Lane; NARROW_ORDER],
         colours: &[L; N],
     ) -> [L; N] {
         let [a, b, c] = hashed::SCRAMBLE;
@@ -66,13 +66,13 @@ impl Refinement for Hashed {
 pub(super) struct Exact;
 
 /// Words of four digits, one for each colour.
-const WORDS: usize = MAX_ORDER.div_ceil(4);
+const WORDS: usize = NARROW_ORDER.div_ceil(4);
 
 impl Refinement for Exact {
     #[inline(always)]
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
-        rows: &[Lane; MAX_ORDER],
+        rows: &[Lane; NARROW_ORDER],
         colours: &[L; N],
     ) -> [L; N] {
         // The signatures' hexadecimal digits, four to a lane: words[k] holds those of colours 4k

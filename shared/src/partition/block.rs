@@ -8,11 +8,11 @@
 //! | 4 | magic `TTBK` |
 //! | 2, 2, 2 | block format 1, labelling ([`LABELLING`]), game and class ([`Layout::number`]) |
 //! | 1, 1 | section (1 keys, 2 outcomes, 3 wins), order n |
-//! | 16 | degrees in increasing order, then zeros |
-//! | 4, 1, 4 | part, bucket bits, bucket |
+//! | 16 | degrees in increasing order, then zeros; of orders beyond 16, the first 16 |
+//! | 4, 1, 4 | part, bucket bits, bucket; of orders beyond 16, which have one bucket, more degrees |
 //! | 8 | number of entries |
 //! | 8 | number of graphs of the part in this bucket (differs from the entries for wins) |
-//! | entries × width | slots of ⌈C(n − 1, 2)/8⌉ bytes, increasing, or records in their order |
+//! | entries × width | slots of [`slot_bytes`] bytes, increasing, or records in their order |
 //! | 16 | the first half of the BLAKE3 hash of everything before |
 
 use std::fmt;
@@ -29,6 +29,11 @@ pub const MAGIC: &[u8; 4] = b"TTBK";
 /// Version of the block format. Another number makes the blocks of all stores, caches and depots
 /// unreadable, and workers of the other version are refused.
 pub const BLOCK_FORMAT: u16 = 1;
+/// So many degrees stand before the part in a header, the others after it.
+const FIRST_DEGREES: usize = 16;
+const _: () = assert!(MAX_ORDER - FIRST_DEGREES == size_of::<u32>());
+// No partition of so many vertices has several buckets.
+const _: () = assert!(most_bucket_bits(FIRST_DEGREES + 1) == 0);
 /// Bytes before the entries of a block; frozen with [`BLOCK_FORMAT`].
 pub const HEADER_BYTES: usize = 53;
 /// Bytes of the checksum of a block; frozen with [`BLOCK_FORMAT`].
@@ -153,12 +158,17 @@ impl Block {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         bytes.extend_from_slice(&[id.section as u8, id.sequence.order() as u8]);
-        let mut degrees = [0; 16];
+        let mut degrees = [0; MAX_ORDER];
         degrees[..id.sequence.order()].copy_from_slice(id.sequence.bytes());
-        bytes.extend_from_slice(&degrees);
+        let (first, more) = degrees.split_at(FIRST_DEGREES);
+        debug_assert!(id.sequence.order() <= FIRST_DEGREES || id.bucket == 0);
+        bytes.extend_from_slice(first);
         bytes.extend_from_slice(&id.part.to_le_bytes());
         bytes.push(id.bucket_bits);
-        bytes.extend_from_slice(&id.bucket.to_le_bytes());
+        match id.sequence.order() > FIRST_DEGREES {
+            true => bytes.extend_from_slice(more),
+            false => bytes.extend_from_slice(&id.bucket.to_le_bytes()),
+        }
         bytes.extend_from_slice(&(count as u64).to_le_bytes());
         bytes.extend_from_slice(&(graphs as u64).to_le_bytes());
         debug_assert_eq!(bytes.len(), HEADER_BYTES);
@@ -362,12 +372,15 @@ impl Head {
         if !(1..=MAX_ORDER).contains(&n) {
             return Err(BlockError::Malformed("order out of range"));
         }
-        if body[12 + n..28].iter().any(|&b| b != 0) {
+        let is_long = n > FIRST_DEGREES;
+        let degrees = [&body[12..28], if is_long { &body[33..37] } else { &[] }].concat();
+        let (degrees, beyond) = degrees.split_at(n);
+        if beyond.iter().any(|&b| b != 0) {
             return Err(BlockError::Malformed("degrees beyond the order"));
         }
-        let sequence = DegreeSequence::from_bytes(&body[12..12 + n])
+        let sequence = DegreeSequence::from_bytes(degrees)
             .ok_or(BlockError::Malformed("not a degree sequence"))?;
-        let (bucket_bits, bucket) = (body[32], number(33, 4) as u32);
+        let (bucket_bits, bucket) = (body[32], if is_long { 0 } else { number(33, 4) as u32 });
         if bucket_bits > most_bucket_bits(n) || bucket >> bucket_bits != 0 {
             return Err(BlockError::Malformed("bucket out of range"));
         }
@@ -398,7 +411,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::samples::{regular_partition, slots},
+        super::{
+            BucketTable,
+            samples::{regular_partition, slots},
+        },
         *,
     };
     use crate::{
@@ -425,7 +441,7 @@ mod tests {
         fn parsing_never_panics(
             mut header in proptest::collection::vec(any::<u8>(), HEADER_BYTES),
             body in proptest::collection::vec(any::<u8>(), 0..64),
-            n in 0u8..18,
+            n in 0u8..22,
         ) {
             header[..4].copy_from_slice(MAGIC);
             for (at, word) in [(4, BLOCK_FORMAT), (6, LABELLING), (8, TrailTrap::LAYOUT.game)] {
@@ -433,6 +449,10 @@ mod tests {
             }
             header[11] = n;
             header[12..28].fill(0);
+            if n > 16 {
+                header[32] = 0;
+                header[33..37].iter_mut().for_each(|degree| *degree %= 3);
+            }
             header.extend(body);
             let checksum = blake3::hash(&header);
             header.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
@@ -451,6 +471,29 @@ mod tests {
             assert_eq!(announced(&block.bytes()[..HEADER_BYTES - 1]), None);
             assert_eq!(announced(&block.bytes()[1..]), None);
         }
+    }
+
+    /// All degrees of the largest orders come back, and stand where they have always stood.
+    #[test]
+    fn long_sequences_stand_in_headers() {
+        let layout = TrailTrap::LAYOUT.on(Class::Forest);
+        let keys = |n: usize| {
+            let star = DegreeSequence::new((1..n).map(|_| 1).chain([n - 1]));
+            let table = BucketTable::new(layout, star, 0, 0, [7].into_iter(), |_, to| to.fill(0));
+            let blocks = table.to_blocks(3);
+            for block in blocks.clone() {
+                let parsed = Block::parse(layout, block.bytes().to_vec()).unwrap();
+                assert_eq!((parsed.id, block.id.sequence), (block.id, star));
+            }
+            blocks.keys.into_bytes()
+        };
+        for n in 15..=MAX_ORDER {
+            keys(n);
+        }
+        let degrees = [1; 16];
+        assert_eq!(keys(20)[11..28], [&[20], &degrees[..]].concat());
+        assert_eq!(keys(20)[28..37], [3, 0, 0, 0, 0, 1, 1, 1, 19]);
+        assert_eq!(keys(17)[28..37], [3, 0, 0, 0, 0, 16, 0, 0, 0]);
     }
 
     #[test]

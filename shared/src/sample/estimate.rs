@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn intervals_cover_the_exact_value() {
         let n = 7;
-        let mut known: HashMap<u128, bool> = HashMap::new();
+        let mut known: HashMap<crate::graph::Code, bool> = HashMap::new();
         let code =
             |graph: &crate::graph::Graph| graph.relabelled(&hashed::label(graph).label).code();
         let graphs = layers(n).graphs;

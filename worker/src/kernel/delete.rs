@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use trailtrap_shared::{
     graph::{
-        VertexSet,
+        Code, VertexSet,
         degree::{self, DegreeSequence},
         pairs,
     },
+    labelling::Colours,
     partition::{BucketTable, bucket_of_slot},
 };
 
@@ -17,9 +18,9 @@ pub(super) struct Predecessor {
     pub(super) sequence: DegreeSequence,
     /// The pairs of vertices whose edge leads there, as in [`Graph::code`]: vertices are in order
     /// of degree, so of u < w u has the lower degree.
-    pub(super) edges: u128,
+    pub(super) edges: Code,
     /// The colours that labelling starts from, but for the ends of the deleted edge …
-    pub(super) colours: [u16; 16],
+    pub(super) colours: Colours,
     /// … which have these.
     pub(super) low_colour: u16,
     pub(super) high_colour: u16,
@@ -37,11 +38,14 @@ impl Predecessor {
         bucket_bits: u8,
     ) -> Self {
         let leads_there = |u, w| from.degree(u) == deletion.low && from.degree(w) == deletion.high;
-        let edges = ends(from.order()).into_iter().filter(|&(u, w)| leads_there(u, w));
+        let mut edges = Code::default();
+        for (u, w) in ends(from.order()).into_iter().filter(|&(u, w)| leads_there(u, w)) {
+            edges.add_column(w, 1 << u);
+        }
         let ranks = deletion.sequence.ranks();
         Predecessor {
             sequence: deletion.sequence,
-            edges: edges.fold(0, |set, (u, w)| set | 1 << edge(u, w)),
+            edges,
             colours: std::array::from_fn(
                 |v| if v < from.order() { ranks[from.degree(v)] } else { 0 },
             ),
@@ -55,11 +59,7 @@ impl Predecessor {
 
     /// The pairs u < w of vertices whose edge leads there: each w with its set of u.
     pub(super) fn columns(&self, n: usize) -> Vec<(usize, VertexSet)> {
-        let lower = |w: usize| {
-            let leads_there = |u: &usize| self.edges >> edge(*u, w) & 1 == 1;
-            (0..w).filter(leads_there).fold(0, |set, u| set | 1 << u)
-        };
-        (1..n).map(|w| (w, lower(w))).filter(|&(_, lower)| lower != 0).collect()
+        (1..n).map(|w| (w, self.edges.column(w))).filter(|&(_, lower)| lower != 0).collect()
     }
 
     /// Bytes of the tables that are held.

@@ -6,9 +6,9 @@ use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
     game::{Game, Method, PredecessorAnswer},
     generate::Child,
-    graph::{Graph, degree::Deletion},
+    graph::{Code, Graph, NARROW_ORDER, degree::Deletion, vertices},
     labelling::{
-        Undecided,
+        Leaf, Undecided,
         batch::{Batch, Kernel, LABEL_WORDS, LANES, Lane, PackedLabels, first_lanes, lanes_of},
         forest::Forest,
     },
@@ -241,17 +241,24 @@ impl<'a, G: Game> Folder<'a, G> {
     /// One predecessor after the other, so that look-ups that follow each other go to the same
     /// table. Returns how many deletions were labelled.
     fn run(mut self, graphs: &[Graph]) -> Result<u64, SolveError> {
-        let codes: Vec<u128> = graphs.iter().map(Graph::code).collect();
+        let codes: Vec<Code> = graphs.iter().map(Graph::code).collect();
         let ends = delete::ends(self.order);
         for (p, predecessor) in self.group.iter().enumerate() {
             self.gathering.predecessor = p;
             for (i, (graph, code)) in graphs.iter().zip(&codes).enumerate() {
-                let mut edges = code & predecessor.edges;
+                let mut edges = code.narrow() & predecessor.edges.narrow();
                 while edges != 0 {
                     let (u, w) = ends[edges.trailing_zeros() as usize];
                     edges &= edges - 1;
                     if self.gathering.gather(predecessor, i, graph, u, w) {
                         self.advance()?;
+                    }
+                }
+                for w in NARROW_ORDER..self.order {
+                    for u in vertices(code.column(w) & predecessor.edges.column(w)) {
+                        if self.gathering.gather(predecessor, i, graph, u, w) {
+                            self.advance()?;
+                        }
                     }
                 }
             }
@@ -302,6 +309,11 @@ impl<'a, G: Game> Folder<'a, G> {
     /// Labels the undecided deletions by search, and folds them.
     fn search(&mut self) -> Result<(), SolveError> {
         let found = self.forest.search();
+        if self.order > NARROW_ORDER {
+            return found.iter().try_for_each(|((p, deletion), leaf)| {
+                fold_one::<G>(&self.group[*p], self.order, *deletion, leaf, self.outcomes)
+            });
+        }
         for same in
             found.chunk_by(|((a, _), _), ((b, _), _)| a == b).flat_map(|same| same.chunks(LANES))
         {
@@ -317,6 +329,29 @@ impl<'a, G: Game> Folder<'a, G> {
         }
         Ok(())
     }
+}
+
+/// Folds what the record of one labelled deletion says.
+fn fold_one<G: Game>(
+    predecessor: &Predecessor,
+    n: usize,
+    DeletedEdge { graph, u, w }: DeletedEdge,
+    leaf: &Leaf,
+    outcomes: &mut [G::Outcome],
+) -> Result<(), SolveError> {
+    let slot = slot_of_key(n, leaf.key(n));
+    let table = predecessor.table_of(n, slot);
+    let Some(entry) = table.find(slot, table.locate(slot)) else {
+        return Err(SolveError::MissingPredecessor { sequence: predecessor.sequence, slot });
+    };
+    let (u, w) = (usize::from(u), usize::from(w));
+    let label = |v: usize| usize::from(leaf.label[v]);
+    let mut answer = G::Method::ask(n, table.record(entry), label(u), label(w));
+    for set in &mut answer.sets {
+        *set = (0..n).fold(0, |back, v| back | (*set >> label(v) & 1) << v);
+    }
+    G::Method::fold(n, &mut outcomes[graph as usize], u, w, &answer);
+    Ok(())
 }
 
 impl LookupStage {
@@ -422,6 +457,10 @@ impl LookupStage {
         n: usize,
         outcomes: &mut [G::Outcome],
     ) -> Result<(), SolveError> {
+        // Beyond order 16 that is always so: there are no lanes.
+        if self.labelled == 0 {
+            return Ok(());
+        }
         let predecessor = &group[self.predecessor];
         let mut answers = [PredecessorAnswer::default(); LANES];
         let mut sets = [Lane([0; LANES]); 2];
@@ -438,14 +477,14 @@ impl LookupStage {
             let (u, w) =
                 (self.batch.label_of(lane, u as usize), self.batch.label_of(lane, w as usize));
             answers[lane] = G::Method::ask(n, table.record(entry), u, w);
-            sets[0].0[lane] = answers[lane].sets[0];
-            sets[1].0[lane] = answers[lane].sets[1];
+            sets[0].0[lane] = answers[lane].sets[0] as u16;
+            sets[1].0[lane] = answers[lane].sets[1] as u16;
         }
         let sets = [self.batch.pull_back(&sets[0]), self.batch.pull_back(&sets[1])];
         for lane in lanes_of(self.labelled) {
             let DeletedEdge { graph, u, w } = self.deletions[lane];
             let answer = PredecessorAnswer {
-                sets: [sets[0].0[lane], sets[1].0[lane]],
+                sets: [sets[0].0[lane].into(), sets[1].0[lane].into()],
                 flags: answers[lane].flags,
             };
             G::Method::fold(n, &mut outcomes[graph as usize], u as usize, w as usize, &answer);

@@ -185,7 +185,7 @@ impl Solver<'_> {
     /// Solves parts of one shard, at least one, in their order, and reads what all of them read
     /// once, or as often as [`readings`] says for all their graphs.
     ///
-    /// The kernel is compiled here, once for each game, and nowhere else.
+    /// The kernel is compiled here, for each game and the sets of its outcomes, and nowhere else.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Solver<'_> {
         units: &[Unit],
         source: &dyn Source,
     ) -> Result<Vec<SolvedUnit>, SolveError> {
-        play!(self.game, G => self.solve_as::<G>(plan, units, source))
+        play!(self.game, plan.order, G => self.solve_as::<G>(plan, units, source))
     }
 
     /// The same for a game without a name.

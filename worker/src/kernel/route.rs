@@ -206,10 +206,10 @@ pub fn readings(
 /// with a probability of about d·e/2m.
 fn graphs_within(bytes: usize, shard: &Shard, predecessor: &Predecessor) -> usize {
     let degree = |v| shard.sequence.degree(v) as f64;
-    let pairs = delete::ends(shard.sequence.order()).into_iter().enumerate();
+    let pairs = delete::ends(shard.sequence.order()).into_iter();
     let requests: f64 = pairs
-        .filter(|(edge, _)| predecessor.edges >> edge & 1 == 1)
-        .map(|(_, (u, w))| (degree(u) * degree(w) / (2 * shard.size) as f64).min(1.0))
+        .filter(|&(u, w)| predecessor.edges.column(w) >> u & 1 == 1)
+        .map(|(u, w)| (degree(u) * degree(w) / (2 * shard.size) as f64).min(1.0))
         .sum();
     let graphs = bytes as f64 / (size_of::<Request>() as f64 * requests.max(0.5));
     (graphs as usize / ROUTED_CHUNK).max(1) * ROUTED_CHUNK

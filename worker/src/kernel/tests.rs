@@ -20,7 +20,9 @@ use trailtrap_shared::{
         },
         trail_trap::{ForwardSearch, Outcome},
     },
-    graph::{Graph, all_vertices, degree::DegreeSequence, factorial, invariants, nauty},
+    graph::{
+        Graph, VertexSet, all_vertices, degree::DegreeSequence, factorial, invariants, nauty,
+    },
     labelling::batch::Kernel,
     partition::{BucketTable, bucket_of_slot, graph_of_slot, slot_of},
     plan::{Plan, PlanOptions, Unit},
@@ -373,7 +375,7 @@ fn records_follow_from_their_predecessors_by_nauty() {
         });
         let known = known.into_inner().unwrap();
         for (graph, outcome) in known.values() {
-            let mut derived = Outcome::default();
+            let mut derived: Outcome = Outcome::default();
             for (u, w) in graph.edges() {
                 let smaller = graph.without_edge(u, w);
                 let (there, before) = &known[&nauty::label(&smaller).canonical];
@@ -384,8 +386,8 @@ fn records_follow_from_their_predecessors_by_nauty() {
                 for (end, other) in [(u, w), (w, u)] {
                     for b in 0..order {
                         let opponent_wins = before.wins[image(b)] >> image(other) & 1 == 1;
-                        derived.wins[end] |= u16::from(!opponent_wins) << b;
-                        derived.refuted |= u16::from(!opponent_wins) << b;
+                        derived.wins[end] |= VertexSet::from(!opponent_wins) << b;
+                        derived.refuted |= VertexSet::from(!opponent_wins) << b;
                     }
                     derived.first_moves |= u16::from(before.refuted >> image(end) & 1 == 0);
                 }

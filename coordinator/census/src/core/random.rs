@@ -18,6 +18,12 @@ impl Random {
         self.draw() % n
     }
 
+    /// The same for `n` far below 2^128; 0 if `n` is.
+    pub fn below_large(&mut self, n: u128) -> u128 {
+        let [high, low] = [(); 2].map(|()| u128::from(self.draw()));
+        (high << 64 | low) % n.max(1)
+    }
+
     /// True with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         // The upper 53 bits are all that a float holds.

@@ -61,7 +61,7 @@ pub struct Recount {
 ///
 /// What is wrong with the blocks, whatever they are compared with.
 pub fn recount(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Recount, &'static str> {
-    play!(game, G => recount_as::<G>(plan, blocks))
+    play!(game, plan.order, G => recount_as::<G>(plan, blocks))
 }
 
 /// What the blocks of a unit tell about graphs with one edge more, without a look at anything
@@ -72,7 +72,7 @@ pub fn recount(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Recount,
 ///
 /// What is wrong with the blocks, as far as it shows.
 pub fn ahead(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Ahead, &'static str> {
-    play!(game, G => ahead_as::<G>(plan, blocks))
+    play!(game, plan.order, G => ahead_as::<G>(plan, blocks))
 }
 
 /// Counts what graphs of one degree sequence tell about those of a class with one edge more.

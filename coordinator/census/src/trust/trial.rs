@@ -150,7 +150,7 @@ impl<'a, E> Trial<'a, E> {
     /// # Errors
     /// When a record is wrong, or cannot be tried.
     pub fn run(&self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError<E>> {
-        play!(self.game, G => TrialOf::<G, E>::new(self.plan, self.read).run(blocks, places))
+        play!(self.game, self.plan.order, G => TrialOf::<G, E>::new(self.plan, self.read).run(blocks, places))
     }
 
     /// Tries the records that the unit's evidence is of, with that alone: nothing is read.
@@ -158,7 +158,7 @@ impl<'a, E> Trial<'a, E> {
     /// # Errors
     /// When a record is wrong.
     pub fn run_on(&self, blocks: &[Block], evidence: &Evidence) -> Result<(), TrialError<E>> {
-        play!(self.game, G => {
+        play!(self.game, self.plan.order, G => {
             TrialOf::<G, E>::new(self.plan, self.read).run_on(blocks, evidence)
         })
     }
@@ -169,7 +169,7 @@ impl<'a, E> Trial<'a, E> {
     /// # Errors
     /// When anything is wrong, or cannot be tried.
     pub fn run_all(&self, blocks: &[Block], record: &UnitRecord) -> Result<(), TrialError<E>> {
-        play!(self.game, G => TrialOf::<G, E>::new(self.plan, self.read).run_all(blocks, record))
+        play!(self.game, self.plan.order, G => TrialOf::<G, E>::new(self.plan, self.read).run_all(blocks, record))
     }
 }
 

@@ -1,26 +1,22 @@
 //! Forward search for one given graph: from which vertices the player to move wins. It plays the
 //! game by its rules, and knows nothing of the recurrence over isomorphism classes.
 
-use std::collections::HashMap;
-
 use super::Roots;
 use crate::{
-    game::{FirstMove, Move, Search, Solution, TooManyPositions},
-    graph::{Graph, MAX_ORDER, pairs, vertices},
+    game::{FirstMove, Move, Search, Solution, TooManyPositions, positions::PositionTable},
+    graph::{Graph, VertexSet, vertices},
 };
-
-/// The code of a graph leaves this many bits of a position to the vertex of the token.
-const TOKEN_SHIFT: usize = pairs(MAX_ORDER);
 
 /// A search with its table of positions.
 pub struct RootedSearch {
     limit: usize,
-    known: HashMap<u128, bool, foldhash::fast::RandomState>,
+    /// Whether the player to move wins. There is one token.
+    known: PositionTable<bool>,
 }
 
 impl Search for RootedSearch {
     fn new(limit: usize) -> Self {
-        RootedSearch { limit, known: HashMap::default() }
+        RootedSearch { limit, known: PositionTable::default() }
     }
 
     fn solve(&mut self, graph: &Graph) -> Result<Solution, TooManyPositions> {
@@ -45,7 +41,7 @@ impl RootedSearch {
         self.known.clear();
         let mut roots = Roots::default();
         for v in 0..graph.order() {
-            roots.won |= u16::from(self.winning_move(graph, v)?.is_some()) << v;
+            roots.won |= VertexSet::from(self.winning_move(graph, v)?.is_some()) << v;
         }
         Ok(roots)
     }
@@ -73,15 +69,15 @@ impl RootedSearch {
         if unused.neighbours(v) == 0 {
             return Ok(false);
         }
-        let position = unused.code() | (v as u128) << TOKEN_SHIFT;
-        if let Some(&wins) = self.known.get(&position) {
+        let code = unused.code();
+        if let Some(wins) = self.known.get(code, [v; 2]) {
             return Ok(wins);
         }
         let wins = self.winning_move(unused, v)?.is_some();
         if self.known.len() >= self.limit {
             return Err(TooManyPositions(self.limit));
         }
-        self.known.insert(position, wins);
+        self.known.insert(code, [v; 2], wins);
         Ok(wins)
     }
 }

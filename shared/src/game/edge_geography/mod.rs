@@ -19,9 +19,10 @@ pub use forward::RootedSearch;
 
 use super::{
     About, ByEdges, FIRST_OR_SECOND, Game, Layout, Positions, PredecessorAnswer, Retrograde,
-    Scope, SumName, Tally, Told, bits,
+    Scope, SumName, Tally, Theorem, Told, bits,
 };
 use crate::{
+    class::Class,
     graph::{Graph, MAX_ORDER, VertexSet, all_vertices, vertices},
     labelling::hashed,
 };
@@ -140,6 +141,11 @@ impl Game for EdgeGeography {
         citation: CITATION,
         identifier: None,
         digest_tag: "EG1",
+        theorem: Some(Theorem {
+            class: Class::Bipartite,
+            source: "the theorem of Fraenkel, Scheinerman and Ullman",
+            is_listed: |graph| met_by_the_kernel(graph) != 0,
+        }),
         verdicts: FIRST_OR_SECOND,
         sums: &SUM_NAMES,
         position_keys: &["won"],
@@ -149,13 +155,15 @@ impl Game for EdgeGeography {
 
     type Outcome = Roots;
 
+    type Narrow = Self;
+
     type Method = ByEdges;
 
     type Search = RootedSearch;
 
     fn encode(n: usize, outcome: &Roots, record: &mut [u8]) {
         let listed = u32::from(outcome.won != all_vertices(n));
-        let word = u32::from(outcome.won) | listed << n;
+        let word = outcome.won | listed << n;
         record.copy_from_slice(&word.to_le_bytes()[..record.len()]);
     }
 
@@ -190,13 +198,14 @@ impl Retrograde for EdgeGeography {
     #[inline(always)]
     fn ask(n: usize, record: &[u8], u: usize, w: usize) -> PredecessorAnswer {
         let won = bits(record, 0, n);
-        PredecessorAnswer { sets: [0; 2], flags: won >> u & 1 | (won >> w & 1) << 1 }
+        PredecessorAnswer { sets: [0; 2], flags: (won >> u & 1 | (won >> w & 1) << 1) as u16 }
     }
 
     #[inline(always)]
     fn fold(_n: usize, outcome: &mut Roots, u: usize, w: usize, answer: &PredecessorAnswer) {
         // A move from u to w wins if who is then to move, from w, loses H − uw.
-        outcome.won |= (!(answer.flags >> 1) & 1) << u | (!answer.flags & 1) << w;
+        let flags = VertexSet::from(answer.flags);
+        outcome.won |= (!(flags >> 1) & 1) << u | (!flags & 1) << w;
     }
 
     fn derive<E>(

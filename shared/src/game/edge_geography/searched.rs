@@ -21,6 +21,8 @@ impl Game for SearchedEdgeGeography {
 
     type Outcome = Roots;
 
+    type Narrow = Self;
+
     type Method = ByGraphs;
 
     type Search = RootedSearch;

@@ -3,7 +3,9 @@
 //! Vertices without edges are of no concern in any of them.
 
 use crate::{
-    graph::{Graph, VertexSet, all_vertices, involution::has_free_involution, vertices},
+    graph::{
+        Graph, VertexSet, all_vertices, component, involution::has_free_involution, vertices,
+    },
     labelling::hashed,
 };
 
@@ -153,16 +155,9 @@ impl Board {
         self.order() >= 3 && self.size == self.order() - 1 && self.graph.is_connected()
     }
 
-    /// The vertices of a component that are least far from the farthest one, and how far.
-    fn centres(&self, graph: &Graph, component: VertexSet) -> (Vec<usize>, usize) {
-        let far = |v: usize| distance(graph, v);
-        let radius = vertices(component).map(far).min().unwrap_or(0);
-        (vertices(component).filter(|&v| far(v) == radius).collect(), radius)
-    }
-
     /// Whether a first move of a tree can win by Lemmas 11 and 12.
     fn has_centre_to_move_to(&self) -> bool {
-        let (centres, _) = self.centres(&self.graph, all_vertices(self.order()));
+        let (centres, _) = centres(&self.graph, all_vertices(self.order()));
         let mut degrees: Vec<usize> = centres.iter().map(|&v| self.graph.degree(v)).collect();
         degrees.sort_unstable();
         degrees == [3] || degrees == [2, 3]
@@ -170,16 +165,16 @@ impl Board {
 
     /// Whether P1 wins a tree by the remark after Theorem 13.
     fn has_long_paths_through_centre(&self) -> bool {
-        let (centres, radius) = self.centres(&self.graph, all_vertices(self.order()));
-        let [centre] = centres[..] else { return false };
+        let (found, radius) = centres(&self.graph, all_vertices(self.order()));
+        let [centre] = found[..] else { return false };
         self.graph.degree(centre) == 3
             && vertices(self.graph.neighbours(centre)).any(|start| {
                 let cut = self.graph.without_edge(centre, start);
-                let (near, rest) = (component(&cut, start), component(&cut, centre));
+                let (near, rest) = (component(cut.rows(), start), component(cut.rows(), centre));
                 let branches = vertices(cut.neighbours(centre))
                     .fold(cut, |graph, branch| graph.without_edge(centre, branch));
                 diameter(&cut, near) <= radius
-                    && self.centres(&cut, rest).0 == [centre]
+                    && centres(&cut, rest).0 == [centre]
                     && diameter(&branches, rest) <= radius
             })
     }
@@ -198,20 +193,15 @@ impl Board {
     }
 }
 
-/// The component of a vertex.
-fn component(graph: &Graph, v: usize) -> VertexSet {
-    let mut reached: VertexSet = 1 << v;
-    loop {
-        let next = vertices(reached).fold(reached, |set, w| set | graph.neighbours(w));
-        if next == reached {
-            return reached;
-        }
-        reached = next;
-    }
+/// The vertices of a component that are least far from the farthest one, and how far.
+pub(super) fn centres(graph: &Graph, component: VertexSet) -> (Vec<usize>, usize) {
+    let far = |v: usize| distance(graph, v);
+    let radius = vertices(component).map(far).min().unwrap_or(0);
+    (vertices(component).filter(|&v| far(v) == radius).collect(), radius)
 }
 
 /// How far the farthest vertex of its component is.
-fn distance(graph: &Graph, v: usize) -> usize {
+pub(super) fn distance(graph: &Graph, v: usize) -> usize {
     let (mut reached, mut steps): (VertexSet, usize) = (1 << v, 0);
     loop {
         let next = vertices(reached).fold(reached, |set, w| set | graph.neighbours(w));
@@ -230,7 +220,7 @@ fn diameter(graph: &Graph, of: VertexSet) -> usize {
 /// Whether two vertices lie in different components, and the trails from the first are not all
 /// shorter than the longest from the other.
 fn has_no_shorter_trail(graph: &Graph, y: usize, v: usize) -> bool {
-    let [of_y, of_v] = [y, v].map(|vertex| component(graph, vertex));
+    let [of_y, of_v] = [y, v].map(|vertex| component(graph.rows(), vertex));
     if of_y & of_v != 0 {
         return false;
     }

@@ -3,23 +3,21 @@
 //! census. The number of positions grows like 0.4 · 2^m with the number m of edges: right for one
 //! graph of up to about 25 edges, hopeless for many of more.
 
-use std::collections::HashSet;
-
 use crate::{
-    game::{FirstMove, Move, Search, Solution, TooManyPositions},
-    graph::{Graph, VertexSet, pairs, vertices},
+    game::{FirstMove, Move, Search, Solution, TooManyPositions, positions::PositionTable},
+    graph::{Code, Graph, VertexSet, all_vertices, vertices},
 };
 
 /// A search with its table of positions.
 pub struct ForwardSearch {
     limit: usize,
-    won: HashSet<u128, foldhash::fast::RandomState>,
-    lost: HashSet<u128, foldhash::fast::RandomState>,
+    won: PositionTable<()>,
+    lost: PositionTable<()>,
 }
 
 impl Search for ForwardSearch {
     fn new(limit: usize) -> Self {
-        ForwardSearch { limit, won: HashSet::default(), lost: HashSet::default() }
+        ForwardSearch { limit, won: PositionTable::default(), lost: PositionTable::default() }
     }
 
     fn solve(&mut self, graph: &Graph) -> Result<Solution, TooManyPositions> {
@@ -66,12 +64,11 @@ impl ForwardSearch {
         if moves == 0 {
             return Ok(false);
         }
-        let position = position(unused, a, b);
-        if self.won.contains(&position) {
-            return Ok(true);
-        }
-        if self.lost.contains(&position) {
-            return Ok(false);
+        let reachable = reachable(unused, a, b);
+        for (table, wins) in [(&self.won, true), (&self.lost, false)] {
+            if table.get(reachable, [a, b]).is_some() {
+                return Ok(wins);
+            }
         }
         // First the moves after which the other player is stuck.
         let stuck = |w: &usize| unused.neighbours(b) & !(edge_at(a, b, *w)) == 0;
@@ -87,11 +84,8 @@ impl ForwardSearch {
         if self.won.len() + self.lost.len() >= self.limit {
             return Err(TooManyPositions(self.limit));
         }
-        if wins {
-            self.won.insert(position)
-        } else {
-            self.lost.insert(position)
-        };
+        let table = if wins { &mut self.won } else { &mut self.lost };
+        table.insert(reachable, [a, b], ());
         Ok(wins)
     }
 }
@@ -114,9 +108,8 @@ fn directed_edges(graph: &Graph) -> impl Iterator<Item = Move> + use<> {
     edges.into_iter().flat_map(|(u, w)| [(u, w), (w, u)])
 }
 
-/// A number for a position: the edges that can still be reached from either token, and the tokens.
-/// 120 + 4 + 4 bits.
-fn position(unused: &Graph, a: usize, b: usize) -> u128 {
+/// The unused edges that can be reached from either token.
+fn reachable(unused: &Graph, a: usize, b: usize) -> Code {
     let mut reached: VertexSet = 1 << a | 1 << b;
     loop {
         let next = vertices(reached).fold(reached, |set, v| set | unused.neighbours(v));
@@ -125,12 +118,11 @@ fn position(unused: &Graph, a: usize, b: usize) -> u128 {
         }
         reached = next;
     }
-    let mut code = 0;
+    let mut code = Code::default();
     for j in vertices(reached) {
-        let earlier = (1u32 << j) - 1;
-        code |= u128::from(unused.neighbours(j) & earlier as VertexSet) << pairs(j);
+        code.add_column(j, unused.neighbours(j) & all_vertices(j));
     }
-    code | (a as u128) << 120 | (b as u128) << 124
+    code
 }
 
 #[cfg(test)]

@@ -11,33 +11,42 @@
 
 pub mod conditions;
 pub mod decide;
+mod forest;
 mod forward;
 pub mod length;
 
-use std::ops::RangeInclusive;
+use std::{marker::PhantomData, ops::RangeInclusive};
 
 pub use forward::ForwardSearch;
 
 use super::{
     About, ByEdges, FIRST_OR_SECOND, Game, KnownCounts, Layout, Positions, PredecessorAnswer,
-    Retrograde, Scope, SumName, Tally, Told, bits,
+    Retrograde, Scope, SumName, Tally, Theorem, Told, bits,
 };
-use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices, map_sets, transpose, vertices};
+use crate::{
+    class::Class,
+    graph::{
+        AdjacencyRows, Graph, MAX_ORDER, NarrowRows, Rows, VertexSet, all_vertices, vertices,
+    },
+};
 
 /// Connected graphs of order n = 3, …, 7 that P2 wins: Table 1 of the paper.
 pub const TABLE_1: [u128; 5] = [2, 4, 17, 88, 734];
 
 /// The game of the paper.
+pub type TrailTrap = TrailTrapIn<AdjacencyRows>;
+
+/// The same, with sets of vertices in `R`.
 #[derive(Clone, Copy, Debug)]
-pub struct TrailTrap;
+pub struct TrailTrapIn<R>(PhantomData<R>);
 
 /// Who wins every position on one graph H.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// `wins[a]` is { b : W(H; a, b) }.
-    pub wins: [VertexSet; MAX_ORDER],
+pub struct Outcome<R: Rows = AdjacencyRows> {
+    /// Row a is { b : W(H; a, b) }.
+    pub wins: R,
     /// { v : R(H; v) }.
-    pub refuted: VertexSet,
+    pub refuted: R::Set,
     /// Number of first moves that win for P1; P1 wins H if there is one.
     pub first_moves: u16,
 }
@@ -124,7 +133,7 @@ fn winning_first_moves(scope: &Scope) -> RangeInclusive<u128> {
 /// A record holds, bit by bit from the lowest: for y = 0, …, n − 1 the column { a : W(H; a, y) }
 /// of n bits, the set { v : R(H; v) } of n bits, and one bit that is set if P1 wins. Left-over
 /// bits of the last byte are zero.
-impl Game for TrailTrap {
+impl<R: Rows> Game for TrailTrapIn<R> {
     const LAYOUT: Layout = {
         let mut bits = [0; MAX_ORDER + 1];
         let mut n = 0;
@@ -143,6 +152,11 @@ impl Game for TrailTrap {
         citation: CITATION,
         identifier: Some("arXiv:2405.05195"),
         digest_tag: "TT1",
+        theorem: Some(Theorem {
+            class: Class::Forest,
+            source: "Theorem 14 of the paper",
+            is_listed: forest::p1_wins,
+        }),
         verdicts: FIRST_OR_SECOND,
         sums: &SUM_NAMES,
         position_keys: &["won_against", "refuted"],
@@ -154,18 +168,21 @@ impl Game for TrailTrap {
         }],
     };
 
-    type Outcome = Outcome;
+    type Outcome = Outcome<R>;
+
+    type Narrow = TrailTrapIn<NarrowRows>;
 
     type Method = ByEdges;
 
     type Search = ForwardSearch;
 
-    fn encode(n: usize, outcome: &Outcome, record: &mut [u8]) {
-        let columns = transpose(n, &outcome.wins);
+    fn encode(n: usize, outcome: &Outcome<R>, record: &mut [u8]) {
+        let columns = outcome.wins.transposed(n);
         // The bits that are not written yet, less than a word.
         let (mut word, mut bits) = (0u64, 0);
         let mut written = 0;
-        for &column in columns[..n].iter().chain([&outcome.refuted]) {
+        let refuted = outcome.refuted.into();
+        for column in (0..n).map(|y| columns.row(y)).chain([refuted]) {
             let column = u64::from(column);
             word |= column << bits;
             bits += n;
@@ -182,33 +199,36 @@ impl Game for TrailTrap {
     }
 
     /// Records do not keep the number of winning first moves, only whether it is zero.
-    fn decode(n: usize, record: &[u8]) -> Outcome {
-        let columns = std::array::from_fn(|y| if y < n { bits(record, y * n, n) } else { 0 });
+    fn decode(n: usize, record: &[u8]) -> Outcome<R> {
+        let mut columns = R::default();
+        (0..n).for_each(|y| columns.add(y, bits(record, y * n, n)));
         Outcome {
-            wins: transpose(n, &columns),
-            refuted: bits(record, n * n, n),
-            first_moves: bits(record, n * n + n, 1),
+            wins: columns.transposed(n),
+            refuted: R::set(bits(record, n * n, n)),
+            first_moves: bits(record, n * n + n, 1) as u16,
         }
     }
 
-    fn relabelled(n: usize, outcome: &Outcome, label: &[u8]) -> Outcome {
-        let wins = map_sets(n, &outcome.wins, label);
-        let mut relabelled = Outcome::default();
+    fn relabelled(n: usize, outcome: &Outcome<R>, label: &[u8]) -> Outcome<R> {
+        let wins = outcome.wins.mapped(n, label);
+        let mut relabelled =
+            Outcome::<R> { first_moves: outcome.first_moves, ..Outcome::default() };
+        let (refuted, mut image): (VertexSet, _) = (outcome.refuted.into(), 0);
         for a in 0..n {
-            relabelled.wins[label[a] as usize] = wins[a];
-            relabelled.refuted |= (outcome.refuted >> a & 1) << label[a];
+            relabelled.wins.add(label[a].into(), wins.row(a));
+            image |= (refuted >> a & 1) << label[a];
         }
-        relabelled.first_moves = outcome.first_moves;
+        relabelled.refuted = R::set(image);
         relabelled
     }
 
-    fn tally(graph: &Graph, _automorphisms: u64, outcome: &Outcome) -> Tally {
+    fn tally(graph: &Graph, _automorphisms: u64, outcome: &Outcome<R>) -> Tally {
         let n = graph.order();
         Tally {
             listed: outcome.first_moves > 0,
             sums: [
-                outcome.wins[..n].iter().map(|row| row.count_ones()).sum(),
-                outcome.refuted.count_ones(),
+                (0..n).map(|a| outcome.wins.row(a).count_ones()).sum(),
+                outcome.refuted.into().count_ones(),
                 u32::from(outcome.first_moves),
             ],
         }
@@ -216,10 +236,10 @@ impl Game for TrailTrap {
 
     /// P1 wins H + uv by moving from u to v, or from v to u, if P2 does not beat the token that
     /// then stands at v: ¬ R(H; v).
-    fn pairs_ahead(graph: &Graph, outcome: &Outcome) -> [VertexSet; MAX_ORDER] {
+    fn pairs_ahead(graph: &Graph, outcome: &Outcome<R>) -> [VertexSet; MAX_ORDER] {
         let mut pairs = [0; MAX_ORDER];
         let all = all_vertices(graph.order());
-        for v in vertices(all & !outcome.refuted) {
+        for v in vertices(all & !outcome.refuted.into()) {
             pairs[v] = all & !graph.neighbours(v) & !(1 << v);
         }
         pairs
@@ -230,57 +250,59 @@ impl Game for TrailTrap {
         bits(record, n * n, n) != all_vertices(n)
     }
 
-    fn positions(n: usize, outcome: &Outcome) -> Vec<Positions> {
+    fn positions(n: usize, outcome: &Outcome<R>) -> Vec<Positions> {
         vec![
             Positions::Each {
                 says: ["the player to move at", "wins against"],
-                sets: outcome.wins[..n].to_vec(),
+                sets: (0..n).map(|a| outcome.wins.row(a)).collect(),
             },
-            Positions::Whole { says: "P2 beats P1's token at", set: outcome.refuted },
+            Positions::Whole { says: "P2 beats P1's token at", set: outcome.refuted.into() },
         ]
     }
 }
 
-impl Retrograde for TrailTrap {
+impl<R: Rows> Retrograde for TrailTrapIn<R> {
     #[inline(always)]
     fn ask(n: usize, record: &[u8], u: usize, w: usize) -> PredecessorAnswer {
         let refuted = bits(record, n * n, n);
         PredecessorAnswer {
             sets: [bits(record, u * n, n), bits(record, w * n, n)],
-            flags: refuted >> u & 1 | (refuted >> w & 1) << 1,
+            flags: (refuted >> u & 1 | (refuted >> w & 1) << 1) as u16,
         }
     }
 
     #[inline(always)]
-    fn fold(n: usize, outcome: &mut Outcome, u: usize, w: usize, answer: &PredecessorAnswer) {
+    fn fold(n: usize, outcome: &mut Outcome<R>, u: usize, w: usize, answer: &PredecessorAnswer) {
         // In H − uw the opponent, to move from b, loses against a token at u, or at w.
         let [lost_against_u, lost_against_w] = answer.sets.map(|column| !column & all_vertices(n));
-        outcome.wins[u] |= lost_against_w;
-        outcome.wins[w] |= lost_against_u;
-        outcome.refuted |= lost_against_u | lost_against_w;
+        outcome.wins.add(u, lost_against_w);
+        outcome.wins.add(w, lost_against_u);
+        outcome.refuted = R::set(outcome.refuted.into() | lost_against_u | lost_against_w);
         outcome.first_moves += 2 - answer.flags.count_ones() as u16;
     }
 
     fn derive<E>(
         graph: &Graph,
-        mut find: impl FnMut(&Graph) -> Result<Outcome, E>,
-    ) -> Result<Outcome, E> {
+        mut find: impl FnMut(&Graph) -> Result<Outcome<R>, E>,
+    ) -> Result<Outcome<R>, E> {
         let all = all_vertices(graph.order());
-        let mut outcome = Outcome::default();
+        let mut outcome = Outcome::<R>::default();
+        let mut refuted = 0;
         for (u, w) in graph.edges() {
             let found = find(&graph.without_edge(u, w))?;
-            let wins = |a: usize, b: usize| found.wins[a] >> b & 1 == 1;
-            let refuted = |v: usize| found.refuted >> v & 1 == 1;
+            let wins = |a: usize, b: usize| found.wins.row(a) >> b & 1 == 1;
+            let is_refuted = |v: usize| found.refuted.into() >> v & 1 == 1;
             for b in vertices(all) {
                 // W(H; a, b) = ∃ w ∈ N(a): ¬ W(H − aw; b, w), for a = u and for a = w.
-                outcome.wins[u] |= u16::from(!wins(b, w)) << b;
-                outcome.wins[w] |= u16::from(!wins(b, u)) << b;
+                outcome.wins.add(u, VertexSet::from(!wins(b, w)) << b);
+                outcome.wins.add(w, VertexSet::from(!wins(b, u)) << b);
                 // R(H; v) = ∃ xy: ¬ W(H − xy; v, y) ∨ ¬ W(H − xy; v, x).
-                outcome.refuted |= u16::from(!wins(b, w) || !wins(b, u)) << b;
+                refuted |= VertexSet::from(!wins(b, w) || !wins(b, u)) << b;
             }
             // P1 wins H: ∃ uv: ¬ R(H − uv; v) ∨ ¬ R(H − uv; u).
-            outcome.first_moves += u16::from(!refuted(u)) + u16::from(!refuted(w));
+            outcome.first_moves += u16::from(!is_refuted(u)) + u16::from(!is_refuted(w));
         }
+        outcome.refuted = R::set(refuted);
         Ok(outcome)
     }
 }
@@ -291,29 +313,36 @@ mod tests {
 
     use super::*;
 
+    /// The columns of W stand in records as the fold asks for them.
+    fn check<R: Rows>(n: usize, wins: &[VertexSet], refuted: VertexSet, first_moves: u16) {
+        let all = all_vertices(n);
+        let refuted = refuted & all;
+        let mut outcome = Outcome::<R> { first_moves, ..Outcome::default() };
+        outcome.refuted = R::set(refuted);
+        (0..n).for_each(|a| outcome.wins.add(a, wins[a] & all));
+        let record = TrailTrapIn::<R>::record(n, &outcome);
+        assert_eq!(TrailTrapIn::<R>::decode(n, &record), outcome);
+        for (u, w) in [(0, n - 1), (n / 2, n / 3)] {
+            let answer = TrailTrapIn::<R>::ask(n, &record, u, w);
+            let column =
+                |y: usize| (0..n).fold(0, |set, a| set | (outcome.wins.row(a) >> y & 1) << a);
+            assert_eq!(answer.sets, [column(u), column(w)]);
+            let flags = refuted >> u & 1 | (refuted >> w & 1) << 1;
+            assert_eq!(u32::from(answer.flags), flags);
+        }
+    }
+
     proptest! {
-        /// The columns of W stand in records as the fold asks for them.
         #[test]
         fn records_answer_by_columns(
-            n in 1usize..=16,
-            wins: [u16; 16],
-            refuted: u16,
+            n in 1..=MAX_ORDER,
+            wins in prop::array::uniform20(any::<VertexSet>()),
+            refuted: VertexSet,
             first_moves in 0u16..2,
         ) {
-            let all = all_vertices(n);
-            let refuted = refuted & all;
-            let mut outcome = Outcome { refuted, first_moves, ..Outcome::default() };
-            (0..n).for_each(|a| outcome.wins[a] = wins[a] & all);
-            let record = TrailTrap::record(n, &outcome);
-            prop_assert_eq!(TrailTrap::decode(n, &record), outcome);
-            for (u, w) in [(0, n - 1), (n / 2, n / 3)] {
-                let answer = TrailTrap::ask(n, &record, u, w);
-                let column = |y: usize| {
-                    (0..n).fold(0, |set, a| set | (outcome.wins[a] >> y & 1) << a)
-                };
-                prop_assert_eq!(answer.sets, [column(u), column(w)]);
-                let flags = outcome.refuted >> u & 1 | (outcome.refuted >> w & 1) << 1;
-                prop_assert_eq!(answer.flags, flags);
+            check::<AdjacencyRows>(n, &wins, refuted, first_moves);
+            if n <= NarrowRows::LENGTH {
+                check::<NarrowRows>(n, &wins, refuted, first_moves);
             }
         }
     }

@@ -18,7 +18,7 @@ pub use endgame::{Endgame, EndgameBuilder, EndgameError, MissingGraph, Pieces};
 use search::{Question, Search, Step};
 
 use crate::{
-    graph::{Graph, MAX_ORDER},
+    graph::{Graph, NARROW_ORDER},
     labelling::{
         batch::{Batch, Kernel, LANES, first_lanes, lanes_of},
         forest::Forest,
@@ -205,7 +205,8 @@ impl Pipeline {
         }
         let n = endgame.order();
         for (asked, leaf) in self.forest.search() {
-            let record = endgame.record(leaf.code, endgame.locate(leaf.code))?;
+            let code = leaf.code.narrow();
+            let record = endgame.record(code, endgame.locate(code))?;
             let label = |v: usize| leaf.label[v] as usize;
             answer(asked.search, asked.question.answer(n, record, label));
         }
@@ -219,16 +220,16 @@ impl Stage {
         let (lane, n) = (self.asked.len(), self.batch.order());
         let (rows, degrees) = (search.rows(), search.degrees());
         // Vertices of each degree, a byte each: prefix sums are the colours.
-        let mut counts = [0u8; MAX_ORDER];
+        let mut counts = [0u8; NARROW_ORDER];
         for &degree in &degrees[..n] {
-            counts[degree as usize % MAX_ORDER] += 1;
+            counts[degree as usize % NARROW_ORDER] += 1;
         }
         let smaller = u128::from_le_bytes(counts)
-            .wrapping_mul(u128::from_le_bytes([1; MAX_ORDER]))
+            .wrapping_mul(u128::from_le_bytes([1; NARROW_ORDER]))
             .wrapping_shl(8)
             .to_le_bytes();
         for v in 0..n {
-            let colour = smaller[degrees[v] as usize % MAX_ORDER];
+            let colour = smaller[degrees[v] as usize % NARROW_ORDER];
             self.batch.set(lane, v, rows[v], u16::from(colour));
         }
         self.asked.push(asked);

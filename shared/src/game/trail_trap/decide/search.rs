@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     game::trail_trap::forward::edge_at,
-    graph::{Graph, MAX_ORDER, VertexSet, pairs, vertices},
+    graph::{Graph, NARROW_ORDER, VertexSet, pairs, vertices},
 };
 
 const N: usize = MAX_DECIDED_ORDER;
@@ -164,8 +164,8 @@ impl Known {
 }
 
 /// Pairs of vertices as single bits.
-static PAIRS: [[u128; MAX_ORDER]; N] = {
-    let mut bits = [[0; MAX_ORDER]; N];
+static PAIRS: [[u128; NARROW_ORDER]; N] = {
+    let mut bits = [[0; NARROW_ORDER]; N];
     let mut j = 1;
     while j < N {
         let mut i = 0;

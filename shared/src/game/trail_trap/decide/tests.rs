@@ -6,7 +6,7 @@ use crate::{
         Game, Retrograde, Search as _, Solution, TrailTrap,
         trail_trap::{ForwardSearch, Outcome},
     },
-    graph::{nauty, pairs},
+    graph::{Code, MAX_ORDER, nauty, pairs},
     sample::draw::{Drawer, Kind, Stratum},
 };
 
@@ -20,7 +20,7 @@ pub(crate) struct Layers {
 pub(crate) fn layers(n: usize) -> Layers {
     let mut graphs = nauty::enumerate(n).pop().unwrap();
     graphs.sort_by_key(Graph::size);
-    let mut outcomes: HashMap<u128, Outcome> = HashMap::new();
+    let mut outcomes: HashMap<Code, Outcome> = HashMap::new();
     let mut layers = Layers { endgames: Vec::new(), graphs: Vec::new() };
     for size in 0..=pairs(n) {
         let here: Vec<Graph> = graphs.iter().filter(|g| g.size() == size).copied().collect();
@@ -42,7 +42,8 @@ pub(crate) fn layers(n: usize) -> Layers {
             outcomes.insert(code, outcome);
             found.push((code, TrailTrap::record(n, &outcome)));
         }
-        let (codes, records): (Vec<u128>, Vec<_>) = found.into_iter().unzip();
+        let (codes, records): (Vec<Code>, Vec<_>) = found.into_iter().unzip();
+        let codes: Vec<u128> = codes.into_iter().map(Code::narrow).collect();
         let mut builder = EndgameBuilder::new(n, size, here.len()).unwrap();
         builder.counting().count(&codes);
         builder.filling().unwrap().put(&codes, |i| &records[i]).unwrap();
