@@ -1,6 +1,6 @@
 //! Automorphisms that are their own inverses.
 
-use super::{Graph, MAX_ORDER, VertexSet, all_vertices, vertices};
+use super::{Graph, MAX_ORDER, VertexSet, all_vertices, are_twins, vertices};
 
 /// What the involutions among the automorphisms of a graph are like. The identity is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,13 +39,15 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Tries all images of the vertices that have none, and keeps what the others are like: which
-    /// they are, how many of them move, and whether no edge among them is mapped to itself.
+    /// they are, how many of them move, and whether no edge among them is mapped to itself. A vertex
+    /// of largest degree comes first, as the fewest images fit it; and of twins that have no image
+    /// only the first is one: with another it is the same but for their names.
     fn extend(&mut self, known: VertexSet, support: usize, free: bool) {
         if self.is_for_free && (!free || self.found.fixes_no_edge) {
             return;
         }
         let rest = all_vertices(self.graph.order()) & !known;
-        let Some(v) = vertices(rest).next() else {
+        let Some(v) = vertices(rest).max_by_key(|&v| self.graph.degree(v)) else {
             if support > 0 {
                 self.found.largest_support = self.found.largest_support.max(support);
                 self.found.fixes_no_edge |= free;
@@ -56,7 +58,11 @@ impl Search<'_> {
             let (graph, image) = (self.graph, &self.image);
             let fits = graph.degree(v) == graph.degree(w)
                 && vertices(known).all(|x| graph.has_edge(v, x) == graph.has_edge(w, image[x]));
-            if fits {
+            let is_first = || {
+                let earlier = vertices(rest & all_vertices(w) & !(1 << v));
+                v == w || !earlier.into_iter().any(|u| are_twins(graph.rows(), u, w))
+            };
+            if fits && is_first() {
                 let is_fixed = |x: usize| image[x] == x;
                 let keeps_edge = match v == w {
                     true => vertices(known & graph.neighbours(v)).any(is_fixed),
