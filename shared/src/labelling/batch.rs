@@ -389,54 +389,77 @@ impl Batch {
     /// Refines the colours in `labels`.
     #[inline(always)]
     fn refine_with<L: Lanes, R: Refinement, const N: usize>(&mut self, token: L::Token) {
+        (self.discrete, self.stable) = (0, 0);
+        for part in 0..L::PARTS {
+            let [discrete, stable] = self.refine_part::<L, R, N>(token, part);
+            self.discrete |= discrete << (part * L::COUNT);
+            self.stable |= stable << (part * L::COUNT);
+        }
+    }
+
+    /// The same of a part of the lanes: which of these came out discrete, and which stable.
+    #[inline(always)]
+    fn refine_part<L: Lanes, R: Refinement, const N: usize>(
+        &mut self,
+        token: L::Token,
+        part: usize,
+    ) -> [u32; 2] {
         let zero = L::splat(token, 0);
         let mut colours = [zero; N];
         for v in 0..N {
-            colours[v] = L::load(token, &self.labels[v]);
+            colours[v] = L::load(token, &self.labels[v], part);
         }
-        let mut discrete = 0;
-        self.stable = 0;
+        let (mut discrete, mut stable) = (0, 0);
         for _ in 0..MAX_ROUNDS {
-            let ranks = R::round::<L, N>(token, &self.rows, &colours);
+            let ranks = R::round::<L, N>(token, &self.rows, part, &colours);
             // Ranks add up to 0 + 1 + … + (N − 1) exactly when they are all different.
             let mut sum = zero;
+            let mut same = zero.equals(zero);
             for v in 0..N {
                 sum = sum.add(ranks[v]);
+                same = L::both(same, ranks[v].equals(colours[v]));
             }
             discrete = L::bits(sum.equals(L::splat(token, pairs(N) as u16)));
-            self.stable = !0;
-            for v in 0..N {
-                self.stable &= L::bits(ranks[v].equals(colours[v]));
-            }
+            stable = L::bits(same);
             colours = ranks;
-            if discrete | self.stable == !0 {
+            if discrete | stable == first_lanes(L::COUNT) {
                 break;
             }
         }
-        self.discrete = discrete;
         for v in 0..N {
-            colours[v].store(&mut self.labels[v]);
+            colours[v].store(&mut self.labels[v], part);
         }
+        [discrete, stable]
     }
 
     /// Numbers the twins, and relabels; the result has a bit for each lane that is labelled now.
     /// The same for both refinements, and so compiled once for both.
     #[inline(always)]
     fn finish_with<L: Lanes, const N: usize>(&mut self, token: L::Token) -> u32 {
+        let mut solved = 0;
+        for part in 0..L::PARTS {
+            solved |= self.finish_part::<L, N>(token, part) << (part * L::COUNT);
+        }
+        solved
+    }
+
+    #[inline(always)]
+    fn finish_part<L: Lanes, const N: usize>(&mut self, token: L::Token, part: usize) -> u32 {
         let zero = L::splat(token, 0);
         let one = L::splat(token, 1);
         let mut colours = [zero; N];
         for v in 0..N {
-            colours[v] = L::load(token, &self.labels[v]);
+            colours[v] = L::load(token, &self.labels[v], part);
         }
-        let mut solved = self.discrete;
-        if solved != !0 {
+        let all = first_lanes(L::COUNT);
+        let mut solved = self.discrete >> (part * L::COUNT) & all;
+        if solved != all {
             let mut earlier = [zero; N];
             for w in 1..N {
                 for v in 0..w {
                     let apart = L::splat(token, !(1 << v | 1 << w));
-                    let differ = L::load(token, &self.rows[v])
-                        .xor(L::load(token, &self.rows[w]))
+                    let differ = L::load(token, &self.rows[v], part)
+                        .xor(L::load(token, &self.rows[w], part))
                         .meets(apart);
                     let twins = L::both(colours[v].equals(colours[w]), L::not(differ));
                     earlier[w] = earlier[w].add_where(twins, one);
@@ -444,7 +467,7 @@ impl Batch {
             }
             let mut sum = zero;
             for v in 0..N {
-                earlier[v].store(&mut self.earlier_twins[v]);
+                earlier[v].store(&mut self.earlier_twins[v], part);
                 colours[v] = colours[v].add(earlier[v]);
                 sum = sum.add(colours[v]);
             }
@@ -457,7 +480,7 @@ impl Batch {
         let mut image = [zero; N];
         for w in 1..N {
             for v in 0..w {
-                let joined = L::load(token, &self.rows[v]).meets(L::splat(token, 1 << w));
+                let joined = L::load(token, &self.rows[v], part).meets(L::splat(token, 1 << w));
                 image[v] = image[v].add_where(joined, one_hot[w]);
                 image[w] = image[w].add_where(joined, one_hot[v]);
             }
@@ -479,11 +502,11 @@ impl Batch {
             }
         }
         for v in 0..N {
-            colours[v].store(&mut self.labels[v]);
-            one_hot[v].store(&mut self.one_hot[v]);
+            colours[v].store(&mut self.labels[v], part);
+            one_hot[v].store(&mut self.one_hot[v], part);
         }
         for k in 0..words {
-            code[k].store(&mut self.codes[k]);
+            code[k].store(&mut self.codes[k], part);
         }
         solved
     }
@@ -500,14 +523,16 @@ impl Operation for PullBack<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, token: L::Token) -> Lane {
-        let labels = L::load(token, self.set);
-        let mut pulled = L::splat(token, 0);
-        for v in 0..self.batch.order {
-            let joined = labels.meets(L::load(token, &self.batch.one_hot[v]));
-            pulled = pulled.add_where(joined, L::splat(token, 1 << v));
-        }
         let mut lane = ZERO;
-        pulled.store(&mut lane);
+        for part in 0..L::PARTS {
+            let labels = L::load(token, self.set, part);
+            let mut pulled = L::splat(token, 0);
+            for v in 0..self.batch.order {
+                let joined = labels.meets(L::load(token, &self.batch.one_hot[v], part));
+                pulled = pulled.add_where(joined, L::splat(token, 1 << v));
+            }
+            pulled.store(&mut lane, part);
+        }
         lane
     }
 }
@@ -526,11 +551,13 @@ impl Operation for Pack<'_> {
         for (labels, word) in
             self.batch.labels[..self.batch.order].chunks(LABELS_IN_WORD).zip(&mut packed.0)
         {
-            let mut sum = L::splat(token, 0);
-            for labels in labels.iter().rev() {
-                sum = sum.shl(LABEL_BITS).or(L::load(token, labels));
+            for part in 0..L::PARTS {
+                let mut sum = L::splat(token, 0);
+                for labels in labels.iter().rev() {
+                    sum = sum.shl(LABEL_BITS).or(L::load(token, labels, part));
+                }
+                sum.store(word, part);
             }
-            sum.store(word);
         }
         packed
     }
@@ -552,12 +579,14 @@ impl Operation for Unpack<'_> {
         let labels = self.batch.labels[..order].chunks_mut(LABELS_IN_WORD);
         let one_hot = self.batch.one_hot[..order].chunks_mut(LABELS_IN_WORD);
         for ((labels, one_hot), word) in labels.zip(one_hot).zip(&self.packed.0) {
-            let mut word = L::load(token, word);
-            for (labels, one_hot) in labels.iter_mut().zip(one_hot) {
-                let label = word.and(mask);
-                label.store(labels);
-                label.one_hot().store(one_hot);
-                word = word.shr(LABEL_BITS);
+            for part in 0..L::PARTS {
+                let mut word = L::load(token, word, part);
+                for (labels, one_hot) in labels.iter_mut().zip(&mut *one_hot) {
+                    let label = word.and(mask);
+                    label.store(labels, part);
+                    label.one_hot().store(one_hot, part);
+                    word = word.shr(LABEL_BITS);
+                }
             }
         }
     }

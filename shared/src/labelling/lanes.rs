@@ -18,15 +18,21 @@ pub const LANES: usize = 32;
 #[repr(C, align(64))]
 pub struct Lane(pub [u16; LANES]);
 
-/// A vector in registers. Outside an [`Operation`] that [`Instructions::run`] runs, its operations
+/// Some of the lanes in a register: a part of [`Lane`]. Outside an [`Operation`] that [`Instructions::run`] runs, its operations
 /// are slow: they are not inlined into code that is compiled without their instruction set.
 pub(super) trait Lanes: Copy {
+    /// Number of lanes in the register.
+    const COUNT: usize;
+    /// So many registers hold all lanes.
+    const PARTS: usize = LANES / Self::COUNT;
     /// One truth value a lane.
     type Mask: Copy;
     /// Shows that this machine has the instructions.
     type Token: Copy;
-    fn load(token: Self::Token, from: &Lane) -> Self;
-    fn store(self, to: &mut Lane);
+    /// The lanes from `part` · [`Lanes::COUNT`] on, `part` being below [`Lanes::PARTS`].
+    fn load(token: Self::Token, from: &Lane, part: usize) -> Self;
+    /// The inverse of [`Lanes::load`].
+    fn store(self, to: &mut Lane, part: usize);
     fn splat(token: Self::Token, value: u16) -> Self;
     fn add(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
@@ -46,7 +52,7 @@ pub(super) trait Lanes: Copy {
     fn equals(self, other: Self) -> Self::Mask;
     /// Adds `other` where the mask holds.
     fn add_where(self, mask: Self::Mask, other: Self) -> Self;
-    /// The mask, bit i for lane i.
+    /// The mask, bit i for lane i of the register.
     fn bits(mask: Self::Mask) -> u32;
     /// Where both masks hold.
     fn both(a: Self::Mask, b: Self::Mask) -> Self::Mask;
@@ -54,7 +60,7 @@ pub(super) trait Lanes: Copy {
     fn either(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// Where the mask does not hold.
     fn not(mask: Self::Mask) -> Self::Mask;
-    /// Writes `value` to lane `first` < 32 and to all after it.
+    /// Writes `value` to lane `first` < 32 of all lanes and to those after it.
     fn fill_from(token: Self::Token, to: &mut Lane, first: usize, value: u16);
 }
 
@@ -122,16 +128,17 @@ impl Portable {
 }
 
 impl Lanes for Portable {
+    const COUNT: usize = LANES;
     /// All ones or all zeros.
     type Mask = Portable;
     type Token = ();
 
     #[inline(always)]
-    fn load((): (), from: &Lane) -> Self {
+    fn load((): (), from: &Lane, _part: usize) -> Self {
         Portable(from.0)
     }
     #[inline(always)]
-    fn store(self, to: &mut Lane) {
+    fn store(self, to: &mut Lane, _part: usize) {
         to.0 = self.0;
     }
     #[inline(always)]
@@ -266,15 +273,16 @@ mod x86 {
     pub(in super::super) struct Avx512(__m512i);
 
     impl Lanes for Avx512 {
+        const COUNT: usize = LANES;
         type Mask = __mmask32;
         type Token = Avx512Token;
 
         #[inline(always)]
-        fn load(_: Self::Token, from: &Lane) -> Self {
+        fn load(_: Self::Token, from: &Lane, _part: usize) -> Self {
             Avx512(detected!(_mm512_load_si512(from.0.as_ptr().cast())))
         }
         #[inline(always)]
-        fn store(self, to: &mut Lane) {
+        fn store(self, to: &mut Lane, _part: usize) {
             detected!(_mm512_store_si512(to.0.as_mut_ptr().cast(), self.0))
         }
         #[inline(always)]
@@ -355,113 +363,82 @@ mod x86 {
         }
     }
 
-    /// AVX2, two registers a vector.
+    /// AVX2: half of the lanes in a register.
     #[derive(Clone, Copy)]
-    pub(in super::super) struct Avx2([__m256i; 2]);
-
-    /// The same expression for both halves. A closure would not do: it is compiled without the
-    /// instruction set, and what it calls is then not inlined.
-    macro_rules! halves {
-        ($a:ident = $x:expr, $b:ident = $y:expr => $result:expr) => {{
-            let (x, y) = ($x, $y);
-            Avx2([
-                {
-                    let ($a, $b) = (x.0[0], y.0[0]);
-                    $result
-                },
-                {
-                    let ($a, $b) = (x.0[1], y.0[1]);
-                    $result
-                },
-            ])
-        }};
-    }
+    pub(in super::super) struct Avx2(__m256i);
 
     impl Lanes for Avx2 {
+        const COUNT: usize = LANES / 2;
         /// All ones or all zeros.
         type Mask = Avx2;
         type Token = Avx2Token;
 
         #[inline(always)]
-        fn load(_: Self::Token, from: &Lane) -> Self {
-            let half = from.0.as_ptr().cast::<__m256i>();
-            detected!(Avx2([_mm256_load_si256(half), _mm256_load_si256(half.add(1))]))
+        fn load(_: Self::Token, from: &Lane, part: usize) -> Self {
+            let half: &[u16; Self::COUNT] = &from.0.as_chunks().0[part];
+            Avx2(detected!(_mm256_load_si256(half.as_ptr().cast())))
         }
         #[inline(always)]
-        fn store(self, to: &mut Lane) {
-            let half = to.0.as_mut_ptr().cast::<__m256i>();
-            detected!({
-                _mm256_store_si256(half, self.0[0]);
-                _mm256_store_si256(half.add(1), self.0[1]);
-            });
+        fn store(self, to: &mut Lane, part: usize) {
+            let half: &mut [u16; Self::COUNT] = &mut to.0.as_chunks_mut().0[part];
+            detected!(_mm256_store_si256(half.as_mut_ptr().cast(), self.0))
         }
         #[inline(always)]
         fn splat(_: Self::Token, value: u16) -> Self {
-            Avx2([detected!(_mm256_set1_epi16(value as i16)); 2])
+            Avx2(detected!(_mm256_set1_epi16(value as i16)))
         }
         #[inline(always)]
         fn add(self, other: Self) -> Self {
-            detected!(halves!(a = self, b = other => _mm256_add_epi16(a, b)))
+            Avx2(detected!(_mm256_add_epi16(self.0, other.0)))
         }
         #[inline(always)]
         fn or(self, other: Self) -> Self {
-            detected!(halves!(a = self, b = other => _mm256_or_si256(a, b)))
+            Avx2(detected!(_mm256_or_si256(self.0, other.0)))
         }
         #[inline(always)]
         fn xor(self, other: Self) -> Self {
-            detected!(halves!(a = self, b = other => _mm256_xor_si256(a, b)))
+            Avx2(detected!(_mm256_xor_si256(self.0, other.0)))
         }
         #[inline(always)]
         fn mul(self, other: Self) -> Self {
-            detected!(halves!(a = self, b = other => _mm256_mullo_epi16(a, b)))
+            Avx2(detected!(_mm256_mullo_epi16(self.0, other.0)))
         }
         #[inline(always)]
         fn and(self, other: Self) -> Self {
-            detected!(halves!(a = self, b = other => _mm256_and_si256(a, b)))
+            Avx2(detected!(_mm256_and_si256(self.0, other.0)))
         }
         #[inline(always)]
         fn shl(self, bits: u32) -> Self {
-            detected!(
-                halves!(a = self, _b = self => _mm256_sll_epi16(a, _mm_cvtsi32_si128(bits as i32)))
-            )
+            Avx2(detected!(_mm256_sll_epi16(self.0, _mm_cvtsi32_si128(bits as i32))))
         }
         #[inline(always)]
         fn shr(self, bits: u32) -> Self {
-            detected!(
-                halves!(a = self, _b = self => _mm256_srl_epi16(a, _mm_cvtsi32_si128(bits as i32)))
-            )
+            Avx2(detected!(_mm256_srl_epi16(self.0, _mm_cvtsi32_si128(bits as i32))))
         }
         #[inline(always)]
         fn one_hot(self) -> Self {
             // There is no 16-bit variable shift: look up both bytes of 1 << lane.
-            detected!({
+            Avx2(detected!({
                 let low = _mm_setr_epi8(1, 2, 4, 8, 16, 32, 64, -128, 0, 0, 0, 0, 0, 0, 0, 0);
                 let high = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, -128);
-                let (low, high) =
-                    (_mm256_broadcastsi128_si256(low), _mm256_broadcastsi128_si256(high));
-                halves!(a = self, _b = self => {
-                    // The upper byte of each lane of `a` is 0; 128 there makes the shuffle answer
-                    // 0.
-                    let only_low = _mm256_or_si256(a, _mm256_set1_epi16(i16::MIN));
-                    let low = _mm256_shuffle_epi8(low, only_low);
-                    let high = _mm256_shuffle_epi8(high, only_low);
-                    _mm256_or_si256(low, _mm256_slli_epi16::<8>(high))
-                })
-            })
+                // The upper byte of each lane is 0; 128 there makes the shuffle answer 0.
+                let only_low = _mm256_or_si256(self.0, _mm256_set1_epi16(i16::MIN));
+                let low = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(low), only_low);
+                let high = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(high), only_low);
+                _mm256_or_si256(low, _mm256_slli_epi16::<8>(high))
+            }))
         }
         #[inline(always)]
         fn meets(self, other: Self) -> Self {
-            Self::not(detected!(halves!(a = self, b = other => {
-                _mm256_cmpeq_epi16(_mm256_and_si256(a, b), _mm256_setzero_si256())
-            })))
+            Self::not(self.and(other).equals(Self::splat(Avx2Token(()), 0)))
         }
         #[inline(always)]
         fn signed_less(self, other: Self) -> Self {
-            detected!(halves!(a = self, b = other => _mm256_cmpgt_epi16(b, a)))
+            Avx2(detected!(_mm256_cmpgt_epi16(other.0, self.0)))
         }
         #[inline(always)]
         fn equals(self, other: Self) -> Self {
-            detected!(halves!(a = self, b = other => _mm256_cmpeq_epi16(a, b)))
+            Avx2(detected!(_mm256_cmpeq_epi16(self.0, other.0)))
         }
         #[inline(always)]
         fn add_where(self, mask: Self, other: Self) -> Self {
@@ -471,11 +448,10 @@ mod x86 {
         fn bits(mask: Self) -> u32 {
             detected!({
                 // Packing halves words to bytes within each 128-bit part; the permutation puts the
-                // parts in order.
-                let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(
-                    mask.0[0], mask.0[1],
-                ));
-                _mm256_movemask_epi8(packed) as u32
+                // parts that hold the lanes side by side.
+                let packed = _mm256_packs_epi16(mask.0, _mm256_setzero_si256());
+                let together = _mm256_permute4x64_epi64::<0b11_01_10_00>(packed);
+                _mm256_movemask_epi8(together) as u32
             })
         }
         #[inline(always)]
@@ -496,12 +472,14 @@ mod x86 {
             static BEFORE_AND_AFTER: [[u16; LANES]; 2] = [[0; LANES], [!0; LANES]];
             // At most 32 of the 64 lanes come before those that are read.
             let before = LANES.saturating_sub(first);
-            let after = detected!({
-                let half = BEFORE_AND_AFTER.as_ptr().cast::<u16>().add(before).cast::<__m256i>();
-                Avx2([_mm256_loadu_si256(half), _mm256_loadu_si256(half.add(1))])
-            });
-            let kept = Self::load(token, to).and(Self::not(after));
-            kept.or(after.and(Self::splat(token, value))).store(to);
+            for part in 0..Self::PARTS {
+                let after = Avx2(detected!({
+                    let from = BEFORE_AND_AFTER.as_ptr().cast::<u16>().add(before);
+                    _mm256_loadu_si256(from.add(part * Self::COUNT).cast())
+                }));
+                let kept = Self::load(token, to, part).and(Self::not(after));
+                kept.or(after.and(Self::splat(token, value))).store(to, part);
+            }
         }
     }
 }
@@ -523,37 +501,42 @@ mod tests {
         #[inline(always)]
         fn run<L: Lanes>(self, token: L::Token) -> Self::Output {
             let Exercise { a, b, small } = self;
-            let (x, y, s) = (L::load(token, a), L::load(token, b), L::load(token, small));
-            let vectors = [
-                x.add(y),
-                x.or(y),
-                x.xor(y),
-                x.mul(y),
-                x.and(y),
-                x.shl(12),
-                x.shr(7),
-                s.one_hot(),
-                x.add_where(x.signed_less(y), L::splat(token, 3)),
-            ];
-            let masks = [
-                x.meets(s),
-                x.signed_less(y),
-                x.equals(x),
-                s.equals(L::splat(token, 5)),
-                L::both(x.meets(y), L::not(y.meets(s))),
-                L::either(x.signed_less(y), s.equals(L::splat(token, 5))),
-            ];
-            let stored = vectors.map(|vector| {
-                let mut lane = Lane([0; LANES]);
-                vector.store(&mut lane);
-                lane
-            });
+            let (mut stored, mut seen) = ([Lane([0; LANES]); 9], [0; 6]);
+            for part in 0..L::PARTS {
+                let load = |from| L::load(token, from, part);
+                let (x, y, s) = (load(a), load(b), load(small));
+                let vectors = [
+                    x.add(y),
+                    x.or(y),
+                    x.xor(y),
+                    x.mul(y),
+                    x.and(y),
+                    x.shl(12),
+                    x.shr(7),
+                    s.one_hot(),
+                    x.add_where(x.signed_less(y), L::splat(token, 3)),
+                ];
+                let masks = [
+                    x.meets(s),
+                    x.signed_less(y),
+                    x.equals(x),
+                    s.equals(L::splat(token, 5)),
+                    L::both(x.meets(y), L::not(y.meets(s))),
+                    L::either(x.signed_less(y), s.equals(L::splat(token, 5))),
+                ];
+                for (vector, lane) in vectors.into_iter().zip(&mut stored) {
+                    vector.store(lane, part);
+                }
+                for (mask, seen) in masks.into_iter().zip(&mut seen) {
+                    *seen |= L::bits(mask) << (part * L::COUNT);
+                }
+            }
             let filled = (0..LANES).map(|first| {
                 let mut lane = *a;
                 L::fill_from(token, &mut lane, first, b.0[first]);
                 lane
             });
-            (stored.into_iter().chain(filled).collect(), masks.map(L::bits).to_vec())
+            (stored.into_iter().chain(filled).collect(), seen.to_vec())
         }
     }
 

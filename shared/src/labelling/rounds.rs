@@ -9,10 +9,11 @@ use crate::graph::NARROW_ORDER;
 
 /// How colours are refined.
 pub(super) trait Refinement {
-    /// The colours after one more round.
+    /// The colours of a part of the lanes after one more round.
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
         rows: &[Lane; NARROW_ORDER],
+        part: usize,
         colours: &[L; N],
     ) -> [L; N];
 }
@@ -28,6 +29,7 @@ impl Refinement for Hashed {
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
         rows: &[Lane; NARROW_ORDER],
+        part: usize,
         colours: &[L; N],
     ) -> [L; N] {
         let [a, b, c] = hashed::SCRAMBLE;
@@ -40,7 +42,7 @@ impl Refinement for Hashed {
         let mut words = [L::splat(token, 0); N];
         for w in 1..N {
             for v in 0..w {
-                let joined = L::load(token, &rows[v]).meets(L::splat(token, 1 << w));
+                let joined = L::load(token, &rows[v], part).meets(L::splat(token, 1 << w));
                 words[v] = words[v].add_where(joined, scrambled[w]);
                 words[w] = words[w].add_where(joined, scrambled[v]);
             }
@@ -73,6 +75,7 @@ impl Refinement for Exact {
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
         rows: &[Lane; NARROW_ORDER],
+        part: usize,
         colours: &[L; N],
     ) -> [L; N] {
         // The signatures' hexadecimal digits, four to a lane: words[k] holds those of colours 4k
@@ -92,7 +95,7 @@ impl Refinement for Exact {
         let mut words = [[L::splat(token, 1 << 15); N]; WORDS];
         for w in 1..N {
             for v in 0..w {
-                let joined = L::load(token, &rows[v]).meets(L::splat(token, 1 << w));
+                let joined = L::load(token, &rows[v], part).meets(L::splat(token, 1 << w));
                 for k in 0..count {
                     words[k][v] = words[k][v].add_where(joined, digits[k][w]);
                     words[k][w] = words[k][w].add_where(joined, digits[k][v]);
