@@ -13,7 +13,7 @@ use trailtrap_shared::{
     class::Class,
     count::statistics::{Cell, Counts, Statistics, Structure, Sums, TOO_LARGE, Weighing},
     game::{About, SumName, VerdictName},
-    graph::degree::DegreeSequence,
+    graph::{NARROW_ORDER, degree::DegreeSequence},
 };
 
 use crate::{
@@ -57,10 +57,15 @@ impl Columns<'_> {
         meaning: impl Into<String>,
         value: impl Fn(&ShardSummary) -> u128,
     ) -> Result<(), ExportError> {
-        let values: Result<_, _> =
-            self.shards.iter().map(|shard| i64::try_from(value(shard))).collect();
-        let data =
-            ColumnData::Large(values.map_err(|_| ExportError::TooLarge { column: name.clone() })?);
+        let values = self.shards.iter().map(value);
+        // Of some degrees there are more labelled forests than 64 bits count.
+        let is_wide = |shard: &ShardSummary| shard.sequence.order() > NARROW_ORDER;
+        let data = if name.starts_with("labelled_") && self.shards.iter().any(is_wide) {
+            ColumnData::Huge(values.collect())
+        } else {
+            let values: Result<_, _> = values.map(i64::try_from).collect();
+            ColumnData::Large(values.map_err(|_| ExportError::TooLarge { column: name.clone() })?)
+        };
         self.add(name, meaning, data);
         Ok(())
     }
