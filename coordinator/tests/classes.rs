@@ -258,6 +258,16 @@ fn forests_go_up_to_order_20() {
     assert!(verified.status.success(), "{}", stdout(&verified));
     assert!(stdout(&verified).contains("122963 forests, by Theorem 14"), "{}", stdout(&verified));
 
+    // Elsewhere nobody is asked whether so large a graph belongs to the class.
+    let data = finished(4, "outerplanar");
+    let output = run_with_input(&["lookup", "--data", &data.text()], &input);
+    assert_eq!(output.status.code(), Some(1));
+    let answers = stderr(&output);
+    assert!(
+        answers.contains("line 12: no census of this class has graphs of order 20"),
+        "{answers}"
+    );
+
     let refused = census(17, &Data::new(), &["--class", "max-degree:3"]);
     assert!(stderr(&refused).contains("up to order 16"), "{}", stderr(&refused));
 }

@@ -216,9 +216,9 @@ impl Session<'_> {
             let graph =
                 graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
             let n = graph.order();
-            if !(1..=MAX_ORDER).contains(&n) {
+            if !(1..=class.largest_order()).contains(&n) {
                 return Err(format!(
-                    "{}: no census has graphs of order {n}; `trailtrap solve` may do",
+                    "{}: no census of this class has graphs of order {n}; `trailtrap solve` may do",
                     line.origin
                 ));
             }
