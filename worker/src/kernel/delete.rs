@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trailtrap_shared::{
     graph::{
-        Code, VertexSet,
+        Code,
         degree::{self, DegreeSequence},
         pairs,
     },
@@ -55,11 +55,6 @@ impl Predecessor {
             tables: Vec::new(),
             first_bucket: 0,
         }
-    }
-
-    /// The pairs u < w of vertices whose edge leads there: each w with its set of u.
-    pub(super) fn columns(&self, n: usize) -> Vec<(usize, VertexSet)> {
-        (1..n).map(|w| (w, self.edges.column(w))).filter(|&(_, lower)| lower != 0).collect()
     }
 
     /// Bytes of the tables that are held.

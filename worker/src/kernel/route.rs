@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use trailtrap_shared::{
     game::Game,
     generate::Child,
-    graph::{VertexSet, degree::Deletion, vertices},
+    graph::degree::Deletion,
     labelling::{
         MAX_PLAIN_ORDER,
         batch::{Batch, Kernel, LABEL_WORDS, LANES, PackedLabels},
@@ -27,6 +27,9 @@ use super::{
 /// Graphs whose requests are sorted together. So many that each bucket of the usual size has
 /// requests of a chunk for several batches; so few that their outcomes stay in the cache.
 const ROUTED_CHUNK: usize = if cfg!(test) { 8 } else { 8192 };
+
+/// Graphs are decoded so many at a time, a little before they are read.
+const DECODED_TOGETHER: usize = 128;
 
 // Requests have 16 bits for a graph of a chunk.
 const _: () = assert!(ROUTED_CHUNK <= 1 << 16);
@@ -279,7 +282,7 @@ impl Answerer {
 struct Router<'a> {
     order: usize,
     predecessor: &'a Predecessor,
-    columns: Vec<(usize, VertexSet)>,
+    ends: Vec<(usize, usize)>,
     stage: LookupStage,
     /// Deletions whose colours did not decide their labels wait for each other to be searched
     /// together.
@@ -293,7 +296,7 @@ impl<'a> Router<'a> {
         Router {
             order,
             predecessor,
-            columns: predecessor.columns(order),
+            ends: delete::ends(order),
             stage: LookupStage::new(order, kernel),
             forest: Forest::new(Batch::new(order, kernel)),
             requests: Vec::new(),
@@ -303,12 +306,20 @@ impl<'a> Router<'a> {
     fn run(&mut self, shard: &Shard, children: &[Child]) -> Result<Routed, SolveError> {
         self.requests.clear();
         let before = self.stage.labellings;
-        for (i, child) in children.iter().enumerate() {
-            let graph = decode(&shard.sequence, child.slot)?;
-            for c in 0..self.columns.len() {
-                let (w, lower) = self.columns[c];
-                for u in vertices(graph.neighbours(w) & lower) {
-                    if self.stage.gather(self.predecessor, i, &graph, u, w) {
+        let mut graphs = Vec::with_capacity(DECODED_TOGETHER);
+        for (first, children) in
+            (0..).step_by(DECODED_TOGETHER).zip(children.chunks(DECODED_TOGETHER))
+        {
+            graphs.clear();
+            for child in children {
+                graphs.push(decode(&shard.sequence, child.slot)?);
+            }
+            for (i, graph) in (first..).zip(&graphs) {
+                let mut edges = graph.code().narrow() & self.predecessor.edges.narrow();
+                while edges != 0 {
+                    let (u, w) = self.ends[edges.trailing_zeros() as usize];
+                    edges &= edges - 1;
+                    if self.stage.gather(self.predecessor, i, graph, u, w) {
                         self.label();
                     }
                 }
