@@ -212,11 +212,12 @@ impl Session<'_> {
     /// Looks up a batch: labels all graphs, and visits each bucket once.
     fn look_up(&mut self, lines: &[Line]) -> anyhow::Result<Vec<Answered<FoundGraph>>> {
         let class = self.store.class();
+        let largest_order = class.largest_order();
         let label = |line: &Line| -> Result<Query, String> {
             let graph =
                 graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
             let n = graph.order();
-            if !(1..=class.largest_order()).contains(&n) {
+            if !(1..=largest_order).contains(&n) {
                 return Err(format!(
                     "{}: no census of this class has graphs of order {n}; `trailtrap solve` may do",
                     line.origin

@@ -102,6 +102,7 @@ impl CheckedList {
         };
         let mut sha256 = Sha256::new();
         let mut random = Random(seed);
+        let largest_order = class.largest_order();
         let (mut number, mut candidates) = (0, 0);
         let mut last: Vec<u8> = Vec::new();
         loop {
@@ -135,7 +136,7 @@ impl CheckedList {
                     return Err("a graph without vertices, which nobody wins first".to_owned());
                 }
                 let of_class = class == Class::All
-                    || graph.order() <= class.largest_order() && class.contains(&graph);
+                    || graph.order() <= largest_order && class.contains(&graph);
                 if !of_class {
                     return Err(format!("a graph that does not belong to the class {class}"));
                 }

@@ -59,8 +59,8 @@ impl Search<'_> {
             let fits = graph.degree(v) == graph.degree(w)
                 && vertices(known).all(|x| graph.has_edge(v, x) == graph.has_edge(w, image[x]));
             let is_first = || {
-                let earlier = vertices(rest & all_vertices(w) & !(1 << v));
-                v == w || !earlier.into_iter().any(|u| are_twins(graph.rows(), u, w))
+                let mut earlier = vertices(rest & all_vertices(w) & !(1 << v));
+                v == w || !earlier.any(|u| are_twins(graph.rows(), u, w))
             };
             if fits && is_first() {
                 let is_fixed = |x: usize| image[x] == x;

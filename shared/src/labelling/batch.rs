@@ -10,9 +10,8 @@ use std::{marker::PhantomData, str::FromStr};
 pub use super::lanes::{LANES, Lane};
 
 use super::{
-    Colours, Leaf, MAX_PLAIN_ORDER, Undecided, hashed, key_bits,
+    Colours, Leaf, MAX_PLAIN_ORDER, Undecided, key_bits,
     lanes::{Instructions, Lanes, Operation},
-    reference,
     rounds::{Exact, Hashed, Refinement},
     short_key,
 };
@@ -21,7 +20,7 @@ use crate::graph::{
 };
 
 /// After this many rounds a lane that still changes is left to the search tree, where nodes are
-/// gathered anew: few random graphs take more, and one such lane would hold up the other 31.
+/// gathered anew: few random graphs take more, and one such lane would hold up the others.
 const MAX_ROUNDS: usize = 3;
 
 /// The instruction set the kernels run on. All give the same results.
@@ -31,7 +30,7 @@ pub enum Kernel {
     Portable,
     /// AVX2 of x86-64.
     Avx2,
-    /// AVX-512 F, BW and VL of x86-64.
+    /// AVX-512 F and BW of x86-64.
     Avx512,
 }
 
@@ -247,11 +246,6 @@ impl Batch {
     /// bit for each of these. The others are [`Batch::undecided`].
     pub fn label(&mut self, count: usize) -> u32 {
         if self.order > NARROW_ORDER {
-            let refine = if self.exact { reference::refine } else { hashed::refine };
-            for graph in &mut self.wide[..count] {
-                refine(self.order, &graph.rows, &mut graph.colours);
-                graph.stable = true;
-            }
             return 0;
         }
         self.label_all() & first_lanes(count)

@@ -11,8 +11,8 @@ use crate::graph::{
 /// stays the count of smaller ones.
 ///
 /// There is no pruning by automorphisms, so the time grows with |Aut| divided by the symmetry of
-/// twins: 384 leaves for the 4-cube, 3 628 800 for the
-/// complement of 10 K_2, the worst there is. Forests are labelled along one path.
+/// twins: 384 leaves for the 4-cube, 3 628 800 for the complement of 10 K_2, 7 257 600 for
+/// K_{10,10} without a perfect matching. Forests are labelled along one path.
 pub(super) fn label(
     n: usize,
     rows: &AdjacencyRows,

@@ -161,7 +161,7 @@ impl Block {
         let mut degrees = [0; MAX_ORDER];
         degrees[..id.sequence.order()].copy_from_slice(id.sequence.bytes());
         let (first, more) = degrees.split_at(FIRST_DEGREES);
-        debug_assert!(id.sequence.order() <= FIRST_DEGREES || id.bucket == 0);
+        assert!(id.sequence.order() <= FIRST_DEGREES || id.bucket == 0);
         bytes.extend_from_slice(first);
         bytes.extend_from_slice(&id.part.to_le_bytes());
         bytes.push(id.bucket_bits);

@@ -3,7 +3,7 @@
 //! Each graph has random numbers of its own, by seed, order, stratum and index, so that it does not
 //! matter which others are drawn, or where.
 
-use crate::graph::{Graph, MAX_ORDER, factorial, pairs};
+use crate::graph::{Graph, MAX_ORDER, NARROW_ORDER, factorial, pairs};
 
 /// What is drawn with equal probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,11 @@ struct CycleType {
 
 impl Drawer {
     /// For graphs of order `n` ≤ 16.
+    ///
+    /// # Panics
+    /// If the order is larger.
     pub fn new(n: usize, kind: Kind) -> Self {
+        assert!(n <= NARROW_ORDER, "graphs are drawn up to order {NARROW_ORDER}");
         let mut types = Vec::new();
         match kind {
             Kind::Labelled => types.push(CycleType::new(&vec![1; n])),
