@@ -29,7 +29,7 @@ use super::{
 const ROUTED_CHUNK: usize = if cfg!(test) { 8 } else { 8192 };
 
 /// Graphs are decoded so many at a time, a little before they are read.
-const DECODED_TOGETHER: usize = 128;
+const DECODED_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 
 // Requests have 16 bits for a graph of a chunk.
 const _: () = assert!(ROUTED_CHUNK <= 1 << 16);
