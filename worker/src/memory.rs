@@ -31,8 +31,8 @@ const LEAST_PART: u64 = 1 << 18;
 /// Bytes of a bucket, if a partition is split for want of memory.
 const LEAST_BUCKET: u64 = 1 << 20;
 
-/// Bytes that a graph takes while its unit is in work, and until its results are delivered: itself,
-/// its outcome, requests, a place in a table, and in blocks.
+/// Bytes that a graph takes while its unit is in work, and until its results are delivered: itself
+/// and its outcome; its rows and requests; then a place in a table, and in blocks.
 pub const GRAPH_BYTES: u64 = 168;
 /// Room for each lease that may be in work: more than a bundle of small units has.
 pub(crate) const LEAST_GRAPHS: u64 = 200_000;

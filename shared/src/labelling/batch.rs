@@ -15,9 +15,7 @@ use super::{
     rounds::{Exact, Hashed, Refinement},
     short_key,
 };
-use crate::graph::{
-    AdjacencyRows, MAX_ORDER, NARROW_ORDER, VertexSet, all_vertices, narrowed, pairs,
-};
+use crate::graph::{MAX_ORDER, NARROW_ORDER, NarrowRows, VertexSet, all_vertices, pairs};
 
 /// After this many rounds a lane that still changes is left to the search tree, where nodes are
 /// gathered anew: few random graphs take more, and one such lane would hold up the others.
@@ -210,26 +208,25 @@ impl Batch {
         self.labels[v].0[lane] = colour;
     }
 
-    /// Puts a graph into lane `first` and all lanes after it.
+    /// Puts a graph into every lane, for orders up to 16: the rows of the i-th into lane i.
     #[inline(always)]
-    pub fn set_rows_from(&mut self, first: usize, rows: &AdjacencyRows) {
-        if self.order > NARROW_ORDER {
-            self.wide[first..].iter_mut().for_each(|graph| graph.rows = *rows);
-            return;
-        }
+    pub fn set_rows(&mut self, graphs: &[NarrowRows; LANES]) {
         let lanes = &mut self.rows[..self.order];
-        self.instructions.run(FillFrom::new(lanes, first, &narrowed(rows)));
+        self.instructions.run(SetRows { lanes, graphs });
     }
 
-    /// Puts initial colours into lane `first` and all lanes after it.
+    /// Puts the same initial colours into every lane, for orders up to 16.
     #[inline(always)]
-    pub fn set_colours_from(&mut self, first: usize, colours: &Colours) {
-        if self.order > NARROW_ORDER {
-            self.wide[first..].iter_mut().for_each(|graph| graph.colours = *colours);
-            return;
+    pub fn set_colours(&mut self, colours: &Colours) {
+        for (lanes, &colour) in self.labels[..self.order].iter_mut().zip(colours) {
+            lanes.0.fill(colour);
         }
-        let lanes = &mut self.labels[..self.order];
-        self.instructions.run(FillFrom::new(lanes, first, colours));
+    }
+
+    /// Changes the initial colour of vertex `v` of lane `lane`, for orders up to 16.
+    #[inline(always)]
+    pub fn set_colour(&mut self, lane: usize, v: usize, colour: u16) {
+        self.labels[v].0[lane] = colour;
     }
 
     /// The order of the graphs.
@@ -615,28 +612,24 @@ impl<const N: usize> Operation for Finish<'_, N> {
     }
 }
 
-/// Writes to each of `lanes`, from the `first` on, its value.
-struct FillFrom<'a> {
+/// [`Batch::set_rows`].
+struct SetRows<'a> {
     lanes: &'a mut [Lane],
-    first: usize,
-    values: &'a [u16],
+    graphs: &'a [NarrowRows; LANES],
 }
 
-impl<'a> FillFrom<'a> {
-    #[inline(always)]
-    fn new(lanes: &'a mut [Lane], first: usize, values: &'a [u16]) -> Self {
-        assert!(first < LANES && lanes.len() <= values.len(), "no lane {first}");
-        FillFrom { lanes, first, values }
-    }
-}
-
-impl Operation for FillFrom<'_> {
+impl Operation for SetRows<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, token: L::Token) {
-        for v in 0..self.lanes.len() {
-            L::fill_from(token, &mut self.lanes[v], self.first, self.values[v]);
+        for (eight, lanes) in self.lanes.chunks_mut(8).enumerate() {
+            for part in 0..L::PARTS {
+                let columns = L::columns(token, self.graphs, part, eight);
+                for (column, lane) in columns.into_iter().zip(&mut *lanes) {
+                    column.store(lane, part);
+                }
+            }
         }
     }
 }

@@ -18,6 +18,9 @@ pub const LANES: usize = 32;
 #[repr(C, align(64))]
 pub struct Lane(pub [u16; LANES]);
 
+/// What a lane has of 16 vectors, side by side in memory.
+pub type Row = [u16; 16];
+
 /// Some of the lanes in a register: a part of [`Lane`]. Outside an [`Operation`] that [`Instructions::run`] runs, its operations
 /// are slow: they are not inlined into code that is compiled without their instruction set.
 pub(super) trait Lanes: Copy {
@@ -60,8 +63,9 @@ pub(super) trait Lanes: Copy {
     fn either(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// Where the mask does not hold.
     fn not(mask: Self::Mask) -> Self::Mask;
-    /// Writes `value` to lane `first` < 32 of all lanes and to those after it.
-    fn fill_from(token: Self::Token, to: &mut Lane, first: usize, value: u16);
+    /// Rows as lanes: of each row from `part` · [`Lanes::COUNT`] on, the eight numbers from 8 ·
+    /// `eight` on, the first of all these rows in the first register. `eight` is 0 or 1.
+    fn columns(token: Self::Token, rows: &[Row; LANES], part: usize, eight: usize) -> [Self; 8];
 }
 
 /// Something that is written once in [`Lanes`] and compiled for each instruction set.
@@ -210,8 +214,14 @@ impl Lanes for Portable {
         mask.map2(mask, |a, _| !a)
     }
     #[inline(always)]
-    fn fill_from((): (), to: &mut Lane, first: usize, value: u16) {
-        to.0[first..].fill(value);
+    fn columns((): (), rows: &[Row; LANES], _part: usize, eight: usize) -> [Self; 8] {
+        let mut columns = [Portable([0; LANES]); 8];
+        for (lane, row) in rows.iter().enumerate() {
+            for (column, &value) in columns.iter_mut().zip(&row[8 * eight..]) {
+                column.0[lane] = value;
+            }
+        }
+        columns
     }
 }
 
@@ -219,17 +229,54 @@ impl Lanes for Portable {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{LANES, Lane, Lanes, Operation};
+    use super::{LANES, Lane, Lanes, Operation, Row};
 
     /// Evaluates intrinsics, in methods that have a vector or a token at hand.
     macro_rules! detected {
         ($intrinsics:expr) => {
             // SAFETY: vectors and tokens exist only where their instruction set was detected, and
             // that is all that intrinsics need which keep to registers. Loads and stores go to a
-            // `Lane`, which is 64 bytes long and aligned to 64; `fill_from` says what else it
-            // reads.
+            // `Lane`, which is 64 bytes long and aligned to 64.
             unsafe { $intrinsics }
         };
+    }
+
+    /// The 8 × 8 numbers of 16 bits in each 128-bit part of eight registers, transposed.
+    macro_rules! transposed {
+        ($rows:expr, $low16:ident $high16:ident $low32:ident $high32:ident $low64:ident $high64:ident) => {
+            detected!({
+                let [a, b, c, d, e, f, g, h] = $rows;
+                // Pairs of rows, then fours, then all eight.
+                let [ab, cd, ef, gh] =
+                    [[a, b], [c, d], [e, f], [g, h]].map(|[x, y]| [$low16(x, y), $high16(x, y)]);
+                let [first, second] = [[ab, cd], [ef, gh]].map(|[x, y]| {
+                    [
+                        $low32(x[0], y[0]),
+                        $high32(x[0], y[0]),
+                        $low32(x[1], y[1]),
+                        $high32(x[1], y[1]),
+                    ]
+                });
+                [
+                    $low64(first[0], second[0]),
+                    $high64(first[0], second[0]),
+                    $low64(first[1], second[1]),
+                    $high64(first[1], second[1]),
+                    $low64(first[2], second[2]),
+                    $high64(first[2], second[2]),
+                    $low64(first[3], second[3]),
+                    $high64(first[3], second[3]),
+                ]
+            })
+        };
+    }
+
+    /// Eight numbers of a row.
+    #[inline(always)]
+    fn eight_of(row: &Row, eight: usize) -> __m128i {
+        let eight: &[u16; 8] = &row.as_chunks().0[eight];
+        // SAFETY: every x86-64 processor has SSE2, and 16 bytes are read from an array of 16 bytes.
+        unsafe { _mm_loadu_si128(eight.as_ptr().cast()) }
     }
 
     /// A token, and how operations are compiled for it.
@@ -354,12 +401,22 @@ mod x86 {
             !mask
         }
         #[inline(always)]
-        fn fill_from(_: Self::Token, to: &mut Lane, first: usize, value: u16) {
-            detected!(_mm512_mask_storeu_epi16(
-                to.0.as_mut_ptr().cast(),
-                !0 << first,
-                _mm512_set1_epi16(value as i16),
-            ));
+        fn columns(_: Self::Token, rows: &[Row; LANES], _part: usize, eight: usize) -> [Self; 8] {
+            let mut registers = [detected!(_mm512_setzero_si512()); 8];
+            for r in 0..8 {
+                let [a, b, c, d] = [0, 8, 16, 24].map(|first| eight_of(&rows[first + r], eight));
+                registers[r] = detected!({
+                    let ab = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b);
+                    let cd = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(c), d);
+                    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(ab), cd)
+                });
+            }
+            transposed!(
+                registers,
+                _mm512_unpacklo_epi16 _mm512_unpackhi_epi16 _mm512_unpacklo_epi32
+                _mm512_unpackhi_epi32 _mm512_unpacklo_epi64 _mm512_unpackhi_epi64
+            )
+            .map(Avx512)
         }
     }
 
@@ -467,19 +524,20 @@ mod x86 {
             mask.xor(Self::splat(Avx2Token(()), !0))
         }
         #[inline(always)]
-        fn fill_from(token: Self::Token, to: &mut Lane, first: usize, value: u16) {
-            /// Lanes of zeros, then lanes of ones.
-            static BEFORE_AND_AFTER: [[u16; LANES]; 2] = [[0; LANES], [!0; LANES]];
-            // At most 32 of the 64 lanes come before those that are read.
-            let before = LANES.saturating_sub(first);
-            for part in 0..Self::PARTS {
-                let after = Avx2(detected!({
-                    let from = BEFORE_AND_AFTER.as_ptr().cast::<u16>().add(before);
-                    _mm256_loadu_si256(from.add(part * Self::COUNT).cast())
-                }));
-                let kept = Self::load(token, to, part).and(Self::not(after));
-                kept.or(after.and(Self::splat(token, value))).store(to, part);
+        fn columns(_: Self::Token, rows: &[Row; LANES], part: usize, eight: usize) -> [Self; 8] {
+            let mut registers = [detected!(_mm256_setzero_si256()); 8];
+            for r in 0..8 {
+                let first = part * Self::COUNT + r;
+                let [a, b] = [first, first + 8].map(|row| eight_of(&rows[row], eight));
+                registers[r] =
+                    detected!(_mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b));
             }
+            transposed!(
+                registers,
+                _mm256_unpacklo_epi16 _mm256_unpackhi_epi16 _mm256_unpacklo_epi32
+                _mm256_unpackhi_epi32 _mm256_unpacklo_epi64 _mm256_unpackhi_epi64
+            )
+            .map(Avx2)
         }
     }
 }
@@ -493,6 +551,7 @@ mod tests {
         a: &'a Lane,
         b: &'a Lane,
         small: &'a Lane,
+        rows: &'a [Row; LANES],
     }
 
     impl Operation for Exercise<'_> {
@@ -500,8 +559,9 @@ mod tests {
 
         #[inline(always)]
         fn run<L: Lanes>(self, token: L::Token) -> Self::Output {
-            let Exercise { a, b, small } = self;
+            let Exercise { a, b, small, rows } = self;
             let (mut stored, mut seen) = ([Lane([0; LANES]); 9], [0; 6]);
+            let mut columns = [Lane([0; LANES]); 16];
             for part in 0..L::PARTS {
                 let load = |from| L::load(token, from, part);
                 let (x, y, s) = (load(a), load(b), load(small));
@@ -527,16 +587,18 @@ mod tests {
                 for (vector, lane) in vectors.into_iter().zip(&mut stored) {
                     vector.store(lane, part);
                 }
+                for eight in 0..2 {
+                    let eight_columns = L::columns(token, rows, part, eight);
+                    for (column, lane) in eight_columns.into_iter().zip(&mut columns[8 * eight..])
+                    {
+                        column.store(lane, part);
+                    }
+                }
                 for (mask, seen) in masks.into_iter().zip(&mut seen) {
                     *seen |= L::bits(mask) << (part * L::COUNT);
                 }
             }
-            let filled = (0..LANES).map(|first| {
-                let mut lane = *a;
-                L::fill_from(token, &mut lane, first, b.0[first]);
-                lane
-            });
-            (stored.into_iter().chain(filled).collect(), seen.to_vec())
+            (stored.into_iter().chain(columns).collect(), seen.to_vec())
         }
     }
 
@@ -550,8 +612,13 @@ mod tests {
         for _ in 0..200 {
             let [a, b] = [(); 2].map(|()| Lane([(); LANES].map(|()| word())));
             let small = Lane([(); LANES].map(|()| word() % 16));
-            let exercise = |on: Instructions| on.run(Exercise { a: &a, b: &b, small: &small });
+            let rows = [(); LANES].map(|()| [(); 16].map(|()| word()));
+            let exercise =
+                |on: Instructions| on.run(Exercise { a: &a, b: &b, small: &small, rows: &rows });
             let expected = exercise(Instructions::Portable);
+            for (v, column) in expected.0[9..].iter().enumerate() {
+                assert_eq!(column.0, rows.map(|row| row[v]));
+            }
             for found in [Instructions::avx2(), Instructions::avx512()].into_iter().flatten() {
                 assert_eq!(exercise(found), expected);
             }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::{batch, *};
-use crate::graph::{Graph, NARROW_ORDER, degree::DegreeSequence, factorial, nauty};
+use crate::graph::{Graph, NARROW_ORDER, degree::DegreeSequence, factorial, narrowed, nauty};
 
 /// A labelling and what it is called in failure messages.
 type Named = (&'static str, fn(&Graph) -> Labelling);
@@ -297,13 +297,20 @@ fn check_batch(
     let n = graphs[0].order();
     let (mut batch, mut forest) = (new(), forest::Forest::new(new()));
     for (number, chunk) in graphs.chunks(batch::LANES).enumerate() {
+        let is_row_by_row = number % 2 == 0 || n > NARROW_ORDER;
+        if !is_row_by_row {
+            let rows =
+                |lane: usize| chunk.get(lane).map_or([0; _], |graph| narrowed(graph.rows()));
+            batch.set_rows(&std::array::from_fn(rows));
+            batch.set_colours(&degree_colours(n, chunk[0].rows()));
+        }
         for (lane, graph) in chunk.iter().enumerate() {
             let colours = degree_colours(n, graph.rows());
-            if number % 2 == 0 {
-                (0..n).for_each(|v| batch.set(lane, v, graph.neighbours(v), colours[v]));
-            } else {
-                batch.set_rows_from(lane, graph.rows());
-                batch.set_colours_from(lane, &colours);
+            for v in 0..n {
+                match is_row_by_row {
+                    true => batch.set(lane, v, graph.neighbours(v), colours[v]),
+                    false => batch.set_colour(lane, v, colours[v]),
+                }
             }
         }
         let decided = batch.label(chunk.len());

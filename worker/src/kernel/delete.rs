@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use trailtrap_shared::{
     graph::{
-        Code,
+        AdjacencyRows, MAX_ORDER, NARROW_ORDER, VertexSet,
         degree::{self, DegreeSequence},
-        pairs,
+        pairs, vertices,
     },
     labelling::Colours,
     partition::{BucketTable, bucket_of_slot},
@@ -16,9 +16,12 @@ use trailtrap_shared::{
 /// of some.
 pub(super) struct Predecessor {
     pub(super) sequence: DegreeSequence,
-    /// The pairs of vertices whose edge leads there, as in [`Graph::code`]: vertices are in order
-    /// of degree, so of u < w u has the lower degree.
-    pub(super) edges: Code,
+    /// For each vertex w the u < w such that an edge between them leads there. Vertices are in
+    /// order of degree, so that u has the lower degree.
+    edges: AdjacencyRows,
+    /// The same for orders up to 16, sixteen bits for each w: which four of the w, of all fours,
+    /// and their bits.
+    fours: Vec<(usize, u64)>,
     /// The colours that labelling starts from, but for the ends of the deleted edge …
     pub(super) colours: Colours,
     /// … which have these.
@@ -37,15 +40,19 @@ impl Predecessor {
         deletion: &degree::Deletion,
         bucket_bits: u8,
     ) -> Self {
-        let leads_there = |u, w| from.degree(u) == deletion.low && from.degree(w) == deletion.high;
-        let mut edges = Code::default();
-        for (u, w) in ends(from.order()).into_iter().filter(|&(u, w)| leads_there(u, w)) {
-            edges.add_column(w, 1 << u);
+        let mut edges = [0; MAX_ORDER];
+        for (u, w) in ends(from.order()) {
+            if from.degree(u) == deletion.low && from.degree(w) == deletion.high {
+                edges[w] |= 1 << u;
+            }
         }
+        let fours = edges.chunks_exact(4).map(|sets| four(sets.iter().map(|&set| set as u16)));
+        let fours = fours.enumerate().take(NARROW_ORDER / 4).filter(|&(_, bits)| bits != 0);
         let ranks = deletion.sequence.ranks();
         Predecessor {
             sequence: deletion.sequence,
             edges,
+            fours: fours.collect(),
             colours: std::array::from_fn(
                 |v| if v < from.order() { ranks[from.degree(v)] } else { 0 },
             ),
@@ -55,6 +62,41 @@ impl Predecessor {
             tables: Vec::new(),
             first_bucket: 0,
         }
+    }
+
+    /// The ends u < w of the edges that lead there, of a graph of order at most 16 with these rows;
+    /// a multiple of four rows.
+    #[inline(always)]
+    pub(super) fn edges_of<const R: usize>(
+        &self,
+        rows: &[u16; R],
+    ) -> impl Iterator<Item = (usize, usize)> {
+        let (mut fours, of_rows) = (self.fours.iter(), rows.as_chunks::<4>().0);
+        let (mut number, mut edges) = (0, 0);
+        std::iter::from_fn(move || {
+            while edges == 0 {
+                let bits;
+                (number, bits) = *fours.next()?;
+                edges = four(of_rows[number].iter().copied()) & bits;
+            }
+            let edge = edges.trailing_zeros() as usize;
+            edges &= edges - 1;
+            Some((edge % 16, 4 * number + edge / 16))
+        })
+    }
+
+    /// The same of a graph of any order.
+    pub(super) fn edges_of_any(
+        &self,
+        rows: &AdjacencyRows,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        let columns = self.edges.iter().zip(rows).enumerate();
+        columns.flat_map(|(w, (edges, row))| vertices(edges & row).map(move |u| (u, w)))
+    }
+
+    /// The ends u < w of all edges that can lead there.
+    pub(super) fn all_edges(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.edges_of_any(&[VertexSet::MAX; MAX_ORDER])
     }
 
     /// Bytes of the tables that are held.
@@ -69,6 +111,12 @@ impl Predecessor {
             if self.bucket_bits == 0 { 0 } else { bucket_of_slot(n, slot, self.bucket_bits) };
         &self.tables[bucket - self.first_bucket]
     }
+}
+
+/// Four sets of 16 bits as one, the first in the lowest bits.
+#[inline(always)]
+fn four(sets: impl DoubleEndedIterator<Item = u16>) -> u64 {
+    sets.rev().fold(0, |four, set| four << 16 | u64::from(set))
 }
 
 /// The ends of the edge that has each bit of [`Graph::code`], those of the lower bits first.

@@ -6,7 +6,7 @@ use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
     game::{Game, Method, PredecessorAnswer},
     generate::Child,
-    graph::{Code, Graph, NARROW_ORDER, degree::Deletion, vertices},
+    graph::{Graph, NARROW_ORDER, NarrowRows, degree::Deletion, narrowed},
     labelling::{
         Leaf, Undecided,
         batch::{Batch, Kernel, LABEL_WORDS, LANES, Lane, PackedLabels, first_lanes, lanes_of},
@@ -18,7 +18,7 @@ use trailtrap_shared::{
 
 use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
-    delete::{self, DeletedEdge, Predecessor},
+    delete::{DeletedEdge, Predecessor},
 };
 
 impl Solver<'_> {
@@ -35,10 +35,14 @@ impl Solver<'_> {
         let shard = graphs.shard;
         let Reading { large, small } = Reading::of(plan, shard, self.allowance_bytes);
         let mut folded: Vec<Folded> = graphs.parts.iter().map(|_| Folded::default()).collect();
-        for (deletion, from) in large {
-            let bucket_bits = plan.shards[from as usize].bucket_bits;
-            let predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
-            folded[0].labellings += self.fold_by_bucket(&mut graphs, predecessor, source)?;
+        if !large.is_empty() {
+            let rows = self.decode_all(shard, graphs.children)?;
+            for (deletion, from) in large {
+                let bucket_bits = plan.shards[from as usize].bucket_bits;
+                let predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
+                folded[0].labellings +=
+                    self.fold_by_bucket(&mut graphs, &rows, predecessor, source)?;
+            }
         }
         let mut group: Vec<Predecessor> = Vec::new();
         let mut held = 0;
@@ -190,9 +194,8 @@ pub(super) struct LookupStage {
     predecessor: usize,
     count: usize,
     deletions: [DeletedEdge; LANES],
-    /// The graph whose rows are in the lanes still to be gathered, beside the predecessor's
-    /// colours.
-    laid_out: Option<usize>,
+    /// What is left of the graphs, while deletions are gathered.
+    rows: [NarrowRows; LANES],
     /// How many deletions it has ever labelled.
     pub(super) labellings: u64,
     /// Lanes that have a slot; the others are undecided and go another way.
@@ -208,14 +211,14 @@ struct Folder<'a, G: Game> {
     order: usize,
     group: &'a [Predecessor],
     outcomes: &'a mut [G::Outcome],
-    gathering: LookupStage,
-    labelled: LookupStage,
-    located: LookupStage,
+    gathering: Box<LookupStage>,
+    labelled: Box<LookupStage>,
+    located: Box<LookupStage>,
     /// Deletions whose colours did not decide their labels, with their predecessors, wait for each
     /// other to be searched together, …
     forest: Forest<(usize, DeletedEdge)>,
     /// … and are then folded on a way of their own.
-    searched: LookupStage,
+    searched: Box<LookupStage>,
 }
 
 impl<'a, G: Game> Folder<'a, G> {
@@ -241,34 +244,26 @@ impl<'a, G: Game> Folder<'a, G> {
     /// One predecessor after the other, so that look-ups that follow each other go to the same
     /// table. Returns how many deletions were labelled.
     fn run(mut self, graphs: &[Graph]) -> Result<u64, SolveError> {
-        let codes: Vec<Code> = graphs.iter().map(Graph::code).collect();
-        let ends = delete::ends(self.order);
+        if self.group.is_empty() {
+            // The edgeless graph, a game that reads no predecessors, or all have been folded.
+            return Ok(0);
+        }
+        if self.order > NARROW_ORDER {
+            return self.run_wide(graphs);
+        }
+        let rows: Vec<NarrowRows> = graphs.iter().map(|graph| narrowed(graph.rows())).collect();
         for (p, predecessor) in self.group.iter().enumerate() {
             self.gathering.predecessor = p;
-            for (i, (graph, code)) in graphs.iter().zip(&codes).enumerate() {
-                let mut edges = code.narrow() & predecessor.edges.narrow();
-                while edges != 0 {
-                    let (u, w) = ends[edges.trailing_zeros() as usize];
-                    edges &= edges - 1;
-                    if self.gathering.gather(predecessor, i, graph, u, w) {
+            for (i, rows) in rows.iter().enumerate() {
+                for (u, w) in predecessor.edges_of(rows) {
+                    if self.gathering.gather(predecessor, i, rows, u, w) {
                         self.advance()?;
-                    }
-                }
-                for w in NARROW_ORDER..self.order {
-                    for u in vertices(code.column(w) & predecessor.edges.column(w)) {
-                        if self.gathering.gather(predecessor, i, graph, u, w) {
-                            self.advance()?;
-                        }
                     }
                 }
             }
             if self.gathering.count > 0 {
                 self.advance()?;
             }
-        }
-        if self.group.is_empty() {
-            // The edgeless graph, a game that reads no predecessors, or all have been folded.
-            return Ok(0);
         }
         // Run the pipeline empty.
         for _ in 0..2 {
@@ -277,6 +272,30 @@ impl<'a, G: Game> Folder<'a, G> {
         self.search()?;
         let stages = [&self.gathering, &self.labelled, &self.located];
         Ok(stages.iter().map(|stage| stage.labellings).sum())
+    }
+
+    /// The same where there are no lanes: all deletions are searched.
+    fn run_wide(mut self, graphs: &[Graph]) -> Result<u64, SolveError> {
+        let mut labellings = 0;
+        for (p, predecessor) in self.group.iter().enumerate() {
+            for (i, graph) in graphs.iter().enumerate() {
+                for (u, w) in predecessor.edges_of_any(graph.rows()) {
+                    let (mut rows, mut colours) = (*graph.rows(), predecessor.colours);
+                    rows[u] &= !(1 << w);
+                    rows[w] &= !(1 << u);
+                    colours[u] = predecessor.low_colour;
+                    colours[w] = predecessor.high_colour;
+                    let deletion = DeletedEdge { graph: i as u32, u: u as u8, w: w as u8 };
+                    self.forest.push(Undecided { rows, colours, stable: false }, (p, deletion));
+                    labellings += 1;
+                    if self.forest.is_full() {
+                        self.search()?;
+                    }
+                }
+            }
+        }
+        self.search()?;
+        Ok(labellings)
     }
 
     /// Moves every batch one stage on.
@@ -355,50 +374,47 @@ fn fold_one<G: Game>(
 }
 
 impl LookupStage {
-    pub(super) fn new(order: usize, kernel: Kernel) -> Self {
-        LookupStage {
+    pub(super) fn new(order: usize, kernel: Kernel) -> Box<Self> {
+        Box::new(LookupStage {
             batch: Batch::new(order, kernel),
             predecessor: 0,
             count: 0,
             deletions: [DeletedEdge::default(); LANES],
-            laid_out: None,
+            rows: [[0; NARROW_ORDER]; LANES],
             labellings: 0,
             labelled: 0,
             slots: [0; LANES],
             places: [0; LANES],
-        }
+        })
     }
 
     /// Forgets what was gathered.
     pub(super) fn clear(&mut self) {
         self.count = 0;
         self.labelled = 0;
-        self.laid_out = None;
     }
 
-    /// Takes in the deletion of the edge between u < w of the i-th graph; whether there is no room
-    /// for another.
+    /// Takes in the deletion of the edge between u < w of the i-th graph, of order at most 16 with
+    /// these rows; whether there is no room for another.
     #[inline(always)]
-    pub(super) fn gather(
+    pub(super) fn gather<const R: usize>(
         &mut self,
         predecessor: &Predecessor,
         i: usize,
-        graph: &Graph,
+        rows: &[u16; R],
         u: usize,
         w: usize,
     ) -> bool {
-        let LookupStage { batch, deletions, count, laid_out, .. } = self;
-        // What deletions have in common is written to all lanes to come; then each changes its
-        // own.
-        if *laid_out != Some(i) {
-            batch.set_rows_from(*count, graph.rows());
-            if laid_out.is_none() {
-                batch.set_colours_from(*count, &predecessor.colours);
-            }
-            *laid_out = Some(i);
+        let LookupStage { batch, deletions, rows: left, count, .. } = self;
+        if *count == 0 {
+            batch.set_colours(&predecessor.colours);
         }
-        batch.set(*count, u, graph.neighbours(u) & !(1 << w), predecessor.low_colour);
-        batch.set(*count, w, graph.neighbours(w) & !(1 << u), predecessor.high_colour);
+        let left = &mut left[*count];
+        left[..R].copy_from_slice(rows);
+        left[u] = rows[u] & !(1 << w);
+        left[w] = rows[w] & !(1 << u);
+        batch.set_colour(*count, u, predecessor.low_colour);
+        batch.set_colour(*count, w, predecessor.high_colour);
         deletions[*count] = DeletedEdge { graph: i as u32, u: u as u8, w: w as u8 };
         *count += 1;
         *count == LANES
@@ -407,7 +423,10 @@ impl LookupStage {
     /// Labels what was gathered. Undecided lanes are taken out, and handed over.
     #[inline(always)]
     pub(super) fn label(&mut self, n: usize, mut hand_over: impl FnMut(Undecided, DeletedEdge)) {
-        self.labelled = if self.count == 0 { 0 } else { self.batch.label(self.count) };
+        if self.count > 0 {
+            self.batch.set_rows(&self.rows);
+            self.labelled = self.batch.label(self.count);
+        }
         self.labellings += self.count as u64;
         for lane in lanes_of(first_lanes(self.count) & !self.labelled) {
             hand_over(self.batch.undecided(lane), self.deletions[lane]);
@@ -457,7 +476,6 @@ impl LookupStage {
         n: usize,
         outcomes: &mut [G::Outcome],
     ) -> Result<(), SolveError> {
-        // Beyond order 16 that is always so: there are no lanes.
         if self.labelled == 0 {
             return Ok(());
         }

@@ -19,7 +19,7 @@ use trailtrap_shared::{
 };
 
 use super::{
-    Graphs, SolveError, Solver, Source, decode,
+    CHUNK, Graphs, SolveError, Solver, Source, decode,
     delete::{self, DeletedEdge, Predecessor},
     fold::{LabelledDeletion, LookupStage, Reading},
 };
@@ -28,15 +28,15 @@ use super::{
 /// requests of a chunk for several batches; so few that their outcomes stay in the cache.
 const ROUTED_CHUNK: usize = if cfg!(test) { 8 } else { 8192 };
 
-/// Graphs are decoded so many at a time, a little before they are read.
-const DECODED_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
-
 // Requests have 16 bits for a graph of a chunk.
 const _: () = assert!(ROUTED_CHUNK <= 1 << 16);
 
 /// Bytes of requests, for each graph of a unit, that may wait at a time, whatever the allowance:
 /// about as many as the graph itself takes while its unit is solved.
 const BYTES_PER_GRAPH: usize = 48;
+
+/// The rows of a graph of whose partition there can be buckets.
+pub(super) type PlainRows = [u16; MAX_PLAIN_ORDER];
 
 /// What a labelled deletion asks for, in 16 bytes.
 #[derive(Clone, Copy, Default)]
@@ -93,21 +93,41 @@ impl Request {
 }
 
 impl Solver<'_> {
+    /// The rows of each graph: decoded once, for all predecessors that are read by buckets.
+    pub(super) fn decode_all(
+        &self,
+        shard: &Shard,
+        children: &[Child],
+    ) -> Result<Vec<PlainRows>, SolveError> {
+        let mut rows = vec![PlainRows::default(); children.len()];
+        let chunks = rows.par_chunks_mut(CHUNK).zip(children.par_chunks(CHUNK));
+        chunks.try_for_each(|(rows, children)| {
+            self.check_stop()?;
+            for (rows, child) in rows.iter_mut().zip(children) {
+                let graph = decode(&shard.sequence, child.slot)?;
+                *rows = std::array::from_fn(|v| graph.neighbours(v) as u16);
+            }
+            Ok::<_, SolveError>(())
+        })?;
+        Ok(rows)
+    }
+
     /// Folds all deletions that lead to one predecessor, of which as many buckets are held at a
     /// time as the allowance has room for, or one. Requests take about the allowance, or 48 bytes
     /// for each graph of the unit where that is more; all buckets are read once for as many graphs
     /// as have their requests there. Returns how many deletions were labelled.
     pub(super) fn fold_by_bucket<G: Game>(
         &self,
-        Graphs { shard, children, outcomes, witness, .. }: &mut Graphs<G>,
+        Graphs { shard, outcomes, witness, .. }: &mut Graphs<G>,
+        rows: &[PlainRows],
         mut predecessor: Predecessor,
         source: &dyn Source,
     ) -> Result<u64, SolveError> {
         let n = shard.sequence.order();
         let mut labellings = 0;
-        let together = graphs_together(self.allowance_bytes, shard, children.len(), &predecessor);
-        for (children, outcomes) in children.chunks(together).zip(outcomes.chunks_mut(together)) {
-            let routed = self.label_all(shard, children, &predecessor)?;
+        let together = graphs_together(self.allowance_bytes, shard, rows.len(), &predecessor);
+        for (rows, outcomes) in rows.chunks(together).zip(outcomes.chunks_mut(together)) {
+            let routed = self.label_all(n, rows, &predecessor)?;
             labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
             let mut next = 0;
             while next >> predecessor.bucket_bits == 0 {
@@ -159,16 +179,16 @@ impl Solver<'_> {
     /// The requests of each chunk of graphs.
     fn label_all(
         &self,
-        shard: &Shard,
-        children: &[Child],
+        n: usize,
+        rows: &[PlainRows],
         predecessor: &Predecessor,
     ) -> Result<Vec<Routed>, SolveError> {
-        let chunks = children.par_chunks(ROUTED_CHUNK);
+        let chunks = rows.par_chunks(ROUTED_CHUNK);
         let routed = chunks.map_init(
-            || Router::new(shard.sequence.order(), self.kernel, predecessor),
-            |router, children| {
+            || Router::new(n, self.kernel, predecessor),
+            |router, rows| {
                 self.check_stop()?;
-                router.run(shard, children)
+                Ok(router.run(rows))
             },
         );
         routed.collect()
@@ -209,9 +229,8 @@ pub fn readings(
 /// with a probability of about d·e/2m.
 fn graphs_within(bytes: usize, shard: &Shard, predecessor: &Predecessor) -> usize {
     let degree = |v| shard.sequence.degree(v) as f64;
-    let pairs = delete::ends(shard.sequence.order()).into_iter();
-    let requests: f64 = pairs
-        .filter(|&(u, w)| predecessor.edges.column(w) >> u & 1 == 1)
+    let requests: f64 = predecessor
+        .all_edges()
         .map(|(u, w)| (degree(u) * degree(w) / (2 * shard.size) as f64).min(1.0))
         .sum();
     let graphs = bytes as f64 / (size_of::<Request>() as f64 * requests.max(0.5));
@@ -239,7 +258,7 @@ struct Answerer {
     ends: Vec<(usize, usize)>,
     /// While records and outcomes of one batch are on their way, the next is put together, and
     /// the directory entries of the one after that are asked for.
-    stages: [LookupStage; 2],
+    stages: [Box<LookupStage>; 2],
 }
 
 impl Answerer {
@@ -282,8 +301,7 @@ impl Answerer {
 struct Router<'a> {
     order: usize,
     predecessor: &'a Predecessor,
-    ends: Vec<(usize, usize)>,
-    stage: LookupStage,
+    stage: Box<LookupStage>,
     /// Deletions whose colours did not decide their labels wait for each other to be searched
     /// together.
     forest: Forest<DeletedEdge>,
@@ -296,32 +314,19 @@ impl<'a> Router<'a> {
         Router {
             order,
             predecessor,
-            ends: delete::ends(order),
             stage: LookupStage::new(order, kernel),
             forest: Forest::new(Batch::new(order, kernel)),
             requests: Vec::new(),
         }
     }
 
-    fn run(&mut self, shard: &Shard, children: &[Child]) -> Result<Routed, SolveError> {
+    fn run(&mut self, rows: &[PlainRows]) -> Routed {
         self.requests.clear();
         let before = self.stage.labellings;
-        let mut graphs = Vec::with_capacity(DECODED_TOGETHER);
-        for (first, children) in
-            (0..).step_by(DECODED_TOGETHER).zip(children.chunks(DECODED_TOGETHER))
-        {
-            graphs.clear();
-            for child in children {
-                graphs.push(decode(&shard.sequence, child.slot)?);
-            }
-            for (i, graph) in (first..).zip(&graphs) {
-                let mut edges = graph.code().narrow() & self.predecessor.edges.narrow();
-                while edges != 0 {
-                    let (u, w) = self.ends[edges.trailing_zeros() as usize];
-                    edges &= edges - 1;
-                    if self.stage.gather(self.predecessor, i, graph, u, w) {
-                        self.label();
-                    }
+        for (i, rows) in rows.iter().enumerate() {
+            for (u, w) in self.predecessor.edges_of(rows) {
+                if self.stage.gather(self.predecessor, i, rows, u, w) {
+                    self.label();
                 }
             }
         }
@@ -332,7 +337,7 @@ impl<'a> Router<'a> {
             SORTED_BITS.min(most_bucket_bits(self.order).into()).max(bucket_bits) as u8;
         let labellings = self.stage.labellings - before;
         let requests = sorted(&self.requests, self.order, sorted_bits);
-        Ok(Routed { requests, labellings })
+        Routed { requests, labellings }
     }
 
     fn label(&mut self) {
