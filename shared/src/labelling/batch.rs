@@ -623,11 +623,14 @@ impl Operation for SetRows<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, token: L::Token) {
-        for (eight, lanes) in self.lanes.chunks_mut(8).enumerate() {
+        for (half, lanes) in self.lanes.chunks_mut(8).enumerate() {
             for part in 0..L::PARTS {
-                let columns = L::columns(token, self.graphs, part, eight);
-                for (column, lane) in columns.into_iter().zip(&mut *lanes) {
-                    column.store(lane, part);
+                let columns = L::columns(token, self.graphs, part, half);
+                // A loop of so many steps is unrolled, so that columns stay in registers.
+                for j in 0..8 {
+                    if let Some(lane) = lanes.get_mut(j) {
+                        columns[j].store(lane, part);
+                    }
                 }
             }
         }

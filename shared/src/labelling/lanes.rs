@@ -2,13 +2,15 @@
 //! written in, for AVX-512, for AVX2, and portably. Tests hold the three equal; the choice is made
 //! at run time and never shows in a result.
 //!
-//! Loads, stores and masks aside, an operation on [`Lanes`] does in each lane what its name says
+//! Loads, stores, columns and masks aside, an operation on [`Lanes`] does in each lane what its name says
 //! on `u16`.
 //!
 //! What makes this sound stands in types. A vector is made from a token of its instruction set,
 //! and a token is made by looking for the instructions; so whoever has a vector, or a token, is on
 //! a machine that has them. [`Instructions::run`] compiles an [`Operation`] for each instruction
 //! set and runs it with what was found. All code outside this module is safe.
+
+use crate::graph::NarrowRows;
 
 /// Number of lanes.
 pub const LANES: usize = 32;
@@ -17,9 +19,6 @@ pub const LANES: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Lane(pub [u16; LANES]);
-
-/// What a lane has of 16 vectors, side by side in memory.
-pub type Row = [u16; 16];
 
 /// Some of the lanes in a register: a part of [`Lane`]. Outside an [`Operation`] that [`Instructions::run`] runs, its operations
 /// are slow: they are not inlined into code that is compiled without their instruction set.
@@ -63,9 +62,14 @@ pub(super) trait Lanes: Copy {
     fn either(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// Where the mask does not hold.
     fn not(mask: Self::Mask) -> Self::Mask;
-    /// Rows as lanes: of each row from `part` · [`Lanes::COUNT`] on, the eight numbers from 8 ·
-    /// `eight` on, the first of all these rows in the first register. `eight` is 0 or 1.
-    fn columns(token: Self::Token, rows: &[Row; LANES], part: usize, eight: usize) -> [Self; 8];
+    /// Transposes: the j-th register has in lane i the number 8 · `half` + j of row `part` ·
+    /// [`Lanes::COUNT`] + i, `half` being 0 or 1.
+    fn columns(
+        token: Self::Token,
+        rows: &[NarrowRows; LANES],
+        part: usize,
+        half: usize,
+    ) -> [Self; 8];
 }
 
 /// Something that is written once in [`Lanes`] and compiled for each instruction set.
@@ -214,10 +218,10 @@ impl Lanes for Portable {
         mask.map2(mask, |a, _| !a)
     }
     #[inline(always)]
-    fn columns((): (), rows: &[Row; LANES], _part: usize, eight: usize) -> [Self; 8] {
+    fn columns((): (), rows: &[NarrowRows; LANES], _part: usize, half: usize) -> [Self; 8] {
         let mut columns = [Portable([0; LANES]); 8];
         for (lane, row) in rows.iter().enumerate() {
-            for (column, &value) in columns.iter_mut().zip(&row[8 * eight..]) {
+            for (column, &value) in columns.iter_mut().zip(&row[8 * half..]) {
                 column.0[lane] = value;
             }
         }
@@ -229,7 +233,7 @@ impl Lanes for Portable {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{LANES, Lane, Lanes, Operation, Row};
+    use super::{LANES, Lane, Lanes, NarrowRows, Operation};
 
     /// Evaluates intrinsics, in methods that have a vector or a token at hand.
     macro_rules! detected {
@@ -243,38 +247,42 @@ mod x86 {
 
     /// The 8 × 8 numbers of 16 bits in each 128-bit part of eight registers, transposed.
     macro_rules! transposed {
-        ($rows:expr, $low16:ident $high16:ident $low32:ident $high32:ident $low64:ident $high64:ident) => {
+        ($vector:ident of $rows:expr, $low16:ident $high16:ident $low32:ident $high32:ident $low64:ident $high64:ident) => {
             detected!({
                 let [a, b, c, d, e, f, g, h] = $rows;
                 // Pairs of rows, then fours, then all eight.
-                let [ab, cd, ef, gh] =
-                    [[a, b], [c, d], [e, f], [g, h]].map(|[x, y]| [$low16(x, y), $high16(x, y)]);
-                let [first, second] = [[ab, cd], [ef, gh]].map(|[x, y]| {
-                    [
-                        $low32(x[0], y[0]),
-                        $high32(x[0], y[0]),
-                        $low32(x[1], y[1]),
-                        $high32(x[1], y[1]),
-                    ]
-                });
+                let [ab, cd] = [[$low16(a, b), $high16(a, b)], [$low16(c, d), $high16(c, d)]];
+                let [ef, gh] = [[$low16(e, f), $high16(e, f)], [$low16(g, h), $high16(g, h)]];
+                let first = [
+                    $low32(ab[0], cd[0]),
+                    $high32(ab[0], cd[0]),
+                    $low32(ab[1], cd[1]),
+                    $high32(ab[1], cd[1]),
+                ];
+                let second = [
+                    $low32(ef[0], gh[0]),
+                    $high32(ef[0], gh[0]),
+                    $low32(ef[1], gh[1]),
+                    $high32(ef[1], gh[1]),
+                ];
                 [
-                    $low64(first[0], second[0]),
-                    $high64(first[0], second[0]),
-                    $low64(first[1], second[1]),
-                    $high64(first[1], second[1]),
-                    $low64(first[2], second[2]),
-                    $high64(first[2], second[2]),
-                    $low64(first[3], second[3]),
-                    $high64(first[3], second[3]),
+                    $vector($low64(first[0], second[0])),
+                    $vector($high64(first[0], second[0])),
+                    $vector($low64(first[1], second[1])),
+                    $vector($high64(first[1], second[1])),
+                    $vector($low64(first[2], second[2])),
+                    $vector($high64(first[2], second[2])),
+                    $vector($low64(first[3], second[3])),
+                    $vector($high64(first[3], second[3])),
                 ]
             })
         };
     }
 
-    /// Eight numbers of a row.
+    /// Half of the numbers of a row.
     #[inline(always)]
-    fn eight_of(row: &Row, eight: usize) -> __m128i {
-        let eight: &[u16; 8] = &row.as_chunks().0[eight];
+    fn half_of(row: &NarrowRows, half: usize) -> __m128i {
+        let eight: &[u16; 8] = &row.as_chunks().0[half];
         // SAFETY: every x86-64 processor has SSE2, and 16 bytes are read from an array of 16 bytes.
         unsafe { _mm_loadu_si128(eight.as_ptr().cast()) }
     }
@@ -307,7 +315,7 @@ mod x86 {
     }
 
     token! {
-        /// Shows that this machine has AVX-512 F and BW.
+        /// Shows that this machine has AVX-512 F and BW, and so AVX2.
         Avx512Token of Avx512, "avx512f,avx512bw", "avx512f" "avx512bw"
     }
     token! {
@@ -401,10 +409,16 @@ mod x86 {
             !mask
         }
         #[inline(always)]
-        fn columns(_: Self::Token, rows: &[Row; LANES], _part: usize, eight: usize) -> [Self; 8] {
+        fn columns(
+            _: Self::Token,
+            rows: &[NarrowRows; LANES],
+            _part: usize,
+            half: usize,
+        ) -> [Self; 8] {
             let mut registers = [detected!(_mm512_setzero_si512()); 8];
             for r in 0..8 {
-                let [a, b, c, d] = [0, 8, 16, 24].map(|first| eight_of(&rows[first + r], eight));
+                let [a, b] = [half_of(&rows[r], half), half_of(&rows[8 + r], half)];
+                let [c, d] = [half_of(&rows[16 + r], half), half_of(&rows[24 + r], half)];
                 registers[r] = detected!({
                     let ab = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b);
                     let cd = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(c), d);
@@ -412,11 +426,10 @@ mod x86 {
                 });
             }
             transposed!(
-                registers,
+                Avx512 of registers,
                 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16 _mm512_unpacklo_epi32
                 _mm512_unpackhi_epi32 _mm512_unpacklo_epi64 _mm512_unpackhi_epi64
             )
-            .map(Avx512)
         }
     }
 
@@ -524,20 +537,24 @@ mod x86 {
             mask.xor(Self::splat(Avx2Token(()), !0))
         }
         #[inline(always)]
-        fn columns(_: Self::Token, rows: &[Row; LANES], part: usize, eight: usize) -> [Self; 8] {
+        fn columns(
+            _: Self::Token,
+            rows: &[NarrowRows; LANES],
+            part: usize,
+            half: usize,
+        ) -> [Self; 8] {
             let mut registers = [detected!(_mm256_setzero_si256()); 8];
             for r in 0..8 {
                 let first = part * Self::COUNT + r;
-                let [a, b] = [first, first + 8].map(|row| eight_of(&rows[row], eight));
+                let [a, b] = [half_of(&rows[first], half), half_of(&rows[first + 8], half)];
                 registers[r] =
                     detected!(_mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b));
             }
             transposed!(
-                registers,
+                Avx2 of registers,
                 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16 _mm256_unpacklo_epi32
                 _mm256_unpackhi_epi32 _mm256_unpacklo_epi64 _mm256_unpackhi_epi64
             )
-            .map(Avx2)
         }
     }
 }
@@ -551,7 +568,7 @@ mod tests {
         a: &'a Lane,
         b: &'a Lane,
         small: &'a Lane,
-        rows: &'a [Row; LANES],
+        rows: &'a [NarrowRows; LANES],
     }
 
     impl Operation for Exercise<'_> {
@@ -587,10 +604,9 @@ mod tests {
                 for (vector, lane) in vectors.into_iter().zip(&mut stored) {
                     vector.store(lane, part);
                 }
-                for eight in 0..2 {
-                    let eight_columns = L::columns(token, rows, part, eight);
-                    for (column, lane) in eight_columns.into_iter().zip(&mut columns[8 * eight..])
-                    {
+                for half in 0..2 {
+                    let eight = L::columns(token, rows, part, half);
+                    for (column, lane) in eight.into_iter().zip(&mut columns[8 * half..]) {
                         column.store(lane, part);
                     }
                 }

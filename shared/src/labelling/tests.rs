@@ -297,19 +297,21 @@ fn check_batch(
     let n = graphs[0].order();
     let (mut batch, mut forest) = (new(), forest::Forest::new(new()));
     for (number, chunk) in graphs.chunks(batch::LANES).enumerate() {
-        let is_row_by_row = number % 2 == 0 || n > NARROW_ORDER;
-        if !is_row_by_row {
+        let vertex_by_vertex = number % 2 == 0 || n > NARROW_ORDER;
+        let usual = degree_colours(n, chunk[0].rows());
+        if !vertex_by_vertex {
             let rows =
                 |lane: usize| chunk.get(lane).map_or([0; _], |graph| narrowed(graph.rows()));
             batch.set_rows(&std::array::from_fn(rows));
-            batch.set_colours(&degree_colours(n, chunk[0].rows()));
+            batch.set_colours(&usual);
         }
         for (lane, graph) in chunk.iter().enumerate() {
             let colours = degree_colours(n, graph.rows());
             for v in 0..n {
-                match is_row_by_row {
-                    true => batch.set(lane, v, graph.neighbours(v), colours[v]),
-                    false => batch.set_colour(lane, v, colours[v]),
+                if vertex_by_vertex {
+                    batch.set(lane, v, graph.neighbours(v), colours[v]);
+                } else if colours[v] != usual[v] {
+                    batch.set_colour(lane, v, colours[v]);
                 }
             }
         }

@@ -6,7 +6,7 @@ use trailtrap_shared::{
     graph::{
         AdjacencyRows, MAX_ORDER, NARROW_ORDER, VertexSet,
         degree::{self, DegreeSequence},
-        pairs, vertices,
+        vertices,
     },
     labelling::Colours,
     partition::{BucketTable, bucket_of_slot},
@@ -19,8 +19,8 @@ pub(super) struct Predecessor {
     /// For each vertex w the u < w such that an edge between them leads there. Vertices are in
     /// order of degree, so that u has the lower degree.
     edges: AdjacencyRows,
-    /// The same for orders up to 16, sixteen bits for each w: which four of the w, of all fours,
-    /// and their bits.
+    /// The same for w < 16, four to a number: k, and the sets of 4k to 4k + 3, the first in the
+    /// lowest bits; without those that are empty.
     fours: Vec<(usize, u64)>,
     /// The colours that labelling starts from, but for the ends of the deleted edge …
     pub(super) colours: Colours,
@@ -41,9 +41,11 @@ impl Predecessor {
         bucket_bits: u8,
     ) -> Self {
         let mut edges = [0; MAX_ORDER];
-        for (u, w) in ends(from.order()) {
-            if from.degree(u) == deletion.low && from.degree(w) == deletion.high {
-                edges[w] |= 1 << u;
+        for w in 0..from.order() {
+            for u in 0..w {
+                if from.degree(u) == deletion.low && from.degree(w) == deletion.high {
+                    edges[w] |= 1 << u;
+                }
             }
         }
         let fours = edges.chunks_exact(4).map(|sets| four(sets.iter().map(|&set| set as u16)));
@@ -64,13 +66,14 @@ impl Predecessor {
         }
     }
 
-    /// The ends u < w of the edges that lead there, of a graph of order at most 16 with these rows;
-    /// a multiple of four rows.
+    /// The ends u < w of the edges that lead there, of a graph of order at most 16 with these rows,
+    /// in the order of the code of a graph.
     #[inline(always)]
     pub(super) fn edges_of<const R: usize>(
         &self,
         rows: &[u16; R],
     ) -> impl Iterator<Item = (usize, usize)> {
+        const { assert!(R.is_multiple_of(4) && R <= NARROW_ORDER) };
         let (mut fours, of_rows) = (self.fours.iter(), rows.as_chunks::<4>().0);
         let (mut number, mut edges) = (0, 0);
         std::iter::from_fn(move || {
@@ -119,17 +122,6 @@ fn four(sets: impl DoubleEndedIterator<Item = u16>) -> u64 {
     sets.rev().fold(0, |four, set| four << 16 | u64::from(set))
 }
 
-/// The ends of the edge that has each bit of [`Graph::code`], those of the lower bits first.
-pub(super) fn ends(n: usize) -> Vec<(usize, usize)> {
-    (1..n).flat_map(|w| (0..w).map(move |u| (u, w))).collect()
-}
-
-/// The bit of [`Graph::code`] that the edge between u < w has.
-#[inline(always)]
-pub(super) fn edge(u: usize, w: usize) -> usize {
-    pairs(w) + u
-}
-
 /// One edge of one graph, to be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DeletedEdge {
@@ -137,4 +129,47 @@ pub(super) struct DeletedEdge {
     pub(super) graph: u32,
     pub(super) u: u8,
     pub(super) w: u8,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use trailtrap_shared::graph::{Graph, NARROW_ORDER, narrowed};
+
+    use super::*;
+
+    proptest! {
+        /// Each edge leads to one predecessor, and the narrow way finds it as the plain one does,
+        /// in the same order.
+        #[test]
+        fn every_edge_leads_to_one_predecessor(n in 2..=NARROW_ORDER, code: u128) {
+            let graph = Graph::from_code(n, code);
+            let mut by_degree: Vec<usize> = (0..n).collect();
+            by_degree.sort_by_key(|&v| graph.degree(v));
+            let mut label = [0; MAX_ORDER];
+            (0..).zip(by_degree).for_each(|(new, old)| label[old] = new);
+            let graph = graph.relabelled(&label);
+            let sequence = DegreeSequence::of(&graph);
+            let rows = narrowed(graph.rows());
+            let mut edges = Vec::new();
+            for deletion in sequence.deletions() {
+                let predecessor = Predecessor::new(&sequence, &deletion, 0);
+                let there: Vec<_> = predecessor.edges_of(&rows).collect();
+                prop_assert!(there.iter().copied().eq(predecessor.edges_of_any(graph.rows())));
+                if n <= 12 {
+                    let first: [u16; 12] = std::array::from_fn(|v| rows[v]);
+                    prop_assert!(there.iter().copied().eq(predecessor.edges_of(&first)));
+                }
+                for &(u, w) in &there {
+                    let left = DegreeSequence::of(&graph.without_edge(u, w));
+                    prop_assert_eq!(left, deletion.sequence);
+                }
+                edges.extend(there);
+            }
+            edges.sort_unstable_by_key(|&(u, w)| (w, u));
+            let all = (0..n).flat_map(|w| (0..w).map(move |u| (u, w)));
+            let expected: Vec<_> = all.filter(|&(u, w)| graph.neighbours(w) >> u & 1 == 1).collect();
+            prop_assert_eq!(edges, expected);
+        }
+    }
 }

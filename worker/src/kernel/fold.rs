@@ -81,8 +81,11 @@ impl Solver<'_> {
                 .iter()
                 .map(|child| decode(&shard.sequence, child.slot))
                 .collect::<Result<_, _>>()?;
-            let folder = Folder::<G>::new(shard.sequence.order(), self.kernel, group, outcomes);
-            let labellings = folder.run(&graphs)?;
+            let (n, kernel) = (shard.sequence.order(), self.kernel);
+            let labellings = match n > NARROW_ORDER {
+                true => fold_wide::<G>(n, kernel, group, &graphs, outcomes)?,
+                false => Folder::<G>::new(n, kernel, group, outcomes).run(&graphs)?,
+            };
             let summary = if last {
                 let mut scratch = <G::Method as Method<G>>::Scratch::default();
                 for (graph, outcome) in graphs.iter().zip(outcomes.iter_mut()) {
@@ -248,9 +251,6 @@ impl<'a, G: Game> Folder<'a, G> {
             // The edgeless graph, a game that reads no predecessors, or all have been folded.
             return Ok(0);
         }
-        if self.order > NARROW_ORDER {
-            return self.run_wide(graphs);
-        }
         let rows: Vec<NarrowRows> = graphs.iter().map(|graph| narrowed(graph.rows())).collect();
         for (p, predecessor) in self.group.iter().enumerate() {
             self.gathering.predecessor = p;
@@ -272,30 +272,6 @@ impl<'a, G: Game> Folder<'a, G> {
         self.search()?;
         let stages = [&self.gathering, &self.labelled, &self.located];
         Ok(stages.iter().map(|stage| stage.labellings).sum())
-    }
-
-    /// The same where there are no lanes: all deletions are searched.
-    fn run_wide(mut self, graphs: &[Graph]) -> Result<u64, SolveError> {
-        let mut labellings = 0;
-        for (p, predecessor) in self.group.iter().enumerate() {
-            for (i, graph) in graphs.iter().enumerate() {
-                for (u, w) in predecessor.edges_of_any(graph.rows()) {
-                    let (mut rows, mut colours) = (*graph.rows(), predecessor.colours);
-                    rows[u] &= !(1 << w);
-                    rows[w] &= !(1 << u);
-                    colours[u] = predecessor.low_colour;
-                    colours[w] = predecessor.high_colour;
-                    let deletion = DeletedEdge { graph: i as u32, u: u as u8, w: w as u8 };
-                    self.forest.push(Undecided { rows, colours, stable: false }, (p, deletion));
-                    labellings += 1;
-                    if self.forest.is_full() {
-                        self.search()?;
-                    }
-                }
-            }
-        }
-        self.search()?;
-        Ok(labellings)
     }
 
     /// Moves every batch one stage on.
@@ -328,11 +304,6 @@ impl<'a, G: Game> Folder<'a, G> {
     /// Labels the undecided deletions by search, and folds them.
     fn search(&mut self) -> Result<(), SolveError> {
         let found = self.forest.search();
-        if self.order > NARROW_ORDER {
-            return found.iter().try_for_each(|((p, deletion), leaf)| {
-                fold_one::<G>(&self.group[*p], self.order, *deletion, leaf, self.outcomes)
-            });
-        }
         for same in
             found.chunk_by(|((a, _), _), ((b, _), _)| a == b).flat_map(|same| same.chunks(LANES))
         {
@@ -348,6 +319,35 @@ impl<'a, G: Game> Folder<'a, G> {
         }
         Ok(())
     }
+}
+
+/// What [`Folder::run`] does, where there are no lanes: each deletion is searched by itself.
+fn fold_wide<G: Game>(
+    n: usize,
+    kernel: Kernel,
+    group: &[Predecessor],
+    graphs: &[Graph],
+    outcomes: &mut [G::Outcome],
+) -> Result<u64, SolveError> {
+    let mut forest = Forest::new(Batch::new(n, kernel));
+    let mut labellings = 0;
+    for predecessor in group {
+        for (i, graph) in graphs.iter().enumerate() {
+            for (u, w) in predecessor.edges_of_any(graph.rows()) {
+                let mut colours = predecessor.colours;
+                colours[u] = predecessor.low_colour;
+                colours[w] = predecessor.high_colour;
+                let rows = *graph.without_edge(u, w).rows();
+                let deletion = DeletedEdge { graph: i as u32, u: u as u8, w: w as u8 };
+                forest.push(Undecided { rows, colours, stable: false }, deletion);
+                for (deletion, leaf) in forest.search() {
+                    fold_one::<G>(predecessor, n, *deletion, leaf, outcomes)?;
+                }
+                labellings += 1;
+            }
+        }
+    }
+    Ok(labellings)
 }
 
 /// Folds what the record of one labelled deletion says.

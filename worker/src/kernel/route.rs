@@ -20,7 +20,7 @@ use trailtrap_shared::{
 
 use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
-    delete::{self, DeletedEdge, Predecessor},
+    delete::{DeletedEdge, Predecessor},
     fold::{LabelledDeletion, LookupStage, Reading},
 };
 
@@ -41,8 +41,7 @@ pub(super) type PlainRows = [u16; MAX_PLAIN_ORDER];
 /// What a labelled deletion asks for, in 16 bytes.
 #[derive(Clone, Copy, Default)]
 struct Request {
-    /// The slot of at most 55 bits, then the number of the edge in
-    /// [`trailtrap_shared::graph::Graph::code`].
+    /// The slot of at most 55 bits, then the ends of the edge: w, then u < w.
     slot_and_edge: u64,
     /// As [`PackedLabels`] has them, the words that labels of order 12 take.
     labels: [u16; REQUEST_WORDS],
@@ -59,7 +58,9 @@ struct Routed {
     labellings: u64,
 }
 
-const EDGE_BITS: u32 = 7;
+/// Of one end of an edge.
+const END_BITS: u32 = 4;
+const EDGE_BITS: u32 = 2 * END_BITS;
 /// Where there are buckets, orders are at most 12.
 const REQUEST_WORDS: usize = MAX_PLAIN_ORDER.div_ceil(4);
 /// Requests are sorted by so many bits of their slots even if there are fewer buckets, so that
@@ -69,9 +70,9 @@ const SORTED_BITS: u32 = 10;
 impl Request {
     #[inline(always)]
     fn new(LabelledDeletion { slot, deletion, labels }: LabelledDeletion) -> Self {
-        let edge = delete::edge(deletion.u.into(), deletion.w.into());
+        let edge = u64::from(deletion.w) << END_BITS | u64::from(deletion.u);
         Request {
-            slot_and_edge: slot << EDGE_BITS | edge as u64,
+            slot_and_edge: slot << EDGE_BITS | edge,
             labels: std::array::from_fn(|k| labels[k]),
             graph: deletion.graph as u16,
         }
@@ -83,11 +84,11 @@ impl Request {
     }
 
     #[inline(always)]
-    fn labelled(self, ends: &[(usize, usize)]) -> LabelledDeletion {
-        let (u, w) = ends[(self.slot_and_edge & ((1 << EDGE_BITS) - 1)) as usize];
+    fn labelled(self) -> LabelledDeletion {
+        let end = |bit: u32| (self.slot_and_edge >> bit) as u8 & ((1 << END_BITS) - 1);
         let mut labels = [0; LABEL_WORDS];
         labels[..REQUEST_WORDS].copy_from_slice(&self.labels);
-        let deletion = DeletedEdge { graph: self.graph.into(), u: u as u8, w: w as u8 };
+        let deletion = DeletedEdge { graph: self.graph.into(), u: end(0), w: end(END_BITS) };
         LabelledDeletion { slot: self.slot(), deletion, labels }
     }
 }
@@ -255,7 +256,6 @@ fn of_buckets(
 /// Folds what tables answer to requests.
 struct Answerer {
     order: usize,
-    ends: Vec<(usize, usize)>,
     /// While records and outcomes of one batch are on their way, the next is put together, and
     /// the directory entries of the one after that are asked for.
     stages: [Box<LookupStage>; 2],
@@ -264,7 +264,7 @@ struct Answerer {
 impl Answerer {
     fn new(order: usize, kernel: Kernel) -> Self {
         let stage = || LookupStage::new(order, kernel);
-        Answerer { order, ends: delete::ends(order), stages: [stage(), stage()] }
+        Answerer { order, stages: [stage(), stage()] }
     }
 
     /// Of requests to tables that are held.
@@ -281,7 +281,7 @@ impl Answerer {
             for request in batches.clone().next().unwrap_or_default() {
                 predecessor.table_of(n, request.slot()).prefetch(request.slot());
             }
-            next.put(requests.iter().map(|request| request.labelled(&self.ends)));
+            next.put(requests.iter().map(|request| request.labelled()));
             for request in requests {
                 prefetch(outcomes, request.graph.into());
             }
@@ -389,14 +389,13 @@ mod tests {
 
     fn deletions() -> impl Strategy<Value = LabelledDeletion> {
         let slot = 0..1u64 << slot_bits(MAX_PLAIN_ORDER);
-        let edge = 0..trailtrap_shared::graph::pairs(MAX_PLAIN_ORDER);
+        let edge = (1..MAX_PLAIN_ORDER as u8).prop_flat_map(|w| (0..w, Just(w)));
         let label: [u8; MAX_PLAIN_ORDER] = std::array::from_fn(|v| v as u8);
         let label = Just(label).prop_shuffle();
-        (slot, edge, 0..1u32 << 16, label).prop_map(|(slot, edge, graph, label)| {
-            let (u, w) = delete::ends(MAX_PLAIN_ORDER)[edge];
+        (slot, edge, 0..1u32 << 16, label).prop_map(|(slot, (u, w), graph, label)| {
             LabelledDeletion {
                 slot,
-                deletion: DeletedEdge { graph, u: u as u8, w: w as u8 },
+                deletion: DeletedEdge { graph, u, w },
                 labels: PackedLabels::words_of(&std::array::from_fn(|v| {
                     label.get(v).copied().unwrap_or(0)
                 })),
@@ -408,7 +407,7 @@ mod tests {
         /// What goes into a request comes out of it.
         #[test]
         fn requests_keep_what_they_are_made_of(made_of in deletions()) {
-            let same = Request::new(made_of).labelled(&delete::ends(MAX_PLAIN_ORDER));
+            let same = Request::new(made_of).labelled();
             prop_assert_eq!(same, made_of);
         }
 
