@@ -2,8 +2,8 @@
 //! written in, for AVX-512, for AVX2, and portably. Tests hold the three equal; the choice is made
 //! at run time and never shows in a result.
 //!
-//! Loads, stores, columns and masks aside, an operation on [`Lanes`] does in each lane what its name says
-//! on `u16`.
+//! Loads, stores, columns and masks aside, an operation on [`Lanes`] does in each lane what its
+//! name says on `u16`.
 //!
 //! What makes this sound stands in types. A vector is made from a token of its instruction set,
 //! and a token is made by looking for the instructions; so whoever has a vector, or a token, is on
@@ -247,7 +247,10 @@ mod x86 {
 
     /// The 8 × 8 numbers of 16 bits in each 128-bit part of eight registers, transposed.
     macro_rules! transposed {
-        ($vector:ident of $rows:expr, $low16:ident $high16:ident $low32:ident $high32:ident $low64:ident $high64:ident) => {
+        (
+            $vector:ident of $rows:expr,
+            $low16:ident $high16:ident $low32:ident $high32:ident $low64:ident $high64:ident
+        ) => {
             detected!({
                 let [a, b, c, d, e, f, g, h] = $rows;
                 // Pairs of rows, then fours, then all eight.

@@ -8,11 +8,12 @@ use trailtrap_shared::{
     generate::Child,
     graph::{Graph, NARROW_ORDER, NarrowRows, degree::Deletion, narrowed},
     labelling::{
-        Leaf, Undecided,
+        Undecided,
         batch::{Batch, Kernel, LABEL_WORDS, LANES, Lane, PackedLabels, first_lanes, lanes_of},
         forest::Forest,
+        hashed,
     },
-    partition::{entry_bytes, slot_of_key},
+    partition::{entry_bytes, slot_of_key, slot_of_labelled},
     plan::{Plan, Shard},
 };
 
@@ -81,10 +82,10 @@ impl Solver<'_> {
                 .iter()
                 .map(|child| decode(&shard.sequence, child.slot))
                 .collect::<Result<_, _>>()?;
-            let (n, kernel) = (shard.sequence.order(), self.kernel);
+            let n = shard.sequence.order();
             let labellings = match n > NARROW_ORDER {
-                true => fold_wide::<G>(n, kernel, group, &graphs, outcomes)?,
-                false => Folder::<G>::new(n, kernel, group, outcomes).run(&graphs)?,
+                true => fold_wide::<G>(n, group, &graphs, outcomes)?,
+                false => Folder::<G>::new(n, self.kernel, group, outcomes).run(&graphs)?,
             };
             let summary = if last {
                 let mut scratch = <G::Method as Method<G>>::Scratch::default();
@@ -321,56 +322,36 @@ impl<'a, G: Game> Folder<'a, G> {
     }
 }
 
-/// What [`Folder::run`] does, where there are no lanes: each deletion is searched by itself.
+/// What [`Folder::run`] does, where there are no lanes: one deletion at a time.
 fn fold_wide<G: Game>(
     n: usize,
-    kernel: Kernel,
     group: &[Predecessor],
     graphs: &[Graph],
     outcomes: &mut [G::Outcome],
 ) -> Result<u64, SolveError> {
-    let mut forest = Forest::new(Batch::new(n, kernel));
     let mut labellings = 0;
     for predecessor in group {
-        for (i, graph) in graphs.iter().enumerate() {
+        for (graph, outcome) in graphs.iter().zip(&mut *outcomes) {
             for (u, w) in predecessor.edges_of_any(graph.rows()) {
-                let mut colours = predecessor.colours;
-                colours[u] = predecessor.low_colour;
-                colours[w] = predecessor.high_colour;
-                let rows = *graph.without_edge(u, w).rows();
-                let deletion = DeletedEdge { graph: i as u32, u: u as u8, w: w as u8 };
-                forest.push(Undecided { rows, colours, stable: false }, deletion);
-                for (deletion, leaf) in forest.search() {
-                    fold_one::<G>(predecessor, n, *deletion, leaf, outcomes)?;
-                }
+                let left = graph.without_edge(u, w);
+                let labelling = hashed::label(&left);
                 labellings += 1;
+                let slot = slot_of_labelled(&left, &labelling);
+                let table = predecessor.table_of(n, slot);
+                let Some(entry) = table.find(slot, table.locate(slot)) else {
+                    let sequence = predecessor.sequence;
+                    return Err(SolveError::MissingPredecessor { sequence, slot });
+                };
+                let label = |v: usize| usize::from(labelling.label[v]);
+                let mut answer = G::Method::ask(n, table.record(entry), label(u), label(w));
+                for set in &mut answer.sets {
+                    *set = (0..n).fold(0, |back, v| back | (*set >> label(v) & 1) << v);
+                }
+                G::Method::fold(n, outcome, u, w, &answer);
             }
         }
     }
     Ok(labellings)
-}
-
-/// Folds what the record of one labelled deletion says.
-fn fold_one<G: Game>(
-    predecessor: &Predecessor,
-    n: usize,
-    DeletedEdge { graph, u, w }: DeletedEdge,
-    leaf: &Leaf,
-    outcomes: &mut [G::Outcome],
-) -> Result<(), SolveError> {
-    let slot = slot_of_key(n, leaf.key(n));
-    let table = predecessor.table_of(n, slot);
-    let Some(entry) = table.find(slot, table.locate(slot)) else {
-        return Err(SolveError::MissingPredecessor { sequence: predecessor.sequence, slot });
-    };
-    let (u, w) = (usize::from(u), usize::from(w));
-    let label = |v: usize| usize::from(leaf.label[v]);
-    let mut answer = G::Method::ask(n, table.record(entry), label(u), label(w));
-    for set in &mut answer.sets {
-        *set = (0..n).fold(0, |back, v| back | (*set >> label(v) & 1) << v);
-    }
-    G::Method::fold(n, &mut outcomes[graph as usize], u, w, &answer);
-    Ok(())
 }
 
 impl LookupStage {
@@ -423,10 +404,12 @@ impl LookupStage {
     /// Labels what was gathered. Undecided lanes are taken out, and handed over.
     #[inline(always)]
     pub(super) fn label(&mut self, n: usize, mut hand_over: impl FnMut(Undecided, DeletedEdge)) {
-        if self.count > 0 {
+        self.labelled = if self.count > 0 {
             self.batch.set_rows(&self.rows);
-            self.labelled = self.batch.label(self.count);
-        }
+            self.batch.label(self.count)
+        } else {
+            0
+        };
         self.labellings += self.count as u64;
         for lane in lanes_of(first_lanes(self.count) & !self.labelled) {
             hand_over(self.batch.undecided(lane), self.deletions[lane]);
