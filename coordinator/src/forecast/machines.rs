@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc};
 use trailtrap_census::trust::trial::{self, Odds};
 use trailtrap_shared::{
     graph::polya::graphs_by_size,
-    partition::{entry_bytes, slot_bytes},
+    partition::{entry_bytes, sorted_slots_bytes},
     plan::{Plan, Shard, Unit},
 };
 use trailtrap_worker::{
@@ -273,19 +273,21 @@ impl Machines {
         let order = self.order();
         let OrderInWork { plan, graphs, .. } = &*order;
         let Calibration { pair, unit: each_unit, recount } = self.calibration;
-        let entry = entry_bytes(plan.layout, plan.order) as f64;
-        let (mut read, mut made, mut tried, mut solving, mut trying) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        let (mut read, mut made, mut counted, mut tried) = (0.0, 0.0, 0.0, 0.0);
+        let (mut solving, mut trying) = (0.0, 0.0);
         for together in units.chunk_by(|one, other| one.shard == other.shard) {
             let shard = &plan.shards[together[0].shard as usize];
             let count = graphs[together[0].shard as usize] / f64::from(shard.parts);
             let all = count * together.len() as f64;
+            let bytes = all * stored_entry(plan, shard, graphs[together[0].shard as usize]);
             let again = together.len() < shard.parts as usize;
             let input = self.read(&order, worker, together[0].shard, all, again);
             read += input.read;
             solving += all * shard.size as f64 * pair
                 + together.len() as f64 * each_unit
                 + input.loaded * LOAD;
-            made += all * entry;
+            made += bytes;
+            counted += all;
             let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
             let (evidence, reading) =
                 Odds::of(plan, together[0], whole, self.question.trial_rate, is_own);
@@ -297,9 +299,9 @@ impl Machines {
                 * together.len() as f64;
             let untried = evidence.map_or(1.0, |odds| 1.0 - odds.unit) * (1.0 - reading.unit);
             self.taken.units_tried += (1.0 - untried) * together.len() as f64;
-            self.taken.bytes_in_units_tried += (1.0 - untried) * all * entry;
+            self.taken.bytes_in_units_tried += (1.0 - untried) * bytes;
         }
-        let counting = if self.cluster.nodes.is_some() { made / entry * recount } else { 0.0 };
+        let counting = if self.cluster.nodes.is_some() { counted * recount } else { 0.0 };
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
         let (room, aside_bytes) = (&mut self.rooms[worker], &self.workers[worker].aside_bytes);
         room.lease(taken, in_work);
@@ -396,12 +398,12 @@ impl Machines {
         let mut input = Input::default();
         if let Some(before) = &self.before {
             let (before, of_parents) = (&before.plan, &before.graphs);
-            let slot = slot_bytes(before.order) as f64;
             for parent in shard.sequence.parents() {
                 let Some(list) = before.find(&parent.sequence) else { continue };
                 if !parents.read(&list, lately.next()) {
                     let of_list = of_parents[list as usize];
-                    input.read += of_list * slot;
+                    let list_shard = &before.shards[list as usize];
+                    input.read += of_list * stored_slot(before, list_shard, of_list);
                     parents.put(list, (of_list * 8.0) as usize + 64, 0, |_| lately.next(), |_| ());
                 }
             }
@@ -409,15 +411,17 @@ impl Machines {
         for (predecessor, rounds) in readings(plan, shard, count as usize, allowance) {
             let from = &plan.shards[predecessor as usize];
             let buckets = 1u32 << from.bucket_bits;
-            let each = graphs[predecessor as usize] / f64::from(buckets);
-            input.predecessors += each * f64::from(buckets) * entry;
+            let of_shard = graphs[predecessor as usize];
+            let each = of_shard / f64::from(buckets);
+            let stored = stored_entry(plan, from, of_shard);
+            input.predecessors += of_shard * stored;
             for bucket in (0..rounds).flat_map(|_| 0..buckets) {
                 let key = (predecessor, bucket);
                 self.tables.0 += 1;
                 self.tables.1 += u64::from(tables.contains(&key));
                 if !tables.contains(&key) {
                     let heads = u64::from(from.parts) * BLOCK_BYTES;
-                    input.read += each * entry + heads as f64;
+                    input.read += each * stored + heads as f64;
                     input.loaded += each;
                     let next = |key: &(u32, u32)| readers.next(key.0, index);
                     tables.put(key, memory_bytes(entry, each) as usize, index, next, |_| ());
@@ -494,8 +498,20 @@ fn tried_bytes(plan: &Plan, shard: &Shard, odds: Odds, count: f64, input: f64) -
     odds.unit * input * if buckets > 1.0 { hit } else { questions.min(1.0) }
 }
 
-/// Bytes of memory of a table of so many entries: each with the bytes it has on disk, and a
-/// directory with a place of four bytes for one or two of them.
+/// Bytes that the slot of a graph takes on average in the blocks of a shard of so many graphs.
+pub(super) fn stored_slot(plan: &Plan, shard: &Shard, graphs: f64) -> f64 {
+    let blocks = f64::from(shard.parts) * 2f64.powi(shard.bucket_bits.into());
+    let each = (graphs / blocks).ceil().max(1.0) as u64;
+    sorted_slots_bytes(plan.order, shard.bucket_bits, each) as f64 / each as f64
+}
+
+/// Bytes of an entry there: of a slot and an outcome.
+fn stored_entry(plan: &Plan, shard: &Shard, graphs: f64) -> f64 {
+    stored_slot(plan, shard, graphs) + plan.layout.record_bytes(plan.order) as f64
+}
+
+/// Bytes of memory of a table of so many entries of so many bytes, and of a directory with a place
+/// of four bytes for one or two of them.
 fn memory_bytes(entry: f64, count: f64) -> u64 {
     let places = (count.max(1.0) as u64 + 1).next_power_of_two() / 2;
     (count * entry) as u64 + 4 * places + 200

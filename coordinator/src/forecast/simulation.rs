@@ -24,13 +24,13 @@ use trailtrap_census::{
 use trailtrap_shared::{
     game::GameName,
     graph::polya::{graphs_by_size, totals},
-    partition::{entry_bytes, slot_bytes},
+    partition::entry_bytes,
     plan::{Goal, Plan, PlanOptions, Unit},
 };
 
 use super::{
     Calibration, Cluster,
-    machines::{Lease, Machines, graphs_of_shards},
+    machines::{Lease, Machines, graphs_of_shards, stored_slot},
 };
 use crate::serve::service;
 
@@ -350,13 +350,11 @@ impl<'a> StoreInWork<'a> {
     fn stored(&self, shard: u32, graphs: f64) -> (f64, f64) {
         let shard = &self.plan.shards[shard as usize];
         let blocks = f64::from(shard.parts) * 2f64.powi(shard.bucket_bits.into());
-        let slot = slot_bytes(self.plan.order);
-        let outcome = entry_bytes(self.plan.layout, self.plan.order) - slot;
-        let with_parities = |entry: usize| {
-            let bytes = graphs * entry as f64;
-            bytes + blocks * parity_bytes((bytes / blocks) as usize) as f64
-        };
-        (with_parities(slot), with_parities(outcome))
+        let with_parities =
+            |bytes: f64| bytes + blocks * parity_bytes((bytes / blocks) as usize) as f64;
+        let outcome = self.plan.layout.record_bytes(self.plan.order) as f64;
+        let slot = stored_slot(self.plan, shard, graphs);
+        (with_parities(graphs * slot), with_parities(graphs * outcome))
     }
 
     /// A unit of a shard of so many graphs is durable.

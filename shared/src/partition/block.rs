@@ -6,18 +6,21 @@
 //! | bytes | meaning (integers little-endian) |
 //! |---|---|
 //! | 4 | magic `TTBK` |
-//! | 2, 2, 2 | block format 1, labelling ([`LABELLING`]), game and class ([`Layout::number`]) |
+//! | 2, 2, 2 | format of the block: 2 if its slots are dense, else 1; labelling ([`LABELLING`]), game and class ([`Layout::number`]) |
 //! | 1, 1 | section (1 keys, 2 outcomes, 3 wins), order n |
 //! | 16 | degrees in increasing order, then zeros; of orders beyond 16, the first 16 |
 //! | 4, 1, 4 | part, bucket bits, bucket; of orders beyond 16, which have one bucket, more degrees |
 //! | 8 | number of entries |
 //! | 8 | number of graphs of the part in this bucket (differs from the entries for wins) |
-//! | entries × width | slots of [`slot_bytes`] bytes, increasing, or records in their order |
+//! | as they take | slots, increasing, in the form that [`super::sorted`] describes, or records in their order |
 //! | 16 | the first half of the BLAKE3 hash of everything before |
 
 use std::fmt;
 
-use super::slot::{bucket_of_slot, mask, most_bucket_bits, slot_bits, slot_bytes};
+use super::{
+    slot::{bucket_of_slot, mask, most_bucket_bits, slot_bits},
+    sorted::{Form, Slots},
+};
 use crate::{
     game::Layout,
     graph::{MAX_ORDER, degree::DegreeSequence},
@@ -26,9 +29,16 @@ use crate::{
 
 /// The first bytes of every block. Frozen: blocks that begin otherwise are refused.
 pub const MAGIC: &[u8; 4] = b"TTBK";
-/// Version of the block format. Another number makes the blocks of all stores, caches and depots
-/// unreadable, and workers of the other version are refused.
-pub const BLOCK_FORMAT: u16 = 1;
+/// The newest format of blocks, of which the headers of these two tell which one a block has. A
+/// larger number here means that workers of other versions are refused, and that a store to which
+/// this program writes is not opened by those before it.
+pub const BLOCK_FORMAT: u16 = DENSE;
+/// The oldest format of blocks that is read.
+pub const OLDEST_BLOCK_FORMAT: u16 = PLAIN;
+/// The format of blocks of outcomes, and of slots that are written plainly.
+const PLAIN: u16 = 1;
+/// The format of blocks of dense slots.
+const DENSE: u16 = 2;
 /// So many degrees stand before the part in a header, the others after it.
 const FIRST_DEGREES: usize = 16;
 const _: () = assert!(MAX_ORDER - FIRST_DEGREES == size_of::<u32>());
@@ -143,18 +153,44 @@ pub enum BlockError {
 }
 
 impl Block {
-    pub(super) fn build(
+    /// A block of keys or wins: slots of a part that has so many graphs in this bucket.
+    pub(super) fn of_slots(
+        layout: Layout,
+        id: BlockId,
+        graphs: usize,
+        slots: impl ExactSizeIterator<Item = u64>,
+    ) -> Self {
+        let count = slots.len();
+        let form = Form::shorter(id.sequence.order(), id.bucket_bits, count as u64);
+        let format = if let Form::Dense { .. } = form { DENSE } else { PLAIN };
+        Self::build(format, layout, id, graphs, count, |bytes| form.write(slots, bytes))
+    }
+
+    /// A block of outcomes, of records in the order of their slots.
+    pub(super) fn of_records<'r>(
+        layout: Layout,
+        id: BlockId,
+        records: impl ExactSizeIterator<Item = &'r [u8]>,
+    ) -> Self {
+        let count = records.len();
+        Self::build(PLAIN, layout, id, count, count, |bytes| {
+            records.for_each(|record| bytes.extend_from_slice(record));
+        })
+    }
+
+    fn build(
+        format: u16,
         layout: Layout,
         id: BlockId,
         graphs: usize,
         count: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Self {
-        let mut bytes = Vec::with_capacity(
-            HEADER_BYTES + CHECKSUM_BYTES + count * width(layout, id.section, &id.sequence),
-        );
+        let head = Head { format, id, count: count as u64, graphs: graphs as u64 };
+        let length = head.length(layout).expect("so many graphs fit into memory");
+        let mut bytes = Vec::with_capacity(length as usize);
         bytes.extend_from_slice(MAGIC);
-        for word in [BLOCK_FORMAT, LABELLING, layout.number()] {
+        for word in [format, LABELLING, layout.number()] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         bytes.extend_from_slice(&[id.section as u8, id.sequence.order() as u8]);
@@ -175,6 +211,7 @@ impl Block {
         write(&mut bytes);
         let checksum = blake3::hash(&bytes);
         bytes.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
+        debug_assert_eq!(bytes.len() as u64, length);
         Block { id, layout, count, graphs, bytes }
     }
 
@@ -195,16 +232,19 @@ impl Block {
             return Err(BlockError::Checksum);
         }
         let head = Head::parse(layout, body)?;
-        let Head { id, count, graphs } = head;
+        let Head { id, count, graphs, .. } = head;
         let n = id.sequence.order();
-        // A slot of no bytes (n ≤ 2) can stand only once.
-        let has_width = width(layout, id.section, &id.sequence) > 0;
-        if head.length(layout) != Some(bytes.len() as u64) || !has_width && count > 1 {
+        // What takes no bytes (n ≤ 2) can stand only once.
+        let is_empty = bytes.len() == HEADER_BYTES + CHECKSUM_BYTES;
+        if head.length(layout) != Some(bytes.len() as u64) || is_empty && count > 1 {
             return Err(BlockError::Malformed("length does not match the number of entries"));
         }
         let block = Block { id, layout, count: count as usize, graphs: graphs as usize, bytes };
         if id.section != Section::Outcomes {
             let mut slots = block.slots();
+            if !slots.can_be_read() {
+                return Err(BlockError::Malformed("not as many slots as entries"));
+            }
             if let Some(first) = slots.next() {
                 let mut increase = true;
                 let last = slots.fold(first, |last, slot| {
@@ -264,10 +304,6 @@ impl Block {
         self.bytes
     }
 
-    pub(super) fn payload(&self) -> &[u8] {
-        &self.bytes[HEADER_BYTES..self.bytes.len() - CHECKSUM_BYTES]
-    }
-
     /// The slots of several keys blocks, in increasing order.
     pub fn sorted_slots(blocks: &[Block]) -> Vec<u64> {
         let mut slots = Vec::with_capacity(blocks.iter().map(|block| block.count).sum());
@@ -276,74 +312,71 @@ impl Block {
         slots
     }
 
-    /// The slots of a keys or wins block.
-    pub fn slots(&self) -> impl Iterator<Item = u64> + '_ {
-        let entries = self.entries();
-        (0..self.count).map(move |i| entries.slot(i))
-    }
-
-    /// The i-th slot of a keys or wins block.
+    /// The slots of a keys or wins block, in increasing order.
     #[inline]
-    pub fn slot(&self, i: usize) -> u64 {
-        self.entries().slot(i)
+    pub fn slots(&self) -> Slots<'_> {
+        let (id, count) = (self.id, self.count as u64);
+        let form = form(u16::from_le_bytes([self.bytes[4], self.bytes[5]]), &id, count);
+        Slots::new(form, &id, self.count, &self.bytes[HEADER_BYTES..])
     }
 
-    /// The entries, to be read quickly.
-    #[inline]
-    pub(super) fn entries(&self) -> Entries<'_> {
-        let width = width(self.layout, self.id.section, &self.id.sequence);
-        Entries { bytes: &self.bytes[HEADER_BYTES..], width, mask: mask(8 * width.min(8)) }
+    /// The slots of a keys or wins block from the i-th on.
+    pub fn slots_from(&self, i: usize) -> Slots<'_> {
+        self.slots().starting_at(i)
     }
 
-    /// Where a slot stands in a keys or wins block, in O(log count).
+    /// Where a slot stands in a keys or wins block, in O(log count) or a few nanoseconds for each
+    /// hundred entries.
     pub fn find(&self, slot: u64) -> Option<usize> {
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = low.midpoint(high);
-            match self.slot(middle).cmp(&slot) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Some(middle),
-            }
-        }
-        None
+        let slots = self.slots().near(slot);
+        let start = self.count - slots.len();
+        let (i, found) = slots.enumerate().find(|(_, found)| *found >= slot)?;
+        (found == slot).then_some(start + i)
     }
 
     /// The i-th record of an outcomes block.
     #[inline]
     pub fn record(&self, i: usize) -> &[u8] {
         let width = self.layout.record_bytes(self.id.sequence.order());
-        &self.payload()[i * width..(i + 1) * width]
+        &self.bytes[HEADER_BYTES + i * width..][..width]
+    }
+
+    /// The records of an outcomes block, to be read quickly.
+    #[inline]
+    pub(super) fn records(&self) -> Records<'_> {
+        let width = self.layout.record_bytes(self.id.sequence.order());
+        Records { bytes: &self.bytes[HEADER_BYTES..], width }
     }
 }
 
-/// The entries of a block, whose checksum follows them, so that the last one too can be read in
+/// The records of a block, whose checksum follows them, so that the last one too can be read in
 /// words of 8 bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Entries<'a> {
+pub(super) struct Records<'a> {
     bytes: &'a [u8],
     width: usize,
-    mask: u64,
 }
 
-impl<'a> Entries<'a> {
-    /// The i-th entry, followed by bytes that do not belong to it, so that it can be read in words
+impl<'a> Records<'a> {
+    /// The i-th record, followed by bytes that do not belong to it, so that it can be read in words
     /// of 8 bytes.
     #[inline(always)]
     pub(super) fn in_words(&self, i: usize) -> &'a [u8] {
         &self.bytes[i * self.width..][..self.width.next_multiple_of(8)]
     }
+}
 
-    /// The i-th entry, if it is a slot.
-    #[inline(always)]
-    pub(super) fn slot(&self, i: usize) -> u64 {
-        let at = i * self.width;
-        u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes")) & self.mask
+/// How a block of this format, of keys or of wins, holds so many slots.
+fn form(format: u16, id: &BlockId, count: u64) -> Form {
+    match format {
+        DENSE => Form::shorter(id.sequence.order(), id.bucket_bits, count),
+        _ => Form::plain(id.sequence.order()),
     }
 }
 
 /// What a block says of itself before its entries.
 struct Head {
+    format: u16,
     id: BlockId,
     count: u64,
     graphs: u64,
@@ -353,8 +386,9 @@ impl Head {
     /// Reads it from at least [`HEADER_BYTES`] bytes that begin with [`MAGIC`].
     fn parse(layout: Layout, body: &[u8]) -> Result<Self, BlockError> {
         let word = |at: usize| u16::from_le_bytes([body[at], body[at + 1]]);
+        let format = word(4);
         let versions = [
-            ("block format", 4, BLOCK_FORMAT),
+            ("block format", 4, format.clamp(OLDEST_BLOCK_FORMAT, BLOCK_FORMAT)),
             ("labelling", 6, LABELLING),
             ("game", 8, layout.number()),
         ];
@@ -389,20 +423,27 @@ impl Head {
         if count > graphs || section != Section::Wins && count != graphs {
             return Err(BlockError::Malformed("more entries than graphs"));
         }
-        Ok(Head { id, count, graphs })
+        // What is plain could be written densely by programs that do not choose the shorter form.
+        if format == DENSE
+            && (section == Section::Outcomes || form(format, &id, count) == Form::plain(n))
+        {
+            return Err(BlockError::Malformed("of another format than its entries"));
+        }
+        Ok(Head { format, id, count, graphs })
     }
 
     /// Bytes of the whole block.
     fn length(&self, layout: Layout) -> Option<u64> {
-        let width = width(layout, self.id.section, &self.id.sequence) as u64;
-        self.count.checked_mul(width)?.checked_add((HEADER_BYTES + CHECKSUM_BYTES) as u64)
-    }
-}
-
-fn width(layout: Layout, section: Section, sequence: &DegreeSequence) -> usize {
-    match section {
-        Section::Keys | Section::Wins => slot_bytes(sequence.order()),
-        Section::Outcomes => layout.record_bytes(sequence.order()),
+        let entries = match self.id.section {
+            Section::Keys | Section::Wins => {
+                form(self.format, &self.id, self.count).bytes(self.count)
+            }
+            Section::Outcomes => {
+                let width = layout.record_bytes(self.id.sequence.order());
+                u128::from(self.count) * width as u128
+            }
+        };
+        u64::try_from(entries).ok()?.checked_add((HEADER_BYTES + CHECKSUM_BYTES) as u64)
     }
 }
 
@@ -412,7 +453,7 @@ mod tests {
 
     use super::{
         super::{
-            BucketTable,
+            BucketBlocks, BucketTable, KeyedOutcomes,
             samples::{regular_partition, slots},
         },
         *,
@@ -442,9 +483,10 @@ mod tests {
             mut header in proptest::collection::vec(any::<u8>(), HEADER_BYTES),
             body in proptest::collection::vec(any::<u8>(), 0..64),
             n in 0u8..22,
+            format in 0u16..4,
         ) {
             header[..4].copy_from_slice(MAGIC);
-            for (at, word) in [(4, BLOCK_FORMAT), (6, LABELLING), (8, TrailTrap::LAYOUT.game)] {
+            for (at, word) in [(4, format), (6, LABELLING), (8, TrailTrap::LAYOUT.game)] {
                 header[at..at + 2].copy_from_slice(&word.to_le_bytes());
             }
             header[11] = n;
@@ -494,6 +536,44 @@ mod tests {
         assert_eq!(keys(20)[11..28], [&[20], &degrees[..]].concat());
         assert_eq!(keys(20)[28..37], [3, 0, 0, 0, 0, 1, 1, 1, 19]);
         assert_eq!(keys(17)[28..37], [3, 0, 0, 0, 0, 16, 0, 0, 0]);
+    }
+
+    /// Keys as format 1 has them are read like those of format 2, which are written now; and no
+    /// block says another format than that of its entries.
+    #[test]
+    fn plain_keys_are_read() {
+        let slots: Vec<u64> = (0..100).map(|i| (i * i) << 30).collect();
+        let (_, BucketBlocks { keys, outcomes, wins }) = regular_partition(&slots, 0, 0, 0);
+        let layout = TrailTrap::LAYOUT;
+        let build = |format, form: Form| {
+            Block::build(format, layout, keys.id, 100, 100, |bytes| {
+                form.write(slots.iter().copied(), bytes);
+            })
+        };
+        let (plain, dense) = (Form::plain(11), Form::shorter(11, 0, 100));
+        assert_eq!(build(DENSE, dense), keys);
+        let written = build(PLAIN, plain);
+        assert_eq!(written.bytes().len(), HEADER_BYTES + 600 + CHECKSUM_BYTES);
+        // 38 low bits, and two of the high ones.
+        assert_eq!(keys.bytes().len(), HEADER_BYTES + 475 + 32 + CHECKSUM_BYTES);
+        let read = Block::parse(layout, written.bytes().to_vec()).unwrap();
+        assert_eq!(read, written);
+        assert!(read.slots().eq(keys.slots()));
+        assert_eq!((read.find(9 << 30), read.find(10 << 30)), (Some(3), None));
+        assert_eq!((keys.find(9 << 30), keys.find(10 << 30)), (Some(3), None));
+        let parts = [KeyedOutcomes { keys: read, outcomes: outcomes.clone() }];
+        let again = BucketTable::from_blocks(&parts).unwrap().to_blocks(0);
+        assert_eq!(again, BucketBlocks { keys, outcomes: outcomes.clone(), wins });
+
+        let mut wrong = outcomes.into_bytes();
+        wrong.truncate(wrong.len() - CHECKSUM_BYTES);
+        wrong[4] = DENSE as u8;
+        let checksum = blake3::hash(&wrong);
+        wrong.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
+        assert_eq!(
+            Block::parse(layout, wrong),
+            Err(BlockError::Malformed("of another format than its entries"))
+        );
     }
 
     #[test]

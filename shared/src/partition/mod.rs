@@ -8,17 +8,19 @@
 mod block;
 mod pages;
 mod slot;
+mod sorted;
 mod table;
 
 pub use block::{
     BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, CHECKSUM_BYTES, Checksum, HEADER_BYTES,
-    MAGIC, Section,
+    MAGIC, OLDEST_BLOCK_FORMAT, Section,
 };
 pub use pages::LARGE_BYTES;
 pub use slot::{
     bucket_of_slot, graph_of_slot, key_of_slot, most_bucket_bits, slot_bits, slot_bytes, slot_of,
     slot_of_key, slot_of_labelled,
 };
+pub use sorted::{Slots, sorted_slots_bytes};
 pub use table::{BucketBlocks, BucketTable, KeyedOutcomes, Mismatch, entry_bytes, prefetch};
 
 /// What the tests of blocks and tables take for partitions.

@@ -1,9 +1,10 @@
 //! Partitions in memory, for look-ups.
 
 use super::{
-    block::{Block, BlockId, Entries, Section},
+    block::{Block, BlockId, Records, Section},
     pages::zeros,
     slot::{mask, slot_bits, slot_bytes},
+    sorted::Slots,
 };
 use crate::{game::Layout, graph::degree::DegreeSequence};
 
@@ -122,9 +123,9 @@ impl BucketTable {
         let mut builder =
             Builder::new(layout, first.sequence, first.bucket_bits, first.bucket, count);
         if let [KeyedOutcomes { keys, outcomes }] = parts {
-            let (slots, records) = (keys.entries(), outcomes.entries());
-            for i in 0..count {
-                copy_words(records.in_words(i), builder.push(slots.slot(i)));
+            let records = outcomes.records();
+            for (i, slot) in keys.slots().enumerate() {
+                copy_words(records.in_words(i), builder.push(slot));
             }
             return Ok(builder.finish());
         }
@@ -149,31 +150,20 @@ impl BucketTable {
         let n = self.sequence.order();
         let wins: Vec<usize> =
             (0..self.count).filter(|&i| self.layout.is_listed(n, self.record(i))).collect();
-        let block = |section| {
-            let id = BlockId {
-                sequence: self.sequence,
-                part,
-                bucket_bits: self.bucket_bits,
-                bucket: self.bucket,
-                section,
-            };
-            let count = if section == Section::Wins { wins.len() } else { self.count };
-            Block::build(self.layout, id, self.count, count, |bytes| match section {
-                Section::Keys => (0..self.count)
-                    .for_each(|i| bytes.extend_from_slice(&self.entry(i)[..self.slot_bytes])),
-                Section::Outcomes => {
-                    (0..self.count)
-                        .for_each(|i| bytes.extend_from_slice(&self.entry(i)[self.slot_bytes..]));
-                }
-                Section::Wins => wins
-                    .iter()
-                    .for_each(|&i| bytes.extend_from_slice(&self.entry(i)[..self.slot_bytes])),
-            })
+        let id = |section| BlockId {
+            sequence: self.sequence,
+            part,
+            bucket_bits: self.bucket_bits,
+            bucket: self.bucket,
+            section,
         };
+        let keys = (0..self.count).map(|i| self.slot(i));
+        let records = (0..self.count).map(|i| &self.entry(i)[self.slot_bytes..]);
+        let wins = wins.iter().map(|&i| self.slot(i));
         BucketBlocks {
-            keys: block(Section::Keys),
-            outcomes: block(Section::Outcomes),
-            wins: block(Section::Wins),
+            keys: Block::of_slots(self.layout, id(Section::Keys), self.count, keys),
+            outcomes: Block::of_records(self.layout, id(Section::Outcomes), records),
+            wins: Block::of_slots(self.layout, id(Section::Wins), self.count, wins),
         }
     }
 
@@ -355,10 +345,10 @@ struct Merge<'a> {
 
 /// A part that is being merged.
 struct MergedPart<'a> {
-    slots: Entries<'a>,
-    records: Entries<'a>,
-    /// Entries that are merged, and all of them.
-    done: usize,
+    /// Of the entries that are not merged yet.
+    slots: Slots<'a>,
+    /// Of all entries, of which there are so many.
+    records: Records<'a>,
     count: usize,
 }
 
@@ -371,9 +361,8 @@ impl<'a> Merge<'a> {
         let record_bytes = parts[0].keys.layout.record_bytes(id.sequence.order());
         let words = 1 + record_bytes.div_ceil(8);
         let part = |KeyedOutcomes { keys, outcomes }: &'a KeyedOutcomes| MergedPart {
-            slots: keys.entries(),
-            records: outcomes.entries(),
-            done: 0,
+            slots: keys.slots(),
+            records: outcomes.records(),
             count: keys.count,
         };
         Merge {
@@ -399,8 +388,7 @@ impl<'a> Merge<'a> {
         }
         ends.fill(0);
         for part in &*parts {
-            let cells = (part.done..part.count).map(|i| cell(part.slots.slot(i)));
-            for cell in cells.take_while(|&cell| cell < last) {
+            for cell in part.slots.map(cell).take_while(|&cell| cell < last) {
                 ends[cell - *first] += 1;
             }
         }
@@ -410,14 +398,14 @@ impl<'a> Merge<'a> {
         }
         merged.clear();
         merged.resize(before as usize * words, 0);
-        for MergedPart { slots, records, done, count } in parts {
-            let mut i = *done;
-            while i < *count {
-                let slot = slots.slot(i);
+        for MergedPart { slots, records, count } in parts {
+            let mut left = *slots;
+            while let Some(slot) = left.next() {
                 let cell = cell(slot);
                 if cell >= last {
                     break;
                 }
+                let i = *count - slots.len();
                 let mut at = ends[cell - *first] as usize * words;
                 ends[cell - *first] += 1;
                 // Those of the cells before are smaller, or not there yet, which is zero.
@@ -430,9 +418,8 @@ impl<'a> Merge<'a> {
                 for (to, from) in entry[1..].iter_mut().zip(records.in_words(i).chunks_exact(8)) {
                     *to = u64::from_le_bytes(from.try_into().expect("eight bytes"));
                 }
-                i += 1;
+                *slots = left;
             }
-            *done = i;
         }
         *first = last;
         Some(merged.chunks_exact(words).map(|entry| (entry[0], &entry[1..])))

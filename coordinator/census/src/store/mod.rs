@@ -36,7 +36,7 @@ use trailtrap_shared::{
     game::{GameName, Layout},
     graph::degree::DegreeSequence,
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, Block, BlockId, Section},
+    partition::{BLOCK_FORMAT, Block, BlockId, OLDEST_BLOCK_FORMAT, Section},
     plan::{Plan, Shard, Unit},
     protocol::codec::{self, CodecError},
 };
@@ -135,7 +135,20 @@ impl Store {
             Journal::of(path, &told, &records, written, all)
                 .map_err(|error| error.downcast().unwrap_or_else(StoreError::Journal))
         })?;
-        Ok(Store { journal: Some(Mutex::new(Journaled { journal, written })), ..store })
+        let journal = Some(Mutex::new(Journaled { journal, written }));
+        let store = Store { journal, ..store };
+        store.write_newest_blocks()?;
+        Ok(store)
+    }
+
+    /// Keeps programs away that do not know the blocks which this one writes.
+    fn write_newest_blocks(&self) -> Result<(), StoreError> {
+        match self.get::<StoreFormat>(FORMAT)? {
+            Some(format) if format.block < BLOCK_FORMAT => {
+                self.put(FORMAT, &StoreFormat { block: BLOCK_FORMAT, ..format })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes an empty store for a rehearsal of a census of all graphs, which is refused wherever
@@ -829,7 +842,7 @@ fn check_format(
     let (game, class) = known.ok_or(StoreError::UnknownGame(found.game))?;
     let pairs = [
         ("store format", found.store, found.store.clamp(STORE_FORMAT, LATER_FORMAT)),
-        ("block format", found.block, BLOCK_FORMAT),
+        ("block format", found.block, found.block.clamp(OLDEST_BLOCK_FORMAT, BLOCK_FORMAT)),
         ("labelling", found.labelling, LABELLING),
     ];
     match pairs.into_iter().find(|(_, found, expected)| found != expected) {
@@ -977,4 +990,41 @@ fn decode<T: Serialize + DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T
 /// That the record with this key is damaged.
 fn damaged(key: &[u8], source: CodecError) -> StoreError {
     StoreError::Record { key: key.escape_ascii().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store with blocks of the oldest format only is read as it is, and whoever writes to it
+    /// says first that there may be others. Formats that are not known are refused.
+    #[test]
+    fn older_stores_are_read_and_go_on_with_newer_blocks() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        let store = Store::open(&path, None, None).unwrap();
+        let newest = store.format(LATER_FORMAT);
+        assert_eq!(newest.block, BLOCK_FORMAT);
+        store.put(FORMAT, &StoreFormat { block: OLDEST_BLOCK_FORMAT, ..newest.clone() }).unwrap();
+        drop(store);
+
+        let found = |store: Store| store.get::<StoreFormat>(FORMAT).unwrap().unwrap();
+        let looked_at = found(Store::open_read_only(&path).unwrap());
+        assert_eq!(looked_at, StoreFormat { block: OLDEST_BLOCK_FORMAT, ..newest.clone() });
+        assert_eq!(found(Store::open(&path, None, None).unwrap()), newest);
+        assert_eq!(found(Store::open_read_only(&path).unwrap()), newest);
+
+        for block in [OLDEST_BLOCK_FORMAT - 1, BLOCK_FORMAT + 1] {
+            let store = Store::open(&path, None, None).unwrap();
+            store.put(FORMAT, &StoreFormat { block, ..newest.clone() }).unwrap();
+            drop(store);
+            let refused = Store::open_read_only(&path).err().expect("it is not known");
+            let is_told = matches!(
+                refused,
+                StoreError::Version { what: "block format", found, .. } if found == block
+            );
+            assert!(is_told, "{refused}");
+            std::fs::remove_dir_all(&path).unwrap();
+        }
+    }
 }

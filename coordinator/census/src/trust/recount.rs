@@ -277,13 +277,13 @@ fn check_bucket<G: Game>([keys, outcomes, wins]: &[Block; 3]) -> Result<(), &'st
     }
     let n = keys.id.sequence.order();
     let mut listed = wins.slots();
-    for i in 0..keys.count {
+    for (i, slot) in keys.slots().enumerate() {
         let record = outcomes.record(i);
         // Equal outcomes have equal bytes.
         if !G::LAYOUT.is_tidy(n, record) {
             return Err("a record has bits set that mean nothing");
         }
-        if G::LAYOUT.is_listed(n, record) && listed.next() != Some(keys.slot(i)) {
+        if G::LAYOUT.is_listed(n, record) && listed.next() != Some(slot) {
             return Err("its list of wins is not that of its records");
         }
     }
@@ -299,14 +299,15 @@ fn count_chunk<G: Game>(
     (keys, outcomes, range): Chunk,
 ) -> Result<Counted, &'static str> {
     let (n, kernel) = (sequence.order(), Kernel::best());
+    let slots = || keys.slots_from(range.start).take(range.len());
     let graphs: Vec<Graph> =
-        range.clone().map(|i| graph_at(sequence, keys, i)).collect::<Result<_, _>>()?;
+        slots().map(|slot| graph_at(sequence, slot)).collect::<Result<_, _>>()?;
     if !graphs.iter().all(|graph| class.contains(graph)) {
         return Err("one of its graphs does not belong to the class");
     }
     let labelled = many::keys_of_shard(sequence, &graphs, kernel);
-    let mut places = labelled.iter().zip(range.clone());
-    if places.any(|(found, i)| slot_of_key(n, found.key) != keys.slot(i)) {
+    let mut places = labelled.iter().zip(slots());
+    if places.any(|(found, slot)| slot_of_key(n, found.key) != slot) {
         return Err("a graph does not stand where it should");
     }
     let told = G::ABOUT.told_by_outcome();
@@ -336,8 +337,11 @@ fn ahead_of_chunk<G: Game>(
 ) -> Result<Counted, &'static str> {
     let n = sequence.order();
     let (mut graphs, mut telling) = (Vec::new(), Vec::new());
-    for i in range.filter(|&i| G::may_tell_ahead(n, outcomes.record(i))) {
-        let graph = graph_at(sequence, keys, i)?;
+    for (i, slot) in range.clone().zip(keys.slots_from(range.start)) {
+        if !G::may_tell_ahead(n, outcomes.record(i)) {
+            continue;
+        }
+        let graph = graph_at(sequence, slot)?;
         let outcome = G::decode(n, outcomes.record(i));
         if G::pairs_ahead(&graph, &outcome)[..n].iter().any(|&others| others != 0) {
             graphs.push(graph);
@@ -355,8 +359,8 @@ fn ahead_of_chunk<G: Game>(
     Ok(Counted { ahead, ..Counted::default() })
 }
 
-fn graph_at(sequence: &DegreeSequence, keys: &Block, i: usize) -> Result<Graph, &'static str> {
-    graph_of_slot(sequence, keys.slot(i)).ok_or("one of its keys is no graph of its shard")
+fn graph_at(sequence: &DegreeSequence, slot: u64) -> Result<Graph, &'static str> {
+    graph_of_slot(sequence, slot).ok_or("one of its keys is no graph of its shard")
 }
 
 /// Whether automorphisms of the graph leave the outcome as it is.

@@ -211,7 +211,7 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
         let mut digester = Digester::<G>::new(&sequence, Kernel::best());
         let records = blocks.chunks_exact(3).flat_map(|bucket| {
             let [keys, outcomes, _] = bucket else { unreachable!("chunks of three") };
-            (0..keys.count).map(|i| (keys.slot(i), outcomes.record(i)))
+            keys.slots().enumerate().map(|(i, slot)| (slot, outcomes.record(i)))
         });
         self.try_records(&sequence, records, |graph, outcome| {
             let automorphisms = nauty::label(graph).automorphisms;
@@ -346,7 +346,8 @@ fn records_at<'b, E>(
             return Err(TrialError::Flaw("it has fewer graphs than it says".to_owned()));
         };
         let i = (place - before) as usize;
-        records.push((keys.slot(i), outcomes.record(i)));
+        let slot = keys.slots_from(i).next().expect("there are more slots than this place");
+        records.push((slot, outcomes.record(i)));
     }
     Ok(records)
 }
