@@ -33,8 +33,10 @@ pub fn block(data: &[u8]) {
         assert_eq!(block.bytes(), bytes);
         if block.id.section != Section::Outcomes {
             assert_eq!(block.slots().count(), block.count);
-            block.slots().enumerate().for_each(|(i, slot)| {
-                assert_eq!((block.find(slot), block.slots_from(i).next()), (Some(i), Some(slot)));
+            assert!(block.places(block.slots()).eq(block.slots().zip(0..)));
+            let plain = Block::parse(TrailTrap::LAYOUT, block.to_plain().into_bytes()).unwrap();
+            assert!(plain.slots().eq(block.slots()) && plain.content() == block.content());
+            block.slots().for_each(|slot| {
                 let graph = graph_of_slot(&block.id.sequence, slot);
                 assert!(graph.is_none_or(|graph| graph.order() == block.id.sequence.order()));
             });

@@ -131,7 +131,7 @@ impl Effort {
     fn add(&self, plan: &Plan, solved: &SolvedUnit) {
         let graphs = solved.summary.statistics.classes.all.graphs as u64;
         let size = plan.shards[solved.unit.shard as usize].size as u64;
-        let bytes = graphs * entry_bytes(plan.layout, plan.order) as u64;
+        let bytes = solved.tables.iter().map(|table| table.stored_bytes()).sum();
         self.graphs.fetch_add(graphs, Ordering::Relaxed);
         self.pairs.fetch_add(graphs * size, Ordering::Relaxed);
         self.labellings.fetch_add(solved.labellings, Ordering::Relaxed);

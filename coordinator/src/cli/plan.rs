@@ -9,7 +9,6 @@ use trailtrap_census::read::status::duration;
 use trailtrap_shared::{
     class::Class,
     game::GameName,
-    partition::entry_bytes,
     plan::{Goal, Plan, PlanOptions, order_name},
 };
 use trailtrap_worker::process::limits::Size;
@@ -17,7 +16,10 @@ use trailtrap_worker::process::limits::Size;
 use super::{
     machines::MachineArguments, plan_sample::PlanSampleCommand, preflight, run::parse_order,
 };
-use crate::{forecast::Forecast, terminal};
+use crate::{
+    forecast::{Forecast, stored_bytes},
+    terminal,
+};
 
 /// Tells what the census of an order takes: shards, graphs, work, space, and time.
 ///
@@ -81,6 +83,13 @@ impl Outline {
         let (order, layout) = (goal.order, game.layout().on(class));
         let plan = Plan::new(layout, order, options).limited(goal.max_size(order));
         let graphs = class.known_graphs(order);
+        let estimated: u64 = plan.shards.iter().map(|shard| shard.estimate).sum();
+        let stored = |graphs: u64| {
+            let each = graphs as f64 / estimated as f64;
+            let of_shards: Vec<f64> =
+                plan.shards.iter().map(|shard| shard.estimate as f64 * each).collect();
+            stored_bytes(&plan, &of_shards).iter().sum::<f64>() as u64
+        };
         Outline {
             order,
             class: class.to_string(),
@@ -88,7 +97,7 @@ impl Outline {
             shards: plan.shards.len(),
             units: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
             graphs,
-            bytes_stored: graphs.map(|graphs| graphs * entry_bytes(layout, order) as u64),
+            bytes_stored: graphs.map(stored),
         }
     }
 

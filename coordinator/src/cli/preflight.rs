@@ -9,7 +9,7 @@ use trailtrap_shared::{
     game::GameName,
     graph::polya::{self, graphs_by_size, totals},
     labelling::MAX_PLAIN_ORDER,
-    partition::{entry_bytes, slot_bytes},
+    partition::sorted_slots_bytes,
     plan::Goal,
 };
 use trailtrap_worker::process::limits::{self, Size};
@@ -42,12 +42,20 @@ pub enum Shortage {
     Memory { budget: Size, problem: &'static str, least: Size, available: Size },
 }
 
+/// Graphs of a block, or fewer than are in most where there are many graphs.
+const BLOCK_GRAPHS: u64 = 1 << 13;
+
+/// Bytes that a slot of order n takes in blocks.
+fn slot_bytes(n: usize) -> f64 {
+    sorted_slots_bytes(n, 0, BLOCK_GRAPHS) as f64 / BLOCK_GRAPHS as f64
+}
+
 /// Bytes that one graph of order n takes in the store: slot and record, a slot once more if it is
 /// listed, as often as the game says, which is more than happens, and a byte for all else, such as
 /// parities.
-fn graph_bytes(game: GameName, n: usize) -> u64 {
-    let listed_one_in = game.about().listed_one_in;
-    entry_bytes(game.layout(), n) as u64 + slot_bytes(n) as u64 / listed_one_in + 1
+fn graph_bytes(game: GameName, n: usize) -> f64 {
+    let listed = slot_bytes(n) / game.about().listed_one_in as f64;
+    slot_bytes(n) + game.layout().record_bytes(n) as f64 + listed + 1.0
 }
 
 /// Graphs of an order that a census is to do, as far as that is known beforehand. Those of a class
@@ -63,8 +71,8 @@ fn graphs_of(class: Class, goal: Goal, n: usize) -> u64 {
 fn disk_needed(game: GameName, class: Class, goal: Goal, keep: Keep) -> u64 {
     let order = goal.order;
     let graphs = |n: usize| graphs_of(class, goal, n);
-    let kept: u64 = (1..=order).map(|n| graphs(n) * graph_bytes(game, n)).sum();
-    match keep {
+    let kept: f64 = (1..=order).map(|n| graphs(n) as f64 * graph_bytes(game, n)).sum();
+    let bytes = match keep {
         Keep::All => kept,
         // How they are spread over numbers of edges is not known.
         _ if class != Class::All => kept,
@@ -77,17 +85,19 @@ fn disk_needed(game: GameName, class: Class, goal: Goal, keep: Keep) -> u64 {
             let widest = sizes.windows(sizes.len().clamp(1, SIZES_ALIVE));
             let widest: u64 = widest.map(|window| window.iter().sum()).max().unwrap_or(0);
             let below = order.saturating_sub(1).max(1);
-            let parents = graphs(below) * slot_bytes(below) as u64;
+            let parents = graphs(below) as f64 * slot_bytes(below);
             let last = match keep {
-                Keep::Graphs => graphs(order) * slot_bytes(order) as u64,
+                Keep::Graphs => graphs(order) as f64 * slot_bytes(order),
                 _ => {
                     let listed = graphs(order) / game.about().listed_one_in + 1;
-                    widest * slot_bytes(order) as u64 + listed * slot_bytes(order) as u64
+                    (widest + listed) as f64 * slot_bytes(order)
                 }
             };
-            (widest * game.layout().record_bytes(order) as u64 + parents + last).min(kept)
+            let outcomes = widest as f64 * game.layout().record_bytes(order) as f64;
+            (outcomes + parents + last).min(kept)
         }
-    }
+    };
+    bytes as u64
 }
 
 /// So many neighbouring numbers of edges are on disk at a time: what is read and what is written,
@@ -129,7 +139,7 @@ pub fn check_order(class: Class, goal: Goal) -> Result<(), Shortage> {
     Err(Shortage::Order {
         order,
         graphs,
-        bytes: Size((graphs * graph_bytes(GameName::default(), order) as f64) as u64),
+        bytes: Size((graphs * graph_bytes(GameName::default(), order)) as u64),
     })
 }
 

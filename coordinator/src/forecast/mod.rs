@@ -8,5 +8,5 @@ mod simulation;
 
 pub use calibration::{Calibration, calibrate};
 pub use cluster::{Cluster, Rate};
-pub use machines::{Lease, Machines};
+pub use machines::{Lease, Machines, stored_bytes};
 pub use simulation::{Busy, Forecast, Moment, Question, Simulated, simulate};

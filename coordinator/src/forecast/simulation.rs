@@ -23,14 +23,14 @@ use trailtrap_census::{
 };
 use trailtrap_shared::{
     game::GameName,
-    graph::polya::{graphs_by_size, totals},
+    graph::polya::totals,
     partition::entry_bytes,
     plan::{Goal, Plan, PlanOptions, Unit},
 };
 
 use super::{
     Calibration, Cluster,
-    machines::{Lease, Machines, graphs_of_shards, stored_slot},
+    machines::{Lease, Machines, graphs_of_shards, stored_bytes, stored_slot},
 };
 use crate::serve::service;
 
@@ -158,13 +158,16 @@ pub fn simulate(question: &Question, calibration: Calibration, cluster: Cluster)
     }
     let plan = last.expect("orders start at 1");
     let (graphs, pairs) = totals(goal.order, plan.max_size);
-    let bytes = entry_bytes(game.layout(), goal.order) as u64;
-    let sizes = &graphs_by_size(goal.order)[..=plan.max_size];
-    let of_shards = graphs_of_shards(&plan);
+    let of_shards = stored_bytes(&plan, &graphs_of_shards(&plan));
+    let mut of_sizes = vec![0.0; plan.max_size + 1];
+    for (shard, bytes) in plan.shards.iter().zip(&of_shards) {
+        of_sizes[shard.size] += bytes;
+    }
+    let stored: f64 = of_sizes.iter().sum();
+    let widest = of_sizes.windows(2).map(|pair| pair[0] + pair[1]).reduce(f64::max);
     let inputs = plan.shards.iter().map(|shard| {
         let read: f64 = shard.predecessors.iter().map(|&p| of_shards[p as usize]).sum();
-        let read = read as u64 * bytes;
-        (read, read * u64::from(shard.parts))
+        (read as u64, read as u64 * u64::from(shard.parts))
     });
     let (largest, uncached) =
         inputs.fold((0, 0), |(largest, sum), (one, all)| (one.max(largest), sum + all));
@@ -176,9 +179,8 @@ pub fn simulate(question: &Question, calibration: Calibration, cluster: Cluster)
         units,
         graphs,
         pairs,
-        bytes_stored: graphs * bytes,
-        bytes_widest: sizes.windows(2).map(|pair| pair[0] + pair[1]).max().unwrap_or(graphs)
-            * bytes,
+        bytes_stored: stored as u64,
+        bytes_widest: widest.unwrap_or(stored) as u64,
         bytes_read_uncached: uncached,
         bytes_largest_input: largest,
         core_seconds: pairs as f64 * calibration.pair + units as f64 * calibration.unit,

@@ -29,9 +29,9 @@ use crate::{
 
 /// The first bytes of every block. Frozen: blocks that begin otherwise are refused.
 pub const MAGIC: &[u8; 4] = b"TTBK";
-/// The newest format of blocks, of which the headers of these two tell which one a block has. A
-/// larger number here means that workers of other versions are refused, and that a store to which
-/// this program writes is not opened by those before it.
+/// The newest format of blocks; the header of a block says which one it has. A larger number here
+/// means that workers of other versions are refused, and that a store which this program has opened
+/// to write is not opened by those before it.
 pub const BLOCK_FORMAT: u16 = DENSE;
 /// The oldest format of blocks that is read.
 pub const OLDEST_BLOCK_FORMAT: u16 = PLAIN;
@@ -138,7 +138,7 @@ pub enum BlockError {
         what: &'static str,
         /// The number in the block.
         found: u16,
-        /// The number that this program reads.
+        /// The nearest number that this program reads.
         expected: u16,
     },
     /// The checksum is not that of the bytes before it.
@@ -234,7 +234,7 @@ impl Block {
         let head = Head::parse(layout, body)?;
         let Head { id, count, graphs, .. } = head;
         let n = id.sequence.order();
-        // What takes no bytes (n ≤ 2) can stand only once.
+        // Plain slots and records that take no bytes (n ≤ 2) can stand only once.
         let is_empty = bytes.len() == HEADER_BYTES + CHECKSUM_BYTES;
         if head.length(layout) != Some(bytes.len() as u64) || is_empty && count > 1 {
             return Err(BlockError::Malformed("length does not match the number of entries"));
@@ -288,6 +288,34 @@ impl Block {
         if block.name() == *name { Ok(block) } else { Err(BlockError::Name) }
     }
 
+    /// The same with plain slots: a block as programs that know only the oldest format write it.
+    #[must_use]
+    pub fn to_plain(&self) -> Self {
+        let Block { id, layout, count, graphs, .. } = *self;
+        match id.section {
+            Section::Outcomes => self.clone(),
+            Section::Keys | Section::Wins => {
+                let plain = Form::plain(id.sequence.order());
+                Self::build(PLAIN, layout, id, graphs, count, |bytes| {
+                    plain.write(self.slots(), bytes);
+                })
+            }
+        }
+    }
+
+    /// What the block holds and where it belongs, in whatever form: the checksum that it has or
+    /// would have with plain slots. Takes some nanoseconds for each entry.
+    pub fn content(&self) -> Checksum {
+        match self.format() {
+            DENSE => self.to_plain().name().checksum,
+            _ => self.name().checksum,
+        }
+    }
+
+    fn format(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[4], self.bytes[5]])
+    }
+
     /// The name of the block.
     pub fn name(&self) -> BlockName {
         let checksum = self.bytes.last_chunk().expect("a block ends with its checksum");
@@ -316,29 +344,29 @@ impl Block {
     #[inline]
     pub fn slots(&self) -> Slots<'_> {
         let (id, count) = (self.id, self.count as u64);
-        let form = form(u16::from_le_bytes([self.bytes[4], self.bytes[5]]), &id, count);
+        let form = form(self.format(), &id, count);
         Slots::new(form, &id, self.count, &self.bytes[HEADER_BYTES..])
     }
 
-    /// The slots of a keys or wins block from the i-th on.
-    pub fn slots_from(&self, i: usize) -> Slots<'_> {
-        self.slots().starting_at(i)
-    }
-
-    /// Where a slot stands in a keys or wins block, in O(log count) or a few nanoseconds for each
-    /// hundred entries.
-    pub fn find(&self, slot: u64) -> Option<usize> {
-        let slots = self.slots().near(slot);
-        let start = self.count - slots.len();
-        let (i, found) = slots.enumerate().find(|(_, found)| *found >= slot)?;
-        (found == slot).then_some(start + i)
+    /// Those of these slots, in increasing order, that a keys or wins block has, and where it has
+    /// them; a nanosecond or two for each entry up to the last of them.
+    pub fn places(
+        &self,
+        wanted: impl IntoIterator<Item = u64>,
+    ) -> impl Iterator<Item = (u64, usize)> {
+        let mut entries = self.slots().zip(0..).peekable();
+        wanted.into_iter().filter_map(move |slot| {
+            while entries.next_if(|&(before, _)| before < slot).is_some() {}
+            entries.next_if(|&(found, _)| found == slot)
+        })
     }
 
     /// The i-th record of an outcomes block.
     #[inline]
     pub fn record(&self, i: usize) -> &[u8] {
         let width = self.layout.record_bytes(self.id.sequence.order());
-        &self.bytes[HEADER_BYTES + i * width..][..width]
+        let records = &self.bytes[HEADER_BYTES..self.bytes.len() - CHECKSUM_BYTES];
+        &records[i * width..(i + 1) * width]
     }
 
     /// The records of an outcomes block, to be read quickly.
@@ -423,7 +451,7 @@ impl Head {
         if count > graphs || section != Section::Wins && count != graphs {
             return Err(BlockError::Malformed("more entries than graphs"));
         }
-        // What is plain could be written densely by programs that do not choose the shorter form.
+        // Each format has one way to write a block: dense slots stand only where they are shorter.
         if format == DENSE
             && (section == Section::Outcomes || form(format, &id, count) == Form::plain(n))
         {
@@ -553,14 +581,21 @@ mod tests {
         let (plain, dense) = (Form::plain(11), Form::shorter(11, 0, 100));
         assert_eq!(build(DENSE, dense), keys);
         let written = build(PLAIN, plain);
+        assert_eq!(written, keys.to_plain());
+        assert_eq!(written.content(), keys.content());
+        assert_eq!(written.content(), written.name().checksum);
+        assert_ne!(written.content(), wins.content());
         assert_eq!(written.bytes().len(), HEADER_BYTES + 600 + CHECKSUM_BYTES);
         // 38 low bits, and two of the high ones.
         assert_eq!(keys.bytes().len(), HEADER_BYTES + 475 + 32 + CHECKSUM_BYTES);
         let read = Block::parse(layout, written.bytes().to_vec()).unwrap();
         assert_eq!(read, written);
         assert!(read.slots().eq(keys.slots()));
-        assert_eq!((read.find(9 << 30), read.find(10 << 30)), (Some(3), None));
-        assert_eq!((keys.find(9 << 30), keys.find(10 << 30)), (Some(3), None));
+        for block in [&read, &keys] {
+            let places = block.places([0, 9, 10, 16, 99 * 99, 10_000].map(|slot| slot << 30));
+            let slots = [(0, 0), (9, 3), (16, 4), (99 * 99, 99)];
+            assert!(places.eq(slots.map(|(slot, i)| (slot << 30, i))));
+        }
         let parts = [KeyedOutcomes { keys: read, outcomes: outcomes.clone() }];
         let again = BucketTable::from_blocks(&parts).unwrap().to_blocks(0);
         assert_eq!(again, BucketBlocks { keys, outcomes: outcomes.clone(), wins });

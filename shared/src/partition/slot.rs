@@ -78,7 +78,7 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// Bytes of a slot of order `n`.
+/// Bytes of a slot of order `n` in tables and, where slots are plain, in blocks.
 pub fn slot_bytes(n: usize) -> usize {
     slot_bits(n).div_ceil(8)
 }

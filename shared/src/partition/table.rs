@@ -4,7 +4,7 @@ use super::{
     block::{Block, BlockId, Records, Section},
     pages::zeros,
     slot::{mask, slot_bits, slot_bytes},
-    sorted::Slots,
+    sorted::{Slots, sorted_slots_bytes},
 };
 use crate::{game::Layout, graph::degree::DegreeSequence};
 
@@ -185,6 +185,13 @@ impl BucketTable {
     /// Whether there is no graph.
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Bytes of the slots and of the records in the blocks of this table, if it is a part of its
+    /// partition; without their heads.
+    pub fn stored_bytes(&self) -> u64 {
+        let (n, count) = (self.sequence.order(), self.count as u64);
+        sorted_slots_bytes(n, self.bucket_bits, count) + count * self.layout.record_bytes(n) as u64
     }
 
     /// Bytes of memory held by the table.

@@ -7,7 +7,7 @@ use crate::{
     count::summary::Summary,
     game::Layout,
     graph::degree::DegreeSequence,
-    partition::{Block, BlockError, BlockName, Checksum, Section},
+    partition::{BLOCK_FORMAT, Block, BlockError, BlockName, Checksum, Section},
     plan::{Plan, Unit},
     protocol::{
         codec,
@@ -165,6 +165,7 @@ pub fn grant(lease: u64, plan: &Plan, units: &[Unit], edition: u32) -> wire::Gra
         plan_fingerprint: plan.fingerprint,
         units: units.iter().map(unit_id).collect(),
         edition,
+        block_format: BLOCK_FORMAT.into(),
     }
 }
 

@@ -730,15 +730,19 @@ mod tests {
     #[test]
     fn a_task_of_another_version_is_left_to_others() {
         let directory = tempfile::tempdir().unwrap();
-        let mut grant = wire::Grant::decode_length_delimited(&task(7)[..]).unwrap();
-        grant.plan_fingerprint ^= 1;
-        fs::write(directory.path().join("7.task"), grant.encode_length_delimited_to_vec())
-            .unwrap();
-        assert!(matches!(
-            link(directory.path()).lease(0),
-            Err(LinkError::Refused(why)) if why.contains("versions")
-        ));
-        assert_eq!(names(directory.path()), ["7.task"]);
+        let grant = wire::Grant::decode_length_delimited(&task(7)[..]).unwrap();
+        for other in [
+            wire::Grant { plan_fingerprint: grant.plan_fingerprint ^ 1, ..grant.clone() },
+            wire::Grant { block_format: grant.block_format - 1, ..grant.clone() },
+        ] {
+            fs::write(directory.path().join("7.task"), other.encode_length_delimited_to_vec())
+                .unwrap();
+            assert!(matches!(
+                link(directory.path()).lease(0),
+                Err(LinkError::Refused(why)) if why.contains("versions")
+            ));
+            assert_eq!(names(directory.path()), ["7.task"]);
+        }
     }
 
     #[test]

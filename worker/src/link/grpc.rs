@@ -97,9 +97,16 @@ impl PlanKeeper {
         PlanKeeper { layout, last: Mutex::default() }
     }
 
-    /// The plan of a grant, which both sides must agree on.
+    /// The plan of a grant, on which both sides must agree, as on the format of blocks.
     pub(crate) fn agree(&self, grant: &wire::Grant) -> Result<Arc<Plan>, LinkError> {
         let order = grant.order as usize;
+        if grant.block_format != u32::from(BLOCK_FORMAT) {
+            return Err(LinkError::Refused(format!(
+                "the coordinator wants blocks of format {} (0: none that it names), and this \
+                 worker writes format {BLOCK_FORMAT}: they are of different versions",
+                grant.block_format
+            )));
+        }
         let differ = || {
             LinkError::Refused(format!(
                 "the coordinator's plan of order {order} differs from this worker's: they are of \

@@ -10,9 +10,9 @@ use trailtrap_shared::partition::Block;
 pub struct Content([u8; 16]);
 
 impl Content {
-    /// The content of a unit, from the checksums of its blocks.
+    /// The content of a unit, whatever form its blocks have.
     pub fn of_unit(blocks: &[Block]) -> Self {
-        Self::hash(blocks.iter().map(|block| block.name().checksum.0))
+        Self::hash(blocks.iter().map(|block| block.content().0))
     }
 
     /// The content of several things in a fixed order.
@@ -33,5 +33,41 @@ impl Content {
     /// As text.
     pub fn to_hex(self) -> String {
         hex::encode(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trailtrap_shared::{
+        game::{Game, TrailTrap},
+        graph::degree::DegreeSequence,
+        partition::BucketTable,
+    };
+
+    use super::*;
+
+    /// A unit that was stored with plain slots has the content of the same unit with dense ones,
+    /// and that of no other.
+    #[test]
+    fn the_form_of_blocks_is_no_part_of_the_content() {
+        let blocks = |first: u64| -> Vec<Block> {
+            let slots = (first..first + 100).map(|i| i << 20);
+            let table = BucketTable::new(
+                TrailTrap::LAYOUT,
+                DegreeSequence::new([4; 11]),
+                0,
+                0,
+                slots.collect::<Vec<_>>().into_iter(),
+                |_, record| record.fill(0),
+            );
+            table.to_blocks(0).into_iter().collect()
+        };
+        let dense = blocks(7);
+        let plain: Vec<Block> = dense.iter().map(Block::to_plain).collect();
+        assert_ne!(plain, dense);
+        let content = Content::of_unit(&dense);
+        assert_eq!(Content::of_unit(&plain), content);
+        assert_eq!(Content::hash(plain.iter().map(|block| block.name().checksum.0)), content);
+        assert_ne!(Content::of_unit(&blocks(8)), content);
     }
 }

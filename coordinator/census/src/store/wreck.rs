@@ -237,7 +237,7 @@ impl Wreck {
         found.extend(self.blobs()?.of(id, self.layout())?);
         let mut blocks: Vec<Block> = Vec::new();
         for block in found {
-            if !blocks.contains(&block) {
+            if !blocks.iter().any(|known| known.content() == block.content()) {
                 blocks.push(block);
             }
         }

@@ -19,7 +19,7 @@
 //!
 //! [`Told::ByOutcome`]: trailtrap_shared::game::Told::ByOutcome
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, iter::Take, ops::Range};
 
 use rayon::prelude::*;
 use trailtrap_shared::{
@@ -32,7 +32,7 @@ use trailtrap_shared::{
         group,
         many::{self, KeyAndGroup},
     },
-    partition::{Block, graph_of_slot, slot_of_key},
+    partition::{Block, Slots, graph_of_slot, slot_of_key},
     plan::Plan,
     play,
 };
@@ -244,8 +244,8 @@ fn buckets(blocks: &[Block]) -> impl Iterator<Item = Result<&[Block; 3], &'stati
     })
 }
 
-/// Some graphs of a bucket: its keys, its outcomes, and the places of the graphs in both.
-type Chunk<'a> = (&'a Block, &'a Block, Range<usize>);
+/// Some graphs of a bucket: their slots, its outcomes, and the places of the graphs in these.
+type Chunk<'a> = (Take<Slots<'a>>, &'a Block, Range<usize>);
 
 /// Counts the buckets of a unit chunk by chunk, on all cores.
 fn over_chunks(
@@ -256,8 +256,12 @@ fn over_chunks(
     let mut chunks: Vec<Chunk> = Vec::new();
     for bucket in buckets(blocks) {
         let [keys, outcomes, _] = bucket?;
-        let starts = (0..keys.count).step_by(CHUNK);
-        chunks.extend(starts.map(|start| (keys, outcomes, start..keys.count.min(start + CHUNK))));
+        let mut slots = keys.slots();
+        for start in (0..keys.count).step_by(CHUNK) {
+            let end = keys.count.min(start + CHUNK);
+            chunks.push((slots.take(CHUNK), outcomes, start..end));
+            slots.by_ref().take(CHUNK).for_each(drop);
+        }
     }
     let count = |chunk: &Chunk| count(&sequence, chunk.clone());
     match &chunks[..] {
@@ -296,17 +300,16 @@ fn check_bucket<G: Game>([keys, outcomes, wins]: &[Block; 3]) -> Result<(), &'st
 fn count_chunk<G: Game>(
     class: Class,
     sequence: &DegreeSequence,
-    (keys, outcomes, range): Chunk,
+    (slots, outcomes, range): Chunk,
 ) -> Result<Counted, &'static str> {
     let (n, kernel) = (sequence.order(), Kernel::best());
-    let slots = || keys.slots_from(range.start).take(range.len());
     let graphs: Vec<Graph> =
-        slots().map(|slot| graph_at(sequence, slot)).collect::<Result<_, _>>()?;
+        slots.clone().map(|slot| graph_at(sequence, slot)).collect::<Result<_, _>>()?;
     if !graphs.iter().all(|graph| class.contains(graph)) {
         return Err("one of its graphs does not belong to the class");
     }
     let labelled = many::keys_of_shard(sequence, &graphs, kernel);
-    let mut places = labelled.iter().zip(slots());
+    let mut places = labelled.iter().zip(slots);
     if places.any(|(found, slot)| slot_of_key(n, found.key) != slot) {
         return Err("a graph does not stand where it should");
     }
@@ -333,11 +336,11 @@ fn count_chunk<G: Game>(
 fn ahead_of_chunk<G: Game>(
     class: Class,
     sequence: &DegreeSequence,
-    (keys, outcomes, range): Chunk,
+    (slots, outcomes, range): Chunk,
 ) -> Result<Counted, &'static str> {
     let n = sequence.order();
     let (mut graphs, mut telling) = (Vec::new(), Vec::new());
-    for (i, slot) in range.clone().zip(keys.slots_from(range.start)) {
+    for (i, slot) in range.zip(slots) {
         if !G::may_tell_ahead(n, outcomes.record(i)) {
             continue;
         }

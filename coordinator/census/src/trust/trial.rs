@@ -271,10 +271,9 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
             let blocks = (self.read)(&sequence, bucket)
                 .map_err(TrialError::Read)?
                 .ok_or(TrialError::Gone)?;
-            for slot in slots {
-                if let Some((outcomes, i)) =
-                    blocks.chunks_exact(2).find_map(|pair| Some((&pair[1], pair[0].find(slot)?)))
-                {
+            for pair in blocks.chunks_exact(2) {
+                let [keys, outcomes] = pair else { unreachable!("chunks of two") };
+                for (slot, i) in keys.places(slots.iter().copied()) {
                     let outcome = G::decode(sequence.order(), outcomes.record(i));
                     self.known.insert((sequence, slot), outcome);
                 }
@@ -331,25 +330,18 @@ fn records_at<'b, E>(
     blocks: &'b [Block],
     places: &[u64],
 ) -> Result<Vec<(u64, &'b [u8])>, TrialError<E>> {
-    let mut buckets = blocks.chunks_exact(3);
-    let mut bucket = buckets.next();
-    let mut before = 0;
-    let mut records = Vec::with_capacity(places.len());
-    for &place in places {
-        while let Some([keys, ..]) = bucket
-            && place >= before + keys.count as u64
-        {
-            before += keys.count as u64;
-            bucket = buckets.next();
-        }
-        let Some([keys, outcomes, _]) = bucket else {
-            return Err(TrialError::Flaw("it has fewer graphs than it says".to_owned()));
-        };
-        let i = (place - before) as usize;
-        let slot = keys.slots_from(i).next().expect("there are more slots than this place");
-        records.push((slot, outcomes.record(i)));
-    }
-    Ok(records)
+    let mut entries = blocks.chunks_exact(3).flat_map(|bucket| {
+        let [keys, outcomes, _] = bucket else { unreachable!("chunks of three") };
+        keys.slots().enumerate().map(move |(i, slot)| (slot, outcomes, i))
+    });
+    let mut passed = 0;
+    let records = places.iter().map(|&place| {
+        let (slot, outcomes, i) = entries.nth((place - passed) as usize)?;
+        passed = place + 1;
+        Some((slot, outcomes.record(i)))
+    });
+    let records: Option<_> = records.collect();
+    records.ok_or_else(|| TrialError::Flaw("it has fewer graphs than it says".to_owned()))
 }
 
 #[cfg(test)]
@@ -449,10 +441,10 @@ mod tests {
                 for (u, w) in graph.edges() {
                     let rest = graph.without_edge(u, w);
                     let (from, slot) = (DegreeSequence::of(&rest), slot_of(&rest));
-                    let found = deliveries[&from]
-                        .blocks
-                        .chunks_exact(3)
-                        .find_map(|bucket| Some(bucket[1].record(bucket[0].find(slot)?).to_vec()));
+                    let found = deliveries[&from].blocks.chunks_exact(3).find_map(|bucket| {
+                        let (_, i) = bucket[0].places([slot]).next()?;
+                        Some(bucket[1].record(i).to_vec())
+                    });
                     records.insert((from, slot), found.unwrap());
                 }
             }
