@@ -317,7 +317,7 @@ pub trait Method<G: Game> {
     const READS_PREDECESSORS: bool;
 
     /// Room for [`Method::finish`] to work in.
-    type Scratch: Default;
+    type Scratch: Default + Send;
 
     /// Reads from the record of H − uw what the fold over uw needs, u and w having these labels
     /// there.
@@ -399,7 +399,7 @@ impl<G: Retrograde> Method<G> for ByEdges {
 /// A game that is solved on each graph by itself.
 pub trait GraphByGraph: Game {
     /// Room to work in, kept from one graph to the next.
-    type Scratch: Default;
+    type Scratch: Default + Send;
 
     /// The outcome of a graph.
     fn solve(graph: &Graph, scratch: &mut Self::Scratch) -> Self::Outcome;

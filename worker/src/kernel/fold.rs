@@ -1,6 +1,8 @@
 //! The second half of the route: deletions of edges are labelled and looked up, and what their
 //! records say is folded into the outcomes.
 
+use std::marker::PhantomData;
+
 use rayon::prelude::*;
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
@@ -76,53 +78,83 @@ impl Solver<'_> {
         folded: &mut [Folded],
         last: bool,
     ) -> Result<(), SolveError> {
-        let fold = |(children, outcomes): (&[Child], &mut [G::Outcome])| {
-            self.check_stop()?;
-            let graphs: Vec<Graph> = children
-                .iter()
-                .map(|child| decode(&shard.sequence, child.slot))
-                .collect::<Result<_, _>>()?;
-            let n = shard.sequence.order();
-            let labellings = match n > NARROW_ORDER {
-                true => fold_wide::<G>(n, group, &graphs, outcomes)?,
-                false => Folder::<G>::new(n, self.kernel, group, outcomes).run(&graphs)?,
-            };
-            let summary = if last {
-                let mut scratch = <G::Method as Method<G>>::Scratch::default();
-                for (graph, outcome) in graphs.iter().zip(outcomes.iter_mut()) {
-                    G::Method::finish(graph, outcome, &mut scratch);
-                }
-                self.summarize::<G>(shard, children, &graphs, outcomes)
-            } else {
-                Summary::default()
-            };
-            Ok(Folded { summary, labellings })
-        };
         let add = |sum: Folded, more: Folded| Ok::<_, SolveError>(sum.with(&more));
         for (part, sum) in parts.iter().zip(folded) {
             let (children, outcomes) = (&children[part.clone()], &mut outcomes[part.clone()]);
             let chunks = children.par_chunks(CHUNK).zip(outcomes.par_chunks_mut(CHUNK));
-            let more = chunks.map(fold).try_reduce(Folded::default, add)?;
+            let more = chunks
+                .try_fold(
+                    || Chunks::<G>::new(self.kernel, shard, group, last),
+                    |mut work, (children, outcomes)| {
+                        self.check_stop()?;
+                        work.fold(children, outcomes)?;
+                        Ok(work)
+                    },
+                )
+                .map(|work: Result<_, SolveError>| work.map(Chunks::finish))
+                .try_reduce(Folded::default, add)?;
             *sum = std::mem::take(sum).with(&more);
         }
         Ok(())
     }
+}
 
-    fn summarize<G: Game>(
-        &self,
-        shard: &Shard,
-        children: &[Child],
-        graphs: &[Graph],
-        outcomes: &[G::Outcome],
-    ) -> Summary {
-        let mut statistics = Statistics::default();
-        let mut digester = Digester::<G>::new(&shard.sequence, self.kernel);
-        for ((child, graph), outcome) in children.iter().zip(graphs).zip(outcomes) {
-            let automorphisms = child.automorphisms;
-            statistics.add(graph, automorphisms, &G::tally(graph, automorphisms, outcome));
-            digester.add(graph, outcome);
+/// Folds what a group of predecessors says into chunks of graphs, one after the other in the same
+/// room.
+struct Chunks<'a, G: Game> {
+    shard: &'a Shard,
+    /// Whether the graphs are finished by this group, and are to be counted.
+    last: bool,
+    graphs: Vec<Graph>,
+    folder: Folder<'a, G>,
+    scratch: <G::Method as Method<G>>::Scratch,
+    statistics: Statistics,
+    digester: Digester<G>,
+    /// How often a deletion was labelled where there are no lanes.
+    labellings: u64,
+}
+
+impl<'a, G: Game> Chunks<'a, G> {
+    fn new(kernel: Kernel, shard: &'a Shard, group: &'a [Predecessor], last: bool) -> Self {
+        Chunks {
+            shard,
+            last,
+            graphs: Vec::new(),
+            folder: Folder::new(shard.sequence.order(), kernel, group),
+            scratch: Default::default(),
+            statistics: Statistics::default(),
+            digester: Digester::new(&shard.sequence, kernel),
+            labellings: 0,
         }
-        Summary { statistics, digest: digester.finish() }
+    }
+
+    fn fold(&mut self, children: &[Child], outcomes: &mut [G::Outcome]) -> Result<(), SolveError> {
+        let Shard { sequence, .. } = self.shard;
+        self.graphs.clear();
+        for child in children {
+            self.graphs.push(decode(sequence, child.slot)?);
+        }
+        let n = sequence.order();
+        match n > NARROW_ORDER {
+            true => {
+                self.labellings += fold_wide::<G>(n, self.folder.group, &self.graphs, outcomes)?;
+            }
+            false => self.folder.run(&self.graphs, outcomes)?,
+        }
+        if self.last {
+            for ((child, graph), outcome) in children.iter().zip(&self.graphs).zip(outcomes) {
+                G::Method::finish(graph, outcome, &mut self.scratch);
+                let tally = G::tally(graph, child.automorphisms, outcome);
+                self.statistics.add(graph, child.automorphisms, &tally);
+                self.digester.add(graph, outcome);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Folded {
+        let summary = Summary { statistics: self.statistics, digest: self.digester.finish() };
+        Folded { summary, labellings: self.labellings + self.folder.labellings() }
     }
 }
 
@@ -209,12 +241,13 @@ pub(super) struct LookupStage {
     places: [u32; LANES],
 }
 
-/// Works off the deletions of a chunk of graphs in a pipeline of three stages, so that the memory
+/// Works off the deletions of chunks of graphs in a pipeline of three stages, so that the memory
 /// accesses of 32 look-ups overlap with the labelling of the next 32.
 struct Folder<'a, G: Game> {
     order: usize,
     group: &'a [Predecessor],
-    outcomes: &'a mut [G::Outcome],
+    /// Of the graphs of a chunk.
+    rows: Vec<NarrowRows>,
     gathering: Box<LookupStage>,
     labelled: Box<LookupStage>,
     located: Box<LookupStage>,
@@ -223,63 +256,66 @@ struct Folder<'a, G: Game> {
     forest: Forest<(usize, DeletedEdge)>,
     /// … and are then folded on a way of their own.
     searched: Box<LookupStage>,
+    game: PhantomData<G>,
 }
 
 impl<'a, G: Game> Folder<'a, G> {
-    fn new(
-        order: usize,
-        kernel: Kernel,
-        group: &'a [Predecessor],
-        outcomes: &'a mut [G::Outcome],
-    ) -> Self {
+    fn new(order: usize, kernel: Kernel, group: &'a [Predecessor]) -> Self {
         let stage = || LookupStage::new(order, kernel);
         Folder {
             order,
             group,
-            outcomes,
+            rows: Vec::new(),
             gathering: stage(),
             labelled: stage(),
             located: stage(),
             forest: Forest::new(Batch::new(order, kernel)),
             searched: stage(),
+            game: PhantomData,
         }
     }
 
     /// One predecessor after the other, so that look-ups that follow each other go to the same
-    /// table. Returns how many deletions were labelled.
-    fn run(mut self, graphs: &[Graph]) -> Result<u64, SolveError> {
+    /// table.
+    fn run(&mut self, graphs: &[Graph], outcomes: &mut [G::Outcome]) -> Result<(), SolveError> {
         if self.group.is_empty() {
             // The edgeless graph, a game that reads no predecessors, or all have been folded.
-            return Ok(0);
+            return Ok(());
         }
-        let rows: Vec<NarrowRows> = graphs.iter().map(|graph| narrowed(graph.rows())).collect();
+        self.rows.clear();
+        self.rows.extend(graphs.iter().map(|graph| narrowed(graph.rows())));
         for (p, predecessor) in self.group.iter().enumerate() {
             self.gathering.predecessor = p;
-            for (i, rows) in rows.iter().enumerate() {
-                for (u, w) in predecessor.edges_of(rows) {
-                    if self.gathering.gather(predecessor, i, rows, u, w) {
-                        self.advance()?;
+            for i in 0..self.rows.len() {
+                let rows = self.rows[i];
+                for (u, w) in predecessor.edges_of(&rows) {
+                    if self.gathering.gather(predecessor, i, &rows, u, w) {
+                        self.advance(outcomes)?;
                     }
                 }
             }
             if self.gathering.count > 0 {
-                self.advance()?;
+                self.advance(outcomes)?;
             }
         }
         // Run the pipeline empty.
         for _ in 0..2 {
-            self.advance()?;
+            self.advance(outcomes)?;
         }
-        self.search()?;
+        self.search(outcomes)
+    }
+
+    /// How many deletions it has ever labelled.
+    fn labellings(&self) -> u64 {
         let stages = [&self.gathering, &self.labelled, &self.located];
-        Ok(stages.iter().map(|stage| stage.labellings).sum())
+        stages.iter().map(|stage| stage.labellings).sum()
     }
 
     /// Moves every batch one stage on.
-    fn advance(&mut self) -> Result<(), SolveError> {
+    fn advance(&mut self, outcomes: &mut [G::Outcome]) -> Result<(), SolveError> {
         // In this order what each stage has asked for has the time of a labelling to come.
         self.label();
-        self.located.look_up_and_fold::<G>(self.group, self.order, self.outcomes)?;
+        self.located.look_up_and_fold::<G>(self.group, self.order, outcomes)?;
         self.labelled.locate(self.group, self.order);
         // What was located is done: its stage gathers next.
         let predecessor = self.gathering.predecessor;
@@ -287,7 +323,7 @@ impl<'a, G: Game> Folder<'a, G> {
         std::mem::swap(&mut self.labelled, &mut self.gathering);
         self.gathering.predecessor = predecessor;
         self.gathering.clear();
-        if self.forest.is_full() { self.search() } else { Ok(()) }
+        if self.forest.is_full() { self.search(outcomes) } else { Ok(()) }
     }
 
     /// Labels what was gathered, and asks for the directory entries. Undecided lanes are taken
@@ -303,7 +339,7 @@ impl<'a, G: Game> Folder<'a, G> {
     }
 
     /// Labels the undecided deletions by search, and folds them.
-    fn search(&mut self) -> Result<(), SolveError> {
+    fn search(&mut self, outcomes: &mut [G::Outcome]) -> Result<(), SolveError> {
         let found = self.forest.search();
         for same in
             found.chunk_by(|((a, _), _), ((b, _), _)| a == b).flat_map(|same| same.chunks(LANES))
@@ -316,7 +352,7 @@ impl<'a, G: Game> Folder<'a, G> {
                 labels: PackedLabels::words_of(&leaf.label),
             }));
             stage.locate(self.group, self.order);
-            stage.look_up_and_fold::<G>(self.group, self.order, self.outcomes)?;
+            stage.look_up_and_fold::<G>(self.group, self.order, outcomes)?;
         }
         Ok(())
     }
