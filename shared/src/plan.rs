@@ -192,8 +192,8 @@ impl Plan {
         shard.estimate.div_ceil(u64::from(shard.parts)).max(1)
     }
 
-    /// About so many bytes the blocks of these units have: by a lower bound for their graphs, near
-    /// the truth where it is large, and the most that their slots take.
+    /// Roughly the bytes of the blocks of these units: of a lower bound for their graphs, near the
+    /// truth where it is large, with the most that a slot takes.
     pub fn bytes(&self, units: &[Unit]) -> u64 {
         let entry = entry_bytes(self.layout, self.order) as u64;
         let of_unit = |unit: &Unit| {
@@ -203,7 +203,7 @@ impl Plan {
         units.iter().map(of_unit).sum()
     }
 
-    /// In the same way, those of the blocks that these units read.
+    /// In the same way, the bytes of the blocks that these units read.
     pub fn input_bytes(&self, units: &[Unit], counts: &mut LabelledCounts) -> u64 {
         let entry = entry_bytes(self.layout, self.order) as u64;
         let shards = || units.iter().map(|unit| &self.shards[unit.shard as usize]);

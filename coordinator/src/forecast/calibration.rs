@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use trailtrap_census::trust::recount::recount;
+use trailtrap_census::{core::content::Content, trust::recount::recount};
 use trailtrap_shared::{game::GameName, labelling::batch::Kernel, plan::PlanOptions};
 use trailtrap_worker::{
     kernel::{SolveError, Solver},
@@ -50,7 +50,8 @@ pub fn calibrate(game: GameName, kernel: Kernel) -> Result<Calibration, SolveErr
             if solved.unit.shard % 8 == 0 {
                 let blocks = solved.blocks();
                 let start = thread_seconds();
-                recount(game, plan, &blocks).expect("what was just solved is sound");
+                let content = Content::of_unit(&blocks);
+                recount(game, plan, &blocks, content).expect("what was just solved is sound");
                 counting += thread_seconds() - start;
                 graphs += count;
             }

@@ -80,7 +80,7 @@ pub struct Grant {
     /// partitions fetched under another edition are not to be used.
     #[prost(uint32, tag = "7")]
     pub edition: u32,
-    /// Version of the block format in which the results are to be.
+    /// The newest block format that results may have.
     #[prost(uint32, tag = "8")]
     pub block_format: u32,
 }

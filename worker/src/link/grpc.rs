@@ -102,7 +102,7 @@ impl PlanKeeper {
         let order = grant.order as usize;
         if grant.block_format != u32::from(BLOCK_FORMAT) {
             return Err(LinkError::Refused(format!(
-                "the coordinator wants blocks of format {} (0: none that it names), and this \
+                "the coordinator takes blocks up to format {} (0 if it does not say), and this \
                  worker writes format {BLOCK_FORMAT}: they are of different versions",
                 grant.block_format
             )));

@@ -1,8 +1,8 @@
-//! What tells the data of one computation from that of another: digests of what was written, and
-//! of what was read.
+//! What tells the data of one computation from that of another: digests of what came of it,
+//! whatever form its blocks have, and of what was read.
 
 use serde::{Deserialize, Serialize};
-use trailtrap_shared::partition::Block;
+use trailtrap_shared::partition::{Block, Checksum};
 
 /// Half a BLAKE3 hash: of the blocks of a unit, of the units of a partition, or of the partitions
 /// that a unit reads. Equal contents are equal data, in the labelling of the census.
@@ -12,7 +12,12 @@ pub struct Content([u8; 16]);
 impl Content {
     /// The content of a unit, whatever form its blocks have.
     pub fn of_unit(blocks: &[Block]) -> Self {
-        Self::hash(blocks.iter().map(|block| block.content().0))
+        Self::of_blocks(blocks.iter().map(Block::content))
+    }
+
+    /// The same from the contents of the blocks.
+    pub fn of_blocks(contents: impl Iterator<Item = Checksum>) -> Self {
+        Self::hash(contents.map(|content| content.0))
     }
 
     /// The content of several things in a fixed order.
@@ -69,5 +74,7 @@ mod tests {
         assert_eq!(Content::of_unit(&plain), content);
         assert_eq!(Content::hash(plain.iter().map(|block| block.name().checksum.0)), content);
         assert_ne!(Content::of_unit(&blocks(8)), content);
+        // Recorded in stores.
+        assert_eq!(content.to_hex(), "c13b1df9e83ec7d393bf74762be937c1");
     }
 }

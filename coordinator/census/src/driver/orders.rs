@@ -303,9 +303,11 @@ impl Census {
                 Err(error) => return Err(error.into()),
             }
         }
-        let counted = recount::recount(self.store.game(), plan, &blocks).ok();
+        if Content::of_unit(&blocks) != content {
+            return Ok(None);
+        }
+        let counted = recount::recount(self.store.game(), plan, &blocks, content).ok();
         let ahead = counted.map(|Recount { ahead, .. }| ahead);
-        let ahead = ahead.filter(|ahead| ahead.content == content);
         if let Some(ahead) = &ahead {
             self.store.put_ahead(unit, ahead)?;
         }

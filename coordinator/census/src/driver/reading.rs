@@ -25,8 +25,8 @@ impl Census {
         self.leased_plan().is_some_and(|plan| plan.order == sequence.order() + 1)
     }
 
-    /// About so many bytes what a worker wants to read has: by a lower bound for its graphs, near
-    /// the truth where it is large, and the most that their slots take.
+    /// Roughly the bytes of what a worker wants to read: of a lower bound for its graphs, near the
+    /// truth where it is large, with the most that a slot takes.
     ///
     /// # Errors
     ///

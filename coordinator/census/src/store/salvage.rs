@@ -11,7 +11,7 @@ use std::{
 
 use trailtrap_shared::{
     graph::pairs,
-    partition::{Block, BlockId, Section},
+    partition::{Block, BlockId, Checksum, Section},
     plan::{Plan, Shard, Unit},
 };
 
@@ -280,7 +280,7 @@ impl Salvage<'_> {
         }
         // It may all the same be whole elsewhere; of blocks of several editions, only those of one
         // have the content that was recorded.
-        let mut choices: Vec<Vec<Block>> = Vec::new();
+        let mut choices: Vec<Vec<(Checksum, Block)>> = Vec::new();
         for id in &ids {
             let found = self.old.blocks(id)?;
             match found.is_empty() {
@@ -296,13 +296,23 @@ impl Salvage<'_> {
         let ways = choices.iter().fold(1usize, |ways, found| ways.saturating_mul(found.len()));
         for choice in 0..ways.min(MOST_CHOICES) {
             let mut rest = choice;
-            let pick = |found: &Vec<Block>| {
-                let block = found[rest % found.len()].clone();
-                rest /= found.len();
-                block
+            let picked: Vec<&(Checksum, Block)> = choices
+                .iter()
+                .map(|found| {
+                    let block = &found[rest % found.len()];
+                    rest /= found.len();
+                    block
+                })
+                .collect();
+            let is_of_record = match picked.len() == ids.len() {
+                true => {
+                    Content::of_blocks(picked.iter().map(|(content, _)| *content))
+                        == record.content
+                }
+                false => has_entries_of(&record, &ids, picked.iter().map(|(_, block)| block)),
             };
-            let blocks: Vec<Block> = choices.iter().map(pick).collect();
-            if is_of(&record, &ids, &blocks) {
+            if is_of_record {
+                let blocks = picked.into_iter().map(|(_, block)| block.clone()).collect();
                 return Ok(Some((record, blocks)));
             }
         }
@@ -310,15 +320,24 @@ impl Salvage<'_> {
     }
 }
 
-/// Whether these are the blocks of a unit with this record, of which some may have been dropped:
-/// of those that are left only the numbers of their entries can be compared.
+/// Whether these are the blocks of a unit with this record, of which some may have been dropped.
 fn is_of(record: &UnitRecord, ids: &[BlockId], blocks: &[Block]) -> bool {
-    if blocks.len() == ids.len() {
-        return Content::of_unit(blocks) == record.content;
+    match blocks.len() == ids.len() {
+        true => Content::of_unit(blocks) == record.content,
+        false => has_entries_of(record, ids, blocks.iter()),
     }
+}
+
+/// Whether these can be the blocks that are left of a unit with this record, of which some have
+/// been dropped: only the numbers of their entries can be compared.
+fn has_entries_of<'b>(
+    record: &UnitRecord,
+    ids: &[BlockId],
+    blocks: impl Iterator<Item = &'b Block> + Clone,
+) -> bool {
     let all = record.statistics.classes.all;
     Section::ALL.into_iter().all(|section| {
-        let here = || blocks.iter().filter(|block| block.id.section == section);
+        let here = || blocks.clone().filter(|block| block.id.section == section);
         let expected = if section == Section::Wins { all.listed } else { all.graphs };
         let buckets = ids.len() / Section::ALL.len();
         here().count() < buckets

@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
-    partition::{Block, BlockId, HEADER_BYTES, MAGIC},
+    partition::{Block, BlockId, Checksum, HEADER_BYTES, MAGIC},
     plan::Unit,
 };
 
@@ -229,16 +229,17 @@ impl Wreck {
     /// # Errors
     ///
     /// The system lacks something.
-    pub fn blocks(&self, id: &BlockId) -> Result<Vec<Block>, StoreError> {
+    pub fn blocks(&self, id: &BlockId) -> Result<Vec<(Checksum, Block)>, StoreError> {
         let mut found = Vec::new();
         for db in self.database.iter().chain(self.tables()?) {
             found.extend(unless_short(self.in_database(db, id))?.ok().flatten());
         }
         found.extend(self.blobs()?.of(id, self.layout())?);
-        let mut blocks: Vec<Block> = Vec::new();
+        let mut blocks: Vec<(Checksum, Block)> = Vec::new();
         for block in found {
-            if !blocks.iter().any(|known| known.content() == block.content()) {
-                blocks.push(block);
+            let content = block.content();
+            if !blocks.iter().any(|(known, _)| *known == content) {
+                blocks.push((content, block));
             }
         }
         Ok(blocks)
