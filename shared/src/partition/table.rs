@@ -129,20 +129,12 @@ impl BucketTable {
             }
             return Ok(builder.finish());
         }
-        let mut last = None;
-        let mut merge = Merge::new(parts, count);
-        while let Some(entries) = merge.next() {
-            for (slot, record) in entries {
-                if last >= Some(slot) {
-                    return Err(Mismatch(first.sequence));
-                }
-                last = Some(slot);
-                for (word, to) in record.iter().zip(builder.push(slot).chunks_exact_mut(8)) {
-                    to.copy_from_slice(&word.to_le_bytes());
-                }
-            }
-        }
-        Ok(builder.finish())
+        // Of the orders with most graphs an entry has four words.
+        let increase = match 1 + layout.record_bytes(first.sequence.order()).div_ceil(8) {
+            0..=4 => Merge::<4>::new(parts, count).into(&mut builder),
+            _ => Merge::<MOST_WORDS>::new(parts, count).into(&mut builder),
+        };
+        if increase { Ok(builder.finish()) } else { Err(Mismatch(first.sequence)) }
     }
 
     /// The blocks of this table as part `part` of its partition.
@@ -329,6 +321,9 @@ impl Builder {
     }
 }
 
+/// Words of 8 bytes that a slot and a record of the largest order take.
+const MOST_WORDS: usize = 8;
+
 /// So many cells are merged at a time, while what is read and written is in the processor's cache.
 const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 12 };
 
@@ -336,7 +331,9 @@ const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 12 };
 /// scrambled, so that equal ranges of them hold about equally many: each *cell* of their range has
 /// one or two, and a slot need only find its way within its cell. Whatever the slots are, the
 /// order is right.
-struct Merge<'a> {
+///
+/// An entry is kept in `W` words of 8 bytes: the slot, then the record.
+struct Merge<'a, const W: usize> {
     parts: Vec<MergedPart<'a>>,
     /// The cell of a slot is its upper bits, below those that say the bucket.
     shift: u32,
@@ -345,9 +342,8 @@ struct Merge<'a> {
     first: usize,
     /// How many slots the cells in work have, or where in the order the next of each goes.
     ends: Vec<u32>,
-    /// The entries of the cells in work, in words: the slot, then the record.
-    merged: Vec<u64>,
-    words: usize,
+    /// The entries of the cells in work.
+    merged: Vec<[u64; W]>,
 }
 
 /// A part that is being merged.
@@ -359,14 +355,14 @@ struct MergedPart<'a> {
     count: usize,
 }
 
-impl<'a> Merge<'a> {
+impl<'a, const W: usize> Merge<'a, W> {
     /// Of parts that have `count` slots in all.
     fn new(parts: &'a [KeyedOutcomes], count: usize) -> Self {
         let id = parts[0].keys.id;
         let free_bits = slot_bits(id.sequence.order()) as u32 - u32::from(id.bucket_bits);
         let cell_bits = count.max(1).ilog2().min(free_bits);
         let record_bytes = parts[0].keys.layout.record_bytes(id.sequence.order());
-        let words = 1 + record_bytes.div_ceil(8);
+        assert!(record_bytes.div_ceil(8) < W, "entries fit into their words");
         let part = |KeyedOutcomes { keys, outcomes }: &'a KeyedOutcomes| MergedPart {
             slots: keys.slots(),
             records: outcomes.records(),
@@ -379,19 +375,34 @@ impl<'a> Merge<'a> {
             first: 0,
             ends: vec![0; MERGED_CELLS.min(1 << cell_bits)],
             merged: Vec::new(),
-            words,
         }
     }
 
-    /// The entries of the next cells, in increasing order of slots: slot and record, in words;
-    /// `None` after the last cell.
-    fn next(&mut self) -> Option<impl Iterator<Item = (u64, &[u64])>> {
-        let Merge { parts, first, ends, merged, words, .. } = self;
-        let (shift, words, last) = (self.shift, *words, *first + ends.len());
+    /// Puts all entries into a table, in increasing order of slots; whether no two slots are equal.
+    fn into(mut self, builder: &mut Builder) -> bool {
+        let (mut increase, mut last) = (true, None);
+        while self.next_cells() {
+            for entry in &self.merged {
+                let slot = entry[0];
+                increase &= last < Some(slot);
+                last = Some(slot);
+                for (word, to) in entry[1..].iter().zip(builder.push(slot).chunks_exact_mut(8)) {
+                    to.copy_from_slice(&word.to_le_bytes());
+                }
+            }
+        }
+        increase
+    }
+
+    /// Goes on with the next cells, if there are any: their entries, in increasing order of slots,
+    /// are the merged ones then.
+    fn next_cells(&mut self) -> bool {
+        let Merge { parts, first, ends, merged, .. } = self;
+        let (shift, last) = (self.shift, *first + ends.len());
         let in_bucket = (1 << self.cell_bits) - 1;
         let cell = |slot: u64| (slot >> shift) as usize & in_bucket;
         if *first > in_bucket {
-            return None;
+            return false;
         }
         ends.fill(0);
         for part in &*parts {
@@ -404,7 +415,7 @@ impl<'a> Merge<'a> {
             before += std::mem::replace(end, before);
         }
         merged.clear();
-        merged.resize(before as usize * words, 0);
+        merged.resize(before as usize, [0; W]);
         for MergedPart { slots, records, count } in parts {
             let mut left = *slots;
             while let Some(slot) = left.next() {
@@ -413,14 +424,15 @@ impl<'a> Merge<'a> {
                     break;
                 }
                 let i = *count - slots.len();
-                let mut at = ends[cell - *first] as usize * words;
-                ends[cell - *first] += 1;
+                let end = &mut ends[cell - *first];
+                let mut at = *end as usize;
+                *end += 1;
                 // Those of the cells before are smaller, or not there yet, which is zero.
-                while at > 0 && merged[at - words] > slot {
-                    merged.copy_within(at - words..at, at);
-                    at -= words;
+                while at > 0 && merged[at - 1][0] > slot {
+                    merged[at] = merged[at - 1];
+                    at -= 1;
                 }
-                let entry = &mut merged[at..at + words];
+                let entry = &mut merged[at];
                 entry[0] = slot;
                 for (to, from) in entry[1..].iter_mut().zip(records.in_words(i).chunks_exact(8)) {
                     *to = u64::from_le_bytes(from.try_into().expect("eight bytes"));
@@ -429,7 +441,7 @@ impl<'a> Merge<'a> {
             }
         }
         *first = last;
-        Some(merged.chunks_exact(words).map(|entry| (entry[0], &entry[1..])))
+        true
     }
 }
 
