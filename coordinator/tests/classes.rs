@@ -18,7 +18,6 @@ use common::{
 use serde_json::Value;
 use tonic::Code;
 use trailtrap_census::{
-    core::content::Content,
     driver::{Assignment, Census, CensusOptions, Keep, Refusal},
     records::{Delivery, delivery},
     trust::recount::recount,
@@ -562,8 +561,7 @@ fn a_graph_that_is_left_out_is_missed() {
             |i, record| record.copy_from_slice(&table.record(i)[..record.len()]),
         );
         let blocks: Vec<_> = fewer.to_blocks(0).into_iter().collect();
-        let content = Content::of_unit(&blocks);
-        let mut summary = recount(GameName::TrailTrap, plan, &blocks, content).unwrap().summary;
+        let mut summary = recount(GameName::TrailTrap, plan, &blocks).unwrap().summary;
         let told = TrailTrap::ABOUT.told_by_outcome().unwrap();
         let stated = &unit.summary.statistics;
         summary.statistics.classes.sums.0[told] = stated.classes.sums.0[told];

@@ -74,7 +74,7 @@ struct Outline {
     units: u64,
     /// Graphs of the order with any number of edges, if that has been published.
     graphs: Option<u64>,
-    /// Bytes of keys and outcomes of those with no more edges than are asked for.
+    /// Bytes of their keys and outcomes.
     bytes_stored: Option<u64>,
 }
 
@@ -82,15 +82,16 @@ impl Outline {
     fn of(game: GameName, class: Class, goal: Goal, options: PlanOptions) -> Self {
         let (order, layout) = (goal.order, game.layout().on(class));
         let plan = Plan::new(layout, order, options);
-        let estimated: u64 = plan.shards.iter().map(|shard| shard.estimate).sum();
         let graphs = class.known_graphs(order);
-        let each = graphs.unwrap_or(0) as f64 / estimated as f64;
-        let plan = plan.limited(goal.max_size(order));
-        let stored = || {
+        let estimated: u64 = plan.shards.iter().map(|shard| shard.estimate).sum();
+        let stored = |graphs: u64| {
+            let each = graphs as f64 / estimated as f64;
             let of_shards: Vec<f64> =
                 plan.shards.iter().map(|shard| shard.estimate as f64 * each).collect();
             stored_bytes(&plan, &of_shards).iter().sum::<f64>() as u64
         };
+        let bytes_stored = graphs.map(stored);
+        let plan = plan.limited(goal.max_size(order));
         Outline {
             order,
             class: class.to_string(),
@@ -98,7 +99,7 @@ impl Outline {
             shards: plan.shards.len(),
             units: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
             graphs,
-            bytes_stored: graphs.map(|_| stored()),
+            bytes_stored,
         }
     }
 

@@ -222,8 +222,7 @@ mod tests {
         assert_eq!(needed(12, Some(66), Keep::Minimal), needed(12, None, Keep::Minimal));
         assert!(needed(12, Some(20), Keep::All) < needed(12, None, Keep::All) / 100);
         assert!(needed(1, Some(0), Keep::Graphs) > 0);
-        // What order 12 up to 24 edges takes by simulation is a tenth less than it was with plain
-        // slots, 25.9 GiB.
+        // What order 12 up to 24 edges takes by simulation is 23.5 GiB.
         let gigabytes = needed(12, Some(24), Keep::Minimal) >> 30;
         assert!((26..40).contains(&gigabytes), "{gigabytes}");
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use trailtrap_census::{
-    core::{content::Content, random::Random},
+    core::random::Random,
     trust::recount::{Recount, recount},
 };
 use trailtrap_shared::{
@@ -254,8 +254,7 @@ fn retold(plan: &Plan, shard: &Shard, solved: &SolvedUnit, entries: &[Entry]) ->
     let part = solved.unit.part;
     let blocks: Vec<Block> = tables.iter().flat_map(|table| table.to_blocks(part)).collect();
     let Recount { mut summary, .. } =
-        recount(GameName::TrailTrap, plan, &blocks, Content::of_unit(&blocks))
-            .expect("every graph is in its place");
+        recount(GameName::TrailTrap, plan, &blocks).expect("every graph is in its place");
     if !entries.is_empty() {
         let (told, before) = (&mut summary.statistics, &solved.summary.statistics);
         told.classes.sums.0[WINNING_FIRST_MOVES] = before.classes.sums.0[WINNING_FIRST_MOVES];

@@ -129,7 +129,7 @@ impl BucketTable {
             }
             return Ok(builder.finish());
         }
-        // Of the orders with most graphs an entry has four words.
+        // Where there are most graphs, at orders 11 and 12, an entry of Trail Trap has four words.
         let increase = match 1 + layout.record_bytes(first.sequence.order()).div_ceil(8) {
             0..=4 => Merge::<4>::new(parts, count).into(&mut builder),
             _ => Merge::<MOST_WORDS>::new(parts, count).into(&mut builder),
@@ -332,7 +332,7 @@ const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 12 };
 /// one or two, and a slot need only find its way within its cell. Whatever the slots are, the
 /// order is right.
 ///
-/// An entry is kept in `W` words of 8 bytes: the slot, then the record.
+/// An entry is kept in `W` words of 8 bytes: the slot, then the record, then zeros.
 struct Merge<'a, const W: usize> {
     parts: Vec<MergedPart<'a>>,
     /// The cell of a slot is its upper bits, below those that say the bucket.
@@ -486,7 +486,11 @@ mod tests {
         },
         *,
     };
-    use crate::game::{Game, TrailTrap};
+    use crate::{
+        class::Class,
+        game::{Game, TrailTrap},
+        graph::MAX_ORDER,
+    };
 
     proptest! {
         #[test]
@@ -508,6 +512,7 @@ mod tests {
             let (table, blocks) = regular_partition(&slots, 0, 0, 3);
             let [keys, outcomes, wins] = [&blocks.keys, &blocks.outcomes, &blocks.wins];
             for block in [keys, outcomes, wins] {
+                prop_assert_eq!(block.content(), block.to_plain().name().checksum);
                 let bytes = || block.bytes().to_vec();
                 prop_assert_eq!(&Block::parse(TrailTrap::LAYOUT, bytes()).unwrap(), block);
                 let named =
@@ -565,6 +570,39 @@ mod tests {
                         Some(i)
                     );
                 }
+            }
+        }
+    }
+
+    /// Parts that have a graph in common are refused, whatever else they hold; and records of all
+    /// orders come together, the longest of them too.
+    #[test]
+    fn parts_do_not_overlap() {
+        for n in [5, 11, 14, MAX_ORDER] {
+            let layout =
+                if n > 12 { TrailTrap::LAYOUT.on(Class::Forest) } else { TrailTrap::LAYOUT };
+            let sequence = DegreeSequence::new(std::iter::repeat_n(2, n));
+            let part = |part: u32, slots: &[u64]| -> KeyedOutcomes {
+                let table = BucketTable::new(
+                    layout,
+                    sequence,
+                    0,
+                    0,
+                    slots.iter().copied(),
+                    |i, record| record.fill(slots[i] as u8),
+                );
+                table.to_blocks(part).into()
+            };
+            let [one, other] = [part(0, &[1, 3, 6]), part(1, &[0, 4, 5])];
+            let together = BucketTable::from_blocks(&[one.clone(), other]).unwrap();
+            assert!((0..6).map(|i| together.slot(i)).eq([0, 1, 3, 4, 5, 6]));
+            for i in 0..6 {
+                let record = &together.record(i)[..layout.record_bytes(n)];
+                assert!(record.iter().all(|&byte| byte == together.slot(i) as u8));
+            }
+            for shared in [[1, 4], [2, 3], [6, 7]] {
+                let refused = BucketTable::from_blocks(&[one.clone(), part(1, &shared)]);
+                assert_eq!(refused.err(), Some(Mismatch(sequence)));
             }
         }
     }

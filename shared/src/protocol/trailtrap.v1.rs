@@ -80,7 +80,7 @@ pub struct Grant {
     /// partitions fetched under another edition are not to be used.
     #[prost(uint32, tag = "7")]
     pub edition: u32,
-    /// The newest block format that results may have.
+    /// The newest block format of the coordinator. Workers with another one are of other versions.
     #[prost(uint32, tag = "8")]
     pub block_format: u32,
 }

@@ -1,8 +1,6 @@
 //! The second half of the route: deletions of edges are labelled and looked up, and what their
 //! records say is folded into the outcomes.
 
-use std::marker::PhantomData;
-
 use rayon::prelude::*;
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics, summary::Summary},
@@ -106,7 +104,7 @@ struct Chunks<'a, G: Game> {
     /// Whether the graphs are finished by this group, and are to be counted.
     last: bool,
     graphs: Vec<Graph>,
-    folder: Folder<'a, G>,
+    folder: Folder<'a>,
     scratch: <G::Method as Method<G>>::Scratch,
     statistics: Statistics,
     digester: Digester<G>,
@@ -139,7 +137,7 @@ impl<'a, G: Game> Chunks<'a, G> {
             true => {
                 self.labellings += fold_wide::<G>(n, self.folder.group, &self.graphs, outcomes)?;
             }
-            false => self.folder.run(&self.graphs, outcomes)?,
+            false => self.folder.run::<G>(&self.graphs, outcomes)?,
         }
         if self.last {
             for ((child, graph), outcome) in children.iter().zip(&self.graphs).zip(outcomes) {
@@ -243,7 +241,7 @@ pub(super) struct LookupStage {
 
 /// Works off the deletions of chunks of graphs in a pipeline of three stages, so that the memory
 /// accesses of 32 look-ups overlap with the labelling of the next 32.
-struct Folder<'a, G: Game> {
+struct Folder<'a> {
     order: usize,
     group: &'a [Predecessor],
     /// Of the graphs of a chunk.
@@ -256,10 +254,9 @@ struct Folder<'a, G: Game> {
     forest: Forest<(usize, DeletedEdge)>,
     /// … and are then folded on a way of their own.
     searched: Box<LookupStage>,
-    game: PhantomData<G>,
 }
 
-impl<'a, G: Game> Folder<'a, G> {
+impl<'a> Folder<'a> {
     fn new(order: usize, kernel: Kernel, group: &'a [Predecessor]) -> Self {
         let stage = || LookupStage::new(order, kernel);
         Folder {
@@ -271,13 +268,16 @@ impl<'a, G: Game> Folder<'a, G> {
             located: stage(),
             forest: Forest::new(Batch::new(order, kernel)),
             searched: stage(),
-            game: PhantomData,
         }
     }
 
     /// One predecessor after the other, so that look-ups that follow each other go to the same
     /// table.
-    fn run(&mut self, graphs: &[Graph], outcomes: &mut [G::Outcome]) -> Result<(), SolveError> {
+    fn run<G: Game>(
+        &mut self,
+        graphs: &[Graph],
+        outcomes: &mut [G::Outcome],
+    ) -> Result<(), SolveError> {
         if self.group.is_empty() {
             // The edgeless graph, a game that reads no predecessors, or all have been folded.
             return Ok(());
@@ -290,19 +290,19 @@ impl<'a, G: Game> Folder<'a, G> {
                 let rows = self.rows[i];
                 for (u, w) in predecessor.edges_of(&rows) {
                     if self.gathering.gather(predecessor, i, &rows, u, w) {
-                        self.advance(outcomes)?;
+                        self.advance::<G>(outcomes)?;
                     }
                 }
             }
             if self.gathering.count > 0 {
-                self.advance(outcomes)?;
+                self.advance::<G>(outcomes)?;
             }
         }
         // Run the pipeline empty.
         for _ in 0..2 {
-            self.advance(outcomes)?;
+            self.advance::<G>(outcomes)?;
         }
-        self.search(outcomes)
+        self.search::<G>(outcomes)
     }
 
     /// How many deletions it has ever labelled.
@@ -312,7 +312,7 @@ impl<'a, G: Game> Folder<'a, G> {
     }
 
     /// Moves every batch one stage on.
-    fn advance(&mut self, outcomes: &mut [G::Outcome]) -> Result<(), SolveError> {
+    fn advance<G: Game>(&mut self, outcomes: &mut [G::Outcome]) -> Result<(), SolveError> {
         // In this order what each stage has asked for has the time of a labelling to come.
         self.label();
         self.located.look_up_and_fold::<G>(self.group, self.order, outcomes)?;
@@ -323,7 +323,7 @@ impl<'a, G: Game> Folder<'a, G> {
         std::mem::swap(&mut self.labelled, &mut self.gathering);
         self.gathering.predecessor = predecessor;
         self.gathering.clear();
-        if self.forest.is_full() { self.search(outcomes) } else { Ok(()) }
+        if self.forest.is_full() { self.search::<G>(outcomes) } else { Ok(()) }
     }
 
     /// Labels what was gathered, and asks for the directory entries. Undecided lanes are taken
@@ -339,7 +339,7 @@ impl<'a, G: Game> Folder<'a, G> {
     }
 
     /// Labels the undecided deletions by search, and folds them.
-    fn search(&mut self, outcomes: &mut [G::Outcome]) -> Result<(), SolveError> {
+    fn search<G: Game>(&mut self, outcomes: &mut [G::Outcome]) -> Result<(), SolveError> {
         let found = self.forest.search();
         for same in
             found.chunk_by(|((a, _), _), ((b, _), _)| a == b).flat_map(|same| same.chunks(LANES))

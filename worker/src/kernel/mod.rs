@@ -152,7 +152,7 @@ struct Graphs<'a, G: Game> {
 
 /// Graphs are decoded and worked off in chunks of this many: enough to hide the start of a chunk,
 /// few enough to stay in the cache and to spread over cores.
-const CHUNK: usize = 1024;
+const CHUNK: usize = if cfg!(test) { 8 } else { 1024 };
 
 /// How units are solved on this machine.
 pub struct Solver<'a> {

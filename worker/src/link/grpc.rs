@@ -102,8 +102,8 @@ impl PlanKeeper {
         let order = grant.order as usize;
         if grant.block_format != u32::from(BLOCK_FORMAT) {
             return Err(LinkError::Refused(format!(
-                "the coordinator takes blocks up to format {} (0 if it does not say), and this \
-                 worker writes format {BLOCK_FORMAT}: they are of different versions",
+                "the coordinator has block format {} (0 if it does not say), and this worker \
+                 {BLOCK_FORMAT}: they are of different versions",
                 grant.block_format
             )));
         }

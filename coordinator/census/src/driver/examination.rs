@@ -166,10 +166,9 @@ impl Census {
         let game = self.store.game();
         let stated = &record.statistics;
         let ahead = match counts {
-            Counts::Stated => recount::ahead(game, plan, blocks, record.content).or_else(flaw)?,
+            Counts::Stated => recount::ahead(game, plan, blocks).or_else(flaw)?,
             Counts::Again => {
-                let counted =
-                    recount::recount(game, plan, blocks, record.content).or_else(flaw)?;
+                let counted = recount::recount(game, plan, blocks).or_else(flaw)?;
                 let Recount { summary: Summary { mut statistics, digest }, ahead } = counted;
                 if let Some(told) = game.about().told_by_outcome() {
                     statistics.classes.sums.0[told] = stated.classes.sums.0[told];
@@ -204,7 +203,7 @@ impl Census {
                 return flaw("it lists a graph of another part");
             }
         }
-        Ok(ahead)
+        Ok(ahead.of(record.content))
     }
 
     /// The records that are drawn for trial of a unit of so many graphs that is solved in this

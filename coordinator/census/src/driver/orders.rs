@@ -306,8 +306,8 @@ impl Census {
         if Content::of_unit(&blocks) != content {
             return Ok(None);
         }
-        let counted = recount::recount(self.store.game(), plan, &blocks, content).ok();
-        let ahead = counted.map(|Recount { ahead, .. }| ahead);
+        let counted = recount::recount(self.store.game(), plan, &blocks).ok();
+        let ahead = counted.map(|Recount { ahead, .. }| ahead.of(content));
         if let Some(ahead) = &ahead {
             self.store.put_ahead(unit, ahead)?;
         }

@@ -51,38 +51,28 @@ pub struct Recount {
     /// Statistics and digest. A sum that is told by outcomes is zero here.
     pub summary: Summary,
     /// What they tell about graphs with one edge more.
-    pub ahead: Ahead,
+    pub ahead: ToldAhead,
 }
 
-/// Counts a unit of a plan again: keys, outcomes and wins of each bucket, which have this content.
-/// Takes about a microsecond for each graph.
+/// Counts a unit of a plan again: keys, outcomes and wins of each bucket. Takes about a
+/// microsecond for each graph.
 ///
 /// # Errors
 ///
 /// What is wrong with the blocks, whatever they are compared with.
-pub fn recount(
-    game: GameName,
-    plan: &Plan,
-    blocks: &[Block],
-    content: Content,
-) -> Result<Recount, &'static str> {
-    play!(game, plan.order, G => recount_as::<G>(plan, blocks, content))
+pub fn recount(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<Recount, &'static str> {
+    play!(game, plan.order, G => recount_as::<G>(plan, blocks))
 }
 
-/// What the blocks of a unit, which have this content, tell about graphs with one edge more,
-/// without a look at anything else. Few graphs tell of any, and only those are read and labelled: so it is of all graphs, or
+/// What the blocks of a unit tell about graphs with one edge more, without a look at anything
+/// else. Few graphs tell of any, and only those are read and labelled: so it is of all graphs, or
 /// of a class in which degree sequences tell all, where masses need not be counted.
 ///
 /// # Errors
 ///
 /// What is wrong with the blocks, as far as it shows.
-pub fn ahead(
-    game: GameName,
-    plan: &Plan,
-    blocks: &[Block],
-    content: Content,
-) -> Result<Ahead, &'static str> {
-    play!(game, plan.order, G => ahead_as::<G>(plan, blocks, content))
+pub fn ahead(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<ToldAhead, &'static str> {
+    play!(game, plan.order, G => ahead_as::<G>(plan, blocks))
 }
 
 /// Counts what graphs of one degree sequence tell about those of a class with one edge more.
@@ -98,12 +88,19 @@ pub struct AheadCounter {
 }
 
 /// What was told of each shard with one edge more, as [`Ahead`] keeps it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToldAhead {
     /// By the number of the shard, whether the plan goes so far or not.
     pub shares: Vec<(u32, Share)>,
     /// The same.
     pub masses: Vec<(u32, u128)>,
+}
+
+impl ToldAhead {
+    /// As it is kept, with the content of the unit that tells it.
+    pub fn of(self, content: Content) -> Ahead {
+        Ahead { content, shares: self.shares, masses: self.masses }
+    }
 }
 
 impl AheadCounter {
@@ -214,24 +211,16 @@ impl Counted {
     }
 }
 
-fn recount_as<G: Game>(
-    plan: &Plan,
-    blocks: &[Block],
-    content: Content,
-) -> Result<Recount, &'static str> {
+fn recount_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<Recount, &'static str> {
     for bucket in buckets(blocks) {
         check_bucket::<G>(bucket?)?;
     }
     let class = plan.layout.class;
     let counted = over_chunks(blocks, |sequence, chunk| count_chunk::<G>(class, sequence, chunk))?;
-    Ok(Recount { summary: counted.summary, ahead: of_unit(counted.ahead, plan, blocks, content)? })
+    Ok(Recount { summary: counted.summary, ahead: of_unit(counted.ahead, plan, blocks)? })
 }
 
-fn ahead_as<G: Game>(
-    plan: &Plan,
-    blocks: &[Block],
-    content: Content,
-) -> Result<Ahead, &'static str> {
+fn ahead_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<ToldAhead, &'static str> {
     let counted = match G::ABOUT.told_by_outcome() {
         Some(_) => {
             let class = plan.layout.class;
@@ -239,7 +228,7 @@ fn ahead_as<G: Game>(
         }
         None => Counted::default(),
     };
-    of_unit(counted.ahead, plan, blocks, content)
+    of_unit(counted.ahead, plan, blocks)
 }
 
 /// What was counted of the blocks of a unit, with the shards that it is about.
@@ -247,10 +236,8 @@ fn of_unit(
     counted: AheadCounter,
     plan: &Plan,
     blocks: &[Block],
-    content: Content,
-) -> Result<Ahead, &'static str> {
-    let ToldAhead { shares, masses } = counted.finish(plan, &sequence_of(blocks)?)?;
-    Ok(Ahead { content, shares, masses })
+) -> Result<ToldAhead, &'static str> {
+    counted.finish(plan, &sequence_of(blocks)?)
 }
 
 fn sequence_of(blocks: &[Block]) -> Result<DegreeSequence, &'static str> {
@@ -483,7 +470,7 @@ mod tests {
         let mut stated: HashMap<u32, Share> = HashMap::new();
         let mut all = 0;
         for Solved { unit, blocks, summary } in units {
-            let mut counted = recount(game, &plan, &blocks, Content::of_unit(&blocks)).unwrap();
+            let mut counted = recount(game, &plan, &blocks).unwrap();
             let found = &mut counted.summary.statistics;
             if let Some(told) = told {
                 let [classes, labelled] =
@@ -497,7 +484,7 @@ mod tests {
                 all += classes;
             }
             assert_eq!(counted.summary, summary, "{unit:?}");
-            let told_alone = ahead(game, &plan, &blocks, Content::of_unit(&blocks)).unwrap();
+            let told_alone = ahead(game, &plan, &blocks).unwrap();
             assert_eq!(told_alone.shares, counted.ahead.shares);
             let size = plan.shards[unit.shard as usize].size as u128;
             *masses.entry(unit.shard).or_default() +=
@@ -534,7 +521,7 @@ mod tests {
                 .flat_map(|block| block.slots().collect::<Vec<u64>>())
                 .map(|slot| graph_of_slot(&sequence, slot).unwrap())
                 .collect();
-            let found = recount(game, &plan, &blocks, Content::of_unit(&blocks));
+            let found = recount(game, &plan, &blocks);
             if graphs.iter().all(|graph| Class::Bipartite.contains(graph)) {
                 inside += graphs.len();
             } else {
@@ -588,7 +575,7 @@ mod tests {
             }
             assert!({
                 let same = changed::<G>(&blocks, |slots| slots, |_, _| {});
-                recount(game, &plan, &same, Content::of_unit(&same)).is_ok()
+                recount(game, &plan, &same).is_ok()
             });
             let sequence = blocks[0].id.sequence;
             let canonical: Vec<u64> = blocks[0].slots().collect();
@@ -609,7 +596,7 @@ mod tests {
                 };
                 let wrong = changed::<G>(&blocks, replace, |_, _| {});
                 assert_eq!(
-                    recount(game, &plan, &wrong, Content::of_unit(&wrong)),
+                    recount(game, &plan, &wrong),
                     Err("a graph does not stand where it should")
                 );
                 misplaced += 1;
@@ -626,7 +613,7 @@ mod tests {
                     .iter()
                     .all(|image| G::relabelled(6, &outcome, image) == outcome);
                 assert_eq!(is_invariant::<G>(&graph, group, &outcome), is_even, "{graph:?}");
-                let is_uneven = recount(game, &plan, &wrong, Content::of_unit(&wrong))
+                let is_uneven = recount(game, &plan, &wrong)
                     == Err("a record tells vertices apart that are alike");
                 assert_eq!(is_uneven, !is_even);
                 *if is_even { &mut even } else { &mut uneven } += 1;
