@@ -20,6 +20,7 @@ use tonic::Code;
 use trailtrap_census::{
     driver::{Assignment, Census, CensusOptions, Keep, Refusal},
     records::{Delivery, delivery},
+    store::Store,
     trust::recount::recount,
 };
 use trailtrap_shared::{
@@ -602,4 +603,11 @@ fn a_graph_that_is_left_out_is_missed() {
         answer.unwrap();
     }
     census.close().unwrap();
+    // What the units tell is kept with the content of the blocks that tell it.
+    let store = Store::open_read_only(&data.path().join("store")).unwrap();
+    let units = (1..LAST).flat_map(|order| store.units(order).unwrap());
+    let contents: Vec<_> = units
+        .map(|(unit, record)| (store.ahead(unit).unwrap().unwrap().content, record.content))
+        .collect();
+    assert!(contents.iter().all(|(told, recorded)| told == recorded) && contents.len() > 10);
 }

@@ -46,7 +46,7 @@ pub enum Shortage {
 const BLOCK_GRAPHS: u64 = 1 << 13;
 
 /// Bytes that a slot of order n takes in blocks.
-fn slot_bytes(n: usize) -> f64 {
+fn stored_slot_bytes(n: usize) -> f64 {
     sorted_slots_bytes(n, 0, BLOCK_GRAPHS) as f64 / BLOCK_GRAPHS as f64
 }
 
@@ -54,8 +54,8 @@ fn slot_bytes(n: usize) -> f64 {
 /// listed, as often as the game says, which is more than happens, and a byte for all else, such as
 /// parities.
 fn graph_bytes(game: GameName, n: usize) -> f64 {
-    let listed = slot_bytes(n) / game.about().listed_one_in as f64;
-    slot_bytes(n) + game.layout().record_bytes(n) as f64 + listed + 1.0
+    let listed = stored_slot_bytes(n) / game.about().listed_one_in as f64;
+    stored_slot_bytes(n) + game.layout().record_bytes(n) as f64 + listed + 1.0
 }
 
 /// Graphs of an order that a census is to do, as far as that is known beforehand. Those of a class
@@ -85,12 +85,12 @@ fn disk_needed(game: GameName, class: Class, goal: Goal, keep: Keep) -> u64 {
             let widest = sizes.windows(sizes.len().clamp(1, SIZES_ALIVE));
             let widest: u64 = widest.map(|window| window.iter().sum()).max().unwrap_or(0);
             let below = order.saturating_sub(1).max(1);
-            let parents = graphs(below) as f64 * slot_bytes(below);
+            let parents = graphs(below) as f64 * stored_slot_bytes(below);
             let last = match keep {
-                Keep::Graphs => graphs(order) as f64 * slot_bytes(order),
+                Keep::Graphs => graphs(order) as f64 * stored_slot_bytes(order),
                 _ => {
                     let listed = graphs(order) / game.about().listed_one_in + 1;
-                    (widest + listed) as f64 * slot_bytes(order)
+                    (widest + listed) as f64 * stored_slot_bytes(order)
                 }
             };
             let outcomes = widest as f64 * game.layout().record_bytes(order) as f64;

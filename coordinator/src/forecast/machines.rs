@@ -498,6 +498,11 @@ fn tried_bytes(plan: &Plan, shard: &Shard, odds: Odds, count: f64, input: f64) -
     odds.unit * input * if buckets > 1.0 { hit } else { questions.min(1.0) }
 }
 
+/// In so many blocks are the slots of a shard, and in as many its outcomes.
+pub(super) fn blocks_of(shard: &Shard) -> f64 {
+    f64::from(shard.parts) * 2f64.powi(shard.bucket_bits.into())
+}
+
 /// Bytes of the slots and outcomes of shards of so many graphs.
 pub fn stored_bytes(plan: &Plan, graphs: &[f64]) -> Vec<f64> {
     let stored = |(shard, &graphs): (&Shard, &f64)| graphs * stored_entry(plan, shard, graphs);
@@ -506,8 +511,7 @@ pub fn stored_bytes(plan: &Plan, graphs: &[f64]) -> Vec<f64> {
 
 /// Bytes that the slot of a graph takes on average in the blocks of a shard of so many graphs.
 pub(super) fn stored_slot(plan: &Plan, shard: &Shard, graphs: f64) -> f64 {
-    let blocks = f64::from(shard.parts) * 2f64.powi(shard.bucket_bits.into());
-    let each = (graphs / blocks).ceil().max(1.0) as u64;
+    let each = (graphs / blocks_of(shard)).ceil().max(1.0) as u64;
     sorted_slots_bytes(plan.order, shard.bucket_bits, each) as f64 / each as f64
 }
 

@@ -30,7 +30,7 @@ use trailtrap_shared::{
 
 use super::{
     Calibration, Cluster,
-    machines::{Lease, Machines, graphs_of_shards, stored_bytes, stored_slot},
+    machines::{Lease, Machines, blocks_of, graphs_of_shards, stored_bytes, stored_slot},
 };
 use crate::serve::service;
 
@@ -351,7 +351,7 @@ impl<'a> StoreInWork<'a> {
     /// Bytes of the slots and of the outcomes of a shard of so many graphs, with their parities.
     fn stored(&self, shard: u32, graphs: f64) -> (f64, f64) {
         let shard = &self.plan.shards[shard as usize];
-        let blocks = f64::from(shard.parts) * 2f64.powi(shard.bucket_bits.into());
+        let blocks = blocks_of(shard);
         let with_parities =
             |bytes: f64| bytes + blocks * parity_bytes((bytes / blocks) as usize) as f64;
         let outcome = self.plan.layout.record_bytes(self.plan.order) as f64;

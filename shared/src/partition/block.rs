@@ -357,9 +357,8 @@ impl Block {
     /// The slots of a keys or wins block, in increasing order.
     #[inline]
     pub fn slots(&self) -> Slots<'_> {
-        let (id, count) = (self.id, self.count as u64);
-        let form = form(self.format(), &id, count);
-        Slots::new(form, &id, self.count, &self.bytes[HEADER_BYTES..])
+        let form = form(self.format(), &self.id, self.count as u64);
+        Slots::new(form, self.id.bucket, self.count, &self.bytes[HEADER_BYTES..])
     }
 
     /// Those of these slots, in increasing order, that a keys or wins block has, and where it has

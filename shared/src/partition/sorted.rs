@@ -12,10 +12,7 @@
 //! | count + 2^h - 1, then zeros up to a multiple of 64 | bit v + i is set if v is what the high bits of the i-th slot say |
 //! | count × number of low bits, then zeros up to a multiple of 8 | the low bits of each slot |
 
-use super::{
-    block::BlockId,
-    slot::{mask, slot_bits, slot_bytes},
-};
+use super::slot::{mask, read_word, slot_bits, slot_bytes};
 
 /// So many bits can be read from a word of 8 bytes in whichever bit of its first byte they begin.
 const MOST_LOW_BITS: u32 = 57;
@@ -102,11 +99,6 @@ fn place_of_low(i: usize, low_bits: u32) -> (usize, usize) {
     (bit / 8, bit % 8)
 }
 
-#[inline(always)]
-fn read_word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
 /// The slots of a block, in increasing order.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots<'a> {
@@ -126,12 +118,12 @@ pub struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// Those that begin these bytes, which 8 others follow.
-    pub(super) fn new(form: Form, id: &BlockId, count: usize, bytes: &'a [u8]) -> Self {
+    /// Those of a bucket that begin these bytes, which 8 others follow.
+    pub(super) fn new(form: Form, bucket: u32, count: usize, bytes: &'a [u8]) -> Self {
         let (base, words) = match form {
             Form::Plain { .. } => (0, 0),
             Form::Dense { high_bits, low_bits } => (
-                u64::from(id.bucket) << (high_bits + low_bits),
+                u64::from(bucket) << (high_bits + low_bits),
                 words(high_bits, count as u64) as usize,
             ),
         };
@@ -197,10 +189,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{
-        graph::degree::DegreeSequence,
-        partition::{Section, most_bucket_bits},
-    };
+    use crate::partition::most_bucket_bits;
 
     /// Order, bucket bits, bucket, and slots of this bucket: scattered, or close together.
     fn buckets() -> impl Strategy<Value = (usize, u8, u32, Vec<u64>)> {
@@ -220,23 +209,17 @@ mod tests {
         )
     }
 
-    fn id(n: usize, bucket_bits: u8, bucket: u32) -> BlockId {
-        let sequence = DegreeSequence::new(std::iter::repeat_n(0, n));
-        BlockId { sequence, part: 0, bucket_bits, bucket, section: Section::Keys }
-    }
-
     proptest! {
         /// Both forms give back what was written.
         #[test]
         fn slots_come_back((n, bucket_bits, bucket, slots) in buckets()) {
-            let id = id(n, bucket_bits, bucket);
             let count = slots.len() as u64;
             for form in [Form::plain(n), Form::shorter(n, bucket_bits, count)] {
                 let mut bytes = vec![0xff; 5];
                 form.write(slots.iter().copied(), &mut bytes);
                 prop_assert_eq!(bytes.len() as u128, 5 + form.bytes(count));
                 bytes.extend([0xff; 8]);
-                let read = Slots::new(form, &id, slots.len(), &bytes[5..]);
+                let read = Slots::new(form, bucket, slots.len(), &bytes[5..]);
                 prop_assert!(read.can_be_read());
                 prop_assert_eq!(read.len(), slots.len());
                 prop_assert!(read.eq(slots.iter().copied()));
@@ -257,8 +240,7 @@ mod tests {
             if length > 0 && form != Form::plain(n) {
                 changes.iter().for_each(|(at, bit)| bytes[at.index(length)] ^= 1 << bit);
                 bytes.extend([0; 8]);
-                let id = id(n, bucket_bits, bucket);
-                let read = Slots::new(form, &id, slots.len(), &bytes);
+                let read = Slots::new(form, bucket, slots.len(), &bytes);
                 if read.can_be_read() {
                     let mut again = Vec::new();
                     form.write(read, &mut again);

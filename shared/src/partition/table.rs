@@ -3,7 +3,7 @@
 use super::{
     block::{Block, BlockId, Records, Section},
     pages::zeros,
-    slot::{mask, slot_bits, slot_bytes},
+    slot::{mask, read_word, slot_bits, slot_bytes},
     sorted::{Slots, sorted_slots_bytes},
 };
 use crate::{game::Layout, graph::degree::DegreeSequence};
@@ -131,8 +131,8 @@ impl BucketTable {
         }
         // Where there are most graphs, at orders 11 and 12, an entry of Trail Trap has four words.
         let increase = match 1 + layout.record_bytes(first.sequence.order()).div_ceil(8) {
-            0..=4 => Merge::<4>::new(parts, count).into(&mut builder),
-            _ => Merge::<MOST_WORDS>::new(parts, count).into(&mut builder),
+            0..=4 => Merge::<4>::new(parts, count).fill(&mut builder),
+            _ => Merge::<MOST_WORDS>::new(parts, count).fill(&mut builder),
         };
         if increase { Ok(builder.finish()) } else { Err(Mismatch(first.sequence)) }
     }
@@ -198,9 +198,7 @@ impl BucketTable {
     /// The slot of the i-th graph.
     #[inline(always)]
     pub fn slot(&self, i: usize) -> u64 {
-        let at = i * self.stride;
-        u64::from_le_bytes(self.entries[at..at + 8].try_into().expect("eight bytes"))
-            & self.slot_mask
+        read_word(&self.entries, i * self.stride) & self.slot_mask
     }
 
     /// The record of the i-th graph, followed by 4 bytes that do not belong to it, so that records
@@ -379,7 +377,7 @@ impl<'a, const W: usize> Merge<'a, W> {
     }
 
     /// Puts all entries into a table, in increasing order of slots; whether no two slots are equal.
-    fn into(mut self, builder: &mut Builder) -> bool {
+    fn fill(mut self, builder: &mut Builder) -> bool {
         let (mut increase, mut last) = (true, None);
         while self.next_cells() {
             for entry in &self.merged {

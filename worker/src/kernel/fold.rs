@@ -101,13 +101,12 @@ impl Solver<'_> {
 /// room.
 struct Chunks<'a, G: Game> {
     shard: &'a Shard,
-    /// Whether the graphs are finished by this group, and are to be counted.
-    last: bool,
     graphs: Vec<Graph>,
     folder: Folder<'a>,
     scratch: <G::Method as Method<G>>::Scratch,
     statistics: Statistics,
-    digester: Digester<G>,
+    /// If the graphs are finished by this group, and are to be counted.
+    digester: Option<Digester<G>>,
     /// How often a deletion was labelled where there are no lanes.
     labellings: u64,
 }
@@ -116,12 +115,11 @@ impl<'a, G: Game> Chunks<'a, G> {
     fn new(kernel: Kernel, shard: &'a Shard, group: &'a [Predecessor], last: bool) -> Self {
         Chunks {
             shard,
-            last,
             graphs: Vec::new(),
             folder: Folder::new(shard.sequence.order(), kernel, group),
             scratch: Default::default(),
             statistics: Statistics::default(),
-            digester: Digester::new(&shard.sequence, kernel),
+            digester: last.then(|| Digester::new(&shard.sequence, kernel)),
             labellings: 0,
         }
     }
@@ -139,19 +137,20 @@ impl<'a, G: Game> Chunks<'a, G> {
             }
             false => self.folder.run::<G>(&self.graphs, outcomes)?,
         }
-        if self.last {
+        if let Some(digester) = &mut self.digester {
             for ((child, graph), outcome) in children.iter().zip(&self.graphs).zip(outcomes) {
                 G::Method::finish(graph, outcome, &mut self.scratch);
                 let tally = G::tally(graph, child.automorphisms, outcome);
                 self.statistics.add(graph, child.automorphisms, &tally);
-                self.digester.add(graph, outcome);
+                digester.add(graph, outcome);
             }
         }
         Ok(())
     }
 
     fn finish(self) -> Folded {
-        let summary = Summary { statistics: self.statistics, digest: self.digester.finish() };
+        let digest = self.digester.map(Digester::finish).unwrap_or_default();
+        let summary = Summary { statistics: self.statistics, digest };
         Folded { summary, labellings: self.labellings + self.folder.labellings() }
     }
 }

@@ -270,13 +270,13 @@ impl Salvage<'_> {
         let (mut blocks, mut wrong) = (Vec::new(), None);
         for id in &ids {
             match unless_short(self.old.block(id))? {
-                Ok(block) => blocks.push(block),
+                Ok(block) => blocks.push((block.content(), block)),
                 Err(StoreError::MissingBlock(_)) if was_dropped(id) && !self.old.is_rebuilt() => {}
                 Err(error) => wrong = wrong.or(Some(error)),
             }
         }
-        if wrong.is_none() && is_of(&record, &ids, &blocks) {
-            return Ok(Some((record, blocks)));
+        if wrong.is_none() && is_of(&record, &ids, &blocks.iter().collect::<Vec<_>>()) {
+            return Ok(Some((record, blocks.into_iter().map(|(_, block)| block).collect())));
         }
         // It may all the same be whole elsewhere; of blocks of several editions, only those of one
         // have the content that was recorded.
@@ -304,14 +304,7 @@ impl Salvage<'_> {
                     block
                 })
                 .collect();
-            let is_of_record = match picked.len() == ids.len() {
-                true => {
-                    Content::of_blocks(picked.iter().map(|(content, _)| *content))
-                        == record.content
-                }
-                false => has_entries_of(&record, &ids, picked.iter().map(|(_, block)| block)),
-            };
-            if is_of_record {
+            if is_of(&record, &ids, &picked) {
                 let blocks = picked.into_iter().map(|(_, block)| block.clone()).collect();
                 return Ok(Some((record, blocks)));
             }
@@ -320,24 +313,17 @@ impl Salvage<'_> {
     }
 }
 
-/// Whether these are the blocks of a unit with this record, of which some may have been dropped.
-fn is_of(record: &UnitRecord, ids: &[BlockId], blocks: &[Block]) -> bool {
-    match blocks.len() == ids.len() {
-        true => Content::of_unit(blocks) == record.content,
-        false => has_entries_of(record, ids, blocks.iter()),
+/// Whether these are the blocks of a unit with this record, each with its content. Some may have
+/// been dropped: of those that are left only the numbers of their entries can be compared.
+fn is_of(record: &UnitRecord, ids: &[BlockId], blocks: &[&(Checksum, Block)]) -> bool {
+    if blocks.len() == ids.len() {
+        let contents = blocks.iter().map(|(content, _)| *content);
+        return Content::of_blocks(contents) == record.content;
     }
-}
-
-/// Whether these can be the blocks that are left of a unit with this record, of which some have
-/// been dropped: only the numbers of their entries can be compared.
-fn has_entries_of<'b>(
-    record: &UnitRecord,
-    ids: &[BlockId],
-    blocks: impl Iterator<Item = &'b Block> + Clone,
-) -> bool {
     let all = record.statistics.classes.all;
     Section::ALL.into_iter().all(|section| {
-        let here = || blocks.clone().filter(|block| block.id.section == section);
+        let here =
+            || blocks.iter().map(|(_, block)| block).filter(|block| block.id.section == section);
         let expected = if section == Section::Wins { all.listed } else { all.graphs };
         let buckets = ids.len() / Section::ALL.len();
         here().count() < buckets
