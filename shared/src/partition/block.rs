@@ -15,7 +15,7 @@
 //! | as they take | slots, increasing, in the form that [`super::sorted`] describes, or records in their order |
 //! | 16 | the first half of the BLAKE3 hash of everything before |
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use super::{
     slot::{bucket_of_slot, mask, most_bucket_bits, slot_bits},
@@ -39,6 +39,8 @@ pub const OLDEST_BLOCK_FORMAT: u16 = PLAIN;
 const PLAIN: u16 = 1;
 /// The format of blocks of dense slots.
 const DENSE: u16 = 2;
+/// The bytes of a block that tell its format.
+const FORMAT: Range<usize> = 4..6;
 /// So many degrees stand before the part in a header, the others after it.
 const FIRST_DEGREES: usize = 16;
 const _: () = assert!(MAX_ORDER - FIRST_DEGREES == size_of::<u32>());
@@ -92,6 +94,12 @@ pub struct BlockId {
 /// blocks under it, since no two different blocks are known to share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum(pub [u8; CHECKSUM_BYTES]);
+
+impl Checksum {
+    fn of(hash: blake3::Hash) -> Self {
+        Checksum(*hash.as_bytes().first_chunk().expect("a hash is longer"))
+    }
+}
 
 /// 32 hexadecimal digits.
 impl fmt::Display for Checksum {
@@ -165,8 +173,7 @@ impl Block {
     ) -> Self {
         let count = slots.len();
         let form = Form::shorter(id.sequence.order(), id.bucket_bits, count as u64);
-        let format = if let Form::Dense { .. } = form { DENSE } else { PLAIN };
-        Self::build(format, layout, id, graphs, count, |bytes| form.write(slots, bytes))
+        Self::build(format_of(form), layout, id, graphs, count, |bytes| form.write(slots, bytes))
     }
 
     /// A block of outcomes, of records in the order of their slots.
@@ -212,8 +219,8 @@ impl Block {
         bytes.extend_from_slice(&(graphs as u64).to_le_bytes());
         debug_assert_eq!(bytes.len(), HEADER_BYTES);
         write(&mut bytes);
-        let checksum = blake3::hash(&bytes);
-        bytes.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
+        let Checksum(checksum) = Checksum::of(blake3::hash(&bytes));
+        bytes.extend_from_slice(&checksum);
         debug_assert_eq!(bytes.len() as u64, length);
         Block { id, layout, count, graphs, bytes }
     }
@@ -231,7 +238,7 @@ impl Block {
         if &body[..4] != MAGIC {
             return Err(BlockError::Magic);
         }
-        if blake3::hash(body).as_bytes()[..CHECKSUM_BYTES] != *checksum {
+        if Checksum::of(blake3::hash(body)).0 != *checksum {
             return Err(BlockError::Checksum);
         }
         let head = Head::parse(layout, body)?;
@@ -313,8 +320,9 @@ impl Block {
             return self.name().checksum;
         }
         let mut hasher = blake3::Hasher::new();
-        let (magic, rest) = self.bytes[..HEADER_BYTES].split_at(MAGIC.len());
-        hasher.update(magic).update(&PLAIN.to_le_bytes()).update(&rest[size_of_val(&PLAIN)..]);
+        let mut header = self.bytes[..HEADER_BYTES].to_vec();
+        header[FORMAT].copy_from_slice(&PLAIN.to_le_bytes());
+        hasher.update(&header);
         let plain = Form::plain(self.id.sequence.order());
         let mut slots = self.slots();
         let mut bytes = Vec::new();
@@ -323,11 +331,11 @@ impl Block {
             plain.write(slots.by_ref().take(HASHED_SLOTS), &mut bytes);
             hasher.update(&bytes);
         }
-        Checksum(*hasher.finalize().as_bytes().first_chunk().expect("a hash is longer"))
+        Checksum::of(hasher.finalize())
     }
 
     fn format(&self) -> u16 {
-        u16::from_le_bytes([self.bytes[4], self.bytes[5]])
+        u16::from_le_bytes(self.bytes[FORMAT].try_into().expect("two bytes"))
     }
 
     /// The name of the block.
@@ -407,6 +415,14 @@ impl<'a> Records<'a> {
     }
 }
 
+/// The format of blocks of slots of this form.
+fn format_of(form: Form) -> u16 {
+    match form {
+        Form::Plain { .. } => PLAIN,
+        Form::Dense { .. } => DENSE,
+    }
+}
+
 /// How a block of this format, of keys or of wins, holds so many slots.
 fn form(format: u16, id: &BlockId, count: u64) -> Form {
     match format {
@@ -466,7 +482,7 @@ impl Head {
         }
         // Each format has one way to write a block: dense slots stand only where they are shorter.
         if format == DENSE
-            && (section == Section::Outcomes || form(format, &id, count) == Form::plain(n))
+            && (section == Section::Outcomes || format_of(form(format, &id, count)) != DENSE)
         {
             return Err(BlockError::Malformed("of another format than its entries"));
         }

@@ -67,7 +67,7 @@ pub(super) const fn mask(bits: usize) -> u64 {
     if bits == 0 { 0 } else { u64::MAX >> (64 - bits) }
 }
 
-/// The 8 bytes from this one on; a slot that begins there is the first few of them.
+/// The 8 bytes from this one on.
 #[inline(always)]
 pub(super) fn read_word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))

@@ -87,9 +87,14 @@ pub fn sorted_slots_bytes(n: usize, bucket_bits: u8, count: u64) -> u64 {
     Form::shorter(n, bucket_bits, count).bytes(count) as u64
 }
 
-/// Words of 64 bits that tell the high bits of so many slots.
+/// Bits that tell the high bits of so many slots.
+fn mark_bits(high_bits: u32, count: u64) -> u128 {
+    u128::from(count) + (1 << high_bits) - 1
+}
+
+/// Words of 64 bits that hold them.
 fn words(high_bits: u32, count: u64) -> u128 {
-    (u128::from(count) + (1 << high_bits) - 1).div_ceil(64)
+    mark_bits(high_bits, count).div_ceil(64)
 }
 
 /// The byte in which the low bits of the i-th slot begin, and the bit in it.
@@ -137,7 +142,7 @@ impl<'a> Slots<'a> {
         let Form::Dense { high_bits, low_bits } = self.form else { return true };
         let word = |i: usize| read_word(self.bytes, 8 * i);
         let marks: usize = (0..self.words).map(|i| word(i).count_ones() as usize).sum();
-        let beyond = (self.count + (1 << high_bits) - 1) % 64;
+        let beyond = mark_bits(high_bits, self.count as u64) % 64;
         let (last, used) = place_of_low(self.count, low_bits);
         marks == self.count
             && (beyond == 0 || word(self.words - 1) >> beyond == 0)

@@ -217,7 +217,10 @@ fn recount_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<Recount, &'stati
     }
     let class = plan.layout.class;
     let counted = over_chunks(blocks, |sequence, chunk| count_chunk::<G>(class, sequence, chunk))?;
-    Ok(Recount { summary: counted.summary, ahead: of_unit(counted.ahead, plan, blocks)? })
+    Ok(Recount {
+        summary: counted.summary,
+        ahead: counted.ahead.finish(plan, &sequence_of(blocks)?)?,
+    })
 }
 
 fn ahead_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<ToldAhead, &'static str> {
@@ -228,16 +231,7 @@ fn ahead_as<G: Game>(plan: &Plan, blocks: &[Block]) -> Result<ToldAhead, &'stati
         }
         None => Counted::default(),
     };
-    of_unit(counted.ahead, plan, blocks)
-}
-
-/// What was counted of the blocks of a unit, with the shards that it is about.
-fn of_unit(
-    counted: AheadCounter,
-    plan: &Plan,
-    blocks: &[Block],
-) -> Result<ToldAhead, &'static str> {
-    counted.finish(plan, &sequence_of(blocks)?)
+    counted.ahead.finish(plan, &sequence_of(blocks)?)
 }
 
 fn sequence_of(blocks: &[Block]) -> Result<DegreeSequence, &'static str> {
