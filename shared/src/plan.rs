@@ -203,15 +203,19 @@ impl Plan {
         units.iter().map(of_unit).sum()
     }
 
+    /// In the same way, the bytes of the partitions in which these units look up.
+    pub fn predecessor_bytes(&self, units: &[Unit]) -> u64 {
+        let entry = entry_bytes(self.layout, self.order) as u64;
+        let shards = units.iter().map(|unit| &self.shards[unit.shard as usize]);
+        let predecessors: BTreeSet<u32> =
+            shards.flat_map(|shard| shard.predecessors.iter().copied()).collect();
+        predecessors.iter().map(|&i| self.shards[i as usize].estimate * entry).sum()
+    }
+
     /// In the same way, the bytes of the blocks that these units read.
     pub fn input_bytes(&self, units: &[Unit], counts: &mut LabelledCounts) -> u64 {
-        let entry = entry_bytes(self.layout, self.order) as u64;
-        let shards = || units.iter().map(|unit| &self.shards[unit.shard as usize]);
-        let predecessors: BTreeSet<u32> =
-            shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
-        let predecessors: u64 =
-            predecessors.iter().map(|&i| self.shards[i as usize].estimate * entry).sum();
-        let parents: HashSet<DegreeSequence> = shards()
+        let shards = units.iter().map(|unit| &self.shards[unit.shard as usize]);
+        let parents: HashSet<DegreeSequence> = shards
             .flat_map(|shard| shard.sequence.parents())
             .map(|parent| parent.sequence)
             .collect();
@@ -219,7 +223,7 @@ impl Plan {
         let slot = slot_bytes(order) as u64;
         let class = self.layout.class;
         let graphs = |parent: &DegreeSequence| estimate(class, parent, counts).1 * slot;
-        predecessors + parents.iter().map(graphs).sum::<u64>()
+        self.predecessor_bytes(units) + parents.iter().map(graphs).sum::<u64>()
     }
 
     /// The shards that read each shard.

@@ -73,6 +73,11 @@ impl SharedRoom {
         SharedRoom { room: Mutex::new(room), returned: Condvar::new() }
     }
 
+    /// The budget of the cache beside the graphs that are in work.
+    fn cache_bytes(&self) -> usize {
+        self.room.lock().cache_bytes()
+    }
+
     /// Room for whoever asks for work now, when there is enough.
     fn take(&self) -> TakenRoom<'_> {
         let mut room = self.room.lock();
@@ -93,9 +98,9 @@ struct TakenRoom<'a> {
 }
 
 impl TakenRoom<'_> {
-    /// Makes it the room that the graphs of a lease take.
-    fn hold(&mut self, graphs: u64) {
-        self.shared.room.lock().lease(self.graphs, graphs);
+    /// Makes it the room that the graphs of a lease take, which looks up in so many bytes.
+    fn hold(&mut self, graphs: u64, input_bytes: u64) {
+        self.shared.room.lock().lease(self.graphs, graphs, input_bytes);
         self.graphs = graphs;
         self.shared.returned.notify_all();
     }
@@ -391,10 +396,12 @@ impl<L: Link> Engine<L> {
                 one_by_one = true;
                 continue;
             }
-            room.hold(lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum());
+            let graphs = lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum();
+            room.hold(graphs, lease.plan.predecessor_bytes(&lease.units));
             drop(asking);
             let start = Instant::now();
             let cache = self.cache(lease.edition);
+            cache.set_budget(self.room.cache_bytes());
             match self.solve(&lease, &cache) {
                 Ok(results) => {
                     failures = 0;
@@ -548,7 +555,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::{link::memory, memory::LEAST_GRAPHS};
+    use crate::{
+        link::memory,
+        memory::{GRAPH_BYTES, LEAST_GRAPHS},
+    };
 
     /// Leases of these editions, none of which can be solved.
     struct Damaged(Mutex<Vec<u32>>);
@@ -760,17 +770,17 @@ mod tests {
 
     #[test]
     fn who_asks_has_the_room_that_is_left() {
-        let room = SharedRoom::new(Room::new(1_000_000 * 8 * 168, 0));
+        let room = SharedRoom::new(Room::new(1_000_000 * 8 * GRAPH_BYTES as usize, 0));
         // As long as leases are small, there is room for several that ask.
         let small = [room.take(), room.take()];
         assert_eq!(small.each_ref().map(|taken| taken.graphs), [LEAST_GRAPHS; 2]);
         drop(small);
         let mut one = room.take();
-        one.hold(300_000);
+        one.hold(300_000, 0);
         let mut two = room.take();
         assert_eq!(two.graphs, 700_000);
         // A unit that does not fit is solved all the same, and others wait for it.
-        two.hold(800_000);
+        two.hold(800_000, 0);
         std::thread::scope(|scope| {
             let three = scope.spawn(|| room.take().graphs);
             drop(two);
@@ -778,7 +788,7 @@ mod tests {
         });
         // There is some room, but too little.
         let mut four = room.take();
-        four.hold(300_000);
+        four.hold(300_000, 0);
         std::thread::scope(|scope| {
             let five = scope.spawn(|| room.take().graphs);
             drop(four);
@@ -786,7 +796,6 @@ mod tests {
         });
         drop(one);
         assert_eq!(room.room.lock().taken(), 0);
-        assert_eq!(Room::new(1 << 20, 3).graphs, 600_000, "enough for bundles of small units");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! How a worker divides its memory: three quarters are a cache of partitions; an eighth is for what
-//! units hold beside it; and the rest for graphs in work. Pure, so that it can be told beforehand.
+//! How a worker divides its memory: three quarters are a cache of partitions, an eighth is for what
+//! units hold beside it, and the rest for graphs in work, which take from the cache as well where
+//! that saves reading. Pure, so that it can be told beforehand.
 
 use trailtrap_shared::plan::PlanOptions;
 
-/// The budget of the cache, of so much memory.
+/// The budget of the cache, of so much memory, unless graphs in work take from it.
 pub fn cache_bytes(memory_bytes: usize) -> usize {
     memory_bytes / 4 * 3
 }
@@ -33,12 +34,14 @@ const LEAST_BUCKET: u64 = 1 << 20;
 
 /// Bytes that a graph takes while its unit is in work, and until its results are delivered: itself
 /// and its outcome; its rows and requests; then a place in a table, and in blocks.
-pub const GRAPH_BYTES: u64 = 168;
+pub const GRAPH_BYTES: u64 = 128;
 /// Room for each lease that may be in work: more than a bundle of small units has.
 pub(crate) const LEAST_GRAPHS: u64 = 200_000;
 
 /// How many graphs are in work, and may be: of several leases, what an eighth of the memory holds,
-/// but enough for bundles of small units.
+/// but enough for bundles of small units. Half of the memory is added while shards read more than
+/// the cache holds, which then has the less: what parts of a shard read that are solved together
+/// is read once, and again for the others if the cache does not have it any more.
 ///
 /// While leases are small, whoever asks for work has room for a bundle of small units. Otherwise it
 /// has all room that is left, so that parts of one shard come together that fit, and waits until
@@ -46,17 +49,34 @@ pub(crate) const LEAST_GRAPHS: u64 = 200_000;
 /// is begun.
 #[derive(Clone, Debug)]
 pub struct Room {
-    pub(crate) graphs: u64,
+    memory_bytes: usize,
+    /// Of the memory that is for graphs alone.
+    own: u64,
     taken: u64,
     /// Graphs of the last lease.
     last: u64,
+    /// Whether the cache would hold what its shard reads.
+    is_cached: bool,
 }
 
 impl Room {
     /// All of it, for so many leases at a time.
     pub fn new(memory_bytes: usize, leases: usize) -> Self {
-        let graphs = memory_bytes as u64 / 8 / GRAPH_BYTES;
-        Room { graphs: graphs.max(LEAST_GRAPHS * leases as u64), taken: 0, last: 0 }
+        let own = (memory_bytes as u64 / 8 / GRAPH_BYTES).max(LEAST_GRAPHS * leases as u64);
+        Room { memory_bytes, own, taken: 0, last: 0, is_cached: true }
+    }
+
+    /// All of it, as long as shards read as much as the last one.
+    pub(crate) fn graphs(&self) -> u64 {
+        let more = if self.is_cached { 0 } else { self.memory_bytes as u64 / 2 / GRAPH_BYTES };
+        self.own + more
+    }
+
+    /// The budget of the cache beside the graphs that are in work.
+    pub fn cache_bytes(&self) -> usize {
+        let all = cache_bytes(self.memory_bytes);
+        let from_cache = self.taken.saturating_sub(self.own) * GRAPH_BYTES;
+        all - (from_cache as usize).min(self.memory_bytes / 2)
     }
 
     /// How many graphs are in work.
@@ -66,11 +86,12 @@ impl Room {
 
     /// The room for whoever asks for work now, if it is enough.
     pub fn offer(&self) -> Option<u64> {
+        let graphs = self.graphs();
         let [least, most] = match self.last <= LEAST_GRAPHS / 2 {
             true => [LEAST_GRAPHS; 2],
-            false => [self.graphs.div_ceil(2), self.graphs],
+            false => [graphs.div_ceil(2), graphs],
         };
-        (self.taken + least <= self.graphs).then(|| most.min(self.graphs - self.taken))
+        (self.taken + least <= graphs).then(|| most.min(graphs - self.taken))
     }
 
     /// Takes room.
@@ -79,9 +100,10 @@ impl Room {
     }
 
     /// A lease of so many graphs is in work in the room that was taken for it, or in more if need
-    /// be.
-    pub fn lease(&mut self, taken: u64, graphs: u64) {
+    /// be. The tables that its largest shard reads have so many bytes.
+    pub fn lease(&mut self, taken: u64, graphs: u64, input_bytes: u64) {
         self.last = graphs;
+        self.is_cached = input_bytes <= cache_bytes(self.memory_bytes) as u64;
         self.taken = self.taken - taken + graphs;
     }
 
@@ -94,6 +116,28 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where the cache does not hold what a shard reads, graphs in work have of its budget what
+    /// they need, but not all; everything together stays within the memory.
+    #[test]
+    fn graphs_in_work_take_from_the_cache_where_it_is_of_little_use() {
+        assert_eq!(Room::new(1 << 20, 3).graphs(), 600_000, "enough for bundles of small units");
+        let memory_bytes = 1_000_000 * 8 * GRAPH_BYTES as usize;
+        let cache = cache_bytes(memory_bytes);
+        let mut room = Room::new(memory_bytes, 0);
+        assert_eq!((room.graphs(), room.cache_bytes()), (1_000_000, cache));
+        room.lease(0, 1_000_000, cache as u64);
+        assert_eq!((room.offer(), room.cache_bytes()), (None, cache));
+        room.lease(1_000_000, 1_000_000, cache as u64 + 1);
+        assert_eq!((room.offer(), room.cache_bytes()), (Some(4_000_000), cache));
+        for graphs in [2_000_000, 5_000_000, 20_000_000] {
+            room.lease(room.taken(), graphs, cache as u64 + 1);
+            let more = (graphs - 1_000_000) as usize * GRAPH_BYTES as usize;
+            assert_eq!(room.cache_bytes(), cache - more.min(memory_bytes / 2));
+        }
+        room.give_back(20_000_000);
+        assert_eq!((room.taken(), room.cache_bytes()), (0, cache));
+    }
 
     /// Ample memory changes nothing; less of it makes parts and buckets smaller, and never none.
     #[test]

@@ -275,6 +275,9 @@ impl Machines {
         let Calibration { pair, unit: each_unit, recount } = self.calibration;
         let (mut read, mut made, mut counted, mut tried) = (0.0, 0.0, 0.0, 0.0);
         let (mut solving, mut trying) = (0.0, 0.0);
+        let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
+        self.rooms[worker].lease(taken, in_work, plan.predecessor_bytes(&units));
+        self.give_to_cache(&order, worker, units.first().map_or(0, |unit| unit.shard));
         for together in units.chunk_by(|one, other| one.shard == other.shard) {
             let shard = &plan.shards[together[0].shard as usize];
             let count = graphs[together[0].shard as usize] / f64::from(shard.parts);
@@ -302,12 +305,10 @@ impl Machines {
             self.taken.bytes_in_units_tried += (1.0 - untried) * bytes;
         }
         let counting = if self.cluster.nodes.is_some() { counted * recount } else { 0.0 };
-        let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
-        let (room, aside_bytes) = (&mut self.rooms[worker], &self.workers[worker].aside_bytes);
-        room.lease(taken, in_work);
+        let room = &self.rooms[worker];
+        let beside = room.taken() * memory::GRAPH_BYTES + self.workers[worker].aside_bytes;
         let memory = self.cluster.memory;
-        let beside = room.taken() * memory::GRAPH_BYTES + *aside_bytes;
-        let at_once = (memory / 8 * 7).saturating_add(beside).max(memory);
+        let at_once = (memory / 8 + room.cache_bytes() as u64).saturating_add(beside).max(memory);
         let result = &mut self.taken;
         result.worker_memory = result.worker_memory.max(at_once);
         result.leases += 1;
@@ -333,6 +334,15 @@ impl Machines {
             counting,
             trying,
         }
+    }
+
+    /// The caches of a worker have what graphs in work leave them.
+    fn give_to_cache(&mut self, order: &OrderInWork, worker: usize, now: Turn) {
+        let [of_tables, of_parents] = cache::divided(self.rooms[worker].cache_bytes());
+        let Worker { tables, parents, lately, .. } = &mut self.workers[worker];
+        let next = |key: &(u32, u32)| order.readers.next(key.0, now);
+        tables.set_budget(of_tables, now, next, |_| ());
+        parents.set_budget(of_parents, 0, |_| lately.next(), |_| ());
     }
 
     /// Takes a lease, which has come to its stage now, to the next one: when it has come there.
@@ -500,7 +510,7 @@ fn tried_bytes(plan: &Plan, shard: &Shard, odds: Odds, count: f64, input: f64) -
 
 /// In so many blocks are the slots of a shard, and in as many its outcomes.
 pub(super) fn blocks_of(shard: &Shard) -> f64 {
-    f64::from(shard.parts) * 2f64.powi(shard.bucket_bits.into())
+    f64::from(shard.parts) * f64::from(1u32 << shard.bucket_bits)
 }
 
 /// Bytes of the slots and outcomes of shards of so many graphs.

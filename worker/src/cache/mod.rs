@@ -145,6 +145,14 @@ impl<K: Copy + Hash + Ord, V, T: Turns<K>> Budgeted<K, V, T> {
         values.insert(key, value);
     }
 
+    fn set_budget(&self, budget_bytes: usize) {
+        let mut inner = self.inner.lock();
+        let Inner { values, retention, .. } = &mut *inner;
+        let next = |key: &K| self.turns.next(key);
+        let drop = |gone: &K| drop(values.remove(gone));
+        retention.set_budget(budget_bytes, self.turns.now(), next, drop);
+    }
+
     fn remove(&self, key: &K) {
         let mut inner = self.inner.lock();
         inner.values.remove(key);
@@ -205,6 +213,13 @@ impl<F: Fetch> PartitionCache<F> {
             parents: Budgeted::new(parents_bytes, Lately::default()),
             parts: Mutex::default(),
         }
+    }
+
+    /// Has at most about so many bytes from now on; drops what is beyond that.
+    pub fn set_budget(&self, budget_bytes: usize) {
+        let [tables_bytes, parents_bytes] = divided(budget_bytes);
+        self.tables.set_budget(tables_bytes);
+        self.parents.set_budget(parents_bytes);
     }
 
     /// Tells that parts of a shard are in work until what is returned is dropped: what this shard

@@ -50,6 +50,20 @@ impl<K: Copy + Eq + Hash + Ord> Retention<K> {
         self.bytes
     }
 
+    /// Has another budget from now on, and drops what is beyond it, as [`Retention::put`] does.
+    pub fn set_budget(
+        &mut self,
+        budget_bytes: usize,
+        now: Turn,
+        next_turn: impl Fn(&K) -> Turn,
+        mut drop: impl FnMut(&K),
+    ) {
+        self.budget_bytes = budget_bytes;
+        while let Some(gone) = self.evict(0, now, &next_turn) {
+            drop(&gone);
+        }
+    }
+
     /// Notes that a value is read, and that it is read again at `next`. Whether there is such a
     /// value.
     pub fn read(&mut self, key: &K, next: Turn) -> bool {
@@ -137,6 +151,17 @@ mod tests {
         retention.remove(&2);
         assert_eq!(retention.evict(9, 5, |_| NEVER), Some(3));
         assert_eq!(retention.evict(9, 5, |_| NEVER), None, "nothing is left");
+    }
+
+    #[test]
+    fn a_smaller_budget_drops_what_is_beyond_it() {
+        let mut retention = of(3, &[(1, 30), (2, 10), (3, 20)]);
+        let mut gone = Vec::new();
+        retention.set_budget(1, 5, |_| NEVER, |&key| gone.push(key));
+        assert_eq!((gone, retention.bytes()), (vec![1, 3], 1));
+        retention.set_budget(3, 5, |_| NEVER, |_| unreachable!());
+        retention.put(4, 2, 5, |_| 7, |_| unreachable!());
+        assert_eq!(retention.bytes(), 3);
     }
 
     #[test]

@@ -208,19 +208,21 @@ impl Solver<'_> {
     ) -> Result<Vec<SolvedUnit>, SolveError> {
         let start = Instant::now();
         let shard = &plan.shards[units[0].shard as usize];
-        let mut children: Vec<Child> = Vec::new();
-        let mut parts: Vec<Range<usize>> = Vec::with_capacity(units.len());
-        for unit in units {
-            let mut part = self.generate(plan.layout.class, shard, unit.part, source)?;
-            let first = children.len();
-            // Most shards have one part.
-            if first == 0 {
-                children = part;
-            } else {
-                children.append(&mut part);
-            }
-            parts.push(first..children.len());
-        }
+        let generate = |unit: &Unit| self.generate(plan.layout.class, shard, unit.part, source);
+        let mut generated: Vec<Vec<Child>> =
+            units.iter().map(generate).collect::<Result<_, _>>()?;
+        let mut end = 0;
+        let mut next_part = |part: &Vec<Child>| {
+            end += part.len();
+            end - part.len()..end
+        };
+        let parts: Vec<Range<usize>> = generated.iter().map(&mut next_part).collect();
+        // Most shards have one part.
+        let children = match generated.len() {
+            1 => generated.remove(0),
+            _ => generated.concat(),
+        };
+        drop(generated);
         let mut outcomes = vec![G::Outcome::default(); children.len()];
         let mut witness = Witness::new(plan, shard, units, &children, &parts, source)?;
         let graphs = Graphs {
