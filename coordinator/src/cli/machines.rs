@@ -95,7 +95,8 @@ impl MachineArguments {
         );
         let question = Question { game, goal, options, trial_rate: self.sample };
         log::say("calibrating …");
-        let mut calibration = calibrate(game, self.kernel)?;
+        let threads = cluster.cores.min(limits::threads());
+        let mut calibration = calibrate(game, self.kernel, threads)?;
         if let Some(nanoseconds) = self.pair {
             calibration.pair = f64::from(nanoseconds) * 1e-9;
         }

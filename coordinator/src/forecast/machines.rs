@@ -18,9 +18,6 @@ use trailtrap_worker::{
 
 use super::{Busy, Calibration, Cluster, Question, Simulated};
 
-/// Seconds of a core to load an entry that is not in the cache: checked, and merged from parts
-/// (bench `load_bucket`).
-const LOAD: f64 = 50e-9;
 /// Bytes a second that a trial reads, checks and looks through …
 const TRIED_BYTES: f64 = 1e9;
 /// … and seconds of a core to derive a record again.
@@ -272,7 +269,7 @@ impl Machines {
     pub fn begin(&mut self, worker: usize, units: Vec<Unit>, taken: u64) -> Lease {
         let order = self.order();
         let OrderInWork { plan, graphs, .. } = &*order;
-        let Calibration { pair, unit: each_unit, recount } = self.calibration;
+        let Calibration { pair, unit: each_unit, recount, load } = self.calibration;
         let (mut read, mut made, mut counted, mut tried) = (0.0, 0.0, 0.0, 0.0);
         let (mut solving, mut trying) = (0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
@@ -288,7 +285,7 @@ impl Machines {
             read += input.read;
             solving += all * shard.size as f64 * pair
                 + together.len() as f64 * each_unit
-                + input.loaded * LOAD;
+                + input.loaded * load;
             made += bytes;
             counted += all;
             let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
