@@ -47,8 +47,8 @@ pub struct MachineArguments {
     /// coordinator]
     #[arg(long, value_name = "RATE", requires = "nodes")]
     depot: Option<Rate>,
-    /// Nanoseconds of a core for a (graph, edge) pair [default: calibrated with order 9, where they
-    /// are a little fewer than in larger orders]
+    /// Nanoseconds of a core for a (graph, edge) pair [default: calibrated with order 9, and with
+    /// look-ups in larger tables than it has]
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pair: Option<u32>,
     /// Share of records that is tried, as with `census --sample`
@@ -98,7 +98,7 @@ impl MachineArguments {
         let threads = cluster.cores.min(limits::threads());
         let mut calibration = calibrate(game, self.kernel, threads)?;
         if let Some(nanoseconds) = self.pair {
-            calibration.pair = f64::from(nanoseconds) * 1e-9;
+            calibration = calibration.with_pair(nanoseconds);
         }
         log::say(&format!("simulating {cluster} …"));
         Ok((question, simulate(&question, calibration, cluster)))

@@ -148,7 +148,7 @@ impl PlanCommand {
 }
 
 fn to_text(forecast: &Forecast) -> String {
-    let Forecast { cluster, calibration, simulated, .. } = forecast;
+    let Forecast { cluster, simulated, .. } = forecast;
     let times = |bytes: u64| {
         let times = bytes as f64 / simulated.bytes_made.max(1) as f64;
         format!("{} ({times:.2} for each byte made)", Size(bytes))
@@ -172,7 +172,7 @@ fn to_text(forecast: &Forecast) -> String {
             format!(
                 "{}, at {:.0} ns a pair",
                 core_hours(forecast.core_seconds),
-                calibration.pair * 1e9
+                forecast.core_seconds / forecast.pairs.max(1) as f64 * 1e9
             ),
         ),
         title(format!("all orders up to it: {cluster}")),

@@ -1,6 +1,6 @@
 //! What pieces of work take on this machine.
 
-use std::{sync::atomic::AtomicBool, thread::ScopedJoinHandle};
+use std::{hint::black_box, sync::atomic::AtomicBool, thread::ScopedJoinHandle};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use trailtrap_census::{core::content::Content, trust::recount::recount};
 use trailtrap_shared::{
     game::{Game, GameName, TrailTrap},
     graph::degree::DegreeSequence,
-    labelling::batch::Kernel,
+    labelling::batch::{Kernel, LANES},
     partition::{Block, BucketBlocks, BucketTable, KeyedOutcomes},
     plan::PlanOptions,
 };
@@ -28,7 +28,34 @@ pub struct Calibration {
     pub recount: f64,
     /// To load an entry of a table that is not in the cache: checked, and merged from parts.
     pub load: f64,
+    /// To look up in tables of 2^15, 2^18, 2^21 and 2^24 entries, of which the processor's caches
+    /// hold the fewer the more there are; beside what it takes in the smallest of them, which is
+    /// in the time for a pair.
+    pub look_up: [f64; LOOKED_UP.len()],
 }
+
+impl Calibration {
+    /// Solves with so many nanoseconds for a pair, whatever it looks up in.
+    pub fn with_pair(self, nanoseconds: u32) -> Self {
+        Calibration { pair: f64::from(nanoseconds) * 1e-9, look_up: Default::default(), ..self }
+    }
+
+    /// Seconds for a pair that looks up in tables of so many entries, all of them together.
+    pub fn pair_among(&self, entries: f64) -> f64 {
+        let steps = LOOKED_UP.windows(2).zip(self.look_up.windows(2));
+        let bits = entries.max(1.0).log2();
+        let more = steps.fold(0.0, |more, (bounds, times)| {
+            let [from, to] = [bounds[0], bounds[1]].map(f64::from);
+            more + (times[1] - times[0]) * ((bits - from) / (to - from)).clamp(0.0, 1.0)
+        });
+        self.pair + more
+    }
+}
+
+/// Numbers of bits of the entries of tables in which the calibration looks up.
+const LOOKED_UP: [u32; 4] = [15, 18, 21, 24];
+/// How often each thread looks up there.
+const LOOK_UPS: u64 = 1 << 19;
 
 /// Order that the calibration solves; about two seconds of a core.
 const ORDER: usize = 9;
@@ -46,20 +73,15 @@ pub fn calibrate(
     kernel: Kernel,
     threads: usize,
 ) -> Result<Calibration, SolveError> {
-    let of_all: Vec<Calibration> = std::thread::scope(|scope| {
-        let one = || calibrate_thread(game, kernel);
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
-        let join = |thread: ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        running.into_iter().map(join).collect::<Result<_, SolveError>>()
-    })?;
+    let of_all = at_once(threads, |_| calibrate_thread(game, kernel));
+    let of_all: Vec<Calibration> = of_all.into_iter().collect::<Result<_, _>>()?;
     let mean = |of: fn(&Calibration) -> f64| of_all.iter().map(of).sum::<f64>() / threads as f64;
     Ok(Calibration {
         pair: mean(|one| one.pair),
         unit: mean(|one| one.unit),
         recount: mean(|one| one.recount),
         load: mean(|one| one.load),
+        look_up: look_ups(threads),
     })
 }
 
@@ -71,16 +93,19 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
     let mut samples: Vec<(f64, f64)> = Vec::new();
     let (mut graphs, mut counting) = (0.0, 0.0);
     pool.install(|| {
+        let mut since = thread_seconds();
         let options = PlanOptions::default();
         let solver =
             Solver { game, kernel, allowance_bytes: usize::MAX, stop: &AtomicBool::new(false) };
         memory::census_with(ORDER, options, &solver, &mut |plan, solved| {
+            let solving = thread_seconds() - since;
+            since = thread_seconds();
             if plan.order < ORDER {
                 return;
             }
             let shard = &plan.shards[solved.unit.shard as usize];
             let count = solved.summary.statistics.classes.all.graphs as f64;
-            samples.push((count * shard.size as f64, solved.elapsed.as_secs_f64()));
+            samples.push((count * shard.size as f64, solving));
             // One shard in eight says enough of this.
             if solved.unit.shard % 8 == 0 {
                 let blocks = solved.blocks();
@@ -88,7 +113,8 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
                 // The content of a delivery is taken, too.
                 Content::of_unit(&blocks);
                 recount(game, plan, &blocks).expect("what was just solved is sound");
-                counting += thread_seconds() - start;
+                since = thread_seconds();
+                counting += since - start;
                 graphs += count;
             }
         })
@@ -98,26 +124,79 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
     let (x, y, xx, xy) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.0 * s.0), sum(|s| s.0 * s.1));
     let pair = (count * xy - x * y) / (count * xx - x * x);
     let unit = ((y - pair * x) / count).max(0.0);
-    Ok(Calibration { pair, unit, recount: counting / graphs, load: load() })
+    let look_up = Default::default();
+    Ok(Calibration { pair, unit, recount: counting / graphs, load: load(), look_up })
+}
+
+/// What so many threads find that work at the same time, each of which is told its number.
+fn at_once<T: Send>(threads: usize, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let spawn = |thread| scope.spawn(move || work(thread));
+        let running: Vec<_> = (0..threads as u64).map(spawn).collect();
+        let join = |one: ScopedJoinHandle<'_, T>| {
+            one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        running.into_iter().map(join).collect()
+    })
+}
+
+/// The slot of the i-th of many graphs, as if at random.
+fn some_slot(i: u64) -> u64 {
+    i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 19
+}
+
+/// A table with the slots of these graphs, of which few are equal.
+fn some_table(graphs: impl Iterator<Item = u64>) -> BucketTable {
+    let mut slots: Vec<u64> = graphs.map(some_slot).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    let record = |i: usize, record: &mut [u8]| record.fill(i as u8 & 1);
+    let sequence = DegreeSequence::new([4; 11]);
+    BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.into_iter(), record)
+}
+
+/// Seconds of a look-up in tables of several sizes, beside the smallest, on so many threads.
+fn look_ups(threads: usize) -> [f64; LOOKED_UP.len()] {
+    let times = LOOKED_UP.map(|bits| {
+        let table = some_table(0..1 << bits);
+        let times = at_once(threads, |thread| look_up(&table, bits, thread));
+        times.iter().sum::<f64>() / threads as f64
+    });
+    times.map(|time| (time - times[0]).max(0.0))
+}
+
+/// Seconds of a look-up in a table of 2^`bits` graphs, asked for well ahead as the kernel does.
+fn look_up(table: &BucketTable, bits: u32, thread: u64) -> f64 {
+    let start = thread_seconds();
+    let mut sum = 0;
+    for batch in 0..LOOK_UPS / LANES as u64 {
+        let slots: [u64; LANES] = std::array::from_fn(|lane| {
+            let i = (thread * LOOK_UPS + batch * LANES as u64 + lane as u64 + 1)
+                .wrapping_mul(0xd134_2543_de82_ef95);
+            some_slot(i >> (u64::BITS - bits))
+        });
+        slots.iter().for_each(|&slot| table.prefetch(slot));
+        let places = slots.map(|slot| table.locate(slot));
+        for (slot, place) in slots.into_iter().zip(places) {
+            sum += table.find(slot, place).map_or(0, |i| usize::from(table.record(i)[0]));
+        }
+    }
+    black_box(sum);
+    (thread_seconds() - start) / LOOK_UPS as f64
 }
 
 /// Seconds to load an entry.
 fn load() -> f64 {
     let (parts, graphs) = LOADED;
-    let (layout, sequence) = (TrailTrap::LAYOUT, DegreeSequence::new([4; 11]));
     let bytes = |part: usize| {
-        // Slots are as if at random, and different.
-        let slots = (0..graphs).filter(|i| *i as usize % parts == part);
-        let mut slots: Vec<u64> =
-            slots.map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 19).collect();
-        slots.sort_unstable();
-        let record = |i: usize, record: &mut [u8]| record.fill(i as u8 & 1);
-        let table = BucketTable::new(layout, sequence, 0, 0, slots.into_iter(), record);
+        let table = some_table((0..graphs).skip(part).step_by(parts));
         let BucketBlocks { keys, outcomes, .. } = table.to_blocks(part as u32);
         [keys, outcomes].map(Block::into_bytes)
     };
     let bytes: Vec<[Vec<u8>; 2]> = (0..parts).map(bytes).collect();
     let start = thread_seconds();
+    let layout = TrailTrap::LAYOUT;
     let parse = |bytes| Block::parse(layout, bytes).expect("what was just made is sound");
     let blocks = bytes.into_iter().map(|bytes| {
         let [keys, outcomes] = bytes.map(parse);
@@ -132,4 +211,28 @@ fn load() -> f64 {
 fn thread_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn look_ups_among_more_take_longer() {
+        let calibration = Calibration {
+            pair: 100.0,
+            unit: 0.0,
+            recount: 0.0,
+            load: 0.0,
+            look_up: [0.0, 3.0, 6.0, 18.0],
+        };
+        let among = [0.0, 1.0, 32_768.0, 65_536.0, 262_144.0, 2_097_152.0, 4_194_304.0, 1e9];
+        let expected = [100.0, 100.0, 100.0, 101.0, 103.0, 106.0, 110.0, 118.0];
+        for (entries, expected) in among.into_iter().zip(expected) {
+            let found = calibration.pair_among(entries);
+            assert!((found - expected).abs() < 1e-9, "{entries}: {found}, not {expected}");
+        }
+        let told = calibration.with_pair(90);
+        assert_eq!([0.0, 1e9].map(|entries| told.pair_among(entries)), [told.pair; 2]);
+    }
 }

@@ -89,6 +89,8 @@ struct Input {
     loaded: f64,
     /// Bytes of all its predecessors.
     predecessors: f64,
+    /// Entries of all their tables.
+    entries: f64,
 }
 
 /// What all workers share.
@@ -184,6 +186,8 @@ pub struct Machines {
     aside: HashMap<u32, u64>,
     /// Tables that were read, and those of them that their worker had.
     tables: (u64, u64),
+    /// Seconds of a core that solving the order in work has taken so far.
+    solved_seconds: f64,
     /// What has come together so far.
     taken: Simulated,
 }
@@ -202,6 +206,7 @@ impl Machines {
             before: None,
             aside: HashMap::new(),
             tables: (0, 0),
+            solved_seconds: 0.0,
             taken: Simulated::default(),
         }
     }
@@ -214,6 +219,7 @@ impl Machines {
         self.before = self.order.replace(order);
         self.workers = (0..self.cluster.workers()).map(|_| Worker::new(&self.cluster)).collect();
         self.aside.clear();
+        self.solved_seconds = 0.0;
     }
 
     /// The order that was begun last.
@@ -269,7 +275,7 @@ impl Machines {
     pub fn begin(&mut self, worker: usize, units: Vec<Unit>, taken: u64) -> Lease {
         let order = self.order();
         let OrderInWork { plan, graphs, .. } = &*order;
-        let Calibration { pair, unit: each_unit, recount, load } = self.calibration;
+        let Calibration { unit: each_unit, recount, load, .. } = self.calibration;
         let (mut read, mut made, mut counted, mut tried) = (0.0, 0.0, 0.0, 0.0);
         let (mut solving, mut trying) = (0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
@@ -283,9 +289,11 @@ impl Machines {
             let again = together.len() < shard.parts as usize;
             let input = self.read(&order, worker, together[0].shard, all, again);
             read += input.read;
-            solving += all * shard.size as f64 * pair
-                + together.len() as f64 * each_unit
-                + input.loaded * load;
+            let held = self.allowance_bytes() as f64 / entry_bytes(plan.layout, plan.order) as f64;
+            let pair = self.calibration.pair_among(input.entries.min(held));
+            let solved = all * shard.size as f64 * pair + together.len() as f64 * each_unit;
+            self.solved_seconds += solved;
+            solving += solved + input.loaded * load;
             made += bytes;
             counted += all;
             let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
@@ -331,6 +339,16 @@ impl Machines {
             counting,
             trying,
         }
+    }
+
+    /// What a unit holds of tables at a time, unless one is more.
+    fn allowance_bytes(&self) -> usize {
+        memory::allowance_bytes(self.cluster.memory as usize, self.cluster.cores)
+    }
+
+    /// Seconds of a core that solving the order in work has taken, without loading what is read.
+    pub fn solved_seconds(&self) -> f64 {
+        self.solved_seconds
     }
 
     /// The caches of a worker have what graphs in work leave them.
@@ -398,8 +416,7 @@ impl Machines {
         let OrderInWork { plan, graphs, readers } = order;
         let shard = &plan.shards[index as usize];
         let entry = entry_bytes(plan.layout, plan.order) as f64;
-        let Cluster { memory, cores, .. } = self.cluster;
-        let allowance = memory::allowance_bytes(memory as usize, cores);
+        let allowance = self.allowance_bytes();
         let Worker { tables, parents, lately, now, .. } = &mut self.workers[worker];
         *now = index;
         let mut input = Input::default();
@@ -422,6 +439,7 @@ impl Machines {
             let each = of_shard / f64::from(buckets);
             let stored = stored_entry(plan, from, of_shard);
             input.predecessors += of_shard * stored;
+            input.entries += of_shard;
             for bucket in (0..rounds).flat_map(|_| 0..buckets) {
                 let key = (predecessor, bucket);
                 self.tables.0 += 1;

@@ -183,7 +183,7 @@ pub fn simulate(question: &Question, calibration: Calibration, cluster: Cluster)
         bytes_widest: widest.unwrap_or(stored) as u64,
         bytes_read_uncached: uncached,
         bytes_largest_input: largest,
-        core_seconds: pairs as f64 * calibration.pair + units as f64 * calibration.unit,
+        core_seconds: census.machines.solved_seconds(),
         calibration,
         cluster,
         simulated: census.finish(),
