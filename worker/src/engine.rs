@@ -43,7 +43,7 @@ pub struct Engine<L: Link> {
     /// The predecessor tables that a unit holds at a time take at most this much memory, or are
     /// one table.
     allowance_bytes: usize,
-    /// Budget of the cache.
+    /// The most that the budget of the cache is.
     cache_bytes: usize,
     link: Arc<L>,
     /// The cache of the last lease's edition.
@@ -269,6 +269,11 @@ fn pairs(lease: &Lease) -> u64 {
     lease.units.iter().map(|&unit| lease.plan.pairs(unit)).sum()
 }
 
+/// The units of a lease, those of a shard together: they follow each other.
+fn parts(lease: &Lease) -> impl Iterator<Item = &[Unit]> {
+    lease.units.chunk_by(|one, other| one.shard == other.shard)
+}
+
 impl<L: Link> Engine<L> {
     /// An engine of `threads` solving threads that takes about `memory_bytes` for partitions and
     /// graphs in work. When `stop` is cancelled, it gives its leases back and returns; it cancels
@@ -398,10 +403,14 @@ impl<L: Link> Engine<L> {
             }
             let graphs = lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum();
             room.hold(graphs, lease.plan.predecessor_bytes(&lease.units));
+            let cache = self.cache(lease.edition);
+            {
+                // What these units read stays, and what they have read before goes.
+                let _in_work = parts(&lease).next().map(|parts| cache.begin(&lease.plan, parts));
+                cache.set_budget(self.room.cache_bytes());
+            }
             drop(asking);
             let start = Instant::now();
-            let cache = self.cache(lease.edition);
-            cache.set_budget(self.room.cache_bytes());
             match self.solve(&lease, &cache) {
                 Ok(results) => {
                     failures = 0;
@@ -495,9 +504,7 @@ impl<L: Link> Engine<L> {
             stop: &self.interrupt.flag.0,
         };
         let plan = &*lease.plan;
-        // Parts of one shard follow each other.
-        let together: Vec<&[Unit]> =
-            lease.units.chunk_by(|one, other| one.shard == other.shard).collect();
+        let together: Vec<&[Unit]> = parts(lease).collect();
         {
             // What is fetched ahead is read by these.
             let _in_work = together.first().map(|parts| cache.begin(&lease.plan, parts));

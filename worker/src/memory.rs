@@ -34,7 +34,7 @@ const LEAST_BUCKET: u64 = 1 << 20;
 
 /// Bytes that a graph takes while its unit is in work, and until its results are delivered: itself
 /// and its outcome; its rows and requests; then a place in a table, and in blocks.
-pub const GRAPH_BYTES: u64 = 128;
+pub const GRAPH_BYTES: u64 = 136;
 /// Room for each lease that may be in work: more than a bundle of small units has.
 pub(crate) const LEAST_GRAPHS: u64 = 200_000;
 
@@ -55,7 +55,7 @@ pub struct Room {
     taken: u64,
     /// Graphs of the last lease.
     last: u64,
-    /// Whether the cache would hold what its shard reads.
+    /// Whether the cache would hold what the last lease that was no bundle looks up in.
     is_cached: bool,
 }
 
@@ -76,7 +76,7 @@ impl Room {
     pub fn cache_bytes(&self) -> usize {
         let all = cache_bytes(self.memory_bytes);
         let from_cache = self.taken.saturating_sub(self.own) * GRAPH_BYTES;
-        all - (from_cache as usize).min(self.memory_bytes / 2)
+        all.saturating_sub((from_cache as usize).min(self.memory_bytes / 2))
     }
 
     /// How many graphs are in work.
@@ -100,10 +100,14 @@ impl Room {
     }
 
     /// A lease of so many graphs is in work in the room that was taken for it, or in more if need
-    /// be. The tables that its largest shard reads have so many bytes.
+    /// be. The entries that its units look up in have so many bytes. A lease of few graphs, such as
+    /// a bundle, says nothing of what larger ones read.
     pub fn lease(&mut self, taken: u64, graphs: u64, input_bytes: u64) {
         self.last = graphs;
-        self.is_cached = input_bytes <= cache_bytes(self.memory_bytes) as u64;
+        if graphs > LEAST_GRAPHS / 2 {
+            // Lists of parents are in the cache, too, and tables have directories.
+            self.is_cached = input_bytes <= cache_bytes(self.memory_bytes) as u64 / 4 * 3;
+        }
         self.taken = self.taken - taken + graphs;
     }
 
@@ -118,7 +122,7 @@ mod tests {
     use super::*;
 
     /// Where the cache does not hold what a shard reads, graphs in work have of its budget what
-    /// they need, but not all; everything together stays within the memory.
+    /// they need, but not all.
     #[test]
     fn graphs_in_work_take_from_the_cache_where_it_is_of_little_use() {
         assert_eq!(Room::new(1 << 20, 3).graphs(), 600_000, "enough for bundles of small units");
@@ -126,16 +130,19 @@ mod tests {
         let cache = cache_bytes(memory_bytes);
         let mut room = Room::new(memory_bytes, 0);
         assert_eq!((room.graphs(), room.cache_bytes()), (1_000_000, cache));
-        room.lease(0, 1_000_000, cache as u64);
+        let held = cache as u64 / 4 * 3;
+        room.lease(0, 1_000_000, held);
         assert_eq!((room.offer(), room.cache_bytes()), (None, cache));
-        room.lease(1_000_000, 1_000_000, cache as u64 + 1);
+        room.lease(1_000_000, 1_000_000, held + 1);
         assert_eq!((room.offer(), room.cache_bytes()), (Some(4_000_000), cache));
         for graphs in [2_000_000, 5_000_000, 20_000_000] {
-            room.lease(room.taken(), graphs, cache as u64 + 1);
+            room.lease(room.taken(), graphs, held + 1);
             let more = (graphs - 1_000_000) as usize * GRAPH_BYTES as usize;
             assert_eq!(room.cache_bytes(), cache - more.min(memory_bytes / 2));
         }
-        room.give_back(20_000_000);
+        room.lease(20_000_000, LEAST_GRAPHS / 2, 0);
+        assert_eq!(room.graphs(), 5_000_000, "a bundle says nothing of larger leases");
+        room.give_back(LEAST_GRAPHS / 2);
         assert_eq!((room.taken(), room.cache_bytes()), (0, cache));
     }
 

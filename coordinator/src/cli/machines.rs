@@ -4,6 +4,7 @@ use anyhow::ensure;
 use clap::Args;
 use trailtrap_shared::{
     game::GameName,
+    graph::polya::totals,
     labelling::batch::Kernel,
     plan::{Goal, PlanOptions},
 };
@@ -96,7 +97,12 @@ impl MachineArguments {
         let question = Question { game, goal, options, trial_rate: self.sample };
         log::say("calibrating …");
         let threads = cluster.cores.min(limits::threads());
-        let mut calibration = calibrate(game, self.kernel, threads)?;
+        let (graphs, _) = totals(goal.order, goal.max_size(goal.order));
+        let most_entries = match self.pair {
+            Some(_) => 0.0,
+            None => cluster.entries_held(game.layout(), goal.order).min(graphs as f64),
+        };
+        let mut calibration = calibrate(game, self.kernel, threads, most_entries)?;
         if let Some(nanoseconds) = self.pair {
             calibration = calibration.with_pair(nanoseconds);
         }

@@ -64,7 +64,8 @@ const ORDER: usize = 9;
 const LOADED: (usize, u64) = (16, 400_000);
 
 /// What pieces of work take each of so many threads that do the same at the same time, as threads
-/// of one machine share more than its memory.
+/// of one machine share more than its memory; with look-ups among at most so many entries, which
+/// take memory.
 ///
 /// # Errors
 /// As [`Solver::solve`].
@@ -72,6 +73,7 @@ pub fn calibrate(
     game: GameName,
     kernel: Kernel,
     threads: usize,
+    most_entries: f64,
 ) -> Result<Calibration, SolveError> {
     let of_all = at_once(threads, |_| calibrate_thread(game, kernel));
     let of_all: Vec<Calibration> = of_all.into_iter().collect::<Result<_, _>>()?;
@@ -81,7 +83,7 @@ pub fn calibrate(
         unit: mean(|one| one.unit),
         recount: mean(|one| one.recount),
         load: mean(|one| one.load),
-        look_up: look_ups(threads),
+        look_up: look_ups(threads, most_entries),
     })
 }
 
@@ -93,14 +95,15 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
     let mut samples: Vec<(f64, f64)> = Vec::new();
     let (mut graphs, mut counting) = (0.0, 0.0);
     pool.install(|| {
-        let mut since = thread_seconds();
+        let (mut since, mut order) = (thread_seconds(), 0);
         let options = PlanOptions::default();
         let solver =
             Solver { game, kernel, allowance_bytes: usize::MAX, stop: &AtomicBool::new(false) };
         memory::census_with(ORDER, options, &solver, &mut |plan, solved| {
             let solving = thread_seconds() - since;
             since = thread_seconds();
-            if plan.order < ORDER {
+            // In the time of the first unit of an order is that for its plan.
+            if std::mem::replace(&mut order, plan.order) < ORDER {
                 return;
             }
             let shard = &plan.shards[solved.unit.shard as usize];
@@ -156,17 +159,23 @@ fn some_table(graphs: impl Iterator<Item = u64>) -> BucketTable {
     BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.into_iter(), record)
 }
 
-/// Seconds of a look-up in tables of several sizes, beside the smallest, on so many threads.
-fn look_ups(threads: usize) -> [f64; LOOKED_UP.len()] {
+/// Seconds of a look-up in tables of several sizes, beside the smallest, on so many threads. Those
+/// that are larger than the most take as long as the one before.
+fn look_ups(threads: usize, most_entries: f64) -> [f64; LOOKED_UP.len()] {
+    let mut last = 0.0;
     let times = LOOKED_UP.map(|bits| {
+        if bits > LOOKED_UP[0] && f64::from(1u32 << bits) > most_entries {
+            return last;
+        }
         let table = some_table(0..1 << bits);
         let times = at_once(threads, |thread| look_up(&table, bits, thread));
-        times.iter().sum::<f64>() / threads as f64
+        last = times.iter().sum::<f64>() / threads as f64;
+        last
     });
     times.map(|time| (time - times[0]).max(0.0))
 }
 
-/// Seconds of a look-up in a table of 2^`bits` graphs, asked for well ahead as the kernel does.
+/// Seconds of a look-up in a table of 2^`bits` graphs, of which a batch is asked for ahead.
 fn look_up(table: &BucketTable, bits: u32, thread: u64) -> f64 {
     let start = thread_seconds();
     let mut sum = 0;

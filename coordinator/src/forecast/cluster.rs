@@ -3,7 +3,8 @@
 use std::{fmt, str::FromStr};
 
 use serde::Serialize;
-use trailtrap_worker::process::limits::Size;
+use trailtrap_shared::{game::Layout, partition::entry_bytes};
+use trailtrap_worker::{memory, process::limits::Size};
 
 /// One machine that does everything, or nodes around a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -26,6 +27,16 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Bytes of tables that a unit holds at a time, unless one has more.
+    pub fn allowance_bytes(&self) -> usize {
+        memory::allowance_bytes(self.memory as usize, self.cores)
+    }
+
+    /// Entries of order `n` in so many bytes.
+    pub fn entries_held(&self, layout: Layout, n: usize) -> f64 {
+        self.allowance_bytes() as f64 / entry_bytes(layout, n) as f64
+    }
+
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.nodes.unwrap_or(1)

@@ -289,7 +289,7 @@ impl Machines {
             let again = together.len() < shard.parts as usize;
             let input = self.read(&order, worker, together[0].shard, all, again);
             read += input.read;
-            let held = self.allowance_bytes() as f64 / entry_bytes(plan.layout, plan.order) as f64;
+            let held = self.cluster.entries_held(plan.layout, plan.order);
             let pair = self.calibration.pair_among(input.entries.min(held));
             let solved = all * shard.size as f64 * pair + together.len() as f64 * each_unit;
             self.solved_seconds += solved;
@@ -339,11 +339,6 @@ impl Machines {
             counting,
             trying,
         }
-    }
-
-    /// What a unit holds of tables at a time, unless one is more.
-    fn allowance_bytes(&self) -> usize {
-        memory::allowance_bytes(self.cluster.memory as usize, self.cluster.cores)
     }
 
     /// Seconds of a core that solving the order in work has taken, without loading what is read.
@@ -416,7 +411,7 @@ impl Machines {
         let OrderInWork { plan, graphs, readers } = order;
         let shard = &plan.shards[index as usize];
         let entry = entry_bytes(plan.layout, plan.order) as f64;
-        let allowance = self.allowance_bytes();
+        let allowance = self.cluster.allowance_bytes();
         let Worker { tables, parents, lately, now, .. } = &mut self.workers[worker];
         *now = index;
         let mut input = Input::default();

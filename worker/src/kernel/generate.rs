@@ -1,26 +1,43 @@
 //! The first half of the route: from the parents of a part of a shard to its graphs.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 use trailtrap_shared::{
     class::Class,
     generate::{Child, Extender, settle},
+    graph::degree::Parent,
     partition::slot_of_key,
     plan::{Shard, parent_range},
 };
 
 use super::{CHUNK, SolveError, Solver, Source, decode};
 
+/// The kinds of parents of a shard, each with the slots of all of its kind.
+type Parents = Vec<(Parent, Arc<Vec<u64>>)>;
+
 /// Parents are extended in chunks of this many.
 const PARENT_CHUNK: usize = 256;
 
 impl Solver<'_> {
-    /// The graphs of a class in a part of a shard, in the order of their slots.
+    /// The slots of the parents of a shard, of each kind.
+    pub(super) fn parents(shard: &Shard, source: &dyn Source) -> Result<Parents, SolveError> {
+        let kinds = shard.sequence.parents().into_iter();
+        kinds
+            .map(|kind| {
+                let slots = source.parents(&kind.sequence)?;
+                Ok((kind, slots))
+            })
+            .collect()
+    }
+
+    /// The graphs of a class in a part of a shard with these parents, in the order of their slots.
     pub(super) fn generate(
         &self,
         class: Class,
         shard: &Shard,
         part: u32,
-        source: &dyn Source,
+        parents: &Parents,
     ) -> Result<Vec<Child>, SolveError> {
         let target = shard.sequence;
         if target.order() == 1 {
@@ -28,23 +45,21 @@ impl Solver<'_> {
             let all = vec![Child { slot: slot_of_key(1, 0), parent: 0, automorphisms: 1 }];
             return Ok(if part == 0 { all } else { Vec::new() });
         }
-        let kinds = target.parents();
-        let mut lists = Vec::with_capacity(kinds.len());
+        let mut lists = Vec::with_capacity(parents.len());
         let mut before = 0u32;
-        for kind in &kinds {
-            let slots = source.parents(&kind.sequence)?;
+        for (kind, slots) in parents {
             let range = parent_range(slots.len(), part, shard.parts);
-            lists.push((before, slots, range));
-            before += lists.last().map_or(0, |(_, slots, _)| slots.len() as u32);
+            lists.push((kind, before, slots, range));
+            before += slots.len() as u32;
         }
         // Neighbouring lists are taken together until a chunk is full, long ones are cut.
         let mut chunks: Vec<Vec<(usize, std::ops::Range<usize>)>> = vec![Vec::new()];
         let mut room = PARENT_CHUNK;
-        for (kind, (_, _, range)) in lists.iter().enumerate() {
+        for (list, (.., range)) in lists.iter().enumerate() {
             let mut start = range.start;
             while start < range.end {
                 let end = range.end.min(start + room);
-                chunks.last_mut().expect("never empty").push((kind, start..end));
+                chunks.last_mut().expect("never empty").push((list, start..end));
                 room -= end - start;
                 start = end;
                 if room == 0 {
@@ -59,11 +74,11 @@ impl Solver<'_> {
                 self.check_stop()?;
                 let mut children = Vec::new();
                 let mut extender = Extender::new(class, &target, self.kernel);
-                for (kind, range) in chunk {
-                    extender.take_from(&kinds[kind]);
-                    let (before, slots, _) = &lists[kind];
+                for (list, range) in chunk {
+                    let (kind, before, slots, _) = &lists[list];
+                    extender.take_from(kind);
                     for i in range {
-                        let parent = decode(&kinds[kind].sequence, slots[i])?;
+                        let parent = decode(&kind.sequence, slots[i])?;
                         extender.extend(before + i as u32, &parent, &mut children);
                     }
                 }

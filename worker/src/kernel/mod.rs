@@ -24,6 +24,7 @@ use std::{
 
 pub use evidence::Evidence;
 use evidence::Witness;
+use rayon::prelude::*;
 pub use route::readings;
 use trailtrap_shared::{
     count::summary::Summary,
@@ -208,7 +209,8 @@ impl Solver<'_> {
     ) -> Result<Vec<SolvedUnit>, SolveError> {
         let start = Instant::now();
         let shard = &plan.shards[units[0].shard as usize];
-        let generate = |unit: &Unit| self.generate(plan.layout.class, shard, unit.part, source);
+        let parents = Self::parents(shard, source)?;
+        let generate = |unit: &Unit| self.generate(plan.layout.class, shard, unit.part, &parents);
         let mut generated: Vec<Vec<Child>> =
             units.iter().map(generate).collect::<Result<_, _>>()?;
         let mut end = 0;
@@ -222,7 +224,7 @@ impl Solver<'_> {
             1 => generated.remove(0),
             _ => generated.concat(),
         };
-        drop(generated);
+        drop((generated, parents));
         let mut outcomes = vec![G::Outcome::default(); children.len()];
         let mut witness = Witness::new(plan, shard, units, &children, &parts, source)?;
         let graphs = Graphs {
@@ -234,7 +236,7 @@ impl Solver<'_> {
         };
         let folded = self.fold_all::<G>(plan, graphs, source)?;
         let tables: Vec<_> = parts
-            .iter()
+            .par_iter()
             .map(|part| {
                 self.tabulate::<G>(
                     plan.layout,
