@@ -24,6 +24,8 @@ pub struct Calibration {
     pub pair: f64,
     /// To solve one unit, beside its pairs.
     pub unit: f64,
+    /// To make the blocks of a graph, and to take their content.
+    pub make: f64,
     /// To count a delivered graph again, as the coordinator does.
     pub recount: f64,
     /// To load an entry of a table that is not in the cache: checked, and merged from parts.
@@ -81,6 +83,7 @@ pub fn calibrate(
     Ok(Calibration {
         pair: mean(|one| one.pair),
         unit: mean(|one| one.unit),
+        make: mean(|one| one.make),
         recount: mean(|one| one.recount),
         load: mean(|one| one.load),
         look_up: look_ups(threads, most_entries),
@@ -93,7 +96,7 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool of one thread");
     let mut samples: Vec<(f64, f64)> = Vec::new();
-    let (mut graphs, mut counting) = (0.0, 0.0);
+    let (mut graphs, mut making, mut counting) = (0.0, 0.0, 0.0);
     pool.install(|| {
         let (mut since, mut order) = (thread_seconds(), 0);
         let options = PlanOptions::default();
@@ -112,7 +115,9 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
             // One shard in eight says enough of this.
             if solved.unit.shard % 8 == 0 {
                 let blocks = solved.blocks();
+                Content::of_unit(&blocks);
                 let start = thread_seconds();
+                making += start - since;
                 // The content of a delivery is taken, too.
                 Content::of_unit(&blocks);
                 recount(game, plan, &blocks).expect("what was just solved is sound");
@@ -128,7 +133,8 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
     let pair = (count * xy - x * y) / (count * xx - x * x);
     let unit = ((y - pair * x) / count).max(0.0);
     let look_up = Default::default();
-    Ok(Calibration { pair, unit, recount: counting / graphs, load: load(), look_up })
+    let (make, recount) = (making / graphs, counting / graphs);
+    Ok(Calibration { pair, unit, make, recount, load: load(), look_up })
 }
 
 /// What so many threads find that work at the same time, each of which is told its number.
@@ -231,6 +237,7 @@ mod tests {
         let calibration = Calibration {
             pair: 100.0,
             unit: 0.0,
+            make: 0.0,
             recount: 0.0,
             load: 0.0,
             look_up: [0.0, 3.0, 6.0, 18.0],

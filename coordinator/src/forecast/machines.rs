@@ -275,7 +275,7 @@ impl Machines {
     pub fn begin(&mut self, worker: usize, units: Vec<Unit>, taken: u64) -> Lease {
         let order = self.order();
         let OrderInWork { plan, graphs, .. } = &*order;
-        let Calibration { unit: each_unit, recount, load, .. } = self.calibration;
+        let Calibration { unit: each_unit, make, recount, load, .. } = self.calibration;
         let (mut read, mut made, mut counted, mut tried) = (0.0, 0.0, 0.0, 0.0);
         let (mut solving, mut trying) = (0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
@@ -293,7 +293,7 @@ impl Machines {
             let pair = self.calibration.pair_among(input.entries.min(held));
             let solved = all * shard.size as f64 * pair + together.len() as f64 * each_unit;
             self.solved_seconds += solved;
-            solving += solved + input.loaded * load;
+            solving += solved + input.loaded * load + all * make;
             made += bytes;
             counted += all;
             let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
@@ -309,7 +309,12 @@ impl Machines {
             self.taken.units_tried += (1.0 - untried) * together.len() as f64;
             self.taken.bytes_in_units_tried += (1.0 - untried) * bytes;
         }
-        let counting = if self.cluster.nodes.is_some() { counted * recount } else { 0.0 };
+        let is_one_process = self.cluster.nodes.is_none();
+        let counting = if is_one_process { 0.0 } else { counted * recount };
+        // Its cores are those that solve.
+        if is_one_process {
+            solving += tried / TRIED_BYTES + trying;
+        }
         let room = &self.rooms[worker];
         let beside = room.taken() * memory::GRAPH_BYTES + self.workers[worker].aside_bytes;
         let memory = self.cluster.memory;

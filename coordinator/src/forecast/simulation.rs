@@ -128,7 +128,8 @@ pub struct Kept {
 /// Seconds of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Busy {
-    /// Of all solving threads together, loading what is read included.
+    /// Of all solving threads together: loading what is read and making blocks included, and in one
+    /// process trials.
     pub solving_core_seconds: f64,
     /// Of the coordinator's cores together: counting again what workers deliver.
     pub counting_core_seconds: f64,
