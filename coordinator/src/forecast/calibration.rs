@@ -1,7 +1,8 @@
 //! What pieces of work take on this machine.
 
-use std::{hint::black_box, sync::atomic::AtomicBool, thread::ScopedJoinHandle};
+use std::{hint::black_box, sync::atomic::AtomicBool};
 
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use trailtrap_census::{core::content::Content, trust::recount::recount};
@@ -77,7 +78,8 @@ pub fn calibrate(
     threads: usize,
     most_entries: f64,
 ) -> Result<Calibration, SolveError> {
-    let of_all = at_once(threads, |_| calibrate_thread(game, kernel));
+    let pool = pool_of(threads);
+    let of_all = pool.broadcast(|_| calibrate_thread(game, kernel));
     let of_all: Vec<Calibration> = of_all.into_iter().collect::<Result<_, _>>()?;
     let mean = |of: fn(&Calibration) -> f64| of_all.iter().map(of).sum::<f64>() / threads as f64;
     Ok(Calibration {
@@ -86,15 +88,18 @@ pub fn calibrate(
         make: mean(|one| one.make),
         recount: mean(|one| one.recount),
         load: mean(|one| one.load),
-        look_up: look_ups(threads, most_entries),
+        look_up: look_ups(&pool, most_entries),
     })
+}
+
+fn pool_of(threads: usize) -> ThreadPool {
+    ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be started")
 }
 
 /// Solves a small order on one thread, and splits the time of its shards into a part for each pair
 /// and one for each unit, by least squares.
 fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, SolveError> {
-    let pool =
-        rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool of one thread");
+    let pool = pool_of(1);
     let mut samples: Vec<(f64, f64)> = Vec::new();
     let (mut graphs, mut making, mut counting) = (0.0, 0.0, 0.0);
     pool.install(|| {
@@ -137,19 +142,6 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
     Ok(Calibration { pair, unit, make, recount, load: load(), look_up })
 }
 
-/// What so many threads find that work at the same time, each of which is told its number.
-fn at_once<T: Send>(threads: usize, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
-    std::thread::scope(|scope| {
-        let work = &work;
-        let spawn = |thread| scope.spawn(move || work(thread));
-        let running: Vec<_> = (0..threads as u64).map(spawn).collect();
-        let join = |one: ScopedJoinHandle<'_, T>| {
-            one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        running.into_iter().map(join).collect()
-    })
-}
-
 /// The slot of the i-th of many graphs, as if at random.
 fn some_slot(i: u64) -> u64 {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 19
@@ -165,17 +157,17 @@ fn some_table(graphs: impl Iterator<Item = u64>) -> BucketTable {
     BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.into_iter(), record)
 }
 
-/// Seconds of a look-up in tables of several sizes, beside the smallest, on so many threads. Those
-/// that are larger than the most take as long as the one before.
-fn look_ups(threads: usize, most_entries: f64) -> [f64; LOOKED_UP.len()] {
+/// Seconds of a look-up in tables of several sizes, beside the smallest, on all threads at once.
+/// Those that are larger than the most take as long as the one before.
+fn look_ups(pool: &ThreadPool, most_entries: f64) -> [f64; LOOKED_UP.len()] {
     let mut last = 0.0;
     let times = LOOKED_UP.map(|bits| {
         if bits > LOOKED_UP[0] && f64::from(1u32 << bits) > most_entries {
             return last;
         }
         let table = some_table(0..1 << bits);
-        let times = at_once(threads, |thread| look_up(&table, bits, thread));
-        last = times.iter().sum::<f64>() / threads as f64;
+        let times = pool.broadcast(|thread| look_up(&table, bits, thread.index() as u64));
+        last = times.iter().sum::<f64>() / times.len() as f64;
         last
     });
     times.map(|time| (time - times[0]).max(0.0))

@@ -213,12 +213,11 @@ impl Solver<'_> {
         let generate = |unit: &Unit| self.generate(plan.layout.class, shard, unit.part, &parents);
         let mut generated: Vec<Vec<Child>> =
             units.iter().map(generate).collect::<Result<_, _>>()?;
-        let mut end = 0;
-        let mut next_part = |part: &Vec<Child>| {
-            end += part.len();
-            end - part.len()..end
-        };
-        let parts: Vec<Range<usize>> = generated.iter().map(&mut next_part).collect();
+        let mut parts: Vec<Range<usize>> = Vec::with_capacity(generated.len());
+        for part in &generated {
+            let start = parts.last().map_or(0, |last| last.end);
+            parts.push(start..start + part.len());
+        }
         // Most shards have one part.
         let children = match generated.len() {
             1 => generated.remove(0),
