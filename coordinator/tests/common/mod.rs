@@ -6,7 +6,7 @@ pub mod answers;
 use std::{
     collections::HashMap,
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
     ops::Range,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -113,7 +113,8 @@ pub fn run(arguments: &[&str]) -> Output {
     trailtrap().args(arguments).output().unwrap()
 }
 
-/// Runs the program with this on its standard input.
+/// Runs the program with this on its standard input, which a program that refuses its
+/// arguments may end without reading.
 pub fn run_with_input(arguments: &[&str], input: &str) -> Output {
     let mut command = trailtrap();
     let piped = command
@@ -122,7 +123,9 @@ pub fn run_with_input(arguments: &[&str], input: &str) -> Output {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    if let Err(error) = child.stdin.take().unwrap().write_all(input.as_bytes()) {
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
+    }
     child.wait_with_output().unwrap()
 }
 
