@@ -25,8 +25,10 @@ use crate::serve::{
     service,
 };
 
-/// What messages may take, unless it is said.
-pub const MESSAGE_MEMORY: &str = "512MiB";
+/// What messages may take, unless it is said, in a coordinator that has so much memory.
+pub fn message_memory(memory: Size) -> Size {
+    Size((memory.0 / 8).max(512 << 20))
+}
 
 /// Coordinates a census whose work is done by `trailtrap-worker` processes.
 #[derive(Args)]
@@ -57,9 +59,11 @@ pub struct CoordinatorCommand {
     #[arg(long)]
     stay: bool,
     /// Hold back workers that send or fetch results while messages of more bytes than this are in
-    /// memory
-    #[arg(long, value_name = "SIZE", default_value = MESSAGE_MEMORY, hide_short_help = true)]
-    message_memory: Size,
+    /// memory. Results of a quarter of it are leased together at most: where shards are large,
+    /// workers read the less the larger it is [default: an eighth of what is available here, and
+    /// 512 MiB at least]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
+    message_memory: Option<Size>,
     /// Answer gRPC health checks here, unencrypted and for everybody; nothing else is answered
     /// there
     #[arg(long, value_name = "ADDR:PORT")]
@@ -111,9 +115,10 @@ impl CoordinatorCommand {
             ));
         }
         let shut = CancellationToken::new();
+        let available = || message_memory(Size(limits::available_memory()));
         let server = runtime.spawn(service::serve(
             census.clone(),
-            self.message_memory.0 as usize,
+            self.message_memory.unwrap_or_else(available).0 as usize,
             listener,
             door,
             shut.clone().cancelled_owned(),

@@ -14,7 +14,7 @@ use trailtrap_worker::process::{
 };
 
 use super::{
-    coordinator::MESSAGE_MEMORY,
+    coordinator::message_memory,
     run::{Splitting, TRIED, parse_share},
 };
 use crate::forecast::{Cluster, Forecast, Question, Rate, calibrate, simulate};
@@ -39,8 +39,9 @@ pub struct MachineArguments {
     #[arg(long, value_name = "RATE", default_value = "10Gbit", requires = "nodes")]
     network: Rate,
     /// As with `coordinator --message-memory`: a quarter of it bounds how much is leased together
-    #[arg(long, value_name = "SIZE", default_value = MESSAGE_MEMORY, requires = "nodes")]
-    message_memory: Size,
+    /// [default: an eighth of --memory, and 512 MiB at least]
+    #[arg(long, value_name = "SIZE", requires = "nodes")]
+    message_memory: Option<Size>,
     /// What the disk of the store reads or writes, such as 2GB/s
     #[arg(long, value_name = "RATE", default_value = "1GB/s")]
     disk: Rate,
@@ -67,11 +68,12 @@ const LEAST_SIMULATED: u64 = 4 << 10;
 
 impl MachineArguments {
     fn cluster(&self) -> Cluster {
+        let memory = self.memory.unwrap_or_else(limits::default_memory);
         Cluster {
             nodes: self.nodes.map(usize::from),
             cores: self.cores.map_or_else(limits::threads, usize::from),
-            memory: self.memory.unwrap_or_else(limits::default_memory).0,
-            message_memory: self.message_memory.0,
+            memory: memory.0,
+            message_memory: self.message_memory.unwrap_or_else(|| message_memory(memory)).0,
             network: self.network.0,
             disk: self.disk.0,
             depot: self.depot.map(|rate| rate.0),

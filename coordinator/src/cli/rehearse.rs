@@ -45,7 +45,7 @@ use crate::{
 /// other command opens such a store.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  trailtrap rehearse 12 --nodes 16 --cores 16 --memory 64GiB --depot 8GB/s --message-memory 8GiB
+  trailtrap rehearse 12 --nodes 16 --cores 16 --memory 64GiB --depot 8GB/s
   trailtrap rehearse 12 --nodes 500 --cores 4 --memory 8GiB --losses 0.001
   trailtrap rehearse 10 --nodes 100 --cores 2 --memory 4GiB --speed 1 --json")]
 pub struct RehearseCommand {
