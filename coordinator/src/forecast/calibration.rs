@@ -25,10 +25,14 @@ pub struct Calibration {
     pub pair: f64,
     /// To solve one unit, beside its pairs.
     pub unit: f64,
-    /// To make the blocks of a graph, and to take their content.
+    /// To make the blocks of a graph, and to take their content; and of a unit, beside its graphs.
     pub make: f64,
-    /// To count a delivered graph again, as the coordinator does.
+    /// As above.
+    pub make_unit: f64,
+    /// To count a delivered graph again, as the coordinator does; and a unit, beside its graphs.
     pub recount: f64,
+    /// As above.
+    pub recount_unit: f64,
     /// To load an entry of a table that is not in the cache: checked, and merged from parts.
     pub load: f64,
     /// To look up in tables of 2^15, 2^18, 2^21 and 2^24 entries, of which the processor's caches
@@ -62,6 +66,8 @@ const LOOK_UPS: u64 = 1 << 19;
 
 /// Order that the calibration solves; about two seconds of a core.
 const ORDER: usize = 9;
+/// Graphs of a large shard of that order.
+const LARGE: f64 = 500.0;
 
 /// Parts, and graphs in all of them, of the bucket that the calibration loads.
 const LOADED: (usize, u64) = (16, 400_000);
@@ -86,7 +92,9 @@ pub fn calibrate(
         pair: mean(|one| one.pair),
         unit: mean(|one| one.unit),
         make: mean(|one| one.make),
+        make_unit: mean(|one| one.make_unit),
         recount: mean(|one| one.recount),
+        recount_unit: mean(|one| one.recount_unit),
         load: mean(|one| one.load),
         look_up: look_ups(&pool, most_entries),
     })
@@ -96,50 +104,56 @@ fn pool_of(threads: usize) -> ThreadPool {
     ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be started")
 }
 
-/// Solves a small order on one thread, and splits the time of its shards into a part for each pair
-/// and one for each unit, by least squares.
+/// Solves a small order on one thread, and splits what it takes into a part for each pair or graph
+/// and one for each unit.
 fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, SolveError> {
     let pool = pool_of(1);
-    let mut samples: Vec<(f64, f64)> = Vec::new();
-    let (mut graphs, mut making, mut counting) = (0.0, 0.0, 0.0);
+    let (mut solving, mut making, mut counting) = (Vec::new(), Vec::new(), Vec::new());
     pool.install(|| {
         let (mut since, mut order) = (thread_seconds(), 0);
+        let mut lap = move || {
+            let now = thread_seconds();
+            now - std::mem::replace(&mut since, now)
+        };
         let options = PlanOptions::default();
         let solver =
             Solver { game, kernel, allowance_bytes: usize::MAX, stop: &AtomicBool::new(false) };
         memory::census_with(ORDER, options, &solver, &mut |plan, solved| {
-            let solving = thread_seconds() - since;
-            since = thread_seconds();
+            let taken = lap();
             // In the time of the first unit of an order is that for its plan.
             if std::mem::replace(&mut order, plan.order) < ORDER {
                 return;
             }
             let shard = &plan.shards[solved.unit.shard as usize];
-            let count = solved.summary.statistics.classes.all.graphs as f64;
-            samples.push((count * shard.size as f64, solving));
-            // One shard in eight says enough of this.
-            if solved.unit.shard % 8 == 0 {
+            let graphs = solved.summary.statistics.classes.all.graphs as f64;
+            solving.push((graphs * shard.size as f64, taken));
+            // The largest shards tell what a graph takes, and all others what a unit does.
+            if graphs > LARGE || solved.unit.shard % 8 == 0 {
                 let blocks = solved.blocks();
                 Content::of_unit(&blocks);
-                let start = thread_seconds();
-                making += start - since;
+                making.push((graphs, lap()));
                 // The content of a delivery is taken, too.
                 Content::of_unit(&blocks);
                 recount(game, plan, &blocks).expect("what was just solved is sound");
-                since = thread_seconds();
-                counting += since - start;
-                graphs += count;
+                counting.push((graphs, lap()));
             }
         })
     })?;
-    let count = samples.len() as f64;
-    let sum = |f: fn(&(f64, f64)) -> f64| samples.iter().map(f).sum::<f64>();
-    let (x, y, xx, xy) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.0 * s.0), sum(|s| s.0 * s.1));
-    let pair = (count * xy - x * y) / (count * xx - x * x);
-    let unit = ((y - pair * x) / count).max(0.0);
+    let (pair, unit) = fit(&solving);
+    let (make, make_unit) = fit(&making);
+    let (recount, recount_unit) = fit(&counting);
     let look_up = Default::default();
-    let (make, recount) = (making / graphs, counting / graphs);
-    Ok(Calibration { pair, unit, make, recount, load: load(), look_up })
+    Ok(Calibration { pair, unit, make, make_unit, recount, recount_unit, load: load(), look_up })
+}
+
+/// What one of many things takes, and what a unit of them takes beside, from numbers of things in
+/// units and the times that these took: by least squares, and not less than nothing.
+fn fit(units: &[(f64, f64)]) -> (f64, f64) {
+    let count = units.len() as f64;
+    let sum = |f: fn(&(f64, f64)) -> f64| units.iter().map(f).sum::<f64>();
+    let (x, y, xx, xy) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.0 * s.0), sum(|s| s.0 * s.1));
+    let one = (count * xy - x * y) / (count * xx - x * x);
+    (one.max(0.0), ((y - one * x) / count).max(0.0))
 }
 
 /// The slot of the i-th of many graphs, as if at random.
@@ -225,12 +239,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_fit_finds_what_things_and_units_take() {
+        let units = [1.0, 5.0, 700.0].map(|things| (things, 3.0 + 0.5 * things));
+        let (one, unit) = fit(&units);
+        assert!((one - 0.5).abs() < 1e-9 && (unit - 3.0).abs() < 1e-9, "{one}, {unit}");
+        assert_eq!(fit(&[(1.0, 2.0), (2.0, 1.0)]).0, 0.0, "no thing takes less than nothing");
+    }
+
+    #[test]
     fn look_ups_among_more_take_longer() {
         let calibration = Calibration {
             pair: 100.0,
             unit: 0.0,
             make: 0.0,
+            make_unit: 0.0,
             recount: 0.0,
+            recount_unit: 0.0,
             load: 0.0,
             look_up: [0.0, 3.0, 6.0, 18.0],
         };

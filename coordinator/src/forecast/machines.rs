@@ -275,9 +275,10 @@ impl Machines {
     pub fn begin(&mut self, worker: usize, units: Vec<Unit>, taken: u64) -> Lease {
         let order = self.order();
         let OrderInWork { plan, graphs, .. } = &*order;
-        let Calibration { unit: each_unit, make, recount, load, .. } = self.calibration;
-        let (mut read, mut made, mut counted, mut tried) = (0.0, 0.0, 0.0, 0.0);
-        let (mut solving, mut trying) = (0.0, 0.0);
+        let Calibration { make, recount, load, .. } = self.calibration;
+        let Calibration { unit: each_unit, make_unit, recount_unit, .. } = self.calibration;
+        let (mut read, mut made, mut tried) = (0.0, 0.0, 0.0);
+        let (mut solving, mut counting, mut trying) = (0.0, 0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
         self.rooms[worker].lease(taken, in_work, plan.predecessor_bytes(&units));
         self.give_to_cache(&order, worker, units.first().map_or(0, |unit| unit.shard));
@@ -291,28 +292,28 @@ impl Machines {
             read += input.read;
             let held = self.cluster.entries_held(plan.layout, plan.order);
             let pair = self.calibration.pair_among(input.entries.min(held));
-            let solved = all * shard.size as f64 * pair + together.len() as f64 * each_unit;
+            let parts = together.len() as f64;
+            let solved = all * shard.size as f64 * pair + parts * each_unit;
             self.solved_seconds += solved;
-            solving += solved + input.loaded * load + all * make;
+            solving += solved + input.loaded * load + all * make + parts * make_unit;
             made += bytes;
-            counted += all;
+            counting += all * recount + parts * recount_unit;
             let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
             let (evidence, reading) =
                 Odds::of(plan, together[0], whole, self.question.trial_rate, is_own);
             for odds in evidence.into_iter().chain([reading]) {
                 let records = odds.unit * odds.records_of(whole) as f64;
-                trying += records * together.len() as f64 * TRIED_RECORD;
+                trying += records * parts * TRIED_RECORD;
             }
-            tried += tried_bytes(plan, shard, reading, count, input.predecessors)
-                * together.len() as f64;
+            tried += tried_bytes(plan, shard, reading, count, input.predecessors) * parts;
             let untried = evidence.map_or(1.0, |odds| 1.0 - odds.unit) * (1.0 - reading.unit);
-            self.taken.units_tried += (1.0 - untried) * together.len() as f64;
+            self.taken.units_tried += (1.0 - untried) * parts;
             self.taken.bytes_in_units_tried += (1.0 - untried) * bytes;
         }
         let is_one_process = self.cluster.nodes.is_none();
-        let counting = if is_one_process { 0.0 } else { counted * recount };
-        // Its cores are those that solve.
+        // Its cores are those that solve, and what it has solved is not counted again.
         if is_one_process {
+            counting = 0.0;
             solving += tried / TRIED_BYTES + trying;
         }
         let room = &self.rooms[worker];
