@@ -129,11 +129,7 @@ impl BucketTable {
             }
             return Ok(builder.finish());
         }
-        // Where there are most graphs, at orders 11 and 12, an entry of Trail Trap has four words.
-        let increase = match 1 + layout.record_bytes(first.sequence.order()).div_ceil(8) {
-            0..=4 => Merge::<4>::new(parts, count).fill(&mut builder),
-            _ => Merge::<MOST_WORDS>::new(parts, count).fill(&mut builder),
-        };
+        let increase = Merge::new(parts, count).fill(&mut builder);
         if increase { Ok(builder.finish()) } else { Err(Mismatch(first.sequence)) }
     }
 
@@ -319,9 +315,6 @@ impl Builder {
     }
 }
 
-/// Words of 8 bytes that a slot and a record of the largest order take.
-const MOST_WORDS: usize = 8;
-
 /// So many cells are merged at a time, while what is read and written is in the processor's cache.
 const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 12 };
 
@@ -329,9 +322,7 @@ const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 12 };
 /// scrambled, so that equal ranges of them hold about equally many: each *cell* of their range has
 /// one or two, and a slot need only find its way within its cell. Whatever the slots are, the
 /// order is right.
-///
-/// An entry is kept in `W` words of 8 bytes: the slot, then the record, then zeros.
-struct Merge<'a, const W: usize> {
+struct Merge<'a> {
     parts: Vec<MergedPart<'a>>,
     /// The cell of a slot is its upper bits, below those that say the bucket.
     shift: u32,
@@ -340,31 +331,41 @@ struct Merge<'a, const W: usize> {
     first: usize,
     /// How many slots the cells in work have, or where in the order the next of each goes.
     ends: Vec<u32>,
-    /// The entries of the cells in work.
-    merged: Vec<[u64; W]>,
+    /// The entries of the cells in work, part by part, …
+    coming: Vec<Place>,
+    /// … and in increasing order of slots.
+    merged: Vec<Place>,
 }
 
 /// A part that is being merged.
 struct MergedPart<'a> {
-    /// Of the entries that are not merged yet.
-    slots: Slots<'a>,
+    /// The first slot that is not merged yet, and those after it.
+    next: Option<u64>,
+    after: Slots<'a>,
     /// Of all entries, of which there are so many.
     records: Records<'a>,
     count: usize,
 }
 
-impl<'a, const W: usize> Merge<'a, W> {
+/// Where an entry is.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    slot: u64,
+    part: u32,
+    /// Its index in the part.
+    index: u32,
+}
+
+impl<'a> Merge<'a> {
     /// Of parts that have `count` slots in all.
     fn new(parts: &'a [KeyedOutcomes], count: usize) -> Self {
         let id = parts[0].keys.id;
         let free_bits = slot_bits(id.sequence.order()) as u32 - u32::from(id.bucket_bits);
         let cell_bits = count.max(1).ilog2().min(free_bits);
-        let record_bytes = parts[0].keys.layout.record_bytes(id.sequence.order());
-        assert!(record_bytes.div_ceil(8) < W, "entries fit into their words");
-        let part = |KeyedOutcomes { keys, outcomes }: &'a KeyedOutcomes| MergedPart {
-            slots: keys.slots(),
-            records: outcomes.records(),
-            count: keys.count,
+        let part = |KeyedOutcomes { keys, outcomes }: &'a KeyedOutcomes| {
+            let mut after = keys.slots();
+            let next = after.next();
+            MergedPart { next, after, records: outcomes.records(), count: keys.count }
         };
         Merge {
             parts: parts.iter().map(part).collect(),
@@ -372,6 +373,7 @@ impl<'a, const W: usize> Merge<'a, W> {
             cell_bits,
             first: 0,
             ends: vec![0; MERGED_CELLS.min(1 << cell_bits)],
+            coming: Vec::new(),
             merged: Vec::new(),
         }
     }
@@ -380,13 +382,11 @@ impl<'a, const W: usize> Merge<'a, W> {
     fn fill(mut self, builder: &mut Builder) -> bool {
         let (mut increase, mut last) = (true, None);
         while self.next_cells() {
-            for entry in &self.merged {
-                let slot = entry[0];
+            for &Place { slot, part, index } in &self.merged {
                 increase &= last < Some(slot);
                 last = Some(slot);
-                for (word, to) in entry[1..].iter().zip(builder.push(slot).chunks_exact_mut(8)) {
-                    to.copy_from_slice(&word.to_le_bytes());
-                }
+                let records = &self.parts[part as usize].records;
+                copy_words(records.in_words(index as usize), builder.push(slot));
             }
         }
         increase
@@ -395,7 +395,7 @@ impl<'a, const W: usize> Merge<'a, W> {
     /// Goes on with the next cells, if there are any: their entries, in increasing order of slots,
     /// are the merged ones then.
     fn next_cells(&mut self) -> bool {
-        let Merge { parts, first, ends, merged, .. } = self;
+        let Merge { parts, first, ends, coming, merged, .. } = self;
         let (shift, last) = (self.shift, *first + ends.len());
         let in_bucket = (1 << self.cell_bits) - 1;
         let cell = |slot: u64| (slot >> shift) as usize & in_bucket;
@@ -403,40 +403,32 @@ impl<'a, const W: usize> Merge<'a, W> {
             return false;
         }
         ends.fill(0);
-        for part in &*parts {
-            for cell in part.slots.map(cell).take_while(|&cell| cell < last) {
-                ends[cell - *first] += 1;
+        coming.clear();
+        for (part, MergedPart { next, after, count, .. }) in (0..).zip(parts) {
+            let mut left = *after;
+            while let Some(slot) = next.filter(|&slot| cell(slot) < last) {
+                ends[cell(slot) - *first] += 1;
+                coming.push(Place { slot, part, index: (*count - left.len() - 1) as u32 });
+                *next = left.next();
             }
+            *after = left;
         }
         let mut before = 0;
         for end in ends.iter_mut() {
             before += std::mem::replace(end, before);
         }
         merged.clear();
-        merged.resize(before as usize, [0; W]);
-        for MergedPart { slots, records, count } in parts {
-            let mut left = *slots;
-            while let Some(slot) = left.next() {
-                let cell = cell(slot);
-                if cell >= last {
-                    break;
-                }
-                let i = *count - slots.len();
-                let end = &mut ends[cell - *first];
-                let mut at = *end as usize;
-                *end += 1;
-                // Those of the cells before are smaller, or not there yet, which is zero.
-                while at > 0 && merged[at - 1][0] > slot {
-                    merged[at] = merged[at - 1];
-                    at -= 1;
-                }
-                let entry = &mut merged[at];
-                entry[0] = slot;
-                for (to, from) in entry[1..].iter_mut().zip(records.in_words(i).chunks_exact(8)) {
-                    *to = u64::from_le_bytes(from.try_into().expect("eight bytes"));
-                }
-                *slots = left;
+        merged.resize(coming.len(), Place::default());
+        for &place in &*coming {
+            let end = &mut ends[cell(place.slot) - *first];
+            let mut at = *end as usize;
+            *end += 1;
+            // Those of the cells before are smaller, or not there yet, which is zero.
+            while at > 0 && merged[at - 1].slot > place.slot {
+                merged[at] = merged[at - 1];
+                at -= 1;
             }
+            merged[at] = place;
         }
         *first = last;
         true
