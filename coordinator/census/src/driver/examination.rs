@@ -138,8 +138,9 @@ impl Census {
     }
 
     /// Counts the blocks of a unit again, if that is asked for, and compares what its record says
-    /// with that, with the plan, with the mass formula, and with nauty. Returns what the unit
-    /// tells about graphs with one edge more.
+    /// with that, with the plan, with the mass formula, and with nauty; then the graphs of a part
+    /// of a shard have to belong to that part, too. Returns what the unit tells about graphs with
+    /// one edge more.
     ///
     /// What is left to be believed of a unit that was counted again and passes is which of its
     /// records follow from their predecessors, for parts of a shard whether a graph is missing,
@@ -197,7 +198,7 @@ impl Census {
         if plan.order <= ENUMERATED_ORDER && !self.parents.know(&shard.sequence, &mut keys()) {
             return flaw("it lists graphs that nauty does not");
         }
-        if shard.parts > 1 {
+        if shard.parts > 1 && counts == Counts::Again {
             let ranges = self.part_ranges(plan, unit.shard)?;
             if !ranges.hold(unit.part, &shard.sequence, keys()) {
                 return flaw("it lists a graph of another part");
