@@ -131,7 +131,7 @@ pub struct Busy {
     /// Of all solving threads together: loading what is read and making blocks included, and in one
     /// process trials.
     pub solving_core_seconds: f64,
-    /// Of the coordinator's cores together: counting again what workers deliver.
+    /// Of the coordinator's cores together: taking in what workers deliver, and counting it again.
     pub counting_core_seconds: f64,
     /// Of the turns of trials, a few at a time.
     pub trials: f64,
