@@ -106,7 +106,8 @@ impl BucketTable {
     ///
     /// # Errors
     /// [`Mismatch`] if the blocks are not keys and outcomes of parts of one bucket, each with as
-    /// many outcomes as keys, or if two parts hold the same slot.
+    /// many outcomes as keys, if two parts hold the same slot, or if all of them have more graphs
+    /// than a table can number.
     pub fn from_blocks(parts: &[KeyedOutcomes]) -> Result<Self, Mismatch> {
         let Block { id: first, layout, .. } = parts[0].keys;
         let fits = |KeyedOutcomes { keys, outcomes }: &KeyedOutcomes| {
@@ -116,10 +117,10 @@ impl BucketTable {
                 && keys.count == outcomes.count
                 && [keys.layout, outcomes.layout] == [layout; 2]
         };
-        if !parts.iter().all(fits) {
+        let count: usize = parts.iter().map(|part| part.keys.count).sum();
+        if !parts.iter().all(fits) || u32::try_from(count).is_err() {
             return Err(Mismatch(first.sequence));
         }
-        let count = parts.iter().map(|part| part.keys.count).sum();
         let mut builder =
             Builder::new(layout, first.sequence, first.bucket_bits, first.bucket, count);
         if let [KeyedOutcomes { keys, outcomes }] = parts {
@@ -129,7 +130,7 @@ impl BucketTable {
             }
             return Ok(builder.finish());
         }
-        let increase = Merge::new(parts, count).fill(&mut builder);
+        let increase = Merge::new(parts).fill(&mut builder);
         if increase { Ok(builder.finish()) } else { Err(Mismatch(first.sequence)) }
     }
 
@@ -319,14 +320,11 @@ impl Builder {
 const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 12 };
 
 /// Goes through the entries of several parts of a bucket in increasing order of slots. Slots are
-/// scrambled, so that equal ranges of them hold about equally many: each *cell* of their range has
-/// one or two, and a slot need only find its way within its cell. Whatever the slots are, the
-/// order is right.
+/// scrambled, so that equal ranges of them hold about equally many: each *cell*, the slots of one
+/// place of the table's directory, has one or two, and a slot need only find its way within its
+/// cell. Whatever the slots are, the order is right.
 struct Merge<'a> {
     parts: Vec<MergedPart<'a>>,
-    /// The cell of a slot is its upper bits, below those that say the bucket.
-    shift: u32,
-    cell_bits: u32,
     /// The first cell that is not merged yet.
     first: usize,
     /// How many slots the cells in work have, or where in the order the next of each goes.
@@ -357,11 +355,7 @@ struct Place {
 }
 
 impl<'a> Merge<'a> {
-    /// Of parts that have `count` slots in all.
-    fn new(parts: &'a [KeyedOutcomes], count: usize) -> Self {
-        let id = parts[0].keys.id;
-        let free_bits = slot_bits(id.sequence.order()) as u32 - u32::from(id.bucket_bits);
-        let cell_bits = count.max(1).ilog2().min(free_bits);
+    fn new(parts: &'a [KeyedOutcomes]) -> Self {
         let part = |KeyedOutcomes { keys, outcomes }: &'a KeyedOutcomes| {
             let mut after = keys.slots();
             let next = after.next();
@@ -369,10 +363,8 @@ impl<'a> Merge<'a> {
         };
         Merge {
             parts: parts.iter().map(part).collect(),
-            shift: free_bits - cell_bits,
-            cell_bits,
             first: 0,
-            ends: vec![0; MERGED_CELLS.min(1 << cell_bits)],
+            ends: Vec::new(),
             coming: Vec::new(),
             merged: Vec::new(),
         }
@@ -381,7 +373,7 @@ impl<'a> Merge<'a> {
     /// Puts all entries into a table, in increasing order of slots; whether no two slots are equal.
     fn fill(mut self, builder: &mut Builder) -> bool {
         let (mut increase, mut last) = (true, None);
-        while self.next_cells() {
+        while self.next_cells(&builder.table) {
             for &Place { slot, part, index } in &self.merged {
                 increase &= last < Some(slot);
                 last = Some(slot);
@@ -394,15 +386,15 @@ impl<'a> Merge<'a> {
 
     /// Goes on with the next cells, if there are any: their entries, in increasing order of slots,
     /// are the merged ones then.
-    fn next_cells(&mut self) -> bool {
-        let Merge { parts, first, ends, coming, merged, .. } = self;
-        let (shift, last) = (self.shift, *first + ends.len());
-        let in_bucket = (1 << self.cell_bits) - 1;
-        let cell = |slot: u64| (slot >> shift) as usize & in_bucket;
-        if *first > in_bucket {
+    fn next_cells(&mut self, table: &BucketTable) -> bool {
+        let Merge { parts, first, ends, coming, merged } = self;
+        let cell = |slot: u64| table.place(slot);
+        let last = (table.directory.len() - 1).min(*first + MERGED_CELLS);
+        if *first == last {
             return false;
         }
-        ends.fill(0);
+        ends.clear();
+        ends.resize(last - *first, 0);
         coming.clear();
         for (part, MergedPart { next, after, count, .. }) in (0..).zip(parts) {
             let mut left = *after;
@@ -532,8 +524,9 @@ mod tests {
         }
 
         #[test]
-        fn parts_and_buckets_come_together(slots in slots(), pick: u64) {
+        fn parts_and_buckets_come_together(slots in slots(), pick: u64, count in 1u64..=5) {
             let (whole, _) = regular_partition(&slots, 0, 0, 0);
+            let mut found = 0;
             for bucket in 0..4u32 {
                 let of_part = |part: u64| -> Vec<u64> {
                     slots
@@ -541,17 +534,19 @@ mod tests {
                         .enumerate()
                         .filter(|(i, slot)| {
                             bucket_of_slot(11, **slot, 2) == bucket as usize
-                                && pick.rotate_left(*i as u32) & 1 == part
+                                && pick.rotate_left(*i as u32) % count == part
                         })
                         .map(|(_, &slot)| slot)
                         .collect()
                 };
-                let parts = [0, 1].map(|part| {
+                let part = |part| {
                     let (_, blocks) =
                         regular_partition(&of_part(part), 2, bucket, part as u32);
                     blocks.into()
-                });
+                };
+                let parts: Vec<KeyedOutcomes> = (0..count).map(part).collect();
                 let table = BucketTable::from_blocks(&parts).unwrap();
+                found += table.len();
                 for i in 0..table.len() {
                     let j = whole.find(table.slot(i), whole.locate(table.slot(i))).unwrap();
                     prop_assert_eq!(table.entry(i), whole.entry(j));
@@ -561,6 +556,7 @@ mod tests {
                     );
                 }
             }
+            prop_assert_eq!(found, slots.len());
         }
     }
 
