@@ -206,7 +206,7 @@ fn to_text(forecast: &Forecast) -> String {
     text += &line("memory of a worker", format!("up to {}", Size(simulated.worker_memory)));
     text += &line("busy: solving threads", core_hours(busy.solving_core_seconds));
     if cluster.nodes.is_some() {
-        text += &line("busy: counting again", core_hours(busy.counting_core_seconds));
+        text += &line("busy: receiving, counting", core_hours(busy.counting_core_seconds));
         text += &line("busy: network interface", duration(busy.network));
     }
     if cluster.depot.is_some() {

@@ -25,13 +25,13 @@ pub struct Calibration {
     pub pair: f64,
     /// To solve one unit, beside its pairs.
     pub unit: f64,
-    /// To make the blocks of a graph, and to take their content; and of a unit, beside its graphs.
+    /// To make the blocks of a graph, and to take their content.
     pub make: f64,
-    /// As above.
+    /// To make those of a unit, beside its graphs.
     pub make_unit: f64,
-    /// To count a delivered graph again, as the coordinator does; and a unit, beside its graphs.
+    /// To count a delivered graph again, as the coordinator does.
     pub recount: f64,
-    /// As above.
+    /// To count a unit again, beside its graphs.
     pub recount_unit: f64,
     /// To load an entry of a table that is not in the cache: checked, and merged from parts.
     pub load: f64,
@@ -127,7 +127,8 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
             let shard = &plan.shards[solved.unit.shard as usize];
             let graphs = solved.summary.statistics.classes.all.graphs as f64;
             solving.push((graphs * shard.size as f64, taken));
-            // The largest shards tell what a graph takes, and all others what a unit does.
+            // The largest shards tell what a graph takes, and one in eight of the others what a
+            // unit does.
             if graphs > LARGE || solved.unit.shard % 8 == 0 {
                 let blocks = solved.blocks();
                 Content::of_unit(&blocks);
@@ -153,7 +154,10 @@ fn fit(units: &[(f64, f64)]) -> (f64, f64) {
     let sum = |f: fn(&(f64, f64)) -> f64| units.iter().map(f).sum::<f64>();
     let (x, y, xx, xy) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.0 * s.0), sum(|s| s.0 * s.1));
     let one = (count * xy - x * y) / (count * xx - x * x);
-    (one.max(0.0), ((y - one * x) / count).max(0.0))
+    match (y - one * x) / count {
+        unit if unit < 0.0 => (xy / xx, 0.0),
+        unit => (one.max(0.0), unit),
+    }
 }
 
 /// The slot of the i-th of many graphs, as if at random.
@@ -244,6 +248,7 @@ mod tests {
         let (one, unit) = fit(&units);
         assert!((one - 0.5).abs() < 1e-9 && (unit - 3.0).abs() < 1e-9, "{one}, {unit}");
         assert_eq!(fit(&[(1.0, 2.0), (2.0, 1.0)]).0, 0.0, "no thing takes less than nothing");
+        assert_eq!(fit(&[(1.0, 1.0), (2.0, 3.0)]), (1.4, 0.0), "nor does a unit");
     }
 
     #[test]

@@ -140,7 +140,8 @@ pub struct Lease {
     read: f64,
     made: f64,
     tried: f64,
-    /// Seconds of a core to solve it, for the coordinator to count it again, and to try records.
+    /// Seconds of a core to solve it, for the coordinator to take it in and count it again, and to
+    /// try records.
     solving: f64,
     counting: f64,
     trying: f64,
@@ -300,7 +301,6 @@ impl Machines {
             self.solved_seconds += solved;
             solving += solved + input.loaded * load + all * make + parts * make_unit;
             made += bytes;
-            counting += all * recount + parts * recount_unit;
             let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
             let (evidence, reading) =
                 Odds::of(plan, together[0], whole, self.question.trial_rate, is_own);
@@ -310,15 +310,15 @@ impl Machines {
             }
             tried += tried_bytes(plan, shard, reading, count, input.predecessors) * parts;
             let untried = evidence.map_or(1.0, |odds| 1.0 - odds.unit) * (1.0 - reading.unit);
+            let counted = if is_own { 1.0 - untried } else { 1.0 };
+            counting += counted * (all * recount + parts * recount_unit);
             self.taken.units_tried += (1.0 - untried) * parts;
             self.taken.bytes_in_units_tried += (1.0 - untried) * bytes;
         }
-        let is_one_process = self.cluster.nodes.is_none();
-        counting += made / TAKEN_IN_BYTES;
-        // Its cores are those that solve, and what it has solved is not counted again.
-        if is_one_process {
-            counting = 0.0;
-            solving += tried / TRIED_BYTES + trying;
+        // The cores of one process are those that solve, and it counts again only what is tried.
+        match self.cluster.nodes {
+            Some(_) => counting += made / TAKEN_IN_BYTES,
+            None => solving += std::mem::take(&mut counting) + tried / TRIED_BYTES + trying,
         }
         let room = &self.rooms[worker];
         let beside = room.taken() * memory::GRAPH_BYTES + self.workers[worker].aside_bytes;
