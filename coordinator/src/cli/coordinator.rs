@@ -97,6 +97,9 @@ impl CoordinatorCommand {
         };
         let listener = bind(&self.listen)?;
         let health = self.health.as_ref().map(bind).transpose()?;
+        let message_memory = self
+            .message_memory
+            .unwrap_or_else(|| message_memory(Size(limits::available_memory())));
         let directory = self.common.prepare(self.order, None)?;
         let local = listener.local_addr()?;
         let door = Security::from(self.security).prepare(directory.path(), local)?;
@@ -115,10 +118,9 @@ impl CoordinatorCommand {
             ));
         }
         let shut = CancellationToken::new();
-        let available = || message_memory(Size(limits::available_memory()));
         let server = runtime.spawn(service::serve(
             census.clone(),
-            self.message_memory.unwrap_or_else(available).0 as usize,
+            message_memory.0 as usize,
             listener,
             door,
             shut.clone().cancelled_owned(),

@@ -79,7 +79,7 @@ struct Drawn {
 /// What is done about the statistics and the digest that a unit states.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counts {
-    /// They are taken as stated.
+    /// They are taken as stated, and so is that its graphs belong to its part.
     Stated,
     /// They are counted again.
     Again,
@@ -265,8 +265,8 @@ impl Census {
         Ok(())
     }
 
-    /// Which of two results of a unit is wrong. All graphs of the second were found to be graphs
-    /// of the unit, so whoever lacks one of the other's is wrong; and if both have the same
+    /// Which of two results of a unit is wrong. All graphs of the second, which is never one that is
+    /// taken as stated, were found to be graphs of the unit, so whoever lacks one of the other's is wrong; and if both have the same
     /// graphs, every record of the first is derived again.
     pub(super) fn judge(&self, case: &Case) -> DisputeVerdict {
         let Case { plan, accepted, other, .. } = case;

@@ -54,8 +54,8 @@ pub struct Recount {
     pub ahead: ToldAhead,
 }
 
-/// Counts a unit of a plan again: keys, outcomes and wins of each bucket. Takes about a
-/// microsecond for each graph.
+/// Counts a unit of a plan again: keys, outcomes and wins of each bucket. Takes about half a
+/// microsecond of a core for each graph, and 20 for the unit.
 ///
 /// # Errors
 ///
