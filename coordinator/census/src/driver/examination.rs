@@ -265,9 +265,9 @@ impl Census {
         Ok(())
     }
 
-    /// Which of two results of a unit is wrong. All graphs of the second, which is never one that is
-    /// taken as stated, were found to be graphs of the unit, so whoever lacks one of the other's is wrong; and if both have the same
-    /// graphs, every record of the first is derived again.
+    /// Which of two results of a unit is wrong. All graphs of the second, which is never one that
+    /// is taken as stated, were found to be graphs of the unit, so whoever lacks one of the other's
+    /// is wrong; and if both have the same graphs, every record of the first is derived again.
     pub(super) fn judge(&self, case: &Case) -> DisputeVerdict {
         let Case { plan, accepted, other, .. } = case;
         let _turn = self.judgements.lock();

@@ -112,7 +112,8 @@ pub struct Delivery {
     /// What its graphs tell about those with one edge more, once they were counted.
     pub ahead: Option<Ahead>,
     /// If the embedded worker solved it: its counts, and that its graphs belong to its part, are
-    /// taken as stated, unless records of it are drawn, and these are tried with the evidence that it kept.
+    /// taken as stated, unless records of it are drawn, and these are tried with the evidence that
+    /// it kept.
     pub own: Option<Evidence>,
 }
 
