@@ -11,9 +11,26 @@ use std::{
 };
 
 use common::{
-    Data, LONG_LEASE, Process, census_json, coordinator, eventually, stderr, stdout, worker,
+    Data, LONG_LEASE, Process, answers::Answers, census_json, coordinator, eventually,
+    introduction, parts, run, stderr, stdout, trailtrap, worker,
 };
-use trailtrap_worker::process::limits::Size;
+use trailtrap_census::store::{Store, plan};
+use trailtrap_shared::{
+    game::{Game, TrailTrap},
+    partition::{Block, BlockName, Section},
+    plan::PlanOptions,
+    protocol::{
+        messages,
+        wire::{self, census_client::CensusClient, complete_request::Part, lease_reply::Answer},
+    },
+};
+use trailtrap_worker::{
+    process::limits::Size,
+    supply::{
+        is_shared,
+        kept::{KeptDepot, MARK_TEXT, Mark},
+    },
+};
 use walkdir::{DirEntry, WalkDir};
 
 /// Files below a directory, by name, with their contents. What is removed meanwhile is left out.
@@ -91,6 +108,169 @@ fn workers_that_keep_and_share_blocks_spare_the_coordinator() {
         let [coordinator, disk, depot, _] = census_with(&options);
         assert!(3 * (disk + depot) > coordinator, "{coordinator}, {disk}, {depot}, {options:?}");
     }
+}
+
+/// A directory to keep blocks in, and its path as text.
+fn depot() -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let text = directory.path().to_str().unwrap().to_owned();
+    (directory, text)
+}
+
+/// The blocks that the coordinator has only by name are the same census, whoever put them there.
+#[test]
+fn a_census_keeps_its_blocks_in_a_depot() {
+    let expected = census_json(9, &Data::new(), &[]);
+    let (directory, depot) = depot();
+    let data = Data::new();
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--depot", &depot]);
+    // One that sees the depot, and one that does not; neither has memory for what it reads.
+    let inside = small_worker(&address, &["--depot", &depot]);
+    let outside = small_worker(&address, &[]);
+    let output = leader.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), expected);
+    let [.., from_depot, put] = traffic(&stderr(&inside.finish()));
+    assert!(from_depot > 0 && put > 0, "{from_depot}, {put}");
+    let [_, none @ ..] = traffic(&stderr(&outside.finish()));
+    assert_eq!(none, [0; 3]);
+    // What large blocks there are is in the depot alone.
+    let kept = blocks(directory.path());
+    assert!(!kept.is_empty());
+    let store = Store::open_read_only(&data.path().join("store")).unwrap();
+    let record = store.order(9).unwrap().unwrap();
+    let plan = plan(store.layout(), 9, &record).unwrap();
+    for (unit, _) in store.units(9).unwrap() {
+        let shard = &plan.shards[unit.shard as usize];
+        for section in Section::ALL {
+            let block = store.block(shard, unit.part, 0, section).unwrap();
+            let is_kept = kept.values().any(|bytes| bytes == block.bytes());
+            assert_eq!(is_kept, is_shared(&block), "{:?}", block.id);
+        }
+    }
+    assert!(verified(&data).contains("nothing wrong"));
+    // It goes on there without being told, in one process too, and nothing of it is written again.
+    assert_eq!(census_json(9, &data, &[]), expected);
+    assert_eq!(blocks(directory.path()), kept);
+    flip_all(directory.path());
+    let checked = verified(&data);
+    assert!(checked.contains("is damaged"), "{checked}");
+}
+
+fn verified(data: &Data) -> String {
+    let output = run(&["verify", "9", "--data", &data.text()]);
+    stdout(&output) + &stderr(&output)
+}
+
+#[test]
+fn a_depot_that_is_away_is_no_damage() {
+    let (directory, depot) = depot();
+    let data = Data::new();
+    let expected = census_json(9, &data, &["--depot", &depot]);
+    let census = |more: &[&str]| run(&[&["census", "9", "--data", &data.text()], more].concat());
+    let moved = directory.path().with_extension("moved");
+    fs::rename(directory.path(), &moved).unwrap();
+    let away = census(&[]);
+    assert!(!away.status.success());
+    assert!(stderr(&away).contains("is not there now"), "{}", stderr(&away));
+    let checked = verified(&data);
+    assert!(checked.contains("could not be made now") && !checked.contains("WRONG"), "{checked}");
+    fs::create_dir(directory.path()).unwrap();
+    let empty = census(&[]);
+    assert!(stderr(&empty).contains("is not there now"), "{}", stderr(&empty));
+    let other = census(&["--depot", &depot]);
+    assert!(stderr(&other).contains("is not that one"), "{}", stderr(&other));
+    let missing = census(&["--depot", directory.path().join("x").to_str().unwrap()]);
+    assert!(stderr(&missing).contains("cannot be used"), "{}", stderr(&missing));
+    let remote = census(&["--depot", "s3://bucket/census"]);
+    assert!(stderr(&remote).contains("in a directory"), "{}", stderr(&remote));
+    // Where it is now is remembered.
+    assert_eq!(census_json(9, &data, &["--depot", moved.to_str().unwrap()]), expected);
+    let checked = verified(&data);
+    assert!(checked.contains("nothing wrong") && !checked.contains("UNCHECKED"), "{checked}");
+    fs::remove_dir_all(moved).unwrap();
+}
+
+/// Damaged blocks of a depot are solved again, as those of the database are, and blocks that
+/// nothing reads any more go.
+#[test]
+fn what_a_depot_keeps_is_solved_again_if_it_is_damaged_and_goes_when_it_is_dropped() {
+    let expected = census_json(9, &Data::new(), &[]);
+    let (directory, depot) = depot();
+    let data = Data::new();
+    let census = || {
+        let mut command = trailtrap();
+        let arguments = ["census", "9", "--json", "--keep", "minimal", "--memory", "64MiB"];
+        command.args(arguments).args(["--data", &data.text(), "--depot", &depot]);
+        Process::start(&mut command)
+    };
+    // Stopped at any time it has been damaged, and goes on.
+    let mut run = census();
+    eventually("there is something to damage", || {
+        blocks(directory.path()).len() > 20 || !run.is_running()
+    });
+    run.kill();
+    let kept = blocks(directory.path());
+    for (path, mut bytes) in kept.into_iter().step_by(3) {
+        bytes[60] ^= 4;
+        fs::write(path, bytes).unwrap();
+    }
+    let output = census().finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), expected);
+    let left = blocks(directory.path());
+    assert!(left.is_empty(), "{:?}", left.keys());
+    assert!(directory.path().read_dir().unwrap().count() > 1, "its mark is there");
+}
+
+/// Blocks that are named and are not there, or are other ones, are to be sent.
+#[tokio::test]
+async fn what_is_not_found_in_the_depot_is_asked_for() {
+    let (directory, depot) = depot();
+    let data = Data::new();
+    let options = ["--depot", &depot, "--lease", LONG_LEASE];
+    let (leader, address) = coordinator(7, &data, "127.0.0.1:0", &options);
+    let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+    let reply = client.register(introduction("test")).await.unwrap().into_inner();
+    let mark = directory.path().join(Mark(reply.depot_mark).file_name());
+    assert_eq!(fs::read(mark).unwrap(), MARK_TEXT.as_bytes());
+    let worker = reply.worker;
+    let answers = Answers::solve(7, PlanOptions::default());
+    let lease = client.lease(wire::LeaseRequest { worker, room: 0 }).await.unwrap().into_inner();
+    let Some(Answer::Grant(grant)) = lease.answer else { panic!("{lease:?}") };
+    let sent = answers.delivery(worker, grant.lease, &messages::units(&grant));
+    // Every block by its name.
+    let mut names = Vec::new();
+    let mut named = Vec::new();
+    for message in &sent {
+        match &message.part {
+            Some(Part::Piece(piece)) => {
+                let block = Block::parse(TrailTrap::LAYOUT, piece.data.clone()).unwrap();
+                let BlockName { checksum, length } = block.name();
+                let checksum = checksum.0.to_vec();
+                named.push(Part::Name(wire::BlockName { checksum, length }));
+                names.push(block);
+            }
+            part => named.extend(part.clone()),
+        }
+    }
+    let lacking = |reply: &wire::CompleteReply| !reply.accepted && reply.lacking;
+    let reply = client.complete(parts(named.clone())).await.unwrap().into_inner();
+    assert!(lacking(&reply), "none is there: {reply:?}");
+    let kept = KeptDepot::at(directory.path(), Mark(1));
+    names.iter().for_each(|block| kept.write(block).unwrap());
+    let path = blocks(directory.path()).into_keys().next().unwrap();
+    let sound = fs::read(&path).unwrap();
+    flip_all(path.parent().unwrap());
+    let reply = client.complete(parts(named.clone())).await.unwrap().into_inner();
+    assert!(lacking(&reply), "one is damaged: {reply:?}");
+    fs::write(path, sound).unwrap();
+    let reply = client.complete(parts(named)).await.unwrap().into_inner();
+    assert!(reply.accepted && !reply.lacking, "{reply:?}");
+    let honest = small_worker(&address, &[]);
+    let output = leader.finish();
+    assert_eq!(stdout(&output), census_json(7, &Data::new(), &[]));
+    honest.finish();
 }
 
 /// Reads what a worker says until it says `what`, and returns that line.

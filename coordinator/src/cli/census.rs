@@ -14,7 +14,7 @@ use trailtrap_worker::{
     },
 };
 
-use super::run::{Common, EXIT_STOPPED, open, parse_order, watched};
+use super::run::{Common, EXIT_STOPPED, parse_order, watched};
 use crate::serve::embedded::EmbeddedLink;
 
 /// Does a census in this process: coordinator, solver and store together.
@@ -46,10 +46,8 @@ impl CensusCommand {
         let memory = self.memory.unwrap_or_else(limits::default_memory);
         let threads = self.threads.map_or_else(limits::threads, usize::from);
         let directory = self.common.prepare(self.order, Some(memory))?;
-        let census = open(
-            &directory,
-            self.common.options(self.order, Duration::from_secs(60), Some(memory)),
-        )?;
+        let options = self.common.options(self.order, Duration::from_secs(60), Some(memory));
+        let census = self.common.open(&directory, options)?;
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;

@@ -16,7 +16,7 @@ use trailtrap_worker::process::{
 };
 
 use super::{
-    run::{Common, EXIT_STOPPED, open, parse_order, parse_share, watched},
+    run::{Common, EXIT_STOPPED, parse_order, parse_share, watched},
     secrets::SecurityArguments,
 };
 use crate::serve::{
@@ -104,8 +104,8 @@ impl CoordinatorCommand {
         let local = listener.local_addr()?;
         let door = Security::from(self.security).prepare(directory.path(), local)?;
         let options = self.common.options(self.order, self.lease, None);
-        let census =
-            open(&directory, CensusOptions { compared_share: self.double_check, ..options })?;
+        let options = CensusOptions { compared_share: self.double_check, ..options };
+        let census = self.common.open(&directory, options)?;
         // Before anybody is told, so that whoever is told may send a signal.
         let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
         log::say(&format!("trailtrap: listening on {local}"));

@@ -158,10 +158,13 @@ pub fn check_disk(
     if needed.saturating_sub(present) > free {
         let remedy = match keep {
             Keep::All | Keep::Graphs => {
-                "choose another disk with --data, keep less with --keep minimal, or do fewer \
-                 graphs with --max-size"
+                "choose another disk with --data, or with --depot, keep less with --keep minimal, \
+                 or do fewer graphs with --max-size"
             }
-            Keep::Minimal => "choose another disk with --data, or do fewer graphs with --max-size",
+            Keep::Minimal => {
+                "choose another disk with --data, or with --depot, or do fewer graphs with \
+                 --max-size"
+            }
         };
         let path = directory.display().to_string();
         return Err(Shortage::Disk {

@@ -54,6 +54,12 @@ pub struct Common {
     /// Where results are kept; a run that was stopped goes on from there
     #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
     data: PathBuf,
+    /// Keep graphs and outcomes as files of this directory, not in the data directory: on a file
+    /// system that workers see as well they name it with their own --depot, and then write and
+    /// read blocks there, and send the coordinator their names. Needed as long as the data
+    /// directory is; later runs know it, and need the flag only if it was moved
+    #[arg(long, value_name = "DIR", value_parser = parse_depot)]
+    depot: Option<PathBuf>,
     /// What to keep of the orders that this run does
     #[arg(long, value_enum, value_name = "WHAT", default_value = "all")]
     keep: KeepArgument,
@@ -159,6 +165,16 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A directory; not the address of an object store, in which workers alone put blocks.
+fn parse_depot(text: &str) -> Result<PathBuf, String> {
+    match text.split_once("://") {
+        None => Ok(PathBuf::from(text)),
+        Some(_) => Err("a census keeps its blocks in a directory; depots of other kinds are for \
+                        workers alone, to which everything in them is sent besides"
+            .to_owned()),
+    }
+}
+
 /// A census that was stopped; the same command goes on with it.
 pub const EXIT_STOPPED: u8 = 130;
 
@@ -186,6 +202,18 @@ impl Common {
         }
     }
 
+    /// Opens the census of a directory.
+    pub fn open(
+        &self,
+        directory: &DataDirectory,
+        options: CensusOptions,
+    ) -> anyhow::Result<Arc<Census>> {
+        let census = Census::open_with(&directory.store(), self.depot.as_deref(), options)
+            .with_context(|| format!("data directory {}", directory.path().display()))?;
+        directory.keep_others_out();
+        Ok(census)
+    }
+
     fn goal(&self, order: usize) -> Goal {
         Goal::new(order, self.max_size)
     }
@@ -206,7 +234,10 @@ impl Common {
             let (game, class) = directory.subject(self.game, self.class)?;
             preflight::check_order(class, goal)?;
             if !self.force {
-                preflight::check_disk(game, class, goal, self.keep.into(), directory.path())?;
+                let depot =
+                    self.depot.clone().map_or_else(|| directory.depot(), |d| Ok(Some(d)))?;
+                let place = depot.as_deref().unwrap_or(directory.path());
+                preflight::check_disk(game, class, goal, self.keep.into(), place)?;
                 memory.map_or(Ok(()), |memory| preflight::check_memory(class, goal, memory))?;
             }
         }
@@ -266,14 +297,6 @@ fn told(Tried { units, records, bytes_read, bytes_examined }: &Tried) -> String 
         Size(*bytes_read),
         Size(*bytes_examined)
     )
-}
-
-/// Opens the census of a directory.
-pub fn open(directory: &DataDirectory, options: CensusOptions) -> anyhow::Result<Arc<Census>> {
-    let census = Census::open(&directory.store(), options)
-        .with_context(|| format!("data directory {}", directory.path().display()))?;
-    directory.keep_others_out();
-    Ok(census)
 }
 
 /// Does something and shows the progress of the census meanwhile: a bar on a terminal, a line

@@ -467,7 +467,7 @@ impl Crew {
                 match client.complete(Request::new(tokio_stream::iter(messages))).await {
                     // It was forgotten, and its lease has expired long ago.
                     Err(status) if status.code() == Code::NotFound => {
-                        Ok(Response::new(wire::CompleteReply { accepted: false }))
+                        Ok(Response::new(wire::CompleteReply::default()))
                     }
                     other => other,
                 }

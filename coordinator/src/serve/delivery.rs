@@ -7,13 +7,14 @@ use tonic::{Status, Streaming};
 use trailtrap_census::records::{Author, Delivery, delivery};
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics, summary::Summary},
-    partition::Block,
+    partition::{Block, BlockName},
     plan::{Plan, Unit, most_bytes},
     protocol::{
-        codec,
+        codec, messages,
         wire::{self, PIECE_BYTES, complete_request::Part},
     },
 };
+use trailtrap_worker::supply::is_shared;
 
 /// Nobody works on a unit for longer than these twelve days. Sums of such times do not overflow.
 const LONGEST_MICROSECONDS: u64 = 1 << 40;
@@ -24,6 +25,9 @@ pub enum Unreadable {
     /// The stream broke off, which is nobody's fault.
     #[error("{0}")]
     Broken(#[from] Status),
+    /// A block that is named is not in the depot, as far as can be seen from here.
+    #[error("a block that is named is not in the depot")]
+    Lacking,
     /// It is no delivery of the lease, however it would go on.
     #[error("{0}")]
     Wrong(String),
@@ -43,9 +47,17 @@ pub struct Unpacking<'a> {
     bytes_left: u64,
     deliveries: Vec<Delivery>,
     /// The unit whose blocks are coming.
-    current: Option<(wire::UnitResult, Vec<Block>)>,
+    current: Option<Arriving>,
     /// The pieces so far of the block that is coming.
     bytes: Vec<u8>,
+}
+
+/// A unit, and those of its blocks that have come.
+struct Arriving {
+    result: wire::UnitResult,
+    blocks: Vec<Block>,
+    /// Whether those that workers share were all named.
+    is_in_depot: bool,
 }
 
 impl<'a> Unpacking<'a> {
@@ -64,19 +76,26 @@ impl<'a> Unpacking<'a> {
         }
     }
 
-    /// Reads the messages after the first, only as far as what was leased can have. What does not
-    /// come to its end has broken off: tonic lets a stream that its client has given up look like
-    /// one that is complete.
+    /// Reads the messages after the first, only as far as what was leased can have. Blocks that
+    /// are named are what `find` finds in the depot. What does not come to its end has broken off:
+    /// tonic lets a stream that its client has given up look like one that is complete.
     ///
     /// # Errors
     ///
     /// What is wrong with them.
-    pub async fn unpack(
+    pub async fn unpack<F>(
         mut self,
         stream: &mut Streaming<wire::CompleteRequest>,
-    ) -> Result<Vec<Delivery>, Unreadable> {
+        find: impl Fn(BlockName) -> F,
+    ) -> Result<Vec<Delivery>, Unreadable>
+    where
+        F: Future<Output = Result<Option<Block>, Status>>,
+    {
         while let Some(message) = stream.message().await? {
-            self.add(message)?;
+            if let Some(name) = self.add(message)? {
+                let block = find(name).await?.ok_or(Unreadable::Lacking)?;
+                self.add_block(block, true)?;
+            }
         }
         if self.units_left > 0 || self.blocks_left > 0 {
             return Err(Status::invalid_argument("the delivery breaks off").into());
@@ -85,8 +104,13 @@ impl<'a> Unpacking<'a> {
         Ok(self.deliveries)
     }
 
-    fn add(&mut self, message: wire::CompleteRequest) -> Result<(), Unreadable> {
-        let length = message.encoded_len() as u64;
+    /// Takes a message in. Returns the name of the block that comes next, if it is only named.
+    fn add(&mut self, message: wire::CompleteRequest) -> Result<Option<BlockName>, Unreadable> {
+        let named = match &message.part {
+            Some(Part::Name(name)) => name.length,
+            _ => 0,
+        };
+        let length = named.saturating_add(message.encoded_len() as u64);
         let Some(left) = self.bytes_left.checked_sub(length) else {
             return wrong("more bytes than the leased units have");
         };
@@ -98,10 +122,12 @@ impl<'a> Unpacking<'a> {
                 };
                 self.units_left = left;
                 self.finish_unit()?;
-                self.current = Some((result, Vec::new()));
-                Ok(())
+                self.current = Some(Arriving { result, blocks: Vec::new(), is_in_depot: true });
+                Ok(None)
             }
-            Some(Part::Piece(piece)) => self.add_piece(piece),
+            Some(Part::Piece(piece)) => self.add_piece(piece).map(|()| None),
+            Some(Part::Name(_)) if !self.bytes.is_empty() => wrong("a block without its end"),
+            Some(Part::Name(name)) => messages::block_name(name).map(Some).or_else(wrong),
             Some(Part::Start(_)) | None => wrong("unexpected part of a delivery"),
         }
     }
@@ -115,22 +141,29 @@ impl<'a> Unpacking<'a> {
         if !piece.last {
             return Ok(());
         }
-        let Some((_, blocks)) = &mut self.current else {
-            return wrong("a block without its unit");
-        };
         let bytes = std::mem::take(&mut self.bytes);
         let block = Block::parse(self.plan.layout, bytes).or_else(wrong)?;
+        self.add_block(block, false)
+    }
+
+    fn add_block(&mut self, block: Block, is_in_depot: bool) -> Result<(), Unreadable> {
+        let Some(arriving) = &mut self.current else {
+            return wrong("a block without its unit");
+        };
         let Some(left) = self.blocks_left.checked_sub(1) else {
             return wrong("more blocks than the leased units have");
         };
         self.blocks_left = left;
-        blocks.push(block);
+        arriving.is_in_depot &= is_in_depot || !is_shared(&block);
+        arriving.blocks.push(block);
         Ok(())
     }
 
     /// All blocks of the unit, if there is one, have come.
     fn finish_unit(&mut self) -> Result<(), Unreadable> {
-        let Some((result, blocks)) = self.current.take() else { return Ok(()) };
+        let Some(Arriving { result, blocks, is_in_depot }) = self.current.take() else {
+            return Ok(());
+        };
         let Some(id) = result.unit else { return wrong("a result without its unit") };
         let unit = Unit { order: self.plan.order as u8, shard: id.shard, part: id.part };
         let Some(shard) = self.plan.shards.get(id.shard as usize) else {
@@ -142,7 +175,8 @@ impl<'a> Unpacking<'a> {
         let elapsed = Duration::from_micros(result.elapsed_microseconds.min(LONGEST_MICROSECONDS));
         let summary = Summary { statistics, digest: Digest::from_le_bytes(digest) };
         let author = self.author.clone();
-        self.deliveries.push(delivery(unit, shard.sequence, blocks, summary, elapsed, author));
+        let delivered = delivery(unit, shard.sequence, blocks, summary, elapsed, author);
+        self.deliveries.push(Delivery { is_in_depot, ..delivered });
         Ok(())
     }
 }

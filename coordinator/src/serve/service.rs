@@ -24,7 +24,7 @@ use trailtrap_census::{
 use trailtrap_shared::{
     game::GameName,
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, Block, entry_bytes},
+    partition::{BLOCK_FORMAT, Block, BlockName, entry_bytes},
     protocol::{
         messages::{self, Wanted},
         wire::{
@@ -383,6 +383,7 @@ impl CensusService for GrpcService {
                 .as_millis()
                 .try_into()
                 .unwrap_or(u32::MAX),
+            depot_mark: self.census.depot_mark().map_or(0, |mark| mark.0),
         }))
     }
 
@@ -467,14 +468,26 @@ impl CensusService for GrpcService {
         self.known(start.worker)?;
         // Only who holds a lease may send more, and not more than belongs to it.
         let Some((plan, units)) = self.census.leased(start.worker, start.lease) else {
-            return Ok(Response::new(wire::CompleteReply { accepted: false }));
+            return Ok(Response::new(wire::CompleteReply::default()));
         };
         let expected = plan.bytes(&units);
         share.cover(expected as usize).await;
         let author = self.census.author(start.worker);
-        let unpacked = Unpacking::new(&plan, &units, expected, author).unpack(&mut stream).await;
-        if let Err(Unreadable::Broken(status)) = unpacked {
-            return Err(status);
+        let find = |name: BlockName| {
+            let census = self.census.clone();
+            async move {
+                let found = blocking(move || census.delivered_block(&name)).await?;
+                found.map_err(|error| Status::unavailable(error.to_string()))
+            }
+        };
+        let unpacking = Unpacking::new(&plan, &units, expected, author);
+        let unpacked = unpacking.unpack(&mut stream, find).await;
+        match unpacked {
+            Err(Unreadable::Broken(status)) => return Err(status),
+            Err(Unreadable::Lacking) => {
+                return Ok(Response::new(wire::CompleteReply { accepted: false, lacking: true }));
+            }
+            _ => {}
         }
         let census = self.census.clone();
         let accept = move || {
@@ -490,15 +503,15 @@ impl CensusService for GrpcService {
         match blocking(accept).await? {
             Ok(_) => {
                 tracing::debug!(worker = start.worker, lease = start.lease, ?units, "durable");
-                Ok(Response::new(wire::CompleteReply { accepted: true }))
+                Ok(Response::new(wire::CompleteReply { accepted: true, lacking: false }))
             }
             Err(refusal @ Refusal::TakenBack { .. }) => {
                 tracing::error!(worker = start.worker, %refusal, "results refused");
-                Ok(Response::new(wire::CompleteReply { accepted: false }))
+                Ok(Response::new(wire::CompleteReply::default()))
             }
             Err(Refusal::Distrusted(_)) => Err(Status::failed_precondition(DISTRUSTED)),
             Err(Refusal::Void | Refusal::Ended) => {
-                Ok(Response::new(wire::CompleteReply { accepted: false }))
+                Ok(Response::new(wire::CompleteReply::default()))
             }
             Err(refusal @ Refusal::Wrong { .. }) => {
                 tracing::error!(worker = start.worker, %refusal, "results refused");

@@ -48,13 +48,19 @@ impl Wanted {
     }
 }
 
-/// A block as the coordinator describes it: small blocks are sent at once, others are named.
+/// A block as it is described: small blocks are sent at once, others are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Described {
-    /// The block itself, which is small.
+    /// The block itself.
     Here(Block),
     /// The name of a block that caches, depots and the coordinator have.
     Named(BlockName),
+}
+
+impl From<Block> for Described {
+    fn from(block: Block) -> Self {
+        Described::Here(block)
+    }
 }
 
 /// Why a message cannot be understood.
@@ -121,12 +127,7 @@ pub fn description(blocks: Vec<Described>) -> wire::Description {
     let describe = |block| {
         let what = match block {
             Described::Here(block) => described_block::What::Block(block.into_bytes()),
-            Described::Named(BlockName { checksum, length }) => {
-                described_block::What::Name(wire::BlockName {
-                    checksum: checksum.0.to_vec(),
-                    length,
-                })
-            }
+            Described::Named(name) => described_block::What::Name(name_message(&name)),
         };
         wire::DescribedBlock { what: Some(what) }
     };
@@ -146,13 +147,24 @@ pub fn described(
         Some(described_block::What::Block(bytes)) => {
             Ok(Described::Here(Block::parse(layout, bytes)?))
         }
-        Some(described_block::What::Name(wire::BlockName { checksum, length })) => {
-            let checksum = Checksum(checksum.try_into().map_err(|_| MessageError::Checksum)?);
-            Ok(Described::Named(BlockName { checksum, length }))
-        }
+        Some(described_block::What::Name(name)) => Ok(Described::Named(block_name(name)?)),
         None => Err(MessageError::NoBlock),
     };
     description.blocks.into_iter().map(described).collect()
+}
+
+/// The message that names a block.
+fn name_message(name: &BlockName) -> wire::BlockName {
+    wire::BlockName { checksum: name.checksum.0.to_vec(), length: name.length }
+}
+
+/// The name of a block.
+///
+/// # Errors
+/// If the checksum has a wrong length.
+pub fn block_name(name: wire::BlockName) -> Result<BlockName, MessageError> {
+    let checksum = Checksum(name.checksum.try_into().map_err(|_| MessageError::Checksum)?);
+    Ok(BlockName { checksum, length: name.length })
 }
 
 /// The message that grants a lease of units of a plan.
@@ -199,19 +211,24 @@ pub fn result(unit: &Unit, summary: &Summary, elapsed: Duration) -> wire::UnitRe
     }
 }
 
-/// The messages that deliver the results of a lease: the lease, then each unit followed by the
-/// pieces of its blocks.
-pub fn delivery(
+/// The messages that deliver the results of a lease: the lease, then each unit followed by its
+/// blocks, in pieces, or by name if they lie in the depot of the census.
+pub fn delivery<B: Into<Described>>(
     worker: u64,
     lease: u64,
-    results: impl IntoIterator<Item = (wire::UnitResult, Vec<Block>)>,
+    results: impl IntoIterator<Item = (wire::UnitResult, Vec<B>)>,
 ) -> Vec<wire::CompleteRequest> {
     use wire::complete_request::Part;
     let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease })];
     for (result, blocks) in results {
         parts.push(Part::Unit(result));
         for block in blocks {
-            parts.extend(pieces(block.bytes()).map(Part::Piece));
+            match block.into() {
+                Described::Here(block) => {
+                    parts.extend(pieces(block.bytes()).map(Part::Piece));
+                }
+                Described::Named(name) => parts.push(Part::Name(name_message(&name))),
+            }
         }
     }
     parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }).collect()

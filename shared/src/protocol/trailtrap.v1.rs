@@ -30,6 +30,11 @@ pub struct RegisterReply {
     /// Heartbeats are expected this often; leases expire after several are missing.
     #[prost(uint32, tag = "2")]
     pub heartbeat_milliseconds: u32,
+    /// The number of the census whose blocks lie in a depot: a depot with the mark of this number is
+    /// that one, and blocks that were put there for good may be delivered by their names. 0: there is
+    /// none.
+    #[prost(uint64, tag = "3")]
+    pub depot_mark: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseRequest {
@@ -169,11 +174,11 @@ pub struct HeartbeatRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeartbeatReply {}
-/// A delivery is one start, then for each unit of the lease a unit followed by the pieces of its
-/// blocks: keys, outcomes and wins of each bucket in order.
+/// A delivery is one start, then for each unit of the lease a unit followed by its blocks: keys,
+/// outcomes and wins of each bucket in order, in pieces, or by name if they lie in the depot.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CompleteRequest {
-    #[prost(oneof = "complete_request::Part", tags = "1, 2, 3")]
+    #[prost(oneof = "complete_request::Part", tags = "1, 2, 3, 4")]
     pub part: ::core::option::Option<complete_request::Part>,
 }
 /// Nested message and enum types in `CompleteRequest`.
@@ -186,6 +191,8 @@ pub mod complete_request {
         Unit(super::UnitResult),
         #[prost(message, tag = "3")]
         Piece(super::BlockPiece),
+        #[prost(message, tag = "4")]
+        Name(super::BlockName),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -210,9 +217,13 @@ pub struct UnitResult {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CompleteReply {
-    /// False: the lease was void, and the results were dropped.
+    /// False: the lease was void, and the results were dropped; or something is lacking.
     #[prost(bool, tag = "1")]
     pub accepted: bool,
+    /// The coordinator has not found all blocks that were named, and the lease goes on: they are to be
+    /// delivered in pieces.
+    #[prost(bool, tag = "2")]
+    pub lacking: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GiveBackRequest {

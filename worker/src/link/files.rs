@@ -557,8 +557,7 @@ impl Link for FileLink {
 
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
         let mut bytes = Vec::new();
-        let blocks = results.iter().map(SolvedUnit::blocks).collect();
-        for message in delivery(lease, results, blocks) {
+        for message in delivery(lease, results, results.iter().map(SolvedUnit::blocks)) {
             bytes.extend(message.encode_length_delimited_to_vec());
         }
         let [task, taken, result] =

@@ -36,7 +36,7 @@ use crate::{
         delivery,
     },
     process::log,
-    supply::{BlockOrigin, BlockRequest, Supply},
+    supply::{BlockOrigin, BlockRequest, Supply, is_shared, kept::Mark},
 };
 
 /// How this worker introduces itself.
@@ -267,6 +267,7 @@ impl GrpcLink {
         *self.heartbeat.lock() =
             Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
         self.worker.store(reply.worker, Ordering::Relaxed);
+        self.supply.look_for((reply.depot_mark != 0).then_some(Mark(reply.depot_mark)));
         tracing::info!(worker = reply.worker, coordinator = self.address(), "registered");
         Ok(())
     }
@@ -414,7 +415,21 @@ impl Link for GrpcLink {
 
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
         let blocks: Vec<Vec<Block>> = results.iter().map(SolvedUnit::blocks).collect();
-        self.supply.offer(blocks.iter().flatten());
+        if self.supply.offer(blocks.iter().flatten()) {
+            let describe = |block: &Block| match is_shared(block) {
+                true => Described::Named(block.name()),
+                false => Described::Here(block.clone()),
+            };
+            let described = blocks.iter().map(|blocks| blocks.iter().map(describe).collect());
+            let reply = self.send_delivery(delivery(lease, results, described));
+            if !matches!(&reply, Ok(reply) if reply.lacking) {
+                return self.delivered(lease, reply);
+            }
+            tracing::warn!(
+                lease = lease.number,
+                "the coordinator does not find all blocks in the depot; they are sent"
+            );
+        }
         self.deliver(lease, delivery(lease, results, blocks))
     }
 
@@ -458,26 +473,41 @@ impl GrpcLink {
         lease: &Lease,
         messages: Vec<wire::CompleteRequest>,
     ) -> Result<Delivered, LinkError> {
-        let messages = Arc::new(messages);
-        let reply = self.persist("complete", || {
-            let (mut client, messages) = (self.client(), messages.clone());
-            async move {
-                let stream =
-                    tokio_stream::iter((0..messages.len()).map(move |i| messages[i].clone()));
-                match client.complete(stream).await {
-                    Err(status) if status.code() == Code::NotFound => {
-                        Ok(tonic::Response::new(wire::CompleteReply { accepted: false }))
-                    }
-                    other => other,
-                }
-            }
-        });
+        self.delivered(lease, self.send_delivery(messages))
+    }
+
+    /// What has become of a delivery; the lease has ended with it.
+    fn delivered(
+        &self,
+        lease: &Lease,
+        reply: Result<wire::CompleteReply, LinkError>,
+    ) -> Result<Delivered, LinkError> {
         self.release(lease);
         if reply?.accepted {
             return Ok(Delivered::Accepted { retired: Vec::new() });
         }
         tracing::warn!(lease = lease.number, "the lease was void; its results were dropped");
         Ok(Delivered::Void)
+    }
+
+    fn send_delivery(
+        &self,
+        messages: Vec<wire::CompleteRequest>,
+    ) -> Result<wire::CompleteReply, LinkError> {
+        let messages = Arc::new(messages);
+        self.persist("complete", || {
+            let (mut client, messages) = (self.client(), messages.clone());
+            async move {
+                let stream =
+                    tokio_stream::iter((0..messages.len()).map(move |i| messages[i].clone()));
+                match client.complete(stream).await {
+                    Err(status) if status.code() == Code::NotFound => {
+                        Ok(tonic::Response::new(wire::CompleteReply::default()))
+                    }
+                    other => other,
+                }
+            }
+        })
     }
 }
 

@@ -9,9 +9,11 @@ pub mod memory;
 use std::sync::Arc;
 
 use trailtrap_shared::{
-    partition::Block,
     plan::{Plan, Unit},
-    protocol::{messages, wire},
+    protocol::{
+        messages::{self, Described},
+        wire,
+    },
 };
 
 use crate::{cache::Fetch, kernel::SolvedUnit};
@@ -144,12 +146,13 @@ impl<L: Link> Link for Arc<L> {
 }
 
 /// The messages that deliver the results of a lease, and their blocks.
-pub fn delivery(
+pub fn delivery<B: Into<Described>>(
     lease: &Lease,
     results: &[SolvedUnit],
-    blocks: Vec<Vec<Block>>,
+    blocks: impl IntoIterator<Item = Vec<B>>,
 ) -> Vec<wire::CompleteRequest> {
     let result =
         |solved: &SolvedUnit| messages::result(&solved.unit, &solved.summary, solved.elapsed);
-    messages::delivery(lease.worker, lease.number, results.iter().map(result).zip(blocks))
+    let results = results.iter().map(result).zip(blocks);
+    messages::delivery(lease.worker, lease.number, results)
 }

@@ -28,7 +28,10 @@ use trailtrap_shared::{
 use crate::supply::bucket::Bucket;
 use crate::{
     process::{open, replace::Replacement},
-    supply::backoff::Rest,
+    supply::{
+        backoff::Rest,
+        kept::{MARK_TEXT, Mark},
+    },
 };
 
 /// Why a depot cannot be used.
@@ -89,6 +92,9 @@ const TOGETHER: usize = 16;
 /// Operations that take longer are abandoned: a depot that is slower than the coordinator is of no
 /// use.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Where a census keeps its blocks they have longer to get there, and a byte is expected to take no
+/// longer than this.
+const PATIENCE_PER_BYTE: Duration = Duration::from_nanos(100);
 /// When the worker is asked to stop, operations under way are abandoned after so long.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -96,9 +102,9 @@ const GRACE: Duration = Duration::from_secs(1);
 const NOTE_NAME: &str = "README.txt";
 /// What somebody who comes across a depot should know.
 const NOTE_TEXT: &str = "\
-    Blocks of a census by trailtrap, under their checksums. All of this can be deleted at any \
-    time, and should be when the census is done: what is missing is fetched from the \
-    coordinator.\n";
+    Blocks of a census by trailtrap, under their checksums. Unless there is a file here whose \
+    name begins with census-, all of this can be deleted at any time, and should be when the \
+    census is done: what is missing is fetched from the coordinator.\n";
 
 impl Depot {
     /// The depot in a directory, given as path or `file:` URL, or in `s3://BUCKET/PREFIX`, with
@@ -116,8 +122,20 @@ impl Depot {
         let (objects, place) = (Objects::open(place)?, place.to_owned());
         let (reads, writes) = (Rest::default(), Rest::default());
         let depot = Depot { runtime, objects, place, stop, patience: PATIENCE, reads, writes };
-        depot.put_all(std::iter::once((NOTE_NAME.to_owned(), NOTE_TEXT.as_bytes())));
+        let note = std::iter::once((NOTE_NAME.to_owned(), NOTE_TEXT.as_bytes()));
+        depot.put_all(note, false, depot.patience);
         Ok(depot)
+    }
+
+    /// Whether it is the one in which the census with this mark keeps its blocks.
+    pub fn has_mark(&self, mark: Mark) -> bool {
+        let name = mark.file_name();
+        let get = async { self.objects.get(&name, MARK_TEXT.len() as u64).await };
+        let mut found = false;
+        self.all(&self.reads, std::iter::once(get), self.patience, |got| {
+            found = matches!(got, Ok(Some(_)));
+        });
+        found
     }
 
     /// Those of the blocks that are here and sound, in any order.
@@ -148,21 +166,34 @@ impl Depot {
             None
         };
         let mut blocks = Vec::with_capacity(names.len());
-        self.all(&self.reads, names.iter().map(get), |block| blocks.extend(block));
+        self.all(&self.reads, names.iter().map(get), self.patience, |block| blocks.extend(block));
         blocks
     }
 
     /// Puts blocks here, as far as that is possible, and returns the number of bytes put.
     pub fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> u64 {
-        self.put_all(blocks.map(|block| (object_name(&block.name().checksum), block.bytes())))
+        self.put_all(blocks.map(object), false, self.patience)
     }
 
-    fn put_all<'a>(&self, objects: impl Iterator<Item = (String, &'a [u8])>) -> u64 {
+    /// Puts blocks here so that they outlast a loss of power, as far as that is possible, and
+    /// returns the number of bytes put.
+    pub fn put_for_good<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) -> u64 {
+        let bytes: usize = blocks.clone().map(|block| block.bytes().len()).sum();
+        let patience = self.patience + PATIENCE_PER_BYTE.saturating_mul(bytes as u32);
+        self.put_all(blocks.map(object), true, patience)
+    }
+
+    fn put_all<'a>(
+        &self,
+        objects: impl Iterator<Item = (String, &'a [u8])>,
+        durable: bool,
+        patience: Duration,
+    ) -> u64 {
         let put = |(name, bytes): (String, &'a [u8])| async move {
             if self.writes.lasts() {
                 return 0;
             }
-            match self.objects.put(&name, bytes.to_vec()).await {
+            match self.objects.put(&name, bytes.to_vec(), durable).await {
                 Ok(()) => bytes.len() as u64,
                 Err(error) => {
                     self.fail(&self.writes, &error.to_string());
@@ -171,7 +202,7 @@ impl Depot {
             }
         };
         let mut sum = 0;
-        self.all(&self.writes, objects.map(put), |bytes| sum += bytes);
+        self.all(&self.writes, objects.map(put), patience, |bytes| sum += bytes);
         sum
     }
 
@@ -181,6 +212,7 @@ impl Depot {
         &self,
         rest: &Rest,
         operations: impl Iterator<Item = F>,
+        patience: Duration,
         mut done: impl FnMut(F::Output),
     ) {
         let operations = stream::iter(operations).buffer_unordered(TOGETHER);
@@ -197,8 +229,8 @@ impl Depot {
                 biased;
                 () = all => {}
                 () = stopped => {}
-                () = sleep(self.patience) => {
-                    self.fail(rest, &format!("not done within {:?}", self.patience));
+                () = sleep(patience) => {
+                    self.fail(rest, &format!("not done within {patience:?}"));
                 }
             }
         });
@@ -216,9 +248,18 @@ impl Depot {
     }
 }
 
-fn object_name(checksum: &Checksum) -> String {
+/// The directories in which the objects are.
+pub(super) fn directories() -> impl Iterator<Item = String> {
+    (0..=u8::MAX).map(|first| format!("{first:02x}"))
+}
+
+pub(super) fn object_name(checksum: &Checksum) -> String {
     let name = checksum.to_string();
     format!("{}/{name}", &name[..2])
+}
+
+fn object(block: &Block) -> (String, &[u8]) {
+    (object_name(&block.name().checksum), block.bytes())
 }
 
 /// Where the objects of a depot are.
@@ -287,12 +328,13 @@ impl Objects {
         }
     }
 
-    /// Puts an object, which replaces any of that name as a whole.
-    async fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+    /// Puts an object, which replaces any of that name as a whole; if it is to be durable, it
+    /// outlasts a loss of power then, as whatever is in an object store does.
+    async fn put(&self, name: &str, bytes: Vec<u8>, durable: bool) -> io::Result<()> {
         match self {
             Objects::Directory(path) => {
                 let path = path.join(name);
-                spawn_blocking(move || write(&path, &bytes)).await?
+                spawn_blocking(move || write(&path, &bytes, durable)).await?
             }
             #[cfg(feature = "s3")]
             Objects::Bucket(bucket) => bucket.put(name, bytes).await,
@@ -300,7 +342,7 @@ impl Objects {
     }
 }
 
-fn read(path: &Path, length: u64) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn read(path: &Path, length: u64) -> io::Result<Option<Vec<u8>>> {
     match open::regular(path) {
         Ok((file, metadata)) if metadata.len() == length => {
             open::read_on(&file, length, length).map(Some)
@@ -311,13 +353,14 @@ fn read(path: &Path, length: u64) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     // Only the last directory is made: if the depot itself is gone, it may be about to return.
     match path.parent().map(fs::create_dir) {
         Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    Replacement::of(path).fleeting().write(bytes)
+    let new = Replacement::of(path);
+    if durable { new.write(bytes) } else { new.fleeting().write(bytes) }
 }
 
 #[cfg(test)]
@@ -395,7 +438,7 @@ mod tests {
         let answers = |rest: &dyn Fn(&Depot) -> &Rest, depot: &Depot| {
             let mut answers = Vec::new();
             let answer = |i| async move { if i == 3 { i } else { std::future::pending().await } };
-            depot.all(rest(depot), (0..100).map(answer), |i| answers.push(i));
+            depot.all(rest(depot), (0..100).map(answer), depot.patience, |i| answers.push(i));
             answers
         };
         let depot = open(Duration::from_millis(10));

@@ -7,12 +7,13 @@ mod backoff;
 mod bucket;
 pub mod depot;
 pub mod disk;
+pub mod kept;
 
 use std::{
     collections::HashMap,
     fmt,
     path::PathBuf,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use clap::Args;
@@ -30,6 +31,7 @@ use crate::{
     supply::{
         depot::{Depot, DepotError},
         disk::{DiskCache, DiskError},
+        kept::Mark,
     },
 };
 
@@ -46,7 +48,8 @@ pub struct SupplyOptions {
     /// Share blocks with all workers that name the same depot: a directory on a file system that
     /// all see, or, if the program was built with the feature s3, s3://BUCKET/PREFIX with
     /// credentials, region and endpoint in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION,
-    /// AWS_ENDPOINT_URL and the like
+    /// AWS_ENDPOINT_URL and the like. If the coordinator has the same directory as its --depot,
+    /// results are kept there, and only named to it
     #[arg(long, value_name = "DIR|URL", env = "TRAILTRAP_DEPOT")]
     pub depot: Option<String>,
 }
@@ -103,6 +106,8 @@ pub struct BlockRequest {
 pub struct Supply {
     disk: Option<DiskCache>,
     depot: Option<Depot>,
+    /// Whether the depot is where the census keeps its blocks.
+    is_kept: AtomicBool,
     traffic: Traffic,
 }
 
@@ -140,7 +145,17 @@ impl Supply {
             }
             other => other?,
         };
-        Ok(Supply { disk: disk.transpose()?, depot, traffic: Traffic::default() })
+        Ok(Supply { disk: disk.transpose()?, depot, ..Supply::default() })
+    }
+
+    /// Finds out whether the depot is the one in which the census keeps its blocks; that has this
+    /// mark, if there is such a depot.
+    pub fn look_for(&self, mark: Option<Mark>) {
+        let is_kept = match (&self.depot, mark) {
+            (Some(depot), Some(mark)) => depot.has_mark(mark),
+            _ => false,
+        };
+        self.is_kept.store(is_kept, Ordering::Relaxed);
     }
 
     /// How many bytes came from where.
@@ -217,11 +232,19 @@ impl Supply {
 
     /// Puts blocks that were solved here into the disk cache and the depot. To be called before
     /// the results are delivered, so that workers find them there as soon as the coordinator names
-    /// them.
-    pub fn offer<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) {
+    /// them. Returns whether all that are shared lie for good where the census keeps its blocks, so
+    /// that they need not be sent.
+    pub fn offer<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) -> bool {
         let shared = blocks.filter(|block| is_shared(block));
         self.keep(shared.clone());
-        self.put(shared);
+        let depot = self.depot.as_ref().filter(|_| self.is_kept.load(Ordering::Relaxed));
+        let Some(depot) = depot else {
+            self.put(shared);
+            return false;
+        };
+        let put = depot.put_for_good(shared.clone());
+        self.traffic.put.fetch_add(put, Ordering::Relaxed);
+        put == shared.map(|block| block.name().length).sum::<u64>()
     }
 
     fn keep<'a>(&self, blocks: impl IntoIterator<Item = &'a Block>) {

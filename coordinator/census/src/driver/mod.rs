@@ -42,6 +42,8 @@ use trailtrap_shared::{
     plan::{Goal, Plan, PlanOptions, Unit},
 };
 
+use trailtrap_worker::supply::kept::{KeptDepot, Mark};
+
 use self::{committer::Task, comparer::Comparer, names::Names, parts::PartRanges, trials::Trials};
 use crate::{
     core::{ArrivalId, Core, Settings, Start, parents::Parents, secret::Secret},
@@ -179,7 +181,24 @@ impl Census {
     ///
     /// The store cannot be read or written, or what it holds contradicts theory.
     pub fn open(directory: &Path, options: CensusOptions) -> Result<Arc<Self>, CensusError> {
-        let store = Store::open(directory, options.game, options.class)?;
+        Self::open_with(directory, None, options)
+    }
+
+    /// The same; larger blocks are kept in a depot, if one is given, or the store has one already.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Census::open`]; the depot cannot be used, or is not that of the store.
+    pub fn open_with(
+        directory: &Path,
+        depot: Option<&Path>,
+        options: CensusOptions,
+    ) -> Result<Arc<Self>, CensusError> {
+        let mut store = Store::open(directory, options.game, options.class)?;
+        match depot {
+            Some(depot) => store.keep_in(depot, Mark(getrandom::u64()?.max(1)))?,
+            None => store.check_depot()?,
+        }
         Self::on(store, options, Box::new(options.clock))
     }
 
@@ -259,6 +278,11 @@ impl Census {
     /// The class of the graphs that it is about.
     pub fn class(&self) -> Class {
         self.store.class()
+    }
+
+    /// The number of the census if its larger blocks are kept in a depot: its mark is there.
+    pub fn depot_mark(&self) -> Option<Mark> {
+        self.store.depot().map(KeptDepot::mark)
     }
 
     /// The options it was opened with.

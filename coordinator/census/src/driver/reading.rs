@@ -3,7 +3,7 @@
 
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
-    partition::{Block, BlockId, Section, entry_bytes, slot_bytes},
+    partition::{Block, BlockId, BlockName, Section, entry_bytes, slot_bytes},
     plan::{Plan, Unit},
     protocol::messages::{Described, Wanted},
 };
@@ -178,8 +178,22 @@ impl Census {
         self.read_wanted(wanted, |id, at_hand| match (at_hand, self.names.get(id)) {
             (Some(block), _) => Ok(describe(block)),
             (None, Some(name)) => Ok(Described::Named(name)),
-            (None, None) => Ok(describe(&self.store.read(id)?)),
+            (None, None) => match self.store.name_in_depot(id)? {
+                Some(name) => Ok(Described::Named(name)),
+                None => Ok(describe(&self.store.read(id)?)),
+            },
         })
+    }
+
+    /// A block that a worker has put into the depot and delivers by its name; `None` if no sound
+    /// block of this name is there.
+    ///
+    /// # Errors
+    ///
+    /// The depot cannot be read.
+    pub fn delivered_block(&self, name: &BlockName) -> Result<Option<Block>, CensusError> {
+        let found = self.store.in_depot(name).map_err(|error| self.fail(error.into()))?;
+        Ok(found.and_then(Result::ok))
     }
 
     /// Reads what a worker wants. A unit of which something is damaged is solved again.

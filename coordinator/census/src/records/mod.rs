@@ -115,6 +115,9 @@ pub struct Delivery {
     /// taken as stated, unless records of it are drawn, and these are tried with the evidence that
     /// it kept.
     pub own: Option<Evidence>,
+    /// Whether those of its blocks that workers share lie in the depot of the census already, for
+    /// good.
+    pub is_in_depot: bool,
 }
 
 /// The unit record and blocks of a solved unit.
@@ -141,7 +144,7 @@ pub fn delivery(
         tried: 0,
         confirmed: Vec::new(),
     };
-    Delivery { unit, sequence, blocks, record, ahead: None, own: None }
+    Delivery { unit, sequence, blocks, record, ahead: None, own: None, is_in_depot: false }
 }
 
 /// The results of an order.

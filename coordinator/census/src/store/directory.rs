@@ -145,6 +145,19 @@ impl DataDirectory {
         Ok((store.game(), store.class()))
     }
 
+    /// The depot in which the census that is here keeps its blocks, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    pub fn depot(&self) -> Result<Option<PathBuf>, StoreError> {
+        if !self.store().exists() {
+            return Ok(None);
+        }
+        let store = Store::open_read_only(&self.store())?;
+        Ok(store.depot().map(|depot| depot.path().to_owned()))
+    }
+
     /// Whether this is done.
     ///
     /// # Errors

@@ -61,6 +61,32 @@ pub enum StoreError {
         /// What the system says.
         cause: String,
     },
+    /// The depot in which blocks are kept cannot be used.
+    #[error("the depot {path} cannot be used: {cause}")]
+    Depot {
+        /// Its directory.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The depot in which blocks are kept is not there.
+    #[error(
+        "the census keeps its graphs in the depot {0}, and this is not there now, or another \
+         directory is: mount its file system, or have `trailtrap census` or `trailtrap \
+         coordinator` know by --depot where it is now"
+    )]
+    DepotAway(PathBuf),
+    /// Another directory was given than that in which blocks are kept.
+    #[error(
+        "the census keeps its graphs in the depot {kept}, and {asked} is not that one: leave out \
+         --depot, or, if it was moved, say where it is now"
+    )]
+    OtherDepot {
+        /// The depot of the store.
+        kept: PathBuf,
+        /// The directory that was given.
+        asked: PathBuf,
+    },
     /// The journal cannot be read or written.
     #[error("the journal of the store: {0}")]
     Journal(io::Error),
@@ -217,7 +243,9 @@ impl StoreError {
                 let text = error.to_string();
                 FULL.iter().any(|what| text.contains(what))
             }
-            StoreError::Make(error) | StoreError::Journal(error) => {
+            StoreError::Make(error)
+            | StoreError::Journal(error)
+            | StoreError::Depot { cause: error, .. } => {
                 matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }
             _ => false,
@@ -229,6 +257,8 @@ impl StoreError {
         matches!(
             self,
             StoreError::Database(_)
+                | StoreError::Depot { .. }
+                | StoreError::DepotAway(_)
                 | StoreError::Failing { .. }
                 | StoreError::Journal(_)
                 | StoreError::Make(_)
@@ -239,7 +269,9 @@ impl StoreError {
     pub(super) fn may_pass(&self) -> bool {
         let text = match self {
             StoreError::Database(error) => error.to_string(),
-            StoreError::Journal(error) => error.to_string(),
+            StoreError::Journal(error) | StoreError::Depot { cause: error, .. } => {
+                error.to_string()
+            }
             _ => return false,
         };
         SHORT.iter().chain(&FAILING).any(|what| text.contains(what))
@@ -252,7 +284,10 @@ impl StoreError {
             StoreError::Database(error)
             | StoreError::Damaged(error)
             | StoreError::UnreadableBlock { source: error, .. } => error.to_string(),
-            StoreError::Make(error) | StoreError::Journal(error) => error.to_string(),
+            StoreError::Make(error)
+            | StoreError::Journal(error)
+            | StoreError::Depot { cause: error, .. } => error.to_string(),
+            StoreError::DepotAway(_) => return true,
             _ => return false,
         };
         FULL.iter().chain(&SHORT).any(|what| text.contains(what))

@@ -8,8 +8,13 @@
 //! exist. Beside each block in a blob file lies its [`parity`]. Only when all blocks of a group are
 //! small do they go into the log together with their records: one sync instead of a dozen, for
 //! bytes that are written twice but are few.
+//!
+//! A store may keep its larger blocks in a [`depot`] instead, and has a reference in the place of
+//! each. They are there for good before anything refers to them, written by the worker that solved
+//! them or when they are committed.
 
 mod database;
+pub(crate) mod depot;
 pub mod directory;
 mod error;
 mod journal;
@@ -29,6 +34,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use rayon::prelude::*;
 use rocksdb::{DB, FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
@@ -36,15 +42,24 @@ use trailtrap_shared::{
     game::{GameName, Layout},
     graph::degree::DegreeSequence,
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, Block, BlockId, OLDEST_BLOCK_FORMAT, Section},
+    partition::{
+        BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, OLDEST_BLOCK_FORMAT, Section,
+    },
     plan::{Plan, Shard, Unit},
     protocol::codec::{self, CodecError},
 };
-use trailtrap_worker::process::replace::sync_directory;
+use trailtrap_worker::{
+    process::replace::sync_directory,
+    supply::{
+        is_shared,
+        kept::{KeptDepot, Mark},
+    },
+};
 
 pub use self::error::{Lost, StoreError};
 use self::{
     database::{AccessMode, BLOB_BYTES, Database, Findings, family, section_name},
+    depot::{DEPOT, DepotRecord, REFERENCE_BYTES, reference, referred},
     journal::{Change, Journal, JournalContents},
 };
 use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
@@ -55,6 +70,8 @@ const STORE_FORMAT: u16 = 3;
 /// programs that do not know of this would take the result for that of the whole order, and what
 /// is not there for damaged.
 const LATER_FORMAT: u16 = 4;
+/// … of a store whose blocks lie in a depot.
+const DEPOT_FORMAT: u16 = 5;
 /// … of a store of a rehearsal, whose results are invented: no program takes it for another.
 const REHEARSAL_FORMAT: u16 = u16::MAX;
 const FORMAT: &[u8] = b"format";
@@ -70,7 +87,7 @@ const TAKEN_BACK: &[u8] = b"taken back";
 /// So many unit records are read together.
 const UNITS_AT_A_TIME: usize = 256;
 /// Groups with fewer bytes of blocks go through the log.
-const LOGGED_BYTES: u64 = 64 << 10;
+const LOGGED_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct StoreFormat {
@@ -87,6 +104,8 @@ pub struct Store {
     game: GameName,
     class: Class,
     is_rehearsal: bool,
+    /// Where larger blocks are kept, unless that is in the database.
+    depot: Option<KeptDepot>,
     /// Blocks that were damaged when they were read, and have been mended.
     mended: AtomicU64,
     /// Of a store that is open for writing. Dropped after the database.
@@ -177,7 +196,7 @@ impl Store {
             Journal::of(path, &told, &none, 0, std::iter::empty()).map_err(StoreError::Journal)?;
         let journal = Some(Mutex::new(Journaled { journal, written: 0 }));
         let mended = AtomicU64::new(0);
-        let store = Store { database, game, class, is_rehearsal, mended, journal };
+        let store = Store { database, game, class, is_rehearsal, depot: None, mended, journal };
         store.put(FORMAT, &store.format(STORE_FORMAT))?;
         Ok(store)
     }
@@ -200,12 +219,127 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let (game, class, is_rehearsal) = (GameName::default(), Class::default(), false);
         let mended = AtomicU64::new(0);
-        let store = Store { database, game, class, is_rehearsal, mended, journal: None };
+        let (depot, journal) = (None, None);
+        let store = Store { database, game, class, is_rehearsal, depot, mended, journal };
         let format = store.get::<StoreFormat>(FORMAT)?;
         // Stores have been made with their format in them from the beginning.
         let format = format.ok_or_else(|| damaged(FORMAT, CodecError::Empty))?;
         let (game, class) = check_format(&format, asked_game, asked_class)?;
-        Ok(Store { game, class, ..store })
+        let depot = store.get::<DepotRecord>(DEPOT)?.map(|record| record.depot());
+        Ok(Store { game, class, depot, ..store })
+    }
+
+    /// Keeps larger blocks in this directory from now on: it is marked as the depot of this census.
+    /// A store that has a depot keeps it; the directory has to be that one, wherever it is now. A
+    /// new one gets the mark `new`.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be used, is not the depot that the store has, or the store cannot be
+    /// written.
+    pub fn keep_in(&mut self, path: &Path, new: Mark) -> Result<(), StoreError> {
+        let unusable = |cause| StoreError::Depot { path: path.to_owned(), cause };
+        let path = path.canonicalize().map_err(unusable)?;
+        let depot = match &self.depot {
+            Some(depot) => {
+                let moved = KeptDepot::at(&path, depot.mark());
+                moved.check().map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => StoreError::OtherDepot {
+                        kept: depot.path().to_owned(),
+                        asked: path.clone(),
+                    },
+                    _ => unusable(error),
+                })?;
+                moved
+            }
+            None => KeptDepot::begin(&path, new).map_err(unusable)?,
+        };
+        let record = codec::encode(&DepotRecord::of(&depot));
+        self.depot = Some(depot);
+        let format = codec::encode(&self.format(DEPOT_FORMAT));
+        self.change(vec![(DEPOT.to_vec(), Some(record)), (FORMAT.to_vec(), Some(format))])
+    }
+
+    /// The depot in which larger blocks are kept.
+    pub fn depot(&self) -> Option<&KeptDepot> {
+        self.depot.as_ref()
+    }
+
+    /// Whether the depot, if there is one, is where it should be.
+    ///
+    /// # Errors
+    ///
+    /// It is not.
+    pub fn check_depot(&self) -> Result<(), StoreError> {
+        self.depot.iter().try_for_each(|depot| depot.check().map_err(|e| of_depot(depot, e)))
+    }
+
+    /// The block of this name in the depot; `None` if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// The depot cannot be read.
+    pub fn in_depot(
+        &self,
+        name: &BlockName,
+    ) -> Result<Option<Result<Block, BlockError>>, StoreError> {
+        let Some(depot) = &self.depot else { return Ok(None) };
+        let read = |_: &DB| depot.read(name).map_err(|error| of_depot(depot, error));
+        let bytes = self.database.run(read)?;
+        Ok(bytes.map(|bytes| Block::parse_named(self.layout(), bytes, name)))
+    }
+
+    /// The name of a block of a finished unit, if it lies in the depot: so it need not be read to
+    /// be named.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn name_in_depot(&self, id: &BlockId) -> Result<Option<BlockName>, StoreError> {
+        if self.depot.is_none() {
+            return Ok(None);
+        }
+        let section = section_name(id.section);
+        self.database.run(|db| {
+            let value = db.get_pinned_cf(family(db, section), block_key(id))?;
+            Ok(value.and_then(|value| referred(&value)))
+        })
+    }
+
+    /// Whether a block lies in the depot, or is to lie there when it is written.
+    fn is_for_depot(&self, block: &Block) -> bool {
+        self.depot.is_some() && is_shared(block)
+    }
+
+    /// Keeps those blocks of deliveries in the depot that their workers have not put there.
+    fn put_into_depot(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
+        let Some(depot) = &self.depot else { return Ok(()) };
+        let sent = deliveries.iter().filter(|delivery| !delivery.is_in_depot);
+        let blocks = sent.flat_map(|delivery| &delivery.blocks).filter(|block| is_shared(block));
+        let blocks: Vec<&Block> = blocks.collect();
+        let put = |block: &&Block| depot.write(block).map_err(|error| of_depot(depot, error));
+        self.database.run(|_| blocks.par_iter().try_for_each(put))
+    }
+
+    /// Removes from the depot what the database refers to in a range of keys of a section.
+    fn remove_from_depot(
+        &self,
+        section: Section,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<(), StoreError> {
+        let Some(depot) = &self.depot else { return Ok(()) };
+        self.database.run(|db| {
+            let mut range = ReadOptions::default();
+            range.set_iterate_range(from.to_vec()..to.to_vec());
+            let blocks = family(db, section_name(section));
+            for item in db.iterator_cf_opt(blocks, range, IteratorMode::Start) {
+                if let Some(name) = referred(&item?.1) {
+                    depot.remove(&name).map_err(|error| of_depot(depot, error))?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// The game that it is a census of.
@@ -292,7 +426,7 @@ impl Store {
             (limit_key(order).to_vec(), limit),
             (dropped_key(order).to_vec(), dropped),
         ];
-        if is_later {
+        if is_later && self.depot.is_none() {
             let format = codec::encode(&self.format(LATER_FORMAT));
             changes.push((FORMAT.to_vec(), Some(format)));
         }
@@ -419,15 +553,20 @@ impl Store {
         if deliveries.is_empty() {
             return Ok(());
         }
-        let bytes: u64 = deliveries.iter().map(|delivery| delivery.record.bytes).sum();
+        self.put_into_depot(deliveries)?;
+        let blocks = || deliveries.iter().flat_map(|delivery| &delivery.blocks);
+        let value_bytes = |block: &Block| match self.is_for_depot(block) {
+            true => REFERENCE_BYTES,
+            false => block.bytes().len(),
+        };
+        let bytes: usize = blocks().map(value_bytes).sum();
         let logged = bytes < LOGGED_BYTES;
         let unlogged = unlogged();
-        let blocks = || deliveries.iter().flat_map(|delivery| &delivery.blocks);
         let put_blocks = |db: &DB, batch: &mut WriteBatch| {
             let section = |block: &Block| family(db, section_name(block.id.section));
             if logged {
                 for block in blocks() {
-                    for (key, value) in entries(block) {
+                    for (key, value) in self.entries(block) {
                         batch.put_cf(section(block), key, value);
                     }
                 }
@@ -437,7 +576,7 @@ impl Store {
             let flush = || db.flush_cfs_opt(&sections, &FlushOptions::default());
             let mut put_bytes = 0;
             for block in blocks() {
-                for (key, value) in entries(block) {
+                for (key, value) in self.entries(block) {
                     put_bytes += value.len() as u64;
                     db.put_cf_opt(section(block), key, value, &unlogged)?;
                 }
@@ -636,7 +775,7 @@ impl Store {
         if alone.is_some() {
             let written = self.database.run(|db| {
                 let section = family(db, section_name(id.section));
-                for (key, value) in entries(&block) {
+                for (key, value) in self.entries(&block) {
                     db.put_cf_opt(section, key, value, &unlogged())?;
                 }
                 Ok(db.flush_cf(section)?)
@@ -663,10 +802,29 @@ impl Store {
                 StoreError::Damaged(source) => StoreError::UnreadableBlock { id, source },
                 error => error,
             });
-        let bytes = read?.ok_or(StoreError::MissingBlock(id))?;
-        let block = Block::parse(self.layout(), bytes)
-            .map_err(|source| StoreError::Block { id, source })?;
+        let value = read?.ok_or(StoreError::MissingBlock(id))?;
+        let parsed = match referred(&value) {
+            Some(name) => self.in_depot(&name)?.ok_or(StoreError::MissingBlock(id))?,
+            None => Block::parse(self.layout(), value),
+        };
+        let block = parsed.map_err(|source| StoreError::Block { id, source })?;
         if block.id == id { Ok(block) } else { Err(StoreError::MissingBlock(id)) }
+    }
+
+    /// What is stored of a block in the database, with the keys: a reference if it lies in the
+    /// depot; otherwise its bytes, and its parity if it has one.
+    fn entries<'b>(
+        &self,
+        block: &'b Block,
+    ) -> impl Iterator<Item = (Vec<u8>, Cow<'b, [u8]>)> + use<'b> {
+        let is_for_depot = self.is_for_depot(block);
+        let value = match is_for_depot {
+            true => Cow::Owned(reference(&block.name())),
+            false => Cow::Borrowed(block.bytes()),
+        };
+        let parity = (!is_for_depot && has_parity(block.bytes().len()))
+            .then(|| (parity_key(&block.id), Cow::Owned(parity::of(block.bytes()))));
+        std::iter::once((block_key(&block.id), value)).chain(parity)
     }
 
     /// Whether there are graphs of an order, and they are not those of one whose graphs go.
@@ -700,6 +858,7 @@ impl Store {
         size: usize,
     ) -> Result<(), StoreError> {
         let (from, to) = ([order as u8, 0], [order as u8, size as u8 + 1]);
+        self.remove_from_depot(section, &from, &to)?;
         let alone = self.journal.as_ref().map(Mutex::lock);
         self.database.run(|db| {
             let blocks = family(db, section_name(section));
@@ -740,6 +899,9 @@ impl Store {
         });
         let runs: Vec<(Vec<u8>, Vec<u8>)> = runs.collect();
         let (Some((from, _)), Some((_, to))) = (runs.first(), runs.last()) else { return Ok(()) };
+        for &section in sections {
+            runs.iter().try_for_each(|(from, to)| self.remove_from_depot(section, from, to))?;
+        }
         let alone = self.journal.as_ref().map(Mutex::lock);
         self.database.run(|db| {
             let mut batch = WriteBatch::default();
@@ -841,7 +1003,7 @@ fn check_format(
     let known = GameName::on_class_of_number(found.game);
     let (game, class) = known.ok_or(StoreError::UnknownGame(found.game))?;
     let pairs = [
-        ("store format", found.store, found.store.clamp(STORE_FORMAT, LATER_FORMAT)),
+        ("store format", found.store, found.store.clamp(STORE_FORMAT, DEPOT_FORMAT)),
         ("block format", found.block, found.block.clamp(OLDEST_BLOCK_FORMAT, BLOCK_FORMAT)),
         ("labelling", found.labelling, LABELLING),
     ];
@@ -867,11 +1029,13 @@ fn has_parity(block_bytes: usize) -> bool {
     block_bytes >= BLOB_BYTES as usize
 }
 
-/// What is stored of a block, with the keys: its bytes, and its parity if it has one.
-fn entries(block: &Block) -> impl Iterator<Item = (Vec<u8>, Cow<'_, [u8]>)> {
-    let parity = has_parity(block.bytes().len())
-        .then(|| (parity_key(&block.id), Cow::Owned(parity::of(block.bytes()))));
-    std::iter::once((block_key(&block.id), Cow::Borrowed(block.bytes()))).chain(parity)
+/// What keeps a depot from being used.
+fn of_depot(depot: &KeptDepot, error: io::Error) -> StoreError {
+    let path = depot.path().to_owned();
+    match error.kind() {
+        io::ErrorKind::NotFound => StoreError::DepotAway(path),
+        _ => StoreError::Depot { path, cause: error },
+    }
 }
 
 /// A block that cannot be read as it is, from what is there of it, and its parity.

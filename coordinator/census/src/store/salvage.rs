@@ -93,7 +93,10 @@ pub fn salvage(old: &Path, new: &Path, watcher: &dyn Watcher) -> Result<Salvaged
         std::fs::remove_dir_all(&room)?;
     }
     let wreck = Wreck::open(old, &room, watcher)?;
-    let new = Store::open(new, Some(wreck.game()), Some(wreck.class()))?;
+    let mut new = Store::open(new, Some(wreck.game()), Some(wreck.class()))?;
+    if let Some(depot) = wreck.depot() {
+        new.keep_in(depot.path(), depot.mark())?;
+    }
     let mut salvage = Salvage { old: wreck, new, kept: 0, lost: 0, watcher };
     salvage.run()?;
     let salvaged = Salvaged { kept: salvage.kept, lost: salvage.lost };
@@ -232,6 +235,7 @@ impl Salvage<'_> {
                             record,
                             ahead: self.old.ahead(unit).unwrap_or_default(),
                             own: None,
+                            is_in_depot: false,
                         }));
                     } else {
                         self.lost += u64::from(shard.size <= max_size);

@@ -19,14 +19,17 @@ use trailtrap_shared::{
     partition::{Block, BlockId, Checksum, HEADER_BYTES, MAGIC},
     plan::Unit,
 };
+use trailtrap_worker::supply::kept::KeptDepot;
 
 use super::{
     EDITION, EPOCH, FORMAT, RECORDS, StoreError, StoreFormat, WRITTEN, ahead_key, alarm_of_key,
     block_key, check_format,
     database::{self, Database, section_name},
-    decode, dropped_key,
+    decode,
+    depot::{DEPOT, DepotRecord, referred},
+    dropped_key,
     journal::{self, JournalContents, Records},
-    limit_key, masses_key, mended, order_key, plan, unit_key, unit_of_key,
+    limit_key, masses_key, mended, of_depot, order_key, plan, unit_key, unit_of_key,
 };
 use crate::{
     records::{OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
@@ -160,6 +163,11 @@ impl Wreck {
         self.edition
     }
 
+    /// The depot in which its larger blocks are.
+    pub fn depot(&self) -> Option<KeptDepot> {
+        self.get::<DepotRecord>(DEPOT).ok().flatten().map(|record| record.depot())
+    }
+
     /// The number that decides which units are compared.
     pub fn salt(&self) -> Option<u64> {
         self.get(b"salt").ok().flatten()
@@ -269,9 +277,16 @@ impl Wreck {
         let Some(family) = db.cf_handle(section_name(id.section)) else { return Ok(None) };
         let read = db.get_cf(family, block_key(id));
         let read = read.map_err(|source| StoreError::UnreadableBlock { id: *id, source });
-        let parse = |bytes| {
-            Block::parse(self.layout(), bytes)
-                .map_err(|source| StoreError::Block { id: *id, source })
+        let parse = |value: Vec<u8>| {
+            let parsed = match referred(&value).zip(self.depot()) {
+                Some((name, depot)) => {
+                    let read = depot.read(&name).map_err(|error| of_depot(&depot, error))?;
+                    let bytes = read.ok_or(StoreError::MissingBlock(*id))?;
+                    Block::parse_named(self.layout(), bytes, &name)
+                }
+                None => Block::parse(self.layout(), value),
+            };
+            parsed.map_err(|source| StoreError::Block { id: *id, source })
         };
         match read.and_then(|bytes| bytes.map(parse).transpose()) {
             Ok(block) => Ok(block.filter(|block| block.id == *id)),

@@ -385,6 +385,7 @@ impl World {
             record: self.record(unit, inputs, &author, way),
             ahead: None,
             own: None,
+            is_in_depot: false,
         };
         let deliveries = held.units.iter().zip(&held.inputs).map(one).collect();
         self.arrive(name, held, durable, |core| {
