@@ -45,8 +45,8 @@ pub struct MachineArguments {
     /// What the disk of the store reads or writes, such as 2GB/s
     #[arg(long, value_name = "RATE", default_value = "1GB/s")]
     disk: Rate,
-    /// What a depot gives to all nodes together [default: no depot; nodes read from the
-    /// coordinator]
+    /// What a depot, in which the census keeps its blocks, reads and writes for all nodes together
+    /// [default: no depot; nodes read from the coordinator]
     #[arg(long, value_name = "RATE", requires = "nodes")]
     depot: Option<Rate>,
     /// Nanoseconds of a core for a (graph, edge) pair [default: calibrated with order 9, and with

@@ -22,7 +22,8 @@ pub struct Cluster {
     pub network: f64,
     /// Bytes a second that the coordinator's disk reads or writes.
     pub disk: f64,
-    /// Bytes a second that a depot gives to all workers together, if there is one.
+    /// Bytes a second that a depot reads or writes, if there is one, in which the census keeps its
+    /// blocks.
     pub depot: Option<f64>,
 }
 
