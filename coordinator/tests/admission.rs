@@ -122,7 +122,8 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
 async fn codes(mut client: AdmittedClient) -> Vec<Code> {
     let mut answers = Vec::new();
     answers.push(client.register(introduction("x")).await.err());
-    answers.push(client.lease(wire::LeaseRequest { worker: 1, room: 0 }).await.err());
+    answers
+        .push(client.lease(wire::LeaseRequest { worker: 1, room: 0, by_name: false }).await.err());
     let fetch = wire::FetchRequest {
         worker: 1,
         degrees: vec![0],
@@ -133,7 +134,7 @@ async fn codes(mut client: AdmittedClient) -> Vec<Code> {
     answers.push(client.fetch_partition(tokio_stream::iter([fetch])).await.err());
     answers
         .push(client.heartbeat(wire::HeartbeatRequest { worker: 1, leases: vec![] }).await.err());
-    let start = Part::Start(wire::CompleteStart { worker: 1, lease: 1 });
+    let start = Part::Start(wire::CompleteStart { worker: 1, lease: 1, by_name: false });
     answers.push(
         client
             .complete(tokio_stream::iter([wire::CompleteRequest { part: Some(start) }]))

@@ -18,7 +18,6 @@ use common::{
 use serde_json::Value;
 use tonic::Code;
 use trailtrap_census::{
-    core::content::Content,
     driver::{Assignment, Census, CensusOptions, Keep, Refusal},
     records::{Delivery, delivery},
     store::Store,
@@ -28,7 +27,7 @@ use trailtrap_shared::{
     class::Class,
     game::{Game, GameName, TrailTrap},
     graph::{Graph, all_vertices, graph6},
-    partition::{BucketTable, Section},
+    partition::{BucketTable, Content, Section},
     plan::{Goal, Plan, PlanOptions, Unit},
     protocol::wire::census_client::CensusClient,
 };

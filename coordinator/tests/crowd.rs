@@ -63,8 +63,11 @@ impl Crowd {
         let mut seen = Seen::default();
         loop {
             let asked = Instant::now();
-            let reply =
-                client.lease(wire::LeaseRequest { worker, room: 0 }).await.unwrap().into_inner();
+            let reply = client
+                .lease(wire::LeaseRequest { worker, room: 0, by_name: false })
+                .await
+                .unwrap()
+                .into_inner();
             let grant = match reply.answer.unwrap() {
                 Answer::Grant(grant) => grant,
                 Answer::WaitMilliseconds(_) => continue,

@@ -14,10 +14,10 @@ use common::{
     Data, LONG_LEASE, Process, answers::Answers, census_json, coordinator, eventually,
     introduction, parts, run, stderr, stdout, trailtrap, worker,
 };
+use tonic::Code;
 use trailtrap_census::store::{Store, plan};
 use trailtrap_shared::{
-    game::{Game, TrailTrap},
-    partition::{Block, BlockName, Section},
+    partition::{Block, Section},
     plan::PlanOptions,
     protocol::{
         messages,
@@ -236,37 +236,63 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
     assert_eq!(fs::read(mark).unwrap(), MARK_TEXT.as_bytes());
     let worker = reply.worker;
     let answers = Answers::solve(7, PlanOptions::default());
-    let lease = client.lease(wire::LeaseRequest { worker, room: 0 }).await.unwrap().into_inner();
+    let lease = client
+        .lease(wire::LeaseRequest { worker, room: 0, by_name: false })
+        .await
+        .unwrap()
+        .into_inner();
     let Some(Answer::Grant(grant)) = lease.answer else { panic!("{lease:?}") };
-    let sent = answers.delivery(worker, grant.lease, &messages::units(&grant));
     // Every block by its name.
-    let mut names = Vec::new();
-    let mut named = Vec::new();
-    for message in &sent {
-        match &message.part {
-            Some(Part::Piece(piece)) => {
-                let block = Block::parse(TrailTrap::LAYOUT, piece.data.clone()).unwrap();
-                let BlockName { checksum, length } = block.name();
-                let checksum = checksum.0.to_vec();
-                named.push(Part::Name(wire::BlockName { checksum, length }));
-                names.push(block);
-            }
-            part => named.extend(part.clone()),
-        }
-    }
+    let results: Vec<(wire::UnitResult, Vec<Block>)> = answers.results(&messages::units(&grant));
+    let named = |worker, lease| {
+        let each = results.iter().map(|(result, blocks)| (result.clone(), blocks.as_slice()));
+        tokio_stream::iter(messages::delivery_by_name(worker, lease, each, |_| true))
+    };
     let lacking = |reply: &wire::CompleteReply| !reply.accepted && reply.lacking;
-    let reply = client.complete(parts(named.clone())).await.unwrap().into_inner();
+    let reply = client.complete(named(worker, grant.lease)).await.unwrap().into_inner();
     assert!(lacking(&reply), "none is there: {reply:?}");
     let kept = KeptDepot::at(directory.path(), Mark(1));
-    names.iter().for_each(|block| kept.write(block).unwrap());
+    results.iter().flat_map(|(_, blocks)| blocks).for_each(|block| kept.write(block).unwrap());
     let path = blocks(directory.path()).into_keys().next().unwrap();
     let sound = fs::read(&path).unwrap();
     flip_all(path.parent().unwrap());
-    let reply = client.complete(parts(named.clone())).await.unwrap().into_inner();
+    let reply = client.complete(named(worker, grant.lease)).await.unwrap().into_inner();
     assert!(lacking(&reply), "one is damaged: {reply:?}");
     fs::write(path, sound).unwrap();
-    let reply = client.complete(parts(named)).await.unwrap().into_inner();
+    let reply = client.complete(named(worker, grant.lease)).await.unwrap().into_inner();
     assert!(reply.accepted && !reply.lacking, "{reply:?}");
+    // Whoever names blocks that are not those of its unit, or states another content, is not
+    // believed.
+    type Spoil = fn(&mut Vec<Part>);
+    let deliveries: [(&str, Spoil); 4] = [
+        ("other blocks", |parts| parts.swap(2, 4)),
+        ("another content", |parts| {
+            let Part::Unit(result) = &mut parts[1] else { panic!("{parts:?}") };
+            result.content[3] ^= 1;
+        }),
+        ("no content", |parts| {
+            let Part::Unit(result) = &mut parts[1] else { panic!("{parts:?}") };
+            result.content.clear();
+        }),
+        ("far too much", |parts| {
+            let Part::Name(name) = &mut parts[2] else { panic!("{parts:?}") };
+            name.length = u64::MAX;
+        }),
+    ];
+    for (what, spoil) in deliveries {
+        let worker = client.register(introduction(what)).await.unwrap().into_inner().worker;
+        let request = wire::LeaseRequest { worker, room: 0, by_name: true };
+        let lease = client.lease(request).await.unwrap().into_inner();
+        let Some(Answer::Grant(grant)) = lease.answer else { panic!("{lease:?}") };
+        let results = answers.results(&messages::units(&grant));
+        results.iter().flat_map(|(_, blocks)| blocks).for_each(|block| kept.write(block).unwrap());
+        let each = results.iter().map(|(result, blocks)| (result.clone(), blocks.as_slice()));
+        let right = messages::delivery_by_name(worker, grant.lease, each, |_| true);
+        let mut spoilt: Vec<Part> = right.into_iter().flat_map(|message| message.part).collect();
+        spoil(&mut spoilt);
+        let refused = client.complete(parts(spoilt)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{what}: {refused}");
+    }
     let honest = small_worker(&address, &[]);
     let output = leader.finish();
     assert_eq!(stdout(&output), census_json(7, &Data::new(), &[]));

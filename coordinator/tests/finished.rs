@@ -204,7 +204,7 @@ fn computed(
     blocks: Vec<Block>,
     record: UnitRecord,
 ) -> Delivery {
-    Delivery { unit, sequence, blocks, record, ahead: None, own: None, is_in_depot: false }
+    Delivery { unit, sequence, blocks, record, ahead: None, own: None, named: Vec::new() }
 }
 
 /// All blocks of an order, unit by unit, with what is recorded.

@@ -31,6 +31,7 @@ fn unit(shard: u32) -> Part {
         statistics: vec![1, 2, 3],
         digest: vec![0; 32],
         elapsed_microseconds: 1,
+        content: Vec::new(),
     })
 }
 
@@ -72,7 +73,7 @@ async fn beginning(data: &Data) -> (Process, String, CensusClient<Channel>, u64)
 
 /// The lease of the first unit.
 async fn lease(client: &mut CensusClient<Channel>, worker: u64) -> wire::Grant {
-    let request = wire::LeaseRequest { worker, room: 0 };
+    let request = wire::LeaseRequest { worker, room: 0, by_name: false };
     match client.lease(request).await.unwrap().into_inner().answer {
         Some(Answer::Grant(grant)) => grant,
         other => panic!("work is there: {other:?}"),
@@ -97,7 +98,8 @@ async fn what_there_is_not_is_refused() {
     let data = Data::new();
     let (leader, address, mut client, worker) = beginning(&data).await;
     let stranger = worker + 1;
-    let no_work = client.lease(wire::LeaseRequest { worker: stranger, room: 0 }).await;
+    let no_work =
+        client.lease(wire::LeaseRequest { worker: stranger, room: 0, by_name: false }).await;
     assert_eq!(code(no_work), Code::NotFound);
     let refusals: [(u64, &[u8], u32, Code); 7] = [
         (stranger, &[0], 0, Code::NotFound),
@@ -130,7 +132,7 @@ async fn what_there_is_not_is_refused() {
 async fn what_is_no_delivery_is_refused() {
     let data = Data::new();
     let (leader, address, mut client, worker) = beginning(&data).await;
-    let start = |lease| Part::Start(wire::CompleteStart { worker, lease });
+    let start = |lease| Part::Start(wire::CompleteStart { worker, lease, by_name: false });
     let piece = |data: &[u8], last| {
         Part::Piece(wire::BlockPiece { data: data.to_vec(), last, done: false })
     };
@@ -164,10 +166,10 @@ async fn what_is_no_delivery_is_refused() {
     for (what, rest) in deliveries {
         let worker = client.register(introduction(what)).await.unwrap().into_inner().worker;
         let lease = lease(&mut client, worker).await.lease;
-        let start = Part::Start(wire::CompleteStart { worker, lease });
+        let start = Part::Start(wire::CompleteStart { worker, lease, by_name: false });
         let delivery = [vec![start], rest].concat();
         assert_eq!(code(client.complete(parts(delivery)).await), Code::InvalidArgument, "{what}");
-        let again = client.lease(wire::LeaseRequest { worker, room: 0 }).await;
+        let again = client.lease(wire::LeaseRequest { worker, room: 0, by_name: false }).await;
         assert_eq!(code(again), Code::FailedPrecondition, "{what}");
     }
     ends_well(leader, &address);

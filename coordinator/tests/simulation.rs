@@ -149,7 +149,10 @@ fn a_client_that_stalls_does_not_keep_its_share_of_the_memory() {
         async move {
             let mut client = client();
             let worker = client.register(introduction("silent")).await?.into_inner().worker;
-            let reply = client.lease(wire::LeaseRequest { worker, room: 0 }).await?.into_inner();
+            let reply = client
+                .lease(wire::LeaseRequest { worker, room: 0, by_name: false })
+                .await?
+                .into_inner();
             let Some(Answer::Grant(grant)) = reply.answer else { panic!("work is there") };
             let begun = answers
                 .delivery(worker, grant.lease, &messages::units(&grant))

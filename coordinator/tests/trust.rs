@@ -55,7 +55,12 @@ async fn connect(address: &str) -> PlainClient {
 }
 
 async fn lease(client: &mut PlainClient, worker: u64) -> Result<wire::Grant, Status> {
-    match client.lease(wire::LeaseRequest { worker, room: 0 }).await?.into_inner().answer {
+    match client
+        .lease(wire::LeaseRequest { worker, room: 0, by_name: false })
+        .await?
+        .into_inner()
+        .answer
+    {
         Some(Answer::Grant(grant)) => Ok(grant),
         other => panic!("work is there: {other:?}"),
     }
@@ -88,12 +93,13 @@ fn edgeless(worker: u64, grant: &wire::Grant, outcome: &Outcome) -> Vec<Part> {
     let mut digest = Digest::default();
     digest.add::<TrailTrap>(&graph, outcome);
     let mut delivery = vec![
-        Part::Start(wire::CompleteStart { worker, lease: grant.lease }),
+        Part::Start(wire::CompleteStart { worker, lease: grant.lease, by_name: false }),
         Part::Unit(wire::UnitResult {
             unit: Some(grant.units[0]),
             statistics: codec::encode(&statistics),
             digest: digest.to_le_bytes().to_vec(),
             elapsed_microseconds: 1,
+            content: Vec::new(),
         }),
     ];
     let blocks = table.to_blocks(0).into_iter();
@@ -191,7 +197,7 @@ async fn taken_over(address: &str) {
     let mut client = connect(address).await;
     let worker = client.register(introduction("other")).await.unwrap().into_inner().worker;
     loop {
-        let request = wire::LeaseRequest { worker, room: 0 };
+        let request = wire::LeaseRequest { worker, room: 0, by_name: false };
         let answer = client.lease(request).await.unwrap().into_inner().answer;
         let Some(Answer::Grant(grant)) = answer else { continue };
         let delivery = answers.delivery(worker, grant.lease, &messages::units(&grant));
@@ -215,7 +221,8 @@ async fn a_late_result_that_differs_is_judged_and_not_believed() {
     let answer = client.complete(parts(delivery)).await.unwrap_err();
     assert_eq!(answer.code(), Code::InvalidArgument, "{}", answer.message());
     assert!(answer.message().contains("the first is right"), "{}", answer.message());
-    let no_more = client.lease(wire::LeaseRequest { worker, room: 0 }).await.unwrap_err();
+    let no_more =
+        client.lease(wire::LeaseRequest { worker, room: 0, by_name: false }).await.unwrap_err();
     assert_eq!(no_more.code(), Code::FailedPrecondition);
     let honest = honest(&address);
     ended_well_with_an_alarm(leader, &data, "disagreement");
@@ -408,7 +415,7 @@ async fn a_unit_that_many_workers_cannot_solve_is_set_aside() {
     assert_eq!(failures.as_array().unwrap().len(), 5);
     assert_eq!(failures[4], "test 4, portable: out of memory, attempt 5");
     // Told, or cut off: there is nothing else to do.
-    assert!(client.lease(wire::LeaseRequest { worker, room: 0 }).await.is_err());
+    assert!(client.lease(wire::LeaseRequest { worker, room: 0, by_name: false }).await.is_err());
     let output = leader.finish();
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
     // Perhaps it was the machines: the next start tries again.
@@ -426,7 +433,7 @@ async fn one_worker_that_fails_again_and_again_ends_nothing() {
             .give_back(wire::GiveBackRequest { worker, leases: vec![grant.lease], failure })
             .await
             .unwrap();
-        let request = wire::LeaseRequest { worker, room: 0 };
+        let request = wire::LeaseRequest { worker, room: 0, by_name: false };
         match client.lease(request).await.unwrap().into_inner().answer {
             Some(Answer::Grant(next)) if attempt < 3 => grant = next,
             Some(Answer::WaitMilliseconds(_)) if attempt == 3 => {}

@@ -5,12 +5,12 @@ use std::{hint::black_box, sync::atomic::AtomicBool};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use trailtrap_census::{core::content::Content, trust::recount::recount};
+use trailtrap_census::trust::recount::recount;
 use trailtrap_shared::{
     game::{Game, GameName, TrailTrap},
     graph::degree::DegreeSequence,
     labelling::batch::{Kernel, LANES},
-    partition::{Block, BucketBlocks, BucketTable, KeyedOutcomes},
+    partition::{Block, BucketBlocks, BucketTable, Content, KeyedOutcomes},
     plan::PlanOptions,
 };
 use trailtrap_worker::{

@@ -14,17 +14,14 @@ use std::{
 
 use serde::Serialize;
 use trailtrap_census::{
-    core::{
-        content::Content,
-        schedule::{Asked, Schedule, Share},
-    },
+    core::schedule::{Asked, Schedule, Share},
     records::Author,
     store::parity_bytes,
 };
 use trailtrap_shared::{
     game::GameName,
     graph::polya::totals,
-    partition::entry_bytes,
+    partition::{Content, entry_bytes},
     plan::{Goal, Plan, PlanOptions, Unit},
 };
 
@@ -227,11 +224,13 @@ impl Census {
         let author = Author::default();
         let of = self.cluster.workers();
         let slots = self.cluster.slots() * of;
-        // Results of remote workers come as one message.
+        // Results of remote workers come as one message, unless they lie in the depot.
         let entry = entry_bytes(plan.layout, plan.order) as u64;
         let together = match self.cluster.nodes {
-            Some(_) => service::together_bytes(self.cluster.message_memory) / entry,
-            None => u64::MAX,
+            Some(_) if self.cluster.depot.is_none() => {
+                service::together_bytes(self.cluster.message_memory) / entry
+            }
+            _ => u64::MAX,
         };
         let mut store = StoreInWork::new(&plan, is_last);
         // What happens next, to leases by their slots; at one time, what was set off first.

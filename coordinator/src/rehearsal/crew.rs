@@ -360,10 +360,10 @@ impl Crew {
     async fn lease(&self, process: &Process, has_waited: bool) -> Result<Leased, Status> {
         let (node, worker) = (process.node, process.worker);
         let turn = process.asking.lock().await;
-        let room = self.room(node).await;
+        let (room, by_name) = (self.room(node).await, self.cluster.depot.is_some());
         let ask = || {
             let mut client = process.client.clone();
-            async move { client.lease(wire::LeaseRequest { worker, room }).await }
+            async move { client.lease(wire::LeaseRequest { worker, room, by_name }).await }
         };
         let mut asking = std::pin::pin!(self.persist(ask));
         let hold = (!has_waited).then(|| self.clock.hold());

@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use prost::Message;
 use tonic::{Status, Streaming};
-use trailtrap_census::records::{Author, Delivery, delivery};
+use trailtrap_census::{
+    records::{Author, Delivery, UnitRecord, delivery},
+    store::block_id,
+};
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics, summary::Summary},
-    partition::{Block, BlockName},
+    partition::{Block, BlockId, BlockName, Content, Section},
     plan::{Plan, Unit, most_bytes},
     protocol::{
         codec, messages,
         wire::{self, PIECE_BYTES, complete_request::Part},
     },
 };
-use trailtrap_worker::supply::is_shared;
 
 /// Nobody works on a unit for longer than these twelve days. Sums of such times do not overflow.
 const LONGEST_MICROSECONDS: u64 = 1 << 40;
@@ -25,9 +27,6 @@ pub enum Unreadable {
     /// The stream broke off, which is nobody's fault.
     #[error("{0}")]
     Broken(#[from] Status),
-    /// A block that is named is not in the depot, as far as can be seen from here.
-    #[error("a block that is named is not in the depot")]
-    Lacking,
     /// It is no delivery of the lease, however it would go on.
     #[error("{0}")]
     Wrong(String),
@@ -56,8 +55,7 @@ pub struct Unpacking<'a> {
 struct Arriving {
     result: wire::UnitResult,
     blocks: Vec<Block>,
-    /// Whether those that workers share were all named.
-    is_in_depot: bool,
+    named: Vec<(BlockId, BlockName)>,
 }
 
 impl<'a> Unpacking<'a> {
@@ -76,26 +74,19 @@ impl<'a> Unpacking<'a> {
         }
     }
 
-    /// Reads the messages after the first, only as far as what was leased can have. Blocks that
-    /// are named are what `find` finds in the depot. What does not come to its end has broken off:
-    /// tonic lets a stream that its client has given up look like one that is complete.
+    /// Reads the messages after the first, only as far as what was leased can have. What does not
+    /// come to its end has broken off: tonic lets a stream that its client has given up look like
+    /// one that is complete.
     ///
     /// # Errors
     ///
     /// What is wrong with them.
-    pub async fn unpack<F>(
+    pub async fn unpack(
         mut self,
         stream: &mut Streaming<wire::CompleteRequest>,
-        find: impl Fn(BlockName) -> F,
-    ) -> Result<Vec<Delivery>, Unreadable>
-    where
-        F: Future<Output = Result<Option<Block>, Status>>,
-    {
+    ) -> Result<Vec<Delivery>, Unreadable> {
         while let Some(message) = stream.message().await? {
-            if let Some(name) = self.add(message)? {
-                let block = find(name).await?.ok_or(Unreadable::Lacking)?;
-                self.add_block(block, true)?;
-            }
+            self.add(message)?;
         }
         if self.units_left > 0 || self.blocks_left > 0 {
             return Err(Status::invalid_argument("the delivery breaks off").into());
@@ -104,8 +95,7 @@ impl<'a> Unpacking<'a> {
         Ok(self.deliveries)
     }
 
-    /// Takes a message in. Returns the name of the block that comes next, if it is only named.
-    fn add(&mut self, message: wire::CompleteRequest) -> Result<Option<BlockName>, Unreadable> {
+    fn add(&mut self, message: wire::CompleteRequest) -> Result<(), Unreadable> {
         let named = match &message.part {
             Some(Part::Name(name)) => name.length,
             _ => 0,
@@ -122,12 +112,17 @@ impl<'a> Unpacking<'a> {
                 };
                 self.units_left = left;
                 self.finish_unit()?;
-                self.current = Some(Arriving { result, blocks: Vec::new(), is_in_depot: true });
-                Ok(None)
+                self.current = Some(Arriving { result, blocks: Vec::new(), named: Vec::new() });
+                Ok(())
             }
-            Some(Part::Piece(piece)) => self.add_piece(piece).map(|()| None),
+            Some(Part::Piece(piece)) => self.add_piece(piece),
             Some(Part::Name(_)) if !self.bytes.is_empty() => wrong("a block without its end"),
-            Some(Part::Name(name)) => messages::block_name(name).map(Some).or_else(wrong),
+            Some(Part::Name(name)) => {
+                let name = messages::block_name(name).or_else(wrong)?;
+                let (id, arriving) = self.next_block()?;
+                arriving.named.push((id, name));
+                Ok(())
+            }
             Some(Part::Start(_)) | None => wrong("unexpected part of a delivery"),
         }
     }
@@ -143,10 +138,13 @@ impl<'a> Unpacking<'a> {
         }
         let bytes = std::mem::take(&mut self.bytes);
         let block = Block::parse(self.plan.layout, bytes).or_else(wrong)?;
-        self.add_block(block, false)
+        let (_, arriving) = self.next_block()?;
+        arriving.blocks.push(block);
+        Ok(())
     }
 
-    fn add_block(&mut self, block: Block, is_in_depot: bool) -> Result<(), Unreadable> {
+    /// The place of the block that comes now, if that of the unit were the next, and the unit.
+    fn next_block(&mut self) -> Result<(BlockId, &mut Arriving), Unreadable> {
         let Some(arriving) = &mut self.current else {
             return wrong("a block without its unit");
         };
@@ -154,14 +152,18 @@ impl<'a> Unpacking<'a> {
             return wrong("more blocks than the leased units have");
         };
         self.blocks_left = left;
-        arriving.is_in_depot &= is_in_depot || !is_shared(&block);
-        arriving.blocks.push(block);
-        Ok(())
+        let id = arriving.result.unit.unwrap_or_default();
+        let Some(shard) = self.plan.shards.get(id.shard as usize) else {
+            return wrong("no such shard");
+        };
+        let come = arriving.blocks.len() + arriving.named.len();
+        let (bucket, section) = (come / Section::ALL.len(), come % Section::ALL.len());
+        Ok((block_id(shard, id.part, bucket as u32, Section::ALL[section]), arriving))
     }
 
     /// All blocks of the unit, if there is one, have come.
     fn finish_unit(&mut self) -> Result<(), Unreadable> {
-        let Some(Arriving { result, blocks, is_in_depot }) = self.current.take() else {
+        let Some(Arriving { result, blocks, named }) = self.current.take() else {
             return Ok(());
         };
         let Some(id) = result.unit else { return wrong("a result without its unit") };
@@ -176,7 +178,20 @@ impl<'a> Unpacking<'a> {
         let summary = Summary { statistics, digest: Digest::from_le_bytes(digest) };
         let author = self.author.clone();
         let delivered = delivery(unit, shard.sequence, blocks, summary, elapsed, author);
-        self.deliveries.push(Delivery { is_in_depot, ..delivered });
+        if named.is_empty() {
+            self.deliveries.push(delivered);
+            return Ok(());
+        }
+        let Ok(content) = result.content.try_into() else {
+            return wrong("a content has 16 bytes");
+        };
+        let bytes = named.iter().map(|(_, name)| name.length).sum::<u64>();
+        let record = UnitRecord {
+            bytes: delivered.record.bytes.saturating_add(bytes),
+            content: Content(content),
+            ..delivered.record
+        };
+        self.deliveries.push(Delivery { named, record, ..delivered });
         Ok(())
     }
 }

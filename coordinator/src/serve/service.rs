@@ -24,7 +24,7 @@ use trailtrap_census::{
 use trailtrap_shared::{
     game::GameName,
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, Block, BlockName, entry_bytes},
+    partition::{BLOCK_FORMAT, Block, entry_bytes},
     protocol::{
         messages::{self, Wanted},
         wire::{
@@ -388,9 +388,9 @@ impl CensusService for GrpcService {
     }
 
     async fn lease(&self, request: Request<wire::LeaseRequest>) -> Served<wire::LeaseReply> {
-        let wire::LeaseRequest { worker, room } = request.into_inner();
+        let wire::LeaseRequest { worker, room, by_name } = request.into_inner();
         self.known(worker)?;
-        let room = room.min(self.most_together());
+        let room = if by_name { room } else { room.min(self.most_together()) };
         let answer = match self.assignment(worker, room, Instant::now() + LONGEST_WAIT).await {
             Assignment::Finished => Answer::Finished(true),
             Assignment::Stopping => {
@@ -471,23 +471,14 @@ impl CensusService for GrpcService {
             return Ok(Response::new(wire::CompleteReply::default()));
         };
         let expected = plan.bytes(&units);
-        share.cover(expected as usize).await;
+        // What is only named is not in memory.
+        if !start.by_name {
+            share.cover(expected as usize).await;
+        }
         let author = self.census.author(start.worker);
-        let find = |name: BlockName| {
-            let census = self.census.clone();
-            async move {
-                let found = blocking(move || census.delivered_block(&name)).await?;
-                found.map_err(|error| Status::unavailable(error.to_string()))
-            }
-        };
-        let unpacking = Unpacking::new(&plan, &units, expected, author);
-        let unpacked = unpacking.unpack(&mut stream, find).await;
-        match unpacked {
-            Err(Unreadable::Broken(status)) => return Err(status),
-            Err(Unreadable::Lacking) => {
-                return Ok(Response::new(wire::CompleteReply { accepted: false, lacking: true }));
-            }
-            _ => {}
+        let unpacked = Unpacking::new(&plan, &units, expected, author).unpack(&mut stream).await;
+        if let Err(Unreadable::Broken(status)) = unpacked {
+            return Err(status);
         }
         let census = self.census.clone();
         let accept = move || {
@@ -508,6 +499,9 @@ impl CensusService for GrpcService {
             Err(refusal @ Refusal::TakenBack { .. }) => {
                 tracing::error!(worker = start.worker, %refusal, "results refused");
                 Ok(Response::new(wire::CompleteReply::default()))
+            }
+            Err(Refusal::Lacking) => {
+                Ok(Response::new(wire::CompleteReply { accepted: false, lacking: true }))
             }
             Err(Refusal::Distrusted(_)) => Err(Status::failed_precondition(DISTRUSTED)),
             Err(Refusal::Void | Refusal::Ended) => {

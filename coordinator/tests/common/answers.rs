@@ -97,11 +97,16 @@ impl Answers {
 
     /// The messages that deliver a lease.
     pub fn delivery(&self, worker: u64, lease: u64, units: &[Unit]) -> Vec<wire::CompleteRequest> {
-        let results = units.iter().map(|unit| {
+        messages::delivery(worker, lease, self.results(units))
+    }
+
+    /// What is said of units, and their blocks.
+    pub fn results(&self, units: &[Unit]) -> Vec<(wire::UnitResult, Vec<Block>)> {
+        let result = |unit: &Unit| {
             let blocks = &self.blocks[&(self.sequence(*unit), unit.part)];
             (self.results[unit].clone(), blocks.clone())
-        });
-        messages::delivery(worker, lease, results)
+        };
+        units.iter().map(result).collect()
     }
 
     /// Fetches a bucket that a unit reads. It has to be what was delivered.

@@ -321,7 +321,10 @@ impl<C: Craft> SimulatedWorker<C> {
         loop {
             if self.held.is_empty() || self.held.len() < 4 && self.random.below(2) == 0 {
                 self.log.step(self.index, Step::Asks);
-                let request = within(20, wire::LeaseRequest { worker: self.number, room: 0 });
+                let request = within(
+                    20,
+                    wire::LeaseRequest { worker: self.number, room: 0, by_name: false },
+                );
                 match self.client.lease(request).await {
                     Ok(reply) => match reply.into_inner().answer.unwrap() {
                         Answer::Grant(grant) => {

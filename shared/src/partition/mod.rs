@@ -6,6 +6,7 @@
 //! needs one step into a directory.
 
 mod block;
+mod content;
 mod pages;
 mod slot;
 mod sorted;
@@ -15,6 +16,7 @@ pub use block::{
     BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, CHECKSUM_BYTES, Checksum, HEADER_BYTES,
     MAGIC, OLDEST_BLOCK_FORMAT, Section,
 };
+pub use content::Content;
 pub use pages::LARGE_BYTES;
 pub use slot::{
     bucket_of_slot, graph_of_slot, key_of_slot, most_bucket_bits, slot_bits, slot_bytes, slot_of,

@@ -7,7 +7,7 @@ use crate::{
     count::summary::Summary,
     game::Layout,
     graph::degree::DegreeSequence,
-    partition::{BLOCK_FORMAT, Block, BlockError, BlockName, Checksum, Section},
+    partition::{BLOCK_FORMAT, Block, BlockError, BlockName, Checksum, Content, Section},
     plan::{Plan, Unit},
     protocol::{
         codec,
@@ -48,19 +48,13 @@ impl Wanted {
     }
 }
 
-/// A block as it is described: small blocks are sent at once, others are named.
+/// A block as the coordinator describes it: small blocks are sent at once, others are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Described {
-    /// The block itself.
+    /// The block itself, which is small.
     Here(Block),
     /// The name of a block that caches, depots and the coordinator have.
     Named(BlockName),
-}
-
-impl From<Block> for Described {
-    fn from(block: Block) -> Self {
-        Described::Here(block)
-    }
 }
 
 /// Why a message cannot be understood.
@@ -208,29 +202,54 @@ pub fn result(unit: &Unit, summary: &Summary, elapsed: Duration) -> wire::UnitRe
         statistics: codec::encode(&summary.statistics),
         digest: summary.digest.to_le_bytes().to_vec(),
         elapsed_microseconds: elapsed.as_micros() as u64,
+        content: Vec::new(),
     }
 }
 
 /// The messages that deliver the results of a lease: the lease, then each unit followed by its
-/// blocks, in pieces, or by name if they lie in the depot of the census.
-pub fn delivery<B: Into<Described>>(
+/// the pieces of its blocks.
+pub fn delivery(
     worker: u64,
     lease: u64,
-    results: impl IntoIterator<Item = (wire::UnitResult, Vec<B>)>,
+    results: impl IntoIterator<Item = (wire::UnitResult, Vec<Block>)>,
 ) -> Vec<wire::CompleteRequest> {
     use wire::complete_request::Part;
-    let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease })];
+    let by_name = false;
+    let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease, by_name })];
     for (result, blocks) in results {
         parts.push(Part::Unit(result));
         for block in blocks {
-            match block.into() {
-                Described::Here(block) => {
-                    parts.extend(pieces(block.bytes()).map(Part::Piece));
-                }
-                Described::Named(name) => parts.push(Part::Name(name_message(&name))),
+            parts.extend(pieces(block.bytes()).map(Part::Piece));
+        }
+    }
+    requests(parts)
+}
+
+/// The same where the blocks that `is_named` says are only named: they lie in the depot of the
+/// census.
+pub fn delivery_by_name<'a>(
+    worker: u64,
+    lease: u64,
+    results: impl IntoIterator<Item = (wire::UnitResult, &'a [Block])>,
+    is_named: impl Fn(&Block) -> bool,
+) -> Vec<wire::CompleteRequest> {
+    use wire::complete_request::Part;
+    let by_name = true;
+    let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease, by_name })];
+    for (result, blocks) in results {
+        let content = Content::of_unit(blocks).0.to_vec();
+        parts.push(Part::Unit(wire::UnitResult { content, ..result }));
+        for block in blocks {
+            match is_named(block) {
+                true => parts.push(Part::Name(name_message(&block.name()))),
+                false => parts.extend(pieces(block.bytes()).map(Part::Piece)),
             }
         }
     }
+    requests(parts)
+}
+
+fn requests(parts: Vec<wire::complete_request::Part>) -> Vec<wire::CompleteRequest> {
     parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }).collect()
 }
 

@@ -43,6 +43,9 @@ pub struct LeaseRequest {
     /// Parts of one shard may be granted together if they have about so many graphs.
     #[prost(uint64, tag = "2")]
     pub room: u64,
+    /// Results will be delivered by the names of their blocks, and take no memory of the coordinator.
+    #[prost(bool, tag = "3")]
+    pub by_name: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LeaseReply {
@@ -201,6 +204,9 @@ pub struct CompleteStart {
     pub worker: u64,
     #[prost(uint64, tag = "2")]
     pub lease: u64,
+    /// All blocks of some size are named.
+    #[prost(bool, tag = "3")]
+    pub by_name: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UnitResult {
@@ -214,6 +220,9 @@ pub struct UnitResult {
     pub digest: ::prost::alloc::vec::Vec<u8>,
     #[prost(uint64, tag = "4")]
     pub elapsed_microseconds: u64,
+    /// What tells its blocks from others, 16 bytes, if some of them are only named.
+    #[prost(bytes = "vec", tag = "5")]
+    pub content: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CompleteReply {

@@ -33,7 +33,7 @@ use crate::{
     link::{
         Delivered, Grant, Lease, Link, LinkError, Unsolved,
         access::{self, AccessError, AdmittedClient, Reach},
-        delivery,
+        delivery, result,
     },
     process::log,
     supply::{BlockOrigin, BlockRequest, Supply, is_shared, kept::Mark},
@@ -375,11 +375,12 @@ impl GrpcLink {
 
 impl Link for GrpcLink {
     fn lease(&self, room: u64) -> Result<Grant, LinkError> {
-        let worker = self.worker();
+        let (worker, by_name) = (self.worker(), self.supply.is_kept());
         let reply = self.persist("lease", || {
             let mut client = self.client();
             async move {
-                match client.lease(with_timeout(wire::LeaseRequest { worker, room }, 60)).await {
+                let request = wire::LeaseRequest { worker, room, by_name };
+                match client.lease(with_timeout(request, 60)).await {
                     // A coordinator that was restarted does not know this worker: register, then
                     // ask again.
                     Err(status) if status.code() == Code::NotFound => {
@@ -416,12 +417,9 @@ impl Link for GrpcLink {
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
         let blocks: Vec<Vec<Block>> = results.iter().map(SolvedUnit::blocks).collect();
         if self.supply.offer(blocks.iter().flatten()) {
-            let describe = |block: &Block| match is_shared(block) {
-                true => Described::Named(block.name()),
-                false => Described::Here(block.clone()),
-            };
-            let described = blocks.iter().map(|blocks| blocks.iter().map(describe).collect());
-            let reply = self.send_delivery(delivery(lease, results, described));
+            let each = results.iter().map(result).zip(blocks.iter().map(Vec::as_slice));
+            let named = messages::delivery_by_name(lease.worker, lease.number, each, is_shared);
+            let reply = self.send_delivery(named);
             if !matches!(&reply, Ok(reply) if reply.lacking) {
                 return self.delivered(lease, reply);
             }

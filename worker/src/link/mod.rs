@@ -9,11 +9,9 @@ pub mod memory;
 use std::sync::Arc;
 
 use trailtrap_shared::{
+    partition::Block,
     plan::{Plan, Unit},
-    protocol::{
-        messages::{self, Described},
-        wire,
-    },
+    protocol::{messages, wire},
 };
 
 use crate::{cache::Fetch, kernel::SolvedUnit};
@@ -146,13 +144,16 @@ impl<L: Link> Link for Arc<L> {
 }
 
 /// The messages that deliver the results of a lease, and their blocks.
-pub fn delivery<B: Into<Described>>(
+pub fn delivery(
     lease: &Lease,
     results: &[SolvedUnit],
-    blocks: impl IntoIterator<Item = Vec<B>>,
+    blocks: impl IntoIterator<Item = Vec<Block>>,
 ) -> Vec<wire::CompleteRequest> {
-    let result =
-        |solved: &SolvedUnit| messages::result(&solved.unit, &solved.summary, solved.elapsed);
     let results = results.iter().map(result).zip(blocks);
     messages::delivery(lease.worker, lease.number, results)
+}
+
+/// What is said of a unit beside its blocks.
+fn result(solved: &SolvedUnit) -> wire::UnitResult {
+    messages::result(&solved.unit, &solved.summary, solved.elapsed)
 }

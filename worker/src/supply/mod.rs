@@ -158,6 +158,11 @@ impl Supply {
         self.is_kept.store(is_kept, Ordering::Relaxed);
     }
 
+    /// Whether it is.
+    pub fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Relaxed)
+    }
+
     /// How many bytes came from where.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
@@ -237,7 +242,7 @@ impl Supply {
     pub fn offer<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) -> bool {
         let shared = blocks.filter(|block| is_shared(block));
         self.keep(shared.clone());
-        let depot = self.depot.as_ref().filter(|_| self.is_kept.load(Ordering::Relaxed));
+        let depot = self.depot.as_ref().filter(|_| self.is_kept());
         let Some(depot) = depot else {
             self.put(shared);
             return false;

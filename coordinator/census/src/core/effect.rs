@@ -242,6 +242,9 @@ pub enum Examined {
     },
     /// What it was computed from is not there any more.
     Gone,
+    /// A block that is only named is not in the depot, as far as can be seen from here, or is
+    /// damaged there.
+    Lacking,
 }
 
 /// Who is wrong when two results of a unit differ.
@@ -277,6 +280,10 @@ pub enum Refusal {
     /// The lease has ended, or what the results were computed from is taken back.
     #[error("the lease is void")]
     Void,
+    /// A block that was named is not found in the depot: the lease goes on, and all blocks are to
+    /// be sent.
+    #[error("a block that was named is not in the depot")]
+    Lacking,
     /// The results contradict themselves or theory; their worker is to blame.
     #[error("the results of unit {unit:?} are wrong: {why}")]
     Wrong {

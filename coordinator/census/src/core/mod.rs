@@ -21,7 +21,6 @@
 mod arrival;
 mod commit;
 pub mod comparison;
-pub mod content;
 pub mod effect;
 mod inquiry;
 pub mod lease;

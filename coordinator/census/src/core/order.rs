@@ -8,6 +8,7 @@ use std::{
 use trailtrap_shared::{
     count::statistics::Statistics,
     graph::factorial,
+    partition::Content,
     plan::{Plan, Unit},
 };
 
@@ -17,12 +18,9 @@ use super::{
     schedule::{OnRecord, Schedule},
     setbacks::Setbacks,
 };
-use crate::{
-    core::content::Content,
-    records::{
-        Author, Delivery, UnitRecord,
-        ahead::{Ahead, Share},
-    },
+use crate::records::{
+    Author, Delivery, UnitRecord,
+    ahead::{Ahead, Share},
 };
 
 /// What is known of an order when it is taken up.

@@ -18,10 +18,13 @@ use std::{
     sync::Arc,
 };
 
-use trailtrap_shared::plan::{Plan, Unit};
+use trailtrap_shared::{
+    partition::Content,
+    plan::{Plan, Unit},
+};
 
 use super::setbacks::{Setback, Setbacks};
-use crate::{core::content::Content, records::Author};
+use crate::records::Author;
 
 /// A bundle is not made smaller than this many (graph, edge) pairs, as long as there are ready
 /// units to add …

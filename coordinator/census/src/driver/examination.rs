@@ -1,14 +1,14 @@
 //! What is wrong: results are examined before they are accepted, and where two differ, nauty says
 //! which of them is wrong.
 
-use std::{collections::HashSet, sync::atomic::AtomicBool};
+use std::{borrow::Cow, collections::HashSet, sync::atomic::AtomicBool};
 
 use rayon::prelude::*;
 use trailtrap_shared::{
     count::summary::Summary,
     graph::MAX_ORDER,
     labelling::batch::Kernel,
-    partition::{Block, Section},
+    partition::{Block, Content, Section},
     plan::{Plan, Unit},
     protocol::messages::Wanted,
 };
@@ -98,28 +98,28 @@ impl Census {
         if self.store.is_rehearsal() {
             return Ok(Examined::Passed);
         }
-        let looked_over: Vec<Sound<(Ahead, Drawn)>> = deliveries
-            .par_iter()
-            .map(|delivery| {
-                let Delivery { unit, blocks, record, own, .. } = delivery;
-                let look_over = |counts| self.look_over(plan, *unit, blocks, record, counts);
-                if own.is_none() {
-                    let ahead = look_over(Counts::Again)?;
-                    return Ok((ahead, self.drawn(plan, delivery)));
-                }
-                let drawn = self.drawn(plan, delivery);
-                let is_taken = plan.layout.class.is_by_degrees()
-                    && drawn.at_hand.is_empty()
-                    && drawn.to_read.is_empty();
-                let counts = if is_taken { Counts::Stated } else { Counts::Again };
-                Ok((look_over(counts)?, drawn))
-            })
-            .collect();
+        let look_over = |delivery: &Delivery| {
+            let Some(blocks) = self.blocks_of(delivery)? else { return Ok(None) };
+            self.look_over_delivery(plan, delivery, &blocks).map(Some)
+        };
+        let is_here = deliveries.iter().all(|delivery| delivery.named.is_empty());
+        let looked_over: Vec<Sound<Option<(Ahead, Drawn)>>> = match is_here {
+            true => deliveries.par_iter().map(look_over).collect(),
+            // One of them is in memory at a time.
+            false => {
+                let _turn = self.readings.take(rayon::current_num_threads());
+                deliveries.iter().map(look_over).collect()
+            }
+        };
         for (index, (delivery, sound)) in deliveries.iter_mut().zip(looked_over).enumerate() {
-            let examined = sound.and_then(|(ahead, drawn)| {
-                delivery.ahead = Some(ahead);
-                self.try_some(plan, delivery, drawn)
-            });
+            let examined = match sound {
+                Ok(Some((ahead, drawn))) => {
+                    delivery.ahead = Some(ahead);
+                    self.try_some(plan, delivery, drawn)
+                }
+                Ok(None) => return Ok(Examined::Lacking),
+                Err(error) => Err(error),
+            };
             match examined {
                 Ok(()) => {}
                 Err(TrialError::Flaw(why)) => return Ok(Examined::Flaw { index, why }),
@@ -135,6 +135,51 @@ impl Census {
             }
         }
         Ok(Examined::Passed)
+    }
+
+    /// All blocks of a delivery in order: those that are only named are read. `None` if one of them
+    /// is not in the depot, or is damaged there.
+    fn blocks_of<'d>(&self, delivery: &'d Delivery) -> Sound<Option<Cow<'d, [Block]>>> {
+        if delivery.named.is_empty() {
+            return Ok(Some(Cow::Borrowed(&delivery.blocks)));
+        }
+        let mut blocks = delivery.blocks.clone();
+        for (id, name) in &delivery.named {
+            let read = self.store.in_depot(name);
+            match read.map_err(|error| TrialError::Read(error.into()))? {
+                Some(Ok(block)) if block.id == *id => blocks.push(block),
+                Some(Ok(_)) => return flaw("it names a block of another place"),
+                Some(Err(_)) | None => return Ok(None),
+            }
+        }
+        blocks.sort_by_key(|block| (block.id.bucket, block.id.section as u8));
+        Ok(Some(Cow::Owned(blocks)))
+    }
+
+    /// Looks a delivery over that has these blocks, and draws those of its records that are to be
+    /// tried.
+    fn look_over_delivery(
+        &self,
+        plan: &Plan,
+        delivery: &Delivery,
+        blocks: &[Block],
+    ) -> Sound<(Ahead, Drawn)> {
+        let Delivery { unit, record, own, named, .. } = delivery;
+        let look_over = |counts| self.look_over(plan, *unit, blocks, record, counts);
+        if own.is_none() {
+            let ahead = look_over(Counts::Again)?;
+            // What is only named could not be told from its bytes before.
+            if !named.is_empty() && Content::of_unit(blocks) != record.content {
+                return flaw("its content is not that of its blocks");
+            }
+            return Ok((ahead, self.drawn(plan, delivery, blocks)));
+        }
+        let drawn = self.drawn(plan, delivery, blocks);
+        let is_taken = plan.layout.class.is_by_degrees()
+            && drawn.at_hand.is_empty()
+            && drawn.to_read.is_empty();
+        let counts = if is_taken { Counts::Stated } else { Counts::Again };
+        Ok((look_over(counts)?, drawn))
     }
 
     /// Counts the blocks of a unit again, if that is asked for, and compares what its record says
@@ -217,8 +262,8 @@ impl Census {
     }
 
     /// The records of a unit of the plan that are drawn for trial.
-    fn drawn(&self, plan: &Plan, delivery: &Delivery) -> Drawn {
-        let Delivery { unit, blocks, record, own, .. } = delivery;
+    fn drawn(&self, plan: &Plan, delivery: &Delivery, blocks: &[Block]) -> Drawn {
+        let Delivery { unit, record, own, .. } = delivery;
         let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
         let graphs = keys.map(|block| block.count as u64).sum();
         let at_hand = match own {
@@ -257,7 +302,8 @@ impl Census {
         }
         if !to_read.is_empty() {
             let _turn = self.trials.take_turn();
-            trial.run(&delivery.blocks, &to_read)?;
+            let blocks = self.blocks_of(delivery)?;
+            trial.run(&blocks.ok_or(TrialError::Gone)?, &to_read)?;
             tried += to_read.len();
         }
         delivery.record.tried = tried as u64;
@@ -278,7 +324,8 @@ impl Census {
         let judged =
             self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
                 self.look_over(plan, other.unit, &blocks, accepted, Counts::Again)?;
-                let (first, second) = (keys(&blocks), keys(&other.blocks));
+                let others = self.blocks_of(other)?;
+                let (first, second) = (keys(&blocks), keys(&others.ok_or(TrialError::Gone)?));
                 let lacks = |graphs: usize| format!("it lacks {graphs} graphs of the other");
                 let first_lacks = second.difference(&first).count();
                 let second_lacks = first.difference(&second).count();

@@ -44,7 +44,13 @@ use trailtrap_shared::{
 
 use trailtrap_worker::supply::kept::{KeptDepot, Mark};
 
-use self::{committer::Task, comparer::Comparer, names::Names, parts::PartRanges, trials::Trials};
+use self::{
+    committer::Task,
+    comparer::Comparer,
+    names::Names,
+    parts::PartRanges,
+    trials::{Trials, Turns},
+};
 use crate::{
     core::{ArrivalId, Core, Settings, Start, parents::Parents, secret::Secret},
     records::{Author, Delivery, OrderResult, alarm::Alarm},
@@ -148,6 +154,8 @@ pub struct Census {
     /// The plan of the order below the one in work.
     parent_plan: Mutex<Option<Arc<Plan>>>,
     trials: Trials,
+    /// Of those who examine what they have to read from the depot: a unit at a time each.
+    readings: Turns,
     /// Judgements take long, and take their turns.
     judgements: Mutex<()>,
     /// Which parents the parts of the shard that was examined last are generated from.
@@ -249,6 +257,7 @@ impl Census {
             names: Names::new(NAMES),
             parent_plan: Mutex::default(),
             trials: Trials::default(),
+            readings: Turns::default(),
             judgements: Mutex::default(),
             part_ranges: Mutex::default(),
             started: clock(),

@@ -34,6 +34,9 @@ impl Names {
     /// Remembers what blocks of a unit will be asked for by name.
     pub fn note_all(&self, delivery: &Delivery) {
         delivery.blocks.iter().filter(|block| is_shared(block)).for_each(|block| self.note(block));
+        for (id, name) in &delivery.named {
+            self.known.lock().put(*id, *name);
+        }
     }
 
     /// Forgets all: units may be solved again.

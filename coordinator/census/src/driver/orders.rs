@@ -7,16 +7,13 @@ use rayon::prelude::*;
 use trailtrap_shared::{
     count::summary::Summary,
     graph::pairs,
-    partition::Section,
+    partition::{Content, Section},
     plan::{Plan, Shard, Unit},
 };
 
 use super::{Census, CensusError, Keep};
 use crate::{
-    core::{
-        Order, OrderOpening, Recorded, comparison::Comparisons, content::Content,
-        parents::ENUMERATED_ORDER,
-    },
+    core::{Order, OrderOpening, Recorded, comparison::Comparisons, parents::ENUMERATED_ORDER},
     read::finished,
     records::{
         OrderRecord, OrderResult, UnitRecord,

@@ -3,7 +3,7 @@
 
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
-    partition::{Block, BlockId, BlockName, Section, entry_bytes, slot_bytes},
+    partition::{Block, BlockId, Section, entry_bytes, slot_bytes},
     plan::{Plan, Unit},
     protocol::messages::{Described, Wanted},
 };
@@ -12,6 +12,7 @@ use trailtrap_worker::supply::is_shared;
 use super::{Census, CensusError};
 use crate::{
     core::{Damage, parents::ENUMERATED_ORDER},
+    records::DeliveredBlock,
     store::{StoreError, block_id},
 };
 
@@ -59,7 +60,7 @@ impl Census {
     pub(super) fn each_wanted<T>(
         &self,
         wanted: &Wanted,
-        mut take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
+        mut take: impl FnMut(&BlockId, Option<DeliveredBlock>) -> Result<T, StoreError>,
     ) -> Result<Option<Vec<T>>, CensusError> {
         match wanted {
             Wanted::Parents(sequence) => {
@@ -67,7 +68,8 @@ impl Census {
                     return Ok(None);
                 }
                 if let Some(block) = self.parents.block(sequence) {
-                    return Ok(Some(vec![take(&block.id, Some(&block))?]));
+                    let here = DeliveredBlock::Here(&block);
+                    return Ok(Some(vec![take(&block.id, Some(here))?]));
                 }
                 let plan = self.parent_plan(sequence.order())?;
                 let Some(index) = plan.find(sequence) else { return Ok(Some(Vec::new())) };
@@ -86,7 +88,7 @@ impl Census {
         &self,
         sequence: &DegreeSequence,
         bucket: u32,
-        mut take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
+        mut take: impl FnMut(&BlockId, Option<DeliveredBlock>) -> Result<T, StoreError>,
     ) -> Result<Option<Vec<T>>, CensusError> {
         let finished = |state: &super::CensusState| {
             let order = state.core.order()?;
@@ -103,9 +105,7 @@ impl Census {
             let unit = Unit { order: plan.order as u8, shard: index, part };
             let pending = self.state().core.pending(unit).cloned();
             for section in [Section::Keys, Section::Outcomes] {
-                let at_hand = pending
-                    .as_ref()
-                    .map(|unit| &unit.blocks[3 * bucket as usize + section as usize - 1]);
+                let at_hand = pending.as_ref().and_then(|unit| unit.block(bucket, section));
                 match take(&block_id(shard, part, bucket, section), at_hand) {
                     Err(StoreError::MissingBlock(_)) if self.may_be_dropped(&plan, index) => {
                         return Ok(None);
@@ -128,14 +128,27 @@ impl Census {
     pub(super) fn unit_blocks(&self, plan: &Plan, unit: Unit) -> Result<Vec<Block>, CensusError> {
         let shard = &plan.shards[unit.shard as usize];
         let pending = self.state().core.pending(unit).cloned();
-        if let Some(delivery) = pending {
-            return Ok(delivery.blocks.clone());
-        }
         let places = (0..1u32 << shard.bucket_bits)
             .flat_map(|bucket| Section::ALL.map(|section| (bucket, section)));
         places
-            .map(|(bucket, section)| Ok(self.store.block(shard, unit.part, bucket, section)?))
+            .map(|(bucket, section)| {
+                let at_hand = pending.as_ref().and_then(|unit| unit.block(bucket, section));
+                Ok(self.read_one(&block_id(shard, unit.part, bucket, section), at_hand)?)
+            })
             .collect()
+    }
+
+    /// A block, which may be at hand.
+    fn read_one(
+        &self,
+        id: &BlockId,
+        at_hand: Option<DeliveredBlock>,
+    ) -> Result<Block, StoreError> {
+        match at_hand {
+            Some(DeliveredBlock::Here(block)) => Ok(block.clone()),
+            Some(DeliveredBlock::Named(name)) => self.store.read_named(id, name),
+            None => self.store.read(id),
+        }
     }
 
     /// What a worker wants to read; `None` if there is no such thing.
@@ -144,9 +157,7 @@ impl Census {
     ///
     /// The store cannot be read, or a block is damaged; then an alarm is raised.
     pub fn wanted_blocks(&self, wanted: &Wanted) -> Result<Option<Vec<Block>>, CensusError> {
-        self.read_wanted(wanted, |id, at_hand| {
-            at_hand.map_or_else(|| self.store.read(id), |block| Ok(block.clone()))
-        })
+        self.read_wanted(wanted, |id, at_hand| self.read_one(id, at_hand))
     }
 
     /// What a worker wants to read, described; `None` if there is no such thing.
@@ -176,7 +187,8 @@ impl Census {
             Described::Here(block.clone())
         };
         self.read_wanted(wanted, |id, at_hand| match (at_hand, self.names.get(id)) {
-            (Some(block), _) => Ok(describe(block)),
+            (Some(DeliveredBlock::Here(block)), _) => Ok(describe(block)),
+            (Some(DeliveredBlock::Named(name)), _) => Ok(Described::Named(*name)),
             (None, Some(name)) => Ok(Described::Named(name)),
             (None, None) => match self.store.name_in_depot(id)? {
                 Some(name) => Ok(Described::Named(name)),
@@ -185,22 +197,11 @@ impl Census {
         })
     }
 
-    /// A block that a worker has put into the depot and delivers by its name; `None` if no sound
-    /// block of this name is there.
-    ///
-    /// # Errors
-    ///
-    /// The depot cannot be read.
-    pub fn delivered_block(&self, name: &BlockName) -> Result<Option<Block>, CensusError> {
-        let found = self.store.in_depot(name).map_err(|error| self.fail(error.into()))?;
-        Ok(found.and_then(Result::ok))
-    }
-
     /// Reads what a worker wants. A unit of which something is damaged is solved again.
     fn read_wanted<T>(
         &self,
         wanted: &Wanted,
-        take: impl FnMut(&BlockId, Option<&Block>) -> Result<T, StoreError>,
+        take: impl FnMut(&BlockId, Option<DeliveredBlock>) -> Result<T, StoreError>,
     ) -> Result<Option<Vec<T>>, CensusError> {
         let edition = self.state().core.edition();
         let read = self.each_wanted(wanted, take);

@@ -7,12 +7,38 @@ use parking_lot::{Condvar, Mutex};
 use super::Census;
 use crate::trust::trial::TOGETHER;
 
+/// Turns of those who read a lot at a time: so they hold not too much together.
+#[derive(Default)]
+pub(super) struct Turns {
+    taken: Mutex<usize>,
+    ended: Condvar,
+}
+
+/// A turn, until this is dropped.
+pub(super) struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    /// Waits until less than so many turns are taken.
+    pub(super) fn take(&self, most: usize) -> Turn<'_> {
+        let mut taken = self.taken.lock();
+        self.ended.wait_while(&mut taken, |taken| *taken >= most);
+        *taken += 1;
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.taken.lock() -= 1;
+        self.0.ended.notify_one();
+    }
+}
+
 /// Trials of a run. Those that read take their turns, a few at a time: so they hold a few buckets
 /// together.
 #[derive(Default)]
 pub(super) struct Trials {
-    reading: Mutex<usize>,
-    ended: Condvar,
+    reading: Turns,
     units: AtomicU64,
     records: AtomicU64,
     bytes_read: AtomicU64,
@@ -32,16 +58,10 @@ pub struct Tried {
     pub bytes_examined: u64,
 }
 
-/// The turn of a trial that reads, until this is dropped.
-pub(super) struct Turn<'a>(&'a Trials);
-
 impl Trials {
     /// Waits for a turn.
     pub(super) fn take_turn(&self) -> Turn<'_> {
-        let mut reading = self.reading.lock();
-        self.ended.wait_while(&mut reading, |reading| *reading >= TOGETHER);
-        *reading += 1;
-        Turn(self)
+        self.reading.take(TOGETHER)
     }
 
     /// Blocks of so many bytes were read.
@@ -54,13 +74,6 @@ impl Trials {
         self.bytes_examined.fetch_add(bytes, Ordering::Relaxed);
         self.units.fetch_add(u64::from(tried > 0), Ordering::Relaxed);
         self.records.fetch_add(tried, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        *self.0.reading.lock() -= 1;
-        self.0.ended.notify_one();
     }
 }
 

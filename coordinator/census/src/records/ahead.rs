@@ -3,8 +3,7 @@
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
-
-use crate::core::content::Content;
+use trailtrap_shared::partition::Content;
 
 /// A sum over graphs, each class once and with weight n!/|Aut|.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics, summary::Summary},
     graph::{degree::DegreeSequence, pairs},
-    partition::Block,
+    partition::{Block, BlockId, BlockName, Content, Section},
     plan::{PlanOptions, Unit},
 };
 use trailtrap_worker::kernel::Evidence;
@@ -18,7 +18,6 @@ use trailtrap_worker::kernel::Evidence;
 pub use self::author::Author;
 
 use self::ahead::Ahead;
-use crate::core::content::Content;
 
 /// What is kept about a finished unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,8 +104,11 @@ pub struct Delivery {
     pub unit: Unit,
     /// Its degree sequence.
     pub sequence: DegreeSequence,
-    /// Keys, outcomes, wins of each bucket.
+    /// Keys, outcomes, wins of each bucket, but for those that are named.
     pub blocks: Vec<Block>,
+    /// Blocks that its worker has put into the depot of the census, for good: only their names are
+    /// here, by place.
+    pub named: Vec<(BlockId, BlockName)>,
     /// What is kept about it.
     pub record: UnitRecord,
     /// What its graphs tell about those with one edge more, once they were counted.
@@ -115,9 +117,27 @@ pub struct Delivery {
     /// taken as stated, unless records of it are drawn, and these are tried with the evidence that
     /// it kept.
     pub own: Option<Evidence>,
-    /// Whether those of its blocks that workers share lie in the depot of the census already, for
-    /// good.
-    pub is_in_depot: bool,
+}
+
+/// A block of a delivery.
+#[derive(Clone, Copy, Debug)]
+pub enum DeliveredBlock<'a> {
+    /// It is in memory.
+    Here(&'a Block),
+    /// It lies in the depot.
+    Named(&'a BlockName),
+}
+
+impl Delivery {
+    /// The block of a section of a bucket.
+    pub fn block(&self, bucket: u32, section: Section) -> Option<DeliveredBlock<'_>> {
+        let is_it = |id: &BlockId| (id.bucket, id.section) == (bucket, section);
+        let named = self.named.iter().find(|(id, _)| is_it(id));
+        let here = || self.blocks.iter().find(|block| is_it(&block.id));
+        named
+            .map(|(_, name)| DeliveredBlock::Named(name))
+            .or_else(|| here().map(DeliveredBlock::Here))
+    }
 }
 
 /// The unit record and blocks of a solved unit.
@@ -144,7 +164,7 @@ pub fn delivery(
         tried: 0,
         confirmed: Vec::new(),
     };
-    Delivery { unit, sequence, blocks, record, ahead: None, own: None, is_in_depot: false }
+    Delivery { unit, sequence, blocks, record, ahead: None, own: None, named: Vec::new() }
 }
 
 /// The results of an order.

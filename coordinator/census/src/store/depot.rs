@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use trailtrap_shared::partition::{BlockName, CHECKSUM_BYTES, Checksum};
+use trailtrap_shared::partition::{BlockName, Checksum};
 use trailtrap_worker::supply::kept::{KeptDepot, Mark};
 
 /// The key of the record that says where blocks are kept, if that is a depot.
@@ -44,9 +44,6 @@ impl DepotRecord {
 
 /// References begin like this, and blocks do not.
 const REFERENCE_MAGIC: &[u8; 4] = b"TTBN";
-/// Bytes of a reference.
-pub(super) const REFERENCE_BYTES: usize = REFERENCE_MAGIC.len() + CHECKSUM_BYTES + 8;
-
 /// What stands in the database in place of the block of this name.
 pub(super) fn reference(name: &BlockName) -> Vec<u8> {
     [&REFERENCE_MAGIC[..], &name.checksum.0, &name.length.to_le_bytes()].concat()
@@ -62,7 +59,7 @@ pub(super) fn referred(value: &[u8]) -> Option<BlockName> {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::partition::MAGIC;
+    use trailtrap_shared::partition::{CHECKSUM_BYTES, MAGIC};
 
     use super::*;
 
@@ -70,7 +67,6 @@ mod tests {
     fn references_are_told_from_blocks() {
         let name = BlockName { checksum: Checksum([7; CHECKSUM_BYTES]), length: 1 << 33 };
         let value = reference(&name);
-        assert_eq!(value.len(), REFERENCE_BYTES);
         assert_eq!(referred(&value), Some(name));
         for other in [&value[1..], &value[..value.len() - 1], &[&value[..], b"x"].concat(), b""] {
             assert_eq!(referred(other), None);

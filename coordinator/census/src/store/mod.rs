@@ -59,7 +59,7 @@ use trailtrap_worker::{
 pub use self::error::{Lost, StoreError};
 use self::{
     database::{AccessMode, BLOB_BYTES, Database, Findings, family, section_name},
-    depot::{DEPOT, DepotRecord, REFERENCE_BYTES, reference, referred},
+    depot::{DEPOT, DepotRecord, reference, referred},
     journal::{Change, Journal, JournalContents},
 };
 use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
@@ -311,11 +311,11 @@ impl Store {
         self.depot.is_some() && is_shared(block)
     }
 
-    /// Keeps those blocks of deliveries in the depot that their workers have not put there.
+    /// Keeps those blocks of deliveries in the depot that were sent.
     fn put_into_depot(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
         let Some(depot) = &self.depot else { return Ok(()) };
-        let sent = deliveries.iter().filter(|delivery| !delivery.is_in_depot);
-        let blocks = sent.flat_map(|delivery| &delivery.blocks).filter(|block| is_shared(block));
+        let sent = deliveries.iter().flat_map(|delivery| &delivery.blocks);
+        let blocks = sent.filter(|block| is_shared(block));
         let blocks: Vec<&Block> = blocks.collect();
         let put = |block: &&Block| depot.write(block).map_err(|error| of_depot(depot, error));
         self.database.run(|_| blocks.par_iter().try_for_each(put))
@@ -554,20 +554,22 @@ impl Store {
             return Ok(());
         }
         self.put_into_depot(deliveries)?;
-        let blocks = || deliveries.iter().flat_map(|delivery| &delivery.blocks);
-        let value_bytes = |block: &Block| match self.is_for_depot(block) {
-            true => REFERENCE_BYTES,
-            false => block.bytes().len(),
+        let values = || {
+            deliveries.iter().flat_map(|delivery| {
+                let Delivery { blocks, named, .. } = &**delivery;
+                let refer = |(id, name): &(BlockId, BlockName)| (*id, Cow::Owned(reference(name)));
+                blocks.iter().map(|block| self.value(block)).chain(named.iter().map(refer))
+            })
         };
-        let bytes: usize = blocks().map(value_bytes).sum();
+        let bytes: usize = values().map(|(_, value)| value.len()).sum();
         let logged = bytes < LOGGED_BYTES;
         let unlogged = unlogged();
         let put_blocks = |db: &DB, batch: &mut WriteBatch| {
-            let section = |block: &Block| family(db, section_name(block.id.section));
+            let section = |id: &BlockId| family(db, section_name(id.section));
             if logged {
-                for block in blocks() {
-                    for (key, value) in self.entries(block) {
-                        batch.put_cf(section(block), key, value);
+                for (id, value) in values() {
+                    for (key, value) in entries(&id, value) {
+                        batch.put_cf(section(&id), key, value);
                     }
                 }
                 return Ok(());
@@ -575,10 +577,10 @@ impl Store {
             let sections = Section::ALL.map(|section| family(db, section_name(section)));
             let flush = || db.flush_cfs_opt(&sections, &FlushOptions::default());
             let mut put_bytes = 0;
-            for block in blocks() {
-                for (key, value) in self.entries(block) {
+            for (id, value) in values() {
+                for (key, value) in entries(&id, value) {
                     put_bytes += value.len() as u64;
-                    db.put_cf_opt(section(block), key, value, &unlogged)?;
+                    db.put_cf_opt(section(&id), key, value, &unlogged)?;
                 }
                 if put_bytes >= flushed_bytes {
                     flush()?;
@@ -775,7 +777,7 @@ impl Store {
         if alone.is_some() {
             let written = self.database.run(|db| {
                 let section = family(db, section_name(id.section));
-                for (key, value) in self.entries(&block) {
+                for (key, value) in entries(id, Cow::Borrowed(block.bytes())) {
                     db.put_cf_opt(section, key, value, &unlogged())?;
                 }
                 Ok(db.flush_cf(section)?)
@@ -803,28 +805,32 @@ impl Store {
                 error => error,
             });
         let value = read?.ok_or(StoreError::MissingBlock(id))?;
-        let parsed = match referred(&value) {
-            Some(name) => self.in_depot(&name)?.ok_or(StoreError::MissingBlock(id))?,
-            None => Block::parse(self.layout(), value),
-        };
-        let block = parsed.map_err(|source| StoreError::Block { id, source })?;
+        if let Some(name) = referred(&value) {
+            return self.read_named(&id, &name);
+        }
+        let block = Block::parse(self.layout(), value)
+            .map_err(|source| StoreError::Block { id, source })?;
         if block.id == id { Ok(block) } else { Err(StoreError::MissingBlock(id)) }
     }
 
-    /// What is stored of a block in the database, with the keys: a reference if it lies in the
-    /// depot; otherwise its bytes, and its parity if it has one.
-    fn entries<'b>(
-        &self,
-        block: &'b Block,
-    ) -> impl Iterator<Item = (Vec<u8>, Cow<'b, [u8]>)> + use<'b> {
-        let is_for_depot = self.is_for_depot(block);
-        let value = match is_for_depot {
+    /// One block of a unit, which lies in the depot under this name.
+    ///
+    /// # Errors
+    ///
+    /// It is missing or damaged there, or the depot cannot be read.
+    pub fn read_named(&self, id: &BlockId, name: &BlockName) -> Result<Block, StoreError> {
+        let found = self.in_depot(name)?.ok_or(StoreError::MissingBlock(*id))?;
+        let block = found.map_err(|source| StoreError::Block { id: *id, source })?;
+        if block.id == *id { Ok(block) } else { Err(StoreError::MissingBlock(*id)) }
+    }
+
+    /// What is stored of a block in the database: a reference if it lies in the depot.
+    fn value<'b>(&self, block: &'b Block) -> (BlockId, Cow<'b, [u8]>) {
+        let value = match self.is_for_depot(block) {
             true => Cow::Owned(reference(&block.name())),
             false => Cow::Borrowed(block.bytes()),
         };
-        let parity = (!is_for_depot && has_parity(block.bytes().len()))
-            .then(|| (parity_key(&block.id), Cow::Owned(parity::of(block.bytes()))));
-        std::iter::once((block_key(&block.id), value)).chain(parity)
+        (block.id, value)
     }
 
     /// Whether there are graphs of an order, and they are not those of one whose graphs go.
@@ -1027,6 +1033,15 @@ pub fn parity_bytes(block_bytes: usize) -> usize {
 
 fn has_parity(block_bytes: usize) -> bool {
     block_bytes >= BLOB_BYTES as usize
+}
+
+/// What is stored of a block, with the keys: its value, and its parity if it has one.
+fn entries<'b>(
+    id: &BlockId,
+    value: Cow<'b, [u8]>,
+) -> impl Iterator<Item = (Vec<u8>, Cow<'b, [u8]>)> + use<'b> {
+    let parity = has_parity(value.len()).then(|| (parity_key(id), Cow::Owned(parity::of(&value))));
+    std::iter::once((block_key(id), value)).chain(parity)
 }
 
 /// What keeps a depot from being used.

@@ -11,7 +11,7 @@ use std::{
 
 use trailtrap_shared::{
     graph::pairs,
-    partition::{Block, BlockId, Checksum, Section},
+    partition::{Block, BlockId, Checksum, Content, Section},
     plan::{Plan, Shard, Unit},
 };
 
@@ -20,7 +20,7 @@ use super::{
     wreck::{Wreck, unless_short},
 };
 use crate::{
-    core::{content::Content, parents::ENUMERATED_ORDER},
+    core::parents::ENUMERATED_ORDER,
     records::{Delivery, OrderRecord, UnitRecord},
     watch::Watcher,
 };
@@ -235,7 +235,7 @@ impl Salvage<'_> {
                             record,
                             ahead: self.old.ahead(unit).unwrap_or_default(),
                             own: None,
-                            is_in_depot: false,
+                            named: Vec::new(),
                         }));
                     } else {
                         self.lost += u64::from(shard.size <= max_size);

@@ -32,15 +32,12 @@ use trailtrap_shared::{
         group,
         many::{self, KeyAndGroup},
     },
-    partition::{Block, Slots, graph_of_slot, slot_of_key},
+    partition::{Block, Content, Slots, graph_of_slot, slot_of_key},
     plan::Plan,
     play,
 };
 
-use crate::{
-    core::content::Content,
-    records::ahead::{Ahead, Share},
-};
+use crate::records::ahead::{Ahead, Share};
 
 /// Records are counted in chunks of this many, on all cores.
 const CHUNK: usize = 1024;

@@ -15,17 +15,15 @@ use trailtrap_shared::{
     count::{statistics::Statistics, summary::Summary},
     game::{Game, TrailTrap},
     graph::factorial,
+    partition::Content,
     plan::{Plan, PlanOptions, Unit},
 };
 
 use super::{comparison::Comparisons, effect::Effect, secret::Secret, *};
-use crate::{
-    core::content::Content,
-    records::{
-        Author, Delivery, UnitRecord,
-        ahead::{Ahead, Share},
-        alarm::Alarm,
-    },
+use crate::records::{
+    Author, Delivery, UnitRecord,
+    ahead::{Ahead, Share},
+    alarm::Alarm,
 };
 
 /// A result as a worker may come to it.
@@ -385,7 +383,7 @@ impl World {
             record: self.record(unit, inputs, &author, way),
             ahead: None,
             own: None,
-            is_in_depot: false,
+            named: Vec::new(),
         };
         let deliveries = held.units.iter().zip(&held.inputs).map(one).collect();
         self.arrive(name, held, durable, |core| {

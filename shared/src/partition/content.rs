@@ -1,13 +1,13 @@
 //! What tells the data of one computation from that of another: digests of what came of it,
 //! whatever form its blocks have, and of what was read.
 
+use crate::partition::{Block, Checksum};
 use serde::{Deserialize, Serialize};
-use trailtrap_shared::partition::{Block, Checksum};
 
 /// Half a BLAKE3 hash: of the blocks of a unit, of the units of a partition, or of the partitions
 /// that a unit reads. Equal contents are equal data, in the labelling of the census.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Content([u8; 16]);
+pub struct Content(pub [u8; 16]);
 
 impl Content {
     /// The content of a unit, whatever form its blocks have.
@@ -43,7 +43,7 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::{
+    use crate::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
         partition::BucketTable,
