@@ -218,9 +218,80 @@ fn what_a_depot_keeps_is_solved_again_if_it_is_damaged_and_goes_when_it_is_dropp
     let output = census().finish();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected);
-    let left = blocks(directory.path());
-    assert!(left.is_empty(), "{:?}", left.keys());
-    assert!(directory.path().read_dir().unwrap().count() > 1, "its mark is there");
+    let left = files(directory.path());
+    // One that was being written when the run was killed is left for a day.
+    let is_left = |path: &&PathBuf| path.extension().is_none_or(|end| end == "txt");
+    assert_eq!(left.keys().filter(is_left).count(), 1, "its mark: {:?}", left.keys());
+}
+
+/// What a worker has put into another directory than the coordinator's is sent when the
+/// coordinator does not find it.
+#[test]
+fn a_worker_that_sees_another_depot_sends_its_blocks() {
+    let (directory, depot) = depot();
+    let (elsewhere, other) = self::depot();
+    let data = Data::new();
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--depot", &depot]);
+    // With the mark of the first.
+    common::copy_directory(directory.path(), elsewhere.path());
+    let worker = small_worker(&address, &["--depot", &other]);
+    let output = leader.finish();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), census_json(9, &Data::new(), &[]));
+    let said = stderr(&worker.finish());
+    assert!(said.contains("results are kept in the depot, and only named"), "{said}");
+    assert!(said.contains("the coordinator does not find all blocks"), "{said}");
+    assert!(!blocks(directory.path()).is_empty() && !blocks(elsewhere.path()).is_empty());
+}
+
+#[test]
+fn a_depot_is_for_one_census() {
+    let (_directory, depot) = depot();
+    let [first, second] = [Data::new(), Data::new()];
+    census_json(5, &first, &["--depot", &depot]);
+    let other = run(&["census", "5", "--data", &second.text(), "--depot", &depot]);
+    assert!(stderr(&other).contains("another census"), "{}", stderr(&other));
+    // A copy of the data directory is the same census; one of both can be at work.
+    let copy = first.copy();
+    let (leader, address) = coordinator(6, &first, "127.0.0.1:0", &[]);
+    let twin = run(&["census", "6", "--data", &copy.text()]);
+    assert!(stderr(&twin).contains("another process is at work"), "{}", stderr(&twin));
+    let worker = small_worker(&address, &["--depot", &depot]);
+    assert!(leader.finish().status.success());
+    worker.finish();
+}
+
+/// What is salvaged goes on with the same depot, unless that is away.
+#[test]
+fn a_store_with_a_depot_is_salvaged() {
+    let (directory, depot) = depot();
+    let data = Data::new();
+    let expected = census_json(8, &data, &["--depot", &depot]);
+    fs::remove_file(data.path().join("store/CURRENT")).unwrap();
+    let refused = run(&["census", "8", "--data", &data.text()]);
+    assert!(stderr(&refused).contains("trailtrap salvage"), "{}", stderr(&refused));
+    let moved = directory.path().with_extension("moved");
+    fs::rename(directory.path(), &moved).unwrap();
+    fs::create_dir(directory.path()).unwrap();
+    let salvage = || run(&["salvage", "--data", &data.text()]);
+    let away = salvage();
+    assert!(!away.status.success());
+    assert!(stderr(&away).contains("is not there now"), "{}", stderr(&away));
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "it is not marked");
+    fs::remove_dir(directory.path()).unwrap();
+    fs::rename(&moved, directory.path()).unwrap();
+    let kept = files(directory.path());
+    let changed = || {
+        let paths = kept.keys().map(|path| fs::metadata(path).unwrap().modified().unwrap());
+        paths.collect::<Vec<_>>()
+    };
+    let before = changed();
+    let salvaged = salvage();
+    assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+    assert_eq!((files(directory.path()), changed()), (kept.clone(), before), "none is rewritten");
+    assert!(run(&["verify", "8", "--data", &data.text()]).status.success());
+    assert_eq!(census_json(8, &data, &[]), expected);
+    assert_eq!(files(directory.path()), kept, "all was salvaged");
 }
 
 /// Blocks that are named and are not there, or are other ones, are to be sent.

@@ -277,8 +277,8 @@ impl Common {
                 Ok(ExitCode::from(EXIT_STOPPED))
             }
             Err(CensusError::Store(error)) if error.is_disk_full() => Err(anyhow::anyhow!(
-                "the disk of {} is full; everything finished is kept. Make room, and the same \
-                 command goes on ({error})",
+                "the disk of {}, or of its depot, is full; everything finished is kept. Make \
+                 room, and the same command goes on ({error})",
                 self.data.display()
             )),
             Err(error) => {

@@ -423,6 +423,7 @@ impl Link for GrpcLink {
             if !matches!(&reply, Ok(reply) if reply.lacking) {
                 return self.delivered(lease, reply);
             }
+            self.supply.note_lacking();
             tracing::warn!(
                 lease = lease.number,
                 "the coordinator does not find all blocks in the depot; they are sent"

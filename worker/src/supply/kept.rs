@@ -6,23 +6,28 @@
 //! one, or its file system is away.
 
 use std::{
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use trailtrap_shared::partition::{Block, BlockName};
 
 use super::depot::{directories, object_name, read, write};
-use crate::process::replace::Replacement;
+use crate::process::replace::{self, Replacement};
 
 /// The number of a census that keeps its blocks in a depot. Not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub u64);
 
+/// What names of marks begin with.
+const MARK_PREFIX: &str = "census-";
+
 impl Mark {
     /// The name of the file that marks the depot.
     pub fn file_name(self) -> String {
-        format!("census-{:016x}.txt", self.0)
+        format!("{MARK_PREFIX}{:016x}.txt", self.0)
     }
 }
 
@@ -31,26 +36,42 @@ pub const MARK_TEXT: &str = "\
     A census by trailtrap keeps its graphs and outcomes in this directory, and has them nowhere \
     else. Delete it together with the data directory of the census, not before.\n";
 
+/// What writers that were killed have left is removed when it is older than this.
+const LEFTOVER: Duration = Duration::from_secs(24 * 3600);
+
 /// The directory in which a census keeps its blocks.
 #[derive(Debug)]
 pub struct KeptDepot {
     path: PathBuf,
     mark: Mark,
+    /// Held by the process of the census.
+    lock: Option<File>,
 }
 
 impl KeptDepot {
     /// The depot of a census in a directory, which need not be there now.
     pub fn at(path: &Path, mark: Mark) -> Self {
-        KeptDepot { path: path.to_owned(), mark }
+        KeptDepot { path: path.to_owned(), mark, lock: None }
     }
 
     /// Begins to keep blocks in a directory: marks it, for good, and makes all the directories in
     /// it that blocks need, so that nobody has to sync them.
     ///
     /// # Errors
-    /// If it is no directory, or cannot be written.
+    /// If it is no directory, cannot be written, or is that of another census: what one census
+    /// removes, the other may need, since equal blocks have equal names.
     pub fn begin(path: &Path, mark: Mark) -> io::Result<Self> {
         let depot = Self::at(path, mark);
+        for entry in fs::read_dir(path)? {
+            let name = entry?.file_name();
+            let is_mark = name.as_encoded_bytes().starts_with(MARK_PREFIX.as_bytes());
+            if is_mark && name.to_str() != Some(&mark.file_name()) {
+                return Err(io::Error::other(format!(
+                    "another census keeps its blocks there ({}): a directory is for one",
+                    name.display()
+                )));
+            }
+        }
         for directory in directories() {
             match fs::create_dir(path.join(directory)) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -80,6 +101,36 @@ impl KeptDepot {
         fs::metadata(self.path.join(self.mark.file_name())).map(drop)
     }
 
+    /// Takes the depot for this process, which alone removes blocks from it, and sweeps what
+    /// writers that were killed a day ago have left. A file system without locks is left alone.
+    ///
+    /// # Errors
+    /// If it is not here, or another process has it: that of a copy of the data directory.
+    pub fn take(&mut self) -> io::Result<()> {
+        let mark = File::open(self.path.join(self.mark.file_name()))?;
+        match mark.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let why = "another process is at work on this census, or on a copy of it";
+                return Err(io::Error::other(why));
+            }
+            Err(TryLockError::Error(_)) | Ok(()) => self.lock = Some(mark),
+        }
+        for directory in directories() {
+            let Ok(entries) = fs::read_dir(self.path.join(directory)) else { continue };
+            for path in entries.flatten().map(|entry| entry.path()) {
+                let is_left = path.extension().is_some_and(|end| end == replace::EXTENSION);
+                let modified = || fs::metadata(&path)?.modified();
+                let is_old = |modified: std::time::SystemTime| {
+                    modified.elapsed().is_ok_and(|age| age > LEFTOVER)
+                };
+                if is_left && modified().is_ok_and(is_old) {
+                    let _ = fs::remove_file(path);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The bytes of the block of this name, which nobody has looked at yet; none at all if they
     /// have another length. `None` if there is no such block here.
     ///
@@ -96,7 +147,7 @@ impl KeptDepot {
     /// Keeps a block; it outlasts a loss of power when this returns.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If it cannot be written; [`io::ErrorKind::NotFound`] if the depot itself is not here.
     pub fn write(&self, block: &Block) -> io::Result<()> {
         write(&self.path.join(object_name(&block.name().checksum)), block.bytes(), true)
     }
@@ -104,10 +155,10 @@ impl KeptDepot {
     /// Removes the block of this name, if it is there.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; [`io::ErrorKind::NotFound`] if the depot itself is not here.
     pub fn remove(&self, name: &BlockName) -> io::Result<()> {
         match fs::remove_file(self.path.join(object_name(&name.checksum))) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.check(),
             removed => removed,
         }
     }
@@ -148,9 +199,37 @@ mod tests {
         depot.remove(&name).unwrap();
         assert_eq!(depot.read(&name).unwrap(), None);
         depot.check().unwrap();
-        // Of another census, or not mounted.
+        // Of another census, whose directory this is not, or not mounted.
         away(KeptDepot::at(&path, Mark(8)).read(&name).map(drop));
+        let refused = KeptDepot::begin(&path, Mark(8)).unwrap_err().to_string();
+        assert!(refused.contains("another census"), "{refused}");
+        KeptDepot::begin(&path, Mark(7)).unwrap();
         fs::remove_dir_all(&path).unwrap();
+        fs::create_dir(&path).unwrap();
         away(depot.read(&name).map(drop));
+        away(depot.write(&block));
+        away(depot.remove(&name));
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn one_process_takes_a_depot_and_sweeps_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut depot = KeptDepot::begin(directory.path(), Mark(7)).unwrap();
+        let [old, new, block] = ["00/a.x.new", "00/b.x.new", "00/c"].map(|name| {
+            let path = directory.path().join(name);
+            fs::write(&path, "").unwrap();
+            path
+        });
+        let long_ago = std::time::SystemTime::now() - 2 * LEFTOVER;
+        for path in [&old, &block] {
+            File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+        }
+        depot.take().unwrap();
+        assert!(!old.exists() && new.exists() && block.exists());
+        let mut copy = KeptDepot::at(directory.path(), Mark(7));
+        assert!(copy.take().unwrap_err().to_string().contains("another process"));
+        drop(depot);
+        copy.take().unwrap();
     }
 }

@@ -29,6 +29,7 @@ use crate::{
     kernel::SourceError,
     process::limits::Size,
     supply::{
+        backoff::Rest,
         depot::{Depot, DepotError},
         disk::{DiskCache, DiskError},
         kept::Mark,
@@ -106,8 +107,12 @@ pub struct BlockRequest {
 pub struct Supply {
     disk: Option<DiskCache>,
     depot: Option<Depot>,
-    /// Whether the depot is where the census keeps its blocks.
+    /// The mark of the depot in which the census keeps its blocks; zero if there is none.
+    mark: AtomicU64,
+    /// Whether the depot had it lately.
     is_kept: AtomicBool,
+    /// A pause after the coordinator has not found what was put there.
+    lacking: Rest,
     traffic: Traffic,
 }
 
@@ -151,11 +156,30 @@ impl Supply {
     /// Finds out whether the depot is the one in which the census keeps its blocks; that has this
     /// mark, if there is such a depot.
     pub fn look_for(&self, mark: Option<Mark>) {
-        let is_kept = match (&self.depot, mark) {
-            (Some(depot), Some(mark)) => depot.has_mark(mark),
-            _ => false,
-        };
-        self.is_kept.store(is_kept, Ordering::Relaxed);
+        self.mark.store(mark.map_or(0, |mark| mark.0), Ordering::Relaxed);
+        self.look_again();
+    }
+
+    /// The depot, if it is the one in which the census keeps its blocks.
+    fn look_again(&self) -> Option<&Depot> {
+        let mark = Mark(self.mark.load(Ordering::Relaxed));
+        let has_mark = |depot: &&Depot| mark.0 != 0 && depot.has_mark(mark);
+        let kept = self.depot.as_ref().filter(has_mark).filter(|_| !self.lacking.lasts());
+        let was_kept = self.is_kept.swap(kept.is_some(), Ordering::Relaxed);
+        match (was_kept, kept.is_some()) {
+            (false, true) => tracing::info!("results are kept in the depot, and only named"),
+            (true, false) => tracing::warn!(
+                "the depot in which the census keeps its blocks is not the depot of this worker \
+                 now; results are sent"
+            ),
+            _ => {}
+        }
+        kept
+    }
+
+    /// The coordinator has not found what was put into the depot for good: for a while nothing is.
+    pub fn note_lacking(&self) {
+        self.lacking.begin();
     }
 
     /// Whether it is.
@@ -242,8 +266,7 @@ impl Supply {
     pub fn offer<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) -> bool {
         let shared = blocks.filter(|block| is_shared(block));
         self.keep(shared.clone());
-        let depot = self.depot.as_ref().filter(|_| self.is_kept());
-        let Some(depot) = depot else {
+        let Some(depot) = self.look_again() else {
             self.put(shared);
             return false;
         };
@@ -258,8 +281,12 @@ impl Supply {
         }
     }
 
+    /// Puts blocks into a depot that is a cache: where the census keeps its blocks, they are not to
+    /// be replaced by what a loss of power may damage.
     fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
-        if let Some(depot) = &self.depot {
+        let may_be_kept =
+            |depot: &Depot| depot.is_directory() && self.mark.load(Ordering::Relaxed) != 0;
+        if let Some(depot) = self.depot.as_ref().filter(|depot| !may_be_kept(depot)) {
             self.traffic.put.fetch_add(depot.put(blocks), Ordering::Relaxed);
         }
     }
@@ -305,6 +332,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::supply::kept::KeptDepot;
 
     /// Keys and outcomes of one bucket of so many graphs.
     fn blocks(bucket: u32, graphs: u64) -> Vec<Block> {
@@ -474,6 +502,39 @@ mod tests {
         for block in coordinator.buckets[1..3].iter().flatten() {
             assert!(place.file("disk", block).exists() && place.file("depot", block).exists());
         }
+    }
+
+    /// What is offered need not be sent if it lies for good where the census keeps its blocks, and
+    /// nothing else gets there.
+    #[test]
+    fn what_is_kept_need_not_be_sent() {
+        let coordinator = Coordinator::new();
+        let place = Place::new();
+        let supply = place.supply(false, true);
+        let offer = |supply: &Supply| supply.offer(coordinator.buckets[1].iter());
+        supply.look_for(None);
+        assert!(!offer(&supply), "it is a cache");
+        let depot = place.directory.path().join("depot");
+        fs::remove_dir_all(&depot).unwrap();
+        fs::create_dir(&depot).unwrap();
+        supply.look_for(Some(Mark(7)));
+        let file = place.file("depot", &coordinator.buckets[1][0]);
+        assert!(!supply.is_kept() && !offer(&supply), "it is away");
+        supply.fetch(&[bucket(1)], &coordinator).unwrap();
+        assert!(!file.exists());
+        KeptDepot::begin(&depot, Mark(7)).unwrap();
+        assert!(offer(&supply) && supply.is_kept() && file.exists());
+        // What is fetched is not put there.
+        fs::remove_file(&file).unwrap();
+        supply.fetch(&[bucket(1)], &coordinator).unwrap();
+        assert!(!file.exists());
+        supply.note_lacking();
+        assert!(!offer(&supply) && !file.exists(), "for a while");
+        // One of them cannot be written.
+        let supply = place.supply(false, true);
+        supply.look_for(Some(Mark(7)));
+        fs::create_dir(&file).unwrap();
+        assert!(supply.is_kept() && !offer(&supply));
     }
 
     #[test]

@@ -145,11 +145,16 @@ impl Census {
         }
         let mut blocks = delivery.blocks.clone();
         for (id, name) in &delivery.named {
-            let read = self.store.in_depot(name);
-            match read.map_err(|error| TrialError::Read(error.into()))? {
-                Some(Ok(block)) if block.id == *id => blocks.push(block),
-                Some(Ok(_)) => return flaw("it names a block of another place"),
-                Some(Err(_)) | None => return Ok(None),
+            match self.store.in_depot(name) {
+                Ok(Some(Ok(block))) if block.id == *id => blocks.push(block),
+                Ok(Some(Ok(_))) => return flaw("it names a block of another place"),
+                Ok(Some(Err(_)) | None) => return Ok(None),
+                // The worker may have made it so that it cannot be read here.
+                Err(StoreError::Depot { cause, .. }) if self.store.has_depot() => {
+                    tracing::warn!(%cause, "a block that was named cannot be read");
+                    return Ok(None);
+                }
+                Err(error) => return Err(TrialError::Read(error.into())),
             }
         }
         blocks.sort_by_key(|block| (block.id.bucket, block.id.section as u8));

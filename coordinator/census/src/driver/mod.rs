@@ -205,7 +205,7 @@ impl Census {
         let mut store = Store::open(directory, options.game, options.class)?;
         match depot {
             Some(depot) => store.keep_in(depot, Mark(getrandom::u64()?.max(1)))?,
-            None => store.check_depot()?,
+            None => store.take_depot()?,
         }
         Self::on(store, options, Box::new(options.clock))
     }

@@ -28,7 +28,7 @@ use super::{
 
 /// How often the system is asked again, and how long it is waited before each time: half a minute
 /// in all.
-const PAUSES: [Duration; 10] = [
+pub(super) const PAUSES: [Duration; 10] = [
     Duration::from_millis(100),
     Duration::from_millis(300),
     Duration::from_secs(1),

@@ -29,12 +29,11 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use parking_lot::Mutex;
-use rayon::prelude::*;
 use rocksdb::{DB, FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
@@ -58,7 +57,7 @@ use trailtrap_worker::{
 
 pub use self::error::{Lost, StoreError};
 use self::{
-    database::{AccessMode, BLOB_BYTES, Database, Findings, family, section_name},
+    database::{AccessMode, BLOB_BYTES, Database, Findings, PAUSES, family, section_name},
     depot::{DEPOT, DepotRecord, reference, referred},
     journal::{Change, Journal, JournalContents},
 };
@@ -86,6 +85,10 @@ const EDITION: &[u8] = b"edition";
 const TAKEN_BACK: &[u8] = b"taken back";
 /// So many unit records are read together.
 const UNITS_AT_A_TIME: usize = 256;
+/// The key of the mark that a depot gets.
+const MARK: &[u8] = b"mark";
+/// So many threads put blocks into a depot.
+const WRITERS: usize = 8;
 /// Groups with fewer bytes of blocks go through the log.
 const LOGGED_BYTES: usize = 64 << 10;
 
@@ -235,8 +238,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The directory cannot be used, is not the depot that the store has, or the store cannot be
-    /// written.
+    /// The directory cannot be used, is not the depot that the store has, is that of another
+    /// census, or another process is at work on this one; or the store cannot be written.
     pub fn keep_in(&mut self, path: &Path, new: Mark) -> Result<(), StoreError> {
         let unusable = |cause| StoreError::Depot { path: path.to_owned(), cause };
         let path = path.canonicalize().map_err(unusable)?;
@@ -252,12 +255,37 @@ impl Store {
                 })?;
                 moved
             }
-            None => KeptDepot::begin(&path, new).map_err(unusable)?,
+            None => {
+                // First of all, so that what is interrupted here begins again with the same mark.
+                let mark = self.get::<u64>(MARK)?;
+                let mark = mark.map_or_else(|| self.put(MARK, &new.0).map(|()| new.0), Ok)?;
+                KeptDepot::begin(&path, Mark(mark)).map_err(unusable)?
+            }
         };
+        self.adopt(depot)?;
+        self.take_depot()
+    }
+
+    /// Keeps larger blocks in this depot from now on, which has its mark already.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
+    pub(super) fn adopt(&mut self, depot: KeptDepot) -> Result<(), StoreError> {
         let record = codec::encode(&DepotRecord::of(&depot));
         self.depot = Some(depot);
         let format = codec::encode(&self.format(DEPOT_FORMAT));
         self.change(vec![(DEPOT.to_vec(), Some(record)), (FORMAT.to_vec(), Some(format))])
+    }
+
+    /// Takes the depot, if there is one, for this process.
+    ///
+    /// # Errors
+    ///
+    /// It is not where it should be, or another process has it.
+    pub fn take_depot(&mut self) -> Result<(), StoreError> {
+        let Some(depot) = &mut self.depot else { return Ok(()) };
+        depot.take().map_err(|error| of_depot(depot, error))
     }
 
     /// The depot in which larger blocks are kept.
@@ -266,12 +294,29 @@ impl Store {
     }
 
     /// Whether the depot, if there is one, is where it should be.
-    ///
-    /// # Errors
-    ///
-    /// It is not.
-    pub fn check_depot(&self) -> Result<(), StoreError> {
-        self.depot.iter().try_for_each(|depot| depot.check().map_err(|e| of_depot(depot, e)))
+    pub fn has_depot(&self) -> bool {
+        self.depot.as_ref().is_none_or(|depot| depot.check().is_ok())
+    }
+
+    /// Does something with the depot, if there is one; again for half a minute, if this is what
+    /// writes to the store and the system may do later what it refuses now.
+    fn with_depot<T>(
+        &self,
+        work: impl Fn(&KeptDepot) -> io::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        let Some(depot) = &self.depot else { return Ok(None) };
+        let mut pauses = PAUSES.into_iter().filter(|_| self.journal.is_some());
+        loop {
+            let error = match work(depot) {
+                Ok(done) => return Ok(Some(done)),
+                Err(error) => error,
+            };
+            let pause = pauses.next().filter(|_| may_return(&error));
+            let Some(pause) = pause else { return Err(of_depot(depot, error)) };
+            let (depot, seconds) = (depot.path().display(), pause.as_secs_f32());
+            tracing::warn!("the depot {depot} fails ({error}); trying again in {seconds} s");
+            std::thread::sleep(pause);
+        }
     }
 
     /// The block of this name in the depot; `None` if it is not there.
@@ -283,9 +328,7 @@ impl Store {
         &self,
         name: &BlockName,
     ) -> Result<Option<Result<Block, BlockError>>, StoreError> {
-        let Some(depot) = &self.depot else { return Ok(None) };
-        let read = |_: &DB| depot.read(name).map_err(|error| of_depot(depot, error));
-        let bytes = self.database.run(read)?;
+        let bytes = self.with_depot(|depot| depot.read(name))?.flatten();
         Ok(bytes.map(|bytes| Block::parse_named(self.layout(), bytes, name)))
     }
 
@@ -313,33 +356,56 @@ impl Store {
 
     /// Keeps those blocks of deliveries in the depot that were sent.
     fn put_into_depot(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
-        let Some(depot) = &self.depot else { return Ok(()) };
         let sent = deliveries.iter().flat_map(|delivery| &delivery.blocks);
-        let blocks = sent.filter(|block| is_shared(block));
-        let blocks: Vec<&Block> = blocks.collect();
-        let put = |block: &&Block| depot.write(block).map_err(|error| of_depot(depot, error));
-        self.database.run(|_| blocks.par_iter().try_for_each(put))
+        let blocks: Vec<&Block> = sent.filter(|block| is_shared(block)).collect();
+        let next = AtomicUsize::new(0);
+        // Each waits for a disk, or a network.
+        let put_some = || {
+            while let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.with_depot(|depot| depot.write(block))?;
+            }
+            Ok(())
+        };
+        if self.depot.is_none() {
+            return Ok(());
+        }
+        std::thread::scope(|scope| {
+            let writers: Vec<_> =
+                (0..WRITERS.min(blocks.len())).map(|_| scope.spawn(put_some)).collect();
+            writers.into_iter().try_for_each(|writer| writer.join().expect("none panics"))
+        })
     }
 
-    /// Removes from the depot what the database refers to in a range of keys of a section.
+    /// Removes from the depot what the database refers to in a range of keys of a section. What
+    /// cannot be read of the database there is left.
     fn remove_from_depot(
         &self,
         section: Section,
         from: &[u8],
         to: &[u8],
     ) -> Result<(), StoreError> {
-        let Some(depot) = &self.depot else { return Ok(()) };
-        self.database.run(|db| {
+        if self.depot.is_none() {
+            return Ok(());
+        }
+        let names = self.database.run(|db| {
             let mut range = ReadOptions::default();
             range.set_iterate_range(from.to_vec()..to.to_vec());
+            range.fill_cache(false);
             let blocks = family(db, section_name(section));
+            let mut names = Vec::new();
             for item in db.iterator_cf_opt(blocks, range, IteratorMode::Start) {
-                if let Some(name) = referred(&item?.1) {
-                    depot.remove(&name).map_err(|error| of_depot(depot, error))?;
+                match item.map_err(StoreError::from) {
+                    Ok((_, value)) => names.extend(referred(&value)),
+                    Err(StoreError::Damaged(error)) => {
+                        tracing::warn!("some blocks may stay in the depot for ever: {error}");
+                        break;
+                    }
+                    Err(error) => return Err(error),
                 }
             }
-            Ok(())
-        })
+            Ok(names)
+        })?;
+        names.iter().try_for_each(|name| self.with_depot(|depot| depot.remove(name)).map(drop))
     }
 
     /// The game that it is a census of.
@@ -863,8 +929,18 @@ impl Store {
         order: usize,
         size: usize,
     ) -> Result<(), StoreError> {
+        self.remove_from_depot(section, &[order as u8, 0], &[order as u8, size as u8 + 1])?;
+        self.forget_section(section, order, size)
+    }
+
+    /// The same, but what the database refers to stays in the depot.
+    pub(super) fn forget_section(
+        &self,
+        section: Section,
+        order: usize,
+        size: usize,
+    ) -> Result<(), StoreError> {
         let (from, to) = ([order as u8, 0], [order as u8, size as u8 + 1]);
-        self.remove_from_depot(section, &from, &to)?;
         let alone = self.journal.as_ref().map(Mutex::lock);
         self.database.run(|db| {
             let blocks = family(db, section_name(section));
@@ -1042,6 +1118,27 @@ fn entries<'b>(
 ) -> impl Iterator<Item = (Vec<u8>, Cow<'b, [u8]>)> + use<'b> {
     let parity = has_parity(value.len()).then(|| (parity_key(id), Cow::Owned(parity::of(&value))));
     std::iter::once((block_key(id), value)).chain(parity)
+}
+
+/// Whether a depot that fails like this may be back in a moment.
+fn may_return(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        HostUnreachable, NetworkDown, NetworkUnreachable, NotConnected, NotFound,
+        StaleNetworkFileHandle, TimedOut,
+    };
+    const INPUT_OUTPUT: i32 = 5;
+    const TOO_MANY_FILES: i32 = 24;
+    matches!(error.raw_os_error(), Some(INPUT_OUTPUT | TOO_MANY_FILES))
+        || matches!(
+            error.kind(),
+            HostUnreachable
+                | NetworkDown
+                | NetworkUnreachable
+                | NotConnected
+                | NotFound
+                | StaleNetworkFileHandle
+                | TimedOut
+        )
 }
 
 /// What keeps a depot from being used.

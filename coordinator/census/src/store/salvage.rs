@@ -16,7 +16,7 @@ use trailtrap_shared::{
 };
 
 use super::{
-    Store, StoreError, block_id, plan,
+    Store, StoreError, block_id, of_depot, plan,
     wreck::{Wreck, unless_short},
 };
 use crate::{
@@ -79,6 +79,8 @@ pub struct Salvaged {
 }
 
 /// Copies what is undamaged of the store in `old`, which is not changed, into a new one in `new`.
+/// What lies in a depot stays there, and is referred to by both; what is of no use to the new one
+/// is not removed from there.
 /// If the old one does not open, there is need of room beside the new one, for links and logs.
 ///
 /// # Errors
@@ -93,9 +95,14 @@ pub fn salvage(old: &Path, new: &Path, watcher: &dyn Watcher) -> Result<Salvaged
         std::fs::remove_dir_all(&room)?;
     }
     let wreck = Wreck::open(old, &room, watcher)?;
+    let depot = wreck.depot()?;
+    if let Some(depot) = &depot {
+        depot.check().map_err(|error| of_depot(depot, error))?;
+    }
     let mut new = Store::open(new, Some(wreck.game()), Some(wreck.class()))?;
-    if let Some(depot) = wreck.depot() {
-        new.keep_in(depot.path(), depot.mark())?;
+    if let Some(depot) = depot {
+        new.adopt(depot)?;
+        new.take_depot()?;
     }
     let mut salvage = Salvage { old: wreck, new, kept: 0, lost: 0, watcher };
     salvage.run()?;
@@ -190,7 +197,7 @@ impl Salvage<'_> {
         self.new.take_back(&units.collect::<Result<Vec<Unit>, _>>()?)?;
         Section::ALL
             .into_iter()
-            .try_for_each(|section| self.new.drop_section(section, n, pairs(n)))?;
+            .try_for_each(|section| self.new.forget_section(section, n, pairs(n)))?;
         self.kept -= copied.units;
         self.lost += copied.units;
         *copied = Copied { first_missing: Some(0), ..Copied::new(copied.max_size) };
@@ -228,6 +235,11 @@ impl Salvage<'_> {
                         }
                         bytes += record.bytes;
                         copied.units += 1;
+                        let has_depot = self.new.depot().is_some();
+                        let lies_there = |block: &Block| has_depot && self.old.refers_to(block);
+                        let (named, blocks): (Vec<Block>, Vec<Block>) =
+                            blocks.into_iter().partition(lies_there);
+                        let named = named.iter().map(|block| (block.id, block.name())).collect();
                         group.push(Arc::new(Delivery {
                             unit,
                             sequence: shard.sequence,
@@ -235,7 +247,7 @@ impl Salvage<'_> {
                             record,
                             ahead: self.old.ahead(unit).unwrap_or_default(),
                             own: None,
-                            named: Vec::new(),
+                            named,
                         }));
                     } else {
                         self.lost += u64::from(shard.size <= max_size);

@@ -164,8 +164,23 @@ impl Wreck {
     }
 
     /// The depot in which its larger blocks are.
-    pub fn depot(&self) -> Option<KeptDepot> {
-        self.get::<DepotRecord>(DEPOT).ok().flatten().map(|record| record.depot())
+    ///
+    /// # Errors
+    ///
+    /// The record of it cannot be read.
+    pub fn depot(&self) -> Result<Option<KeptDepot>, StoreError> {
+        Ok(self.get::<DepotRecord>(DEPOT)?.map(|record| record.depot()))
+    }
+
+    /// Whether the database refers to a block, which then lies in the depot.
+    pub fn refers_to(&self, block: &Block) -> bool {
+        let refers = |db: &DB| {
+            let family = db.cf_handle(section_name(block.id.section))?;
+            let value = db.get_cf(family, block_key(&block.id)).ok()??;
+            Some(referred(&value)? == block.name())
+        };
+        let tables = self.tables().ok().flatten();
+        self.database.iter().chain(tables).any(|db| refers(db) == Some(true))
     }
 
     /// The number that decides which units are compared.
@@ -278,10 +293,15 @@ impl Wreck {
         let read = db.get_cf(family, block_key(id));
         let read = read.map_err(|source| StoreError::UnreadableBlock { id: *id, source });
         let parse = |value: Vec<u8>| {
-            let parsed = match referred(&value).zip(self.depot()) {
+            let parsed = match referred(&value).zip(self.depot()?) {
                 Some((name, depot)) => {
-                    let read = depot.read(&name).map_err(|error| of_depot(&depot, error))?;
-                    let bytes = read.ok_or(StoreError::MissingBlock(*id))?;
+                    let bytes = match depot.read(&name) {
+                        // One file is bad, and not the depot.
+                        Err(error) if is_bad_file(&error) && depot.check().is_ok() => Vec::new(),
+                        read => read
+                            .map_err(|error| of_depot(&depot, error))?
+                            .ok_or(StoreError::MissingBlock(*id))?,
+                    };
                     Block::parse_named(self.layout(), bytes, &name)
                 }
                 None => Block::parse(self.layout(), value),
@@ -301,6 +321,11 @@ impl Wreck {
     fn get<T: Serialize + DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         self.records.get(key).map(|value| decode(key, value)).transpose()
     }
+}
+
+fn is_bad_file(error: &io::Error) -> bool {
+    const INPUT_OUTPUT: i32 = 5;
+    error.raw_os_error() == Some(INPUT_OUTPUT)
 }
 
 /// What went wrong, if it is the data that is to blame.
