@@ -143,15 +143,18 @@ pub fn check_order(class: Class, goal: Goal) -> Result<(), Shortage> {
     })
 }
 
-/// Compares the disk that a census needs, in all, with what it has already and what is free.
+/// Compares the disk that a census needs, in all, with what it has already, and what is free where
+/// it keeps its blocks.
 pub fn check_disk(
     game: GameName,
     class: Class,
     goal: Goal,
     keep: Keep,
-    directory: &Path,
+    data: &Path,
+    depot: Option<&Path>,
 ) -> Result<(), Shortage> {
-    let present = bytes_below(directory);
+    let directory = depot.unwrap_or(data);
+    let present = bytes_below(data) + depot.map_or(0, bytes_below);
     let needed = disk_needed(game, class, goal, keep) + BESIDE;
     let free =
         rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
@@ -251,6 +254,7 @@ mod tests {
             Goal::new(12, None),
             Keep::All,
             &directory,
+            None,
         );
         let message = message.unwrap_err().to_string();
         assert!(message.contains("--keep minimal") && message.contains("TiB"), "{message}");

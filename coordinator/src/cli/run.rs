@@ -236,8 +236,8 @@ impl Common {
             if !self.force {
                 let depot =
                     self.depot.clone().map_or_else(|| directory.depot(), |d| Ok(Some(d)))?;
-                let place = depot.as_deref().unwrap_or(directory.path());
-                preflight::check_disk(game, class, goal, self.keep.into(), place)?;
+                let (keep, data) = (self.keep.into(), directory.path());
+                preflight::check_disk(game, class, goal, keep, data, depot.as_deref())?;
                 memory.map_or(Ok(()), |memory| preflight::check_memory(class, goal, memory))?;
             }
         }

@@ -44,6 +44,8 @@ pub struct Unpacking<'a> {
     units_left: usize,
     blocks_left: usize,
     bytes_left: u64,
+    /// What is named of the unit that is coming has at most so many bytes.
+    named_left: u64,
     deliveries: Vec<Delivery>,
     /// The unit whose blocks are coming.
     current: Option<Arriving>,
@@ -68,6 +70,7 @@ impl<'a> Unpacking<'a> {
             units_left: units.len(),
             blocks_left: units.iter().map(blocks).sum(),
             bytes_left: most_bytes(expected_bytes),
+            named_left: 0,
             deliveries: Vec::new(),
             current: None,
             bytes: Vec::new(),
@@ -96,11 +99,7 @@ impl<'a> Unpacking<'a> {
     }
 
     fn add(&mut self, message: wire::CompleteRequest) -> Result<(), Unreadable> {
-        let named = match &message.part {
-            Some(Part::Name(name)) => name.length,
-            _ => 0,
-        };
-        let length = named.saturating_add(message.encoded_len() as u64);
+        let length = message.encoded_len() as u64;
         let Some(left) = self.bytes_left.checked_sub(length) else {
             return wrong("more bytes than the leased units have");
         };
@@ -112,6 +111,11 @@ impl<'a> Unpacking<'a> {
                 };
                 self.units_left = left;
                 self.finish_unit()?;
+                let id = result.unit.unwrap_or_default();
+                let unit = Unit { order: self.plan.order as u8, shard: id.shard, part: id.part };
+                let is_planned = self.plan.shards.len() > id.shard as usize;
+                let expected = if is_planned { self.plan.bytes(&[unit]) } else { 0 };
+                self.named_left = most_bytes(expected);
                 self.current = Some(Arriving { result, blocks: Vec::new(), named: Vec::new() });
                 Ok(())
             }
@@ -119,6 +123,11 @@ impl<'a> Unpacking<'a> {
             Some(Part::Name(_)) if !self.bytes.is_empty() => wrong("a block without its end"),
             Some(Part::Name(name)) => {
                 let name = messages::block_name(name).or_else(wrong)?;
+                // It is read when the unit is examined, which is in memory then.
+                let Some(left) = self.named_left.checked_sub(name.length) else {
+                    return wrong("more bytes than the unit has");
+                };
+                self.named_left = left;
                 let (id, arriving) = self.next_block()?;
                 arriving.named.push((id, name));
                 Ok(())

@@ -390,7 +390,8 @@ impl CensusService for GrpcService {
     async fn lease(&self, request: Request<wire::LeaseRequest>) -> Served<wire::LeaseReply> {
         let wire::LeaseRequest { worker, room, by_name } = request.into_inner();
         self.known(worker)?;
-        let room = if by_name { room } else { room.min(self.most_together()) };
+        let is_named = by_name && self.census.takes_names();
+        let room = if is_named { room } else { room.min(self.most_together()) };
         let answer = match self.assignment(worker, room, Instant::now() + LONGEST_WAIT).await {
             Assignment::Finished => Answer::Finished(true),
             Assignment::Stopping => {

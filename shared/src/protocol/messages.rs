@@ -206,8 +206,8 @@ pub fn result(unit: &Unit, summary: &Summary, elapsed: Duration) -> wire::UnitRe
     }
 }
 
-/// The messages that deliver the results of a lease: the lease, then each unit followed by its
-/// the pieces of its blocks.
+/// The messages that deliver the results of a lease: the lease, then each unit followed by the
+/// pieces of its blocks.
 pub fn delivery(
     worker: u64,
     lease: u64,

@@ -3,7 +3,8 @@
 //! A block is an object with its checksum as its name, and whoever reads it checks it against the
 //! name that the coordinator gave; so nobody who can write to a depot can falsify anything. Blocks
 //! never change and are put as a whole, any number of times. A depot may lack any block: what it
-//! does not have comes from the coordinator.
+//! does not have comes from the coordinator; but where a census keeps its blocks in the depot
+//! ([`super::kept`]), the coordinator has them from there alone.
 
 use std::{
     ffi::OsStr,
@@ -30,7 +31,7 @@ use crate::{
     process::{open, replace::Replacement},
     supply::{
         backoff::Rest,
-        kept::{MARK_TEXT, Mark},
+        kept::{MARK_TEXT, Mark, marks},
     },
 };
 
@@ -127,9 +128,23 @@ impl Depot {
         Ok(depot)
     }
 
+    /// Whether it was left alone lately, after a failure.
+    pub fn rests(&self) -> bool {
+        self.reads.lasts() || self.writes.lasts()
+    }
+
     /// Whether it is a directory, in which a census may keep its blocks.
     pub fn is_directory(&self) -> bool {
         matches!(self.objects, Objects::Directory(_))
+    }
+
+    /// Whether some census keeps its blocks here, whichever.
+    pub fn is_marked(&self) -> bool {
+        match &self.objects {
+            Objects::Directory(path) => marks(path).is_ok_and(|marks| !marks.is_empty()),
+            #[cfg(feature = "s3")]
+            Objects::Bucket(_) => false,
+        }
     }
 
     /// Whether it is the one in which the census with this mark keeps its blocks.

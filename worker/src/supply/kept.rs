@@ -15,7 +15,10 @@ use std::{
 use trailtrap_shared::partition::{Block, BlockName};
 
 use super::depot::{directories, object_name, read, write};
-use crate::process::replace::{self, Replacement};
+use crate::process::{
+    open,
+    replace::{self, Replacement},
+};
 
 /// The number of a census that keeps its blocks in a depot. Not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +26,30 @@ pub struct Mark(pub u64);
 
 /// What names of marks begin with.
 const MARK_PREFIX: &str = "census-";
+/// What they end with.
+const MARK_SUFFIX: &str = ".txt";
+/// The name of the file that the process of the census locks.
+const LOCK: &str = "LOCK";
 
 impl Mark {
     /// The name of the file that marks the depot.
     pub fn file_name(self) -> String {
-        format!("{MARK_PREFIX}{:016x}.txt", self.0)
+        format!("{MARK_PREFIX}{:016x}{MARK_SUFFIX}", self.0)
     }
+}
+
+/// The names of the marks in a directory.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn marks(path: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name().into_string().ok();
+        let is_mark = |name: &String| name.starts_with(MARK_PREFIX) && name.ends_with(MARK_SUFFIX);
+        names.extend(name.filter(is_mark));
+    }
+    Ok(names)
 }
 
 /// What somebody who comes across such a depot should know.
@@ -62,16 +83,8 @@ impl KeptDepot {
     /// removes, the other may need, since equal blocks have equal names.
     pub fn begin(path: &Path, mark: Mark) -> io::Result<Self> {
         let depot = Self::at(path, mark);
-        for entry in fs::read_dir(path)? {
-            let name = entry?.file_name();
-            let is_mark = name.as_encoded_bytes().starts_with(MARK_PREFIX.as_bytes());
-            if is_mark && name.to_str() != Some(&mark.file_name()) {
-                return Err(io::Error::other(format!(
-                    "another census keeps its blocks there ({}): a directory is for one",
-                    name.display()
-                )));
-            }
-        }
+        let file = path.join(mark.file_name());
+        depot.look_for_others()?;
         for directory in directories() {
             match fs::create_dir(path.join(directory)) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -79,8 +92,21 @@ impl KeptDepot {
             }
         }
         // This syncs them, too.
-        Replacement::of(&path.join(mark.file_name())).write(MARK_TEXT.as_bytes())?;
+        Replacement::of(&file).write(MARK_TEXT.as_bytes())?;
+        // Another may have begun at the same moment: then each gives way.
+        depot.look_for_others().inspect_err(|_| drop(fs::remove_file(&file)))?;
         Ok(depot)
+    }
+
+    /// Whether there is no mark of another census.
+    fn look_for_others(&self) -> io::Result<()> {
+        let own = self.mark.file_name();
+        match marks(&self.path)?.into_iter().find(|name| *name != own) {
+            Some(other) => Err(io::Error::other(format!(
+                "another census keeps its blocks there ({other}): a directory is for one"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// The directory.
@@ -102,18 +128,27 @@ impl KeptDepot {
     }
 
     /// Takes the depot for this process, which alone removes blocks from it, and sweeps what
-    /// writers that were killed a day ago have left. A file system without locks is left alone.
+    /// writers that were killed a day ago have left. Where the file system has no locks, that is
+    /// said and nothing else.
     ///
     /// # Errors
     /// If it is not here, or another process has it: that of a copy of the data directory.
     pub fn take(&mut self) -> io::Result<()> {
-        let mark = File::open(self.path.join(self.mark.file_name()))?;
-        match mark.try_lock() {
+        self.check()?;
+        let file = open::lock_file(&self.path.join(LOCK))?;
+        match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 let why = "another process is at work on this census, or on a copy of it";
                 return Err(io::Error::other(why));
             }
-            Err(TryLockError::Error(_)) | Ok(()) => self.lock = Some(mark),
+            Err(TryLockError::Error(error)) => {
+                let depot = self.path.display();
+                tracing::warn!(
+                    "the depot {depot} cannot be locked ({error}): see to it that no \
+                    copy of the data directory is at work as well"
+                );
+            }
+            Ok(()) => self.lock = Some(file),
         }
         for directory in directories() {
             let Ok(entries) = fs::read_dir(self.path.join(directory)) else { continue };
@@ -149,7 +184,16 @@ impl KeptDepot {
     /// # Errors
     /// If it cannot be written; [`io::ErrorKind::NotFound`] if the depot itself is not here.
     pub fn write(&self, block: &Block) -> io::Result<()> {
-        write(&self.path.join(object_name(&block.name().checksum)), block.bytes(), true)
+        let path = self.path.join(object_name(&block.name().checksum));
+        match write(&path, block.bytes(), true) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Whoever copies a depot may leave out directories with nothing in them.
+                self.check()?;
+                Self::begin(&self.path, self.mark)?;
+                write(&path, block.bytes(), true)
+            }
+            written => written,
+        }
     }
 
     /// Removes the block of this name, if it is there.
@@ -203,6 +247,8 @@ mod tests {
         away(KeptDepot::at(&path, Mark(8)).read(&name).map(drop));
         let refused = KeptDepot::begin(&path, Mark(8)).unwrap_err().to_string();
         assert!(refused.contains("another census"), "{refused}");
+        // A process was killed while it wrote this.
+        fs::write(path.join("census-0000000000000008.txt.abc.new"), "").unwrap();
         KeptDepot::begin(&path, Mark(7)).unwrap();
         fs::remove_dir_all(&path).unwrap();
         fs::create_dir(&path).unwrap();

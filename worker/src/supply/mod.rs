@@ -109,6 +109,8 @@ pub struct Supply {
     depot: Option<Depot>,
     /// The mark of the depot in which the census keeps its blocks; zero if there is none.
     mark: AtomicU64,
+    /// Whether the depot had the mark of some census in the beginning.
+    is_marked: bool,
     /// Whether the depot had it lately.
     is_kept: AtomicBool,
     /// A pause after the coordinator has not found what was put there.
@@ -150,7 +152,8 @@ impl Supply {
             }
             other => other?,
         };
-        Ok(Supply { disk: disk.transpose()?, depot, ..Supply::default() })
+        let is_marked = depot.as_ref().is_some_and(Depot::is_marked);
+        Ok(Supply { disk: disk.transpose()?, depot, is_marked, ..Supply::default() })
     }
 
     /// Finds out whether the depot is the one in which the census keeps its blocks; that has this
@@ -163,15 +166,17 @@ impl Supply {
     /// The depot, if it is the one in which the census keeps its blocks.
     fn look_again(&self) -> Option<&Depot> {
         let mark = Mark(self.mark.load(Ordering::Relaxed));
-        let has_mark = |depot: &&Depot| mark.0 != 0 && depot.has_mark(mark);
-        let kept = self.depot.as_ref().filter(has_mark).filter(|_| !self.lacking.lasts());
+        let may_be_kept = |depot: &&Depot| {
+            mark.0 != 0 && depot.is_directory() && !depot.rests() && !self.lacking.lasts()
+        };
+        let has_mark = |depot: &&Depot| depot.has_mark(mark);
+        let kept = self.depot.as_ref().filter(may_be_kept).filter(has_mark);
         let was_kept = self.is_kept.swap(kept.is_some(), Ordering::Relaxed);
         match (was_kept, kept.is_some()) {
             (false, true) => tracing::info!("results are kept in the depot, and only named"),
-            (true, false) => tracing::warn!(
-                "the depot in which the census keeps its blocks is not the depot of this worker \
-                 now; results are sent"
-            ),
+            (true, false) => {
+                tracing::warn!("results cannot be kept in the depot now; they are sent")
+            }
             _ => {}
         }
         kept
@@ -180,9 +185,10 @@ impl Supply {
     /// The coordinator has not found what was put into the depot for good: for a while nothing is.
     pub fn note_lacking(&self) {
         self.lacking.begin();
+        self.look_again();
     }
 
-    /// Whether it is.
+    /// Whether it is, and results were put there lately without a failure.
     pub fn is_kept(&self) -> bool {
         self.is_kept.load(Ordering::Relaxed)
     }
@@ -272,7 +278,11 @@ impl Supply {
         };
         let put = depot.put_for_good(shared.clone());
         self.traffic.put.fetch_add(put, Ordering::Relaxed);
-        put == shared.map(|block| block.name().length).sum::<u64>()
+        let is_all = put == shared.map(|block| block.name().length).sum::<u64>();
+        if !is_all {
+            self.look_again();
+        }
+        is_all
     }
 
     fn keep<'a>(&self, blocks: impl IntoIterator<Item = &'a Block>) {
@@ -281,11 +291,11 @@ impl Supply {
         }
     }
 
-    /// Puts blocks into a depot that is a cache: where the census keeps its blocks, they are not to
+    /// Puts blocks into a depot that is a cache: where a census keeps its blocks, they are not to
     /// be replaced by what a loss of power may damage.
     fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
-        let may_be_kept =
-            |depot: &Depot| depot.is_directory() && self.mark.load(Ordering::Relaxed) != 0;
+        let has_mark = self.mark.load(Ordering::Relaxed) != 0;
+        let may_be_kept = |depot: &Depot| depot.is_directory() && has_mark || self.is_marked;
         if let Some(depot) = self.depot.as_ref().filter(|depot| !may_be_kept(depot)) {
             self.traffic.put.fetch_add(depot.put(blocks), Ordering::Relaxed);
         }

@@ -122,14 +122,13 @@ impl Core {
         if self.ended.is_some() || self.closing {
             return self.refuse(id, Refusal::Ended);
         }
-        if matches!(examined, Examined::Lacking) {
-            return self.refuse(id, Refusal::Lacking);
-        }
-        arrival.ended = self.leases.end(worker, lease);
         let verdict = match examined {
             Examined::Passed => Ok(()),
-            Examined::Gone | Examined::Flaw { .. } | Examined::Lacking => Err(Refusal::Void),
+            // The lease goes on.
+            Examined::Lacking => return self.refuse(id, Refusal::Lacking),
+            Examined::Gone | Examined::Flaw { .. } => Err(Refusal::Void),
         };
+        arrival.ended = self.leases.end(worker, lease);
         let purpose = arrival.ended.as_ref().map(|ended| ended.purpose);
         match (verdict, purpose) {
             (Err(refusal), _) => self.refuse(id, refusal),

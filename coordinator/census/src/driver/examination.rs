@@ -108,7 +108,14 @@ impl Census {
             // One of them is in memory at a time.
             false => {
                 let _turn = self.readings.take(rayon::current_num_threads());
-                deliveries.iter().map(look_over).collect()
+                let mut looked_over = Vec::new();
+                for delivery in &*deliveries {
+                    looked_over.push(look_over(delivery));
+                    if !matches!(looked_over.last(), Some(Ok(Some(_)))) {
+                        break;
+                    }
+                }
+                looked_over
             }
         };
         for (index, (delivery, sound)) in deliveries.iter_mut().zip(looked_over).enumerate() {

@@ -294,6 +294,11 @@ impl Census {
         self.store.depot().map(KeptDepot::mark)
     }
 
+    /// Whether blocks may be delivered by their names. In a rehearsal they are invented.
+    pub fn takes_names(&self) -> bool {
+        self.store.depot().is_some() || self.store.is_rehearsal()
+    }
+
     /// The options it was opened with.
     pub fn options(&self) -> &CensusOptions {
         &self.options

@@ -87,8 +87,8 @@ const TAKEN_BACK: &[u8] = b"taken back";
 const UNITS_AT_A_TIME: usize = 256;
 /// The key of the mark that a depot gets.
 const MARK: &[u8] = b"mark";
-/// So many threads put blocks into a depot.
-const WRITERS: usize = 8;
+/// So many threads put blocks into a depot, or remove some, at a time.
+const TOGETHER: usize = 8;
 /// Groups with fewer bytes of blocks go through the log.
 const LOGGED_BYTES: usize = 64 << 10;
 
@@ -262,8 +262,9 @@ impl Store {
                 KeptDepot::begin(&path, Mark(mark)).map_err(unusable)?
             }
         };
-        self.adopt(depot)?;
-        self.take_depot()
+        let mut depot = depot;
+        depot.take().map_err(|error| of_depot(&depot, error))?;
+        self.adopt(depot)
     }
 
     /// Keeps larger blocks in this depot from now on, which has its mark already.
@@ -358,22 +359,10 @@ impl Store {
     fn put_into_depot(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
         let sent = deliveries.iter().flat_map(|delivery| &delivery.blocks);
         let blocks: Vec<&Block> = sent.filter(|block| is_shared(block)).collect();
-        let next = AtomicUsize::new(0);
-        // Each waits for a disk, or a network.
-        let put_some = || {
-            while let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                self.with_depot(|depot| depot.write(block))?;
-            }
-            Ok(())
-        };
-        if self.depot.is_none() {
-            return Ok(());
+        match &self.depot {
+            Some(_) => together(&blocks, |block| self.with_depot(|depot| depot.write(block))),
+            None => Ok(()),
         }
-        std::thread::scope(|scope| {
-            let writers: Vec<_> =
-                (0..WRITERS.min(blocks.len())).map(|_| scope.spawn(put_some)).collect();
-            writers.into_iter().try_for_each(|writer| writer.join().expect("none panics"))
-        })
     }
 
     /// Removes from the depot what the database refers to in a range of keys of a section. What
@@ -405,7 +394,13 @@ impl Store {
             }
             Ok(names)
         })?;
-        names.iter().try_for_each(|name| self.with_depot(|depot| depot.remove(name)).map(drop))
+        together(&names, |name| match self.with_depot(|depot| depot.remove(name)) {
+            Err(error @ StoreError::Depot { .. }) => {
+                tracing::warn!("block {} stays in the depot: {error}", name.checksum);
+                Ok(None)
+            }
+            removed => removed,
+        })
     }
 
     /// The game that it is a census of.
@@ -1118,6 +1113,25 @@ fn entries<'b>(
 ) -> impl Iterator<Item = (Vec<u8>, Cow<'b, [u8]>)> + use<'b> {
     let parity = has_parity(value.len()).then(|| (parity_key(id), Cow::Owned(parity::of(&value))));
     std::iter::once((block_key(id), value)).chain(parity)
+}
+
+/// Does something with each of several things, some at a time: all of it waits for a disk, or a
+/// network.
+fn together<T: Sync>(
+    things: &[T],
+    work: impl Fn(&T) -> Result<Option<()>, StoreError> + Sync,
+) -> Result<(), StoreError> {
+    let next = AtomicUsize::new(0);
+    let do_some = || {
+        while let Some(thing) = things.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(thing)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..TOGETHER.min(things.len())).map(|_| scope.spawn(do_some)).collect();
+        all.into_iter().try_for_each(|some| some.join().expect("nothing panics"))
+    })
 }
 
 /// Whether a depot that fails like this may be back in a moment.

@@ -179,8 +179,9 @@ impl Wreck {
             let value = db.get_cf(family, block_key(&block.id)).ok()??;
             Some(referred(&value)? == block.name())
         };
-        let tables = self.tables().ok().flatten();
-        self.database.iter().chain(tables).any(|db| refers(db) == Some(true))
+        let is_found = |db: &DB| refers(db) == Some(true);
+        self.database.as_ref().is_some_and(is_found)
+            || self.tables.get().and_then(Option::as_ref).is_some_and(is_found)
     }
 
     /// The number that decides which units are compared.
