@@ -35,6 +35,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rocksdb::{DB, FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
@@ -1140,9 +1141,8 @@ fn may_return(error: &io::Error) -> bool {
         HostUnreachable, NetworkDown, NetworkUnreachable, NotConnected, NotFound,
         StaleNetworkFileHandle, TimedOut,
     };
-    const INPUT_OUTPUT: i32 = 5;
-    const TOO_MANY_FILES: i32 = 24;
-    matches!(error.raw_os_error(), Some(INPUT_OUTPUT | TOO_MANY_FILES))
+    let passing = [Errno::IO, Errno::MFILE].map(|errno| Some(errno.raw_os_error()));
+    passing.contains(&error.raw_os_error())
         || matches!(
             error.kind(),
             HostUnreachable

@@ -12,6 +12,7 @@ use std::{
 };
 
 use rocksdb::{DB, IteratorMode};
+use rustix::io::Errno;
 use serde::{Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
@@ -325,8 +326,7 @@ impl Wreck {
 }
 
 fn is_bad_file(error: &io::Error) -> bool {
-    const INPUT_OUTPUT: i32 = 5;
-    error.raw_os_error() == Some(INPUT_OUTPUT)
+    error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
 /// What went wrong, if it is the data that is to blame.
