@@ -11,7 +11,7 @@ use trailtrap_census::{
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics, summary::Summary},
     partition::{Block, BlockId, BlockName, Content, Section},
-    plan::{Plan, Unit, most_bytes},
+    plan::{Plan, Shard, Unit, most_bytes},
     protocol::{
         codec, messages,
         wire::{self, PIECE_BYTES, complete_request::Part},
@@ -44,20 +44,22 @@ pub struct Unpacking<'a> {
     units_left: usize,
     blocks_left: usize,
     bytes_left: u64,
-    /// What is named of the unit that is coming has at most so many bytes.
-    named_left: u64,
     deliveries: Vec<Delivery>,
     /// The unit whose blocks are coming.
-    current: Option<Arriving>,
+    current: Option<Arriving<'a>>,
     /// The pieces so far of the block that is coming.
     bytes: Vec<u8>,
 }
 
 /// A unit, and those of its blocks that have come.
-struct Arriving {
+struct Arriving<'a> {
+    unit: Unit,
+    shard: &'a Shard,
     result: wire::UnitResult,
     blocks: Vec<Block>,
     named: Vec<(BlockId, BlockName)>,
+    /// What is named of it has at most so many bytes still.
+    named_left: u64,
 }
 
 impl<'a> Unpacking<'a> {
@@ -70,7 +72,6 @@ impl<'a> Unpacking<'a> {
             units_left: units.len(),
             blocks_left: units.iter().map(blocks).sum(),
             bytes_left: most_bytes(expected_bytes),
-            named_left: 0,
             deliveries: Vec::new(),
             current: None,
             bytes: Vec::new(),
@@ -111,24 +112,27 @@ impl<'a> Unpacking<'a> {
                 };
                 self.units_left = left;
                 self.finish_unit()?;
-                let id = result.unit.unwrap_or_default();
-                let unit = Unit { order: self.plan.order as u8, shard: id.shard, part: id.part };
-                let is_planned = self.plan.shards.len() > id.shard as usize;
-                let expected = if is_planned { self.plan.bytes(&[unit]) } else { 0 };
-                self.named_left = most_bytes(expected);
-                self.current = Some(Arriving { result, blocks: Vec::new(), named: Vec::new() });
+                let Some(id) = result.unit else { return wrong("a result without its unit") };
+                let Some(shard) = self.plan.shards.get(id.shard as usize) else {
+                    return wrong("no such shard");
+                };
+                let (order, part) = (self.plan.order as u8, id.part);
+                let unit = Unit { order, shard: id.shard, part };
+                let named_left = most_bytes(self.plan.bytes(&[unit]));
+                let (blocks, named) = (Vec::new(), Vec::new());
+                self.current = Some(Arriving { unit, shard, result, blocks, named, named_left });
                 Ok(())
             }
             Some(Part::Piece(piece)) => self.add_piece(piece),
             Some(Part::Name(_)) if !self.bytes.is_empty() => wrong("a block without its end"),
             Some(Part::Name(name)) => {
                 let name = messages::block_name(name).or_else(wrong)?;
+                let (id, arriving) = self.next_block()?;
                 // It is read when the unit is examined, which is in memory then.
-                let Some(left) = self.named_left.checked_sub(name.length) else {
+                let Some(left) = arriving.named_left.checked_sub(name.length) else {
                     return wrong("more bytes than the unit has");
                 };
-                self.named_left = left;
-                let (id, arriving) = self.next_block()?;
+                arriving.named_left = left;
                 arriving.named.push((id, name));
                 Ok(())
             }
@@ -153,7 +157,7 @@ impl<'a> Unpacking<'a> {
     }
 
     /// The place of the block that comes now, if that of the unit were the next, and the unit.
-    fn next_block(&mut self) -> Result<(BlockId, &mut Arriving), Unreadable> {
+    fn next_block(&mut self) -> Result<(BlockId, &mut Arriving<'a>), Unreadable> {
         let Some(arriving) = &mut self.current else {
             return wrong("a block without its unit");
         };
@@ -161,24 +165,16 @@ impl<'a> Unpacking<'a> {
             return wrong("more blocks than the leased units have");
         };
         self.blocks_left = left;
-        let id = arriving.result.unit.unwrap_or_default();
-        let Some(shard) = self.plan.shards.get(id.shard as usize) else {
-            return wrong("no such shard");
-        };
         let come = arriving.blocks.len() + arriving.named.len();
         let (bucket, section) = (come / Section::ALL.len(), come % Section::ALL.len());
-        Ok((block_id(shard, id.part, bucket as u32, Section::ALL[section]), arriving))
+        let Arriving { shard, unit, .. } = arriving;
+        Ok((block_id(shard, unit.part, bucket as u32, Section::ALL[section]), arriving))
     }
 
     /// All blocks of the unit, if there is one, have come.
     fn finish_unit(&mut self) -> Result<(), Unreadable> {
-        let Some(Arriving { result, blocks, named }) = self.current.take() else {
+        let Some(Arriving { unit, shard, result, blocks, named, .. }) = self.current.take() else {
             return Ok(());
-        };
-        let Some(id) = result.unit else { return wrong("a result without its unit") };
-        let unit = Unit { order: self.plan.order as u8, shard: id.shard, part: id.part };
-        let Some(shard) = self.plan.shards.get(id.shard as usize) else {
-            return wrong("no such shard");
         };
         let statistics: Statistics = codec::decode(&result.statistics)
             .or_else(|error| wrong(format!("statistics: {error}")))?;

@@ -22,17 +22,15 @@ use tokio::{runtime::Handle, task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::Layout,
-    partition::{Block, BlockError, BlockName, Checksum},
+    partition::{Block, BlockError, BlockName},
 };
 
 #[cfg(feature = "s3")]
 use crate::supply::bucket::Bucket;
-use crate::{
-    process::{open, replace::Replacement},
-    supply::{
-        backoff::Rest,
-        kept::{MARK_TEXT, Mark, marks},
-    },
+use crate::supply::{
+    backoff::Rest,
+    files::{object_name, read, write},
+    kept::{MARK_TEXT, Mark, marks},
 };
 
 /// Why a depot cannot be used.
@@ -269,16 +267,6 @@ impl Depot {
     }
 }
 
-/// The directories in which the objects are.
-pub(super) fn directories() -> impl Iterator<Item = String> {
-    (0..=u8::MAX).map(|first| format!("{first:02x}"))
-}
-
-pub(super) fn object_name(checksum: &Checksum) -> String {
-    let name = checksum.to_string();
-    format!("{}/{name}", &name[..2])
-}
-
 fn object(block: &Block) -> (String, &[u8]) {
     (object_name(&block.name().checksum), block.bytes())
 }
@@ -361,30 +349,6 @@ impl Objects {
             Objects::Bucket(bucket) => bucket.put(name, bytes).await,
         }
     }
-}
-
-pub(super) fn read(path: &Path, length: u64) -> io::Result<Option<Vec<u8>>> {
-    match open::regular(path) {
-        Ok((file, metadata)) if metadata.len() == length => {
-            open::read_on(&file, length, length).map(Some)
-        }
-        Ok(_) => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-pub(super) fn write(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
-    if durable {
-        // Where a census keeps its blocks the directory is there, unless the depot is away.
-        return Replacement::of(path).write(bytes);
-    }
-    // Only the last directory is made: if the depot itself is gone, it may be about to return.
-    match path.parent().map(fs::create_dir) {
-        Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    Replacement::of(path).fleeting().write(bytes)
 }
 
 #[cfg(test)]

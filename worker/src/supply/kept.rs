@@ -14,10 +14,10 @@ use std::{
 
 use trailtrap_shared::partition::{Block, BlockName};
 
-use super::depot::{directories, object_name, read, write};
+use super::files::{directories, object_name, read, write};
 use crate::process::{
     open,
-    replace::{self, Replacement},
+    replace::{self, Replacement, sync_directory},
 };
 
 /// The number of a census that keeps its blocks in a depot. Not zero.
@@ -36,6 +36,17 @@ impl Mark {
     pub fn file_name(self) -> String {
         format!("{MARK_PREFIX}{:016x}{MARK_SUFFIX}", self.0)
     }
+}
+
+/// Makes the directories that blocks need, as far as they are not there.
+fn make_directories(path: &Path) -> io::Result<()> {
+    for directory in directories() {
+        match fs::create_dir(path.join(directory)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The names of the marks in a directory.
@@ -85,12 +96,7 @@ impl KeptDepot {
         let depot = Self::at(path, mark);
         let file = path.join(mark.file_name());
         depot.look_for_others()?;
-        for directory in directories() {
-            match fs::create_dir(path.join(directory)) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-        }
+        make_directories(path)?;
         // This syncs them, too.
         Replacement::of(&file).write(MARK_TEXT.as_bytes())?;
         // Another may have begun at the same moment: then each gives way.
@@ -189,7 +195,8 @@ impl KeptDepot {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // Whoever copies a depot may leave out directories with nothing in them.
                 self.check()?;
-                Self::begin(&self.path, self.mark)?;
+                make_directories(&self.path)?;
+                sync_directory(&self.path)?;
                 write(&path, block.bytes(), true)
             }
             written => written,

@@ -7,6 +7,7 @@ mod backoff;
 mod bucket;
 pub mod depot;
 pub mod disk;
+mod files;
 pub mod kept;
 
 use std::{

@@ -244,7 +244,7 @@ impl Store {
     pub fn keep_in(&mut self, path: &Path, new: Mark) -> Result<(), StoreError> {
         let unusable = |cause| StoreError::Depot { path: path.to_owned(), cause };
         let path = path.canonicalize().map_err(unusable)?;
-        let depot = match &self.depot {
+        let mut depot = match &self.depot {
             Some(depot) => {
                 let moved = KeptDepot::at(&path, depot.mark());
                 moved.check().map_err(|error| match error.kind() {
@@ -263,12 +263,12 @@ impl Store {
                 KeptDepot::begin(&path, Mark(mark)).map_err(unusable)?
             }
         };
-        let mut depot = depot;
         depot.take().map_err(|error| of_depot(&depot, error))?;
         self.adopt(depot)
     }
 
-    /// Keeps larger blocks in this depot from now on, which has its mark already.
+    /// Keeps larger blocks in this depot from now on, which has its mark already and is taken for
+    /// this process.
     ///
     /// # Errors
     ///
@@ -359,11 +359,8 @@ impl Store {
     /// Keeps those blocks of deliveries in the depot that were sent.
     fn put_into_depot(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
         let sent = deliveries.iter().flat_map(|delivery| &delivery.blocks);
-        let blocks: Vec<&Block> = sent.filter(|block| is_shared(block)).collect();
-        match &self.depot {
-            Some(_) => together(&blocks, |block| self.with_depot(|depot| depot.write(block))),
-            None => Ok(()),
-        }
+        let blocks: Vec<&Block> = sent.filter(|block| self.is_for_depot(block)).collect();
+        together(&blocks, |block| self.with_depot(|depot| depot.write(block)).map(drop))
     }
 
     /// Removes from the depot what the database refers to in a range of keys of a section. What
@@ -398,9 +395,9 @@ impl Store {
         together(&names, |name| match self.with_depot(|depot| depot.remove(name)) {
             Err(error @ StoreError::Depot { .. }) => {
                 tracing::warn!("block {} stays in the depot: {error}", name.checksum);
-                Ok(None)
+                Ok(())
             }
-            removed => removed,
+            removed => removed.map(drop),
         })
     }
 
@@ -1120,7 +1117,7 @@ fn entries<'b>(
 /// network.
 fn together<T: Sync>(
     things: &[T],
-    work: impl Fn(&T) -> Result<Option<()>, StoreError> + Sync,
+    work: impl Fn(&T) -> Result<(), StoreError> + Sync,
 ) -> Result<(), StoreError> {
     let next = AtomicUsize::new(0);
     let do_some = || {

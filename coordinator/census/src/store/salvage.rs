@@ -15,6 +15,8 @@ use trailtrap_shared::{
     plan::{Plan, Shard, Unit},
 };
 
+use trailtrap_worker::supply::kept::KeptDepot;
+
 use super::{
     Store, StoreError, block_id, of_depot, plan,
     wreck::{Wreck, unless_short},
@@ -95,14 +97,13 @@ pub fn salvage(old: &Path, new: &Path, watcher: &dyn Watcher) -> Result<Salvaged
         std::fs::remove_dir_all(&room)?;
     }
     let wreck = Wreck::open(old, &room, watcher)?;
-    let depot = wreck.depot()?;
-    if let Some(depot) = &depot {
-        depot.check().map_err(|error| of_depot(depot, error))?;
+    let mut depot = wreck.depot().map(|depot| KeptDepot::at(depot.path(), depot.mark()));
+    if let Some(depot) = &mut depot {
+        depot.take().map_err(|error| of_depot(depot, error))?;
     }
     let mut new = Store::open(new, Some(wreck.game()), Some(wreck.class()))?;
     if let Some(depot) = depot {
         new.adopt(depot)?;
-        new.take_depot()?;
     }
     let mut salvage = Salvage { old: wreck, new, kept: 0, lost: 0, watcher };
     salvage.run()?;

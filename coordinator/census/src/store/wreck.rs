@@ -46,6 +46,7 @@ const FIRST_LOG: u64 = 1_000_000;
 pub(super) struct Wreck {
     game: GameName,
     class: Class,
+    depot: Option<KeptDepot>,
     records: Records,
     /// Of the records in all copies: that of the last start, and the last edition.
     epoch: u32,
@@ -92,6 +93,7 @@ impl Wreck {
         let mut wreck = Wreck {
             game: GameName::default(),
             class: Class::default(),
+            depot: None,
             records: Records::new(),
             epoch: 0,
             edition: 0,
@@ -119,6 +121,7 @@ impl Wreck {
             return Err(StoreError::Wrecked);
         }
         (wreck.game, wreck.class) = wreck.find_game()?;
+        wreck.depot = wreck.get::<DepotRecord>(DEPOT)?.map(|record| record.depot());
         Ok(wreck)
     }
 
@@ -165,12 +168,8 @@ impl Wreck {
     }
 
     /// The depot in which its larger blocks are.
-    ///
-    /// # Errors
-    ///
-    /// The record of it cannot be read.
-    pub fn depot(&self) -> Result<Option<KeptDepot>, StoreError> {
-        Ok(self.get::<DepotRecord>(DEPOT)?.map(|record| record.depot()))
+    pub fn depot(&self) -> Option<&KeptDepot> {
+        self.depot.as_ref()
     }
 
     /// Whether the database refers to a block, which then lies in the depot.
@@ -295,13 +294,13 @@ impl Wreck {
         let read = db.get_cf(family, block_key(id));
         let read = read.map_err(|source| StoreError::UnreadableBlock { id: *id, source });
         let parse = |value: Vec<u8>| {
-            let parsed = match referred(&value).zip(self.depot()?) {
+            let parsed = match referred(&value).zip(self.depot()) {
                 Some((name, depot)) => {
                     let bytes = match depot.read(&name) {
                         // One file is bad, and not the depot.
                         Err(error) if is_bad_file(&error) && depot.check().is_ok() => Vec::new(),
                         read => read
-                            .map_err(|error| of_depot(&depot, error))?
+                            .map_err(|error| of_depot(depot, error))?
                             .ok_or(StoreError::MissingBlock(*id))?,
                     };
                     Block::parse_named(self.layout(), bytes, &name)
