@@ -43,8 +43,7 @@ pub struct Engine<L: Link> {
     /// The predecessor tables that a unit holds at a time take at most this much memory, or are
     /// one table.
     allowance_bytes: usize,
-    /// The most that the budget of the cache is.
-    cache_bytes: usize,
+    memory_bytes: usize,
     link: Arc<L>,
     /// The cache of the last lease's edition.
     cache: Mutex<EditionCache<L>>,
@@ -98,10 +97,19 @@ struct TakenRoom<'a> {
 }
 
 impl TakenRoom<'_> {
-    /// Makes it the room that the graphs of a lease take, which looks up in so many bytes.
-    fn hold(&mut self, graphs: u64, input_bytes: u64) {
+    /// Makes it the room that the graphs of a lease take, which looks up in so many bytes if it is
+    /// no bundle.
+    fn hold(&mut self, graphs: u64, input_bytes: Option<u64>) {
         self.shared.room.lock().lease(self.graphs, graphs, input_bytes);
         self.graphs = graphs;
+        self.shared.returned.notify_all();
+    }
+}
+
+impl TakenRoom<'_> {
+    /// The graphs of the lease have been solved, and wait for their delivery.
+    fn solved(&mut self) {
+        self.graphs = self.shared.room.lock().solved(self.graphs);
         self.shared.returned.notify_all();
     }
 }
@@ -303,7 +311,7 @@ impl<L: Link> Engine<L> {
             kernel,
             allowance_bytes: memory::allowance_bytes(memory_bytes, threads),
             cache: Mutex::new(EditionCache::new(0, cache_bytes, &link, &effort)),
-            cache_bytes,
+            memory_bytes,
             link,
             interrupt: Interrupt::by(&stop),
             stop,
@@ -336,7 +344,8 @@ impl<L: Link> Engine<L> {
     fn cache(&self, edition: u32) -> Arc<Cache<L>> {
         let mut last = self.cache.lock();
         if last.edition != edition {
-            *last = EditionCache::new(edition, self.cache_bytes, &self.link, &self.effort);
+            let cache_bytes = memory::cache_bytes(self.memory_bytes);
+            *last = EditionCache::new(edition, cache_bytes, &self.link, &self.effort);
         }
         last.cache.clone()
     }
@@ -348,6 +357,7 @@ impl<L: Link> Engine<L> {
     /// If the link is lost or refuses this worker, or if several leases in a row cannot be solved
     /// here.
     pub fn run(&self) -> Result<RunEnd, LinkError> {
+        arenas::suit(self.memory_bytes);
         std::thread::scope(|scope| {
             let (work, working) = channel();
             scope.spawn(move || arenas::trim_until(&working));
@@ -402,7 +412,7 @@ impl<L: Link> Engine<L> {
                 continue;
             }
             let graphs = lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum();
-            room.hold(graphs, lease.plan.predecessor_bytes(&lease.units));
+            room.hold(graphs, memory::input_bytes(&lease.plan, &lease.units));
             let cache = self.cache(lease.edition);
             {
                 // What these units read stays, and what they have read before goes.
@@ -414,6 +424,7 @@ impl<L: Link> Engine<L> {
             match self.solve(&lease, &cache) {
                 Ok(results) => {
                     failures = 0;
+                    room.solved();
                     self.pace.add(pairs(&lease), start.elapsed());
                     results.iter().for_each(|solved| self.effort.add(&lease.plan, solved));
                     if let Err(error) = self.deliver(&lease, &results, &cache) {
@@ -562,10 +573,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{
-        link::memory,
-        memory::{GRAPH_BYTES, LEAST_GRAPHS},
-    };
+    use crate::{link::memory, memory::GRAPH_BYTES};
 
     /// Leases of these editions, none of which can be solved.
     struct Damaged(Mutex<Vec<u32>>);
@@ -780,14 +788,14 @@ mod tests {
         let room = SharedRoom::new(Room::new(1_000_000 * 8 * GRAPH_BYTES as usize, 0));
         // As long as leases are small, there is room for several that ask.
         let small = [room.take(), room.take()];
-        assert_eq!(small.each_ref().map(|taken| taken.graphs), [LEAST_GRAPHS; 2]);
+        assert_eq!(small.each_ref().map(|taken| taken.graphs), [200_000; 2]);
         drop(small);
         let mut one = room.take();
-        one.hold(300_000, 0);
+        one.hold(300_000, Some(0));
         let mut two = room.take();
         assert_eq!(two.graphs, 700_000);
         // A unit that does not fit is solved all the same, and others wait for it.
-        two.hold(800_000, 0);
+        two.hold(800_000, Some(0));
         std::thread::scope(|scope| {
             let three = scope.spawn(|| room.take().graphs);
             drop(two);
@@ -795,7 +803,7 @@ mod tests {
         });
         // There is some room, but too little.
         let mut four = room.take();
-        four.hold(300_000, 0);
+        four.hold(300_000, Some(0));
         std::thread::scope(|scope| {
             let five = scope.spawn(|| room.take().graphs);
             drop(four);

@@ -2,7 +2,7 @@
 //! units hold beside it, and the rest for graphs in work, which take from the cache as well where
 //! that saves reading. Pure, so that it can be told beforehand.
 
-use trailtrap_shared::plan::PlanOptions;
+use trailtrap_shared::plan::{Plan, PlanOptions, Unit};
 
 /// The budget of the cache, of so much memory, unless graphs in work take from it.
 pub fn cache_bytes(memory_bytes: usize) -> usize {
@@ -32,16 +32,28 @@ const LEAST_PART: u64 = 1 << 18;
 /// Bytes of a bucket, if a partition is split for want of memory.
 const LEAST_BUCKET: u64 = 1 << 20;
 
-/// Bytes that a graph takes while its unit is in work, and until its results are delivered: itself
-/// and its outcome; its rows and requests; then a place in a table, and in blocks.
+/// Bytes that a graph takes while its unit is solved: itself and its outcome; its rows and requests.
+/// It takes half of them until its results are delivered: a place in a table, and in blocks.
 pub const GRAPH_BYTES: u64 = 136;
-/// Room for each lease that may be in work: more than a bundle of small units has.
-pub(crate) const LEAST_GRAPHS: u64 = 200_000;
+/// Units that have no more than so many graphs together may be leased together, however little room
+/// there is: each lease takes two calls to the coordinator.
+pub const LEAST_TOGETHER: u64 = 25_000;
+/// Room for as many graphs is there at least, whatever the memory. With less, the parts of a shard
+/// are solved a few at a time, and each time read all that it reads.
+const LEAST_GRAPHS: u64 = 400_000;
+/// No bundle of small units has more graphs than this.
+const MOST_TOGETHER: u64 = 200_000;
+
+/// The bytes of the entries that units of one shard look up in; `None` for a bundle of several.
+pub fn input_bytes(plan: &Plan, units: &[Unit]) -> Option<u64> {
+    let is_bundle = units.iter().any(|unit| unit.shard != units[0].shard);
+    (!is_bundle).then(|| plan.predecessor_bytes(units))
+}
 
 /// How many graphs are in work, and may be: of several leases, what an eighth of the memory holds,
-/// but enough for bundles of small units. Half of the memory is added while shards read more than
-/// the cache holds, which then has the less: what parts of a shard read that are solved together
-/// is read once, and again for the others if the cache does not have it any more.
+/// but 400 000 in all and [`LEAST_TOGETHER`] for each. Half of the memory is added while shards
+/// read more than the cache holds, which then has the less: what parts of a shard read that are
+/// solved together is read once, and again for the others if the cache does not have it any more.
 ///
 /// While leases are small, whoever asks for work has room for a bundle of small units. Otherwise it
 /// has all room that is left, so that parts of one shard come together that fit, and waits until
@@ -52,8 +64,10 @@ pub struct Room {
     memory_bytes: usize,
     /// Of the memory that is for graphs alone.
     own: u64,
+    /// Of a bundle of small units.
+    bundle: u64,
     taken: u64,
-    /// Graphs of the last lease.
+    /// Graphs of the last lease, if it was no bundle.
     last: u64,
     /// Whether the cache would hold what the last lease that was no bundle looks up in.
     is_cached: bool,
@@ -62,8 +76,12 @@ pub struct Room {
 impl Room {
     /// All of it, for so many leases at a time.
     pub fn new(memory_bytes: usize, leases: usize) -> Self {
-        let own = (memory_bytes as u64 / 8 / GRAPH_BYTES).max(LEAST_GRAPHS * leases as u64);
-        Room { memory_bytes, own, taken: 0, last: 0, is_cached: true }
+        let leases = leases.max(1) as u64;
+        let own = memory_bytes as u64 / 8 / GRAPH_BYTES;
+        let own = own.max(LEAST_TOGETHER * leases).max(LEAST_GRAPHS);
+        // Most of those that wait for an answer are solved.
+        let bundle = (own / leases * 3 / 2).min(MOST_TOGETHER);
+        Room { memory_bytes, own, bundle, taken: 0, last: 0, is_cached: true }
     }
 
     /// All of it, as long as shards read as much as the last one.
@@ -87,8 +105,8 @@ impl Room {
     /// The room for whoever asks for work now, if it is enough.
     pub fn offer(&self) -> Option<u64> {
         let graphs = self.graphs();
-        let [least, most] = match self.last <= LEAST_GRAPHS / 2 {
-            true => [LEAST_GRAPHS; 2],
+        let [least, most] = match self.last <= self.bundle / 2 {
+            true => [self.bundle; 2],
             false => [graphs.div_ceil(2), graphs],
         };
         (self.taken + least <= graphs).then(|| most.min(graphs - self.taken))
@@ -100,15 +118,22 @@ impl Room {
     }
 
     /// A lease of so many graphs is in work in the room that was taken for it, or in more if need
-    /// be. The entries that its units look up in have so many bytes. A lease of few graphs, such as
-    /// a bundle, says nothing of what larger ones read.
-    pub fn lease(&mut self, taken: u64, graphs: u64, input_bytes: u64) {
-        self.last = graphs;
-        if graphs > LEAST_GRAPHS / 2 {
+    /// be. The entries that its units look up in have so many bytes, if they are of one shard: a
+    /// bundle of several, or a lease of few graphs, says nothing of what larger ones read.
+    pub fn lease(&mut self, taken: u64, graphs: u64, input_bytes: Option<u64>) {
+        self.last = input_bytes.map_or(0, |_| graphs);
+        if let Some(input_bytes) = input_bytes.filter(|_| graphs > self.bundle / 2) {
             // Lists of parents are in the cache, too, and tables have directories.
             self.is_cached = input_bytes <= cache_bytes(self.memory_bytes) as u64 / 4 * 3;
         }
         self.taken = self.taken - taken + graphs;
+    }
+
+    /// So many graphs have been solved. Returns the room that they take until they are delivered.
+    pub fn solved(&mut self, graphs: u64) -> u64 {
+        let left = graphs / 2;
+        self.taken -= graphs - left;
+        left
     }
 
     /// Gives back room that was taken.
@@ -125,24 +150,30 @@ mod tests {
     /// they need, but not all.
     #[test]
     fn graphs_in_work_take_from_the_cache_where_it_is_of_little_use() {
-        assert_eq!(Room::new(1 << 20, 3).graphs(), 600_000, "enough for bundles of small units");
+        let little = [3, 32].map(|leases| Room::new(1 << 20, leases));
+        assert_eq!(little.each_ref().map(Room::graphs), [LEAST_GRAPHS, 32 * LEAST_TOGETHER]);
+        assert_eq!(little[1].offer(), Some(LEAST_TOGETHER / 2 * 3));
+        assert_eq!(Room::new(1 << 40, 3).offer(), Some(MOST_TOGETHER));
         let memory_bytes = 1_000_000 * 8 * GRAPH_BYTES as usize;
         let cache = cache_bytes(memory_bytes);
         let mut room = Room::new(memory_bytes, 0);
         assert_eq!((room.graphs(), room.cache_bytes()), (1_000_000, cache));
         let held = cache as u64 / 4 * 3;
-        room.lease(0, 1_000_000, held);
+        room.lease(0, 1_000_000, Some(held));
         assert_eq!((room.offer(), room.cache_bytes()), (None, cache));
-        room.lease(1_000_000, 1_000_000, held + 1);
+        room.lease(1_000_000, 1_000_000, None);
+        assert_eq!(room.graphs(), 1_000_000, "a bundle says nothing of larger leases");
+        room.lease(1_000_000, 1_000_000, Some(held + 1));
         assert_eq!((room.offer(), room.cache_bytes()), (Some(4_000_000), cache));
         for graphs in [2_000_000, 5_000_000, 20_000_000] {
-            room.lease(room.taken(), graphs, held + 1);
+            room.lease(room.taken(), graphs, Some(held + 1));
             let more = (graphs - 1_000_000) as usize * GRAPH_BYTES as usize;
             assert_eq!(room.cache_bytes(), cache - more.min(memory_bytes / 2));
         }
-        room.lease(20_000_000, LEAST_GRAPHS / 2, 0);
-        assert_eq!(room.graphs(), 5_000_000, "a bundle says nothing of larger leases");
-        room.give_back(LEAST_GRAPHS / 2);
+        room.lease(20_000_000, MOST_TOGETHER / 2, Some(0));
+        assert_eq!(room.graphs(), 5_000_000, "nor does a small lease");
+        assert_eq!((room.solved(MOST_TOGETHER / 2), room.taken()), (50_000, 50_000));
+        room.give_back(50_000);
         assert_eq!((room.taken(), room.cache_bytes()), (0, cache));
     }
 

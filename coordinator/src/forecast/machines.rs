@@ -286,7 +286,7 @@ impl Machines {
         let (mut read, mut made, mut tried) = (0.0, 0.0, 0.0);
         let (mut solving, mut counting, mut trying) = (0.0, 0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
-        self.rooms[worker].lease(taken, in_work, plan.predecessor_bytes(&units));
+        self.rooms[worker].lease(taken, in_work, memory::input_bytes(plan, &units));
         self.give_to_cache(&order, worker, units.first().map_or(0, |unit| unit.shard));
         for together in units.chunk_by(|one, other| one.shard == other.shard) {
             let shard = &plan.shards[together[0].shard as usize];
@@ -373,6 +373,9 @@ impl Machines {
         let Cluster { nodes, cores, network, disk, depot, .. } = self.cluster;
         let Lease { read, made, tried, solving, counting, trying, .. } = *lease;
         let (is_remote, cores) = (nodes.is_some(), cores as f64);
+        if lease.stage == if is_remote { Stage::Return } else { Stage::Try } {
+            lease.graphs = self.rooms[lease.worker].solved(lease.graphs);
+        }
         let Shared { disk: disk_server, network: coordinator, depot: depot_server, .. } =
             &mut self.shared;
         let worker = &mut self.workers[lease.worker];

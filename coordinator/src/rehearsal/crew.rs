@@ -398,6 +398,8 @@ impl Crew {
         let mut at = began;
         while !begun.lease.is_accepted() {
             at = self.state.lock().machines.advance(&mut begun.lease, at);
+            // What is solved takes less room.
+            self.returned[node].notify_waiters();
             self.clock.sleep_until(at).await;
         }
         self.clock.sleep_until(at + (at * GATHER).min(GATHERED)).await;

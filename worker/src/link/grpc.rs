@@ -415,10 +415,13 @@ impl Link for GrpcLink {
     }
 
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
-        let blocks: Vec<Vec<Block>> = results.iter().map(SolvedUnit::blocks).collect();
-        if self.supply.offer(blocks.iter().flatten()) {
-            let each = results.iter().map(result).zip(blocks.iter().map(Vec::as_slice));
+        let blocks = || results.iter().map(SolvedUnit::blocks).collect::<Vec<_>>();
+        let made = blocks();
+        if self.supply.offer(made.iter().flatten()) {
+            let each = results.iter().map(result).zip(made.iter().map(Vec::as_slice));
             let named = messages::delivery_by_name(lease.worker, lease.number, each, is_shared);
+            // They take memory, and the answer may take a while.
+            drop(made);
             let reply = self.send_delivery(named);
             if !matches!(&reply, Ok(reply) if reply.lacking) {
                 return self.delivered(lease, reply);
@@ -428,8 +431,9 @@ impl Link for GrpcLink {
                 lease = lease.number,
                 "the coordinator does not find all blocks in the depot; they are sent"
             );
+            return self.deliver(lease, delivery(lease, results, blocks()));
         }
-        self.deliver(lease, delivery(lease, results, blocks))
+        self.deliver(lease, delivery(lease, results, made))
     }
 
     fn is_alone(&self) -> bool {

@@ -14,7 +14,7 @@ use trailtrap_shared::partition::LARGE_BYTES;
 /// all, and with two arenas 230 MiB.
 ///
 /// What has [`trailtrap_shared::partition::LARGE_BYTES`] or more gets memory of its own, which can
-/// have large pages. By itself the allocator maps less and less as memory is freed, and keeps at
+/// have large pages; with little memory, [`suit`] says, smaller things too. By itself the allocator maps less and less as memory is freed, and keeps at
 /// the end of an arena twice of what it does not map, as it is told to here.
 ///
 /// `MALLOC_ARENA_MAX`, `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` in the environment have
@@ -22,22 +22,39 @@ use trailtrap_shared::partition::LARGE_BYTES;
 pub fn bound() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        let cores = super::limits::threads().clamp(2, 1 << 10);
-        for (variable, parameter, value) in [
-            ("MALLOC_ARENA_MAX", libc::M_ARENA_MAX, cores),
-            ("MALLOC_MMAP_THRESHOLD_", libc::M_MMAP_THRESHOLD, LARGE_BYTES),
-            ("MALLOC_TRIM_THRESHOLD_", libc::M_TRIM_THRESHOLD, 2 * LARGE_BYTES),
-        ] {
-            if std::env::var_os(variable).is_none() {
-                // SAFETY: this sets a number within the allocator, which takes a lock to do so.
-                unsafe { libc::mallopt(parameter, value as libc::c_int) };
-            }
-        }
+        set("MALLOC_ARENA_MAX", libc::M_ARENA_MAX, super::limits::threads().clamp(2, 1 << 10));
+        set("MALLOC_MMAP_THRESHOLD_", libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+        set("MALLOC_TRIM_THRESHOLD_", libc::M_TRIM_THRESHOLD, 2 * LARGE_BYTES);
+    }
+}
+
+/// Suits the allocator to a budget of so much memory: the less there is, the smaller are things that
+/// get memory of their own, which goes back to the system when they go. In arenas, tables of many
+/// lengths that come and go leave gaps.
+pub fn suit(memory_bytes: usize) {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        let own = (memory_bytes / 2048).clamp(LEAST_OWN_BYTES, LARGE_BYTES);
+        set("MALLOC_MMAP_THRESHOLD_", libc::M_MMAP_THRESHOLD, own);
+    }
+}
+
+/// What is smaller than this has no memory of its own. Requests to one predecessor have less, and
+/// come and go thousands of times a second.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LEAST_OWN_BYTES: usize = 512 << 10;
+
+/// Sets a parameter of the allocator, unless this variable of the environment does.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn set(variable: &str, parameter: libc::c_int, value: usize) {
+    if std::env::var_os(variable).is_none() {
+        // SAFETY: this sets a number within the allocator, which takes a lock to do so.
+        unsafe { libc::mallopt(parameter, value as libc::c_int) };
     }
 }
 
 /// So often is memory given back …
-const TRIMMED_EVERY: Duration = Duration::from_secs(2);
+const TRIMMED_EVERY: Duration = Duration::from_millis(500);
 /// … but no more of the time of a thread than this part goes into that.
 const TRIMMING: u32 = 100;
 

@@ -22,6 +22,7 @@ use trailtrap_shared::{
     partition::Content,
     plan::{Plan, Unit},
 };
+use trailtrap_worker::memory::LEAST_TOGETHER;
 
 use super::setbacks::{Setback, Setbacks};
 use crate::records::Author;
@@ -41,8 +42,8 @@ pub struct Asked {
     pub threads: usize,
     /// The worker's share.
     pub share: Share,
-    /// How many graphs it can solve together. Parts of one shard go together as far as they fit,
-    /// since they read the same.
+    /// How many graphs it can solve together, [`LEAST_TOGETHER`] at least. Parts of one shard go
+    /// together as far as they fit, since they read the same.
     pub room: u64,
 }
 
@@ -226,13 +227,14 @@ impl Schedule {
             let more = self.work(unit);
             graphs += self.plan.graphs(unit);
             let alone = self.setbacks.contains_key(&unit);
+            let is_bundle = work + more <= aim && graphs <= asked.room.max(LEAST_TOGETHER);
             let fits = match bundle.first() {
                 None => true,
                 Some(_) if alone => false,
                 Some(first) if first.shard == unit.shard => {
-                    work + more <= aim || graphs <= asked.room && work + more <= most
+                    is_bundle || graphs <= asked.room && work + more <= most
                 }
-                Some(_) => work + more <= aim,
+                Some(_) => is_bundle,
             };
             if !fits {
                 break;
