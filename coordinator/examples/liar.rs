@@ -126,7 +126,8 @@ fn run(arguments: Arguments) -> anyhow::Result<RunEnd> {
     let (game, kernel) = (GameName::TrailTrap, Kernel::best());
     let handle = runtime.handle().clone();
     let supply = Supply::open(&supply, handle.clone(), stop.clone())?;
-    let identity = Identity { name, threads: 1, kernel, game, class: Class::All };
+    let (class, memory) = (Class::All, 1 << 30);
+    let identity = Identity { name, threads: 1, kernel, game, class, memory };
     let patience = Duration::from_secs(120);
     let link =
         Arc::new(GrpcLink::connect(handle, reach, identity, supply, patience, stop.clone())?);

@@ -21,7 +21,6 @@ use trailtrap_census::{
     driver::{Assignment, Census, CensusOptions, Keep, Refusal},
     records::{Delivery, delivery},
     store::Store,
-    trust::recount::recount,
 };
 use trailtrap_shared::{
     class::Class,
@@ -31,7 +30,7 @@ use trailtrap_shared::{
     plan::{Goal, Plan, PlanOptions, Unit},
     protocol::wire::census_client::CensusClient,
 };
-use trailtrap_worker::link::memory;
+use trailtrap_worker::{counting::recount::recount, link::memory};
 
 /// One of each kind.
 const SOME: [&str; 9] = [
@@ -530,6 +529,7 @@ fn a_graph_that_is_left_out_is_missed() {
         keep: Keep::All,
         solves_again: false,
         plan: PlanOptions::default(),
+        fits_workers: false,
         memory: None,
         lease_term: Duration::from_secs(86400),
         trial_rate: 0.0,
@@ -538,7 +538,7 @@ fn a_graph_that_is_left_out_is_missed() {
         clock: Instant::now,
     };
     let census = Census::open(&data.path().join("store"), options).unwrap();
-    let worker = census.register("Ann", 1, "kernel").unwrap();
+    let worker = census.register("Ann", 1, "kernel", None).unwrap();
     let author = || census.author(worker);
     let mut solved: HashMap<Unit, (Plan, Delivery, Delivery)> = HashMap::new();
     memory::census_of(class, LAST, PlanOptions::default(), &solver(), &mut |plan, unit| {

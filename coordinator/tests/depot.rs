@@ -7,24 +7,31 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use common::{
     Data, LONG_LEASE, Process, answers::Answers, census_json, coordinator, eventually,
-    introduction, parts, run, stderr, stdout, trailtrap, worker,
+    heard_coordinator, introduction, parts, run, stderr, stdout, trailtrap, worker,
 };
-use tonic::Code;
+use tonic::{Code, Status, transport::Channel};
 use trailtrap_census::store::{Store, plan};
 use trailtrap_shared::{
-    partition::{Block, Section},
-    plan::PlanOptions,
+    game::{Game, GameName, TrailTrap},
+    partition::{Block, BlockName, Section},
+    plan::{Plan, PlanOptions},
     protocol::{
-        messages,
-        wire::{self, census_client::CensusClient, complete_request::Part, lease_reply::Answer},
+        codec,
+        messages::{self, Described},
+        wire::{
+            self, census_client::CensusClient, complete_request::Part, counted_request::What,
+            lease_reply::Answer,
+        },
     },
 };
 use trailtrap_worker::{
+    counting::{self, CountTask, Statement, recount::ToldAhead},
     process::limits::Size,
     supply::{
         is_shared,
@@ -338,7 +345,7 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
     // Whoever names blocks that are not those of its unit, or states another content, is not
     // believed.
     type Spoil = fn(&mut Vec<Part>);
-    let deliveries: [(&str, Spoil); 5] = [
+    let deliveries: [(&str, Spoil); 6] = [
         ("other blocks", |parts| parts.swap(2, 4)),
         ("another content", |parts| {
             let Part::Unit(result) = &mut parts[1] else { panic!("{parts:?}") };
@@ -347,6 +354,11 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
         ("no content", |parts| {
             let Part::Unit(result) = &mut parts[1] else { panic!("{parts:?}") };
             result.content.clear();
+        }),
+        ("what it does not tell ahead", |parts| {
+            let Part::Unit(result) = &mut parts[1] else { panic!("{parts:?}") };
+            let (shares, masses) = (Vec::new(), vec![(0, 1)]);
+            result.ahead = codec::encode(&ToldAhead { shares, masses });
         }),
         ("far too much", |parts| {
             let Part::Name(name) = &mut parts[2] else { panic!("{parts:?}") };
@@ -375,6 +387,112 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
     let output = leader.finish();
     assert_eq!(stdout(&output), census_json(7, &Data::new(), &[]));
     honest.finish();
+}
+
+/// A client that counts what others have solved.
+struct Counter {
+    client: CensusClient<Channel>,
+    worker: u64,
+    depot: KeptDepot,
+}
+
+impl Counter {
+    async fn new(address: &str, name: &str, depot: &Path) -> Self {
+        let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+        let reply = client.register(introduction(name)).await.unwrap().into_inner();
+        let depot = KeptDepot::at(depot, Mark(reply.depot_mark));
+        Counter { client, worker: reply.worker, depot }
+    }
+
+    /// Waits for something to count.
+    async fn task(&mut self) -> Result<CountTask, Status> {
+        loop {
+            let request = wire::CountRequest { worker: self.worker, room: 1 << 30 };
+            let Some(task) = self.client.count(request).await?.into_inner().task else { continue };
+            let grant = task.grant.unwrap();
+            let options =
+                PlanOptions { part_graphs: grant.part_graphs, bucket_bytes: grant.bucket_bytes };
+            let order = grant.order as usize;
+            return Ok(CountTask {
+                number: grant.lease,
+                plan: Arc::new(Plan::new(TrailTrap::LAYOUT, order, options)),
+                unit: messages::units(&grant)[0],
+                edition: grant.edition,
+                blocks: messages::described(TrailTrap::LAYOUT, task.blocks.unwrap()).unwrap(),
+            });
+        }
+    }
+
+    fn count(&self, task: &CountTask) -> Statement {
+        let read = |name: &BlockName| {
+            let bytes = self.depot.read(name).unwrap()?;
+            Block::parse_named(TrailTrap::LAYOUT, bytes, name).ok()
+        };
+        let pool = rayon::ThreadPoolBuilder::new().build().unwrap();
+        counting::count(GameName::TrailTrap, task, read, None, &pool).unwrap()
+    }
+
+    async fn state(&mut self, task: &CountTask, what: What) {
+        let (worker, task) = (self.worker, task.number);
+        let request = wire::CountedRequest { worker, task, what: Some(what) };
+        // The census may have ended.
+        let _ = self.client.counted(request).await;
+    }
+}
+
+/// Workers count what others have delivered by name, and the coordinator does not read it, but
+/// where one cannot, or states what is wrong: then that one is not believed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_named_is_counted_by_other_workers() {
+    let (directory, depot) = depot();
+    let data = Data::new();
+    let options = ["--depot", &depot, "--lease", LONG_LEASE, "--sample", "0"];
+    let (leader, address, said) = heard_coordinator(9, &data, "127.0.0.1:0", &options);
+    let mut wrong = Counter::new(&address, "wrong", directory.path()).await;
+    let first = tokio::spawn(async move {
+        let task = wrong.task().await;
+        (wrong, task.unwrap())
+    });
+    let honest = small_worker(&address, &["--depot", &depot]);
+    // It says that it cannot count the first, and something wrong of the next; others go on.
+    let (mut wrong, task) = first.await.unwrap();
+    assert!(task.blocks.iter().any(|block| matches!(block, Described::Named(_))));
+    wrong.state(&task, What::Failure("a test".to_owned())).await;
+    let task = wrong.task().await.unwrap();
+    let mut statement = wrong.count(&task).to_message();
+    statement.digest[0] ^= 1;
+    let mut right = Counter::new(&address, "right", directory.path()).await;
+    let others = tokio::spawn(async move {
+        let mut counted = 0;
+        while let Ok(task) = right.task().await {
+            let statement = right.count(&task).to_message();
+            right.state(&task, What::Statement(statement)).await;
+            counted += 1;
+        }
+        counted
+    });
+    wrong.state(&task, What::Statement(statement)).await;
+    let refused = loop {
+        match wrong.task().await {
+            Ok(task) => wrong.state(&task, What::Failure("a test".to_owned())).await,
+            Err(status) => break status,
+        }
+    };
+    // Or the others have ended the census.
+    let codes = [Code::FailedPrecondition, Code::Unavailable];
+    assert!(codes.contains(&refused.code()), "{refused}");
+    let output = leader.finish();
+    assert_eq!(stdout(&output), census_json(9, &Data::new(), &[]));
+    assert!(honest.finish().status.success());
+    assert!(others.await.unwrap() > 0);
+    let said = said.join().unwrap();
+    let (_, share) = said.split_once("counted here, of what was delivered by name: ").unwrap();
+    let share: f64 = share.split_once(' ').unwrap().0.parse().unwrap();
+    assert!(share < 1.0, "{said}");
+    let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
+    assert!(alarms.starts_with("alarm 1, trial, order 9"), "{alarms}");
+    assert!(alarms.contains("wrong") && alarms.contains("miscounted"), "{alarms}");
+    assert!(!alarms.contains("alarm 2"), "{alarms}");
 }
 
 /// Reads what a worker says until it says `what`, and returns that line.

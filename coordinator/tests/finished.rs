@@ -204,7 +204,16 @@ fn computed(
     blocks: Vec<Block>,
     record: UnitRecord,
 ) -> Delivery {
-    Delivery { unit, sequence, blocks, record, ahead: None, own: None, named: Vec::new() }
+    Delivery {
+        unit,
+        sequence,
+        blocks,
+        record,
+        ahead: None,
+        told_ahead: None,
+        own: None,
+        named: Vec::new(),
+    }
 }
 
 /// All blocks of an order, unit by unit, with what is recorded.

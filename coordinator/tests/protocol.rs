@@ -32,6 +32,7 @@ fn unit(shard: u32) -> Part {
         digest: vec![0; 32],
         elapsed_microseconds: 1,
         content: Vec::new(),
+        ahead: Vec::new(),
     })
 }
 

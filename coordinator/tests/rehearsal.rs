@@ -128,6 +128,7 @@ fn what_is_invented_is_not_taken_for_a_result() {
         keep: Keep::Minimal,
         solves_again: false,
         plan: SPLIT,
+        fits_workers: false,
         memory: None,
         lease_term: Duration::from_secs(60),
         trial_rate: 0.0,

@@ -100,6 +100,7 @@ fn edgeless(worker: u64, grant: &wire::Grant, outcome: &Outcome) -> Vec<Part> {
             digest: digest.to_le_bytes().to_vec(),
             elapsed_microseconds: 1,
             content: Vec::new(),
+            ahead: Vec::new(),
         }),
     ];
     let blocks = table.to_blocks(0).into_iter();
@@ -518,6 +519,7 @@ fn opened(directory: &Path, order: usize, keep: Keep, trial_rate: f64) -> Arc<Ce
         keep,
         solves_again: false,
         plan: PlanOptions::default(),
+        fits_workers: false,
         memory: None,
         lease_term: Duration::from_secs(60),
         trial_rate,
@@ -624,7 +626,7 @@ fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
     for (is_own, trial_rate) in [(false, 0.0), (true, 1.0)] {
         let data = Data::new();
         let census = opened(&data.path(), 1, Keep::All, trial_rate);
-        let worker = census.register("Ann", 1, "kernel").unwrap();
+        let worker = census.register("Ann", 1, "kernel", None).unwrap();
         let Assignment::Work(work) = census.assign(worker, 0, is_own) else {
             panic!("there is work")
         };

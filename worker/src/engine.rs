@@ -104,9 +104,7 @@ impl TakenRoom<'_> {
         self.graphs = graphs;
         self.shared.returned.notify_all();
     }
-}
 
-impl TakenRoom<'_> {
     /// The graphs of the lease have been solved, and wait for their delivery.
     fn solved(&mut self) {
         self.graphs = self.shared.room.lock().solved(self.graphs);

@@ -2,6 +2,7 @@
 //! leases, solves and delivers.
 
 pub mod cache;
+pub mod counting;
 pub mod engine;
 pub mod kernel;
 pub mod link;

@@ -19,6 +19,7 @@ use trailtrap_worker::{
         files::{self, FileLink, Patience},
         grpc::{GrpcLink, Identity},
     },
+    memory::counted_bytes,
     process::{
         self, arenas,
         limits::{self, Size},
@@ -156,18 +157,19 @@ fn work(
             leave();
         });
     }
+    let memory = arguments.memory.unwrap_or_else(limits::default_memory).0;
     let identity = Identity {
         name: process::identity(),
         threads: arguments.threads.map_or_else(limits::threads, usize::from),
         kernel: arguments.kernel,
         game: arguments.game,
         class: arguments.class,
+        memory,
     };
     let threads = identity.threads;
-    let memory = arguments.memory.unwrap_or_else(limits::default_memory);
     let patience = arguments.patience;
     let (game, kernel) = (arguments.game, arguments.kernel);
-    let memory = memory.0 as usize;
+    let memory = memory as usize;
     let ended = if let Some(directory) = arguments.offline {
         let link = Arc::new(FileLink::new(
             directory,
@@ -198,8 +200,14 @@ fn work(
                 &Patience { lasts: patience, stop },
             )?,
             None => {
-                let engine = Engine::new(link.clone(), game, threads, kernel, memory, stop)?;
-                run_engine(engine.until(deadline))?
+                let engine =
+                    Engine::new(link.clone(), game, threads, kernel, memory, stop.clone())?;
+                std::thread::scope(|scope| {
+                    // Whatever becomes of the engine, counting ends with it.
+                    let _end = stop.drop_guard();
+                    scope.spawn(|| link.count_for_others(counted_bytes(memory)));
+                    run_engine(engine.until(deadline))
+                })?
             }
         };
         tracing::info!("blocks read: {}", link.supply().traffic());

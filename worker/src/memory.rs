@@ -15,6 +15,11 @@ pub fn allowance_bytes(memory_bytes: usize, threads: usize) -> usize {
     memory_bytes / 8 / threads
 }
 
+/// What a bucket of a unit that is counted for others may take.
+pub fn counted_bytes(memory_bytes: usize) -> u64 {
+    memory_bytes as u64 / 16
+}
+
 /// How orders are split for a solver that has so much memory and is in the process of the census.
 /// A part in work takes no more than all of it. A bucket takes no more than a sixteenth: it is
 /// there as blocks while it becomes a table, in several threads at a time, and in trials. With ample

@@ -207,6 +207,10 @@ fn to_text(forecast: &Forecast) -> String {
     text += &line("busy: solving threads", core_hours(busy.solving_core_seconds));
     if cluster.nodes.is_some() {
         text += &line("busy: receiving, counting", core_hours(busy.counting_core_seconds));
+        if cluster.depot.is_some() {
+            let elsewhere = core_hours(busy.counting_elsewhere_core_seconds);
+            text += &line("busy: workers counting", elsewhere);
+        }
         text += &line("busy: network interface", duration(busy.network));
     }
     if cluster.depot.is_some() {

@@ -101,17 +101,23 @@ pub struct Common {
 #[derive(Args)]
 pub struct Splitting {
     /// Split shards with more graphs than this into parts (applies to orders not yet begun)
-    /// [default: 4194304, or fewer where `census` has little memory]
+    /// [default: 4194304, or fewer where `census`, or a worker that is there when the order is
+    /// begun, has little memory]
     #[arg(long, value_name = "GRAPHS", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..))]
     part_graphs: Option<u64>,
     /// Split partitions larger than this into buckets (applies to orders not yet begun)
-    /// [default: 64MiB, or less where `census` has little memory: a sixteenth of it]
+    /// [default: 64MiB, or less where there is little memory: a sixteenth of it]
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     bucket_size: Option<Size>,
 }
 
 impl Splitting {
+    /// Whether nothing is said.
+    pub fn is_usual(&self) -> bool {
+        self.part_graphs.is_none() && self.bucket_size.is_none()
+    }
+
     /// For a solver that has so much memory, if it is in this process: unless it is said, parts
     /// and buckets follow that.
     pub fn options(&self, memory: Option<Size>) -> PlanOptions {
@@ -193,6 +199,7 @@ impl Common {
             keep: self.keep.into(),
             solves_again: self.force,
             plan: self.splitting.options(memory),
+            fits_workers: self.splitting.is_usual() && memory.is_none(),
             memory: memory.map(|memory| memory.0),
             lease_term,
             trial_rate: self.sample,
@@ -288,15 +295,22 @@ impl Common {
     }
 }
 
-/// What trials took, such as `tried 1185 records of 986 units; …`.
-fn told(Tried { units, records, bytes_read, bytes_examined }: &Tried) -> String {
-    format!(
-        "tried {records} records of {units} units; bytes read for each byte delivered: {:.3} ({} \
-         of {})",
-        *bytes_read as f64 / *bytes_examined as f64,
-        Size(*bytes_read),
-        Size(*bytes_examined)
-    )
+/// What trials took, and what was counted again of units that were delivered by name, such as
+/// `tried 1185 records of 986 units; …`.
+fn told(tried: &Tried) -> String {
+    let Tried { units, records, bytes_read, bytes_examined, bytes_named, bytes_counted } = *tried;
+    let share = |some: u64, all: u64| {
+        format!("{:.3} ({} of {})", some as f64 / all as f64, Size(some), Size(all))
+    };
+    let mut told = format!(
+        "tried {records} records of {units} units; bytes read for each byte delivered: {}",
+        share(bytes_read, bytes_examined)
+    );
+    if bytes_named > 0 {
+        let counted = share(bytes_counted, bytes_named);
+        told += &format!("; counted here, of what was delivered by name: {counted}");
+    }
+    told
 }
 
 /// Does something and shows the progress of the census meanwhile: a bar on a terminal, a line

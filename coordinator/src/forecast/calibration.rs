@@ -5,7 +5,6 @@ use std::{hint::black_box, sync::atomic::AtomicBool};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use trailtrap_census::trust::recount::recount;
 use trailtrap_shared::{
     game::{Game, GameName, TrailTrap},
     graph::degree::DegreeSequence,
@@ -13,6 +12,7 @@ use trailtrap_shared::{
     partition::{Block, BucketBlocks, BucketTable, Content, KeyedOutcomes},
     plan::PlanOptions,
 };
+use trailtrap_worker::counting::recount::recount;
 use trailtrap_worker::{
     kernel::{SolveError, Solver},
     link::memory,

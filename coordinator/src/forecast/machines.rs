@@ -4,7 +4,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use trailtrap_census::trust::trial::{self, Odds};
+use trailtrap_census::{
+    driver::LEAST_COUNTED_BYTES,
+    trust::trial::{self, Odds},
+};
 use trailtrap_shared::{
     graph::polya::graphs_by_size,
     partition::{entry_bytes, sorted_slots_bytes},
@@ -142,10 +145,11 @@ pub struct Lease {
     read: f64,
     made: f64,
     tried: f64,
-    /// Seconds of a core to solve it, for the coordinator to take it in and count it again, and to
-    /// try records.
+    /// Seconds of a core to solve it, for the coordinator to take it in and count it again, for
+    /// another worker to count it, and for the coordinator to try records.
     solving: f64,
     counting: f64,
+    elsewhere: f64,
     trying: f64,
 }
 
@@ -285,6 +289,7 @@ impl Machines {
         let Calibration { unit: each_unit, make_unit, recount_unit, .. } = self.calibration;
         let (mut read, mut made, mut tried) = (0.0, 0.0, 0.0);
         let (mut solving, mut counting, mut trying) = (0.0, 0.0, 0.0);
+        let (mut elsewhere, mut through_coordinator) = (0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
         self.rooms[worker].lease(taken, in_work, memory::input_bytes(plan, &units));
         self.give_to_cache(&order, worker, units.first().map_or(0, |unit| unit.shard));
@@ -313,13 +318,28 @@ impl Machines {
             tried += tried_bytes(plan, shard, reading, count, input.predecessors) * parts;
             let untried = evidence.map_or(1.0, |odds| 1.0 - odds.unit) * (1.0 - reading.unit);
             let counted = if is_own { 1.0 - untried } else { 1.0 };
-            counting += counted * (all * recount + parts * recount_unit);
+            let again_seconds = all * recount + parts * recount_unit;
+            if !is_own && self.cluster.depot.is_some() {
+                let looked_up = bytes / LOOKED_UP_BYTES;
+                let seconds = again_seconds + looked_up;
+                // Another worker counts what lies in files, unless records of it are tried.
+                let is_named =
+                    self.workers.len() > 1 && bytes / parts >= LEAST_COUNTED_BYTES as f64;
+                let here = if is_named { 1.0 - untried } else { 1.0 };
+                // Names and lists of wins are written here, whoever counts.
+                counting += here * seconds + (1.0 - here) * looked_up;
+                elsewhere += (1.0 - here) * seconds;
+                through_coordinator += here * bytes;
+            } else {
+                counting += counted * again_seconds;
+                through_coordinator += bytes;
+            }
             self.taken.units_tried += (1.0 - untried) * parts;
             self.taken.bytes_in_units_tried += (1.0 - untried) * bytes;
         }
         // The cores of one process are those that solve, and it counts again only what is tried.
         match self.cluster.nodes {
-            Some(_) if self.cluster.depot.is_some() => counting += made / LOOKED_UP_BYTES,
+            Some(_) if self.cluster.depot.is_some() => {}
             Some(_) => counting += made / TAKEN_IN_BYTES,
             None => solving += std::mem::take(&mut counting) + tried / TRIED_BYTES + trying,
         }
@@ -335,9 +355,10 @@ impl Machines {
         result.bytes_read_by_trials += tried as u64;
         result.busy.solving_core_seconds += solving;
         result.busy.counting_core_seconds += counting;
+        result.busy.counting_elsewhere_core_seconds += elsewhere;
         if self.cluster.nodes.is_some() {
             let sent = if self.cluster.depot.is_some() { 0.0 } else { read };
-            result.bytes_through_coordinator += (sent + made) as u64;
+            result.bytes_through_coordinator += (sent + through_coordinator) as u64;
         }
         let stage = Stage::Read;
         Lease {
@@ -350,6 +371,7 @@ impl Machines {
             tried,
             solving,
             counting,
+            elsewhere,
             trying,
         }
     }
@@ -371,7 +393,7 @@ impl Machines {
     /// Takes a lease, which has come to its stage now, to the next one: when it has come there.
     pub fn advance(&mut self, lease: &mut Lease, now: f64) -> f64 {
         let Cluster { nodes, cores, network, disk, depot, .. } = self.cluster;
-        let Lease { read, made, tried, solving, counting, trying, .. } = *lease;
+        let Lease { read, made, tried, solving, counting, elsewhere, trying, .. } = *lease;
         let (is_remote, cores) = (nodes.is_some(), cores as f64);
         if lease.stage == if is_remote { Stage::Return } else { Stage::Try } {
             lease.graphs = self.rooms[lease.worker].solved(lease.graphs);
@@ -402,7 +424,13 @@ impl Machines {
                 let kept = depot.map_or(now, |rate| serve(depot_server, 2.0 * made / rate));
                 (Stage::Count, taken.max(kept))
             }
-            Stage::Count => (Stage::Try, serve(&mut self.shared.counting, counting / cores)),
+            Stage::Count => {
+                let here = serve(&mut self.shared.counting, counting / cores);
+                // Whoever counts solves something meanwhile, and shares its cores.
+                let other = (lease.worker + 1) % self.workers.len();
+                serve(&mut self.workers[other].cores, elsewhere / cores);
+                (Stage::Try, here.max(now + 2.0 * elsewhere / cores))
+            }
             Stage::Try => {
                 let read = match depot {
                     Some(rate) => serve(depot_server, tried / rate),

@@ -94,7 +94,8 @@ pub struct Simulated {
     pub bytes_read: u64,
     /// The share of the tables that units read which their workers had in their caches.
     pub found_in_cache: f64,
-    /// Of what is read, bytes that the coordinator sends, and of what is made, what is sent to it.
+    /// Of what is read, bytes that the coordinator sends; and of what is made, what is sent to it,
+    /// or what it reads in the depot to count it again.
     pub bytes_through_coordinator: u64,
     /// Bytes of blocks that the coordinator reads for trials.
     pub bytes_read_by_trials: u64,
@@ -130,6 +131,8 @@ pub struct Busy {
     pub solving_core_seconds: f64,
     /// Of the coordinator's cores together: taking in what workers deliver, and counting it again.
     pub counting_core_seconds: f64,
+    /// Of all workers' cores together: counting what others have solved.
+    pub counting_elsewhere_core_seconds: f64,
     /// Of the turns of trials, a few at a time.
     pub trials: f64,
     /// Of the coordinator's network interface.

@@ -274,6 +274,7 @@ impl Crew {
             name: format!("rehearsed-{node}-{life}"),
             threads: self.cluster.cores as u32,
             kernel: "none".to_owned(),
+            memory: self.cluster.memory,
         };
         let register = || {
             let (mut client, request) = (client.clone(), request.clone());

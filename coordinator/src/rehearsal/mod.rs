@@ -160,6 +160,7 @@ impl Rehearsal {
             keep: Keep::All,
             solves_again: false,
             plan: question.options,
+            fits_workers: false,
             memory: None,
             lease_term,
             trial_rate: 0.0,

@@ -17,6 +17,7 @@ use trailtrap_shared::{
         wire::{self, PIECE_BYTES, complete_request::Part},
     },
 };
+use trailtrap_worker::counting::recount::ToldAhead;
 
 /// Nobody works on a unit for longer than these twelve days. Sums of such times do not overflow.
 const LONGEST_MICROSECONDS: u64 = 1 << 40;
@@ -190,13 +191,16 @@ impl<'a> Unpacking<'a> {
         let Ok(content) = result.content.try_into() else {
             return wrong("a content has 16 bytes");
         };
+        let ahead = (!result.ahead.is_empty()).then(|| codec::decode(&result.ahead)).transpose();
+        let told_ahead: Option<ToldAhead> =
+            ahead.or_else(|error| wrong(format!("told ahead: {error}")))?;
         let bytes = named.iter().map(|(_, name)| name.length).sum::<u64>();
         let record = UnitRecord {
             bytes: delivered.record.bytes.saturating_add(bytes),
             content: Content(content),
             ..delivered.record
         };
-        self.deliveries.push(Delivery { named, record, ..delivered });
+        self.deliveries.push(Delivery { named, record, told_ahead, ..delivered });
         Ok(())
     }
 }

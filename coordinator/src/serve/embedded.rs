@@ -35,7 +35,7 @@ impl EmbeddedLink {
         threads: usize,
         kernel: &str,
     ) -> Result<Self, Refusal> {
-        let worker = census.register(&name, threads, kernel)?;
+        let worker = census.register(&name, threads, kernel, None)?;
         let author = census.author(worker);
         Ok(EmbeddedLink { census, worker, author })
     }

@@ -31,10 +31,12 @@ use trailtrap_shared::{
             self, PIECE_BYTES, PROTOCOL,
             census_server::{Census as CensusService, CensusServer},
             complete_request::Part,
+            counted_request::What,
             lease_reply::Answer,
         },
     },
 };
+use trailtrap_worker::counting::{CountTask, Statement};
 
 use crate::serve::{
     admission::{self, GRACE},
@@ -372,9 +374,10 @@ impl CensusService for GrpcService {
             }));
         }
         let threads = request.threads.clamp(1, 4096) as usize;
+        let memory = (request.memory > 0).then_some(request.memory);
         let worker = self
             .census
-            .register(&request.name, threads, &request.kernel)
+            .register(&request.name, threads, &request.kernel, memory)
             .map_err(|refusal| Status::failed_precondition(refusal.to_string()))?;
         let options = self.census.options();
         Ok(Response::new(wire::RegisterReply {
@@ -513,6 +516,33 @@ impl CensusService for GrpcService {
                 Err(Status::invalid_argument(refusal.to_string()))
             }
         }
+    }
+
+    async fn count(&self, request: Request<wire::CountRequest>) -> Served<wire::CountReply> {
+        let wire::CountRequest { worker, room } = request.into_inner();
+        self.known(worker)?;
+        let task = self.census.count_task(worker, room, LONGEST_WAIT).await;
+        let task = task.map_err(|refusal| match refusal {
+            Refusal::Distrusted(_) => Status::failed_precondition(DISTRUSTED),
+            refusal => Status::unavailable(refusal.to_string()),
+        })?;
+        let task = task.map(|CountTask { number, plan, unit, edition, blocks }| wire::CountTask {
+            grant: Some(messages::grant(number, &plan, &[unit], edition)),
+            blocks: Some(messages::description(blocks)),
+        });
+        Ok(Response::new(wire::CountReply { task }))
+    }
+
+    async fn counted(&self, request: Request<wire::CountedRequest>) -> Served<wire::CountedReply> {
+        let wire::CountedRequest { worker, task, what } = request.into_inner();
+        self.known(worker)?;
+        // What cannot be understood is as good as nothing.
+        let statement = match what {
+            Some(What::Statement(statement)) => Statement::of_message(statement).ok(),
+            Some(What::Failure(_)) | None => None,
+        };
+        self.census.counted(worker, task, statement);
+        Ok(Response::new(wire::CountedReply {}))
     }
 
     async fn give_back(

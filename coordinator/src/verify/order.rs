@@ -20,12 +20,9 @@ use trailtrap_census::{
     },
     driver::contents_of_parents,
     read::finished::{self, DataFlag, FinishedOrder, FinishedSource},
-    records::{UnitRecord, ahead::Share},
+    records::UnitRecord,
     store::StoreError,
-    trust::{
-        checks,
-        recount::{AheadCounter, ToldAhead},
-    },
+    trust::checks,
 };
 use trailtrap_shared::{
     class::Class,
@@ -36,6 +33,7 @@ use trailtrap_shared::{
     partition::{BucketTable, Section, graph_of_slot, slot_of_labelled},
     plan::{Shard, Unit},
 };
+use trailtrap_worker::counting::recount::{AheadCounter, Share, ToldAhead};
 use trailtrap_worker::kernel::Solver;
 
 use super::{Check, Drawing, Findings};

@@ -5,10 +5,7 @@
 
 use std::sync::Arc;
 
-use trailtrap_census::{
-    core::random::Random,
-    trust::recount::{Recount, recount},
-};
+use trailtrap_census::core::random::Random;
 use trailtrap_shared::{
     count::{digest::Digest, summary::Summary},
     game::{
@@ -23,6 +20,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::{
     cache::Fetch,
+    counting::recount::{Recount, recount},
     kernel::{SolvedUnit, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
 };

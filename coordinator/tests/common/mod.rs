@@ -198,6 +198,7 @@ pub fn introduction(name: impl Into<String>) -> wire::RegisterRequest {
         name: name.into(),
         threads: 1,
         kernel: "portable".to_owned(),
+        memory: 0,
     }
 }
 
@@ -307,6 +308,17 @@ impl Drop for Process {
 
 /// A coordinator on a free port, and its address.
 pub fn coordinator(order: usize, data: &Data, listen: &str, more: &[&str]) -> (Process, String) {
+    let (process, address, _) = heard_coordinator(order, data, listen, more);
+    (process, address)
+}
+
+/// The same, and what it says to its end.
+pub fn heard_coordinator(
+    order: usize,
+    data: &Data,
+    listen: &str,
+    more: &[&str],
+) -> (Process, String, JoinHandle<String>) {
     let mut command = trailtrap();
     command
         .args([
@@ -327,9 +339,10 @@ pub fn coordinator(order: usize, data: &Data, listen: &str, more: &[&str]) -> (P
         .strip_prefix("trailtrap: listening on ")
         .unwrap_or_else(|| panic!("{first}"))
         .to_owned();
-    // Keep the pipe open and empty.
-    std::thread::spawn(move || lines.for_each(drop));
-    (process, address)
+    // The pipe is kept open and empty.
+    let said =
+        std::thread::spawn(move || lines.map_while(Result::ok).map(|line| line + "\n").collect());
+    (process, address, said)
 }
 
 /// Runs `verify` and gives what failed: names of checks, and why.

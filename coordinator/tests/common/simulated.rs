@@ -121,6 +121,7 @@ pub fn options(order: usize) -> CensusOptions {
         keep: Keep::All,
         solves_again: false,
         plan: SPLIT,
+        fits_workers: false,
         memory: None,
         lease_term: LEASE,
         trial_rate: 0.0,

@@ -47,6 +47,28 @@ pub struct BucketBlocks {
     pub wins: Block,
 }
 
+impl BucketBlocks {
+    /// Keys and outcomes with the list of wins that follows from them.
+    ///
+    /// # Errors
+    /// If they do not belong together.
+    pub fn with_wins(layout: Layout, keys: Block, outcomes: Block) -> Result<Self, Mismatch> {
+        let n = keys.id.sequence.order();
+        let is_pair = keys.id.section == Section::Keys
+            && outcomes.id == BlockId { section: Section::Outcomes, ..keys.id }
+            && keys.count == outcomes.count;
+        if !is_pair {
+            return Err(Mismatch(keys.id.sequence));
+        }
+        let is_win = |&(i, _): &(usize, u64)| layout.is_listed(n, outcomes.record(i));
+        let slots: Vec<u64> =
+            keys.slots().enumerate().filter(is_win).map(|(_, slot)| slot).collect();
+        let id = BlockId { section: Section::Wins, ..keys.id };
+        let wins = Block::of_slots(layout, id, keys.count, slots.into_iter());
+        Ok(BucketBlocks { keys, outcomes, wins })
+    }
+}
+
 /// Keys, outcomes and wins: the order in which blocks are delivered and stored.
 impl IntoIterator for BucketBlocks {
     type Item = Block;

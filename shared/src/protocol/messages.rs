@@ -203,6 +203,7 @@ pub fn result(unit: &Unit, summary: &Summary, elapsed: Duration) -> wire::UnitRe
         digest: summary.digest.to_le_bytes().to_vec(),
         elapsed_microseconds: elapsed.as_micros() as u64,
         content: Vec::new(),
+        ahead: Vec::new(),
     }
 }
 

@@ -22,6 +22,10 @@ pub struct RegisterRequest {
     /// Instruction set of its kernel; has no influence on results.
     #[prost(string, tag = "7")]
     pub kernel: ::prost::alloc::string::String,
+    /// Bytes of memory that it may take; 0 if it does not say. Orders that are begun later are split so
+    /// that it can solve their parts.
+    #[prost(uint64, tag = "8")]
+    pub memory: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegisterReply {
@@ -220,9 +224,13 @@ pub struct UnitResult {
     pub digest: ::prost::alloc::vec::Vec<u8>,
     #[prost(uint64, tag = "4")]
     pub elapsed_microseconds: u64,
-    /// What tells its blocks from others, 16 bytes, if some of them are only named.
+    /// What tells its blocks from others, 16 bytes, if some of them are only named …
     #[prost(bytes = "vec", tag = "5")]
     pub content: ::prost::alloc::vec::Vec<u8>,
+    /// … and what they tell about graphs with one edge more, as encoded by the codec. Only what says
+    /// so is counted again by other workers.
+    #[prost(bytes = "vec", tag = "6")]
+    pub ahead: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CompleteReply {
@@ -234,6 +242,68 @@ pub struct CompleteReply {
     #[prost(bool, tag = "2")]
     pub lacking: bool,
 }
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CountRequest {
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+    /// Keys and outcomes of one bucket may have so many bytes together.
+    #[prost(uint64, tag = "2")]
+    pub room: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CountReply {
+    /// None: there is nothing to count, ask again.
+    #[prost(message, optional, tag = "1")]
+    pub task: ::core::option::Option<CountTask>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CountTask {
+    /// The number of the task, in place of a lease, and one unit.
+    #[prost(message, optional, tag = "1")]
+    pub grant: ::core::option::Option<Grant>,
+    /// Keys and outcomes of each bucket in order.
+    #[prost(message, optional, tag = "2")]
+    pub blocks: ::core::option::Option<Description>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CountedRequest {
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+    #[prost(uint64, tag = "2")]
+    pub task: u64,
+    #[prost(oneof = "counted_request::What", tags = "3, 4")]
+    pub what: ::core::option::Option<counted_request::What>,
+}
+/// Nested message and enum types in `CountedRequest`.
+pub mod counted_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum What {
+        #[prost(message, tag = "3")]
+        Statement(super::Statement),
+        /// Why it could not be counted.
+        #[prost(string, tag = "4")]
+        Failure(::prost::alloc::string::String),
+    }
+}
+/// What the blocks of a unit say.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Statement {
+    /// Statistics, as encoded by the codec; a sum that outcomes tell is zero.
+    #[prost(bytes = "vec", tag = "1")]
+    pub statistics: ::prost::alloc::vec::Vec<u8>,
+    /// The public digest, 32 little-endian bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub digest: ::prost::alloc::vec::Vec<u8>,
+    /// What tells each block from others, 16 bytes each: keys, outcomes and wins of each bucket in
+    /// order.
+    #[prost(bytes = "vec", tag = "3")]
+    pub contents: ::prost::alloc::vec::Vec<u8>,
+    /// What they tell about graphs with one edge more, as encoded by the codec.
+    #[prost(bytes = "vec", tag = "4")]
+    pub ahead: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CountedReply {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GiveBackRequest {
     #[prost(uint64, tag = "1")]
@@ -501,6 +571,51 @@ pub mod census_client {
                 .insert(GrpcMethod::new("trailtrap.v1.Census", "Complete"));
             self.inner.client_streaming(req, path, codec).await
         }
+        /// Asks for a unit of another worker to count again, whose blocks lie in the depot; waits a few
+        /// seconds for one. Errors as for Lease.
+        pub async fn count(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CountRequest>,
+        ) -> std::result::Result<tonic::Response<super::CountReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/trailtrap.v1.Census/Count",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("trailtrap.v1.Census", "Count"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// States what the blocks of such a unit say, or that it could not be counted. NOT_FOUND as for
+        /// Lease.
+        pub async fn counted(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CountedRequest>,
+        ) -> std::result::Result<tonic::Response<super::CountedReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/trailtrap.v1.Census/Counted",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("trailtrap.v1.Census", "Counted"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Gives leases back unsolved, because the worker leaves, or because it cannot solve them.
         pub async fn give_back(
             &mut self,
@@ -613,6 +728,18 @@ pub mod census_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::CompleteRequest>>,
         ) -> std::result::Result<tonic::Response<super::CompleteReply>, tonic::Status>;
+        /// Asks for a unit of another worker to count again, whose blocks lie in the depot; waits a few
+        /// seconds for one. Errors as for Lease.
+        async fn count(
+            &self,
+            request: tonic::Request<super::CountRequest>,
+        ) -> std::result::Result<tonic::Response<super::CountReply>, tonic::Status>;
+        /// States what the blocks of such a unit say, or that it could not be counted. NOT_FOUND as for
+        /// Lease.
+        async fn counted(
+            &self,
+            request: tonic::Request<super::CountedRequest>,
+        ) -> std::result::Result<tonic::Response<super::CountedReply>, tonic::Status>;
         /// Gives leases back unsolved, because the worker leaves, or because it cannot solve them.
         async fn give_back(
             &self,
@@ -964,6 +1091,92 @@ pub mod census_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/trailtrap.v1.Census/Count" => {
+                    #[allow(non_camel_case_types)]
+                    struct CountSvc<T: Census>(pub Arc<T>);
+                    impl<T: Census> tonic::server::UnaryService<super::CountRequest>
+                    for CountSvc<T> {
+                        type Response = super::CountReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CountRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Census>::count(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CountSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/trailtrap.v1.Census/Counted" => {
+                    #[allow(non_camel_case_types)]
+                    struct CountedSvc<T: Census>(pub Arc<T>);
+                    impl<T: Census> tonic::server::UnaryService<super::CountedRequest>
+                    for CountedSvc<T> {
+                        type Response = super::CountedReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CountedRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Census>::counted(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CountedSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -5,7 +5,7 @@ include!("trailtrap.v1.rs");
 
 /// Version of the protocol. Both sides must speak the same one: a coordinator refuses to register
 /// a worker of another version.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// A block travels in pieces of this many bytes, the last of which may be shorter.
 pub const PIECE_BYTES: usize = 1 << 20;

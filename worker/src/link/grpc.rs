@@ -1,6 +1,8 @@
 //! The link of a worker process: gRPC to a coordinator that may be restarted or out of reach for a
 //! while.
 
+mod counting;
+
 use std::{
     sync::{
         Arc,
@@ -22,6 +24,7 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions},
     protocol::{
         access::Access,
+        codec,
         messages::{self, Described, Wanted},
         wire::{self, PROTOCOL},
     },
@@ -29,6 +32,7 @@ use trailtrap_shared::{
 
 use crate::{
     cache::Fetch,
+    counting::recount,
     kernel::{SolvedUnit, SourceError},
     link::{
         Delivered, Grant, Lease, Link, LinkError, Unsolved,
@@ -52,6 +56,8 @@ pub struct Identity {
     pub game: GameName,
     /// The class of the graphs that it solves.
     pub class: Class,
+    /// Bytes of memory that it may take.
+    pub memory: u64,
 }
 
 impl Identity {
@@ -82,6 +88,8 @@ pub struct GrpcLink {
     held: Mutex<Vec<u64>>,
     plans: PlanKeeper,
     supply: Supply,
+    /// The threads that count units of others again, and what is told with results.
+    counters: rayon::ThreadPool,
 }
 
 /// Keeps the plan of the last lease, since most leases have the same plan and a large one takes a
@@ -181,6 +189,11 @@ impl GrpcLink {
         })?;
         let _inside = runtime.enter();
         let plans = PlanKeeper::new(identity.layout());
+        let counters = rayon::ThreadPoolBuilder::new()
+            .num_threads(identity.threads)
+            .thread_name(|i| format!("counter-{i}"))
+            .build()
+            .map_err(|error| LinkError::Lost(error.to_string()))?;
         let link = GrpcLink {
             connection: Mutex::new(
                 CoordinatorConnection::new(&reach, access, 0).map_err(refused)?,
@@ -196,6 +209,7 @@ impl GrpcLink {
             held: Mutex::default(),
             plans,
             supply,
+            counters,
         };
         link.register(0)?;
         Ok(link)
@@ -259,6 +273,7 @@ impl GrpcLink {
             name: self.identity.name.clone(),
             threads: self.identity.threads as u32,
             kernel: self.identity.kernel.name().to_owned(),
+            memory: self.identity.memory,
         };
         let reply = self.persist("register", || {
             let (mut client, request) = (self.client(), request.clone());
@@ -418,7 +433,11 @@ impl Link for GrpcLink {
         let blocks = || results.iter().map(SolvedUnit::blocks).collect::<Vec<_>>();
         let made = blocks();
         if self.supply.offer(made.iter().flatten()) {
-            let each = results.iter().map(result).zip(made.iter().map(Vec::as_slice));
+            let said = results.iter().zip(&made).map(|(solved, blocks)| wire::UnitResult {
+                ahead: self.told_ahead(lease, blocks),
+                ..result(solved)
+            });
+            let each = said.zip(made.iter().map(Vec::as_slice));
             let named = messages::delivery_by_name(lease.worker, lease.number, each, is_shared);
             // They take memory, and the answer may take a while.
             drop(made);
@@ -470,6 +489,13 @@ impl Link for GrpcLink {
 }
 
 impl GrpcLink {
+    /// What the blocks of a unit tell about graphs with one edge more; nothing if they are wrong,
+    /// which is found out when they are counted.
+    fn told_ahead(&self, lease: &Lease, blocks: &[Block]) -> Vec<u8> {
+        let ahead = || recount::ahead(self.identity.game, &lease.plan, blocks);
+        codec::encode(&self.counters.install(ahead).unwrap_or_default())
+    }
+
     /// Delivers the results of a lease, as the messages that say them.
     pub(crate) fn deliver(
         &self,

@@ -10,7 +10,7 @@ use trailtrap_shared::{
 
 use super::{
     ArrivalId, COORDINATOR, Case, Core, DisputeVerdict, Effect, Fault, Instance, Refusal, Suspect,
-    Worker, setbacks::Setback,
+    Worker, WorkerId, setbacks::Setback,
 };
 use crate::records::{
     Author, Delivery, UnitRecord,
@@ -209,6 +209,18 @@ impl Core {
                 self.inquiries.insert(number, Inquiry { arrival, next });
             }
         }
+    }
+
+    /// What a worker stated of a unit that it counted again for the coordinator is not what the
+    /// coordinator has counted: that worker is not believed any more.
+    pub fn miscounted(&mut self, worker: WorkerId, unit: Unit, sequence: &DegreeSequence) {
+        let has_more = |worker: &&Worker| !worker.distrusted;
+        let Some(by) = self.workers.get(&worker).filter(has_more) else { return };
+        let author = by.author.clone();
+        let text = format!("{author} has counted a unit of another worker again, and miscounted");
+        let alarm = self.alarm(AlarmKind::Trial, unit, sequence, text);
+        let alarm = Alarm { blamed: vec![author], ..alarm };
+        self.raise(None, alarm, Next::Distrust { refusal: Refusal::Void });
     }
 
     /// The parts of a shard do not add up. Solving them again takes a while, and must not be what

@@ -21,6 +21,7 @@
 mod arrival;
 mod commit;
 pub mod comparison;
+pub mod counting;
 pub mod effect;
 mod inquiry;
 pub mod lease;

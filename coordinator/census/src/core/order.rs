@@ -11,6 +11,7 @@ use trailtrap_shared::{
     partition::Content,
     plan::{Plan, Unit},
 };
+use trailtrap_worker::counting::recount::Share;
 
 use super::{
     comparison::Comparisons,
@@ -18,10 +19,7 @@ use super::{
     schedule::{OnRecord, Schedule},
     setbacks::Setbacks,
 };
-use crate::records::{
-    Author, Delivery, UnitRecord,
-    ahead::{Ahead, Share},
-};
+use crate::records::{Author, Delivery, UnitRecord, ahead::Ahead};
 
 /// What is known of an order when it is taken up.
 pub struct OrderOpening {

@@ -20,6 +20,8 @@ pub struct Worker {
     pub author: Author,
     /// Cores that it has; bundles of small units are made for that many.
     pub threads: usize,
+    /// Bytes of memory that it may take, if it says so.
+    pub memory: Option<u64>,
     /// Last time it was heard of, since the start of the census.
     pub seen: Duration,
     /// Last time it asked for work.
@@ -82,6 +84,7 @@ impl Core {
         &mut self,
         author: Author,
         threads: usize,
+        memory: Option<u64>,
         number: u64,
     ) -> Result<WorkerId, Refusal> {
         if self.is_blamed(&author) {
@@ -101,6 +104,7 @@ impl Core {
         let worker = Worker {
             author,
             threads,
+            memory,
             seen: self.now,
             asked: None,
             units: 0,
@@ -179,6 +183,21 @@ impl Core {
             return Author::coordinator();
         }
         self.workers.get(&worker).map(|worker| worker.author.clone()).unwrap_or_default()
+    }
+
+    /// A worker as records name it, if its results are believed.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Distrusted`]; [`Refusal::Void`] if it is not known.
+    pub fn trusted(&self, worker: WorkerId) -> Result<Author, Refusal> {
+        match self.workers.get(&worker) {
+            Some(Worker { distrusted: true, author, .. }) => {
+                Err(Refusal::Distrusted(author.name().to_owned()))
+            }
+            Some(worker) => Ok(worker.author.clone()),
+            None => Err(Refusal::Void),
+        }
     }
 
     /// What a worker holds under a lease, or held until it expired: units of the plan in work.
@@ -399,7 +418,8 @@ mod tests {
         let mut core = Core::new(settings, Start::default());
         let register = |core: &mut Core, number: u64, at: u64| {
             core.set_now(Duration::from_millis(at));
-            core.register(Author::new(&format!("worker {number}"), "k"), 1, number + 1).unwrap()
+            core.register(Author::new(&format!("worker {number}"), "k"), 1, None, number + 1)
+                .unwrap()
         };
         let holder = register(&mut core, 0, 0);
         core.leases.grant(holder, Purpose::Solve, Vec::new(), Duration::ZERO);

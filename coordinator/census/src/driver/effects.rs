@@ -77,7 +77,10 @@ impl Census {
                     self.comparer.give(Comparison { lease, plan, units });
                 }
                 Effect::Say(news) => say(&news),
-                Effect::EditionOver => self.names.clear(),
+                Effect::EditionOver => {
+                    self.names.clear();
+                    self.counting.clear();
+                }
                 Effect::Wake => wakes = true,
                 effect => todo.push(effect),
             }

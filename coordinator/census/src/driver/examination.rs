@@ -1,28 +1,36 @@
 //! What is wrong: results are examined before they are accepted, and where two differ, nauty says
 //! which of them is wrong.
 
-use std::{borrow::Cow, collections::HashSet, sync::atomic::AtomicBool};
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use rayon::prelude::*;
 use trailtrap_shared::{
-    count::summary::Summary,
+    count::{statistics::Statistics, summary::Summary},
+    game::GameName,
     graph::MAX_ORDER,
     labelling::batch::Kernel,
-    partition::{Block, Content, Section},
-    plan::{Plan, Unit},
+    partition::{Block, BlockId, Content, Section},
+    plan::{Plan, Shard, Unit},
     protocol::messages::Wanted,
 };
-use trailtrap_worker::kernel::{SolvedUnit, Solver};
+use trailtrap_worker::{
+    counting::{
+        Statement,
+        recount::{self, Recount, ToldAhead},
+    },
+    kernel::{SolvedUnit, Solver},
+};
 
-use super::{Census, CensusError, DisputeVerdict, parts::CensusSource};
+use super::{Census, CensusError, DisputeVerdict, counting::CountTicket, parts::CensusSource};
 use crate::{
-    core::{Case, Examined, Suspect, Trace, parents::ENUMERATED_ORDER},
+    core::{Case, Examined, Suspect, Trace, parents::ENUMERATED_ORDER, secret::Draws},
     records::{Author, Delivery, UnitRecord, ahead::Ahead, delivery},
     store::{Store, StoreError, block_id},
-    trust::{
-        recount::{self, Recount},
-        trial::{Odds, Trial, TrialError},
-    },
+    trust::trial::{Odds, Trial, TrialError},
 };
 
 /// The units that alarms doubt and that have not been solved again since.
@@ -68,12 +76,43 @@ fn flaw<T>(why: impl ToString) -> Sound<T> {
     Err(TrialError::Flaw(why.to_string()))
 }
 
+/// The unit's shard, if the plan has such a unit.
+fn planned(plan: &Plan, unit: Unit) -> Sound<&Shard> {
+    let is_planned =
+        |shard: &&Shard| unit.part < shard.parts && plan.order == usize::from(unit.order);
+    match plan.shards.get(unit.shard as usize).filter(is_planned) {
+        Some(shard) => Ok(shard),
+        None => flaw("there is no such unit"),
+    }
+}
+
+/// Statistics without the sum that outcomes tell, which blocks do not say.
+fn without_told(game: GameName, stated: &Statistics) -> Statistics {
+    let mut statistics = stated.clone();
+    if let Some(told) = game.about().told_by_outcome() {
+        statistics.classes.sums.0[told] = 0;
+        statistics.labelled.sums.0[told] = 0;
+    }
+    statistics
+}
+
 /// Places of records of a unit that are tried, in increasing order.
+#[derive(Default)]
 struct Drawn {
     /// With evidence.
     at_hand: Vec<u64>,
     /// With what is read.
     to_read: Vec<u64>,
+}
+
+/// What a delivery tells ahead, and which of its records are to be tried. There is none if a block
+/// that it names is lacking.
+type LookedOver = (Ahead, Drawn);
+
+impl Drawn {
+    fn is_none(&self) -> bool {
+        self.at_hand.is_empty() && self.to_read.is_empty()
+    }
 }
 
 /// What is done about the statistics and the digest that a unit states.
@@ -92,39 +131,50 @@ impl Census {
     /// there is more to be counted than it has. In a rehearsal all of it is invented, and passes.
     pub(super) fn examine(
         &self,
-        plan: &Plan,
+        plan: &Arc<Plan>,
         deliveries: &mut [Delivery],
     ) -> Result<Examined, CensusError> {
         if self.store.is_rehearsal() {
             return Ok(Examined::Passed);
         }
-        let look_over = |delivery: &Delivery| {
-            let Some(blocks) = self.blocks_of(delivery)? else { return Ok(None) };
-            self.look_over_delivery(plan, delivery, &blocks).map(Some)
-        };
         let is_here = deliveries.iter().all(|delivery| delivery.named.is_empty());
-        let looked_over: Vec<Sound<Option<(Ahead, Drawn)>>> = match is_here {
-            true => deliveries.par_iter().map(look_over).collect(),
-            // One of them is in memory at a time.
+        let looked_over: Vec<(usize, Sound<Option<LookedOver>>)> = match is_here {
+            true => {
+                let look_over = |delivery: &Delivery| {
+                    self.look_over_delivery(plan, delivery, &delivery.blocks).map(Some)
+                };
+                deliveries.par_iter().map(look_over).enumerate().collect()
+            }
+            // One of them is in memory at a time, and others are counted elsewhere meanwhile.
             false => {
-                let _turn = self.readings.take(rayon::current_num_threads());
+                let put_out = |delivery| self.put_out(plan, delivery);
+                let mut tickets: Vec<(usize, Option<CountTicket>)> =
+                    deliveries.iter().map(put_out).enumerate().collect();
+                tickets.sort_by_key(|(_, ticket)| ticket.is_some());
                 let mut looked_over = Vec::new();
-                for delivery in &*deliveries {
-                    looked_over.push(look_over(delivery));
-                    if !matches!(looked_over.last(), Some(Ok(Some(_)))) {
+                for (index, ticket) in tickets {
+                    let sound = self.look_over_named(plan, &deliveries[index], ticket);
+                    let is_sound = matches!(sound, Ok(Some(_)));
+                    looked_over.push((index, sound));
+                    if !is_sound {
                         break;
                     }
                 }
                 looked_over
             }
         };
-        for (index, (delivery, sound)) in deliveries.iter_mut().zip(looked_over).enumerate() {
+        for (index, sound) in looked_over {
+            let delivery = &mut deliveries[index];
             let examined = match sound {
                 Ok(Some((ahead, drawn))) => {
                     delivery.ahead = Some(ahead);
                     self.try_some(plan, delivery, drawn)
                 }
-                Ok(None) => return Ok(Examined::Lacking),
+                Ok(None) => {
+                    // When it comes again, other records are drawn: what is lacking told nothing.
+                    *self.lackings.lock().entry(delivery.unit).or_default() += 1;
+                    return Ok(Examined::Lacking);
+                }
                 Err(error) => Err(error),
             };
             match examined {
@@ -168,6 +218,70 @@ impl Census {
         Ok(Some(Cow::Owned(blocks)))
     }
 
+    /// Has another worker count a delivery whose blocks are named, if there is one, unless records
+    /// of it are to be tried: then it is read here anyhow.
+    fn put_out(&self, plan: &Arc<Plan>, delivery: &Delivery) -> Option<CountTicket<'_>> {
+        let odds = Odds::reading(plan, delivery.unit, self.options.trial_rate);
+        let is_drawn = odds.draws_unit(&mut self.trial_draws(delivery));
+        (!is_drawn).then(|| self.have_counted(plan, delivery)).flatten()
+    }
+
+    /// Looks a delivery over whose blocks are named: by what another worker states of it, if it
+    /// agrees with what is delivered, or else by what is read here, which tells who is wrong.
+    fn look_over_named(
+        &self,
+        plan: &Plan,
+        delivery: &Delivery,
+        ticket: Option<CountTicket>,
+    ) -> Sound<Option<LookedOver>> {
+        let Delivery { unit, record, .. } = delivery;
+        let stated = match ticket {
+            Some(ticket) => ticket.wait()?,
+            None => None,
+        };
+        let miscounted = match stated {
+            Some((_, statement)) if self.agrees(delivery, &statement) => {
+                self.check_sums(plan, planned(plan, *unit)?, record)?;
+                self.trials.note_named(record.bytes, false);
+                let ahead = Ahead::of(record.content, statement.ahead);
+                return Ok(Some((ahead, Drawn::default())));
+            }
+            stated => stated.map(|(by, _)| by),
+        };
+        let sound = {
+            let _turn = self.readings.take(rayon::current_num_threads());
+            let Some(blocks) = self.blocks_of(delivery)? else { return Ok(None) };
+            self.trials.note_named(record.bytes, true);
+            self.look_over_delivery(plan, delivery, &blocks)?
+        };
+        if let Some(by) = miscounted {
+            self.event(|core| core.miscounted(by, *unit, &delivery.sequence));
+        }
+        Ok(Some(sound))
+    }
+
+    /// Whether what somebody states of the blocks of a delivery is what the delivery says.
+    fn agrees(&self, delivery: &Delivery, statement: &Statement) -> bool {
+        let Delivery { blocks, named, record, told_ahead, .. } = delivery;
+        let Statement { summary: Summary { statistics, digest }, contents, ahead } = statement;
+        let place = |id: &BlockId| {
+            id.bucket as usize * Section::ALL.len() + id.section as usize - Section::Keys as usize
+        };
+        let mut places: Vec<usize> = blocks
+            .iter()
+            .map(|block| &block.id)
+            .chain(named.iter().map(|(id, _)| id))
+            .map(place)
+            .collect();
+        places.sort_unstable();
+        places.iter().copied().eq(0..contents.len())
+            && blocks.iter().all(|block| contents[place(&block.id)] == block.content())
+            && Content::of_blocks(contents.iter().copied()) == record.content
+            && *digest == record.digest()
+            && *statistics == without_told(self.store.game(), &record.statistics)
+            && Some(ahead) == told_ahead.as_ref()
+    }
+
     /// Looks a delivery over that has these blocks, and draws those of its records that are to be
     /// tried.
     fn look_over_delivery(
@@ -175,21 +289,28 @@ impl Census {
         plan: &Plan,
         delivery: &Delivery,
         blocks: &[Block],
-    ) -> Sound<(Ahead, Drawn)> {
-        let Delivery { unit, record, own, named, .. } = delivery;
+    ) -> Sound<LookedOver> {
+        let Delivery { unit, record, own, named, told_ahead, .. } = delivery;
         let look_over = |counts| self.look_over(plan, *unit, blocks, record, counts);
+        let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
+        let graphs = keys.map(|block| block.count as u64).sum();
         if own.is_none() {
             let ahead = look_over(Counts::Again)?;
             // What is only named could not be told from its bytes before.
             if !named.is_empty() && Content::of_unit(blocks) != record.content {
                 return flaw("its content is not that of its blocks");
             }
-            return Ok((ahead, self.drawn(plan, delivery, blocks)));
+            let differs = |told: &ToldAhead| {
+                let by_degrees = plan.layout.class.is_by_degrees();
+                told.shares != ahead.shares || by_degrees && told.masses != ahead.masses
+            };
+            if told_ahead.as_ref().is_some_and(differs) {
+                return flaw("what it tells ahead is not what its records say");
+            }
+            return Ok((ahead, self.drawn(plan, delivery, graphs)));
         }
-        let drawn = self.drawn(plan, delivery, blocks);
-        let is_taken = plan.layout.class.is_by_degrees()
-            && drawn.at_hand.is_empty()
-            && drawn.to_read.is_empty();
+        let drawn = self.drawn(plan, delivery, graphs);
+        let is_taken = plan.layout.class.is_by_degrees() && drawn.is_none();
         let counts = if is_taken { Counts::Stated } else { Counts::Again };
         Ok((look_over(counts)?, drawn))
     }
@@ -210,11 +331,7 @@ impl Census {
         record: &UnitRecord,
         counts: Counts,
     ) -> Sound<Ahead> {
-        let is_planned = |shard: &&trailtrap_shared::plan::Shard| {
-            unit.part < shard.parts && plan.order == usize::from(unit.order)
-        };
-        let shard = plan.shards.get(unit.shard as usize).filter(is_planned);
-        let Some(shard) = shard else { return flaw("there is no such unit") };
+        let shard = planned(plan, unit)?;
         let expected = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
             Section::ALL.map(|section| block_id(shard, unit.part, bucket, section))
         });
@@ -227,12 +344,8 @@ impl Census {
             Counts::Stated => recount::ahead(game, plan, blocks).or_else(flaw)?,
             Counts::Again => {
                 let counted = recount::recount(game, plan, blocks).or_else(flaw)?;
-                let Recount { summary: Summary { mut statistics, digest }, ahead } = counted;
-                if let Some(told) = game.about().told_by_outcome() {
-                    statistics.classes.sums.0[told] = stated.classes.sums.0[told];
-                    statistics.labelled.sums.0[told] = stated.labelled.sums.0[told];
-                }
-                if statistics != *stated {
+                let Recount { summary: Summary { statistics, digest }, ahead } = counted;
+                if statistics != without_told(game, stated) {
                     return flaw("its counts are not those of its graphs");
                 }
                 if digest != record.digest() {
@@ -241,13 +354,7 @@ impl Census {
                 ahead
             }
         };
-        if !stated.is_consistent(game.about()) {
-            return flaw("its counts are impossible");
-        }
-        let mass = stated.labelled.all.graphs;
-        if shard.parts == 1 && mass != shard.mass && plan.layout.class.is_by_degrees() {
-            return flaw(format!("Σ n!/|Aut| is {mass}, not {}", shard.mass));
-        }
+        self.check_sums(plan, shard, record)?;
         let keys = || {
             let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
             keys.flat_map(|block| block.slots())
@@ -257,11 +364,24 @@ impl Census {
         }
         if shard.parts > 1 && counts == Counts::Again {
             let ranges = self.part_ranges(plan, unit.shard)?;
-            if !ranges.hold(unit.part, &shard.sequence, keys()) {
+            if !ranges.hold(unit.part, keys()) {
                 return flaw("it lists a graph of another part");
             }
         }
-        Ok(ahead.of(record.content))
+        Ok(Ahead::of(record.content, ahead))
+    }
+
+    /// Compares what a record says with itself, and with the mass formula.
+    fn check_sums(&self, plan: &Plan, shard: &Shard, record: &UnitRecord) -> Sound<()> {
+        let stated = &record.statistics;
+        if !stated.is_consistent(self.store.game().about()) {
+            return flaw("its counts are impossible");
+        }
+        let mass = stated.labelled.all.graphs;
+        if shard.parts == 1 && mass != shard.mass && plan.layout.class.is_by_degrees() {
+            return flaw(format!("Σ n!/|Aut| is {mass}, not {}", shard.mass));
+        }
+        Ok(())
     }
 
     /// The records that are drawn for trial of a unit of so many graphs that is solved in this
@@ -273,20 +393,32 @@ impl Census {
         odds.map(draw).unwrap_or_default()
     }
 
-    /// The records of a unit of the plan that are drawn for trial.
-    fn drawn(&self, plan: &Plan, delivery: &Delivery, blocks: &[Block]) -> Drawn {
-        let Delivery { unit, record, own, .. } = delivery;
-        let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
-        let graphs = keys.map(|block| block.count as u64).sum();
+    /// The records of a unit of the plan that has so many graphs that are drawn for trial.
+    fn drawn(&self, plan: &Plan, delivery: &Delivery, graphs: u64) -> Drawn {
+        let Delivery { unit, own, .. } = delivery;
         let at_hand = match own {
             Some(_) => self.drawn_at_hand(*unit, graphs),
             None => Vec::new(),
         };
         let (_, reading) = Odds::of(plan, *unit, graphs, self.options.trial_rate, own.is_some());
-        // What was drawn of a unit tells nothing about what is drawn of it when it differs.
-        let about = (unit.order, unit.shard, unit.part, record.content);
-        let to_read = reading.draw(graphs, &mut self.secret.draws("trial", &about));
+        let to_read = reading.draw(graphs, &mut self.trial_draws(delivery));
         Drawn { at_hand, to_read }
+    }
+
+    /// What decides whether records of a delivery are tried, and which. What was drawn of a unit
+    /// tells nothing about what is drawn of it when it differs, or comes again.
+    fn trial_draws(&self, Delivery { unit, record, .. }: &Delivery) -> Draws {
+        let lackings = self.lackings.lock().get(unit).copied().unwrap_or(0);
+        match lackings {
+            0 => {
+                let about = (unit.order, unit.shard, unit.part, record.content);
+                self.secret.draws("trial", &about)
+            }
+            _ => {
+                let about = (unit.order, unit.shard, unit.part, record.content, lackings);
+                self.secret.draws("trial of what was lacking", &about)
+            }
+        }
     }
 
     /// Derives drawn records of a unit of the plan again.
@@ -323,9 +455,8 @@ impl Census {
         Ok(())
     }
 
-    /// Which of two results of a unit is wrong. All graphs of the second, which is never one that
-    /// is taken as stated, were found to be graphs of the unit, so whoever lacks one of the other's
-    /// is wrong; and if both have the same graphs, every record of the first is derived again.
+    /// Which of two results of a unit is wrong. All graphs of both are graphs of the unit, so whoever
+    /// lacks one of the other's is wrong; and if both have the same graphs, every record of the first is derived again.
     pub(super) fn judge(&self, case: &Case) -> DisputeVerdict {
         let Case { plan, accepted, other, .. } = case;
         let _turn = self.judgements.lock();
@@ -336,8 +467,13 @@ impl Census {
         let judged =
             self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
                 self.look_over(plan, other.unit, &blocks, accepted, Counts::Again)?;
-                let others = self.blocks_of(other)?;
-                let (first, second) = (keys(&blocks), keys(&others.ok_or(TrialError::Gone)?));
+                let others = self.blocks_of(other)?.ok_or(TrialError::Gone)?;
+                // Others may have counted it.
+                match self.look_over(plan, other.unit, &others, &other.record, Counts::Again) {
+                    Err(TrialError::Flaw(why)) => return Ok(DisputeVerdict::SecondFor(why)),
+                    looked_over => looked_over?,
+                };
+                let (first, second) = (keys(&blocks), keys(&others));
                 let lacks = |graphs: usize| format!("it lacks {graphs} graphs of the other");
                 let first_lacks = second.difference(&first).count();
                 let second_lacks = first.difference(&second).count();

@@ -9,6 +9,7 @@
 
 mod committer;
 mod comparer;
+mod counting;
 mod effects;
 mod examination;
 mod names;
@@ -18,7 +19,9 @@ mod reading;
 mod status;
 mod trials;
 
-pub use self::{orders::contents_of_parents, trials::Tried};
+pub use self::{
+    counting::LEAST_BYTES as LEAST_COUNTED_BYTES, orders::contents_of_parents, trials::Tried,
+};
 pub use crate::core::{
     Accepted, Assignment, DisputeVerdict, Fault, Progress, Refusal, Work, Worker, WorkerId,
 };
@@ -47,8 +50,9 @@ use trailtrap_worker::supply::kept::{KeptDepot, Mark};
 use self::{
     committer::Task,
     comparer::Comparer,
+    counting::Counting,
     names::Names,
-    parts::PartRanges,
+    parts::KnownRanges,
     trials::{Trials, Turns},
 };
 use crate::{
@@ -85,6 +89,8 @@ pub struct CensusOptions {
     pub solves_again: bool,
     /// For orders that are not begun yet.
     pub plan: PlanOptions,
+    /// Whether they are split further if workers are there that have too little memory for it.
+    pub fits_workers: bool,
     /// Bytes that the solver in this process takes, if there is one: what waits for the disk takes
     /// an eighth of that, between 32 and 256 MiB.
     pub memory: Option<u64>,
@@ -156,10 +162,12 @@ pub struct Census {
     trials: Trials,
     /// Of those who examine what they have to read from the depot: a unit at a time each.
     readings: Turns,
+    /// How often blocks of a unit that was delivered by name were lacking.
+    lackings: Mutex<HashMap<Unit, u32>>,
     /// Judgements take long, and take their turns.
     judgements: Mutex<()>,
     /// Which parents the parts of the shard that was examined last are generated from.
-    part_ranges: Mutex<Option<Arc<PartRanges>>>,
+    part_ranges: Mutex<Option<KnownRanges>>,
     clock: Clock,
     started: Instant,
     state: Mutex<CensusState>,
@@ -169,6 +177,7 @@ pub struct Census {
     queue: Mutex<Option<Sender<Task>>>,
     committer: Mutex<Option<JoinHandle<()>>>,
     comparer: Comparer,
+    counting: Counting,
 }
 
 /// Deliveries are held back while more bytes than this wait for the disk: an eighth of the memory
@@ -248,6 +257,7 @@ impl Census {
             unix_seconds: since_1970.map_or(0, |since| since.as_secs()),
         };
         let (sender, receiver) = channel();
+        let counting = Counting::new(epoch);
         let core = Core::new(settings, start);
         let census = Arc::new(Census {
             options,
@@ -258,6 +268,7 @@ impl Census {
             parent_plan: Mutex::default(),
             trials: Trials::default(),
             readings: Turns::default(),
+            lackings: Mutex::default(),
             judgements: Mutex::default(),
             part_ranges: Mutex::default(),
             started: clock(),
@@ -268,6 +279,7 @@ impl Census {
             queue: Mutex::new(Some(sender)),
             committer: Mutex::new(None),
             comparer: Comparer::default(),
+            counting,
         });
         // What the core wants first.
         census.event(|_| ());
@@ -317,19 +329,25 @@ impl Census {
         state
     }
 
-    /// Adds a worker, unless results of it were wrong before.
+    /// Adds a worker, which may take so many bytes of memory, unless results of it were wrong before.
     ///
     /// # Errors
     ///
     /// [`Refusal::Distrusted`]; and [`Refusal::Ended`] if the system has no random numbers, so
     /// that its number could be guessed.
-    pub fn register(&self, name: &str, threads: usize, kernel: &str) -> Result<WorkerId, Refusal> {
+    pub fn register(
+        &self,
+        name: &str,
+        threads: usize,
+        kernel: &str,
+        memory: Option<u64>,
+    ) -> Result<WorkerId, Refusal> {
         let author = Author::new(name, kernel);
         let number = getrandom::u64().map_err(|error| {
             tracing::error!(%error, "no worker can be registered");
             Refusal::Ended
         })?;
-        let worker = self.event(|core| core.register(author, threads, number))?;
+        let worker = self.event(|core| core.register(author, threads, memory, number))?;
         let author = self.author(worker);
         let (name, kernel) = (author.name(), author.kernel());
         tracing::info!(name, threads, kernel, "worker registered");
@@ -442,6 +460,7 @@ impl Census {
     /// Why the census could not go on; said once.
     pub fn close(&self) -> Result<Option<Vec<OrderResult>>, CensusError> {
         self.event(Core::close);
+        self.counting.close();
         self.comparer.stop();
         // The committer works its queue off and returns when the last sender is gone.
         drop(self.queue.lock().take());
@@ -486,7 +505,50 @@ impl Census {
 
 #[cfg(test)]
 mod tests {
-    use super::pending_bytes;
+    use std::time::{Duration, Instant};
+
+    use trailtrap_shared::plan::{Goal, PlanOptions};
+    use trailtrap_worker::memory;
+
+    use super::{Census, CensusOptions, Keep, pending_bytes};
+
+    /// Orders are split for the worker that has least, unless somebody has said how; who has ample
+    /// memory, or does not say, changes nothing.
+    #[test]
+    fn orders_are_split_for_the_workers_that_are_there() {
+        let opened = |fits_workers| {
+            let directory = tempfile::tempdir().unwrap();
+            let options = CensusOptions {
+                game: None,
+                class: None,
+                goal: Goal::new(3, None),
+                keep: Keep::All,
+                solves_again: false,
+                plan: PlanOptions::default(),
+                fits_workers,
+                memory: None,
+                lease_term: Duration::from_secs(60),
+                trial_rate: 0.0,
+                compared_share: 0.0,
+                gather: Duration::ZERO,
+                clock: Instant::now,
+            };
+            let census = Census::open(&directory.path().join("store"), options).unwrap();
+            (directory, census)
+        };
+        let (_directory, census) = opened(true);
+        for memory in [None, Some(64 << 30)] {
+            census.register("Ann", 1, "kernel", memory).unwrap();
+            assert_eq!(census.splitting(), PlanOptions::default());
+        }
+        census.register("Bea", 1, "kernel", Some(256 << 20)).unwrap();
+        let split = census.splitting();
+        assert_eq!(split, memory::splitting(128 << 20));
+        assert!(split.part_graphs * memory::GRAPH_BYTES <= 128 << 20);
+        let (_other, census) = opened(false);
+        census.register("Bea", 1, "kernel", Some(256 << 20)).unwrap();
+        assert_eq!(census.splitting(), PlanOptions::default());
+    }
 
     /// A census with little memory does not keep much of it for what waits; one without a solver
     /// of its own, or with much memory, keeps as much as ever.

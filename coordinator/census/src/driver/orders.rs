@@ -8,29 +8,42 @@ use trailtrap_shared::{
     count::summary::Summary,
     graph::pairs,
     partition::{Content, Section},
-    plan::{Plan, Shard, Unit},
+    plan::{Plan, PlanOptions, Shard, Unit},
+};
+use trailtrap_worker::{
+    counting::recount::{self, Recount, Share},
+    memory,
 };
 
 use super::{Census, CensusError, Keep};
 use crate::{
     core::{Order, OrderOpening, Recorded, comparison::Comparisons, parents::ENUMERATED_ORDER},
     read::finished,
-    records::{
-        OrderRecord, OrderResult, UnitRecord,
-        ahead::{Ahead, Share},
-        alarm::Alarm,
-    },
+    records::{OrderRecord, OrderResult, UnitRecord, ahead::Ahead, alarm::Alarm},
     store::{self, Store, StoreError},
-    trust::{
-        checks::{self, Contradiction},
-        recount::{self, Recount},
-    },
+    trust::checks::{self, Contradiction},
 };
 
 /// Shards are dropped that have so many graphs together, at least: a megabyte and more.
 const DROPPED_TOGETHER: u64 = 1 << 16;
 
 impl Census {
+    /// How an order is split that is begun now: so that a part takes half of what the worker has
+    /// that has least, whose cache is to have the other half.
+    pub(super) fn splitting(&self) -> PlanOptions {
+        let usual = self.options.plan;
+        let state = self.state();
+        let memories = state.core.workers().filter_map(|(_, worker, _)| worker.memory);
+        let Some(least) = memories.min().filter(|_| self.options.fits_workers) else {
+            return usual;
+        };
+        let PlanOptions { part_graphs, bucket_bytes } = memory::splitting(least / 2);
+        PlanOptions {
+            part_graphs: usual.part_graphs.min(part_graphs),
+            bucket_bytes: usual.bucket_bytes.min(bucket_bytes),
+        }
+    }
+
     /// Reads what the store knows of an order, and has the core go on with it.
     pub(super) fn open_order(&self, n: usize, edition: u32) -> Result<(), CensusError> {
         let goal = self.options.goal;
@@ -50,7 +63,7 @@ impl Census {
         let taken_back = begun.as_ref().filter(|record| n < goal.order && record.result.is_none());
         let aimed = taken_back.map(|record| record.max_size.unwrap_or_else(|| pairs(n)));
         let max_size = aimed.unwrap_or(0).max(needed);
-        let options = begun.as_ref().map_or(self.options.plan, |record| record.options);
+        let options = begun.as_ref().map_or_else(|| self.splitting(), |record| record.options);
         let plan = Arc::new(Plan::new(self.store.layout(), n, options).limited(max_size));
         let plan_fingerprint = plan.fingerprint;
         if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan_fingerprint) {
@@ -304,7 +317,7 @@ impl Census {
             return Ok(None);
         }
         let counted = recount::recount(self.store.game(), plan, &blocks).ok();
-        let ahead = counted.map(|Recount { ahead, .. }| ahead.of(content));
+        let ahead = counted.map(|Recount { ahead, .. }| Ahead::of(content, ahead));
         if let Some(ahead) = &ahead {
             self.store.put_ahead(unit, ahead)?;
         }

@@ -43,6 +43,8 @@ pub(super) struct Trials {
     records: AtomicU64,
     bytes_read: AtomicU64,
     bytes_examined: AtomicU64,
+    bytes_named: AtomicU64,
+    bytes_counted: AtomicU64,
 }
 
 /// What trials took, of all that was examined in a run.
@@ -56,6 +58,10 @@ pub struct Tried {
     pub bytes_read: u64,
     /// Bytes of the blocks of all units that were examined.
     pub bytes_examined: u64,
+    /// Bytes of the blocks of units that were delivered by the names of blocks …
+    pub bytes_named: u64,
+    /// … and of those of them that were read here to count them again.
+    pub bytes_counted: u64,
 }
 
 impl Trials {
@@ -69,6 +75,12 @@ impl Trials {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// A unit of so many bytes was delivered by name, and read here or not.
+    pub(super) fn note_named(&self, bytes: u64, is_read: bool) {
+        self.bytes_named.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes_counted.fetch_add(if is_read { bytes } else { 0 }, Ordering::Relaxed);
+    }
+
     /// A unit of so many bytes was examined, and so many of its records tried.
     pub(super) fn note_examined(&self, bytes: u64, tried: u64) {
         self.bytes_examined.fetch_add(bytes, Ordering::Relaxed);
@@ -80,10 +92,15 @@ impl Trials {
 impl Census {
     /// What the trials of this run took so far.
     pub fn tried(&self) -> Tried {
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let Trials { units, records, bytes_read, bytes_examined, .. } = &self.trials;
-        let [units, records, bytes_read, bytes_examined] =
-            [units, records, bytes_read, bytes_examined]
-                .map(|number| number.load(Ordering::Relaxed));
-        Tried { units, records, bytes_read, bytes_examined }
+        Tried {
+            units: load(units),
+            records: load(records),
+            bytes_read: load(bytes_read),
+            bytes_examined: load(bytes_examined),
+            bytes_named: load(&self.trials.bytes_named),
+            bytes_counted: load(&self.trials.bytes_counted),
+        }
     }
 }

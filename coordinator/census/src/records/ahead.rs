@@ -1,26 +1,8 @@
 //! What the graphs of a unit tell about those with one edge more.
 
-use std::ops::AddAssign;
-
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::partition::Content;
-
-/// A sum over graphs, each class once and with weight n!/|Aut|.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Share {
-    /// n! times the sum over the classes; what single graphs with one edge less tell is a
-    /// fraction.
-    pub classes: u128,
-    /// The weighted sum.
-    pub labelled: u128,
-}
-
-impl AddAssign for Share {
-    fn add_assign(&mut self, other: Self) {
-        self.classes += other.classes;
-        self.labelled += other.labelled;
-    }
-}
+use trailtrap_worker::counting::recount::{Share, ToldAhead};
 
 /// What a unit adds to sums of other shards, those with one edge more: its share in the sum that
 /// is [`Told::ByOutcome`](trailtrap_shared::game::Told::ByOutcome), which their own records do not
@@ -37,4 +19,11 @@ pub struct Ahead {
     /// degrees tell all. Stored by itself.
     #[serde(skip)]
     pub masses: Vec<(u32, u128)>,
+}
+
+impl Ahead {
+    /// What was told by the unit of this content.
+    pub fn of(content: Content, told: ToldAhead) -> Self {
+        Ahead { content, shares: told.shares, masses: told.masses }
+    }
 }

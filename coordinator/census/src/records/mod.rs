@@ -13,7 +13,7 @@ use trailtrap_shared::{
     partition::{Block, BlockId, BlockName, Content, Section},
     plan::{PlanOptions, Unit},
 };
-use trailtrap_worker::kernel::Evidence;
+use trailtrap_worker::{counting::recount::ToldAhead, kernel::Evidence};
 
 pub use self::author::Author;
 
@@ -113,6 +113,9 @@ pub struct Delivery {
     pub record: UnitRecord,
     /// What its graphs tell about those with one edge more, once they were counted.
     pub ahead: Option<Ahead>,
+    /// What its worker states that its graphs tell about those with one edge more, if blocks of it
+    /// are named.
+    pub told_ahead: Option<ToldAhead>,
     /// If the embedded worker solved it: its counts, and that its graphs belong to its part, are
     /// taken as stated, unless records of it are drawn, and these are tried with the evidence that
     /// it kept.
@@ -164,7 +167,16 @@ pub fn delivery(
         tried: 0,
         confirmed: Vec::new(),
     };
-    Delivery { unit, sequence, blocks, record, ahead: None, own: None, named: Vec::new() }
+    Delivery {
+        unit,
+        sequence,
+        blocks,
+        record,
+        ahead: None,
+        told_ahead: None,
+        own: None,
+        named: Vec::new(),
+    }
 }
 
 /// The results of an order.

@@ -247,6 +247,7 @@ impl Salvage<'_> {
                             blocks,
                             record,
                             ahead: self.old.ahead(unit).unwrap_or_default(),
+                            told_ahead: None,
                             own: None,
                             named,
                         }));

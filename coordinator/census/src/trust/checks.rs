@@ -8,8 +8,9 @@ use trailtrap_shared::{
     game::About,
     graph::{factorial, polya},
 };
+use trailtrap_worker::counting::recount::Share;
 
-use crate::records::{OrderResult, ahead::Share};
+use crate::records::OrderResult;
 
 /// A count that contradicts theory, or what others have counted.
 #[derive(Debug, thiserror::Error)]

@@ -80,6 +80,11 @@ impl Odds {
         (odds.records < 1.0 && odds.records_of(graphs) <= MOST_AT_HAND).then_some(odds)
     }
 
+    /// Whether a unit is drawn, as [`Odds::draw`] finds with the same numbers.
+    pub fn draws_unit(self, random: &mut Draws) -> bool {
+        random.chance(self.unit)
+    }
+
     /// How many records of a drawn unit of so many graphs are tried.
     pub fn records_of(self, graphs: u64) -> u64 {
         ((graphs as f64 * self.records).ceil() as u64).min(graphs)
@@ -88,7 +93,7 @@ impl Odds {
     /// Which records of a unit of so many graphs are tried, in increasing order; all choices of
     /// equally many are equally likely.
     pub fn draw(self, graphs: u64, random: &mut Draws) -> Vec<u64> {
-        if !random.chance(self.unit) {
+        if !self.draws_unit(random) {
             return Vec::new();
         }
         // Without replacement (Floyd 1987).
@@ -354,12 +359,13 @@ mod tests {
         partition::BucketTable,
         plan::PlanOptions,
     };
+    use trailtrap_worker::counting::recount::recount;
 
     use super::*;
     use crate::{
         core::{random::Random, secret::Secret},
         records::{Author, Delivery, delivery},
-        trust::{recount, solved::each_unit},
+        trust::solved::each_unit,
     };
 
     #[test]
@@ -515,7 +521,7 @@ mod tests {
             });
             let damaged: Vec<Block> = damaged.collect();
             if bit >= G::LAYOUT.record_bits(6) {
-                assert!(recount::recount(game, &plan, &damaged).is_err(), "bit {bit}");
+                assert!(recount(game, &plan, &damaged).is_err(), "bit {bit}");
             }
             let failed = Trial::new(game, &plan, &read).run(&damaged, &[changed]);
             assert!(

@@ -18,13 +18,10 @@ use trailtrap_shared::{
     partition::Content,
     plan::{Plan, PlanOptions, Unit},
 };
+use trailtrap_worker::counting::recount::Share;
 
 use super::{comparison::Comparisons, effect::Effect, secret::Secret, *};
-use crate::records::{
-    Author, Delivery, UnitRecord,
-    ahead::{Ahead, Share},
-    alarm::Alarm,
-};
+use crate::records::{Author, Delivery, UnitRecord, ahead::Ahead, alarm::Alarm};
 
 /// A result as a worker may come to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -334,8 +331,12 @@ impl World {
         let known = self.workers.get(name).copied().filter(|&worker| self.core.hear(worker));
         let worker = match known {
             Some(worker) => worker,
-            None => match self.core.register(Author::new(name_of(name), "k"), 1, self.next_worker)
-            {
+            None => match self.core.register(
+                Author::new(name_of(name), "k"),
+                1,
+                None,
+                self.next_worker,
+            ) {
                 Ok(worker) => worker,
                 Err(refusal) => {
                     self.say(format!("{name} is told: {refusal}"));
@@ -369,6 +370,19 @@ impl World {
         has_work
     }
 
+    /// A worker has counted a unit of others again, the first one of the order in work that
+    /// `is_it`, and stated something that is wrong.
+    fn miscount(&mut self, name: &str, is_it: impl Fn(&World, Unit) -> bool) {
+        let Some(&worker) = self.workers.get(name) else { return };
+        let Some(plan) = self.core.plan().cloned() else { return };
+        let shards = (0..).zip(&plan.shards);
+        let unit = |shard: u32| Unit { order: plan.order as u8, shard, part: 0 };
+        let found = shards.into_iter().find(|&(shard, _)| is_it(self, unit(shard)));
+        if let Some((index, shard)) = found {
+            self.core.miscounted(worker, unit(index), &shard.sequence);
+        }
+    }
+
     /// A worker delivers what it holds, or held, and waits until it is durable.
     fn deliver(&mut self, name: &str, held: &HeldWork, way: Way) {
         self.deliver_and_wait(name, held, way, true);
@@ -382,6 +396,7 @@ impl World {
             blocks: Vec::new(),
             record: self.record(unit, inputs, &author, way),
             ahead: None,
+            told_ahead: None,
             own: None,
             named: Vec::new(),
         };

@@ -45,6 +45,10 @@ enum Happening {
     Damage {
         which: usize,
     },
+    /// What a worker states of a unit of others is wrong.
+    Miscount {
+        worker: usize,
+    },
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -60,6 +64,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         10 => (1usize..4).prop_map(|most| Commit { most }),
         1 => (0usize..4).prop_map(|steps| Kill { steps }),
         1 => any::<usize>().prop_map(|which| Damage { which }),
+        1 => (0..NAMES.len()).prop_map(|worker| Miscount { worker }),
     ]
 }
 
@@ -140,6 +145,10 @@ impl World {
             Happening::Damage { which } if !self.disk.units.is_empty() => {
                 let units: Vec<_> = self.disk.units.keys().copied().collect();
                 self.damage(units[which % units.len()]);
+            }
+            Happening::Miscount { worker } if !self.is_honest(NAMES[worker]) => {
+                self.miscount(NAMES[worker], |_, _| true);
+                self.collect();
             }
             _ => {}
         }

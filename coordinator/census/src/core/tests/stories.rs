@@ -80,6 +80,9 @@ fn tell(world: &mut World, sentence: &str) {
             };
             world.deliver(name, &held, way);
         }
+        [name, "miscounts", unit] => {
+            world.miscount(name, |world, known| world.name(known) == unit)
+        }
         [name, "sends", "what", "nobody", "can", "read"] => {
             let held = held(world, name, None);
             world.deliver_unreadable(name, &held);

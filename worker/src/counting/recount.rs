@@ -19,9 +19,14 @@
 //!
 //! [`Told::ByOutcome`]: trailtrap_shared::game::Told::ByOutcome
 
-use std::{collections::BTreeMap, iter::Take, ops::Range};
+use std::{
+    collections::BTreeMap,
+    iter::Take,
+    ops::{AddAssign, Range},
+};
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use trailtrap_shared::{
     class::Class,
     count::{digest::Digester, statistics::Statistics, summary::Summary},
@@ -32,12 +37,10 @@ use trailtrap_shared::{
         group,
         many::{self, KeyAndGroup},
     },
-    partition::{Block, Content, Slots, graph_of_slot, slot_of_key},
+    partition::{Block, Slots, graph_of_slot, slot_of_key},
     plan::Plan,
     play,
 };
-
-use crate::records::ahead::{Ahead, Share};
 
 /// Records are counted in chunks of this many, on all cores.
 const CHUNK: usize = 1024;
@@ -84,20 +87,30 @@ pub struct AheadCounter {
     masses: BTreeMap<(usize, usize), u128>,
 }
 
-/// What was told of each shard with one edge more, as [`Ahead`] keeps it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A sum over graphs, each class once and with weight n!/|Aut|.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// n! times the sum over the classes; what single graphs with one edge less tell is a
+    /// fraction.
+    pub classes: u128,
+    /// The weighted sum.
+    pub labelled: u128,
+}
+
+impl AddAssign for Share {
+    fn add_assign(&mut self, other: Self) {
+        self.classes += other.classes;
+        self.labelled += other.labelled;
+    }
+}
+
+/// What was told of each shard with one edge more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToldAhead {
-    /// By the number of the shard, whether the plan goes so far or not.
+    /// By the number of the shard, in increasing order, whether the plan goes so far or not.
     pub shares: Vec<(u32, Share)>,
     /// The same.
     pub masses: Vec<(u32, u128)>,
-}
-
-impl ToldAhead {
-    /// As it is kept, with the content of the unit that tells it.
-    pub fn of(self, content: Content) -> Ahead {
-        Ahead { content, shares: self.shares, masses: self.masses }
-    }
 }
 
 impl AheadCounter {
@@ -188,6 +201,8 @@ impl AheadCounter {
         for (degrees, mass) in self.masses {
             told.masses.push((shard_of(degrees)?, mass));
         }
+        told.shares.sort_unstable_by_key(|&(shard, _)| shard);
+        told.masses.sort_unstable_by_key(|&(shard, _)| shard);
         Ok(told)
     }
 }
@@ -398,7 +413,7 @@ fn is_invariant<G: Game>(graph: &Graph, automorphisms: u64, outcome: &G::Outcome
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::{collections::HashMap, sync::atomic::AtomicBool};
 
     use trailtrap_shared::{
         game::{EdgeGeography, TrailTrap},
@@ -408,13 +423,35 @@ mod tests {
     };
 
     use super::*;
-    use crate::trust::solved::each_unit;
+    use crate::{
+        kernel::{SolvedUnit, Solver},
+        link::memory,
+    };
 
     /// A unit as the kernel solved it.
     struct Solved {
         unit: Unit,
         blocks: Vec<Block>,
         summary: Summary,
+    }
+
+    /// Shows each unit of an order to `observe`, and hands out the plan of that order.
+    fn each_unit(
+        game: GameName,
+        class: Class,
+        order: usize,
+        options: PlanOptions,
+        mut observe: impl FnMut(&SolvedUnit),
+    ) -> Plan {
+        let (kernel, stop) = (Kernel::Portable, AtomicBool::new(false));
+        let solver = Solver { game, kernel, allowance_bytes: 1 << 20, stop: &stop };
+        memory::census_of(class, order, options, &solver, &mut |plan, solved| {
+            if plan.order == order {
+                observe(solved);
+            }
+        })
+        .unwrap();
+        Plan::new(game.layout().on(class), order, options)
     }
 
     fn solved(game: GameName, order: usize) -> (Plan, Vec<Solved>) {
