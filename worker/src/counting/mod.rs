@@ -94,8 +94,8 @@ impl Statement {
 }
 
 /// Counts a unit again, one bucket after the other: `read` has the block of a name. Lists of wins
-/// are made anew. Of a shard in parts, `ranges` says which graphs belong to the unit. Only what takes
-/// computing is done in the pool.
+/// are made anew. Of a shard in parts, `ranges` says which graphs belong to the unit. Only what
+/// takes computing is done in the pool.
 ///
 /// # Errors
 ///

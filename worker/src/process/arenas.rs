@@ -14,8 +14,9 @@ use trailtrap_shared::partition::LARGE_BYTES;
 /// all, and with two arenas 230 MiB.
 ///
 /// What has [`trailtrap_shared::partition::LARGE_BYTES`] or more gets memory of its own, which can
-/// have large pages; with little memory, [`suit`] says, smaller things too. By itself the allocator maps less and less as memory is freed, and keeps at
-/// the end of an arena twice of what it does not map, as it is told to here.
+/// have large pages; with little memory, [`suit`] says, smaller things too. By itself the allocator
+/// maps less and less as memory is freed, and keeps at the end of an arena twice of what it does
+/// not map, as it is told to here.
 ///
 /// `MALLOC_ARENA_MAX`, `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` in the environment have
 /// precedence. Other allocators are left alone. To be called before there are other threads.
@@ -28,9 +29,9 @@ pub fn bound() {
     }
 }
 
-/// Suits the allocator to a budget of so much memory: the less there is, the smaller are things that
-/// get memory of their own, which goes back to the system when they go. In arenas, tables of many
-/// lengths that come and go leave gaps.
+/// Suits the allocator to a budget of so much memory: the less there is, the smaller are things
+/// that get memory of their own, which goes back to the system when they go. In arenas, tables of
+/// many lengths that come and go leave gaps.
 pub fn suit(memory_bytes: usize) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

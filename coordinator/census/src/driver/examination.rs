@@ -455,8 +455,9 @@ impl Census {
         Ok(())
     }
 
-    /// Which of two results of a unit is wrong. All graphs of both are graphs of the unit, so whoever
-    /// lacks one of the other's is wrong; and if both have the same graphs, every record of the first is derived again.
+    /// Which of two results of a unit is wrong. All graphs of both are graphs of the unit, so
+    /// whoever lacks one of the other's is wrong; and if both have the same graphs, every record of
+    /// the first is derived again.
     pub(super) fn judge(&self, case: &Case) -> DisputeVerdict {
         let Case { plan, accepted, other, .. } = case;
         let _turn = self.judgements.lock();

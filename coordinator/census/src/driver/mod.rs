@@ -329,7 +329,8 @@ impl Census {
         state
     }
 
-    /// Adds a worker, which may take so many bytes of memory, unless results of it were wrong before.
+    /// Adds a worker, unless results of it were wrong before. It may take so many bytes of memory,
+    /// if it says so.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! What is read to solve a unit in this process, and to tell to which part of a shard graphs belong.
+//! What is read to solve a unit in this process, and to tell to which part of a shard graphs
+//! belong.
 
 use std::sync::Arc;
 
