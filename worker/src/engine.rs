@@ -358,7 +358,8 @@ impl<L: Link> Engine<L> {
         arenas::suit(self.memory_bytes);
         std::thread::scope(|scope| {
             let (work, working) = channel();
-            scope.spawn(move || arenas::trim_until(&working));
+            let memory_bytes = self.memory_bytes;
+            scope.spawn(move || arenas::trim_until(&working, memory_bytes));
             let slots: Vec<_> = (0..self.threads + self.link().pipeline())
                 .map(|_| scope.spawn(|| self.work()))
                 .collect();

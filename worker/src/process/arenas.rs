@@ -54,21 +54,24 @@ fn set(variable: &str, parameter: libc::c_int, value: usize) {
     }
 }
 
-/// So often is memory given back …
-const TRIMMED_EVERY: Duration = Duration::from_millis(500);
+/// So often is memory given back, of a budget below [`LITTLE_BYTES`] and of others …
+const TRIMMED_EVERY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+const LITTLE_BYTES: usize = 1 << 30;
 /// … but no more of the time of a thread than this part goes into that.
 const TRIMMING: u32 = 100;
 
-/// Gives memory back to the system, again and again, until the other end of `working` is dropped:
-/// what was freed and lies between things that are in use. By itself glibc's allocator gives back
+/// Gives memory back to the system, again and again, until the other end of `working` is dropped,
+/// more often where the budget is small: what was freed and lies between things that are in use. By itself glibc's allocator gives back
 /// what lies at the end of an arena, and keeps all else for later, which tables and units of every
 /// length do not often fit into.
-pub fn trim_until(working: &Receiver<()>) {
-    let mut pause = TRIMMED_EVERY;
+pub fn trim_until(working: &Receiver<()>, memory_bytes: usize) {
+    let [little, ample] = TRIMMED_EVERY;
+    let least = if memory_bytes < LITTLE_BYTES { little } else { ample };
+    let mut pause = least;
     while working.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let start = Instant::now();
         trim();
-        pause = TRIMMED_EVERY.max(start.elapsed() * TRIMMING);
+        pause = least.max(start.elapsed() * TRIMMING);
     }
 }
 
@@ -89,7 +92,7 @@ mod tests {
     fn trimming_ends_with_the_work() {
         let (work, working) = channel();
         std::thread::scope(|scope| {
-            scope.spawn(move || super::trim_until(&working));
+            scope.spawn(move || super::trim_until(&working, 1 << 20));
             super::trim();
             drop(work);
         });
