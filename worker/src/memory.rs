@@ -38,7 +38,8 @@ const LEAST_PART: u64 = 1 << 18;
 const LEAST_BUCKET: u64 = 1 << 20;
 
 /// Bytes that a graph takes while its unit is solved: itself and its outcome; its rows and
-/// requests. It takes half of them until its results are delivered: a place in a table, and in blocks.
+/// requests. It takes half of them until its results are delivered: a place in a table, and in
+/// blocks.
 pub const GRAPH_BYTES: u64 = 136;
 /// Units that have no more than so many graphs together may be leased together, however little room
 /// there is: each lease takes two calls to the coordinator.

@@ -180,7 +180,7 @@ mod tests {
     struct Solved {
         plan: Arc<Plan>,
         units: Vec<(Unit, Vec<Block>)>,
-        parents: BTreeMap<DegreeSequence, Arc<Vec<u64>>>,
+        parents: BTreeMap<DegreeSequence, Vec<u64>>,
         by_name: HashMap<BlockName, Block>,
     }
 
@@ -202,7 +202,7 @@ mod tests {
             })
             .unwrap();
             let slots = |(sequence, keys): (DegreeSequence, Vec<Block>)| {
-                (sequence, Arc::new(Block::sorted_slots(&keys)))
+                (sequence, Block::sorted_slots(&keys))
             };
             let blocks = units.iter().flat_map(|(_, blocks): &(Unit, Vec<Block>)| blocks);
             Solved {

@@ -26,14 +26,13 @@ impl PartRanges {
     /// # Errors
     ///
     /// Those of `parents`.
-    pub fn of<E, S: AsRef<Vec<u64>>>(
+    pub fn of<E>(
         shard: &Shard,
-        parents: impl Fn(&DegreeSequence) -> Result<S, E>,
+        parents: impl Fn(&DegreeSequence) -> Result<Vec<u64>, E>,
     ) -> Result<Self, E> {
         let mut bounds = HashMap::new();
         for parent in shard.sequence.parents() {
             let slots = parents(&parent.sequence)?;
-            let slots = slots.as_ref();
             let of_part = |part: u32| {
                 let range = &slots[parent_range(slots.len(), part, shard.parts)];
                 Some((*range.first()?, *range.last()?))

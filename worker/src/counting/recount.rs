@@ -413,7 +413,7 @@ fn is_invariant<G: Game>(graph: &Graph, automorphisms: u64, outcome: &G::Outcome
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashMap, sync::atomic::AtomicBool};
+    use std::collections::HashMap;
 
     use trailtrap_shared::{
         game::{EdgeGeography, TrailTrap},
@@ -423,35 +423,13 @@ mod tests {
     };
 
     use super::*;
-    use crate::{
-        kernel::{SolvedUnit, Solver},
-        link::memory,
-    };
+    use crate::link::memory;
 
     /// A unit as the kernel solved it.
     struct Solved {
         unit: Unit,
         blocks: Vec<Block>,
         summary: Summary,
-    }
-
-    /// Shows each unit of an order to `observe`, and hands out the plan of that order.
-    fn each_unit(
-        game: GameName,
-        class: Class,
-        order: usize,
-        options: PlanOptions,
-        mut observe: impl FnMut(&SolvedUnit),
-    ) -> Plan {
-        let (kernel, stop) = (Kernel::Portable, AtomicBool::new(false));
-        let solver = Solver { game, kernel, allowance_bytes: 1 << 20, stop: &stop };
-        memory::census_of(class, order, options, &solver, &mut |plan, solved| {
-            if plan.order == order {
-                observe(solved);
-            }
-        })
-        .unwrap();
-        Plan::new(game.layout().on(class), order, options)
     }
 
     fn solved(game: GameName, order: usize) -> (Plan, Vec<Solved>) {
@@ -461,10 +439,11 @@ mod tests {
     fn solved_of(game: GameName, class: Class, order: usize) -> (Plan, Vec<Solved>) {
         let options = PlanOptions { part_graphs: 2, bucket_bytes: 400 };
         let mut units = Vec::new();
-        let plan = each_unit(game, class, order, options, |solved| {
+        let plan = memory::each_unit_of(game, class, order, options, |solved| {
             let (unit, blocks) = (solved.unit, solved.blocks());
             units.push(Solved { unit, blocks, summary: solved.summary.clone() });
-        });
+        })
+        .unwrap();
         (plan, units)
     }
 

@@ -1,14 +1,18 @@
 //! A census in memory, without store, schedule or leases: for tests and benchmarks of the kernel,
 //! and small orders.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use parking_lot::RwLock;
 use trailtrap_shared::{
     class::Class,
     count::summary::Summary,
-    game::Layout,
+    game::{GameName, Layout},
     graph::degree::DegreeSequence,
+    labelling::batch::Kernel,
     partition::{BucketTable, KeyedOutcomes},
     plan::{Plan, PlanOptions, Unit},
 };
@@ -145,6 +149,28 @@ pub fn census_of(
 ) -> Result<Memory, SolveError> {
     let solve = |plan: &Plan, unit, memory: &Memory| solver.solve(plan, unit, memory);
     each_unit(solver.game.layout().on(class), order, options, &solve, observe)
+}
+
+/// Shows each unit of one order to `observe`, solved with the portable kernel, and hands out the plan
+/// of that order: for tests.
+///
+/// # Errors
+/// As [`Solver::solve`].
+pub fn each_unit_of(
+    game: GameName,
+    class: Class,
+    order: usize,
+    options: PlanOptions,
+    mut observe: impl FnMut(&SolvedUnit),
+) -> Result<Plan, SolveError> {
+    let (kernel, stop) = (Kernel::Portable, AtomicBool::new(false));
+    let solver = Solver { game, kernel, allowance_bytes: 1 << 20, stop: &stop };
+    census_of(class, order, options, &solver, &mut |plan, solved| {
+        if plan.order == order {
+            observe(solved);
+        }
+    })?;
+    Ok(Plan::new(game.layout().on(class), order, options))
 }
 
 fn each_unit(

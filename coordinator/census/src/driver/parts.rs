@@ -69,7 +69,7 @@ impl Census {
         let parents = |sequence: &DegreeSequence| {
             let blocks = self.wanted_blocks(&Wanted::Parents(*sequence));
             let blocks = blocks.map_err(TrialError::Read)?.ok_or(TrialError::Gone)?;
-            Ok::<_, TrialError<CensusError>>(Arc::new(Block::sorted_slots(&blocks)))
+            Ok::<_, TrialError<CensusError>>(Block::sorted_slots(&blocks))
         };
         let ranges = Arc::new(PartRanges::of(&plan.shards[index as usize], parents)?);
         let (plan, known) = (plan.fingerprint, ranges.clone());

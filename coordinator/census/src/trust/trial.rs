@@ -359,13 +359,12 @@ mod tests {
         partition::BucketTable,
         plan::PlanOptions,
     };
-    use trailtrap_worker::counting::recount::recount;
+    use trailtrap_worker::{counting::recount::recount, link::memory};
 
     use super::*;
     use crate::{
         core::{random::Random, secret::Secret},
         records::{Author, Delivery, delivery},
-        trust::solved::each_unit,
     };
 
     #[test]
@@ -461,7 +460,7 @@ mod tests {
     fn tried<G: Game>(game: GameName) {
         let options = PlanOptions { part_graphs: 1 << 20, bucket_bytes: 60 };
         let mut deliveries: HashMap<DegreeSequence, Delivery> = HashMap::new();
-        let plan = each_unit(game, Class::All, 6, options, |solved| {
+        let plan = memory::each_unit_of(game, Class::All, 6, options, |solved| {
             let (unit, sequence) = (solved.unit, solved.sequence);
             let (blocks, summary) = (solved.blocks(), solved.summary.clone());
             let worker = Author::new("test", "portable");
@@ -469,7 +468,8 @@ mod tests {
                 sequence,
                 delivery(unit, sequence, blocks, summary, Duration::ZERO, worker),
             );
-        });
+        })
+        .unwrap();
         let read = |sequence: &DegreeSequence, bucket: u32| {
             let blocks = deliveries[sequence].blocks.chunks_exact(3).nth(bucket as usize);
             Ok::<_, Infallible>(blocks.map(|blocks| blocks[..2].to_vec()))

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use tonic::{Code, Status};
+use tonic::Code;
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
     partition::Block,
@@ -65,31 +65,18 @@ impl GrpcLink {
         self.runtime.block_on(self.stop.run_until_cancelled(pause));
     }
 
-    /// Calls until the worker stops. What fails is not tried again: those who solve find out
+    /// A unit to count, if there is one. What fails is not tried again: those who solve find out
     /// whether the coordinator is there, and register again.
-    fn call<T>(
-        &self,
-        what: &str,
-        call: impl Future<Output = Result<tonic::Response<T>, Status>>,
-    ) -> Result<T, ()> {
-        let answer = self.runtime.block_on(self.stop.run_until_cancelled(call)).ok_or(())?;
-        match answer {
-            Ok(response) => Ok(response.into_inner()),
-            Err(status) => {
-                if !matches!(status.code(), Code::NotFound | Code::Unavailable) {
-                    tracing::debug!(what, %status, "not answered");
-                }
-                Err(())
-            }
-        }
-    }
-
-    /// A unit to count, if there is one.
     fn ask_to_count(&self, room: u64) -> Result<Option<CountTask>, ()> {
         let (mut client, worker) = (self.client(), self.worker());
         let request = with_timeout(wire::CountRequest { worker, room }, 60);
-        let reply = self.call("count", client.count(request))?;
-        let Some(task) = reply.task else { return Ok(None) };
+        let answer = self.stop.run_until_cancelled(client.count(request));
+        let reply = self.runtime.block_on(answer).ok_or(())?.map_err(|status| {
+            if !matches!(status.code(), Code::NotFound | Code::Unavailable) {
+                tracing::debug!(%status, "nothing to count was given");
+            }
+        })?;
+        let Some(task) = reply.into_inner().task else { return Ok(None) };
         let number = task.grant.as_ref().map_or(0, |grant| grant.lease);
         self.understand(task).map(Some).map_err(|error| self.state(number, Err(error)))
     }
@@ -130,7 +117,7 @@ impl GrpcLink {
         }
         let parents = |sequence: &DegreeSequence| {
             let blocks = self.fetch(&[Wanted::Parents(*sequence)])?.concat();
-            Ok::<_, SourceError>(Arc::new(Block::sorted_slots(&blocks)))
+            Ok::<_, SourceError>(Block::sorted_slots(&blocks))
         };
         let ranges = Arc::new(PartRanges::of(&plan.shards[unit.shard as usize], parents)?);
         known.by_shard.insert(unit.shard, ranges.clone());
