@@ -26,13 +26,22 @@ use crate::{
     partition::slot_of_key,
 };
 
-/// A generated graph.
+/// An extension of a parent that is kept. It may be found several times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Extension {
+    /// As of the child.
+    slot: u64,
+    /// The parent it came from, as numbered by the caller.
+    parent: u32,
+    /// As of the child.
+    automorphisms: u64,
+}
+
+/// A generated graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Child {
     /// Its place in its partition, see [`slot_of_key`].
     pub slot: u64,
-    /// The parent it came from, as numbered by the caller.
-    pub parent: u32,
     /// |Aut|, at most 20!.
     pub automorphisms: u64,
 }
@@ -102,15 +111,15 @@ impl Extender {
     }
 
     /// Extends one parent of the class, whose vertices must be in increasing order of degree.
-    /// Extensions are labelled many at a time, so children may be appended by a later call only,
+    /// Extensions are labelled many at a time, so extensions may be appended by a later call only,
     /// or by [`Extender::finish`]. The same child may come several times from one parent.
-    pub fn extend(&mut self, number: u32, parent: &Graph, children: &mut Vec<Child>) {
+    pub fn extend(&mut self, number: u32, parent: &Graph, extensions: &mut Vec<Extension>) {
         debug_assert!((1..parent.order()).all(|v| parent.degree(v - 1) <= parent.degree(v)));
         for v in 0..parent.order() {
             let is_twin = |&u: &usize| are_twins(parent.rows(), u, v);
             self.twins_before[v] = (0..v).rev().find(is_twin).map_or(0, |u| 1 << u);
         }
-        self.choose(0, 0, number, parent, children);
+        self.choose(0, 0, number, parent, extensions);
     }
 
     /// Chooses the new vertex's neighbours in the runs from `run` on, in all possible ways, but of
@@ -121,17 +130,17 @@ impl Extender {
         chosen: VertexSet,
         number: u32,
         parent: &Graph,
-        children: &mut Vec<Child>,
+        extensions: &mut Vec<Extension>,
     ) {
         let Some(&Run { start, length, joined }) = self.runs.get(run) else {
-            self.push(number, parent, chosen, children);
+            self.push(number, parent, chosen, extensions);
             return;
         };
         let mut subset: u32 = (1 << joined) - 1;
         while subset < 1 << length {
             let more = chosen | (subset << start) as VertexSet;
             if subset == 0 || self.has_first_twins(more) && self.class.admits(parent, more) {
-                self.choose(run + 1, more, number, parent, children);
+                self.choose(run + 1, more, number, parent, extensions);
             }
             if subset == 0 {
                 break;
@@ -149,7 +158,13 @@ impl Extender {
         vertices(chosen).fold(0, |before, v| before | self.twins_before[v]) & !chosen == 0
     }
 
-    fn push(&mut self, number: u32, parent: &Graph, chosen: VertexSet, children: &mut Vec<Child>) {
+    fn push(
+        &mut self,
+        number: u32,
+        parent: &Graph,
+        chosen: VertexSet,
+        extensions: &mut Vec<Extension>,
+    ) {
         let new = parent.order();
         let lane = self.count;
         for v in 0..new {
@@ -161,17 +176,17 @@ impl Extender {
         self.waiting[lane] = number;
         self.count += 1;
         if self.count == LANES {
-            self.flush(children);
+            self.flush(extensions);
         }
     }
 
-    /// Appends the children that are still outstanding of all parents so far.
-    pub fn finish(&mut self, children: &mut Vec<Child>) {
-        self.flush(children);
-        self.search(children);
+    /// Appends the extensions that are still outstanding of all parents so far.
+    pub fn finish(&mut self, extensions: &mut Vec<Extension>) {
+        self.flush(extensions);
+        self.search(extensions);
     }
 
-    fn flush(&mut self, children: &mut Vec<Child>) {
+    fn flush(&mut self, extensions: &mut Vec<Extension>) {
         let n = self.target.order();
         let new = n - 1;
         let decided = self.batch.label(self.count);
@@ -183,7 +198,7 @@ impl Extender {
                     self.forest.push(undecided, self.waiting[lane]);
                 }
             } else if self.unique_maximum || self.batch.last_orbit(lane) >> new & 1 == 1 {
-                children.push(Child {
+                extensions.push(Extension {
                     slot: slot_of_key(n, self.batch.key(lane)),
                     parent: self.waiting[lane],
                     automorphisms: self.batch.automorphisms(lane),
@@ -192,33 +207,35 @@ impl Extender {
         }
         self.count = 0;
         if self.forest.is_full() {
-            self.search(children);
+            self.search(extensions);
         }
     }
 
-    fn search(&mut self, children: &mut Vec<Child>) {
+    fn search(&mut self, extensions: &mut Vec<Extension>) {
         let n = self.target.order();
         for &(parent, ref leaf) in self.forest.search() {
             if leaf.last_orbit >> (n - 1) & 1 == 1 {
                 let slot = slot_of_key(n, leaf.key(n));
-                children.push(Child { slot, parent, automorphisms: leaf.automorphisms });
+                extensions.push(Extension { slot, parent, automorphisms: leaf.automorphisms });
             }
         }
     }
 }
 
-/// Sorts children by slot and removes the repeats within each parent, in O(k log k) for k
-/// children.
+/// The children in increasing order of slots, each once, in O(k log k) for k extensions.
 ///
 /// # Errors
 /// A slot that two different parents generate. In the lists of a sound order no two parents have a
 /// child in common, so a list of parents is corrupt.
-pub fn settle(children: &mut Vec<Child>) -> Result<(), u64> {
-    children.sort_unstable();
-    children.dedup();
-    match children.windows(2).find(|pair| pair[0].slot == pair[1].slot) {
+pub fn settle(mut extensions: Vec<Extension>) -> Result<Vec<Child>, u64> {
+    extensions.sort_unstable();
+    extensions.dedup();
+    match extensions.windows(2).find(|pair| pair[0].slot == pair[1].slot) {
         Some(pair) => Err(pair[0].slot),
-        None => Ok(()),
+        None => {
+            let child = |Extension { slot, automorphisms, .. }| Child { slot, automorphisms };
+            Ok(extensions.into_iter().map(child).collect())
+        }
     }
 }
 
@@ -237,19 +254,19 @@ mod tests {
         for n in 2..=7 {
             let mut total = 0;
             for target in DegreeSequence::all(n) {
-                let mut children = Vec::new();
+                let mut extensions = Vec::new();
                 let mut extender = Extender::new(Class::All, &target, Kernel::best());
                 for parent in target.parents() {
                     extender.take_from(&parent);
                     for (number, graph) in orders[n - 2].iter().enumerate() {
                         if DegreeSequence::of(graph) == parent.sequence {
                             let by_degree = graph.relabelled(&hashed::label(graph).label);
-                            extender.extend(number as u32, &by_degree, &mut children);
+                            extender.extend(number as u32, &by_degree, &mut extensions);
                         }
                     }
                 }
-                extender.finish(&mut children);
-                settle(&mut children).expect("no class from two parents");
+                extender.finish(&mut extensions);
+                let children = settle(extensions).expect("no class from two parents");
                 let mut expected: Vec<(u64, u64)> = orders[n - 1]
                     .iter()
                     .filter(|graph| DegreeSequence::of(graph) == target)

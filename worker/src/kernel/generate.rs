@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use trailtrap_shared::{
     class::Class,
-    generate::{Child, Extender, settle},
+    generate::{Child, Extender, Extension, settle},
     graph::degree::Parent,
     partition::slot_of_key,
     plan::{Shard, parent_range},
@@ -42,7 +42,7 @@ impl Solver<'_> {
         let target = shard.sequence;
         if target.order() == 1 {
             // It has no parent that would say to which part it belongs.
-            let all = vec![Child { slot: slot_of_key(1, 0), parent: 0, automorphisms: 1 }];
+            let all = vec![Child { slot: slot_of_key(1, 0), automorphisms: 1 }];
             return Ok(if part == 0 { all } else { Vec::new() });
         }
         let mut lists = Vec::with_capacity(parents.len());
@@ -68,33 +68,32 @@ impl Solver<'_> {
                 }
             }
         }
-        let extended: Vec<Vec<Child>> = chunks
+        let extended: Vec<Vec<Extension>> = chunks
             .into_par_iter()
             .map(|chunk| {
                 self.check_stop()?;
-                let mut children = Vec::new();
+                let mut extensions = Vec::new();
                 let mut extender = Extender::new(class, &target, self.kernel);
                 for (list, range) in chunk {
                     let (kind, before, slots, _) = &lists[list];
                     extender.take_from(kind);
                     for i in range {
                         let parent = decode(&kind.sequence, slots[i])?;
-                        extender.extend(before + i as u32, &parent, &mut children);
+                        extender.extend(before + i as u32, &parent, &mut extensions);
                     }
                 }
-                extender.finish(&mut children);
+                extender.finish(&mut extensions);
                 // Repeats within a parent go at once, before they take memory.
-                children.sort_unstable();
-                children.dedup();
-                Ok(children)
+                extensions.sort_unstable();
+                extensions.dedup();
+                Ok(extensions)
             })
             .collect::<Result<_, SolveError>>()?;
-        let mut children = extended.concat();
+        let mut extensions = extended.concat();
         drop(extended);
-        if children.len() > CHUNK {
-            children.par_sort_unstable();
+        if extensions.len() > CHUNK {
+            extensions.par_sort_unstable();
         }
-        settle(&mut children).map_err(|slot| SolveError::Duplicate { sequence: target, slot })?;
-        Ok(children)
+        settle(extensions).map_err(|slot| SolveError::Duplicate { sequence: target, slot })
     }
 }
