@@ -2,7 +2,10 @@
 //! how large ones are split. A plan follows from the order and the options alone, so coordinator
 //! and workers build equal ones.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    ops::Range,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +76,8 @@ pub struct Plan {
     /// two sides check that they have equal plans. Frozen: stores keep it, and are refused when it
     /// is computed otherwise.
     pub fingerprint: u64,
+    /// For each number of edges, its shards.
+    layers: Vec<Range<u32>>,
     /// The numbers of all shards of the order.
     numbers: HashMap<DegreeSequence, u32>,
 }
@@ -89,7 +94,7 @@ impl Plan {
             sequences.iter().enumerate().map(|(i, sequence)| (*sequence, i as u32)).collect();
         let mut counts = LabelledCounts::default();
         let entry_bytes = entry_bytes(layout, order) as u64;
-        let shards = sequences
+        let shards: Vec<Shard> = sequences
             .into_iter()
             .map(|sequence| {
                 let (mass, estimate) = estimate(layout.class, &sequence, &mut counts);
@@ -115,7 +120,9 @@ impl Plan {
             })
             .collect();
         let max_size = pairs(order);
-        let mut plan = Plan { layout, order, options, max_size, shards, fingerprint: 0, numbers };
+        let layers = layers(&shards, max_size);
+        let mut plan =
+            Plan { layout, order, options, max_size, shards, fingerprint: 0, layers, numbers };
         plan.fingerprint = plan.compute_fingerprint();
         plan
     }
@@ -126,7 +133,27 @@ impl Plan {
         self.max_size = self.max_size.min(max_size);
         self.shards.truncate(self.shards.partition_point(|shard| shard.size <= max_size));
         self.shards.shrink_to_fit();
+        self.layers.truncate(self.max_size + 1);
         self
+    }
+
+    /// The shards of graphs with so many edges, no more than the plan goes up to, and their turns.
+    pub fn layer(&self, size: usize) -> Range<u32> {
+        self.layers[size].clone()
+    }
+
+    /// When a shard has its turn. Numbers of edges come one after the other, and the shards of odd
+    /// ones from the last to the first: what was solved last, and is still in caches, is read first.
+    pub fn turn(&self, shard: u32) -> Turn {
+        let size = self.shards[shard as usize].size;
+        let layer = &self.layers[size];
+        if size.is_multiple_of(2) { shard } else { layer.end - 1 - (shard - layer.start) }
+    }
+
+    /// The shard that has a turn.
+    pub fn shard_of_turn(&self, turn: Turn) -> u32 {
+        // Both directions are the same: the shards of a layer have the turns of the layer.
+        self.turn(turn)
     }
 
     /// Whether it has all shards of the order.
@@ -226,6 +253,15 @@ impl Plan {
         self.predecessor_bytes(units) + parents.iter().map(graphs).sum::<u64>()
     }
 
+    /// Bytes of memory that the plan takes, about.
+    pub fn memory_bytes(&self) -> usize {
+        let Plan { shards, numbers, .. } = self;
+        let of_lists: usize = shards.iter().map(|shard| list_bytes(&shard.predecessors)).sum();
+        // A map has a byte for each place beside it.
+        let of_numbers = numbers.capacity() * (size_of::<(DegreeSequence, u32)>() + 1);
+        size_of_val(&shards[..]) + of_lists + of_numbers
+    }
+
     /// The shards that read each shard.
     pub fn successors(&self) -> Vec<Vec<u32>> {
         let mut successors = vec![Vec::new(); self.shards.len()];
@@ -255,6 +291,21 @@ impl Plan {
             blake3::hash(&described).as_bytes()[..8].try_into().expect("eight bytes"),
         )
     }
+}
+
+/// The place of a shard in the order in which shards are solved.
+pub type Turn = u32;
+
+/// For each number of edges up to `max_size` its shards, of all of them in the order of their
+/// sizes.
+fn layers(shards: &[Shard], max_size: usize) -> Vec<Range<u32>> {
+    let up_to = |size: usize| shards.partition_point(|shard| shard.size < size) as u32;
+    (0..=max_size).map(|size| up_to(size)..up_to(size + 1)).collect()
+}
+
+/// Bytes of a list by itself: an allocation takes some more.
+fn list_bytes(list: &[u32]) -> usize {
+    size_of_val(list) + 16
 }
 
 /// What a census is to do: the graphs of an order, all or those with few edges, and of the orders
@@ -383,6 +434,13 @@ mod tests {
     fn parents_of_few_edges_have_fewer() {
         for order in 2..=8 {
             let plan = Plan::new(TrailTrap::LAYOUT, order, PlanOptions::default());
+            for (turn, shard) in (0..).zip(&plan.shards) {
+                let at_turn = &plan.shards[plan.shard_of_turn(turn) as usize];
+                assert_eq!(
+                    (plan.turn(plan.shard_of_turn(turn)), at_turn.size),
+                    (turn, shard.size)
+                );
+            }
             for max_size in 0..=pairs(order) {
                 let limited = plan.clone().limited(max_size);
                 let most = limited.shards.iter().flat_map(|shard| shard.sequence.parents());

@@ -11,10 +11,10 @@ use trailtrap_census::{
 use trailtrap_shared::{
     graph::polya::graphs_by_size,
     partition::{entry_bytes, sorted_slots_bytes},
-    plan::{Plan, Shard, Unit},
+    plan::{Plan, Shard, Turn, Unit},
 };
 use trailtrap_worker::{
-    cache::{self, Lately, Readers, Retention, Turn},
+    cache::{self, Lately, Readers, Retention},
     kernel::readings,
     memory::{self, Room},
 };
@@ -58,7 +58,7 @@ struct Worker {
     /// Lists of parents, by shard of the order before.
     parents: Retention<u32>,
     lately: Lately,
-    /// The shard that it reads for, or read for last.
+    /// That of the shard that it reads for, or read for last.
     now: Turn,
     cores: Server,
     network: Server,
@@ -292,7 +292,7 @@ impl Machines {
         let (mut elsewhere, mut through_coordinator) = (0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
         self.rooms[worker].lease(taken, in_work, memory::input_bytes(plan, &units));
-        self.give_to_cache(&order, worker, units.first().map_or(0, |unit| unit.shard));
+        self.give_to_cache(&order, worker, units.first().map_or(0, |unit| plan.turn(unit.shard)));
         for together in units.chunk_by(|one, other| one.shard == other.shard) {
             let shard = &plan.shards[together[0].shard as usize];
             let count = graphs[together[0].shard as usize] / f64::from(shard.parts);
@@ -465,7 +465,8 @@ impl Machines {
         let entry = entry_bytes(plan.layout, plan.order) as f64;
         let allowance = self.cluster.allowance_bytes();
         let Worker { tables, parents, lately, now, .. } = &mut self.workers[worker];
-        *now = index;
+        let turn = plan.turn(index);
+        *now = turn;
         let mut input = Input::default();
         if let Some(before) = &self.before {
             let (before, of_parents) = (&before.plan, &before.graphs);
@@ -495,11 +496,10 @@ impl Machines {
                     let heads = u64::from(from.parts) * BLOCK_BYTES;
                     input.read += each * stored + heads as f64;
                     input.loaded += each;
-                    let next = |key: &(u32, u32)| readers.next(key.0, index);
-                    tables.put(key, memory_bytes(entry, each) as usize, index, next, |_| ());
+                    let next = |key: &(u32, u32)| readers.next(key.0, turn);
+                    tables.put(key, memory_bytes(entry, each) as usize, turn, next, |_| ());
                 }
-                tables
-                    .read(&key, readers.next(predecessor, if again { index } else { index + 1 }));
+                tables.read(&key, readers.next(predecessor, if again { turn } else { turn + 1 }));
             }
         }
         input

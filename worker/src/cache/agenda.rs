@@ -9,12 +9,9 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use trailtrap_shared::plan::{Plan, Unit};
+use trailtrap_shared::plan::{Plan, Turn, Unit};
 
-use super::{
-    BucketKey,
-    retention::{NEVER, Turn},
-};
+use super::{BucketKey, retention::NEVER};
 
 /// What tells a cache when values are read.
 pub(super) trait Turns<K> {
@@ -53,22 +50,53 @@ impl<K> Turns<K> for Lately {
     }
 }
 
-/// The shards of a plan that read each shard.
+/// When the shards of a plan are read.
 pub struct Readers {
     plan: Arc<Plan>,
-    successors: Vec<Vec<u32>>,
+    /// The turns of those that read each shard, in increasing order, one shard after the other.
+    turns: Vec<Turn>,
+    /// Where those of each shard end.
+    ends: Vec<u32>,
 }
 
 impl Readers {
     /// Of a plan.
     pub fn new(plan: Arc<Plan>) -> Self {
-        Readers { successors: plan.successors(), plan }
+        let mut ends = vec![0; plan.shards.len()];
+        for &read in plan.shards.iter().flat_map(|shard| &shard.predecessors) {
+            ends[read as usize] += 1;
+        }
+        // Until all are there, what is the end of each shard is where its next reader goes.
+        let mut all = 0;
+        for end in &mut ends {
+            all += std::mem::replace(end, all);
+        }
+        let mut turns = vec![0; all as usize];
+        for turn in 0..plan.shards.len() as Turn {
+            for &read in &plan.shards[plan.shard_of_turn(turn) as usize].predecessors {
+                let end = &mut ends[read as usize];
+                turns[*end as usize] = turn;
+                *end += 1;
+            }
+        }
+        Readers { plan, turns, ends }
     }
 
-    /// The first shard from `now` on that reads one.
+    /// The first turn from `now` on of a shard that reads one.
     pub fn next(&self, shard: u32, now: Turn) -> Turn {
-        let readers = &self.successors[shard as usize];
+        let readers = self.of(shard);
         readers.get(readers.partition_point(|&reader| reader < now)).copied().unwrap_or(NEVER)
+    }
+
+    fn of(&self, shard: u32) -> &[Turn] {
+        let start = shard.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        &self.turns[start as usize..self.ends[shard as usize] as usize]
+    }
+
+    /// Bytes of memory that a plan and its readers take, about.
+    pub fn bytes_with(plan: &Plan) -> usize {
+        let readers: usize = plan.shards.iter().map(|shard| shard.predecessors.len()).sum();
+        plan.memory_bytes() + size_of::<Turn>() * (readers + plan.shards.len())
     }
 }
 
@@ -79,11 +107,11 @@ pub(super) struct Agenda(RwLock<Inner>);
 #[derive(Default)]
 struct Inner {
     readers: Option<Readers>,
-    /// How often each shard is in work.
-    in_work: BTreeMap<u32, usize>,
-    /// The first shard that was in work last.
+    /// How often the shard of each turn is in work.
+    in_work: BTreeMap<Turn, usize>,
+    /// The first turn that was in work last.
     now: Turn,
-    /// Whether it has parts beside those in work then.
+    /// Whether its shard has parts beside those in work then.
     has_more: bool,
 }
 
@@ -111,15 +139,16 @@ impl Agenda {
         if !is_known {
             *inner = Inner { readers: Some(Readers::new(plan.clone())), ..Inner::default() };
         }
-        let shard = units.first().map(|unit| unit.shard);
-        if let Some(shard) = shard {
-            *inner.in_work.entry(shard).or_default() += 1;
+        let turn = units.first().map(|unit| plan.turn(unit.shard));
+        if let Some(turn) = turn {
+            *inner.in_work.entry(turn).or_default() += 1;
             inner.update();
-            if inner.now == shard {
-                inner.has_more = units.len() < plan.shards[shard as usize].parts as usize;
+            if inner.now == turn {
+                let shard = &plan.shards[units[0].shard as usize];
+                inner.has_more = units.len() < shard.parts as usize;
             }
         }
-        InWork { agenda: self, plan: plan.clone(), shard }
+        InWork { agenda: self, plan: plan.clone(), turn }
     }
 }
 
@@ -127,7 +156,7 @@ impl Agenda {
 pub struct InWork<'a> {
     agenda: &'a Agenda,
     plan: Arc<Plan>,
-    shard: Option<u32>,
+    turn: Option<Turn>,
 }
 
 impl Drop for InWork<'_> {
@@ -135,7 +164,7 @@ impl Drop for InWork<'_> {
         let mut inner = self.agenda.0.write();
         let is_known =
             inner.readers.as_ref().is_some_and(|known| Arc::ptr_eq(&known.plan, &self.plan));
-        let Some(first) = self.shard.filter(|_| is_known) else { return };
+        let Some(first) = self.turn.filter(|_| is_known) else { return };
         if let Some(count) = inner.in_work.get_mut(&first) {
             *count -= 1;
             if *count == 0 {
@@ -175,12 +204,11 @@ mod tests {
         let plan = |order| Arc::new(Plan::new(TrailTrap::LAYOUT, order, PlanOptions::default()));
         let (plan, other) = (plan(6), plan(5));
         let readers = Readers::new(plan.clone());
-        let shard = (0..plan.shards.len() as u32)
-            .find(|&shard| readers.successors[shard as usize].len() > 2)
-            .unwrap();
-        let [first, second, third] = [0, 1, 2].map(|i| readers.successors[shard as usize][i]);
+        let shard =
+            (0..plan.shards.len() as u32).find(|&shard| readers.of(shard).len() > 2).unwrap();
+        let [first, second, third] = [0, 1, 2].map(|i| readers.of(shard)[i]);
         let key = BucketKey::of(&plan.shards[shard as usize], 0);
-        let unit = |shard| Unit { order: 6, shard, part: 0 };
+        let unit = |turn| Unit { order: 6, shard: plan.shard_of_turn(turn), part: 0 };
         let agenda = Agenda::default();
         assert_eq!(agenda.next(&key), NEVER, "nothing is known yet");
         let one = agenda.begin(&plan, &[unit(second)]);
@@ -196,7 +224,7 @@ mod tests {
         // Another order begins while a lease of this one is still in work.
         let four = agenda.begin(&other, &[Unit { order: 5, shard: 3, part: 0 }]);
         drop(three);
-        assert_eq!((agenda.now(), agenda.next(&key)), (3, NEVER));
+        assert_eq!((agenda.now(), agenda.next(&key)), (other.turn(3), NEVER));
         drop(four);
     }
 }

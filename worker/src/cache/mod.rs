@@ -24,7 +24,7 @@ use trailtrap_shared::{
 
 pub use self::{
     agenda::{InWork, Lately, Readers},
-    retention::{NEVER, Retention, Turn},
+    retention::{NEVER, Retention},
 };
 
 use self::agenda::{Agenda, Turns};

@@ -6,9 +6,7 @@ use std::{
     hash::Hash,
 };
 
-/// When something is read: the index of the shard in its plan that reads it. Shards are solved
-/// about in this order.
-pub type Turn = u32;
+use trailtrap_shared::plan::Turn;
 
 /// It is not read again, as far as is known.
 pub const NEVER: Turn = Turn::MAX;

@@ -2,10 +2,10 @@
 //! machine.
 //!
 //! A shard is ready when all shards with one edge less that it reads are done; there is no barrier
-//! over a number of edges. Ready units are handed out in the order of the plan, neighbours
-//! together, so that they read the same partitions. Of each number of edges, a worker has a
-//! [`Share`] of neighbouring shards, which read what it has solved or read before; only who finds
-//! nothing there takes something of another's.
+//! over a number of edges. Ready units are handed out in the order of their [`Plan::turn`]s,
+//! neighbours together, so that they read the same partitions. Of each number of edges, a worker
+//! has a [`Share`] of neighbouring shards, which read what it has solved or read before; only who
+//! finds nothing there takes something of another's.
 //!
 //! Units that were solved before, in an earlier run or before something they may have read was
 //! found wrong, are *recalled*: they count as done as soon as what they read is done and is what
@@ -20,7 +20,7 @@ use std::{
 
 use trailtrap_shared::{
     partition::Content,
-    plan::{Plan, Unit},
+    plan::{Plan, Turn, Unit},
 };
 use trailtrap_worker::memory::LEAST_TOGETHER;
 
@@ -47,8 +47,8 @@ pub struct Asked {
     pub room: u64,
 }
 
-/// The part of the shards of each number of edges that a worker comes first for: those between
-/// index/of and (index + 1)/of of their work.
+/// The part of the shards of each number of edges that a worker comes first for: in the order of
+/// their turns, those between index/of and (index + 1)/of of their work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The place of the worker among those who work, below `of`.
@@ -60,6 +60,14 @@ pub struct Share {
 impl Share {
     /// Of somebody who works alone.
     pub const WHOLE: Share = Share { index: 0, of: 1 };
+}
+
+/// A unit in the order in which units are handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Of its shard.
+    turn: Turn,
+    part: u32,
 }
 
 /// A unit that was solved before.
@@ -87,12 +95,10 @@ pub struct Schedule {
     partly: HashMap<u32, BTreeMap<u32, Content>>,
     on_record: HashMap<Unit, OnRecord>,
     recall: Recall,
-    ready: BTreeSet<Unit>,
+    ready: BTreeSet<Place>,
     ready_work: u64,
-    /// For each shard the work of those before it that have as many edges.
+    /// For each turn the work of those before it that have as many edges.
     work_before: Vec<u64>,
-    /// For each number of edges its shards.
-    layers: Vec<Range<u32>>,
     unfinished_shards: usize,
     /// Who has tried units in vain that are not finished.
     setbacks: BTreeMap<Unit, Setbacks>,
@@ -117,17 +123,15 @@ impl Schedule {
     ) -> Self {
         assert_eq!(parents.len(), plan.shards.len(), "parents of every shard");
         let successors = plan.successors();
-        let mut layers = vec![0..0; plan.max_size + 1];
-        let (mut work_before, mut sum) = (Vec::with_capacity(plan.shards.len()), 0);
-        for (index, shard) in (0..).zip(&plan.shards) {
-            let layer = &mut layers[shard.size];
-            if layer.start == layer.end {
-                (*layer, sum) = (index..index, 0);
+        let mut work_before = Vec::with_capacity(plan.shards.len());
+        for size in 0..=plan.max_size {
+            let mut sum = 0;
+            for turn in plan.layer(size) {
+                work_before.push(sum);
+                let shard = plan.shard_of_turn(turn);
+                let part = Unit { order: plan.order as u8, shard, part: 0 };
+                sum += work(&plan, part) * u64::from(plan.shards[shard as usize].parts);
             }
-            layer.end = index + 1;
-            work_before.push(sum);
-            let part = Unit { order: plan.order as u8, shard: index, part: 0 };
-            sum += work(&plan, part) * u64::from(shard.parts);
         }
         let mut schedule = Schedule {
             contents: vec![None; plan.shards.len()],
@@ -142,7 +146,6 @@ impl Schedule {
             ready: BTreeSet::new(),
             ready_work: 0,
             work_before,
-            layers,
             unfinished_shards: plan.shards.len(),
             setbacks: BTreeMap::new(),
             successors,
@@ -210,18 +213,21 @@ impl Schedule {
     /// known which one it is, and to somebody else if possible.
     pub fn lease(&mut self, asked: Asked, author: &Author, others: &[Author]) -> Vec<Unit> {
         // What is solved together is solved by all threads of a worker.
-        let fair = |sharers: usize| self.ready_work / (2 * sharers.max(1) as u64);
-        let aim = fair(asked.threads).clamp(LEAST_WORK, MOST_WORK);
+        let fair = |sharers: usize| self.ready_work / sharers.max(1) as u64;
+        let aim = (fair(asked.threads) / 2).clamp(LEAST_WORK, MOST_WORK);
         let most = fair(asked.share.of).max(MOST_WORK);
-        let admits = |unit: &Unit| self.admits(*unit, author, others);
+        let admits = |unit: Unit| self.admits(unit, author, others);
         let Some(found) = self.find(asked.share, admits) else { return Vec::new() };
         // Little work at the end of a share goes together with the beginning of the next.
-        let layer = &self.layers[self.plan.shards[found.start.shard as usize].size];
-        let up_to = self.first_unit(layer.end);
+        let up_to = first_part(self.layer_of(found.start).end);
         let mut bundle: Vec<Unit> = Vec::new();
         let (mut work, mut graphs) = (0, 0);
-        for unit in self.ready.range(found.start..up_to).copied().filter(admits) {
-            if unit >= found.end && work >= LEAST_WORK {
+        for &place in self.ready.range(found.start..up_to) {
+            let unit = self.unit(place);
+            if !admits(unit) {
+                continue;
+            }
+            if place >= found.end && work >= LEAST_WORK {
                 break;
             }
             let more = self.work(unit);
@@ -245,23 +251,36 @@ impl Schedule {
                 break;
             }
         }
-        for unit in &bundle {
-            self.ready.remove(unit);
+        for &unit in &bundle {
+            self.ready.remove(&self.place(unit));
         }
         self.ready_work -= work;
         bundle
     }
 
+    fn place(&self, unit: Unit) -> Place {
+        Place { turn: self.plan.turn(unit.shard), part: unit.part }
+    }
+
+    fn unit(&self, Place { turn, part }: Place) -> Unit {
+        Unit { order: self.plan.order as u8, shard: self.plan.shard_of_turn(turn), part }
+    }
+
+    /// The shards with as many edges as that of a unit, and their turns.
+    fn layer_of(&self, place: Place) -> Range<u32> {
+        self.plan.layer(self.plan.shards[self.plan.shard_of_turn(place.turn) as usize].size)
+    }
+
     /// Where the ready units lie that a worker takes next.
-    fn find(&self, share: Share, admits: impl Fn(&Unit) -> bool) -> Option<Range<Unit>> {
+    fn find(&self, share: Share, admits: impl Fn(Unit) -> bool) -> Option<Range<Place>> {
         let mut layers = self.layers_in_work();
         let own = layers.find_map(|layer| {
-            let range = self.units_of(layer, share);
-            let first = self.ready.range(range.clone()).find(|unit| admits(unit))?;
-            Some(*first..range.end)
+            let range = self.places_of(&layer, share);
+            let first = self.ready_in(&range, &admits).next()?;
+            Some(first..range.end)
         });
         own.or_else(|| {
-            self.layers_in_work().find_map(|layer| self.find_to_take(layer, share, &admits))
+            self.layers_in_work().find_map(|layer| self.find_to_take(&layer, share, &admits))
         })
     }
 
@@ -270,44 +289,50 @@ impl Schedule {
         &self,
         layer: &Range<u32>,
         share: Share,
-        admits: impl Fn(&Unit) -> bool,
-    ) -> Option<Range<Unit>> {
+        admits: impl Fn(Unit) -> bool,
+    ) -> Option<Range<Place>> {
         let ready_of = |index| {
-            let range = self.units_of(layer, Share { index, ..share });
-            (self.ready.range(range.clone()).filter(|unit| admits(unit)).count(), range)
+            let range = self.places_of(layer, Share { index, ..share });
+            (self.ready_in(&range, &admits).count(), range)
         };
         let (count, range) = (0..share.of).map(ready_of).max_by_key(|(count, _)| *count)?;
-        let mut ready = self.ready.range(range.clone()).filter(|unit| admits(unit));
-        Some(*ready.nth(count / 2)?..range.end)
+        let half = self.ready_in(&range, &admits).nth(count / 2)?;
+        Some(half..range.end)
+    }
+
+    /// Ready units that are admitted.
+    fn ready_in(
+        &self,
+        range: &Range<Place>,
+        admits: impl Fn(Unit) -> bool,
+    ) -> impl Iterator<Item = Place> {
+        let ready = self.ready.range(range.clone()).copied();
+        ready.filter(move |&place| admits(self.unit(place)))
     }
 
     /// The shards of each number of edges that has ready units.
-    fn layers_in_work(&self) -> impl Iterator<Item = &Range<u32>> {
+    fn layers_in_work(&self) -> impl Iterator<Item = Range<u32>> {
         let mut from = 0;
         std::iter::from_fn(move || {
-            let unit = self.ready.range(self.first_unit(from)..).next()?;
-            let layer = &self.layers[self.plan.shards[unit.shard as usize].size];
+            let place = self.ready.range(first_part(from)..).next()?;
+            let layer = self.layer_of(*place);
             from = layer.end;
             Some(layer)
         })
     }
 
     /// The units of a share of shards of the same number of edges.
-    fn units_of(&self, layer: &Range<u32>, Share { index, of }: Share) -> Range<Unit> {
+    fn places_of(&self, layer: &Range<u32>, Share { index, of }: Share) -> Range<Place> {
         let before = &self.work_before[layer.start as usize..layer.end as usize];
-        let last = self.first_unit(layer.end - 1);
+        let last = self.unit(first_part(layer.end - 1));
         let parts = u64::from(self.plan.shards[last.shard as usize].parts);
         let total = before[before.len() - 1] + self.work(last) * parts;
         let bound = |index: usize| {
             let start = u128::from(total) * index as u128;
-            let shard = before.partition_point(|&work| u128::from(work) * (of as u128) < start);
-            self.first_unit(layer.start + shard as u32)
+            let turn = before.partition_point(|&work| u128::from(work) * (of as u128) < start);
+            first_part(layer.start + turn as Turn)
         };
         bound(index)..bound(index + 1)
-    }
-
-    fn first_unit(&self, shard: u32) -> Unit {
-        Unit { order: self.plan.order as u8, shard, part: 0 }
     }
 
     fn admits(&self, unit: Unit, author: &Author, others: &[Author]) -> bool {
@@ -316,7 +341,7 @@ impl Schedule {
 
     /// Whether something is ready for this worker, beside these others.
     pub fn has_work_for(&self, author: &Author, others: &[Author]) -> bool {
-        self.ready.iter().any(|&unit| self.admits(unit, author, others))
+        self.ready.iter().any(|&place| self.admits(self.unit(place), author, others))
     }
 
     /// Makes leased units ready again that this worker has not solved. Those that too many have
@@ -338,7 +363,7 @@ impl Schedule {
     }
 
     fn put_out(&mut self, unit: Unit) {
-        if self.ready.insert(unit) {
+        if self.ready.insert(self.place(unit)) {
             self.ready_work += self.work(unit);
         }
     }
@@ -429,6 +454,11 @@ impl Schedule {
     }
 }
 
+/// Of the shard that has a turn.
+fn first_part(turn: Turn) -> Place {
+    Place { turn, part: 0 }
+}
+
 /// The work of a unit, in pairs.
 fn work(plan: &Plan, unit: Unit) -> u64 {
     plan.pairs(unit) + UNIT_WORK
@@ -497,24 +527,24 @@ mod tests {
 
     #[test]
     fn each_worker_has_its_share_of_neighbours() {
-        let mut schedule = schedule(7);
+        // A share of most numbers of edges is more work than a bundle.
+        let mut schedule = schedule(8);
         let plan = schedule.plan().clone();
-        for layer in schedule.layers.clone() {
-            let first = Unit { order: 7, shard: layer.start, part: 0 };
-            let end = (0..3).fold(first, |start, index| {
-                let range = schedule.units_of(&layer, Share { index, of: 3 });
-                assert_eq!(range.start, start, "shares follow each other");
-                range.end
+        for layer in (0..=plan.max_size).map(|size| plan.layer(size)) {
+            let end = (0..3).fold(layer.start, |start, index| {
+                let places = schedule.places_of(&layer, Share { index, of: 3 });
+                assert_eq!(places.start.turn, start, "shares follow each other");
+                places.end.turn
             });
-            assert_eq!(end.shard, layer.end);
+            assert_eq!(end, layer.end);
         }
         let (mut own, mut taken) = (0, 0);
         let shares = (0..3).map(|index| Share { index, of: 3 });
         for share in shares.cycle() {
             let asked = Asked { threads: 1000, share, room: 0 };
             for unit in schedule.lease(asked, &worker("a"), &[]) {
-                let layer = &schedule.layers[plan.shards[unit.shard as usize].size];
-                match schedule.units_of(layer, share).contains(&unit) {
+                let layer = plan.layer(plan.shards[unit.shard as usize].size);
+                match schedule.places_of(&layer, share).contains(&schedule.place(unit)) {
                     true => own += 1,
                     false => taken += 1,
                 }
