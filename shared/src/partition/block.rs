@@ -15,7 +15,7 @@
 //! | as they take | slots, increasing, in the form that [`super::sorted`] describes, or records in their order |
 //! | 16 | the first half of the BLAKE3 hash of everything before |
 
-use std::{fmt, ops::Range};
+use std::{fmt, ops::Range, sync::Arc};
 
 use super::{
     slot::{bucket_of_slot, mask, most_bucket_bits, slot_bits},
@@ -129,8 +129,8 @@ pub struct Block {
     pub count: usize,
     /// Number of graphs of the part that fall into the bucket.
     pub graphs: usize,
-    /// The whole block.
-    bytes: Vec<u8>,
+    /// The whole block. Clones share it.
+    bytes: Arc<Vec<u8>>,
 }
 
 /// What is wrong with the bytes of a block.
@@ -222,7 +222,7 @@ impl Block {
         let Checksum(checksum) = Checksum::of(blake3::hash(&bytes));
         bytes.extend_from_slice(&checksum);
         debug_assert_eq!(bytes.len() as u64, length);
-        Block { id, layout, count, graphs, bytes }
+        Block { id, layout, count, graphs, bytes: Arc::new(bytes) }
     }
 
     /// Checks bytes from a disk or a network and takes them in, in one pass over the bytes. Never
@@ -249,7 +249,8 @@ impl Block {
         if head.length(layout) != Some(bytes.len() as u64) || is_empty && count > 1 {
             return Err(BlockError::Malformed("length does not match the number of entries"));
         }
-        let block = Block { id, layout, count: count as usize, graphs: graphs as usize, bytes };
+        let (count, graphs, bytes) = (count as usize, graphs as usize, Arc::new(bytes));
+        let block = Block { id, layout, count, graphs, bytes };
         if id.section != Section::Outcomes {
             let mut slots = block.slots();
             if !slots.can_be_read() {
@@ -349,9 +350,14 @@ impl Block {
         &self.bytes
     }
 
-    /// The bytes that [`Block::parse`] reads, without a copy.
+    /// The same, without a copy, for as long as they are needed.
+    pub fn shared_bytes(&self) -> Arc<Vec<u8>> {
+        self.bytes.clone()
+    }
+
+    /// The bytes that [`Block::parse`] reads, without a copy if nothing else shares them.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        Arc::unwrap_or_clone(self.bytes)
     }
 
     /// The slots of several keys blocks, in increasing order.

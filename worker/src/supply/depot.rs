@@ -13,6 +13,7 @@ use std::{
     io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -121,7 +122,8 @@ impl Depot {
         let (objects, place) = (Objects::open(place)?, place.to_owned());
         let (reads, writes) = (Rest::default(), Rest::default());
         let depot = Depot { runtime, objects, place, stop, patience: PATIENCE, reads, writes };
-        let note = std::iter::once((NOTE_NAME.to_owned(), NOTE_TEXT.as_bytes()));
+        let note =
+            std::iter::once((NOTE_NAME.to_owned(), Arc::new(NOTE_TEXT.as_bytes().to_vec())));
         depot.put_all(note, false, depot.patience);
         Ok(depot)
     }
@@ -202,18 +204,19 @@ impl Depot {
         self.put_all(blocks.map(object), true, patience)
     }
 
-    fn put_all<'a>(
+    fn put_all(
         &self,
-        objects: impl Iterator<Item = (String, &'a [u8])>,
+        objects: impl Iterator<Item = (String, Arc<Vec<u8>>)>,
         durable: bool,
         patience: Duration,
     ) -> u64 {
-        let put = |(name, bytes): (String, &'a [u8])| async move {
+        let put = |(name, bytes): (String, Arc<Vec<u8>>)| async move {
             if self.writes.lasts() {
                 return 0;
             }
-            match self.objects.put(&name, bytes.to_vec(), durable).await {
-                Ok(()) => bytes.len() as u64,
+            let length = bytes.len() as u64;
+            match self.objects.put(&name, bytes, durable).await {
+                Ok(()) => length,
                 Err(error) => {
                     self.fail(&self.writes, &error.to_string());
                     0
@@ -267,8 +270,8 @@ impl Depot {
     }
 }
 
-fn object(block: &Block) -> (String, &[u8]) {
-    (object_name(&block.name().checksum), block.bytes())
+fn object(block: &Block) -> (String, Arc<Vec<u8>>) {
+    (object_name(&block.name().checksum), block.shared_bytes())
 }
 
 /// Where the objects of a depot are.
@@ -339,14 +342,14 @@ impl Objects {
 
     /// Puts an object, which replaces any of that name as a whole; if it is to be durable, it
     /// outlasts a loss of power then, as whatever is in an object store does.
-    async fn put(&self, name: &str, bytes: Vec<u8>, durable: bool) -> io::Result<()> {
+    async fn put(&self, name: &str, bytes: Arc<Vec<u8>>, durable: bool) -> io::Result<()> {
         match self {
             Objects::Directory(path) => {
                 let path = path.join(name);
                 spawn_blocking(move || write(&path, &bytes, durable)).await?
             }
             #[cfg(feature = "s3")]
-            Objects::Bucket(bucket) => bucket.put(name, bytes).await,
+            Objects::Bucket(bucket) => bucket.put(name, Arc::unwrap_or_clone(bytes)).await,
         }
     }
 }
