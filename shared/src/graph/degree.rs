@@ -282,7 +282,7 @@ impl fmt::Debug for DegreeSequence {
 
 /// Counts L(d), the labelled graphs in which vertex i has degree d_i, by deleting a vertex of
 /// maximum degree: L(d) = Σ ∏ C(cnt_x, k_x) · L(d′) over the numbers k_x of its neighbours of each
-/// degree x. Remembers what it has counted.
+/// degree x. Remembers the L(d′) that it has counted on the way.
 #[derive(Default)]
 pub struct LabelledCounts {
     known: HashMap<DegreeSequence, u128>,
@@ -291,16 +291,18 @@ pub struct LabelledCounts {
 impl LabelledCounts {
     /// L(d). Exact for n ≤ 16, where it is below 2^120, and beyond it for few edges.
     pub fn count(&mut self, sequence: &DegreeSequence) -> u128 {
-        // Isolated vertices change nothing.
-        let reduced =
-            DegreeSequence::new(sequence.bytes().iter().map(|&d| d as usize).filter(|&d| d > 0));
-        if reduced.order() == 0 {
+        let reduced = without_isolated(sequence);
+        match self.known.get(&reduced) {
+            Some(&count) => count,
+            None => self.count_by_deletion(&reduced),
+        }
+    }
+
+    fn count_by_deletion(&mut self, reduced: &DegreeSequence) -> u128 {
+        let n = reduced.order();
+        if n == 0 {
             return 1;
         }
-        if let Some(&count) = self.known.get(&reduced) {
-            return count;
-        }
-        let n = reduced.order();
         let rest = DegreeSequence::new(reduced.bytes()[..n - 1].iter().map(|&d| d as usize));
         let classes = rest.classes();
         let mut choices = Vec::new();
@@ -318,10 +320,23 @@ impl LabelledCounts {
                 choices.push((lowered, ways));
             },
         );
-        let count = choices.into_iter().map(|(lowered, ways)| ways * self.count(&lowered)).sum();
+        choices.into_iter().map(|(lowered, ways)| ways * self.count_and_remember(&lowered)).sum()
+    }
+
+    fn count_and_remember(&mut self, sequence: &DegreeSequence) -> u128 {
+        let reduced = without_isolated(sequence);
+        if let Some(&count) = self.known.get(&reduced) {
+            return count;
+        }
+        let count = self.count_by_deletion(&reduced);
         self.known.insert(reduced, count);
         count
     }
+}
+
+/// The same without isolated vertices, which change nothing about L(d).
+fn without_isolated(sequence: &DegreeSequence) -> DegreeSequence {
+    DegreeSequence::new(sequence.bytes().iter().map(|&d| d as usize).filter(|&d| d > 0))
 }
 
 /// C(n, k), exactly, for n ≤ 120 as long as it fits.
