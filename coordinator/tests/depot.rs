@@ -326,8 +326,7 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
     // Every block by its name.
     let results: Vec<(wire::UnitResult, Vec<Block>)> = answers.results(&messages::units(&grant));
     let named = |worker, lease| {
-        let each = results.iter().map(|(result, blocks)| (result.clone(), blocks.as_slice()));
-        tokio_stream::iter(messages::delivery_by_name(worker, lease, each, |_| true))
+        tokio_stream::iter(messages::delivery_by_name(worker, lease, results.clone(), |_| true))
     };
     let lacking = |reply: &wire::CompleteReply| !reply.accepted && reply.lacking;
     let reply = client.complete(named(worker, grant.lease)).await.unwrap().into_inner();
@@ -376,8 +375,7 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
         let Some(Answer::Grant(grant)) = lease.answer else { panic!("{lease:?}") };
         let results = answers.results(&messages::units(&grant));
         results.iter().flat_map(|(_, blocks)| blocks).for_each(|block| kept.write(block).unwrap());
-        let each = results.iter().map(|(result, blocks)| (result.clone(), blocks.as_slice()));
-        let right = messages::delivery_by_name(worker, grant.lease, each, |_| true);
+        let right = messages::delivery_by_name(worker, grant.lease, results, |_| true);
         let mut spoilt: Vec<Part> = right.into_iter().flat_map(|message| message.part).collect();
         spoil(&mut spoilt);
         let refused = client.complete(parts(spoilt)).await.unwrap_err();

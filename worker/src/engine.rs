@@ -27,7 +27,7 @@ use trailtrap_shared::{
 };
 
 use crate::{
-    cache::{BucketKey, Fetch, PartitionCache},
+    cache::{BucketKey, Fetch, PartitionCache, Readers},
     kernel::{SolveError, SolvedUnit, Solver, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved},
     memory::{self, Room},
@@ -337,13 +337,17 @@ impl<L: Link> Engine<L> {
         &self.link
     }
 
-    /// The cache of an edition. A new edition begins with an empty one; threads that still work on
-    /// leases of the old edition keep the old cache until they are done.
-    fn cache(&self, edition: u32) -> Arc<Cache<L>> {
+    /// The cache of a lease's edition. A new edition begins with an empty one; threads that still
+    /// work on leases of the old edition keep the old cache until they are done.
+    fn cache(&self, lease: &Lease) -> Arc<Cache<L>> {
         let mut last = self.cache.lock();
-        if last.edition != edition {
+        if last.edition != lease.edition {
+            if !self.link.is_alone() {
+                // Who is alone has the coordinator's plan, of whose memory the budget says nothing.
+                self.room.room.lock().plan(Readers::bytes_with(&lease.plan));
+            }
             let cache_bytes = memory::cache_bytes(self.memory_bytes);
-            *last = EditionCache::new(edition, cache_bytes, &self.link, &self.effort);
+            *last = EditionCache::new(lease.edition, cache_bytes, &self.link, &self.effort);
         }
         last.cache.clone()
     }
@@ -412,7 +416,7 @@ impl<L: Link> Engine<L> {
             }
             let graphs = lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum();
             room.hold(graphs, memory::input_bytes(&lease.plan, &lease.units));
-            let cache = self.cache(lease.edition);
+            let cache = self.cache(&lease);
             {
                 // What these units read stays, and what they have read before goes.
                 let _in_work = parts(&lease).next().map(|parts| cache.begin(&lease.plan, parts));

@@ -37,10 +37,11 @@ const LEAST_PART: u64 = 1 << 18;
 /// Bytes of a bucket, if a partition is split for want of memory.
 const LEAST_BUCKET: u64 = 1 << 20;
 
-/// Bytes that a graph takes while its unit is solved: itself and its outcome; its rows and
-/// requests. It takes half of them until its results are delivered: a place in a table, and in
-/// blocks.
-pub const GRAPH_BYTES: u64 = 136;
+/// Bytes that a graph takes while its unit is solved: itself, its outcome, its rows and requests.
+pub const GRAPH_BYTES: u64 = 124;
+/// Such a part of them it takes until its results are delivered, for a place in a table. Blocks are
+/// made of a unit at a time.
+const SOLVED_PART: u64 = 3;
 /// Units that have no more than so many graphs together may be leased together, however little room
 /// there is: each lease takes two calls to the coordinator.
 pub const LEAST_TOGETHER: u64 = 25_000;
@@ -63,11 +64,13 @@ pub fn input_bytes(plan: &Plan, units: &[Unit]) -> Option<u64> {
 ///
 /// While leases are small, whoever asks for work has room for a bundle of small units. Otherwise it
 /// has all room that is left, so that parts of one shard come together that fit, and waits until
-/// that is half of it. A unit may have more graphs than there is room for; it is then the last that
-/// is begun.
+/// little is in work: of what needs nothing of the cache, the part that solved graphs take. A unit
+/// may have more graphs than there is room for; it is then the last that is begun.
 #[derive(Clone, Debug)]
 pub struct Room {
     memory_bytes: usize,
+    /// Of the cache's budget that the plan in work takes.
+    plan_bytes: usize,
     /// Of the memory that is for graphs alone.
     own: u64,
     /// Of a bundle of small units.
@@ -87,7 +90,18 @@ impl Room {
         let own = own.max(LEAST_TOGETHER * leases).max(LEAST_GRAPHS);
         // Most of those that wait for an answer are solved.
         let bundle = (own / leases * 3 / 2).min(MOST_TOGETHER);
-        Room { memory_bytes, own, bundle, taken: 0, last: 0, is_cached: true }
+        Room { memory_bytes, plan_bytes: 0, own, bundle, taken: 0, last: 0, is_cached: true }
+    }
+
+    /// The plan in work and what is known by it take so many bytes, for which the cache makes room:
+    /// a quarter of the memory at most.
+    pub fn plan(&mut self, bytes: usize) {
+        self.plan_bytes = bytes.min(self.memory_bytes / 4);
+    }
+
+    /// The budget of the cache while nothing is taken from it.
+    fn whole_cache_bytes(&self) -> usize {
+        cache_bytes(self.memory_bytes) - self.plan_bytes
     }
 
     /// All of it, as long as shards read as much as the last one.
@@ -98,7 +112,7 @@ impl Room {
 
     /// The budget of the cache beside the graphs that are in work.
     pub fn cache_bytes(&self) -> usize {
-        let all = cache_bytes(self.memory_bytes);
+        let all = self.whole_cache_bytes();
         let from_cache = self.taken.saturating_sub(self.own) * GRAPH_BYTES;
         all.saturating_sub((from_cache as usize).min(self.memory_bytes / 2))
     }
@@ -111,11 +125,10 @@ impl Room {
     /// The room for whoever asks for work now, if it is enough.
     pub fn offer(&self) -> Option<u64> {
         let graphs = self.graphs();
-        let [least, most] = match self.last <= self.bundle / 2 {
-            true => [self.bundle; 2],
-            false => [graphs.div_ceil(2), graphs],
-        };
-        (self.taken + least <= graphs).then(|| most.min(graphs - self.taken))
+        match self.last <= self.bundle / 2 {
+            true => (self.taken + self.bundle <= graphs).then_some(self.bundle),
+            false => (self.taken <= self.own / SOLVED_PART).then(|| graphs - self.taken),
+        }
     }
 
     /// Takes room.
@@ -130,14 +143,14 @@ impl Room {
         self.last = input_bytes.map_or(0, |_| graphs);
         if let Some(input_bytes) = input_bytes.filter(|_| graphs > self.bundle / 2) {
             // Lists of parents are in the cache, too, and tables have directories.
-            self.is_cached = input_bytes <= cache_bytes(self.memory_bytes) as u64 / 4 * 3;
+            self.is_cached = input_bytes <= self.whole_cache_bytes() as u64 / 4 * 3;
         }
         self.taken = self.taken - taken + graphs;
     }
 
     /// So many graphs have been solved. Returns the room that they take until they are delivered.
     pub fn solved(&mut self, graphs: u64) -> u64 {
-        let left = graphs / 2;
+        let left = graphs / SOLVED_PART;
         self.taken -= graphs - left;
         left
     }
@@ -170,7 +183,9 @@ mod tests {
         room.lease(1_000_000, 1_000_000, None);
         assert_eq!(room.graphs(), 1_000_000, "a bundle says nothing of larger leases");
         room.lease(1_000_000, 1_000_000, Some(held + 1));
-        assert_eq!((room.offer(), room.cache_bytes()), (Some(4_000_000), cache));
+        assert_eq!((room.offer(), room.cache_bytes()), (None, cache));
+        assert_eq!(room.solved(1_000_000), 333_333, "little is in work then");
+        assert_eq!(room.offer(), Some(4_666_667));
         for graphs in [2_000_000, 5_000_000, 20_000_000] {
             room.lease(room.taken(), graphs, Some(held + 1));
             let more = (graphs - 1_000_000) as usize * GRAPH_BYTES as usize;
@@ -178,9 +193,13 @@ mod tests {
         }
         room.lease(20_000_000, MOST_TOGETHER / 2, Some(0));
         assert_eq!(room.graphs(), 5_000_000, "nor does a small lease");
-        assert_eq!((room.solved(MOST_TOGETHER / 2), room.taken()), (50_000, 50_000));
-        room.give_back(50_000);
+        assert_eq!((room.solved(90_000), room.taken()), (30_000, 40_000));
+        room.give_back(40_000);
         assert_eq!((room.taken(), room.cache_bytes()), (0, cache));
+        room.plan(1_000_000);
+        assert_eq!(room.cache_bytes(), cache - 1_000_000);
+        room.plan(memory_bytes);
+        assert_eq!(room.cache_bytes(), cache - memory_bytes / 4);
     }
 
     /// Ample memory changes nothing; less of it makes parts and buckets smaller, and never none.

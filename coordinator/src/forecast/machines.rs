@@ -227,9 +227,18 @@ impl Machines {
         let readers = Readers::new(plan.clone());
         let order = Arc::new(OrderInWork { plan, graphs, readers });
         self.before = self.order.replace(order);
+        let plan_bytes = self.plan_bytes();
+        self.rooms.iter_mut().for_each(|room| room.plan(plan_bytes));
         self.workers = (0..self.cluster.workers()).map(|_| Worker::new(&self.cluster)).collect();
         self.aside.clear();
         self.solved_seconds = 0.0;
+    }
+
+    /// What the plan in work takes of a worker's memory.
+    fn plan_bytes(&self) -> usize {
+        let is_remote = self.cluster.nodes.is_some();
+        let order = self.order.as_ref().filter(|_| is_remote);
+        order.map_or(0, |order| Readers::bytes_with(&order.plan))
     }
 
     /// The order that was begun last.
@@ -254,7 +263,9 @@ impl Machines {
 
     /// A worker is another process from now on, with an empty cache, and nothing in work.
     pub fn replace(&mut self, worker: usize) {
-        self.rooms[worker] = room(&self.cluster);
+        let mut room = room(&self.cluster);
+        room.plan(self.plan_bytes());
+        self.rooms[worker] = room;
         if let Some(worker) = self.workers.get_mut(worker) {
             *worker = Worker::new(&self.cluster);
         }

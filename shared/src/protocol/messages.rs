@@ -227,20 +227,20 @@ pub fn delivery(
 }
 
 /// The same where the blocks that `is_named` says are only named: they lie in the depot of the
-/// census.
-pub fn delivery_by_name<'a>(
+/// census. The blocks of a unit are dropped before the next is asked for.
+pub fn delivery_by_name(
     worker: u64,
     lease: u64,
-    results: impl IntoIterator<Item = (wire::UnitResult, &'a [Block])>,
+    results: impl IntoIterator<Item = (wire::UnitResult, Vec<Block>)>,
     is_named: impl Fn(&Block) -> bool,
 ) -> Vec<wire::CompleteRequest> {
     use wire::complete_request::Part;
     let by_name = true;
     let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease, by_name })];
     for (result, blocks) in results {
-        let content = Content::of_unit(blocks).0.to_vec();
+        let content = Content::of_unit(&blocks).0.to_vec();
         parts.push(Part::Unit(wire::UnitResult { content, ..result }));
-        for block in blocks {
+        for block in &blocks {
             match is_named(block) {
                 true => parts.push(Part::Name(name_message(&block.name()))),
                 false => parts.extend(pieces(block.bytes()).map(Part::Piece)),

@@ -69,6 +69,9 @@ impl Identity {
 /// The first pause before something is tried again.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
 
+/// So many bytes of blocks are made and put into the depot at a time, or those of one unit.
+const OFFERED_BYTES: u64 = 8 << 20;
+
 /// The gRPC link. Its methods block, and must not be called from within the runtime.
 pub struct GrpcLink {
     runtime: Handle,
@@ -431,16 +434,7 @@ impl Link for GrpcLink {
 
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
         let blocks = || results.iter().map(SolvedUnit::blocks).collect::<Vec<_>>();
-        let made = blocks();
-        if self.supply.offer(made.iter().flatten()) {
-            let said = results.iter().zip(&made).map(|(solved, blocks)| wire::UnitResult {
-                ahead: self.told_ahead(lease, blocks),
-                ..result(solved)
-            });
-            let each = said.zip(made.iter().map(Vec::as_slice));
-            let named = messages::delivery_by_name(lease.worker, lease.number, each, is_shared);
-            // They take memory, and the answer may take a while.
-            drop(made);
+        if let Some(named) = self.name(lease, results) {
             let reply = self.send_delivery(named);
             if !matches!(&reply, Ok(reply) if reply.lacking) {
                 return self.delivered(lease, reply);
@@ -452,6 +446,8 @@ impl Link for GrpcLink {
             );
             return self.deliver(lease, delivery(lease, results, blocks()));
         }
+        let made = blocks();
+        self.supply.offer(made.iter().flatten());
         self.deliver(lease, delivery(lease, results, made))
     }
 
@@ -489,6 +485,28 @@ impl Link for GrpcLink {
 }
 
 impl GrpcLink {
+    /// The messages that deliver the results of a lease by the names of their blocks, which are put
+    /// into the depot, those of some units at a time. `None` if they do not lie there for good.
+    fn name(&self, lease: &Lease, results: &[SolvedUnit]) -> Option<Vec<wire::CompleteRequest>> {
+        let mut is_kept = self.supply.is_kept();
+        if !is_kept {
+            return None;
+        }
+        let said = units_of_bytes(results, OFFERED_BYTES).map_while(|units| {
+            let made: Vec<Vec<Block>> = units.iter().map(SolvedUnit::blocks).collect();
+            is_kept = self.supply.offer(made.iter().flatten());
+            is_kept.then(|| {
+                units.iter().zip(made).map(|(solved, blocks)| {
+                    let ahead = self.told_ahead(lease, &blocks);
+                    (wire::UnitResult { ahead, ..result(solved) }, blocks)
+                })
+            })
+        });
+        let (worker, lease) = (lease.worker, lease.number);
+        let named = messages::delivery_by_name(worker, lease, said.flatten(), is_shared);
+        is_kept.then_some(named)
+    }
+
     /// What the blocks of a unit tell about graphs with one edge more; nothing if they are wrong,
     /// which is found out when they are counted.
     fn told_ahead(&self, lease: &Lease, blocks: &[Block]) -> Vec<u8> {
@@ -611,6 +629,19 @@ impl BlockOrigin for GrpcLink {
         };
         answers.into_iter().map(parse).collect()
     }
+}
+
+/// Runs of units, each of which has at most so many bytes of blocks, or is one unit.
+fn units_of_bytes(results: &[SolvedUnit], most: u64) -> impl Iterator<Item = &[SolvedUnit]> {
+    let bytes = |solved: &SolvedUnit| -> u64 {
+        solved.tables.iter().map(|table| table.stored_bytes()).sum()
+    };
+    let mut run = results.first().map_or(0, bytes);
+    results.chunk_by(move |_, next| {
+        let fits = run + bytes(next) <= most;
+        run = bytes(next) + if fits { run } else { 0 };
+        fits
+    })
 }
 
 /// Whether the same call may succeed later.
