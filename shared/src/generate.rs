@@ -29,11 +29,11 @@ use crate::{
 /// An extension of a parent that is kept. It may be found several times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Extension {
-    /// As of the child.
+    /// Of the graph.
     slot: u64,
     /// The parent it came from, as numbered by the caller.
     parent: u32,
-    /// As of the child.
+    /// |Aut| of the graph.
     automorphisms: u64,
 }
 
@@ -234,7 +234,10 @@ pub fn settle(mut extensions: Vec<Extension>) -> Result<Vec<Child>, u64> {
         Some(pair) => Err(pair[0].slot),
         None => {
             let child = |Extension { slot, automorphisms, .. }| Child { slot, automorphisms };
-            Ok(extensions.into_iter().map(child).collect())
+            let mut children: Vec<Child> = extensions.into_iter().map(child).collect();
+            // They are where the extensions were, which took more.
+            children.shrink_to_fit();
+            Ok(children)
         }
     }
 }
