@@ -4,8 +4,8 @@
 //! A shard is ready when all shards with one edge less that it reads are done; there is no barrier
 //! over a number of edges. Ready units are handed out in the order of their [`Plan::turn`]s,
 //! neighbours together, so that they read the same partitions. Of each number of edges, a worker
-//! has a [`Share`] of neighbouring shards, which read what it has solved or read before; only who
-//! finds nothing there takes something of another's.
+//! has a [`Share`] of neighbouring shards, which read much of the same; only who finds nothing
+//! there takes something of another's.
 //!
 //! Units that were solved before, in an earlier run or before something they may have read was
 //! found wrong, are *recalled*: they count as done as soon as what they read is done and is what
@@ -268,7 +268,8 @@ impl Schedule {
 
     /// The shards with as many edges as that of a unit, and their turns.
     fn layer_of(&self, place: Place) -> Range<u32> {
-        self.plan.layer(self.plan.shards[self.plan.shard_of_turn(place.turn) as usize].size)
+        // The shard with the number of a turn has as many edges as the one that has the turn.
+        self.plan.layer(self.plan.shards[place.turn as usize].size)
     }
 
     /// Where the ready units lie that a worker takes next.
