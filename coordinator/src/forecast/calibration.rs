@@ -213,7 +213,7 @@ fn look_up(table: &BucketTable, bits: u32, thread: u64) -> f64 {
     (thread_seconds() - start) / LOOK_UPS as f64
 }
 
-/// Seconds to load an entry: the least of some times, as the first one has to touch new memory.
+/// Seconds to load an entry: the least of some times, which differ more than anything else here.
 fn load() -> f64 {
     let (parts, graphs) = LOADED;
     let bytes = |part: usize| {
