@@ -23,7 +23,7 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions},
     protocol::{
         codec,
-        messages::{self, Described},
+        messages::{self, Described, NamedUnit},
         wire::{
             self, census_client::CensusClient, complete_request::Part, counted_request::What,
             lease_reply::Answer,
@@ -326,7 +326,7 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
     // Every block by its name.
     let results: Vec<(wire::UnitResult, Vec<Block>)> = answers.results(&messages::units(&grant));
     let named = |worker, lease| {
-        tokio_stream::iter(messages::delivery_by_name(worker, lease, results.clone(), |_| true))
+        tokio_stream::iter(messages::delivery_by_name(worker, lease, named_units(&results)))
     };
     let lacking = |reply: &wire::CompleteReply| !reply.accepted && reply.lacking;
     let reply = client.complete(named(worker, grant.lease)).await.unwrap().into_inner();
@@ -375,7 +375,7 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
         let Some(Answer::Grant(grant)) = lease.answer else { panic!("{lease:?}") };
         let results = answers.results(&messages::units(&grant));
         results.iter().flat_map(|(_, blocks)| blocks).for_each(|block| kept.write(block).unwrap());
-        let right = messages::delivery_by_name(worker, grant.lease, results, |_| true);
+        let right = messages::delivery_by_name(worker, grant.lease, named_units(&results));
         let mut spoilt: Vec<Part> = right.into_iter().flat_map(|message| message.part).collect();
         spoil(&mut spoilt);
         let refused = client.complete(parts(spoilt)).await.unwrap_err();
@@ -385,6 +385,11 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
     let output = leader.finish();
     assert_eq!(stdout(&output), census_json(7, &Data::new(), &[]));
     honest.finish();
+}
+
+/// All of their blocks by their names.
+fn named_units(results: &[(wire::UnitResult, Vec<Block>)]) -> impl Iterator<Item = NamedUnit> {
+    results.iter().map(|(result, blocks)| NamedUnit::new(result.clone(), blocks, |_| true))
 }
 
 /// A client that counts what others have solved.

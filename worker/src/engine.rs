@@ -194,12 +194,15 @@ type Cache<L> = PartitionCache<Counting<L>>;
 struct EditionCache<L: Link> {
     edition: u32,
     cache: Arc<Cache<L>>,
+    /// That of the last lease, which the room knows of.
+    plan: Option<Arc<Plan>>,
 }
 
 impl<L: Link> EditionCache<L> {
     fn new(edition: u32, budget_bytes: usize, link: &Arc<L>, effort: &Arc<Effort>) -> Self {
         let counting = Counting { link: link.clone(), effort: effort.clone() };
-        EditionCache { edition, cache: Arc::new(PartitionCache::new(budget_bytes, counting)) }
+        let cache = Arc::new(PartitionCache::new(budget_bytes, counting));
+        EditionCache { edition, cache, plan: None }
     }
 }
 
@@ -337,17 +340,20 @@ impl<L: Link> Engine<L> {
         &self.link
     }
 
-    /// The cache of a lease's edition. A new edition begins with an empty one; threads that still
-    /// work on leases of the old edition keep the old cache until they are done.
+    /// The cache of a lease's edition, which makes room for its plan. A new edition begins with an
+    /// empty one; threads that still work on leases of the old edition keep the old cache until
+    /// they are done.
     fn cache(&self, lease: &Lease) -> Arc<Cache<L>> {
         let mut last = self.cache.lock();
         if last.edition != lease.edition {
-            if !self.link.is_alone() {
-                // Who is alone has the coordinator's plan, of whose memory the budget says nothing.
-                self.room.room.lock().plan(Readers::bytes_with(&lease.plan));
-            }
             let cache_bytes = memory::cache_bytes(self.memory_bytes);
             *last = EditionCache::new(lease.edition, cache_bytes, &self.link, &self.effort);
+        }
+        // Who is alone has the coordinator's plan, of whose memory the budget says nothing.
+        let is_known = last.plan.as_ref().is_some_and(|plan| Arc::ptr_eq(plan, &lease.plan));
+        if !is_known && !self.link.is_alone() {
+            self.room.room.lock().plan(Readers::bytes_with(&lease.plan));
+            last.plan = Some(lease.plan.clone());
         }
         last.cache.clone()
     }
@@ -415,8 +421,8 @@ impl<L: Link> Engine<L> {
                 continue;
             }
             let graphs = lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum();
-            room.hold(graphs, memory::input_bytes(&lease.plan, &lease.units));
             let cache = self.cache(&lease);
+            room.hold(graphs, memory::input_bytes(&lease.plan, &lease.units));
             {
                 // What these units read stays, and what they have read before goes.
                 let _in_work = parts(&lease).next().map(|parts| cache.begin(&lease.plan, parts));
@@ -576,7 +582,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{link::memory, memory::GRAPH_BYTES};
+    use crate::{link::memory as solved_here, memory::GRAPH_BYTES};
 
     /// Leases of these editions, none of which can be solved.
     struct Damaged(Mutex<Vec<u32>>);
@@ -762,7 +768,7 @@ mod tests {
         let (game, kernel) = (GameName::TrailTrap, Kernel::Portable);
         let solver = Solver { game, kernel, allowance_bytes: 1 << 20, stop: &stop };
         let mut blocks = HashMap::new();
-        memory::census_with(2, options, &solver, &mut |_, solved| {
+        solved_here::census_with(2, options, &solver, &mut |_, solved| {
             blocks.insert(solved.sequence, solved.blocks());
         })
         .unwrap();
@@ -814,6 +820,20 @@ mod tests {
         });
         drop(one);
         assert_eq!(room.room.lock().taken(), 0);
+    }
+
+    /// Also of an order that begins in the same edition.
+    #[test]
+    fn the_cache_makes_room_for_the_plan_in_work() {
+        let (game, memory_bytes, stop) = (GameName::TrailTrap, 1 << 30, CancellationToken::new());
+        let engine =
+            Engine::new(Idle::default(), game, 1, Kernel::Portable, memory_bytes, stop).unwrap();
+        for order in [3, 6, 4] {
+            let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, order, PlanOptions::default()));
+            let left = memory::cache_bytes(memory_bytes) - Readers::bytes_with(&plan);
+            engine.cache(&Lease { number: 1, worker: 1, plan, units: Vec::new(), edition: 1 });
+            assert_eq!(engine.room.cache_bytes(), left, "order {order}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How a worker divides its memory: three quarters are a cache of partitions, an eighth is for what
 //! units hold beside it, and the rest for graphs in work, which take from the cache as well where
-//! that saves reading. Pure, so that it can be told beforehand.
+//! that saves reading. The plan of the order takes from the cache, too, if the worker has one of its
+//! own. Pure, so that it can be told beforehand.
 
 use trailtrap_shared::plan::{Plan, PlanOptions, Unit};
 
@@ -40,7 +41,8 @@ const LEAST_BUCKET: u64 = 1 << 20;
 /// Bytes that a graph takes while its unit is solved: itself, its outcome, its rows and requests.
 pub const GRAPH_BYTES: u64 = 124;
 /// Such a part of them it takes until its results are delivered, for a place in a table. Blocks are
-/// made of a unit at a time.
+/// made of a few units at a time where they are kept in a depot. Elsewhere they are made of a whole
+/// lease, and what they take is not counted.
 const SOLVED_PART: u64 = 3;
 /// Units that have no more than so many graphs together may be leased together, however little room
 /// there is: each lease takes two calls to the coordinator.
@@ -58,14 +60,15 @@ pub fn input_bytes(plan: &Plan, units: &[Unit]) -> Option<u64> {
 }
 
 /// How many graphs are in work, and may be: of several leases, what an eighth of the memory holds,
-/// but 400 000 in all and [`LEAST_TOGETHER`] for each. Half of the memory is added while shards
-/// read more than the cache holds, which then has the less: what parts of a shard read that are
+/// but 400 000 in all and [`LEAST_TOGETHER`] for each. Two thirds of the cache's budget, half of the
+/// memory, are added while shards read more than it holds, which then has the less: what parts of a shard read that are
 /// solved together is read once, and again for the others if the cache does not have it any more.
 ///
 /// While leases are small, whoever asks for work has room for a bundle of small units. Otherwise it
 /// has all room that is left, so that parts of one shard come together that fit, and waits until
-/// little is in work: of what needs nothing of the cache, the part that solved graphs take. A unit
-/// may have more graphs than there is room for; it is then the last that is begun.
+/// little is in work: of what needs nothing of the cache, the part that solved graphs take. So what
+/// took more than that is delivered before anything else is solved. A unit may have more graphs than
+/// there is room for; it is then the last that is begun.
 #[derive(Clone, Debug)]
 pub struct Room {
     memory_bytes: usize,
@@ -106,7 +109,7 @@ impl Room {
 
     /// All of it, as long as shards read as much as the last one.
     pub(crate) fn graphs(&self) -> u64 {
-        let more = if self.is_cached { 0 } else { self.memory_bytes as u64 / 2 / GRAPH_BYTES };
+        let more = if self.is_cached { 0 } else { self.most_from_cache() as u64 / GRAPH_BYTES };
         self.own + more
     }
 
@@ -114,7 +117,12 @@ impl Room {
     pub fn cache_bytes(&self) -> usize {
         let all = self.whole_cache_bytes();
         let from_cache = self.taken.saturating_sub(self.own) * GRAPH_BYTES;
-        all.saturating_sub((from_cache as usize).min(self.memory_bytes / 2))
+        all - (from_cache as usize).min(self.most_from_cache())
+    }
+
+    /// What graphs in work may take from the cache.
+    fn most_from_cache(&self) -> usize {
+        self.whole_cache_bytes() / 3 * 2
     }
 
     /// How many graphs are in work.

@@ -357,7 +357,8 @@ impl Machines {
         let room = &self.rooms[worker];
         let beside = room.taken() * memory::GRAPH_BYTES + self.workers[worker].aside_bytes;
         let memory = self.cluster.memory;
-        let at_once = (memory / 8 + room.cache_bytes() as u64).saturating_add(beside).max(memory);
+        let kept = memory / 8 + (room.cache_bytes() + self.plan_bytes()) as u64;
+        let at_once = kept.saturating_add(beside).max(memory);
         let result = &mut self.taken;
         result.worker_memory = result.worker_memory.max(at_once);
         result.leases += 1;

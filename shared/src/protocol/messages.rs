@@ -226,31 +226,45 @@ pub fn delivery(
     requests(parts)
 }
 
-/// The same where the blocks that `is_named` says are only named: they lie in the depot of the
-/// census. The blocks of a unit are dropped before the next is asked for.
-pub fn delivery_by_name(
-    worker: u64,
-    lease: u64,
-    results: impl IntoIterator<Item = (wire::UnitResult, Vec<Block>)>,
-    is_named: impl Fn(&Block) -> bool,
-) -> Vec<wire::CompleteRequest> {
-    use wire::complete_request::Part;
-    let by_name = true;
-    let mut parts = vec![Part::Start(wire::CompleteStart { worker, lease, by_name })];
-    for (result, blocks) in results {
-        let content = Content::of_unit(&blocks).0.to_vec();
-        parts.push(Part::Unit(wire::UnitResult { content, ..result }));
-        for block in &blocks {
+/// A unit in a delivery by name: what is said of it, and of its blocks the names, or those that are
+/// small enough to be sent.
+pub struct NamedUnit(Vec<wire::complete_request::Part>);
+
+impl NamedUnit {
+    /// The blocks that `is_named` says are only named: they lie in the depot of the census.
+    pub fn new(
+        result: wire::UnitResult,
+        blocks: &[Block],
+        is_named: impl Fn(&Block) -> bool,
+    ) -> Self {
+        use wire::complete_request::Part;
+        let content = Content::of_unit(blocks).0.to_vec();
+        let mut parts = vec![Part::Unit(wire::UnitResult { content, ..result })];
+        for block in blocks {
             match is_named(block) {
                 true => parts.push(Part::Name(name_message(&block.name()))),
                 false => parts.extend(pieces(block.bytes()).map(Part::Piece)),
             }
         }
+        NamedUnit(parts)
     }
-    requests(parts)
 }
 
-fn requests(parts: Vec<wire::complete_request::Part>) -> Vec<wire::CompleteRequest> {
+/// The messages that deliver the results of a lease by the names of their blocks.
+pub fn delivery_by_name(
+    worker: u64,
+    lease: u64,
+    units: impl IntoIterator<Item = NamedUnit>,
+) -> Vec<wire::CompleteRequest> {
+    use wire::complete_request::Part;
+    let by_name = true;
+    let start = Part::Start(wire::CompleteStart { worker, lease, by_name });
+    requests([start].into_iter().chain(units.into_iter().flat_map(|NamedUnit(parts)| parts)))
+}
+
+fn requests(
+    parts: impl IntoIterator<Item = wire::complete_request::Part>,
+) -> Vec<wire::CompleteRequest> {
     parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }).collect()
 }
 

@@ -25,7 +25,7 @@ use trailtrap_shared::{
     protocol::{
         access::Access,
         codec,
-        messages::{self, Described, Wanted},
+        messages::{self, Described, NamedUnit, Wanted},
         wire::{self, PROTOCOL},
     },
 };
@@ -433,7 +433,6 @@ impl Link for GrpcLink {
     }
 
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
-        let blocks = || results.iter().map(SolvedUnit::blocks).collect::<Vec<_>>();
         if let Some(named) = self.name(lease, results) {
             let reply = self.send_delivery(named);
             if !matches!(&reply, Ok(reply) if reply.lacking) {
@@ -444,9 +443,10 @@ impl Link for GrpcLink {
                 lease = lease.number,
                 "the coordinator does not find all blocks in the depot; they are sent"
             );
-            return self.deliver(lease, delivery(lease, results, blocks()));
+            let made = results.iter().map(SolvedUnit::blocks);
+            return self.deliver(lease, delivery(lease, results, made));
         }
-        let made = blocks();
+        let made: Vec<Vec<Block>> = results.iter().map(SolvedUnit::blocks).collect();
         self.supply.offer(made.iter().flatten());
         self.deliver(lease, delivery(lease, results, made))
     }
@@ -488,23 +488,25 @@ impl GrpcLink {
     /// The messages that deliver the results of a lease by the names of their blocks, which are put
     /// into the depot, those of some units at a time. `None` if they do not lie there for good.
     fn name(&self, lease: &Lease, results: &[SolvedUnit]) -> Option<Vec<wire::CompleteRequest>> {
-        let mut is_kept = self.supply.is_kept();
-        if !is_kept {
+        if !self.supply.is_kept() {
             return None;
         }
-        let said = units_of_bytes(results, OFFERED_BYTES).map_while(|units| {
+        let mut named = Vec::with_capacity(results.len());
+        let mut rest = results;
+        while !rest.is_empty() {
+            let (units, others) = rest.split_at(units_of_bytes(rest, OFFERED_BYTES));
             let made: Vec<Vec<Block>> = units.iter().map(SolvedUnit::blocks).collect();
-            is_kept = self.supply.offer(made.iter().flatten());
-            is_kept.then(|| {
-                units.iter().zip(made).map(|(solved, blocks)| {
-                    let ahead = self.told_ahead(lease, &blocks);
-                    (wire::UnitResult { ahead, ..result(solved) }, blocks)
-                })
-            })
-        });
-        let (worker, lease) = (lease.worker, lease.number);
-        let named = messages::delivery_by_name(worker, lease, said.flatten(), is_shared);
-        is_kept.then_some(named)
+            if !self.supply.offer(made.iter().flatten()) {
+                return None;
+            }
+            named.extend(units.iter().zip(&made).map(|(solved, blocks)| {
+                let ahead = self.told_ahead(lease, blocks);
+                let said = wire::UnitResult { ahead, ..result(solved) };
+                NamedUnit::new(said, blocks, is_shared)
+            }));
+            rest = others;
+        }
+        Some(messages::delivery_by_name(lease.worker, lease.number, named))
     }
 
     /// What the blocks of a unit tell about graphs with one edge more; nothing if they are wrong,
@@ -631,17 +633,14 @@ impl BlockOrigin for GrpcLink {
     }
 }
 
-/// Runs of units, each of which has at most so many bytes of blocks, or is one unit.
-fn units_of_bytes(results: &[SolvedUnit], most: u64) -> impl Iterator<Item = &[SolvedUnit]> {
-    let bytes = |solved: &SolvedUnit| -> u64 {
-        solved.tables.iter().map(|table| table.stored_bytes()).sum()
+/// How many of these units, one at least, have at most so many bytes of blocks together.
+fn units_of_bytes(results: &[SolvedUnit], most: u64) -> usize {
+    let mut bytes = 0;
+    let fits = |solved: &&SolvedUnit| {
+        bytes += solved.tables.iter().map(|table| table.stored_bytes()).sum::<u64>();
+        bytes <= most
     };
-    let mut run = results.first().map_or(0, bytes);
-    results.chunk_by(move |_, next| {
-        let fits = run + bytes(next) <= most;
-        run = bytes(next) + if fits { run } else { 0 };
-        fits
-    })
+    results.iter().take_while(fits).count().max(1)
 }
 
 /// Whether the same call may succeed later.
