@@ -117,6 +117,8 @@ struct OrderInWork {
     /// Of each shard.
     graphs: Vec<f64>,
     readers: Readers,
+    /// What the plan takes of the memory of a worker that has one of its own.
+    plan_bytes: usize,
 }
 
 /// The graphs of each shard of a plan: exact for each number of edges, spread over its shards by
@@ -225,20 +227,14 @@ impl Machines {
     pub fn begin_order(&mut self, plan: &Arc<Plan>) {
         let (plan, graphs) = (plan.clone(), graphs_of_shards(plan));
         let readers = Readers::new(plan.clone());
-        let order = Arc::new(OrderInWork { plan, graphs, readers });
+        let is_remote = self.cluster.nodes.is_some();
+        let plan_bytes = if is_remote { Readers::bytes_with(&plan) } else { 0 };
+        let order = Arc::new(OrderInWork { plan, graphs, readers, plan_bytes });
         self.before = self.order.replace(order);
-        let plan_bytes = self.plan_bytes();
         self.rooms.iter_mut().for_each(|room| room.plan(plan_bytes));
         self.workers = (0..self.cluster.workers()).map(|_| Worker::new(&self.cluster)).collect();
         self.aside.clear();
         self.solved_seconds = 0.0;
-    }
-
-    /// What the plan in work takes of a worker's memory.
-    fn plan_bytes(&self) -> usize {
-        let is_remote = self.cluster.nodes.is_some();
-        let order = self.order.as_ref().filter(|_| is_remote);
-        order.map_or(0, |order| Readers::bytes_with(&order.plan))
     }
 
     /// The order that was begun last.
@@ -264,7 +260,7 @@ impl Machines {
     /// A worker is another process from now on, with an empty cache, and nothing in work.
     pub fn replace(&mut self, worker: usize) {
         let mut room = room(&self.cluster);
-        room.plan(self.plan_bytes());
+        room.plan(self.order.as_ref().map_or(0, |order| order.plan_bytes));
         self.rooms[worker] = room;
         if let Some(worker) = self.workers.get_mut(worker) {
             *worker = Worker::new(&self.cluster);
@@ -357,7 +353,7 @@ impl Machines {
         let room = &self.rooms[worker];
         let beside = room.taken() * memory::GRAPH_BYTES + self.workers[worker].aside_bytes;
         let memory = self.cluster.memory;
-        let kept = memory / 8 + (room.cache_bytes() + self.plan_bytes()) as u64;
+        let kept = memory / 8 + (room.cache_bytes() + order.plan_bytes) as u64;
         let at_once = kept.saturating_add(beside).max(memory);
         let result = &mut self.taken;
         result.worker_memory = result.worker_memory.max(at_once);
@@ -472,7 +468,7 @@ impl Machines {
         count: f64,
         again: bool,
     ) -> Input {
-        let OrderInWork { plan, graphs, readers } = order;
+        let OrderInWork { plan, graphs, readers, .. } = order;
         let shard = &plan.shards[index as usize];
         let entry = entry_bytes(plan.layout, plan.order) as f64;
         let allowance = self.cluster.allowance_bytes();
@@ -540,7 +536,7 @@ impl Machines {
     /// What a worker keeps of a unit that it has solved.
     fn keep(&mut self, worker: usize, unit: Unit) {
         let order = self.order();
-        let OrderInWork { plan, graphs, readers } = &*order;
+        let OrderInWork { plan, graphs, readers, .. } = &*order;
         let shard = &plan.shards[unit.shard as usize];
         let entry = entry_bytes(plan.layout, plan.order) as f64;
         let Worker { tables, aside_bytes, now, .. } = &mut self.workers[worker];
