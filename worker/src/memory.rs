@@ -61,8 +61,9 @@ pub fn input_bytes(plan: &Plan, units: &[Unit]) -> Option<u64> {
 
 /// How many graphs are in work, and may be: of several leases, what an eighth of the memory holds,
 /// but 400 000 in all and [`LEAST_TOGETHER`] for each. Two thirds of the cache's budget, half of the
-/// memory, are added while shards read more than it holds, which then has the less: what parts of a shard read that are
-/// solved together is read once, and again for the others if the cache does not have it any more.
+/// memory, are added while shards read more than it holds, which then has the less: what parts of a
+/// shard read that are solved together is read once, and again for the others if the cache does not
+/// have it any more.
 ///
 /// While leases are small, whoever asks for work has room for a bundle of small units. Otherwise it
 /// has all room that is left, so that parts of one shard come together that fit, and waits until

@@ -61,9 +61,9 @@ const LITTLE_BYTES: usize = 1 << 30;
 const TRIMMING: u32 = 100;
 
 /// Gives memory back to the system, again and again, until the other end of `working` is dropped,
-/// more often where the budget is small: what was freed and lies between things that are in use. By itself glibc's allocator gives back
-/// what lies at the end of an arena, and keeps all else for later, which tables and units of every
-/// length do not often fit into.
+/// more often where the budget is small: what was freed and lies between things that are in use. By
+/// itself glibc's allocator gives back what lies at the end of an arena, and keeps all else for
+/// later, which tables and units of every length do not often fit into.
 pub fn trim_until(working: &Receiver<()>, memory_bytes: usize) {
     let [little, ample] = TRIMMED_EVERY;
     let least = if memory_bytes < LITTLE_BYTES { little } else { ample };

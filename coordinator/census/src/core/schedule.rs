@@ -222,11 +222,8 @@ impl Schedule {
         let up_to = first_part(self.layer_of(found.start).end);
         let mut bundle: Vec<Unit> = Vec::new();
         let (mut work, mut graphs) = (0, 0);
-        for &place in self.ready.range(found.start..up_to) {
+        for place in self.ready_in(&(found.start..up_to), admits) {
             let unit = self.unit(place);
-            if !admits(unit) {
-                continue;
-            }
             if place >= found.end && work >= LEAST_WORK {
                 break;
             }
