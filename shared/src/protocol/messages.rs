@@ -172,6 +172,7 @@ pub fn grant(lease: u64, plan: &Plan, units: &[Unit], edition: u32) -> wire::Gra
         units: units.iter().map(unit_id).collect(),
         edition,
         block_format: BLOCK_FORMAT.into(),
+        max_size: plan.limit().map(|size| size as u32),
     }
 }
 

@@ -95,6 +95,9 @@ pub struct Grant {
     /// The newest block format of the coordinator. Workers with another one are of other versions.
     #[prost(uint32, tag = "8")]
     pub block_format: u32,
+    /// The order is done up to so many edges only, and no unit of a graph with more will be leased.
+    #[prost(uint32, optional, tag = "9")]
+    pub max_size: ::core::option::Option<u32>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UnitId {

@@ -733,6 +733,7 @@ mod tests {
         for other in [
             wire::Grant { plan_fingerprint: grant.plan_fingerprint ^ 1, ..grant.clone() },
             wire::Grant { block_format: grant.block_format - 1, ..grant.clone() },
+            wire::Grant { max_size: Some(4), ..grant.clone() },
         ] {
             fs::write(directory.path().join("7.task"), other.encode_length_delimited_to_vec())
                 .unwrap();

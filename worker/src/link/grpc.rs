@@ -19,6 +19,7 @@ use tonic::{Code, Request, Status};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
+    graph::pairs,
     labelling::{LABELLING, batch::Kernel},
     partition::{BLOCK_FORMAT, Block},
     plan::{Plan, PlanOptions},
@@ -108,7 +109,8 @@ impl PlanKeeper {
         PlanKeeper { layout, last: Mutex::default() }
     }
 
-    /// The plan of a grant, on which both sides must agree, as on the format of blocks.
+    /// The plan of a grant, as far as the census goes, on which both sides must agree, as on the
+    /// format of blocks.
     pub(crate) fn agree(&self, grant: &wire::Grant) -> Result<Arc<Plan>, LinkError> {
         let order = grant.order as usize;
         if grant.block_format != u32::from(BLOCK_FORMAT) {
@@ -124,26 +126,27 @@ impl PlanKeeper {
                  different versions"
             ))
         };
+        let limit = grant.max_size.map(|size| size as usize);
+        let is_meant =
+            |plan: &Plan| plan.fingerprint == grant.plan_fingerprint && plan.limit() == limit;
         let mut last = self.last.lock();
         let plan = match &*last {
-            Some(plan) if plan.fingerprint == grant.plan_fingerprint => plan.clone(),
+            Some(plan) if is_meant(plan) => plan.clone(),
             _ if (1..=self.layout.class.largest_order()).contains(&order) => {
                 let options = PlanOptions {
                     part_graphs: grant.part_graphs,
                     bucket_bytes: grant.bucket_bytes,
                 };
-                last.insert(Arc::new(Plan::new(self.layout, order, options))).clone()
+                let plan = Plan::new(self.layout, order, options);
+                let plan = plan.limited(limit.unwrap_or_else(|| pairs(order)));
+                last.insert(Arc::new(plan)).clone()
             }
             _ => return Err(differ()),
         };
         let fits = |unit: &wire::UnitId| {
             plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
         };
-        if plan.fingerprint == grant.plan_fingerprint && grant.units.iter().all(fits) {
-            Ok(plan)
-        } else {
-            Err(differ())
-        }
+        if is_meant(&plan) && grant.units.iter().all(fits) { Ok(plan) } else { Err(differ()) }
     }
 }
 
@@ -696,4 +699,32 @@ fn with_timeout<T>(message: T, seconds: u64) -> Request<T> {
 fn sleeper(stop: &CancellationToken) -> impl backon::Sleeper + use<> {
     let stop = stop.clone();
     move |pause| stop.clone().run_until_cancelled_owned(tokio::time::sleep(pause))
+}
+
+#[cfg(test)]
+mod tests {
+    use trailtrap_shared::{
+        game::{Game, TrailTrap},
+        plan::Unit,
+    };
+
+    use super::*;
+
+    /// A worker has as much of a plan as the census does of the order, and another one when it is
+    /// taken up again with more edges.
+    #[test]
+    fn plans_go_as_far_as_the_census() {
+        let plans = PlanKeeper::new(TrailTrap::LAYOUT);
+        let whole = Plan::new(TrailTrap::LAYOUT, 6, PlanOptions::default());
+        let last = Unit { order: 6, shard: whole.layer(9).start, part: 0 };
+        let agreed = |plan: &Plan| plans.agree(&messages::grant(1, plan, &[last], 0));
+        for max_size in [9, 12, 15, 9] {
+            let plan = whole.clone().limited(max_size);
+            let known = agreed(&plan).unwrap();
+            assert_eq!(known.shards, plan.shards);
+            assert_eq!(known.limit(), plan.limit());
+            assert!(Arc::ptr_eq(&known, &agreed(&plan).unwrap()), "it is kept");
+        }
+        assert!(agreed(&whole.limited(8)).is_err(), "the unit is beyond it");
+    }
 }
