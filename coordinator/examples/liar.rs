@@ -19,11 +19,11 @@ use tokio_util::sync::CancellationToken;
 use trailtrap_census::core::random::Random;
 use trailtrap_shared::{class::Class, game::GameName, labelling::batch::Kernel};
 use trailtrap_worker::{
+    access::Reach,
     engine::Engine,
     kernel::SolvedUnit,
     link::{
         Delivered, Lease, Link, LinkError, RunEnd,
-        access::Reach,
         grpc::{GrpcLink, Identity},
     },
     process::log,

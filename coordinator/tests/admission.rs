@@ -28,7 +28,7 @@ use trailtrap_shared::protocol::{
     access::{Access, AccessToken},
     wire::{self, complete_request::Part, fetch_request::What},
 };
-use trailtrap_worker::link::access::{self, AdmittedClient};
+use trailtrap_worker::access::{self, AdmittedClient};
 
 /// Beyond loopback, and yet reachable in any sandbox.
 const ANYWHERE: &str = "0.0.0.0:0";

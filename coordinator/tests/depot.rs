@@ -24,6 +24,7 @@ use trailtrap_shared::{
     protocol::{
         codec,
         messages::{self, Described, NamedUnit},
+        shelves::Shelves,
         wire::{
             self, census_client::CensusClient, complete_request::Part, counted_request::What,
             lease_reply::Answer,
@@ -32,7 +33,6 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::{
     counting::{self, CountTask, Statement, recount::ToldAhead},
-    process::limits::Size,
     supply::{
         is_shared,
         kept::{KeptDepot, MARK_TEXT, Mark},
@@ -70,22 +70,9 @@ fn small_worker(address: &str, options: &[&str]) -> Process {
 
 /// Bytes from coordinator, disk and depot, and those put there, as a worker says when it leaves.
 fn traffic(text: &str) -> [u64; 4] {
-    let line = text
-        .lines()
-        .find_map(|line| line.split_once("blocks read: "))
-        .unwrap_or_else(|| panic!("{text}"))
-        .1;
-    let numbers: Vec<u64> = line
-        .split([',', ';'])
-        .map(|part| {
-            let [number, unit, ..] = part.split_whitespace().collect::<Vec<_>>()[..] else {
-                panic!("{line}")
-            };
-            let unit = if unit == "B" { 1 } else { format!("1{unit}").parse::<Size>().unwrap().0 };
-            (number.parse::<f64>().unwrap() * unit as f64) as u64
-        })
-        .collect();
-    numbers.try_into().unwrap_or_else(|_| panic!("{line}"))
+    let [coordinator, disk, depot, shelves, put] = common::traffic(text);
+    assert_eq!(shelves, 0);
+    [coordinator, disk, depot, put]
 }
 
 #[test]
@@ -389,7 +376,9 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
 
 /// All of their blocks by their names.
 fn named_units(results: &[(wire::UnitResult, Vec<Block>)]) -> impl Iterator<Item = NamedUnit> {
-    results.iter().map(|(result, blocks)| NamedUnit::new(result.clone(), blocks, |_| true))
+    results.iter().map(|(result, blocks)| {
+        NamedUnit::new(result.clone(), blocks, Shelves::default(), |_| true)
+    })
 }
 
 /// A client that counts what others have solved.
@@ -427,7 +416,7 @@ impl Counter {
     }
 
     fn count(&self, task: &CountTask) -> Statement {
-        let read = |name: &BlockName| {
+        let read = |name: &BlockName, _| {
             let bytes = self.depot.read(name).unwrap()?;
             Block::parse_named(TrailTrap::LAYOUT, bytes, name).ok()
         };
@@ -459,7 +448,7 @@ async fn what_is_named_is_counted_by_other_workers() {
     let honest = small_worker(&address, &["--depot", &depot]);
     // It says that it cannot count the first, and something wrong of the next; others go on.
     let (mut wrong, task) = first.await.unwrap();
-    assert!(task.blocks.iter().any(|block| matches!(block, Described::Named(_))));
+    assert!(task.blocks.iter().any(|block| matches!(block, Described::Named(..))));
     wrong.state(&task, What::Failure("a test".to_owned())).await;
     let task = wrong.task().await.unwrap();
     let mut statement = wrong.count(&task).to_message();

@@ -1,6 +1,7 @@
 //! The worker of the Trail Trap census: the solving kernel, the partition cache and the loop that
 //! leases, solves and delivers.
 
+pub mod access;
 pub mod cache;
 pub mod counting;
 pub mod engine;

@@ -12,10 +12,10 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{class::Class, game::GameName, labelling::batch::Kernel};
 use trailtrap_worker::{
+    access::Reach,
     engine::Engine,
     link::{
         Link, LinkError, RunEnd,
-        access::Reach,
         files::{self, FileLink, Patience},
         grpc::{GrpcLink, Identity},
     },
@@ -191,6 +191,7 @@ fn work(
             stop.clone(),
         )?);
         runtime.spawn(link.heartbeats());
+        runtime.spawn(link.tidying());
         let ended = match arguments.courier {
             // Enough that those who take tasks need not wait for the next.
             Some(directory) => files::carry(
@@ -210,6 +211,9 @@ fn work(
                 })?
             }
         };
+        if matches!(ended, RunEnd::Finished) {
+            link.clear_shelf();
+        }
         tracing::info!("blocks read: {}", link.supply().traffic());
         ended
     };

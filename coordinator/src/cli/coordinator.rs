@@ -8,11 +8,17 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use tokio_util::sync::CancellationToken;
-use trailtrap_census::driver::{Census, CensusOptions, Worker};
-use trailtrap_worker::process::{
-    limits::{self, Size},
-    log,
-    signals::Signals,
+use trailtrap_census::{
+    driver::{Census, CensusOptions, KeptIn, Worker},
+    store::directory::Kept,
+};
+use trailtrap_worker::{
+    process::{
+        limits::{self, Size},
+        log,
+        signals::Signals,
+    },
+    supply::shelf::others::OtherShelves,
 };
 
 use super::{
@@ -55,6 +61,18 @@ pub struct CoordinatorCommand {
     /// solves itself, and from then on at once until another worker does
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     double_check: f64,
+    /// Have workers keep graphs and outcomes on their own disks, those with a --shelf: each block on
+    /// two of them, from which the others read it. The coordinator has names, counts and P1-win
+    /// graphs alone, and not even a file system that all see is needed. With --keep minimal, since
+    /// what lies with workers goes with them. If both of a block's workers are gone, its order is
+    /// solved again. Later runs know it, and need no flag
+    #[arg(long, conflicts_with = "depot")]
+    shelves: bool,
+    /// Wait so long for a worker that has blocks which nobody else has, once nothing is heard of
+    /// it: seconds, or a time such as 5min
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = parse_lease,
+          hide_short_help = true)]
+    shelf_patience: Duration,
     /// Stay when everything is done, and tell workers so that come late, until stopped by a signal
     #[arg(long)]
     stay: bool,
@@ -100,12 +118,25 @@ impl CoordinatorCommand {
         let message_memory = self
             .message_memory
             .unwrap_or_else(|| message_memory(Size(limits::available_memory())));
-        let directory = self.common.prepare(self.order, None)?;
+        let directory = self.common.prepare(self.order, None, self.shelves)?;
+        let kept = || self.common.depot_given().map_or_else(|| directory.kept(), Ok);
+        let on_shelves = self.shelves || kept()? == Kept::OnShelves;
+        anyhow::ensure!(
+            !on_shelves || self.common.keeps_least(),
+            "what lies on the shelves of workers goes with them: with --shelves, say --keep minimal"
+        );
         let local = listener.local_addr()?;
         let door = Security::from(self.security).prepare(directory.path(), local)?;
         let options = self.common.options(self.order, self.lease, None);
         let options = CensusOptions { compared_share: self.double_check, ..options };
-        let census = self.common.open(&directory, options)?;
+        let shelves = on_shelves.then(|| {
+            let token = door.as_ref().map(|door| door.worker.clone());
+            // It is the census that gives up, when it is closed.
+            let never = CancellationToken::new();
+            let reader = OtherShelves::new(runtime.handle().clone(), token, never);
+            KeptIn::Shelves { reader, patience: self.shelf_patience }
+        });
+        let census = self.common.open(&directory, options, shelves)?;
         // Before anybody is told, so that whoever is told may send a signal.
         let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
         log::say(&format!("trailtrap: listening on {local}"));

@@ -16,10 +16,10 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use trailtrap_census::{
-    driver::{Census, CensusError, CensusOptions, Keep, Tried},
+    driver::{Census, CensusError, CensusOptions, Keep, KeptIn, Tried},
     read::status::{CensusStatus, duration},
     records::OrderResult,
-    store::directory::DataDirectory,
+    store::directory::{DataDirectory, Kept},
 };
 use trailtrap_shared::{
     class::Class,
@@ -209,25 +209,43 @@ impl Common {
         }
     }
 
-    /// Opens the census of a directory.
+    /// Opens the census of a directory, whose larger blocks are kept on shelves, if some are given.
     pub fn open(
         &self,
         directory: &DataDirectory,
         options: CensusOptions,
+        shelves: Option<KeptIn>,
     ) -> anyhow::Result<Arc<Census>> {
-        let census = Census::open_with(&directory.store(), self.depot.as_deref(), options)
+        let depot = || self.depot.as_deref().map_or(KeptIn::TheSame, KeptIn::Depot);
+        let kept = shelves.unwrap_or_else(depot);
+        let census = Census::open_with(&directory.store(), kept, options)
             .with_context(|| format!("data directory {}", directory.path().display()))?;
         directory.keep_others_out();
         Ok(census)
+    }
+
+    /// Where blocks are to be kept, if that is in a depot.
+    pub fn depot_given(&self) -> Option<Kept> {
+        self.depot.clone().map(Kept::InDepot)
+    }
+
+    /// Whether nothing of an order is kept that the next one does not need.
+    pub fn keeps_least(&self) -> bool {
+        self.keep == KeepArgument::Minimal
     }
 
     fn goal(&self, order: usize) -> Goal {
         Goal::new(order, self.max_size)
     }
 
-    /// Takes the directory, if there is room for what is to come. A coordinator holds no
-    /// partitions, and has no budget.
-    pub fn prepare(&self, order: usize, memory: Option<Size>) -> anyhow::Result<DataDirectory> {
+    /// Takes the directory, if there is room for what is to come, unless that is on the shelves of
+    /// workers. A coordinator holds no partitions, and has no budget.
+    pub fn prepare(
+        &self,
+        order: usize,
+        memory: Option<Size>,
+        shelves: bool,
+    ) -> anyhow::Result<DataDirectory> {
         let goal = self.goal(order);
         // Unless it is said, the class is that of the store, if there is one.
         if self.class.is_some() || !self.data.exists() {
@@ -241,10 +259,17 @@ impl Common {
             let (game, class) = directory.subject(self.game, self.class)?;
             preflight::check_order(class, goal)?;
             if !self.force {
-                let depot =
-                    self.depot.clone().map_or_else(|| directory.depot(), |d| Ok(Some(d)))?;
+                let shelves = shelves.then_some(Kept::OnShelves);
+                let asked = shelves.or_else(|| self.depot_given());
+                let kept = asked.map_or_else(|| directory.kept(), Ok)?;
                 let (keep, data) = (self.keep.into(), directory.path());
-                preflight::check_disk(game, class, goal, keep, data, depot.as_deref())?;
+                match kept {
+                    Kept::OnShelves => {}
+                    Kept::Here => preflight::check_disk(game, class, goal, keep, data, None)?,
+                    Kept::InDepot(depot) => {
+                        preflight::check_disk(game, class, goal, keep, data, Some(&depot))?;
+                    }
+                }
                 memory.map_or(Ok(()), |memory| preflight::check_memory(class, goal, memory))?;
             }
         }

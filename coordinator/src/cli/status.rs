@@ -7,9 +7,9 @@ use clap::{Args, CommandFactory, error::ErrorKind};
 use tonic::Code;
 use trailtrap_census::read::status::{self, CensusStatus};
 use trailtrap_shared::protocol::wire;
-use trailtrap_worker::link::{
+use trailtrap_worker::{
     access::{self, AccessError, Reach},
-    grpc::root_cause,
+    link::grpc::root_cause,
 };
 
 use super::CommandLine;

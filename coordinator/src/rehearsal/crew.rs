@@ -275,6 +275,7 @@ impl Crew {
             threads: self.cluster.cores as u32,
             kernel: "none".to_owned(),
             memory: self.cluster.memory,
+            shelf: None,
         };
         let register = || {
             let (mut client, request) = (client.clone(), request.clone());

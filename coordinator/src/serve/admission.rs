@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    net::IpAddr,
     pin::Pin,
     sync::{
         Arc,
@@ -124,8 +125,8 @@ impl Newcomers {
         Arc::new(Newcomers { most, next: AtomicU64::new(0), present: Mutex::default() })
     }
 
-    /// Takes another one in. If there are too many, the oldest has to go.
-    fn enter(self: &Arc<Self>) -> (Newcomer, CancellationToken) {
+    /// Takes another one in, which comes from this host. If there are too many, the oldest has to go.
+    fn enter(self: &Arc<Self>, from: IpAddr) -> (Newcomer, CancellationToken) {
         let has_to_go = CancellationToken::new();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut present = self.present.lock();
@@ -136,7 +137,8 @@ impl Newcomers {
             oldest.cancel();
         }
         let newcomers = self.clone();
-        (Newcomer(Arc::new(Entry { newcomers, number, admitted: false.into() })), has_to_go)
+        let entry = Entry { newcomers, number, from, admitted: false.into() };
+        (Newcomer(Arc::new(entry)), has_to_go)
     }
 }
 
@@ -147,10 +149,16 @@ pub struct Newcomer(Arc<Entry>);
 struct Entry {
     newcomers: Arc<Newcomers>,
     number: u64,
+    from: IpAddr,
     admitted: AtomicBool,
 }
 
 impl Newcomer {
+    /// The host that it comes from.
+    pub fn host(&self) -> IpAddr {
+        self.0.from
+    }
+
     fn is_admitted(&self) -> bool {
         self.0.admitted.load(Ordering::Relaxed)
     }
@@ -246,9 +254,9 @@ fn accepted(
                 () = sender.closed() => return,
             };
             match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, from)) => {
                     let _ = stream.set_nodelay(true);
-                    let (newcomer, has_to_go) = newcomers.enter();
+                    let (newcomer, has_to_go) = newcomers.enter(from.ip().to_canonical());
                     if grace.is_none() {
                         newcomer.admit();
                     }
@@ -450,7 +458,7 @@ mod tests {
         let answering = tower::service_fn(move |request| Box::pin(answer(request)));
         let mut service = Through(guard).layer(answering);
         for (token, stays) in [(1, true), (2, false), (3, false)] {
-            let (newcomer, _has_to_go) = Newcomers::new(1).enter();
+            let (newcomer, _has_to_go) = Newcomers::new(1).enter(IpAddr::from([127, 0, 0, 1]));
             let request = Request::builder()
                 .uri(VIEWER_CALLS[0])
                 .header(AUTHORIZATION, AccessToken::new([token; 32]).header().as_bytes())

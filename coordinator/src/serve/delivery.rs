@@ -14,6 +14,7 @@ use trailtrap_shared::{
     plan::{Plan, Shard, Unit, most_bytes},
     protocol::{
         codec, messages,
+        shelves::Shelves,
         wire::{self, PIECE_BYTES, complete_request::Part},
     },
 };
@@ -37,6 +38,14 @@ fn wrong<T>(why: impl ToString) -> Result<T, Unreadable> {
     Err(Unreadable::Wrong(why.to_string()))
 }
 
+/// The results of a lease.
+pub struct Unpacked {
+    /// Of its units.
+    pub deliveries: Vec<Delivery>,
+    /// Those of the blocks that lie on shelves, and on which, as the worker says.
+    pub shelved: Vec<(BlockName, Shelves)>,
+}
+
 /// What has come in of the results of a lease.
 pub struct Unpacking<'a> {
     plan: &'a Plan,
@@ -46,6 +55,7 @@ pub struct Unpacking<'a> {
     blocks_left: usize,
     bytes_left: u64,
     deliveries: Vec<Delivery>,
+    shelved: Vec<(BlockName, Shelves)>,
     /// The unit whose blocks are coming.
     current: Option<Arriving<'a>>,
     /// The pieces so far of the block that is coming.
@@ -74,6 +84,7 @@ impl<'a> Unpacking<'a> {
             blocks_left: units.iter().map(blocks).sum(),
             bytes_left: most_bytes(expected_bytes),
             deliveries: Vec::new(),
+            shelved: Vec::new(),
             current: None,
             bytes: Vec::new(),
         }
@@ -89,7 +100,7 @@ impl<'a> Unpacking<'a> {
     pub async fn unpack(
         mut self,
         stream: &mut Streaming<wire::CompleteRequest>,
-    ) -> Result<Vec<Delivery>, Unreadable> {
+    ) -> Result<Unpacked, Unreadable> {
         while let Some(message) = stream.message().await? {
             self.add(message)?;
         }
@@ -97,7 +108,7 @@ impl<'a> Unpacking<'a> {
             return Err(Status::invalid_argument("the delivery breaks off").into());
         }
         self.finish_unit()?;
-        Ok(self.deliveries)
+        Ok(Unpacked { deliveries: self.deliveries, shelved: self.shelved })
     }
 
     fn add(&mut self, message: wire::CompleteRequest) -> Result<(), Unreadable> {
@@ -127,7 +138,10 @@ impl<'a> Unpacking<'a> {
             Some(Part::Piece(piece)) => self.add_piece(piece),
             Some(Part::Name(_)) if !self.bytes.is_empty() => wrong("a block without its end"),
             Some(Part::Name(name)) => {
-                let name = messages::block_name(name).or_else(wrong)?;
+                let (name, shelves) = messages::block_name(name).or_else(wrong)?;
+                if !shelves.is_empty() {
+                    self.shelved.push((name, shelves));
+                }
                 let (id, arriving) = self.next_block()?;
                 // It is read when the unit is examined, which is in memory then.
                 let Some(left) = arriving.named_left.checked_sub(name.length) else {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use trailtrap_shared::protocol::access::{Access, AccessToken, CERTIFICATE_NAME, Pass};
 use trailtrap_worker::{
-    link::access::{self, AccessError, read_private},
+    access::{self, AccessError, read_private},
     process::{self, replace::Replacement},
 };
 
@@ -151,6 +151,10 @@ pub struct Door {
     pub tls: ServerTlsConfig,
     /// The tokens that open it.
     pub guard: Guard,
+    /// The token that workers show to each other.
+    pub worker: AccessToken,
+    /// The host that access files name.
+    pub host: String,
 }
 
 impl Security {
@@ -211,7 +215,9 @@ impl Security {
             let access = Access { address: address.clone(), pass: Some(pass) };
             access::write(&access, &directory.join(file))?;
         }
-        Ok(Some(Door { tls, guard: Guard::new(secrets.worker, secrets.viewer) }))
+        let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host).to_owned();
+        let (worker, guard) = (secrets.worker.clone(), Guard::new(secrets.worker, secrets.viewer));
+        Ok(Some(Door { tls, guard, worker, host }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The gRPC face of the census: checks messages and hands them on.
 
-use std::{io, pin::Pin, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -20,13 +20,15 @@ use tower::util::option_layer;
 use trailtrap_census::{
     driver::{Assignment, Census, CensusError, Refusal, Work},
     read::status::CensusStatus,
+    store::shelves::ShelfRoom,
 };
 use trailtrap_shared::{
     game::GameName,
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, Block, entry_bytes},
+    partition::{BLOCK_FORMAT, Block, Checksum, entry_bytes},
     protocol::{
         messages::{self, Wanted},
+        shelves::ShelfPlace,
         wire::{
             self, PIECE_BYTES, PROTOCOL,
             census_server::{Census as CensusService, CensusServer},
@@ -39,9 +41,9 @@ use trailtrap_shared::{
 use trailtrap_worker::counting::{CountTask, Statement};
 
 use crate::serve::{
-    admission::{self, GRACE},
+    admission::{self, GRACE, Newcomer},
     budget::Budget,
-    delivery::{Unpacking, Unreadable},
+    delivery::{Unpacked, Unpacking, Unreadable},
     gate::Through,
     intake::{CallShare, Intake},
     secrets::Door,
@@ -107,6 +109,7 @@ where
         shutdown.await;
         let _ = stopping.send(());
     };
+    let host = door.as_ref().map(|door| door.host.clone());
     let (tls, guard) = door.map(|door| (door.tls, door.guard)).unzip();
     let mut builder = Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(20)))
@@ -121,8 +124,11 @@ where
         .layer(option_layer(guard.map(Through)))
         .layer(Through(Intake::new(Budget::new(memory))))
         .add_service(
-            CensusServer::new(GrpcService::new(census, together_bytes(memory as u64) as usize))
-                .max_decoding_message_size(4 << 20),
+            CensusServer::new(GrpcService {
+                host,
+                ..GrpcService::new(census, together_bytes(memory as u64) as usize)
+            })
+            .max_decoding_message_size(4 << 20),
         )
         .serve_with_incoming_shutdown(connections, shutdown);
     // tonic waits for idle connections for ever.
@@ -162,12 +168,15 @@ struct GrpcService {
     describing: Arc<Semaphore>,
     /// What is granted together has about so many bytes of results at most, unless it is one unit.
     together_bytes: usize,
+    /// By which others know the host of this process, if they do.
+    host: Option<String>,
 }
 
 impl GrpcService {
     fn new(census: Arc<Census>, together_bytes: usize) -> Self {
         let describing = Arc::new(Semaphore::new(DESCRIBING));
-        GrpcService { census, turn: Arc::default(), describing, together_bytes }
+        let (turn, host) = (Arc::default(), None);
+        GrpcService { census, turn, describing, together_bytes, host }
     }
 
     fn known(&self, worker: u64) -> Result<(), Status> {
@@ -177,6 +186,16 @@ impl GrpcService {
                 Err(Status::not_found("this coordinator does not know the worker: register again"))
             }
         }
+    }
+
+    /// Where the shelf of a worker is that says `:PORT`, which comes from this host.
+    fn place(&self, place: ShelfPlace, from: IpAddr) -> ShelfPlace {
+        let host = match (from, &self.host) {
+            (IpAddr::V6(host), _) if !host.is_loopback() => format!("[{host}]"),
+            (host, Some(own)) if host.is_loopback() => own.clone(),
+            (host, _) => host.to_string(),
+        };
+        ShelfPlace { address: format!("{host}{}", place.address), ..place }
     }
 
     /// Work for a worker that has room for so many graphs; waits for some until `deadline`.
@@ -338,6 +357,7 @@ impl CensusService for GrpcService {
         &self,
         request: Request<wire::RegisterRequest>,
     ) -> Served<wire::RegisterReply> {
+        let from = request.extensions().get::<Newcomer>().map(Newcomer::host);
         let request = request.into_inner();
         let pairs = [
             ("protocol", request.protocol, PROTOCOL),
@@ -379,6 +399,11 @@ impl CensusService for GrpcService {
             .census
             .register(&request.name, threads, &request.kernel, memory)
             .map_err(|refusal| Status::failed_precondition(refusal.to_string()))?;
+        let shelves = self.census.shelves();
+        let place = request.shelf.and_then(messages::shelf_place).zip(from);
+        if let Some((shelves, (place, from))) = shelves.zip(place) {
+            shelves.register(worker, self.place(place, from));
+        }
         let options = self.census.options();
         Ok(Response::new(wire::RegisterReply {
             worker,
@@ -387,6 +412,7 @@ impl CensusService for GrpcService {
                 .try_into()
                 .unwrap_or(u32::MAX),
             depot_mark: self.census.depot_mark().map_or(0, |mark| mark.0),
+            shelf_mark: shelves.map_or(0, |shelves| shelves.mark().0),
         }))
     }
 
@@ -489,7 +515,17 @@ impl CensusService for GrpcService {
             // In here, because it goes on when the client leaves.
             let _share = share;
             match unpacked {
-                Ok(deliveries) => census.accept(start.worker, start.lease, deliveries, true),
+                Ok(Unpacked { deliveries, shelved }) => {
+                    let shelves = census.shelves();
+                    if let Some(shelves) = shelves {
+                        shelves.delivered(&shelved);
+                    }
+                    let accepted = census.accept(start.worker, start.lease, deliveries, true);
+                    if let Some(shelves) = shelves {
+                        shelves.answered(&shelved);
+                    }
+                    accepted
+                }
                 Err(unreadable) => {
                     Err(census.refuse(start.worker, start.lease, unreadable.to_string()))
                 }
@@ -559,6 +595,27 @@ impl CensusService for GrpcService {
             .iter()
             .for_each(|&lease| self.census.give_back(request.worker, lease, failure));
         Ok(Response::new(wire::GiveBackReply {}))
+    }
+
+    async fn tidy_shelf(&self, request: Request<wire::ShelfList>) -> Served<wire::ShelfAnswer> {
+        let wire::ShelfList { worker, checksums, settled } = request.into_inner();
+        self.known(worker)?;
+        let listed = messages::checksums(&checksums)
+            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let listed: Vec<(Checksum, bool)> = listed.zip(settled).collect();
+        let unwanted = self.census.shelves().map(|shelves| shelves.tidy(worker, listed));
+        let unwanted = messages::joined(unwanted.unwrap_or_default());
+        Ok(Response::new(wire::ShelfAnswer { unwanted }))
+    }
+
+    async fn find_shelves(
+        &self,
+        request: Request<wire::FindShelvesRequest>,
+    ) -> Served<wire::FindShelvesReply> {
+        self.known(request.into_inner().worker)?;
+        let places = self.census.shelves().map(ShelfRoom::places).unwrap_or_default();
+        let shelves = places.iter().map(messages::place_message).collect();
+        Ok(Response::new(wire::FindShelvesReply { shelves }))
     }
 
     async fn status(&self, _: Request<wire::StatusRequest>) -> Served<wire::StatusReply> {

@@ -23,6 +23,7 @@ use trailtrap_shared::{
     partition::BLOCK_FORMAT,
     protocol::wire::{self, PROTOCOL},
 };
+use trailtrap_worker::process::limits::Size;
 use walkdir::WalkDir;
 
 /// When a test gives up: long after anything that it waits for has happened, on however slow a
@@ -199,6 +200,7 @@ pub fn introduction(name: impl Into<String>) -> wire::RegisterRequest {
         threads: 1,
         kernel: "portable".to_owned(),
         memory: 0,
+        shelf: None,
     }
 }
 
@@ -393,4 +395,25 @@ pub fn rewrite(path: PathBuf, change: impl Fn(&str) -> String) {
     let new = change(&old);
     assert_ne!(old, new, "{} is changed", path.display());
     fs::write(path, new).unwrap();
+}
+
+/// Bytes from coordinator, disk, depot and shelves, and those put into a depot or on a shelf, as a
+/// worker says when it leaves.
+pub fn traffic(text: &str) -> [u64; 5] {
+    let line = text
+        .lines()
+        .find_map(|line| line.split_once("blocks read: "))
+        .unwrap_or_else(|| panic!("{text}"))
+        .1;
+    let numbers: Vec<u64> = line
+        .split([',', ';'])
+        .map(|part| {
+            let [number, unit, ..] = part.split_whitespace().collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let unit = if unit == "B" { 1 } else { format!("1{unit}").parse::<Size>().unwrap().0 };
+            (number.parse::<f64>().unwrap() * unit as f64) as u64
+        })
+        .collect();
+    numbers.try_into().unwrap_or_else(|_| panic!("{line}"))
 }

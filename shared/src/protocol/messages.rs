@@ -11,6 +11,7 @@ use crate::{
     plan::{Plan, Unit},
     protocol::{
         codec,
+        shelves::{ShelfPlace, Shelves},
         wire::{self, PIECE_BYTES, described_block, fetch_request::What},
     },
 };
@@ -53,8 +54,8 @@ impl Wanted {
 pub enum Described {
     /// The block itself, which is small.
     Here(Block),
-    /// The name of a block that caches, depots and the coordinator have.
-    Named(BlockName),
+    /// The name of a block that caches, depots, the coordinator, or these shelves have.
+    Named(BlockName, Shelves),
 }
 
 /// Why a message cannot be understood.
@@ -121,7 +122,9 @@ pub fn description(blocks: Vec<Described>) -> wire::Description {
     let describe = |block| {
         let what = match block {
             Described::Here(block) => described_block::What::Block(block.into_bytes()),
-            Described::Named(name) => described_block::What::Name(name_message(&name)),
+            Described::Named(name, shelves) => {
+                described_block::What::Name(name_message(&name, shelves))
+            }
         };
         wire::DescribedBlock { what: Some(what) }
     };
@@ -141,24 +144,60 @@ pub fn described(
         Some(described_block::What::Block(bytes)) => {
             Ok(Described::Here(Block::parse(layout, bytes)?))
         }
-        Some(described_block::What::Name(name)) => Ok(Described::Named(block_name(name)?)),
+        Some(described_block::What::Name(name)) => {
+            let (name, shelves) = block_name(name)?;
+            Ok(Described::Named(name, shelves))
+        }
         None => Err(MessageError::NoBlock),
     };
     description.blocks.into_iter().map(described).collect()
 }
 
-/// The message that names a block.
-fn name_message(name: &BlockName) -> wire::BlockName {
-    wire::BlockName { checksum: name.checksum.0.to_vec(), length: name.length }
+/// The message that names a block, which lies on these shelves, if on any.
+pub fn name_message(name: &BlockName, shelves: Shelves) -> wire::BlockName {
+    wire::BlockName {
+        checksum: name.checksum.0.to_vec(),
+        length: name.length,
+        shelves: shelves.iter().collect(),
+    }
 }
 
-/// The name of a block.
+/// The name of a block, and the shelves on which it lies.
 ///
 /// # Errors
 /// If the checksum has a wrong length.
-pub fn block_name(name: wire::BlockName) -> Result<BlockName, MessageError> {
+pub fn block_name(name: wire::BlockName) -> Result<(BlockName, Shelves), MessageError> {
     let checksum = Checksum(name.checksum.try_into().map_err(|_| MessageError::Checksum)?);
-    Ok(BlockName { checksum, length: name.length })
+    Ok((BlockName { checksum, length: name.length }, name.shelves.into_iter().collect()))
+}
+
+/// The message that says where a shelf is.
+pub fn place_message(place: &ShelfPlace) -> wire::ShelfPlace {
+    let ShelfPlace { number, address, certificate } = place.clone();
+    wire::ShelfPlace { number, address, certificate: certificate.unwrap_or_default() }
+}
+
+/// Where a shelf is; nothing if it has no number.
+pub fn shelf_place(place: wire::ShelfPlace) -> Option<ShelfPlace> {
+    let wire::ShelfPlace { number, address, certificate } = place;
+    let certificate = Some(certificate).filter(|certificate| !certificate.is_empty());
+    (number != 0).then_some(ShelfPlace { number, address, certificate })
+}
+
+/// Checksums, one after the other.
+pub fn joined(checksums: impl IntoIterator<Item = Checksum>) -> Vec<u8> {
+    checksums.into_iter().flat_map(|checksum| checksum.0).collect()
+}
+
+/// Checksums that stand one after the other.
+///
+/// # Errors
+/// If the last one is cut short.
+pub fn checksums(joined: &[u8]) -> Result<impl Iterator<Item = Checksum>, MessageError> {
+    match joined.as_chunks() {
+        (checksums, []) => Ok(checksums.iter().map(|&checksum| Checksum(checksum))),
+        _ => Err(MessageError::Checksum),
+    }
 }
 
 /// The message that grants a lease of units of a plan.
@@ -189,11 +228,14 @@ fn unit_id(unit: &Unit) -> wire::UnitId {
 
 /// The bytes of a block, cut into pieces of [`PIECE_BYTES`].
 pub fn pieces(block: &[u8]) -> impl Iterator<Item = wire::BlockPiece> {
-    let mut chunks = block.chunks(PIECE_BYTES).peekable();
-    std::iter::from_fn(move || {
-        let data = chunks.next()?.to_vec();
-        Some(wire::BlockPiece { data, last: chunks.peek().is_none(), done: false })
-    })
+    (0..).map_while(|index| piece(block, index))
+}
+
+/// One of them; `None` beyond the last.
+pub fn piece(block: &[u8], index: usize) -> Option<wire::BlockPiece> {
+    let rest = block.get(index * PIECE_BYTES..).filter(|rest| !rest.is_empty())?;
+    let data = rest[..rest.len().min(PIECE_BYTES)].to_vec();
+    Some(wire::BlockPiece { last: rest.len() <= PIECE_BYTES, data, done: false })
 }
 
 /// The message that tells everything about a solved unit but its blocks.
@@ -232,10 +274,12 @@ pub fn delivery(
 pub struct NamedUnit(Vec<wire::complete_request::Part>);
 
 impl NamedUnit {
-    /// The blocks that `is_named` says are only named: they lie in the depot of the census.
+    /// The blocks that `is_named` says are only named: they lie in the depot of the census, or on
+    /// these shelves.
     pub fn new(
         result: wire::UnitResult,
         blocks: &[Block],
+        shelves: Shelves,
         is_named: impl Fn(&Block) -> bool,
     ) -> Self {
         use wire::complete_request::Part;
@@ -243,7 +287,7 @@ impl NamedUnit {
         let mut parts = vec![Part::Unit(wire::UnitResult { content, ..result })];
         for block in blocks {
             match is_named(block) {
-                true => parts.push(Part::Name(name_message(&block.name()))),
+                true => parts.push(Part::Name(name_message(&block.name(), shelves))),
                 false => parts.extend(pieces(block.bytes()).map(Part::Piece)),
             }
         }
@@ -304,7 +348,10 @@ mod tests {
         );
         let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
         let [keys, outcomes, _] = &blocks[..] else { unreachable!("a bucket has three blocks") };
-        let both = vec![Described::Here(keys.clone()), Described::Named(outcomes.name())];
+        let both = vec![
+            Described::Here(keys.clone()),
+            Described::Named(outcomes.name(), [7].into_iter().collect()),
+        ];
         let described = |description| described(TrailTrap::LAYOUT, description);
         assert_eq!(described(description(both.clone())), Ok(both.clone()));
         let changed = |change: &dyn Fn(&mut Option<described_block::What>)| {

@@ -3,4 +3,5 @@
 pub mod access;
 pub mod codec;
 pub mod messages;
+pub mod shelves;
 pub mod wire;

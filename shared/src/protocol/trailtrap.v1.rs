@@ -26,6 +26,23 @@ pub struct RegisterRequest {
     /// that it can solve their parts.
     #[prost(uint64, tag = "8")]
     pub memory: u64,
+    /// The shelf that it has, if it has one.
+    #[prost(message, optional, tag = "9")]
+    pub shelf: ::core::option::Option<ShelfPlace>,
+}
+/// Where a shelf is.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShelfPlace {
+    /// The number of the shelf, which its directory keeps. Not 0.
+    #[prost(fixed64, tag = "1")]
+    pub number: u64,
+    /// HOST:PORT. Of its own shelf a worker says the port alone, as :PORT, and the coordinator knows
+    /// the host from the connection.
+    #[prost(string, tag = "2")]
+    pub address: ::prost::alloc::string::String,
+    /// The certificate that the worker shows, PEM; empty if it does not encrypt, on loopback.
+    #[prost(string, tag = "3")]
+    pub certificate: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegisterReply {
@@ -39,6 +56,9 @@ pub struct RegisterReply {
     /// none.
     #[prost(uint64, tag = "3")]
     pub depot_mark: u64,
+    /// The number of the census if its blocks lie on the shelves of workers; 0 if they do not.
+    #[prost(uint64, tag = "4")]
+    pub shelf_mark: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseRequest {
@@ -161,6 +181,9 @@ pub struct BlockName {
     /// Bytes of the block.
     #[prost(uint64, tag = "2")]
     pub length: u64,
+    /// The numbers of the shelves on which it lies, two at most; none if it lies elsewhere.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub shelves: ::prost::alloc::vec::Vec<u64>,
 }
 /// A piece of a block, at most 1 MiB.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -185,7 +208,8 @@ pub struct HeartbeatRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeartbeatReply {}
 /// A delivery is one start, then for each unit of the lease a unit followed by its blocks: keys,
-/// outcomes and wins of each bucket in order, in pieces, or by name if they lie in the depot.
+/// outcomes and wins of each bucket in order, in pieces, or by name if they lie in the depot or on
+/// shelves.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CompleteRequest {
     #[prost(oneof = "complete_request::Part", tags = "1, 2, 3, 4")]
@@ -320,6 +344,56 @@ pub struct GiveBackRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GiveBackReply {}
+/// Some of the blocks that lie on a shelf: 2048 at most.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShelfList {
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+    /// Checksums, 16 bytes each.
+    #[prost(bytes = "vec", tag = "2")]
+    pub checksums: ::prost::alloc::vec::Vec<u8>,
+    /// For each of them, whether it has been there for long: then its delivery is past.
+    #[prost(bool, repeated, tag = "3")]
+    pub settled: ::prost::alloc::vec::Vec<bool>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShelfAnswer {
+    /// The checksums of those that may go, 16 bytes each.
+    #[prost(bytes = "vec", tag = "1")]
+    pub unwanted: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FindShelvesRequest {
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FindShelvesReply {
+    #[prost(message, repeated, tag = "1")]
+    pub shelves: ::prost::alloc::vec::Vec<ShelfPlace>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BlockList {
+    #[prost(message, repeated, tag = "1")]
+    pub blocks: ::prost::alloc::vec::Vec<BlockName>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PutRequest {
+    #[prost(oneof = "put_request::Part", tags = "1, 2")]
+    pub part: ::core::option::Option<put_request::Part>,
+}
+/// Nested message and enum types in `PutRequest`.
+pub mod put_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        #[prost(message, tag = "1")]
+        Name(super::BlockName),
+        #[prost(message, tag = "2")]
+        Piece(super::BlockPiece),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PutReply {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatusRequest {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -574,8 +648,8 @@ pub mod census_client {
                 .insert(GrpcMethod::new("trailtrap.v1.Census", "Complete"));
             self.inner.client_streaming(req, path, codec).await
         }
-        /// Asks for a unit of another worker to count again, whose blocks lie in the depot; waits a few
-        /// seconds for one. Errors as for Lease.
+        /// Asks for a unit of another worker to count again, whose blocks lie in the depot or on shelves;
+        /// waits a few seconds for one. Errors as for Lease.
         pub async fn count(
             &mut self,
             request: impl tonic::IntoRequest<super::CountRequest>,
@@ -639,6 +713,54 @@ pub mod census_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("trailtrap.v1.Census", "GiveBack"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Says of some blocks that they lie on the shelf of the worker; the answer is which of them are of
+        /// no use (any more). NOT_FOUND as for Lease.
+        pub async fn tidy_shelf(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ShelfList>,
+        ) -> std::result::Result<tonic::Response<super::ShelfAnswer>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/trailtrap.v1.Census/TidyShelf",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("trailtrap.v1.Census", "TidyShelf"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Asks where the shelves are whose workers were heard of lately. NOT_FOUND as for Lease.
+        pub async fn find_shelves(
+            &mut self,
+            request: impl tonic::IntoRequest<super::FindShelvesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::FindShelvesReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/trailtrap.v1.Census/FindShelves",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("trailtrap.v1.Census", "FindShelves"));
             self.inner.unary(req, path, codec).await
         }
         /// What is done, running and waiting. Needs no registration.
@@ -731,8 +853,8 @@ pub mod census_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::CompleteRequest>>,
         ) -> std::result::Result<tonic::Response<super::CompleteReply>, tonic::Status>;
-        /// Asks for a unit of another worker to count again, whose blocks lie in the depot; waits a few
-        /// seconds for one. Errors as for Lease.
+        /// Asks for a unit of another worker to count again, whose blocks lie in the depot or on shelves;
+        /// waits a few seconds for one. Errors as for Lease.
         async fn count(
             &self,
             request: tonic::Request<super::CountRequest>,
@@ -748,6 +870,20 @@ pub mod census_server {
             &self,
             request: tonic::Request<super::GiveBackRequest>,
         ) -> std::result::Result<tonic::Response<super::GiveBackReply>, tonic::Status>;
+        /// Says of some blocks that they lie on the shelf of the worker; the answer is which of them are of
+        /// no use (any more). NOT_FOUND as for Lease.
+        async fn tidy_shelf(
+            &self,
+            request: tonic::Request<super::ShelfList>,
+        ) -> std::result::Result<tonic::Response<super::ShelfAnswer>, tonic::Status>;
+        /// Asks where the shelves are whose workers were heard of lately. NOT_FOUND as for Lease.
+        async fn find_shelves(
+            &self,
+            request: tonic::Request<super::FindShelvesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::FindShelvesReply>,
+            tonic::Status,
+        >;
         /// What is done, running and waiting. Needs no registration.
         async fn status(
             &self,
@@ -1227,6 +1363,94 @@ pub mod census_server {
                     };
                     Box::pin(fut)
                 }
+                "/trailtrap.v1.Census/TidyShelf" => {
+                    #[allow(non_camel_case_types)]
+                    struct TidyShelfSvc<T: Census>(pub Arc<T>);
+                    impl<T: Census> tonic::server::UnaryService<super::ShelfList>
+                    for TidyShelfSvc<T> {
+                        type Response = super::ShelfAnswer;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ShelfList>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Census>::tidy_shelf(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TidyShelfSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/trailtrap.v1.Census/FindShelves" => {
+                    #[allow(non_camel_case_types)]
+                    struct FindShelvesSvc<T: Census>(pub Arc<T>);
+                    impl<
+                        T: Census,
+                    > tonic::server::UnaryService<super::FindShelvesRequest>
+                    for FindShelvesSvc<T> {
+                        type Response = super::FindShelvesReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::FindShelvesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Census>::find_shelves(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = FindShelvesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/trailtrap.v1.Census/Status" => {
                     #[allow(non_camel_case_types)]
                     struct StatusSvc<T: Census>(pub Arc<T>);
@@ -1307,6 +1531,389 @@ pub mod census_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "trailtrap.v1.Census";
     impl<T> tonic::server::NamedService for CensusServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Generated client implementations.
+pub mod shelf_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// What workers serve to each other, and to the coordinator, if the census keeps its blocks with
+    /// them: a directory on the worker's own disk, its shelf. Each block lies on two shelves, if there
+    /// are two. All calls need the token of a worker, as calls to the coordinator do.
+    #[derive(Debug, Clone)]
+    pub struct ShelfClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl ShelfClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> ShelfClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> ShelfClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            ShelfClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Streams blocks, one after the other in the order in which they are asked for, in pieces. For
+        /// what is not here there is one piece without data.
+        pub async fn take(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BlockList>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::BlockPiece>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/trailtrap.v1.Shelf/Take");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("trailtrap.v1.Shelf", "Take"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Puts a block here so that it outlasts a loss of power: its name, then its pieces. Answered when
+        /// it does. INVALID_ARGUMENT: the pieces are not the block of that name. UNAVAILABLE: it cannot be
+        /// written.
+        pub async fn put(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::PutRequest>,
+        ) -> std::result::Result<tonic::Response<super::PutReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/trailtrap.v1.Shelf/Put");
+            let mut req = request.into_streaming_request();
+            req.extensions_mut().insert(GrpcMethod::new("trailtrap.v1.Shelf", "Put"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod shelf_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with ShelfServer.
+    #[async_trait]
+    pub trait Shelf: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Take method.
+        type TakeStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::BlockPiece, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Streams blocks, one after the other in the order in which they are asked for, in pieces. For
+        /// what is not here there is one piece without data.
+        async fn take(
+            &self,
+            request: tonic::Request<super::BlockList>,
+        ) -> std::result::Result<tonic::Response<Self::TakeStream>, tonic::Status>;
+        /// Puts a block here so that it outlasts a loss of power: its name, then its pieces. Answered when
+        /// it does. INVALID_ARGUMENT: the pieces are not the block of that name. UNAVAILABLE: it cannot be
+        /// written.
+        async fn put(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::PutRequest>>,
+        ) -> std::result::Result<tonic::Response<super::PutReply>, tonic::Status>;
+    }
+    /// What workers serve to each other, and to the coordinator, if the census keeps its blocks with
+    /// them: a directory on the worker's own disk, its shelf. Each block lies on two shelves, if there
+    /// are two. All calls need the token of a worker, as calls to the coordinator do.
+    #[derive(Debug)]
+    pub struct ShelfServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> ShelfServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for ShelfServer<T>
+    where
+        T: Shelf,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/trailtrap.v1.Shelf/Take" => {
+                    #[allow(non_camel_case_types)]
+                    struct TakeSvc<T: Shelf>(pub Arc<T>);
+                    impl<
+                        T: Shelf,
+                    > tonic::server::ServerStreamingService<super::BlockList>
+                    for TakeSvc<T> {
+                        type Response = super::BlockPiece;
+                        type ResponseStream = T::TakeStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::BlockList>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Shelf>::take(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TakeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/trailtrap.v1.Shelf/Put" => {
+                    #[allow(non_camel_case_types)]
+                    struct PutSvc<T: Shelf>(pub Arc<T>);
+                    impl<
+                        T: Shelf,
+                    > tonic::server::ClientStreamingService<super::PutRequest>
+                    for PutSvc<T> {
+                        type Response = super::PutReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<tonic::Streaming<super::PutRequest>>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Shelf>::put(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PutSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for ShelfServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "trailtrap.v1.Shelf";
+    impl<T> tonic::server::NamedService for ShelfServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -14,6 +14,7 @@ use trailtrap_shared::{
     protocol::{
         codec::{self, CodecError},
         messages::Described,
+        shelves::Shelves,
         wire,
     },
 };
@@ -93,8 +94,8 @@ impl Statement {
     }
 }
 
-/// Counts a unit again, one bucket after the other: `read` has the block of a name. Lists of wins
-/// are made anew. Of a shard in parts, `ranges` says which graphs belong to the unit. Only what
+/// Counts a unit again, one bucket after the other: `read` has the block of a name, which lies on
+/// these shelves if on any. Lists of wins are made anew. Of a shard in parts, `ranges` says which graphs belong to the unit. Only what
 /// takes computing is done in the pool.
 ///
 /// # Errors
@@ -103,7 +104,7 @@ impl Statement {
 pub fn count(
     game: GameName,
     CountTask { plan, unit, blocks, .. }: &CountTask,
-    read: impl Fn(&BlockName) -> Option<Block>,
+    read: impl Fn(&BlockName, Shelves) -> Option<Block>,
     ranges: Option<&PartRanges>,
     pool: &rayon::ThreadPool,
 ) -> Result<Statement, SourceError> {
@@ -120,9 +121,8 @@ pub fn count(
             let described = &described[section as usize - Section::Keys as usize];
             let block = match described {
                 Described::Here(block) => block.clone(),
-                Described::Named(name) => {
-                    read(name).ok_or_else(|| format!("block {} is not there", name.checksum))?
-                }
+                Described::Named(name, shelves) => read(name, *shelves)
+                    .ok_or_else(|| format!("block {} is not there", name.checksum))?,
             };
             let (sequence, bucket_bits) = (shard.sequence, shard.bucket_bits);
             let id = BlockId { sequence, part: unit.part, bucket_bits, bucket, section };
@@ -216,7 +216,10 @@ mod tests {
         /// Keys by name, outcomes as they are.
         fn task(&self, unit: Unit, blocks: &[Block]) -> CountTask {
             let described = blocks.chunks(3).flat_map(|bucket| {
-                [Described::Named(bucket[0].name()), Described::Here(bucket[1].clone())]
+                [
+                    Described::Named(bucket[0].name(), Shelves::default()),
+                    Described::Here(bucket[1].clone()),
+                ]
             });
             let (plan, blocks) = (self.plan.clone(), described.collect());
             CountTask { number: 1, plan, unit, edition: 1, blocks }
@@ -229,7 +232,7 @@ mod tests {
                 Ok::<_, SourceError>(self.parents.get(sequence).cloned().unwrap_or_default())
             };
             let ranges = PartRanges::of(shard, parents)?;
-            let read = |name: &BlockName| self.by_name.get(name).cloned();
+            let read = |name: &BlockName, _| self.by_name.get(name).cloned();
             let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
             count(GameName::TrailTrap, task, read, Some(&ranges), &pool)
         }
@@ -269,7 +272,8 @@ mod tests {
             solved.count(&task).unwrap_err().to_string()
         };
         let unknown = BlockName { length: 1, ..blocks[0].name() };
-        let missing = fails(&|task| task.blocks[0] = Described::Named(unknown));
+        let missing =
+            fails(&|task| task.blocks[0] = Described::Named(unknown, Shelves::default()));
         assert!(missing.contains("not there"), "{missing}");
         assert!(fails(&|task| task.blocks.swap(0, 1)).contains("another place"));
         assert!(fails(&|task| drop(task.blocks.pop())).contains("not those of the unit"));

@@ -2,6 +2,7 @@
 //! while.
 
 mod counting;
+mod shelf;
 
 use std::{
     sync::{
@@ -27,19 +28,17 @@ use trailtrap_shared::{
         access::Access,
         codec,
         messages::{self, Described, NamedUnit, Wanted},
+        shelves::ShelfPlace,
         wire::{self, PROTOCOL},
     },
 };
 
 use crate::{
+    access::{self, AccessError, AdmittedClient, Reach},
     cache::Fetch,
     counting::recount,
     kernel::{SolvedUnit, SourceError},
-    link::{
-        Delivered, Grant, Lease, Link, LinkError, Unsolved,
-        access::{self, AccessError, AdmittedClient, Reach},
-        delivery, result,
-    },
+    link::{Delivered, Grant, Lease, Link, LinkError, Unsolved, delivery, result},
     process::log,
     supply::{BlockOrigin, BlockRequest, Supply, is_shared, kept::Mark},
 };
@@ -70,7 +69,8 @@ impl Identity {
 /// The first pause before something is tried again.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
 
-/// So many bytes of blocks are made and put into the depot at a time, or those of one unit.
+/// So many bytes of blocks are made and put into the depot, or on shelves, at a time, or those of one
+/// unit.
 const OFFERED_BYTES: u64 = 8 << 20;
 
 /// The gRPC link. Its methods block, and must not be called from within the runtime.
@@ -92,6 +92,8 @@ pub struct GrpcLink {
     held: Mutex<Vec<u64>>,
     plans: PlanKeeper,
     supply: Supply,
+    /// Where the shelf of this process is, if it has one.
+    shelf: Option<ShelfPlace>,
     /// The threads that count units of others again, and what is told with results.
     counters: rayon::ThreadPool,
 }
@@ -193,6 +195,10 @@ impl GrpcLink {
             }
             false => refused(error),
         })?;
+        let token = access.pass.as_ref().map(|pass| pass.token.clone());
+        let shelf = supply
+            .join_shelves(identity.layout(), token, &runtime, &stop)
+            .map_err(|error| LinkError::Refused(log::explained(&error.into())))?;
         let _inside = runtime.enter();
         let plans = PlanKeeper::new(identity.layout());
         let counters = rayon::ThreadPoolBuilder::new()
@@ -215,6 +221,7 @@ impl GrpcLink {
             held: Mutex::default(),
             plans,
             supply,
+            shelf,
             counters,
         };
         link.register(0)?;
@@ -280,6 +287,7 @@ impl GrpcLink {
             threads: self.identity.threads as u32,
             kernel: self.identity.kernel.name().to_owned(),
             memory: self.identity.memory,
+            shelf: self.shelf.as_ref().map(messages::place_message),
         };
         let reply = self.persist("register", || {
             let (mut client, request) = (self.client(), request.clone());
@@ -288,7 +296,13 @@ impl GrpcLink {
         *self.heartbeat.lock() =
             Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
         self.worker.store(reply.worker, Ordering::Relaxed);
-        self.supply.look_for((reply.depot_mark != 0).then_some(Mark(reply.depot_mark)));
+        let mark = |number: u64| (number != 0).then_some(Mark(number));
+        self.supply.look_for(mark(reply.depot_mark));
+        self.supply
+            .use_shelves(mark(reply.shelf_mark))
+            .map_err(|error| LinkError::Refused(log::explained(&error.into())))?;
+        // Before anything is asked for that lies there.
+        self.runtime.block_on(self.tidy_shelf());
         tracing::info!(worker = reply.worker, coordinator = self.address(), "registered");
         Ok(())
     }
@@ -444,13 +458,14 @@ impl Link for GrpcLink {
             self.supply.note_lacking();
             tracing::warn!(
                 lease = lease.number,
-                "the coordinator does not find all blocks in the depot; they are sent"
+                "the coordinator does not find all blocks that were named; they are sent"
             );
             let made = results.iter().map(SolvedUnit::blocks);
             return self.deliver(lease, delivery(lease, results, made));
         }
         let made: Vec<Vec<Block>> = results.iter().map(SolvedUnit::blocks).collect();
-        self.supply.offer(made.iter().flatten());
+        // They need not be there for good.
+        let _ = self.supply.offer(made.iter().flatten());
         self.deliver(lease, delivery(lease, results, made))
     }
 
@@ -489,7 +504,8 @@ impl Link for GrpcLink {
 
 impl GrpcLink {
     /// The messages that deliver the results of a lease by the names of their blocks, which are put
-    /// into the depot, those of some units at a time. `None` if they do not lie there for good.
+    /// into the depot or on shelves, those of some units at a time. `None` if they do not lie there
+    /// for good.
     fn name(&self, lease: &Lease, results: &[SolvedUnit]) -> Option<Vec<wire::CompleteRequest>> {
         if !self.supply.is_kept() {
             return None;
@@ -499,13 +515,11 @@ impl GrpcLink {
         while !rest.is_empty() {
             let (units, others) = rest.split_at(units_of_bytes(rest, OFFERED_BYTES));
             let made: Vec<Vec<Block>> = units.iter().map(SolvedUnit::blocks).collect();
-            if !self.supply.offer(made.iter().flatten()) {
-                return None;
-            }
+            let shelves = self.supply.offer(made.iter().flatten())?;
             named.extend(units.iter().zip(&made).map(|(solved, blocks)| {
                 let ahead = self.told_ahead(lease, blocks);
                 let said = wire::UnitResult { ahead, ..result(solved) };
-                NamedUnit::new(said, blocks, is_shared)
+                NamedUnit::new(said, blocks, shelves, is_shared)
             }));
             rest = others;
         }
@@ -572,6 +586,10 @@ impl Fetch for GrpcLink {
 impl BlockOrigin for GrpcLink {
     fn layout(&self) -> Layout {
         self.identity.layout()
+    }
+
+    fn find_shelves(&self) -> Vec<ShelfPlace> {
+        self.runtime.block_on(self.ask_for_shelves()).unwrap_or_default()
     }
 
     fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError> {

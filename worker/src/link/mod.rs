@@ -1,7 +1,6 @@
 //! What joins a worker and its coordinator: who has work, where blocks come from, and who takes
 //! the results. Over gRPC, through files, or within one process.
 
-pub mod access;
 pub mod files;
 pub mod grpc;
 pub mod memory;

@@ -4,24 +4,36 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// A pause of a minute after a failure, during which the same thing is not tried again.
-#[derive(Default)]
-pub(crate) struct Rest(Mutex<Option<Instant>>);
+/// A pause after a failure, during which the same thing is not tried again.
+pub(crate) struct Rest {
+    until: Mutex<Option<Instant>>,
+    pause: Duration,
+}
+
+/// Of a minute.
+impl Default for Rest {
+    fn default() -> Self {
+        Self::of(Duration::from_secs(60))
+    }
+}
 
 impl Rest {
-    const DURATION: Duration = Duration::from_secs(60);
+    /// There is none yet; each lasts so long.
+    pub(crate) fn of(pause: Duration) -> Self {
+        Rest { until: Mutex::default(), pause }
+    }
 
     /// Whether there still is a pause.
     pub(crate) fn lasts(&self) -> bool {
-        self.0.lock().is_some_and(|until| Instant::now() < until)
+        self.until.lock().is_some_and(|until| Instant::now() < until)
     }
 
     /// Begins a pause, and returns true, unless there is one already.
     pub(crate) fn begin(&self) -> bool {
-        let mut until = self.0.lock();
+        let mut until = self.until.lock();
         let begins = until.is_none_or(|until| Instant::now() >= until);
         if begins {
-            *until = Some(Instant::now() + Self::DURATION);
+            *until = Some(Instant::now() + self.pause);
         }
         begins
     }

@@ -17,6 +17,13 @@ pub(super) fn object_name(checksum: &Checksum) -> String {
     format!("{}/{name}", &name[..2])
 }
 
+/// The checksum of the block whose file has this name.
+pub(super) fn checksum_of_object(name: &str) -> Option<Checksum> {
+    let number = u128::from_str_radix(name, 16).ok()?;
+    let checksum = Checksum(number.to_be_bytes());
+    (checksum.to_string() == name).then_some(checksum)
+}
+
 /// The object in a file; `None` if it has another length: it is not what was looked for then, and
 /// may be too large to read.
 pub(super) fn read(path: &Path, length: u64) -> io::Result<Option<Vec<u8>>> {

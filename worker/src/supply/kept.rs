@@ -12,9 +12,9 @@ use std::{
     time::Duration,
 };
 
-use trailtrap_shared::partition::{Block, BlockName};
+use trailtrap_shared::partition::{Block, BlockName, Checksum};
 
-use super::files::{directories, object_name, read, write};
+use super::files::{checksum_of_object, directories, object_name, read, write};
 use crate::process::{
     open,
     replace::{self, Replacement, sync_directory},
@@ -201,6 +201,32 @@ impl KeptDepot {
             }
             written => written,
         }
+    }
+
+    /// The checksums in the names of all blocks that are here.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn checksums(&self) -> io::Result<Vec<Checksum>> {
+        let mut found = Vec::new();
+        for directory in directories() {
+            let entries = match fs::read_dir(self.path.join(directory)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                found.extend(entry?.file_name().to_str().and_then(checksum_of_object));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Ends to keep blocks here: the directory may become that of another census.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn end(&self) -> io::Result<()> {
+        fs::remove_file(self.path.join(self.mark.file_name()))
     }
 
     /// Removes the block of this name, if it is there.

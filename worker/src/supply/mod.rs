@@ -1,6 +1,6 @@
 //! Where a worker process gets blocks from: a cache on its disk, a depot that all workers share,
-//! and the coordinator. With a cache or a depot the coordinator only names the blocks, and sends
-//! those that are nowhere else.
+//! shelves that workers have for each other, and the coordinator. Unless it is the only one of
+//! these, the coordinator only names the blocks, and sends those that are nowhere else.
 
 mod backoff;
 #[cfg(feature = "s3")]
@@ -9,12 +9,17 @@ pub mod depot;
 pub mod disk;
 mod files;
 pub mod kept;
+pub mod shelf;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
+    net::SocketAddr,
     path::PathBuf,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use clap::Args;
@@ -23,7 +28,11 @@ use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::Layout,
     partition::{Block, BlockName, Checksum, Section},
-    protocol::messages::{Described, Wanted},
+    protocol::{
+        access::AccessToken,
+        messages::{Described, Wanted},
+        shelves::{ShelfNumber, ShelfPlace, Shelves},
+    },
 };
 
 use crate::{
@@ -34,6 +43,7 @@ use crate::{
         depot::{Depot, DepotError},
         disk::{DiskCache, DiskError},
         kept::Mark,
+        shelf::{Shelf, ShelfError, others::OtherShelves},
     },
 };
 
@@ -54,6 +64,15 @@ pub struct SupplyOptions {
     /// results are kept there, and only named to it
     #[arg(long, value_name = "DIR|URL", env = "TRAILTRAP_DEPOT")]
     pub depot: Option<String>,
+    /// Keep blocks of the census in this directory, best on a disk of this machine, for all
+    /// workers, which read them from here: each block lies on the shelves of two workers. Made if
+    /// need be; each worker has its own. For a coordinator with --shelves
+    #[arg(long, value_name = "DIR", env = "TRAILTRAP_SHELF", conflicts_with = "depot")]
+    pub shelf: Option<PathBuf>,
+    /// Serve the shelf here [default: any port, of all addresses of this machine; of loopback if
+    /// the coordinator admits everybody there]
+    #[arg(long, value_name = "ADDR:PORT", requires = "shelf", hide_short_help = true)]
+    pub shelf_listen: Option<SocketAddr>,
 }
 
 /// Why blocks cannot be kept where they should.
@@ -65,6 +84,9 @@ pub enum SupplyError {
     /// The depot is of no use.
     #[error(transparent)]
     Depot(#[from] DepotError),
+    /// The shelf is of no use.
+    #[error(transparent)]
+    Shelf(#[from] ShelfError),
 }
 
 /// Blocks of fewer bytes are not worth a file; the coordinator sends them with their description.
@@ -92,6 +114,9 @@ pub trait BlockOrigin {
     /// # Errors
     /// If the coordinator is lost, or sends damaged blocks.
     fn send(&self, requests: &[BlockRequest]) -> Result<Vec<Vec<Block>>, SourceError>;
+
+    /// Where all shelves are; none if that cannot be found out.
+    fn find_shelves(&self) -> Vec<ShelfPlace>;
 }
 
 /// What the coordinator is asked to send.
@@ -103,7 +128,7 @@ pub struct BlockRequest {
     pub only: Vec<Checksum>,
 }
 
-/// Disk cache and depot of a worker process, each if there is one.
+/// Disk cache, depot and shelves of a worker process, each if there is one.
 #[derive(Default)]
 pub struct Supply {
     disk: Option<DiskCache>,
@@ -116,24 +141,33 @@ pub struct Supply {
     is_kept: AtomicBool,
     /// A pause after the coordinator has not found what was put there.
     lacking: Rest,
+    /// That of this process.
+    shelf: Option<Arc<Shelf>>,
+    shelf_listen: Option<SocketAddr>,
+    /// Those of others, once it is known how to reach them.
+    others: OnceLock<OtherShelves>,
+    /// Whether the census keeps its blocks on shelves.
+    has_shelves: AtomicBool,
     traffic: Traffic,
 }
 
-/// Bytes of blocks, by where they came from, and those that were put into the depot.
+/// Bytes of blocks, by where they came from, and those that were put into the depot or on a shelf.
 #[derive(Debug, Default)]
 pub struct Traffic {
     coordinator: AtomicU64,
     disk: AtomicU64,
     depot: AtomicU64,
+    shelves: AtomicU64,
     put: AtomicU64,
 }
 
 impl Supply {
-    /// Opens the disk cache and the depot that the flags name. A depot that is out of reach is
-    /// left out, with a warning. When `stop` is cancelled, nothing waits for the depot any more.
+    /// Opens the disk cache, the depot and the shelf that the flags name. A depot that is out of
+    /// reach is left out, with a warning. When `stop` is cancelled, nothing waits for the depot any
+    /// more.
     ///
     /// # Errors
-    /// If the directory of the cache cannot be used, or the depot is none.
+    /// If the directory of the cache or of the shelf cannot be used, or the depot is none.
     pub fn open(
         options: &SupplyOptions,
         runtime: Handle,
@@ -154,7 +188,55 @@ impl Supply {
             other => other?,
         };
         let is_marked = depot.as_ref().is_some_and(Depot::is_marked);
-        Ok(Supply { disk: disk.transpose()?, depot, is_marked, ..Supply::default() })
+        let shelf = options.shelf.as_deref().map(Shelf::new).transpose()?.map(Arc::new);
+        let (disk, shelf_listen) = (disk.transpose()?, options.shelf_listen);
+        Ok(Supply { disk, depot, is_marked, shelf, shelf_listen, ..Supply::default() })
+    }
+
+    /// Serves the shelf of this process, if it has one, and gets ready to reach those of others.
+    /// All show this token, if there is one. Returns where the shelf is.
+    ///
+    /// # Errors
+    /// If it cannot be served.
+    pub fn join_shelves(
+        &self,
+        layout: Layout,
+        token: Option<AccessToken>,
+        runtime: &Handle,
+        stop: &CancellationToken,
+    ) -> Result<Option<ShelfPlace>, SupplyError> {
+        let place = self.shelf.clone().map(|shelf| {
+            let (token, stop) = (token.clone(), stop.clone());
+            shelf::serve(shelf, layout, token, self.shelf_listen, runtime, stop)
+        });
+        self.others.get_or_init(|| OtherShelves::new(runtime.clone(), token, stop.clone()));
+        Ok(place.transpose()?)
+    }
+
+    /// The census keeps its blocks on shelves, and has this mark; or it does not.
+    ///
+    /// # Errors
+    /// If the shelf of this process is that of another census or process.
+    pub fn use_shelves(&self, mark: Option<Mark>) -> Result<(), SupplyError> {
+        match (mark, &self.shelf) {
+            (Some(mark), Some(shelf)) => shelf.begin(mark)?,
+            (None, Some(_)) if !self.has_shelves.load(Ordering::Relaxed) => {
+                tracing::warn!("the coordinator has no --shelves: the shelf is not used");
+            }
+            _ => {}
+        }
+        self.has_shelves.store(mark.is_some(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The shelf of this process, if the census keeps blocks there.
+    pub fn shelf(&self) -> Option<&Arc<Shelf>> {
+        self.shelf.as_ref().filter(|_| self.has_shelves.load(Ordering::Relaxed))
+    }
+
+    /// The shelves of others, if the census keeps its blocks on shelves.
+    pub fn others(&self) -> Option<&OtherShelves> {
+        self.others.get().filter(|_| self.has_shelves.load(Ordering::Relaxed))
     }
 
     /// Finds out whether the depot is the one in which the census keeps its blocks; that has this
@@ -189,9 +271,16 @@ impl Supply {
         self.look_again();
     }
 
-    /// Whether it is, and results were put there lately without a failure.
+    /// Whether results can be kept where the census keeps its blocks, and only named: in the depot,
+    /// if they were put there lately without a failure, or on shelves.
     pub fn is_kept(&self) -> bool {
-        self.is_kept.load(Ordering::Relaxed)
+        let has_shelf = || self.shelf().is_some() && !self.lacking.lasts();
+        self.is_kept.load(Ordering::Relaxed) || has_shelf()
+    }
+
+    /// Whether blocks can be read where the census keeps them.
+    pub fn sees_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Relaxed) || self.others().is_some()
     }
 
     /// How many bytes came from where.
@@ -199,19 +288,19 @@ impl Supply {
         &self.traffic
     }
 
-    /// The blocks of each of the things wanted, from the first of disk cache, depot and
-    /// coordinator that has them. Blocks from the depot are kept in the disk cache, and those from
-    /// the coordinator in both. Blocks the calling thread.
+    /// The blocks of each of the things wanted, from the first of disk cache, depot, shelves and
+    /// coordinator that has them. Blocks from the depot and from other shelves are kept in the disk
+    /// cache, and those from the coordinator in both. Blocks the calling thread.
     ///
     /// # Errors
-    /// If the coordinator is lost, or does not send what it describes. Failures of cache and depot
-    /// are no errors: their blocks come from the coordinator.
+    /// If the coordinator is lost, or does not send what it describes. Failures of cache, depot and
+    /// shelves are no errors: their blocks come from the coordinator.
     pub fn fetch(
         &self,
         wanted: &[Wanted],
         origin: &impl BlockOrigin,
     ) -> Result<Vec<Vec<Block>>, SourceError> {
-        if self.disk.is_none() && self.depot.is_none() {
+        if self.disk.is_none() && self.depot.is_none() && self.others().is_none() {
             let all: Vec<BlockRequest> =
                 wanted.iter().map(|&wanted| BlockRequest { wanted, only: Vec::new() }).collect();
             let blocks = origin.send(&all)?;
@@ -222,16 +311,26 @@ impl Supply {
         let described = origin.describe(wanted)?;
         let mut found: HashMap<BlockName, Block> = HashMap::new();
         if let Some(disk) = &self.disk {
-            let blocks: Vec<Block> =
-                missing(&described, &found).filter_map(|name| disk.get(layout, name)).collect();
+            let blocks: Vec<Block> = missing(&described, &found)
+                .filter_map(|(name, _)| disk.get(layout, name))
+                .collect();
             count(&self.traffic.disk, &blocks);
             found.extend(blocks.into_iter().map(|block| (block.name(), block)));
         }
         if let Some(depot) = &self.depot {
-            let names: Vec<BlockName> = missing(&described, &found).copied().collect();
+            let names: Vec<BlockName> =
+                missing(&described, &found).map(|(name, _)| *name).collect();
             let blocks = depot.get(layout, &names);
             count(&self.traffic.depot, &blocks);
             self.keep(&blocks);
+            found.extend(blocks.into_iter().map(|block| (block.name(), block)));
+        }
+        if self.others().is_some() {
+            let shelved: Vec<(BlockName, Shelves)> = missing(&described, &found)
+                .filter(|(_, shelves)| !shelves.is_empty())
+                .map(|(name, shelves)| (*name, shelves))
+                .collect();
+            let blocks = self.take_from_shelves(layout, &shelved, || origin.find_shelves());
             found.extend(blocks.into_iter().map(|block| (block.name(), block)));
         }
         let lacking: Vec<BlockRequest> = wanted
@@ -239,7 +338,7 @@ impl Supply {
             .zip(&described)
             .map(|(&wanted, blocks)| {
                 let missing = missing(std::slice::from_ref(blocks), &found);
-                BlockRequest { wanted, only: missing.map(|name| name.checksum).collect() }
+                BlockRequest { wanted, only: missing.map(|(name, _)| name.checksum).collect() }
             })
             .filter(|request| !request.only.is_empty())
             .collect();
@@ -256,7 +355,7 @@ impl Supply {
                 count(&self.traffic.coordinator, [&block]);
                 Ok(block)
             }
-            Described::Named(name) => found.remove(&name).ok_or_else(|| {
+            Described::Named(name, _) => found.remove(&name).ok_or_else(|| {
                 format!("the coordinator names block {}, but does not send it", name.checksum)
             }),
         };
@@ -266,16 +365,19 @@ impl Supply {
         Ok(described.into_iter().map(&mut take_all).collect::<Result<_, _>>()?)
     }
 
-    /// Puts blocks that were solved here into the disk cache and the depot. To be called before
-    /// the results are delivered, so that workers find them there as soon as the coordinator names
-    /// them. Returns whether all that are shared lie for good where the census keeps its blocks, so
-    /// that they need not be sent.
-    pub fn offer<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) -> bool {
+    /// Puts blocks that were solved here into the disk cache, and into the depot or on shelves. To
+    /// be called before the results are delivered, so that workers find them there as soon as the
+    /// coordinator names them. If all that are shared lie for good where the census keeps its
+    /// blocks, so that they need not be sent: the shelves on which they lie, none for a depot.
+    pub fn offer<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) -> Option<Shelves> {
         let shared = blocks.filter(|block| is_shared(block));
         self.keep(shared.clone());
+        if let Some(shelf) = self.shelf() {
+            return self.put_on_shelves(shelf, shared.cloned().collect());
+        }
         let Some(depot) = self.look_again() else {
             self.put(shared);
-            return false;
+            return None;
         };
         let put = depot.put_for_good(shared.clone());
         self.traffic.put.fetch_add(put, Ordering::Relaxed);
@@ -283,13 +385,74 @@ impl Supply {
         if !is_all {
             self.look_again();
         }
-        is_all
+        is_all.then(Shelves::default)
     }
 
-    /// A block that lies for good where the census keeps its blocks, if it is there.
-    pub fn kept(&self, layout: Layout, name: &BlockName) -> Option<Block> {
-        let blocks = self.look_again()?.get(layout, std::slice::from_ref(name));
-        count(&self.traffic.depot, &blocks);
+    /// Puts blocks on the shelf of this process and on another. If there is no other, or none that
+    /// takes them, they lie on this one alone.
+    fn put_on_shelves(&self, shelf: &Shelf, blocks: Vec<Block>) -> Option<Shelves> {
+        if !self.is_kept() {
+            return None;
+        }
+        if let Err(error) = shelf.put_all(&blocks) {
+            let shelf = shelf.path().display();
+            tracing::warn!(%shelf, %error, "results cannot be kept on the shelf; they are sent");
+            return None;
+        }
+        count(&self.traffic.put, &blocks);
+        let other = match blocks.is_empty() {
+            true => None,
+            false => self.others().and_then(|others| others.put(shelf.number(), &blocks)),
+        };
+        Some([shelf.number()].into_iter().chain(other).collect())
+    }
+
+    /// Those of the blocks that are on this process's shelf or on those of others, of which it is
+    /// asked where they are if that is not known.
+    fn take_from_shelves(
+        &self,
+        layout: Layout,
+        wanted: &[(BlockName, Shelves)],
+        find: impl FnOnce() -> Vec<ShelfPlace>,
+    ) -> Vec<Block> {
+        let own = |name: &BlockName, shelves: Shelves| {
+            let shelf = self.shelf().filter(|shelf| shelves.contains(shelf.number()))?;
+            let bytes = shelf.read(name).ok()??;
+            Block::parse_named(layout, bytes, name).ok()
+        };
+        let mut blocks: Vec<Block> =
+            wanted.iter().filter_map(|(name, shelves)| own(name, *shelves)).collect();
+        let here: HashSet<BlockName> = blocks.iter().map(Block::name).collect();
+        let elsewhere: Vec<(BlockName, Shelves)> =
+            wanted.iter().filter(|(name, _)| !here.contains(name)).copied().collect();
+        if let Some(others) = self.others().filter(|_| !elsewhere.is_empty()) {
+            let mut numbers = elsewhere.iter().flat_map(|(_, shelves)| shelves.iter());
+            if !numbers.all(|number: ShelfNumber| others.knows(number)) {
+                let found = find();
+                if !found.is_empty() {
+                    others.set(found);
+                }
+            }
+            let taken = others.take_all(layout, &elsewhere);
+            self.keep(&taken);
+            blocks.extend(taken);
+        }
+        count(&self.traffic.shelves, &blocks);
+        blocks
+    }
+
+    /// A block that lies for good where the census keeps its blocks, on these shelves if on any, if
+    /// it is there.
+    pub fn kept(&self, layout: Layout, name: &BlockName, shelves: Shelves) -> Option<Block> {
+        let names = std::slice::from_ref(name);
+        let blocks = match shelves.is_empty() {
+            true => {
+                let blocks = self.look_again()?.get(layout, names);
+                count(&self.traffic.depot, &blocks);
+                blocks
+            }
+            false => self.take_from_shelves(layout, &[(*name, shelves)], Vec::new),
+        };
         blocks.into_iter().next()
     }
 
@@ -310,13 +473,13 @@ impl Supply {
     }
 }
 
-/// The names of blocks that are not found yet.
+/// The names of blocks that are not found yet, and their shelves.
 fn missing<'a>(
     described: &'a [Vec<Described>],
     found: &'a HashMap<BlockName, Block>,
-) -> impl Iterator<Item = &'a BlockName> {
+) -> impl Iterator<Item = (&'a BlockName, Shelves)> {
     described.iter().flatten().filter_map(move |described| match described {
-        Described::Named(name) if !found.contains_key(name) => Some(name),
+        Described::Named(name, shelves) if !found.contains_key(name) => Some((name, *shelves)),
         _ => None,
     })
 }
@@ -328,13 +491,13 @@ fn count<'a>(counter: &AtomicU64, blocks: impl IntoIterator<Item = &'a Block>) {
 
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [coordinator, disk, depot, put] =
-            [&self.coordinator, &self.disk, &self.depot, &self.put]
+        let [coordinator, disk, depot, shelves, put] =
+            [&self.coordinator, &self.disk, &self.depot, &self.shelves, &self.put]
                 .map(|counter| Size(counter.load(Ordering::Relaxed)));
         write!(
             f,
-            "{coordinator} from the coordinator, {disk} from disk, {depot} from the depot; {put} \
-             put into the depot"
+            "{coordinator} from the coordinator, {disk} from disk, {depot} from the depot, \
+             {shelves} from shelves; {put} put into the depot or on a shelf"
         )
     }
 }
@@ -408,7 +571,7 @@ mod tests {
 
         fn describe(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Described>>, SourceError> {
             let describe = |block: &Block| match is_shared(block) {
-                true => Described::Named(block.name()),
+                true => Described::Named(block.name(), Shelves::default()),
                 false => Described::Here(block.clone()),
             };
             Ok(wanted
@@ -427,6 +590,10 @@ mod tests {
             let blocks: Vec<Vec<Block>> = requests.iter().map(answer).collect();
             self.sent.borrow_mut().extend(blocks.iter().flatten().cloned());
             Ok(blocks)
+        }
+
+        fn find_shelves(&self) -> Vec<ShelfPlace> {
+            Vec::new()
         }
     }
 
@@ -448,6 +615,8 @@ mod tests {
                 disk_budget: Size(1 << 20),
                 depot: depot
                     .then(|| self.directory.path().join("depot").to_str().unwrap().to_owned()),
+                shelf: None,
+                shelf_listen: None,
             };
             Supply::open(&options, self.runtime.handle().clone(), CancellationToken::new())
                 .unwrap()
@@ -529,7 +698,7 @@ mod tests {
         let coordinator = Coordinator::new();
         let place = Place::new();
         let supply = place.supply(false, true);
-        let offer = |supply: &Supply| supply.offer(coordinator.buckets[1].iter());
+        let offer = |supply: &Supply| supply.offer(coordinator.buckets[1].iter()).is_some();
         supply.look_for(None);
         assert!(!offer(&supply), "it is a cache");
         let depot = place.directory.path().join("depot");
@@ -622,6 +791,10 @@ mod tests {
 
             fn send(&self, requests: &[BlockRequest]) -> Result<Vec<Vec<Block>>, SourceError> {
                 Ok(vec![self.0.buckets[0].clone(); requests.len()])
+            }
+
+            fn find_shelves(&self) -> Vec<ShelfPlace> {
+                Vec::new()
             }
         }
         let error = Place::new()

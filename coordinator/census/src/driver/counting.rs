@@ -149,14 +149,14 @@ impl Census {
             for section in [Section::Keys, Section::Outcomes] {
                 let described = match delivery.block(bucket, section)? {
                     DeliveredBlock::Here(block) => Described::Here(block.clone()),
-                    DeliveredBlock::Named(name) => Described::Named(*name),
+                    DeliveredBlock::Named(name) => self.named(*name),
                 };
                 bytes += match &described {
                     Described::Here(block) => {
                         here_bytes += block.name().length;
                         block.name().length
                     }
-                    Described::Named(name) => name.length,
+                    Described::Named(name, _) => name.length,
                 };
                 blocks.push(described);
             }

@@ -42,10 +42,15 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use trailtrap_shared::{
     class::Class,
     game::GameName,
+    partition::BlockName,
     plan::{Goal, Plan, PlanOptions, Unit},
+    protocol::{messages::Described, shelves::Shelves},
 };
 
-use trailtrap_worker::supply::kept::{KeptDepot, Mark};
+use trailtrap_worker::supply::{
+    kept::{KeptDepot, Mark},
+    shelf::others::OtherShelves,
+};
 
 use self::{
     committer::Task,
@@ -58,7 +63,7 @@ use self::{
 use crate::{
     core::{ArrivalId, Core, Settings, Start, parents::Parents, secret::Secret},
     records::{Author, Delivery, OrderResult, alarm::Alarm},
-    store::{Store, StoreError},
+    store::{Store, StoreError, shelves::ShelfRoom},
 };
 
 /// What to keep of a finished order.
@@ -107,6 +112,21 @@ pub struct CensusOptions {
     pub gather: Duration,
     /// Says what time it is: `Instant::now`, but in a simulation.
     pub clock: fn() -> Instant,
+}
+
+/// Where a census is to keep its larger blocks.
+pub enum KeptIn<'a> {
+    /// Where it did before; in a new one, in its database.
+    TheSame,
+    /// In a depot in this directory.
+    Depot(&'a Path),
+    /// On the shelves of its workers.
+    Shelves {
+        /// How this process reaches them.
+        reader: OtherShelves,
+        /// A worker that was heard of is waited for so long, if nobody else has what it has.
+        patience: Duration,
+    },
 }
 
 /// Why a census cannot go on.
@@ -198,23 +218,28 @@ impl Census {
     ///
     /// The store cannot be read or written, or what it holds contradicts theory.
     pub fn open(directory: &Path, options: CensusOptions) -> Result<Arc<Self>, CensusError> {
-        Self::open_with(directory, None, options)
+        Self::open_with(directory, KeptIn::TheSame, options)
     }
 
-    /// The same; larger blocks are kept in a depot, if one is given, or the store has one already.
+    /// The same; larger blocks are kept where it is said.
     ///
     /// # Errors
     ///
-    /// Those of [`Census::open`]; the depot cannot be used, or is not that of the store.
+    /// Those of [`Census::open`]; the depot cannot be used, or is not that of the store; or blocks
+    /// lie elsewhere already.
     pub fn open_with(
         directory: &Path,
-        depot: Option<&Path>,
+        kept: KeptIn,
         options: CensusOptions,
     ) -> Result<Arc<Self>, CensusError> {
         let mut store = Store::open(directory, options.game, options.class)?;
-        match depot {
-            Some(depot) => store.keep_in(depot, Mark(getrandom::u64()?.max(1)))?,
-            None => store.take_depot()?,
+        let new = || Ok::<_, getrandom::Error>(Mark(getrandom::u64()?.max(1)));
+        match kept {
+            KeptIn::Depot(depot) => store.keep_in(depot, new()?)?,
+            KeptIn::Shelves { reader, patience } => {
+                store.keep_on_shelves(new()?, reader, patience)?;
+            }
+            KeptIn::TheSame => store.take_depot()?,
         }
         Self::on(store, options, Box::new(options.clock))
     }
@@ -306,9 +331,20 @@ impl Census {
         self.store.depot().map(KeptDepot::mark)
     }
 
+    /// The shelves on which its larger blocks are kept, if workers have them.
+    pub fn shelves(&self) -> Option<&ShelfRoom> {
+        self.store.shelves()
+    }
+
     /// Whether blocks may be delivered by their names. In a rehearsal they are invented.
     pub fn takes_names(&self) -> bool {
-        self.store.depot().is_some() || self.store.is_rehearsal()
+        let is_kept_elsewhere = self.store.depot().is_some() || self.shelves().is_some();
+        is_kept_elsewhere || self.store.is_rehearsal()
+    }
+
+    /// A block that is kept elsewhere, for those who read it there.
+    fn named(&self, name: BlockName) -> Described {
+        Described::Named(name, self.shelves().map_or_else(Shelves::default, |all| all.of(&name)))
     }
 
     /// The options it was opened with.
@@ -357,6 +393,9 @@ impl Census {
 
     /// Notes a sign of life; false if the worker is not known.
     pub fn hear(&self, worker: WorkerId) -> bool {
+        if let Some(shelves) = self.shelves() {
+            shelves.hear(worker);
+        }
         self.event(|core| core.hear(worker))
     }
 
@@ -462,6 +501,9 @@ impl Census {
     pub fn close(&self) -> Result<Option<Vec<OrderResult>>, CensusError> {
         self.event(Core::close);
         self.counting.close();
+        if let Some(shelves) = self.shelves() {
+            shelves.close();
+        }
         self.comparer.stop();
         // The committer works its queue off and returns when the last sender is gone.
         drop(self.queue.lock().take());

@@ -178,20 +178,20 @@ impl Census {
                 if state.core.edition() == edition {
                     self.names.note(block);
                 }
-                return Described::Named(name);
+                return self.named(name);
             }
             if name.length > room {
-                return Described::Named(name);
+                return self.named(name);
             }
             room -= name.length;
             Described::Here(block.clone())
         };
         self.read_wanted(wanted, |id, at_hand| match (at_hand, self.names.get(id)) {
             (Some(DeliveredBlock::Here(block)), _) => Ok(describe(block)),
-            (Some(DeliveredBlock::Named(name)), _) => Ok(Described::Named(*name)),
-            (None, Some(name)) => Ok(Described::Named(name)),
+            (Some(DeliveredBlock::Named(name)), _) => Ok(self.named(*name)),
+            (None, Some(name)) => Ok(self.named(name)),
             (None, None) => match self.store.name_in_depot(id)? {
-                Some(name) => Ok(Described::Named(name)),
+                Some(name) => Ok(self.named(name)),
                 None => Ok(describe(&self.store.read(id)?)),
             },
         })

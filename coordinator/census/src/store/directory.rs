@@ -52,6 +52,17 @@ pub enum DirectoryError {
     },
 }
 
+/// Where a census keeps its larger blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// In its data directory.
+    Here,
+    /// In this depot.
+    InDepot(PathBuf),
+    /// On the shelves of its workers.
+    OnShelves,
+}
+
 /// Locked by who has the directory. Whoever may open it could keep others out, so only those may
 /// who may write it.
 pub const LOCK: &str = "LOCK";
@@ -145,17 +156,21 @@ impl DataDirectory {
         Ok((store.game(), store.class()))
     }
 
-    /// The depot in which the census that is here keeps its blocks, if there is one.
+    /// Where the census that is here keeps its blocks.
     ///
     /// # Errors
     ///
     /// When the store cannot be read.
-    pub fn depot(&self) -> Result<Option<PathBuf>, StoreError> {
+    pub fn kept(&self) -> Result<Kept, StoreError> {
         if !self.store().exists() {
-            return Ok(None);
+            return Ok(Kept::Here);
         }
         let store = Store::open_read_only(&self.store())?;
-        Ok(store.depot().map(|depot| depot.path().to_owned()))
+        Ok(match store.depot() {
+            Some(depot) => Kept::InDepot(depot.path().to_owned()),
+            None if store.is_on_shelves() => Kept::OnShelves,
+            None => Kept::Here,
+        })
     }
 
     /// Whether this is done.

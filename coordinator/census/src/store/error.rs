@@ -87,6 +87,18 @@ pub enum StoreError {
         /// The directory that was given.
         asked: PathBuf,
     },
+    /// Blocks lie on the shelves of workers, which nobody knows who is not their coordinator.
+    #[error(
+        "graphs of this census lie on the shelves of its workers: go on with `trailtrap \
+         coordinator` and these workers; they are not there for anything else"
+    )]
+    OnShelves,
+    /// Blocks lie in a depot or in the database, and were to lie on shelves.
+    #[error(
+        "this census keeps its graphs in the depot {0}: go on without --shelves, or choose another \
+         directory with --data"
+    )]
+    InDepot(PathBuf),
     /// The journal cannot be read or written.
     #[error("the journal of the store: {0}")]
     Journal(io::Error),
@@ -259,6 +271,7 @@ impl StoreError {
             StoreError::Database(_)
                 | StoreError::Depot { .. }
                 | StoreError::DepotAway(_)
+                | StoreError::OnShelves
                 | StoreError::Failing { .. }
                 | StoreError::Journal(_)
                 | StoreError::Make(_)
@@ -283,7 +296,9 @@ impl StoreError {
             | StoreError::Damaged(error)
             | StoreError::UnreadableBlock { source: error, .. } => error.to_string(),
             StoreError::Make(error) | StoreError::Journal(error) => error.to_string(),
-            StoreError::Depot { .. } | StoreError::DepotAway(_) => return true,
+            StoreError::Depot { .. } | StoreError::DepotAway(_) | StoreError::OnShelves => {
+                return true;
+            }
             _ => return false,
         };
         FULL.iter().chain(&SHORT).any(|what| text.contains(what))

@@ -9,9 +9,9 @@
 //! small do they go into the log together with their records: one sync instead of a dozen, for
 //! bytes that are written twice but are few.
 //!
-//! A store may keep its larger blocks in a [`depot`] instead, and has a reference in the place of
-//! each. They are there for good before anything refers to them, written by the worker that solved
-//! them or when they are committed.
+//! A store may keep its larger blocks in a [`depot`] instead, or have workers keep them on their
+//! [`shelves`], and has a reference in the place of each. They are there for good before anything
+//! refers to them, written by the worker that solved them or when they are committed.
 
 mod database;
 pub(crate) mod depot;
@@ -20,6 +20,7 @@ mod error;
 mod journal;
 mod parity;
 pub mod salvage;
+pub mod shelves;
 mod wreck;
 
 use std::{
@@ -31,6 +32,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -53,6 +55,7 @@ use trailtrap_worker::{
     supply::{
         is_shared,
         kept::{KeptDepot, Mark},
+        shelf::others::OtherShelves,
     },
 };
 
@@ -61,6 +64,7 @@ use self::{
     database::{AccessMode, BLOB_BYTES, Database, Findings, PAUSES, family, section_name},
     depot::{DEPOT, DepotRecord, reference, referred},
     journal::{Change, Journal, JournalContents},
+    shelves::{SHELVES, ShelfRoom},
 };
 use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
 
@@ -72,6 +76,8 @@ const STORE_FORMAT: u16 = 3;
 const LATER_FORMAT: u16 = 4;
 /// … of a store whose blocks lie in a depot.
 const DEPOT_FORMAT: u16 = 5;
+/// … of a store whose blocks lie on shelves.
+const SHELVES_FORMAT: u16 = 6;
 /// … of a store of a rehearsal, whose results are invented: no program takes it for another.
 const REHEARSAL_FORMAT: u16 = u16::MAX;
 const FORMAT: &[u8] = b"format";
@@ -86,7 +92,7 @@ const EDITION: &[u8] = b"edition";
 const TAKEN_BACK: &[u8] = b"taken back";
 /// So many unit records are read together.
 const UNITS_AT_A_TIME: usize = 256;
-/// The key of the mark that a depot gets.
+/// The key of the mark that a depot gets, or shelves.
 const MARK: &[u8] = b"mark";
 /// So many threads put blocks into a depot, or remove some, at a time.
 const TOGETHER: usize = 8;
@@ -108,8 +114,12 @@ pub struct Store {
     game: GameName,
     class: Class,
     is_rehearsal: bool,
-    /// Where larger blocks are kept, unless that is in the database.
+    /// Where larger blocks are kept, unless that is in the database or on shelves.
     depot: Option<KeptDepot>,
+    /// The mark of the shelves on which they are kept, …
+    shelf_mark: Option<Mark>,
+    /// … and these, if this process reaches them.
+    shelves: Option<ShelfRoom>,
     /// Blocks that were damaged when they were read, and have been mended.
     mended: AtomicU64,
     /// Of a store that is open for writing. Dropped after the database.
@@ -200,7 +210,18 @@ impl Store {
             Journal::of(path, &told, &none, 0, std::iter::empty()).map_err(StoreError::Journal)?;
         let journal = Some(Mutex::new(Journaled { journal, written: 0 }));
         let mended = AtomicU64::new(0);
-        let store = Store { database, game, class, is_rehearsal, depot: None, mended, journal };
+        let (depot, shelf_mark, shelves) = (None, None, None);
+        let store = Store {
+            database,
+            game,
+            class,
+            is_rehearsal,
+            depot,
+            shelf_mark,
+            shelves,
+            mended,
+            journal,
+        };
         store.put(FORMAT, &store.format(STORE_FORMAT))?;
         Ok(store)
     }
@@ -223,14 +244,25 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let (game, class, is_rehearsal) = (GameName::default(), Class::default(), false);
         let mended = AtomicU64::new(0);
-        let (depot, journal) = (None, None);
-        let store = Store { database, game, class, is_rehearsal, depot, mended, journal };
+        let (depot, shelf_mark, shelves, journal) = (None, None, None, None);
+        let store = Store {
+            database,
+            game,
+            class,
+            is_rehearsal,
+            depot,
+            shelf_mark,
+            shelves,
+            mended,
+            journal,
+        };
         let format = store.get::<StoreFormat>(FORMAT)?;
         // Stores have been made with their format in them from the beginning.
         let format = format.ok_or_else(|| damaged(FORMAT, CodecError::Empty))?;
         let (game, class) = check_format(&format, asked_game, asked_class)?;
         let depot = store.get::<DepotRecord>(DEPOT)?.map(|record| record.depot());
-        Ok(Store { game, class, depot, ..store })
+        let shelf_mark = store.get::<u64>(SHELVES)?.map(Mark);
+        Ok(Store { game, class, depot, shelf_mark, ..store })
     }
 
     /// Keeps larger blocks in this directory from now on: it is marked as the depot of this census.
@@ -257,14 +289,79 @@ impl Store {
                 moved
             }
             None => {
-                // First of all, so that what is interrupted here begins again with the same mark.
-                let mark = self.get::<u64>(MARK)?;
-                let mark = mark.map_or_else(|| self.put(MARK, &new.0).map(|()| new.0), Ok)?;
-                KeptDepot::begin(&path, Mark(mark)).map_err(unusable)?
+                self.leave_shelves()?;
+                KeptDepot::begin(&path, self.own_mark(new)?).map_err(unusable)?
             }
         };
         depot.take().map_err(|error| of_depot(&depot, error))?;
         self.adopt(depot)
+    }
+
+    /// The mark of this census: the one kept, or this one from now on. First of all, so that what
+    /// is interrupted after this begins again with the same mark.
+    fn own_mark(&self, new: Mark) -> Result<Mark, StoreError> {
+        match self.get::<u64>(MARK)? {
+            Some(mark) => Ok(Mark(mark)),
+            None => self.put(MARK, &new.0).map(|()| new),
+        }
+    }
+
+    /// Has workers keep larger blocks on their shelves from now on, which get the mark `new` if they
+    /// have none yet. Whoever has such blocks and was heard of is waited for so long.
+    ///
+    /// # Errors
+    ///
+    /// The census keeps them in a depot; or the store cannot be read or written.
+    pub fn keep_on_shelves(
+        &mut self,
+        new: Mark,
+        reader: OtherShelves,
+        patience: Duration,
+    ) -> Result<(), StoreError> {
+        if let Some(depot) = &self.depot {
+            return Err(StoreError::InDepot(depot.path().to_owned()));
+        }
+        let mark = self.own_mark(new)?;
+        if self.shelf_mark.is_none() {
+            self.shelf_mark = Some(mark);
+            let format = codec::encode(&self.format(SHELVES_FORMAT));
+            let mark = codec::encode(&mark.0);
+            self.change(vec![(SHELVES.to_vec(), Some(mark)), (FORMAT.to_vec(), Some(format))])?;
+        }
+        let mut kept = Vec::new();
+        for section in [Section::Keys, Section::Outcomes] {
+            kept.extend(self.references(section, &[], &[u8::MAX])?);
+        }
+        self.shelves = Some(ShelfRoom::new(mark, kept, reader, patience));
+        Ok(())
+    }
+
+    /// The store goes on without shelves, on which nothing lies any more.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::OnShelves`] if something does; or the store cannot be read or written.
+    fn leave_shelves(&mut self) -> Result<(), StoreError> {
+        if self.shelf_mark.is_none() {
+            return Ok(());
+        }
+        for section in [Section::Keys, Section::Outcomes] {
+            if !self.references(section, &[], &[u8::MAX])?.is_empty() {
+                return Err(StoreError::OnShelves);
+            }
+        }
+        self.shelf_mark = None;
+        self.change(vec![(SHELVES.to_vec(), None)])
+    }
+
+    /// Whether workers keep its larger blocks.
+    pub fn is_on_shelves(&self) -> bool {
+        self.shelf_mark.is_some()
+    }
+
+    /// The shelves on which larger blocks are kept, if this process reaches them.
+    pub fn shelves(&self) -> Option<&ShelfRoom> {
+        self.shelves.as_ref()
     }
 
     /// Keeps larger blocks in this depot from now on, which has its mark already and is taken for
@@ -284,8 +381,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// It is not where it should be, or another process has it.
+    /// It is not where it should be, or another process has it; or blocks lie on shelves.
     pub fn take_depot(&mut self) -> Result<(), StoreError> {
+        self.leave_shelves()?;
         let Some(depot) = &mut self.depot else { return Ok(()) };
         depot.take().map_err(|error| of_depot(depot, error))
     }
@@ -321,27 +419,32 @@ impl Store {
         }
     }
 
-    /// The block of this name in the depot; `None` if it is not there.
+    /// The block of this name in the depot, or on shelves; `None` if it is not there.
     ///
     /// # Errors
     ///
-    /// The depot cannot be read.
+    /// The depot cannot be read, or this process knows of no shelves.
     pub fn in_depot(
         &self,
         name: &BlockName,
     ) -> Result<Option<Result<Block, BlockError>>, StoreError> {
+        match &self.shelves {
+            Some(shelves) => return Ok(shelves.read(self.layout(), name).map(Ok)),
+            None if self.shelf_mark.is_some() => return Err(StoreError::OnShelves),
+            None => {}
+        }
         let bytes = self.with_depot(|depot| depot.read(name))?.flatten();
         Ok(bytes.map(|bytes| Block::parse_named(self.layout(), bytes, name)))
     }
 
-    /// The name of a block of a finished unit, if it lies in the depot: so it need not be read to
-    /// be named.
+    /// The name of a block of a finished unit, if it lies in the depot or on shelves: so it need not
+    /// be read to be named.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     pub fn name_in_depot(&self, id: &BlockId) -> Result<Option<BlockName>, StoreError> {
-        if self.depot.is_none() {
+        if self.depot.is_none() && self.shelf_mark.is_none() {
             return Ok(None);
         }
         let section = section_name(id.section);
@@ -371,10 +474,32 @@ impl Store {
         from: &[u8],
         to: &[u8],
     ) -> Result<(), StoreError> {
-        if self.depot.is_none() {
+        if self.depot.is_none() && self.shelves.is_none() {
             return Ok(());
         }
-        let names = self.database.run(|db| {
+        let names = self.references(section, from, to)?;
+        if let Some(shelves) = &self.shelves {
+            shelves.let_go(&names);
+            return Ok(());
+        }
+        together(&names, |name| match self.with_depot(|depot| depot.remove(name)) {
+            Err(error @ StoreError::Depot { .. }) => {
+                tracing::warn!("block {} stays in the depot: {error}", name.checksum);
+                Ok(())
+            }
+            removed => removed.map(drop),
+        })
+    }
+
+    /// What the database refers to in a range of keys of a section. What cannot be read of the
+    /// database there is left out.
+    fn references(
+        &self,
+        section: Section,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<Vec<BlockName>, StoreError> {
+        self.database.run(|db| {
             let mut range = ReadOptions::default();
             range.set_iterate_range(from.to_vec()..to.to_vec());
             range.fill_cache(false);
@@ -391,13 +516,6 @@ impl Store {
                 }
             }
             Ok(names)
-        })?;
-        together(&names, |name| match self.with_depot(|depot| depot.remove(name)) {
-            Err(error @ StoreError::Depot { .. }) => {
-                tracing::warn!("block {} stays in the depot: {error}", name.checksum);
-                Ok(())
-            }
-            removed => removed.map(drop),
         })
     }
 
@@ -485,7 +603,7 @@ impl Store {
             (limit_key(order).to_vec(), limit),
             (dropped_key(order).to_vec(), dropped),
         ];
-        if is_later && self.depot.is_none() {
+        if is_later && self.depot.is_none() && self.shelf_mark.is_none() {
             let format = codec::encode(&self.format(LATER_FORMAT));
             changes.push((FORMAT.to_vec(), Some(format)));
         }
@@ -613,6 +731,10 @@ impl Store {
             return Ok(());
         }
         self.put_into_depot(deliveries)?;
+        if let Some(shelves) = &self.shelves {
+            let named = deliveries.iter().flat_map(|delivery| &delivery.named);
+            shelves.keep(named.map(|(_, name)| name));
+        }
         let values = || {
             deliveries.iter().flat_map(|delivery| {
                 let Delivery { blocks, named, .. } = &**delivery;
@@ -1078,7 +1200,7 @@ fn check_format(
     let known = GameName::on_class_of_number(found.game);
     let (game, class) = known.ok_or(StoreError::UnknownGame(found.game))?;
     let pairs = [
-        ("store format", found.store, found.store.clamp(STORE_FORMAT, DEPOT_FORMAT)),
+        ("store format", found.store, found.store.clamp(STORE_FORMAT, SHELVES_FORMAT)),
         ("block format", found.block, found.block.clamp(OLDEST_BLOCK_FORMAT, BLOCK_FORMAT)),
         ("labelling", found.labelling, LABELLING),
     ];

@@ -1,5 +1,5 @@
 //! Counts units of other workers again, beside solving, for a census that keeps its blocks in a
-//! depot. It takes a bucket at a time, and a list of parents.
+//! depot or on shelves. It takes a bucket at a time, and a list of parents.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ impl GrpcLink {
     pub fn count_for_others(&self, room: u64) {
         let mut known = KnownRanges::default();
         while !self.stop.is_cancelled() {
-            let task = match self.supply.is_kept() {
+            let task = match self.supply.sees_kept() {
                 true => self.ask_to_count(room),
                 false => Err(()),
             };
@@ -97,8 +97,8 @@ impl GrpcLink {
         };
         let layout = self.identity.layout();
         // Whoever is to stop reads nothing more.
-        let read = |name: &_| {
-            (!self.stop.is_cancelled()).then(|| self.supply.kept(layout, name)).flatten()
+        let read = |name: &_, shelves| {
+            (!self.stop.is_cancelled()).then(|| self.supply.kept(layout, name, shelves)).flatten()
         };
         counting::count(self.identity.game, task, read, ranges.as_deref(), &self.counters)
     }

@@ -129,6 +129,21 @@ pub fn client(
     access: &Access,
     identity: Option<&Identity>,
 ) -> Result<AdmittedClient, AccessError> {
+    let (channel, credentials) = (endpoint(access, identity)?.connect_lazy(), credentials(access));
+    Ok(CensusClient::with_interceptor(channel, credentials)
+        .max_decoding_message_size(LARGEST_MESSAGE))
+}
+
+/// What is shown with each call.
+pub fn credentials(access: &Access) -> Credentials {
+    Credentials(access.pass.as_ref().map(|pass| pass.token.header()))
+}
+
+/// The other end of a connection.
+///
+/// # Errors
+/// Those of [`client`].
+pub fn endpoint(access: &Access, identity: Option<&Identity>) -> Result<Endpoint, AccessError> {
     let address = || access.address.clone();
     let scheme = if access.pass.is_some() { "https" } else { "http" };
     let host_and_port = access.address.rsplit_once(':').filter(|(host, port)| {
@@ -157,9 +172,7 @@ pub fn client(
         let certificate = |source| AccessError::Certificate { address: address(), source };
         endpoint = endpoint.tls_config(tls).map_err(certificate)?;
     }
-    let credentials = Credentials(access.pass.as_ref().map(|pass| pass.token.header()));
-    Ok(CensusClient::with_interceptor(endpoint.connect_lazy(), credentials)
-        .max_decoding_message_size(LARGEST_MESSAGE))
+    Ok(endpoint)
 }
 
 /// A client that shows its token.

@@ -1,0 +1,437 @@
+//! Blocks that lie on the shelves of workers: which of them, what is still wanted, and how they are
+//! read. The database has a reference in the place of each, as for blocks in a depot.
+//!
+//! Nothing about shelves is durable here but that there are some: every worker says what lies on
+//! its shelf, again and again, and hears what of that is not wanted any more.
+
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use trailtrap_shared::{
+    game::Layout,
+    partition::{Block, BlockName, Checksum},
+    protocol::shelves::{ShelfNumber, ShelfPlace, Shelves},
+};
+use trailtrap_worker::supply::{kept::Mark, shelf::others::OtherShelves};
+
+/// The key of the record that blocks lie on the shelves of workers: the mark that these have.
+pub(super) const SHELVES: &[u8] = b"shelves";
+
+/// Between two attempts to read a block whose shelves are away.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What is known of a block that lies on shelves, or did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shelved {
+    shelves: Shelves,
+    /// Whether the database refers to it.
+    is_kept: bool,
+    /// Deliveries of it that are not answered yet.
+    deliveries: u32,
+}
+
+impl Shelved {
+    /// Whether it may not go.
+    fn is_wanted(&self) -> bool {
+        self.is_kept || self.deliveries > 0
+    }
+}
+
+struct KnownShelf {
+    place: ShelfPlace,
+    /// When its worker was heard of last.
+    heard: Duration,
+}
+
+/// Where a block can be had.
+#[derive(Debug, PartialEq, Eq)]
+enum Whereabouts {
+    /// At one of these places.
+    There(Vec<ShelfPlace>),
+    /// Whoever has it was there lately, and may come back.
+    Away,
+    /// Nowhere.
+    Lost,
+}
+
+/// Which blocks lie on which shelves, and which shelves there are. Pure: it is told how late it is.
+struct ShelfTable {
+    blocks: HashMap<Checksum, Shelved>,
+    shelves: HashMap<ShelfNumber, KnownShelf>,
+    /// The shelves of those who are heard of.
+    by_worker: HashMap<u64, ShelfNumber>,
+    /// A shelf is waited for so long after its worker was heard of.
+    patience: Duration,
+}
+
+impl ShelfTable {
+    /// The database refers to these blocks; where they lie will be said.
+    fn new(kept: impl IntoIterator<Item = BlockName>, patience: Duration) -> Self {
+        let shelved = Shelved { is_kept: true, ..Shelved::default() };
+        let blocks = kept.into_iter().map(|name| (name.checksum, shelved)).collect();
+        ShelfTable { blocks, shelves: HashMap::new(), by_worker: HashMap::new(), patience }
+    }
+
+    /// A worker with a shelf is there.
+    fn register(&mut self, worker: u64, place: ShelfPlace, now: Duration) {
+        self.by_worker.retain(|_, shelf| *shelf != place.number);
+        self.by_worker.insert(worker, place.number);
+        self.shelves.insert(place.number, KnownShelf { place, heard: now });
+    }
+
+    /// A worker was heard of.
+    fn hear(&mut self, worker: u64, now: Duration) {
+        let shelf = self.by_worker.get(&worker).and_then(|shelf| self.shelves.get_mut(shelf));
+        if let Some(shelf) = shelf {
+            shelf.heard = now;
+        }
+    }
+
+    /// A block was delivered that lies on these shelves, as its worker says. Those on which it lay
+    /// before, and that are there, come first: nobody takes their place by saying so.
+    fn delivered(&mut self, name: &BlockName, delivered: Shelves, now: Duration) {
+        let before = self.blocks.get(&name.checksum).copied();
+        // Who was told that it may go may have it no more.
+        let before = before.filter(Shelved::is_wanted).unwrap_or_default();
+        let lying = before.shelves;
+        let there = lying.iter().filter(|&shelf| self.is_there(shelf, now));
+        let shelves = there.chain(delivered.iter()).chain(lying.iter()).collect();
+        let deliveries = before.deliveries + 1;
+        self.blocks.insert(name.checksum, Shelved { shelves, deliveries, ..before });
+    }
+
+    /// The delivery of a block is answered. If it was accepted, the database refers to it by now.
+    fn answered(&mut self, name: &BlockName, now: Duration) {
+        if let Some(shelved) = self.blocks.get_mut(&name.checksum) {
+            shelved.deliveries = shelved.deliveries.saturating_sub(1);
+        }
+        self.clear(name, now);
+    }
+
+    /// The database refers to it.
+    fn keep(&mut self, name: &BlockName) {
+        self.blocks.entry(name.checksum).or_default().is_kept = true;
+    }
+
+    /// The database does not refer to it any more.
+    fn let_go(&mut self, name: &BlockName, now: Duration) {
+        if let Some(shelved) = self.blocks.get_mut(&name.checksum) {
+            shelved.is_kept = false;
+        }
+        self.clear(name, now);
+    }
+
+    /// What is not wanted is known until those who have it have heard of that, if they are there.
+    fn clear(&mut self, name: &BlockName, now: Duration) {
+        let Some(shelved) = self.blocks.get(&name.checksum) else { return };
+        let is_there = shelved.shelves.iter().any(|shelf| self.is_there(shelf, now));
+        if !shelved.is_wanted() && !is_there {
+            self.blocks.remove(&name.checksum);
+        }
+    }
+
+    /// A block is not on a shelf, or is damaged there.
+    fn lacks(&mut self, shelf: ShelfNumber, checksum: Checksum) {
+        if let Some(shelved) = self.blocks.get_mut(&checksum) {
+            shelved.shelves.remove(shelf);
+        }
+    }
+
+    /// A worker says that these blocks lie on its shelf, some for long. Those of them that are of no
+    /// use there; nothing if it has none.
+    fn tidy(
+        &mut self,
+        worker: u64,
+        listed: impl IntoIterator<Item = (Checksum, bool)>,
+    ) -> Vec<Checksum> {
+        let Some(&shelf) = self.by_worker.get(&worker) else { return Vec::new() };
+        let mut unwanted = Vec::new();
+        for (checksum, is_settled) in listed {
+            let is_wanted = match self.blocks.get_mut(&checksum) {
+                // Its delivery may be on the way.
+                None => !is_settled,
+                Some(shelved) if shelved.is_wanted() => shelved.shelves.add(shelf),
+                Some(Shelved { shelves, .. }) => {
+                    shelves.remove(shelf);
+                    if shelves.is_empty() {
+                        self.blocks.remove(&checksum);
+                    }
+                    false
+                }
+            };
+            if !is_wanted {
+                unwanted.push(checksum);
+            }
+        }
+        unwanted
+    }
+
+    /// Those whose workers were heard of lately.
+    fn places(&self, now: Duration) -> impl Iterator<Item = &ShelfPlace> {
+        let is_there = move |shelf: &&KnownShelf| self.is_lately(shelf.heard, now);
+        self.shelves.values().filter(is_there).map(|shelf| &shelf.place)
+    }
+
+    fn is_lately(&self, heard: Duration, now: Duration) -> bool {
+        now.saturating_sub(heard) < self.patience
+    }
+
+    /// Whether the worker of a shelf was heard of lately.
+    fn is_there(&self, shelf: ShelfNumber, now: Duration) -> bool {
+        self.shelves.get(&shelf).is_some_and(|shelf| self.is_lately(shelf.heard, now))
+    }
+
+    /// The shelves on which a block lies, those that are there alone if some are.
+    fn of(&self, name: &BlockName, now: Duration) -> Shelves {
+        let Some(shelved) = self.blocks.get(&name.checksum) else { return Shelves::default() };
+        let there: Shelves =
+            shelved.shelves.iter().filter(|&shelf| self.is_there(shelf, now)).collect();
+        if there.is_empty() { shelved.shelves } else { there }
+    }
+
+    fn find(&self, name: &BlockName, now: Duration) -> Whereabouts {
+        let shelves = self.blocks.get(&name.checksum).map(|shelved| shelved.shelves);
+        let shelves = shelves.unwrap_or_default();
+        let there: Vec<ShelfPlace> = shelves
+            .iter()
+            .filter(|&shelf| self.is_there(shelf, now))
+            .filter_map(|shelf| self.shelves.get(&shelf))
+            .map(|shelf| shelf.place.clone())
+            .collect();
+        match there.is_empty() {
+            false => Whereabouts::There(there),
+            // In the beginning nobody has said yet what lies where.
+            true if now < self.patience => Whereabouts::Away,
+            true => Whereabouts::Lost,
+        }
+    }
+}
+
+/// The shelves on which a census keeps its larger blocks.
+pub struct ShelfRoom {
+    table: Mutex<ShelfTable>,
+    reader: OtherShelves,
+    mark: Mark,
+    began: Instant,
+    is_closed: AtomicBool,
+}
+
+impl ShelfRoom {
+    /// The shelves with this mark, of which nothing is known yet but to which blocks the database
+    /// refers. Whoever was heard of is waited for so long.
+    pub(super) fn new(
+        mark: Mark,
+        kept: impl IntoIterator<Item = BlockName>,
+        reader: OtherShelves,
+        patience: Duration,
+    ) -> Self {
+        ShelfRoom {
+            table: Mutex::new(ShelfTable::new(kept, patience)),
+            reader,
+            mark,
+            began: Instant::now(),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// The mark that shelves of this census have.
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// A worker with a shelf at this place is there.
+    pub fn register(&self, worker: u64, place: ShelfPlace) {
+        self.table.lock().register(worker, place, self.now());
+    }
+
+    /// A worker was heard of.
+    pub fn hear(&self, worker: u64) {
+        self.table.lock().hear(worker, self.now());
+    }
+
+    /// Where shelves are whose workers were heard of lately.
+    pub fn places(&self) -> Vec<ShelfPlace> {
+        self.table.lock().places(self.now()).cloned().collect()
+    }
+
+    /// A worker says that these blocks lie on its shelf, some for long: those of them that may go.
+    pub fn tidy(
+        &self,
+        worker: u64,
+        listed: impl IntoIterator<Item = (Checksum, bool)>,
+    ) -> Vec<Checksum> {
+        self.table.lock().tidy(worker, listed)
+    }
+
+    /// These blocks are being delivered, and lie on these shelves.
+    pub fn delivered<'n>(&self, names: impl IntoIterator<Item = &'n (BlockName, Shelves)>) {
+        let (mut table, now) = (self.table.lock(), self.now());
+        names.into_iter().for_each(|(name, shelves)| table.delivered(name, *shelves, now));
+    }
+
+    /// Their delivery is answered, in whatever way.
+    pub fn answered<'n>(&self, names: impl IntoIterator<Item = &'n (BlockName, Shelves)>) {
+        let (mut table, now) = (self.table.lock(), self.now());
+        names.into_iter().for_each(|(name, _)| table.answered(name, now));
+    }
+
+    /// The database is about to refer to these.
+    pub(super) fn keep<'n>(&self, names: impl IntoIterator<Item = &'n BlockName>) {
+        let mut table = self.table.lock();
+        names.into_iter().for_each(|name| table.keep(name));
+    }
+
+    /// The database does not refer to these any more, or soon will not.
+    pub(super) fn let_go<'n>(&self, names: impl IntoIterator<Item = &'n BlockName>) {
+        let (mut table, now) = (self.table.lock(), self.now());
+        names.into_iter().for_each(|name| table.let_go(name, now));
+    }
+
+    /// The shelves on which a block lies, for those who want to read it.
+    pub fn of(&self, name: &BlockName) -> Shelves {
+        self.table.lock().of(name, self.now())
+    }
+
+    /// A block, read from one of its shelves. While these are away, it is waited for them; `None`
+    /// if that is too long, or if the block is on none of them, as it should be.
+    pub(super) fn read(&self, layout: Layout, name: &BlockName) -> Option<Block> {
+        let mut is_said = false;
+        while !self.is_closed.load(Ordering::Relaxed) {
+            let found = self.table.lock().find(name, self.now());
+            let places = match found {
+                Whereabouts::There(places) => places,
+                Whereabouts::Away => Vec::new(),
+                Whereabouts::Lost => return None,
+            };
+            for place in places {
+                match self.reader.take(layout, &place, name) {
+                    Ok(Some(block)) => return Some(block),
+                    Ok(None) => self.table.lock().lacks(place.number, name.checksum),
+                    Err(status) => {
+                        if !is_said {
+                            let (shelf, cause) = (place.address, status.message());
+                            tracing::warn!(%shelf, cause, "a shelf cannot be read; trying again");
+                        }
+                        is_said = true;
+                    }
+                }
+            }
+            std::thread::sleep(PAUSE);
+        }
+        None
+    }
+
+    /// Nobody is to wait for shelves any more.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trailtrap_shared::partition::CHECKSUM_BYTES;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn name(number: u8) -> BlockName {
+        BlockName { checksum: Checksum([number; CHECKSUM_BYTES]), length: 5000 }
+    }
+
+    fn place(number: ShelfNumber) -> ShelfPlace {
+        ShelfPlace { number, address: format!("host:{number}"), certificate: None }
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn on(shelves: &[ShelfNumber]) -> Shelves {
+        shelves.iter().copied().collect()
+    }
+
+    /// What worker 1 is told of block `number` on its shelf.
+    fn is_unwanted(table: &mut ShelfTable, worker: u64, number: u8, is_settled: bool) -> bool {
+        table.tidy(worker, [(name(number).checksum, is_settled)]) == [name(number).checksum]
+    }
+
+    /// Workers 1, 2 and 3 with shelves 11, 12 and 13.
+    fn three(kept: &[u8]) -> ShelfTable {
+        let mut table = ShelfTable::new(kept.iter().map(|&number| name(number)), PATIENCE);
+        (1..=3).for_each(|worker| table.register(worker, place(10 + worker), at(0)));
+        table
+    }
+
+    #[test]
+    fn a_block_is_had_from_those_who_are_there_and_is_lost_when_nobody_comes_back() {
+        let mut table = three(&[]);
+        table.delivered(&name(1), on(&[11, 12]), at(0));
+        table.keep(&name(1));
+        assert_eq!(table.of(&name(1), at(0)), on(&[11, 12]));
+        table.hear(2, at(50));
+        assert_eq!(table.of(&name(1), at(70)), on(&[12]));
+        assert_eq!(table.find(&name(1), at(70)), Whereabouts::There(vec![place(12)]));
+        assert_eq!(table.places(at(70)).collect::<Vec<_>>(), [&place(12)]);
+        assert_eq!(table.find(&name(1), at(110)), Whereabouts::Lost);
+        assert_eq!(table.of(&name(1), at(110)), on(&[11, 12]), "they may come back");
+        // It comes back under another number, and elsewhere.
+        table.register(9, ShelfPlace { address: "other:1".to_owned(), ..place(11) }, at(200));
+        let Whereabouts::There(places) = table.find(&name(1), at(200)) else {
+            panic!("it is back")
+        };
+        assert_eq!(places[0].address, "other:1");
+        table.lacks(11, name(1).checksum);
+        assert_eq!(table.find(&name(1), at(200)), Whereabouts::Lost);
+    }
+
+    /// After a restart those who have blocks say so; until then nothing is lost.
+    #[test]
+    fn what_the_database_refers_to_is_found_again() {
+        let mut table = ShelfTable::new([name(1), name(2)], PATIENCE);
+        assert_eq!(table.find(&name(1), at(59)), Whereabouts::Away);
+        table.register(1, place(11), at(10));
+        assert!(!is_unwanted(&mut table, 1, 1, true));
+        assert_eq!(table.find(&name(1), at(59)), Whereabouts::There(vec![place(11)]));
+        assert_eq!(table.find(&name(2), at(60)), Whereabouts::Lost);
+        // Of what is not referred to, some may be on its way.
+        assert!(!is_unwanted(&mut table, 1, 3, false) && is_unwanted(&mut table, 1, 3, true));
+        assert_eq!(table.tidy(2, [(name(1).checksum, true)]), [], "it has not said who it is");
+    }
+
+    #[test]
+    fn two_copies_are_wanted_and_none_of_what_is_dropped() {
+        let mut table = three(&[]);
+        table.delivered(&name(1), on(&[11, 12]), at(0));
+        assert!(!is_unwanted(&mut table, 1, 1, false) && is_unwanted(&mut table, 3, 1, false));
+        // Whoever says that it lies with others takes nobody's place.
+        table.delivered(&name(1), on(&[13, 14]), at(0));
+        assert_eq!(table.of(&name(1), at(0)), on(&[11, 12]));
+        // Neither of the two deliveries is accepted.
+        table.answered(&name(1), at(0));
+        assert!(!is_unwanted(&mut table, 1, 1, false));
+        table.answered(&name(1), at(0));
+        assert!(is_unwanted(&mut table, 1, 1, false) && !table.blocks.is_empty());
+        assert!(is_unwanted(&mut table, 2, 1, false) && table.blocks.is_empty());
+        // What the database refers to stays until it does not; what comes again after that is
+        // wanted again.
+        table.delivered(&name(2), on(&[11]), at(0));
+        table.keep(&name(2));
+        table.answered(&name(2), at(0));
+        assert!(!is_unwanted(&mut table, 1, 2, true));
+        table.let_go(&name(2), at(0));
+        table.delivered(&name(2), on(&[13]), at(0));
+        assert_eq!(table.of(&name(2), at(0)), on(&[13]));
+        // Those who are gone are not waited for.
+        table.let_go(&name(2), at(60));
+        assert!(table.blocks.is_empty());
+    }
+}

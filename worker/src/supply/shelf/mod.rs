@@ -1,0 +1,335 @@
+//! A shelf: a directory on this machine's own disk, in which a worker keeps blocks of a census for
+//! all who work on it. So a census needs no file system that all of them see, and the coordinator
+//! has nothing but names. Each block lies on two shelves: its worker's, and one other's.
+//!
+//! A shelf belongs to one census, whose [`Mark`] it has, and to one process. What it holds is
+//! checked against names by whoever reads it.
+
+pub mod others;
+mod server;
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use trailtrap_shared::{
+    partition::{Block, BlockName, Checksum},
+    protocol::shelves::ShelfNumber,
+};
+
+pub use self::server::serve;
+
+use super::kept::{KeptDepot, Mark};
+use crate::process::{open, replace::Replacement};
+
+/// The name of the file with the number of a shelf.
+const NUMBER_FILE: &str = "shelf.txt";
+/// What somebody who comes across a shelf should know, and the number.
+const NUMBER_TEXT: &str = "\
+    A worker of a census by trailtrap keeps blocks in this directory, for all workers. It can be \
+    deleted when the census is done.\nshelf ";
+/// What has lain for so long on a shelf, or been there when its worker was started so long ago, was
+/// named to the coordinator if it ever is.
+const SETTLED: Duration = Duration::from_secs(900);
+/// So many blocks are written at a time.
+const TOGETHER: usize = 8;
+
+/// Why a directory is no shelf.
+#[derive(Debug, thiserror::Error)]
+pub enum ShelfError {
+    /// It cannot be used.
+    #[error("cannot use the shelf {path}: {cause}")]
+    Unusable {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says, or what is in the way.
+        cause: io::Error,
+    },
+    /// The file that says which shelf it is says something else.
+    #[error(
+        "{0} does not say which shelf it is: if the directory holds nothing else that you need, \
+         delete it, and what lies there is solved again"
+    )]
+    Number(PathBuf),
+    /// Nobody can be served.
+    #[error("cannot serve the shelf {path}: {cause}")]
+    Serve {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        cause: String,
+    },
+}
+
+/// The shelf of this process.
+pub struct Shelf {
+    path: PathBuf,
+    number: ShelfNumber,
+    /// From the moment on at which it is known of which census it is.
+    depot: Mutex<Option<Arc<KeptDepot>>>,
+    lying: Mutex<HashMap<Checksum, Lying>>,
+}
+
+/// A block that lies on the shelf.
+#[derive(Clone, Copy)]
+struct Lying {
+    since: Instant,
+    /// How often it was put here.
+    times: u32,
+}
+
+/// A block as a list of all of them had it.
+pub struct Listed {
+    /// Which one.
+    pub checksum: Checksum,
+    /// Whether it has lain here for long.
+    pub is_settled: bool,
+    times: u32,
+}
+
+impl Shelf {
+    /// The shelf in a directory, which is made if need be, and empty in the beginning.
+    ///
+    /// # Errors
+    ///
+    /// It is no directory, cannot be written, or holds the number of no shelf.
+    pub fn new(path: &Path) -> Result<Self, ShelfError> {
+        let unusable = |cause| ShelfError::Unusable { path: path.to_owned(), cause };
+        fs::create_dir_all(path).map_err(unusable)?;
+        let path = path.canonicalize().map_err(unusable)?;
+        let file = path.join(NUMBER_FILE);
+        let number = match open::read(&file, 4096) {
+            Ok(text) => number(&text).ok_or(ShelfError::Number(file))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let random =
+                    getrandom::u64().map_err(|error| unusable(io::Error::other(error)))?;
+                let number = random.max(1);
+                let text = format!("{NUMBER_TEXT}{number:016x}\n");
+                Replacement::of(&file).write(text.as_bytes()).map_err(unusable)?;
+                number
+            }
+            Err(error) => return Err(unusable(error)),
+        };
+        Ok(Shelf { path, number, depot: Mutex::default(), lying: Mutex::default() })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The number by which others know it.
+    pub fn number(&self) -> ShelfNumber {
+        self.number
+    }
+
+    /// It belongs to the census with this mark, and to this process. What lies there already is
+    /// that census's.
+    ///
+    /// # Errors
+    ///
+    /// Another census, or another process, has it, or it cannot be written.
+    pub fn begin(&self, mark: Mark) -> Result<(), ShelfError> {
+        let mut depot = self.depot.lock();
+        if depot.as_ref().is_some_and(|depot| depot.mark() == mark) {
+            return Ok(());
+        }
+        let unusable = |cause| ShelfError::Unusable { path: self.path.clone(), cause };
+        let mut kept = KeptDepot::begin(&self.path, mark).map_err(unusable)?;
+        kept.take().map_err(unusable)?;
+        let found = kept.checksums().map_err(unusable)?;
+        let now = Lying { since: Instant::now(), times: 0 };
+        self.lying.lock().extend(found.into_iter().map(|checksum| (checksum, now)));
+        *depot = Some(Arc::new(kept));
+        Ok(())
+    }
+
+    /// The census is done: nothing of it is needed any more, and the directory may serve another.
+    pub fn end(&self) {
+        let Some(depot) = self.depot.lock().take() else { return };
+        let all: Vec<Listed> = self.list();
+        self.remove_from(&depot, &all);
+        if let Err(error) = depot.end() {
+            tracing::warn!(shelf = %self.path.display(), %error, "the shelf keeps its mark");
+        }
+    }
+
+    /// The directory, if it is known of which census it is.
+    fn depot(&self) -> io::Result<Arc<KeptDepot>> {
+        let depot = self.depot.lock().clone();
+        depot.ok_or_else(|| io::Error::other("it is not known yet of which census it is"))
+    }
+
+    /// Puts a block here; it outlasts a loss of power when this returns.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn put(&self, block: &Block) -> io::Result<()> {
+        self.depot()?.write(block)?;
+        let mut lying = self.lying.lock();
+        let times = lying.get(&block.name().checksum).map_or(0, |lying| lying.times);
+        let put = Lying { since: Instant::now(), times: times.wrapping_add(1) };
+        lying.insert(block.name().checksum, put);
+        Ok(())
+    }
+
+    /// Puts several blocks here, some at a time: most of it is waiting for the disk.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot be written.
+    pub fn put_all(&self, blocks: &[Block]) -> io::Result<()> {
+        let next = AtomicUsize::new(0);
+        let put_some = || {
+            while let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.put(block)?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let count = TOGETHER.min(blocks.len());
+            let all: Vec<_> = (0..count).map(|_| scope.spawn(put_some)).collect();
+            all.into_iter().try_for_each(|some| some.join().expect("nothing panics"))
+        })
+    }
+
+    /// The bytes of the block of this name, which nobody has looked at; `None` if it is not here.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn read(&self, name: &BlockName) -> io::Result<Option<Vec<u8>>> {
+        let bytes = self.depot()?.read(name)?;
+        Ok(bytes.filter(|bytes| bytes.len() as u64 == name.length))
+    }
+
+    /// All that lies here.
+    pub fn list(&self) -> Vec<Listed> {
+        let lying = self.lying.lock();
+        let listed = lying.iter().map(|(&checksum, &Lying { since, times })| Listed {
+            checksum,
+            is_settled: since.elapsed() >= SETTLED,
+            times,
+        });
+        listed.collect()
+    }
+
+    /// Removes blocks, unless they have been put here again since they were listed.
+    pub fn remove(&self, listed: &[Listed]) {
+        if let Ok(depot) = self.depot() {
+            self.remove_from(&depot, listed);
+        }
+    }
+
+    fn remove_from(&self, depot: &KeptDepot, listed: &[Listed]) {
+        for Listed { checksum, times, .. } in listed {
+            // Held, so that nobody puts it here meanwhile and is told that it lies here.
+            let mut lying = self.lying.lock();
+            if lying.get(checksum).is_none_or(|lying| lying.times != *times) {
+                continue;
+            }
+            // The name of a file is the checksum alone.
+            match depot.remove(&BlockName { checksum: *checksum, length: 0 }) {
+                Ok(()) => drop(lying.remove(checksum)),
+                Err(error) => {
+                    let shelf = self.path.display();
+                    tracing::warn!(%shelf, block = %checksum, %error, "a block stays on the shelf");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The number that the file of a shelf says.
+fn number(text: &[u8]) -> Option<ShelfNumber> {
+    let text = std::str::from_utf8(text).ok()?;
+    let digits = text.strip_prefix(NUMBER_TEXT)?.trim_end();
+    u64::from_str_radix(digits, 16).ok().filter(|&number| number != 0 && digits.len() == 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use trailtrap_shared::{
+        game::{Game, TrailTrap},
+        graph::degree::DegreeSequence,
+        partition::BucketTable,
+    };
+
+    use super::*;
+
+    pub(super) fn keys(graphs: u64) -> Block {
+        let sequence = DegreeSequence::new([4; 11]);
+        let slots = Vec::from_iter(0..graphs).into_iter();
+        BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots, |_, bytes| bytes.fill(1))
+            .to_blocks(0)
+            .keys
+    }
+
+    fn listed(shelf: &Shelf) -> Vec<Checksum> {
+        shelf.list().iter().map(|listed| listed.checksum).collect()
+    }
+
+    #[test]
+    fn a_shelf_is_for_one_census_and_remembers_what_lies_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/shelf");
+        let (one, other) = (keys(1000), keys(2000));
+        let shelf = Shelf::new(&path).unwrap();
+        assert!(shelf.put(&one).is_err() && shelf.read(&one.name()).is_err(), "of which census?");
+        shelf.begin(Mark(7)).unwrap();
+        shelf.begin(Mark(7)).unwrap();
+        shelf.put(&one).unwrap();
+        assert_eq!(shelf.read(&one.name()).unwrap().as_deref(), Some(one.bytes()));
+        assert_eq!(shelf.read(&other.name()).unwrap(), None);
+        let longer = BlockName { length: 1, ..one.name() };
+        assert_eq!(shelf.read(&longer).unwrap(), None);
+        let twin = Shelf::new(&path).unwrap();
+        assert_eq!(twin.number(), shelf.number());
+        assert!(twin.begin(Mark(7)).unwrap_err().to_string().contains("another process"));
+        let number = shelf.number();
+        drop((shelf, twin));
+        let stranger = Shelf::new(&path).unwrap();
+        assert!(stranger.begin(Mark(8)).unwrap_err().to_string().contains("another census"));
+        let again = Shelf::new(&path).unwrap();
+        again.begin(Mark(7)).unwrap();
+        assert_eq!((again.number(), listed(&again)), (number, vec![one.name().checksum]));
+        again.end();
+        again.end();
+        assert_eq!(listed(&again), []);
+        drop(again);
+        Shelf::new(&path).unwrap().begin(Mark(8)).unwrap();
+        for wrong in ["", "shelf 1", &format!("{NUMBER_TEXT}0000000000000000\n")] {
+            fs::write(path.join(NUMBER_FILE), wrong).unwrap();
+            assert!(matches!(Shelf::new(&path), Err(ShelfError::Number(_))), "{wrong}");
+        }
+    }
+
+    /// What was put here again after it was listed is wanted, whatever was said of the list.
+    #[test]
+    fn what_is_unwanted_goes_unless_it_has_come_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(directory.path()).unwrap();
+        shelf.begin(Mark(7)).unwrap();
+        let (one, other) = (keys(1000), keys(2000));
+        [&one, &other].into_iter().for_each(|block| shelf.put(block).unwrap());
+        let before = shelf.list();
+        assert!(before.iter().all(|listed| !listed.is_settled));
+        shelf.put(&one).unwrap();
+        shelf.remove(&before);
+        assert_eq!(listed(&shelf), [one.name().checksum]);
+        assert!(shelf.read(&one.name()).unwrap().is_some());
+        assert_eq!(shelf.read(&other.name()).unwrap(), None);
+        shelf.remove(&shelf.list());
+        assert_eq!(listed(&shelf), []);
+    }
+}

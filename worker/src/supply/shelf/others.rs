@@ -1,0 +1,453 @@
+//! The shelves of others: where they are, and what is read from them and put there.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream};
+use parking_lot::RwLock;
+use tokio::{runtime::Handle, time::timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, service::interceptor::InterceptedService, transport::Channel};
+use trailtrap_shared::{
+    game::Layout,
+    partition::{Block, BlockName},
+    protocol::{
+        access::{Access, AccessToken, CERTIFICATE_NAME, Pass},
+        messages,
+        shelves::{ShelfNumber, ShelfPlace, Shelves},
+        wire::{self, put_request::Part, shelf_client::ShelfClient},
+    },
+};
+
+use crate::{
+    access::{self, AccessError, Credentials},
+    supply::backoff::Rest,
+};
+
+/// Shelves that are read from, or blocks that are put there, at a time.
+const TOGETHER: usize = 8;
+/// A shelf that says nothing for so long is left alone for a while.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// So long.
+const REST: Duration = Duration::from_secs(10);
+/// When this process is asked to stop, it waits no longer than this for others.
+const GRACE: Duration = Duration::from_secs(1);
+
+type Client = ShelfClient<InterceptedService<Channel, Credentials>>;
+
+/// The shelves of others. Methods that are not asynchronous block, and must not be called from
+/// within the runtime.
+pub struct OtherShelves {
+    runtime: Handle,
+    /// What all workers of the census show; none on loopback.
+    token: Option<AccessToken>,
+    stop: CancellationToken,
+    known: RwLock<HashMap<ShelfNumber, Arc<OtherShelf>>>,
+    /// Whose turn it is to get a copy.
+    turn: AtomicUsize,
+}
+
+struct OtherShelf {
+    place: ShelfPlace,
+    client: Client,
+    rest: Rest,
+}
+
+impl OtherShelves {
+    /// None yet.
+    pub fn new(runtime: Handle, token: Option<AccessToken>, stop: CancellationToken) -> Self {
+        let (known, turn) = (RwLock::default(), AtomicUsize::new(0));
+        OtherShelves { runtime, token, stop, known, turn }
+    }
+
+    /// These are all shelves now. Connections to those that are where they were stay.
+    pub fn set(&self, places: Vec<ShelfPlace>) {
+        let mut known = self.known.write();
+        let mut before = std::mem::take(&mut *known);
+        for place in places {
+            let number = place.number;
+            match before.remove(&number).filter(|shelf| shelf.place == place) {
+                Some(shelf) => drop(known.insert(number, shelf)),
+                None => match self.connect(place) {
+                    Ok(shelf) => drop(known.insert(number, Arc::new(shelf))),
+                    Err(error) => tracing::warn!(%error, "a shelf cannot be reached"),
+                },
+            }
+        }
+    }
+
+    fn connect(&self, place: ShelfPlace) -> Result<OtherShelf, AccessError> {
+        let _inside = self.runtime.enter();
+        // Whoever shows no certificate gets no token.
+        let pass = self.token.clone().zip(place.certificate.clone());
+        let pass = pass.map(|(token, certificate)| Pass {
+            certificate,
+            name: Some(CERTIFICATE_NAME.to_owned()),
+            mutual: false,
+            token,
+        });
+        let access = Access { address: place.address.clone(), pass };
+        let channel = access::endpoint(&access, None)?.connect_lazy();
+        let client = ShelfClient::with_interceptor(channel, access::credentials(&access))
+            .max_decoding_message_size(4 << 20);
+        Ok(OtherShelf { place, client, rest: Rest::of(REST) })
+    }
+
+    /// A shelf that is not left alone just now.
+    fn get(&self, number: ShelfNumber) -> Option<Arc<OtherShelf>> {
+        self.known.read().get(&number).filter(|shelf| !shelf.rest.lasts()).cloned()
+    }
+
+    /// Whether it is known where a shelf is.
+    pub fn knows(&self, number: ShelfNumber) -> bool {
+        self.known.read().contains_key(&number)
+    }
+
+    /// The blocks of these names, each of which lies on the shelves beside it, as far as they can be
+    /// had and are what they should be; in any order.
+    pub fn take_all(&self, layout: Layout, wanted: &[(BlockName, Shelves)]) -> Vec<Block> {
+        let mut taken = Vec::with_capacity(wanted.len());
+        let mut rest: Vec<(BlockName, Shelves)> = wanted.to_vec();
+        // From one of the two, and what is not to be had there from the other.
+        while !rest.is_empty() {
+            let mut from: HashMap<ShelfNumber, (Arc<OtherShelf>, Vec<BlockName>)> = HashMap::new();
+            let mut left: HashMap<BlockName, Shelves> = HashMap::new();
+            for (name, mut shelves) in rest {
+                let usable: Vec<Arc<OtherShelf>> =
+                    shelves.iter().filter_map(|number| self.get(number)).collect();
+                // Which one is tried first differs from block to block.
+                let first = usize::from(name.checksum.0[0]) % usable.len().max(1);
+                let Some(shelf) = usable.get(first) else { continue };
+                let number = shelf.place.number;
+                shelves.remove(number);
+                left.insert(name, shelves);
+                from.entry(number).or_insert_with(|| (shelf.clone(), Vec::new())).1.push(name);
+            }
+            let takes = from.into_values().map(|(shelf, names)| async move {
+                let blocks = shelf.take(layout, &names).await.unwrap_or_else(|status| {
+                    shelf.leave_alone(&status);
+                    Vec::new()
+                });
+                blocks.into_iter().flatten().collect::<Vec<Block>>()
+            });
+            let found = self.run(stream::iter(takes).buffer_unordered(TOGETHER).concat());
+            for block in found.unwrap_or_default() {
+                left.remove(&block.name());
+                taken.push(block);
+            }
+            if self.stop.is_cancelled() {
+                break;
+            }
+            rest = left.into_iter().collect();
+        }
+        taken
+    }
+
+    /// A block from one shelf; `None` if it is not there, or is not what it should be.
+    ///
+    /// # Errors
+    ///
+    /// The shelf cannot be reached.
+    pub fn take(
+        &self,
+        layout: Layout,
+        place: &ShelfPlace,
+        name: &BlockName,
+    ) -> Result<Option<Block>, Status> {
+        let known = self.known.read().get(&place.number).cloned();
+        let shelf = match known.filter(|shelf| shelf.place == *place) {
+            Some(shelf) => shelf,
+            None => {
+                let shelf = self.connect(place.clone());
+                let shelf =
+                    Arc::new(shelf.map_err(|error| Status::unavailable(error.to_string()))?);
+                self.known.write().insert(place.number, shelf.clone());
+                shelf
+            }
+        };
+        let names = std::slice::from_ref(name);
+        let taken = self.run(async { shelf.take(layout, names).await });
+        let taken = taken.unwrap_or_else(|| Err(Status::cancelled("asked to stop")))?;
+        Ok(taken.into_iter().next().flatten())
+    }
+
+    /// Puts copies of blocks on another shelf than this one, all on the same; the number of that
+    /// shelf if they all lie there.
+    pub fn put(&self, own: ShelfNumber, blocks: &[Block]) -> Option<ShelfNumber> {
+        let mut others: Vec<Arc<OtherShelf>> = {
+            let known = self.known.read();
+            let is_usable =
+                |shelf: &&Arc<OtherShelf>| shelf.place.number != own && !shelf.rest.lasts();
+            known.values().filter(is_usable).cloned().collect()
+        };
+        // One after the other, so that all get as much.
+        others.sort_unstable_by_key(|shelf| shelf.place.number.wrapping_sub(own));
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let count = others.len().max(1);
+        others.rotate_left(turn % count);
+        for shelf in others {
+            let put = |block: Block| {
+                let shelf = shelf.clone();
+                async move { shelf.put(block).await }
+            };
+            let puts = stream::iter(blocks.to_vec()).map(put).buffer_unordered(TOGETHER);
+            let all = puts.fold(Ok(()), async |all: Result<(), Status>, put| all.and(put));
+            match self.run(all)? {
+                Ok(()) => return Some(shelf.place.number),
+                Err(status) => shelf.leave_alone(&status),
+            }
+        }
+        None
+    }
+
+    /// Waits for something, unless this process is asked to stop.
+    fn run<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let stopped = async {
+            self.stop.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                done = work => Some(done),
+                () = stopped => None,
+            }
+        })
+    }
+}
+
+impl OtherShelf {
+    /// Blocks of this shelf, in the order of their names; `None` for what is not there, or is not
+    /// what it should be.
+    async fn take(
+        &self,
+        layout: Layout,
+        names: &[BlockName],
+    ) -> Result<Vec<Option<Block>>, Status> {
+        let named = names.iter().map(|name| messages::name_message(name, Shelves::default()));
+        let list = wire::BlockList { blocks: named.collect() };
+        let mut client = self.client.clone();
+        let stream = within(client.take(list)).await?;
+        let mut stream = stream.into_inner();
+        let mut blocks = Vec::with_capacity(names.len());
+        for name in names {
+            let mut bytes = Vec::new();
+            loop {
+                let piece = within(stream.message()).await?;
+                let piece = piece.ok_or_else(|| Status::unavailable("stream cut short"))?;
+                bytes.extend_from_slice(&piece.data);
+                if bytes.len() as u64 > name.length {
+                    return Err(Status::data_loss("it sends more than was asked for"));
+                }
+                if piece.last {
+                    break;
+                }
+            }
+            let block = (!bytes.is_empty()).then(|| Block::parse_named(layout, bytes, name));
+            blocks.push(block.and_then(|block| {
+                let shelf = &self.place.address;
+                block
+                    .inspect_err(|error| {
+                        let block = name.checksum;
+                        tracing::warn!(shelf, %block, %error, "a block on a shelf is damaged");
+                    })
+                    .ok()
+            }));
+        }
+        Ok(blocks)
+    }
+
+    async fn put(&self, block: Block) -> Result<(), Status> {
+        let name = messages::name_message(&block.name(), Shelves::default());
+        let first = std::iter::once(Part::Name(name));
+        // Cut as they are sent: a block may be large.
+        let bytes = block.shared_bytes();
+        let pieces = (0..).map_while(move |i| messages::piece(&bytes, i).map(Part::Piece));
+        let parts = first.chain(pieces).map(|part| wire::PutRequest { part: Some(part) });
+        let mut client = self.client.clone();
+        // As long as to send it, and to write it, may take.
+        let patience = PATIENCE + Duration::from_nanos(200) * block.bytes().len() as u32;
+        match timeout(patience, client.put(stream::iter(parts))).await {
+            Ok(put) => put.map(drop),
+            Err(_) => Err(Status::deadline_exceeded("it takes too long")),
+        }
+    }
+
+    fn leave_alone(&self, status: &Status) {
+        if self.rest.begin() {
+            let shelf = &self.place.address;
+            tracing::warn!(shelf, cause = status.message(), "a shelf is left alone for now");
+        }
+    }
+}
+
+/// An answer, unless it takes too long.
+async fn within<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    match timeout(PATIENCE, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Status::deadline_exceeded("it says nothing")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tokio::runtime::Runtime;
+    use tonic::Code;
+    use trailtrap_shared::game::{Game, TrailTrap};
+
+    use super::*;
+    use crate::supply::{
+        kept::Mark,
+        shelf::{Shelf, serve, tests::keys},
+    };
+
+    const LAYOUT: Layout = TrailTrap::LAYOUT;
+
+    /// Shelves on this host, and how to reach them with the token that they ask for, if any.
+    struct Shelved {
+        runtime: Runtime,
+        token: Option<AccessToken>,
+        directory: tempfile::TempDir,
+        shelves: Vec<Arc<Shelf>>,
+        places: Vec<ShelfPlace>,
+    }
+
+    impl Shelved {
+        fn new(count: usize, token: Option<AccessToken>) -> Self {
+            let runtime = Runtime::new().unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            let (mut shelves, mut places) = (Vec::new(), Vec::new());
+            for i in 0..count {
+                let shelf = Arc::new(Shelf::new(&directory.path().join(i.to_string())).unwrap());
+                shelf.begin(Mark(7)).unwrap();
+                let (token, stop) = (token.clone(), CancellationToken::new());
+                let place =
+                    serve(shelf.clone(), LAYOUT, token, None, runtime.handle(), stop).unwrap();
+                let address = format!("127.0.0.1{}", place.address);
+                places.push(ShelfPlace { address, ..place });
+                shelves.push(shelf);
+            }
+            Shelved { runtime, token, directory, shelves, places }
+        }
+
+        fn others(&self, token: Option<AccessToken>) -> OtherShelves {
+            let handle = self.runtime.handle().clone();
+            let others = OtherShelves::new(handle, token, CancellationToken::new());
+            others.set(self.places.clone());
+            others
+        }
+
+        fn number(&self, shelf: usize) -> ShelfNumber {
+            self.shelves[shelf].number()
+        }
+
+        fn file(&self, shelf: usize, block: &Block) -> std::path::PathBuf {
+            let name = block.name().checksum.to_string();
+            self.directory.path().join(shelf.to_string()).join(&name[..2]).join(name)
+        }
+    }
+
+    /// Copies go to each of the others in turn, and are had from whoever has them as they should be.
+    #[test]
+    fn blocks_are_put_on_other_shelves_and_taken_from_there() {
+        for token in [None, Some(AccessToken::new([3; 32]))] {
+            let shelved = Shelved::new(3, token);
+            let others = shelved.others(shelved.token.clone());
+            // Of one piece, of several, and one that is nowhere.
+            let blocks = [keys(1000), keys(600_000)];
+            let copies: Vec<ShelfNumber> =
+                (0..4).map(|_| others.put(shelved.number(0), &blocks).unwrap()).collect();
+            assert_eq!((copies[0], copies[1]), (copies[2], copies[3]));
+            assert!(copies[0] != copies[1] && !copies.contains(&shelved.number(0)));
+            let on_both: Shelves = copies.iter().copied().collect();
+            let wanted: Vec<(BlockName, Shelves)> = blocks
+                .iter()
+                .map(|block| (block.name(), on_both))
+                .chain([(keys(7).name(), on_both)])
+                .collect();
+            let taken = |others: &OtherShelves| {
+                let mut taken = others.take_all(LAYOUT, &wanted);
+                taken.sort_by_key(|block| block.count);
+                taken
+            };
+            assert_eq!(taken(&others), blocks);
+            // Damaged here, missing there.
+            let mut bytes = blocks[0].bytes().to_vec();
+            bytes[60] ^= 1;
+            fs::write(shelved.file(1, &blocks[0]), bytes).unwrap();
+            fs::remove_file(shelved.file(2, &blocks[1])).unwrap();
+            assert_eq!(taken(&others), blocks);
+            fs::remove_file(shelved.file(2, &blocks[0])).unwrap();
+            assert_eq!(taken(&others), blocks[1..]);
+            let taken = |shelf: usize, block: &Block| {
+                others.take(LAYOUT, &shelved.places[shelf], &block.name()).unwrap()
+            };
+            assert_eq!(taken(1, &blocks[1]).as_ref(), Some(&blocks[1]));
+            assert_eq!(taken(2, &blocks[1]), None);
+        }
+    }
+
+    #[test]
+    fn whoever_has_no_token_gets_nothing_and_puts_nothing() {
+        let shelved = Shelved::new(2, Some(AccessToken::new([3; 32])));
+        let block = keys(1000);
+        shelved.shelves[0].put(&block).unwrap();
+        for token in [None, Some(AccessToken::new([4; 32]))] {
+            let others = shelved.others(token);
+            let on_first = [shelved.number(0)].into_iter().collect();
+            assert_eq!(others.take_all(LAYOUT, &[(block.name(), on_first)]), []);
+            assert_eq!(others.put(shelved.number(0), &[keys(2000)]), None);
+            assert!(shelved.shelves[1].list().is_empty());
+        }
+        // A shelf that shows another certificate is not the one that is meant.
+        let mut places = shelved.places.clone();
+        places[0].certificate.clone_from(&shelved.places[1].certificate);
+        let others = shelved.others(shelved.token.clone());
+        others.set(places.clone());
+        assert!(others.take(LAYOUT, &places[0], &block.name()).is_err());
+    }
+
+    /// What comes is the block of its name, or is not put there.
+    #[test]
+    fn only_blocks_are_put_on_a_shelf() {
+        let shelved = Shelved::new(1, None);
+        let block = keys(1000);
+        let name = messages::name_message(&block.name(), Shelves::default());
+        let piece = |bytes: &[u8]| Part::Piece(messages::piece(bytes, 0).unwrap());
+        let shorter = wire::BlockName { length: 10, ..name.clone() };
+        let huge = wire::BlockName { length: u64::MAX, ..name.clone() };
+        let nameless = wire::BlockName { checksum: vec![1], ..name.clone() };
+        let others = shelved.others(None);
+        let put = |parts: Vec<Part>| {
+            let shelf = others.get(shelved.number(0)).unwrap();
+            let parts = parts.into_iter().map(|part| wire::PutRequest { part: Some(part) });
+            let (mut client, parts) = (shelf.client.clone(), parts.collect::<Vec<_>>());
+            shelved.runtime.block_on(async move { client.put(stream::iter(parts)).await })
+        };
+        for wrong in [
+            vec![],
+            vec![piece(block.bytes())],
+            vec![Part::Name(name.clone())],
+            vec![Part::Name(name.clone()), Part::Name(name.clone())],
+            vec![Part::Name(name.clone()), piece(&block.bytes()[1..])],
+            vec![Part::Name(name.clone()), piece(keys(999).bytes())],
+            vec![Part::Name(shorter), piece(block.bytes())],
+            vec![Part::Name(huge), piece(block.bytes())],
+            vec![Part::Name(nameless), piece(block.bytes())],
+        ] {
+            assert_eq!(put(wrong).unwrap_err().code(), Code::InvalidArgument);
+        }
+        assert!(shelved.shelves[0].list().is_empty());
+        put(vec![Part::Name(name), piece(block.bytes())]).unwrap();
+        assert_eq!(shelved.shelves[0].list().len(), 1);
+        assert_eq!(fs::read(shelved.file(0, &block)).unwrap(), block.bytes());
+    }
+}
