@@ -42,13 +42,17 @@ pub struct MachineArguments {
     /// [default: an eighth of --memory, and 512 MiB at least]
     #[arg(long, value_name = "SIZE", requires = "nodes")]
     message_memory: Option<Size>,
-    /// What the disk of the store reads or writes, such as 2GB/s
+    /// What the disk of the store, or of each node with --shelves, reads or writes, such as 2GB/s
     #[arg(long, value_name = "RATE", default_value = "1GB/s")]
     disk: Rate,
     /// What a depot, in which the census keeps its blocks, reads and writes for all nodes together
-    /// [default: no depot; nodes read from the coordinator]
+    /// [default: no depot; nodes read from the coordinator, or with --shelves from each other]
     #[arg(long, value_name = "RATE", requires = "nodes")]
     depot: Option<Rate>,
+    /// Nodes keep blocks on their own disks, for each other, as with `coordinator --shelves`: each
+    /// reads and writes what its network and --disk allow
+    #[arg(long, requires = "nodes", conflicts_with = "depot")]
+    shelves: bool,
     /// Nanoseconds of a core for a (graph, edge) pair [default: calibrated with order 9, and with
     /// look-ups in larger tables than it has]
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -69,14 +73,18 @@ const LEAST_SIMULATED: u64 = 4 << 10;
 impl MachineArguments {
     fn cluster(&self) -> Cluster {
         let memory = self.memory.unwrap_or_else(limits::default_memory);
+        let nodes = self.nodes.map(usize::from);
+        // All of them together are as one depot, since each block lies on any two.
+        let all_shelves = nodes.unwrap_or(1) as f64 * self.network.0.min(self.disk.0);
         Cluster {
-            nodes: self.nodes.map(usize::from),
+            nodes,
             cores: self.cores.map_or_else(limits::threads, usize::from),
             memory: memory.0,
             message_memory: self.message_memory.unwrap_or_else(|| message_memory(memory)).0,
             network: self.network.0,
             disk: self.disk.0,
-            depot: self.depot.map(|rate| rate.0),
+            depot: if self.shelves { Some(all_shelves) } else { self.depot.map(|rate| rate.0) },
+            shelves: self.shelves,
         }
     }
 

@@ -25,8 +25,8 @@ use crate::{
 ///
 /// Counts are exact. Times follow from a short calibration on this machine. What caches, disks and
 /// networks make of them is simulated, with the real schedule: on this machine, or on others that
-/// --nodes, --cores, --memory, --network, --disk and --depot describe. Order 12 takes half a
-/// minute.
+/// --nodes, --cores, --memory, --network, --disk and --depot or --shelves describe. Order 12 takes
+/// half a minute.
 ///
 /// Of a class of graphs, shards and units are told, and how many graphs there are if that has been
 /// published.
@@ -214,7 +214,8 @@ fn to_text(forecast: &Forecast) -> String {
         text += &line("busy: network interface", duration(busy.network));
     }
     if cluster.depot.is_some() {
-        text += &line("busy: depot", duration(busy.depot));
+        let place = if cluster.shelves { "busy: shelves" } else { "busy: depot" };
+        text += &line(place, duration(busy.depot));
     }
     text += &line("busy: disk", duration(busy.disk));
     text += &line("busy: trials", duration(busy.trials));

@@ -23,8 +23,10 @@ pub struct Cluster {
     /// Bytes a second that the coordinator's disk reads or writes.
     pub disk: f64,
     /// Bytes a second that a depot reads or writes, if there is one, in which the census keeps its
-    /// blocks.
+    /// blocks; or all shelves of workers together.
     pub depot: Option<f64>,
+    /// Whether that is shelves of workers.
+    pub shelves: bool,
 }
 
 impl Cluster {
@@ -52,7 +54,7 @@ impl Cluster {
 /// For people.
 impl fmt::Display for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cluster { nodes, cores, memory, network, disk, depot, .. } = *self;
+        let Cluster { nodes, cores, memory, network, disk, depot, shelves, .. } = *self;
         let memory = Size(memory);
         match nodes {
             None => write!(f, "one process, {cores} threads, {memory}")?,
@@ -65,7 +67,8 @@ impl fmt::Display for Cluster {
             }
         }
         write!(f, ", disk {}", Rate(disk))?;
-        depot.map_or(Ok(()), |rate| write!(f, ", depot {}", Rate(rate)))
+        let place = if shelves { "shelves" } else { "depot" };
+        depot.map_or(Ok(()), |rate| write!(f, ", {place} {}", Rate(rate)))
     }
 }
 
