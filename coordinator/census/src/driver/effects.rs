@@ -14,6 +14,7 @@ use super::{
 use crate::{
     core::{Core, Effect, Examined, News},
     records::Delivery,
+    store::StoreError,
 };
 
 impl Census {
@@ -38,8 +39,12 @@ impl Census {
     }
 
     /// The driver cannot do what it has to do: the census ends, and says why when it is closed.
-    /// Returns what others are told.
+    /// Returns what others are told. What is not done because it is closed is no failure: whoever
+    /// waits for that is let go when the committer ends.
     pub(super) fn fail(&self, error: CensusError) -> CensusError {
+        if matches!(error, CensusError::Store(StoreError::Closed)) {
+            return CensusError::Fault(Fault::Driver);
+        }
         let ((), _nothing) = self.hand_in(|state| {
             if state.core.fail() {
                 state.error = Some(error);

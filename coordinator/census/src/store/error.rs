@@ -93,7 +93,11 @@ pub enum StoreError {
          coordinator` and these workers; they are not there for anything else"
     )]
     OnShelves,
-    /// Blocks lie in a depot or in the database, and were to lie on shelves.
+    /// A block was waited for whose shelves are away, and the census is closed meanwhile: nothing is
+    /// said about the block.
+    #[error("the census is closed")]
+    Closed,
+    /// Blocks lie in a depot, and were to lie on shelves.
     #[error(
         "this census keeps its graphs in the depot {0}: go on without --shelves, or choose another \
          directory with --data"
@@ -272,6 +276,7 @@ impl StoreError {
                 | StoreError::Depot { .. }
                 | StoreError::DepotAway(_)
                 | StoreError::OnShelves
+                | StoreError::Closed
                 | StoreError::Failing { .. }
                 | StoreError::Journal(_)
                 | StoreError::Make(_)
@@ -296,9 +301,10 @@ impl StoreError {
             | StoreError::Damaged(error)
             | StoreError::UnreadableBlock { source: error, .. } => error.to_string(),
             StoreError::Make(error) | StoreError::Journal(error) => error.to_string(),
-            StoreError::Depot { .. } | StoreError::DepotAway(_) | StoreError::OnShelves => {
-                return true;
-            }
+            StoreError::Depot { .. }
+            | StoreError::DepotAway(_)
+            | StoreError::OnShelves
+            | StoreError::Closed => return true,
             _ => return false,
         };
         FULL.iter().chain(&SHORT).any(|what| text.contains(what))

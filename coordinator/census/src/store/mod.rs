@@ -429,7 +429,7 @@ impl Store {
         name: &BlockName,
     ) -> Result<Option<Result<Block, BlockError>>, StoreError> {
         match &self.shelves {
-            Some(shelves) => return Ok(shelves.read(self.layout(), name).map(Ok)),
+            Some(shelves) => return Ok(shelves.read(self.layout(), name)?.map(Ok)),
             None if self.shelf_mark.is_some() => return Err(StoreError::OnShelves),
             None => {}
         }

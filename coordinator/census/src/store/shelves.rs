@@ -18,6 +18,8 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::supply::{kept::Mark, shelf::others::OtherShelves};
 
+use super::StoreError;
+
 /// The key of the record that blocks lie on the shelves of workers: the mark that these have.
 pub(super) const SHELVES: &[u8] = b"shelves";
 
@@ -302,18 +304,26 @@ impl ShelfRoom {
 
     /// A block, read from one of its shelves. While these are away, it is waited for them; `None`
     /// if that is too long, or if the block is on none of them, as it should be.
-    pub(super) fn read(&self, layout: Layout, name: &BlockName) -> Option<Block> {
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Closed`] if nobody is to wait any more.
+    pub(super) fn read(
+        &self,
+        layout: Layout,
+        name: &BlockName,
+    ) -> Result<Option<Block>, StoreError> {
         let mut is_said = false;
-        while !self.is_closed.load(Ordering::Relaxed) {
+        loop {
             let found = self.table.lock().find(name, self.now());
             let places = match found {
                 Whereabouts::There(places) => places,
                 Whereabouts::Away => Vec::new(),
-                Whereabouts::Lost => return None,
+                Whereabouts::Lost => return Ok(None),
             };
             for place in places {
                 match self.reader.take(layout, &place, name) {
-                    Ok(Some(block)) => return Some(block),
+                    Ok(Some(block)) => return Ok(Some(block)),
                     Ok(None) => self.table.lock().lacks(place.number, name.checksum),
                     Err(status) => {
                         if !is_said {
@@ -324,9 +334,11 @@ impl ShelfRoom {
                     }
                 }
             }
+            if self.is_closed.load(Ordering::Relaxed) {
+                return Err(StoreError::Closed);
+            }
             std::thread::sleep(PAUSE);
         }
-        None
     }
 
     /// Nobody is to wait for shelves any more.
@@ -431,7 +443,22 @@ mod tests {
         table.delivered(&name(2), on(&[13]), at(0));
         assert_eq!(table.of(&name(2), at(0)), on(&[13]));
         // Those who are gone are not waited for.
-        table.let_go(&name(2), at(60));
+        table.answered(&name(2), at(60));
         assert!(table.blocks.is_empty());
+    }
+
+    /// A census that is closed says nothing about what it could not read for that.
+    #[test]
+    fn who_waits_is_let_go_when_the_census_is_closed() {
+        use trailtrap_shared::game::{Game, TrailTrap};
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let reader = || OtherShelves::new(runtime.handle().clone(), None, Default::default());
+        let read = |room: &ShelfRoom| room.read(TrailTrap::LAYOUT, &name(1));
+        let room = ShelfRoom::new(Mark(7), [name(1)], reader(), Duration::from_secs(86400));
+        room.close();
+        assert!(matches!(read(&room), Err(StoreError::Closed)));
+        let room = ShelfRoom::new(Mark(7), [name(1)], reader(), Duration::ZERO);
+        room.close();
+        assert!(matches!(read(&room), Ok(None)), "nobody comes back");
     }
 }

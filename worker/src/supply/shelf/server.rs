@@ -42,6 +42,10 @@ const PUT_AT_A_TIME: usize = 2;
 const LARGEST_BLOCK: u64 = 1 << 30;
 /// A stream is given up when its client sends or takes nothing for so long.
 const STALLED: Duration = Duration::from_secs(60);
+/// Whoever connects has so long to show that it is one who knows how.
+const GRACE: Duration = Duration::from_secs(15);
+/// Connections are made again after so long; those of others are gone then.
+const CONNECTED: Duration = Duration::from_secs(600);
 /// Calls of one client at a time.
 const CALLS: usize = 32;
 
@@ -74,12 +78,14 @@ pub fn serve(
     let port = listener.local_addr().map_err(|error| failed(error.to_string()))?.port();
     let mut builder = Server::builder()
         .concurrency_limit_per_connection(CALLS)
+        .max_connection_age(CONNECTED)
         .http2_keepalive_interval(Some(Duration::from_secs(20)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)));
     let mut certificate = None;
     if token.is_some() {
         let (shown, key) = new_certificate().map_err(|error| failed(error.to_string()))?;
-        let tls = ServerTlsConfig::new().identity(Identity::from_pem(&shown, key));
+        let identity = Identity::from_pem(&shown, key);
+        let tls = ServerTlsConfig::new().identity(identity).timeout(GRACE);
         builder = builder.tls_config(tls).map_err(|error| failed(error.to_string()))?;
         certificate = Some(shown);
     }
