@@ -11,6 +11,7 @@ use std::{
 };
 
 use clap::Args;
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
@@ -18,7 +19,7 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 use trailtrap_shared::protocol::{
-    access::{Access, Malformed},
+    access::{Access, CERTIFICATE_NAME, Malformed},
     wire::census_client::CensusClient,
 };
 
@@ -173,6 +174,19 @@ pub fn endpoint(access: &Access, identity: Option<&Identity>) -> Result<Endpoint
         endpoint = endpoint.tls_config(tls).map_err(certificate)?;
     }
     Ok(endpoint)
+}
+
+/// A new certificate that is made out to [`CERTIFICATE_NAME`], and its private key, both PEM.
+///
+/// # Errors
+/// If the system has no random numbers to give.
+pub fn self_signed() -> Result<(String, String), rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let mut parameters = CertificateParams::new([CERTIFICATE_NAME.to_owned()])?;
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::CommonName, CERTIFICATE_NAME);
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok((parameters.self_signed(&key)?.pem(), key.serialize_pem()))
 }
 
 /// A client that shows its token.

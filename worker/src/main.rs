@@ -49,7 +49,7 @@ struct WorkerArguments {
     supply: SupplyOptions,
     /// Work from the task files that a courier leaves in this directory, without a network
     #[arg(long, value_name = "DIR", conflicts_with_all = ["access", "coordinator", "disk_cache",
-          "depot"])]
+          "depot", "shelf"])]
     offline: Option<PathBuf>,
     /// Solve nothing, but be a courier for workers without network: carry tasks into this
     /// directory, and results back

@@ -68,8 +68,8 @@ pub struct CoordinatorCommand {
     /// solved again. Later runs know it, and need no flag
     #[arg(long, conflicts_with = "depot")]
     shelves: bool,
-    /// Wait so long for a worker that has blocks which nobody else has, once nothing is heard of
-    /// it: seconds, or a time such as 5min
+    /// Wait so long for a worker that has blocks which nobody else has, once nothing is heard of it,
+    /// and as long as leases last at least: seconds, or a time such as 5min
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = parse_lease,
           hide_short_help = true)]
     shelf_patience: Duration,
@@ -134,7 +134,7 @@ impl CoordinatorCommand {
             // It is the census that gives up, when it is closed.
             let never = CancellationToken::new();
             let reader = OtherShelves::new(runtime.handle().clone(), token, never);
-            KeptIn::Shelves { reader, patience: self.shelf_patience }
+            KeptIn::Shelves { reader, patience: self.shelf_patience.max(self.lease) }
         });
         let census = self.common.open(&directory, options, shelves)?;
         // Before anybody is told, so that whoever is told may send a signal.

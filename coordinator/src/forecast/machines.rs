@@ -428,8 +428,9 @@ impl Machines {
             Stage::Return => (Stage::Take, serve(&mut worker.network, made / network)),
             Stage::Take => {
                 let taken = serve(coordinator, made / network);
-                // Workers put it there, and the coordinator has it from there.
-                let kept = depot.map_or(now, |rate| serve(depot_server, 2.0 * made / rate));
+                // Workers put it there, twice on shelves, and whoever counts it has it from there.
+                let times = if self.cluster.shelves { 3.0 } else { 2.0 };
+                let kept = depot.map_or(now, |rate| serve(depot_server, times * made / rate));
                 (Stage::Count, taken.max(kept))
             }
             Stage::Count => {

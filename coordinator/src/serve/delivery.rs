@@ -13,9 +13,10 @@ use trailtrap_shared::{
     partition::{Block, BlockId, BlockName, Content, Section},
     plan::{Plan, Shard, Unit, most_bytes},
     protocol::{
-        codec, messages,
+        codec,
+        messages::{self, Assembly},
         shelves::Shelves,
-        wire::{self, PIECE_BYTES, complete_request::Part},
+        wire::{self, complete_request::Part},
     },
 };
 use trailtrap_worker::counting::recount::ToldAhead;
@@ -58,8 +59,8 @@ pub struct Unpacking<'a> {
     shelved: Vec<(BlockName, Shelves)>,
     /// The unit whose blocks are coming.
     current: Option<Arriving<'a>>,
-    /// The pieces so far of the block that is coming.
-    bytes: Vec<u8>,
+    /// The block that is coming. What all have together is bounded anyhow.
+    block: Assembly,
 }
 
 /// A unit, and those of its blocks that have come.
@@ -86,7 +87,7 @@ impl<'a> Unpacking<'a> {
             deliveries: Vec::new(),
             shelved: Vec::new(),
             current: None,
-            bytes: Vec::new(),
+            block: Assembly::of(u64::MAX),
         }
     }
 
@@ -136,7 +137,7 @@ impl<'a> Unpacking<'a> {
                 Ok(())
             }
             Some(Part::Piece(piece)) => self.add_piece(piece),
-            Some(Part::Name(_)) if !self.bytes.is_empty() => wrong("a block without its end"),
+            Some(Part::Name(_)) if self.block.is_begun() => wrong("a block without its end"),
             Some(Part::Name(name)) => {
                 let (name, shelves) = messages::block_name(name).or_else(wrong)?;
                 if !shelves.is_empty() {
@@ -157,14 +158,7 @@ impl<'a> Unpacking<'a> {
 
     fn add_piece(&mut self, piece: wire::BlockPiece) -> Result<(), Unreadable> {
         // Whoever sends little at a time would hold its share for ever.
-        if !piece.last && piece.data.len() != PIECE_BYTES {
-            return wrong(format!("a piece that is not the last has {PIECE_BYTES} bytes"));
-        }
-        self.bytes.extend_from_slice(&piece.data);
-        if !piece.last {
-            return Ok(());
-        }
-        let bytes = std::mem::take(&mut self.bytes);
+        let Some(bytes) = self.block.add(piece).or_else(wrong)? else { return Ok(()) };
         let block = Block::parse(self.plan.layout, bytes).or_else(wrong)?;
         let (_, arriving) = self.next_block()?;
         arriving.blocks.push(block);

@@ -7,13 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use trailtrap_shared::protocol::access::{Access, AccessToken, CERTIFICATE_NAME, Pass};
 use trailtrap_worker::{
     access::{self, AccessError, read_private},
-    process::{self, replace::Replacement},
+    process::{self, connections::GRACE, replace::Replacement},
 };
 
 use crate::serve::admission::Guard;
@@ -83,13 +82,8 @@ impl Secrets {
                 .map(|()| AccessToken::new(bytes))
                 .map_err(SecretsError::Random)
         };
-        let key = KeyPair::generate()?;
-        let mut parameters = CertificateParams::new([CERTIFICATE_NAME.to_owned()])?;
-        parameters.distinguished_name = DistinguishedName::new();
-        parameters.distinguished_name.push(DnType::CommonName, CERTIFICATE_NAME);
-        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let certificate = parameters.self_signed(&key)?.pem();
-        Ok(Secrets { worker: random()?, viewer: random()?, certificate, key: key.serialize_pem() })
+        let (certificate, key) = access::self_signed()?;
+        Ok(Secrets { worker: random()?, viewer: random()?, certificate, key })
     }
 
     fn read(path: &Path) -> Result<Self, SecretsError> {
@@ -196,8 +190,7 @@ impl Security {
                 (identity, secrets.certificate.clone(), Some(CERTIFICATE_NAME.to_owned()))
             }
         };
-        let mut tls =
-            ServerTlsConfig::new().identity(identity).timeout(crate::serve::admission::GRACE);
+        let mut tls = ServerTlsConfig::new().identity(identity).timeout(GRACE);
         if let Some(path) = &self.client_ca {
             tls = tls
                 .client_ca_root(Certificate::from_pem(read("the authority's certificate", path)?));

@@ -1,10 +1,16 @@
 //! The gRPC face of the census: checks messages and hands them on.
 
-use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{
         Mutex, Semaphore,
         mpsc::{Sender, channel},
@@ -20,7 +26,7 @@ use tower::util::option_layer;
 use trailtrap_census::{
     driver::{Assignment, Census, CensusError, Refusal, Work},
     read::status::CensusStatus,
-    store::shelves::ShelfRoom,
+    store::shelves::{ShelfRoom, Tidied},
 };
 use trailtrap_shared::{
     game::GameName,
@@ -38,10 +44,12 @@ use trailtrap_shared::{
         },
     },
 };
-use trailtrap_worker::counting::{CountTask, Statement};
+use trailtrap_worker::{
+    counting::{CountTask, Statement},
+    process::connections::{self, GRACE, Newcomer},
+};
 
 use crate::serve::{
-    admission::{self, GRACE, Newcomer},
     budget::Budget,
     delivery::{Unpacked, Unpacking, Unreadable},
     gate::Through,
@@ -60,6 +68,10 @@ const LONGEST_LIST: usize = 1 << 16;
 /// So many connections of those who probe the health, or do not say what they want, are there at a
 /// time.
 const PROBES: usize = 64;
+/// The certificate of a shelf has no more bytes than this.
+const LONGEST_CERTIFICATE: usize = 8 << 10;
+/// A shelf has so long to answer before it is used.
+const PROBE: Duration = Duration::from_secs(5);
 /// A stream is given up when its client takes nothing of an answer for this long.
 const STALLED: Duration = Duration::from_secs(60);
 /// A stream that is held back has sent no more bytes than this …
@@ -86,7 +98,7 @@ pub async fn serve(
     door: Option<Door>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), tonic::transport::Error> {
-    let connections = admission::connections(listener, door.is_some().then_some(GRACE));
+    let connections = connections::connections(listener, door.is_some().then_some(GRACE));
     serve_on(census, memory, connections, door, shutdown).await
 }
 
@@ -149,7 +161,7 @@ pub async fn serve_health(listener: TcpListener) -> Result<(), tonic::transport:
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<CensusServer<GrpcService>>().await;
     // Nobody shows a token here: no connection stays.
-    let connections = admission::few_connections(listener, GRACE, PROBES);
+    let connections = connections::few_connections(listener, GRACE, PROBES);
     Server::builder()
         .add_service(health.max_decoding_message_size(1 << 10))
         .serve_with_incoming(connections)
@@ -188,14 +200,29 @@ impl GrpcService {
         }
     }
 
-    /// Where the shelf of a worker is that says `:PORT`, which comes from this host.
-    fn place(&self, place: ShelfPlace, from: IpAddr) -> ShelfPlace {
-        let host = match (from, &self.host) {
-            (IpAddr::V6(host), _) if !host.is_loopback() => format!("[{host}]"),
-            (host, Some(own)) if host.is_loopback() => own.clone(),
-            (host, _) => host.to_string(),
+    /// Where the shelf of a worker is that comes from this host and says `:PORT`, if it can be
+    /// reached there.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    async fn reach(&self, place: ShelfPlace, from: IpAddr) -> Result<ShelfPlace, String> {
+        let port = place.address.strip_prefix(':').and_then(|port| port.parse::<u16>().ok());
+        let port = port.ok_or("it does not say its port")?;
+        if place.certificate.as_ref().is_some_and(|pem| pem.len() > LONGEST_CERTIFICATE) {
+            return Err("its certificate is too long".to_owned());
+        }
+        let address = match &self.host {
+            Some(own) if from.is_loopback() => format!("{own}:{port}"),
+            // Where nobody has to show a token, shelves are at this address.
+            None if from.is_loopback() => format!("127.0.0.1:{port}"),
+            _ => SocketAddr::new(from, port).to_string(),
         };
-        ShelfPlace { address: format!("{host}{}", place.address), ..place }
+        match timeout(PROBE, TcpStream::connect(&address)).await {
+            Ok(Ok(_)) => Ok(ShelfPlace { address, ..place }),
+            Ok(Err(error)) => Err(format!("{address}: {error}")),
+            Err(_) => Err(format!("{address}: no answer")),
+        }
     }
 
     /// Work for a worker that has room for so many graphs; waits for some until `deadline`.
@@ -399,10 +426,17 @@ impl CensusService for GrpcService {
             .census
             .register(&request.name, threads, &request.kernel, memory)
             .map_err(|refusal| Status::failed_precondition(refusal.to_string()))?;
-        let shelves = self.census.shelves();
+        let mut shelves = self.census.shelves();
         let place = request.shelf.and_then(messages::shelf_place).zip(from);
-        if let Some((shelves, (place, from))) = shelves.zip(place) {
-            shelves.register(worker, self.place(place, from));
+        if let Some((all, (place, from))) = shelves.zip(place) {
+            match self.reach(place, from).await {
+                Ok(place) => all.register(worker, place),
+                // It is better not to use it than to name what nobody can read.
+                Err(why) => {
+                    tracing::warn!(worker, why, "the shelf of a worker cannot be reached");
+                    shelves = None;
+                }
+            }
         }
         let options = self.census.options();
         Ok(Response::new(wire::RegisterReply {
@@ -598,14 +632,17 @@ impl CensusService for GrpcService {
     }
 
     async fn tidy_shelf(&self, request: Request<wire::ShelfList>) -> Served<wire::ShelfAnswer> {
-        let wire::ShelfList { worker, checksums, settled } = request.into_inner();
+        let wire::ShelfList { worker, checksums, seconds } = request.into_inner();
         self.known(worker)?;
         let listed = messages::checksums(&checksums)
             .map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let listed: Vec<(Checksum, bool)> = listed.zip(settled).collect();
-        let unwanted = self.census.shelves().map(|shelves| shelves.tidy(worker, listed));
-        let unwanted = messages::joined(unwanted.unwrap_or_default());
-        Ok(Response::new(wire::ShelfAnswer { unwanted }))
+        let ages = seconds.into_iter().map(|seconds| Duration::from_secs(seconds.into()));
+        let listed: Vec<(Checksum, Duration)> = listed.zip(ages).collect();
+        let shelves = self.census.shelves();
+        let Tidied { unwanted, lonely } =
+            shelves.map(|shelves| shelves.tidy(worker, listed)).unwrap_or_default();
+        let [unwanted, lonely] = [unwanted, lonely].map(messages::joined);
+        Ok(Response::new(wire::ShelfAnswer { unwanted, lonely }))
     }
 
     async fn find_shelves(

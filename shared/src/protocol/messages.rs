@@ -73,6 +73,12 @@ pub enum MessageError {
     /// The description of a block is empty.
     #[error("neither a block nor its name")]
     NoBlock,
+    /// A piece of a block has another length than it should.
+    #[error("a piece that is not the last has {PIECE_BYTES} bytes")]
+    Piece,
+    /// A block has more bytes than was said.
+    #[error("more bytes than the block has")]
+    Length,
     /// A block that came with the message is damaged.
     #[error(transparent)]
     Block(#[from] BlockError),
@@ -236,6 +242,41 @@ pub fn piece(block: &[u8], index: usize) -> Option<wire::BlockPiece> {
     let rest = block.get(index * PIECE_BYTES..).filter(|rest| !rest.is_empty())?;
     let data = rest[..rest.len().min(PIECE_BYTES)].to_vec();
     Some(wire::BlockPiece { last: rest.len() <= PIECE_BYTES, data, done: false })
+}
+
+/// A block that comes in pieces.
+pub struct Assembly {
+    bytes: Vec<u8>,
+    most: u64,
+}
+
+impl Assembly {
+    /// Nothing yet of a block of at most so many bytes.
+    pub fn of(most: u64) -> Self {
+        Assembly { bytes: Vec::new(), most }
+    }
+
+    /// Whether some of it has come, and not all.
+    pub fn is_begun(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
+    /// Adds the next piece; the bytes of the block if that is its last, after which the next one
+    /// begins.
+    ///
+    /// # Errors
+    /// If it is not the last piece and has not [`PIECE_BYTES`]: whoever sends little at a time would
+    /// never come to an end. Or if the block has too many bytes.
+    pub fn add(&mut self, piece: wire::BlockPiece) -> Result<Option<Vec<u8>>, MessageError> {
+        if !piece.last && piece.data.len() != PIECE_BYTES {
+            return Err(MessageError::Piece);
+        }
+        if (self.bytes.len() + piece.data.len()) as u64 > self.most {
+            return Err(MessageError::Length);
+        }
+        self.bytes.extend_from_slice(&piece.data);
+        Ok(piece.last.then(|| std::mem::take(&mut self.bytes)))
+    }
 }
 
 /// The message that tells everything about a solved unit but its blocks.

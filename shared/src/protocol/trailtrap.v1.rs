@@ -352,15 +352,18 @@ pub struct ShelfList {
     /// Checksums, 16 bytes each.
     #[prost(bytes = "vec", tag = "2")]
     pub checksums: ::prost::alloc::vec::Vec<u8>,
-    /// For each of them, whether it has been there for long: then its delivery is past.
-    #[prost(bool, repeated, tag = "3")]
-    pub settled: ::prost::alloc::vec::Vec<bool>,
+    /// For each of them, for how many seconds it has been there.
+    #[prost(uint32, repeated, tag = "3")]
+    pub seconds: ::prost::alloc::vec::Vec<u32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ShelfAnswer {
-    /// The checksums of those that may go, 16 bytes each.
+    /// The checksums of those that may go, 16 bytes each, …
     #[prost(bytes = "vec", tag = "1")]
     pub unwanted: ::prost::alloc::vec::Vec<u8>,
+    /// … and of some that lie nowhere else any more, and of which a copy is wanted.
+    #[prost(bytes = "vec", tag = "2")]
+    pub lonely: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FindShelvesRequest {

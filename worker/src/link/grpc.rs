@@ -302,7 +302,8 @@ impl GrpcLink {
             .use_shelves(mark(reply.shelf_mark))
             .map_err(|error| LinkError::Refused(log::explained(&error.into())))?;
         // Before anything is asked for that lies there.
-        self.runtime.block_on(self.tidy_shelf());
+        // If that fails, it is done soon.
+        let _ = self.tidy_shelf();
         tracing::info!(worker = reply.worker, coordinator = self.address(), "registered");
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! The process and the machine that it runs on.
 
 pub mod arenas;
+pub mod connections;
 pub mod limits;
 pub mod log;
 pub mod open;
 pub mod replace;
 pub mod signals;
+pub mod together;
 
 use std::fs;
 

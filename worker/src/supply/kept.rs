@@ -65,8 +65,8 @@ pub(super) fn marks(path: &Path) -> io::Result<Vec<String>> {
 
 /// What somebody who comes across such a depot should know.
 pub const MARK_TEXT: &str = "\
-    A census by trailtrap keeps its graphs and outcomes in this directory, and has them nowhere \
-    else. Delete it together with the data directory of the census, not before.\n";
+    A census by trailtrap keeps graphs and outcomes in this directory. Delete it when the census is \
+    done, or together with its data directory, not before.\n";
 
 /// What writers that were killed have left is removed when it is older than this.
 const LEFTOVER: Duration = Duration::from_secs(24 * 3600);
@@ -180,6 +180,19 @@ impl KeptDepot {
     pub fn read(&self, name: &BlockName) -> io::Result<Option<Vec<u8>>> {
         match read(&self.path.join(object_name(&name.checksum)), name.length) {
             Ok(bytes) => Ok(Some(bytes.unwrap_or_default())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.check().map(|()| None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The bytes of the block with this checksum, which nobody has looked at yet, if there are no
+    /// more than `most`.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::NotFound`] if the depot itself is not here.
+    pub fn read_any(&self, checksum: &Checksum, most: u64) -> io::Result<Option<Vec<u8>>> {
+        match open::read(&self.path.join(object_name(checksum)), most) {
+            Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.check().map(|()| None),
             Err(error) => Err(error),
         }

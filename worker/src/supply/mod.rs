@@ -146,8 +146,10 @@ pub struct Supply {
     shelf_listen: Option<SocketAddr>,
     /// Those of others, once it is known how to reach them.
     others: OnceLock<OtherShelves>,
-    /// Whether the census keeps its blocks on shelves.
+    /// Whether the census keeps its blocks on shelves, …
     has_shelves: AtomicBool,
+    /// … and the mark of these, or zero.
+    shelf_mark: AtomicU64,
     traffic: Traffic,
 }
 
@@ -218,20 +220,37 @@ impl Supply {
     /// # Errors
     /// If the shelf of this process is that of another census or process.
     pub fn use_shelves(&self, mark: Option<Mark>) -> Result<(), SupplyError> {
-        match (mark, &self.shelf) {
-            (Some(mark), Some(shelf)) => shelf.begin(mark)?,
-            (None, Some(_)) if !self.has_shelves.load(Ordering::Relaxed) => {
-                tracing::warn!("the coordinator has no --shelves: the shelf is not used");
-            }
-            _ => {}
-        }
         self.has_shelves.store(mark.is_some(), Ordering::Relaxed);
-        Ok(())
+        self.shelf_mark.store(mark.map_or(0, |mark| mark.0), Ordering::Relaxed);
+        if mark.is_none() && self.shelf.is_some() {
+            tracing::warn!(
+                "the coordinator has no --shelves, or does not reach this shelf: it is not used"
+            );
+        }
+        self.begin_shelf()
+    }
+
+    /// Begins to use the shelf of this process, if it is to be used and is not yet: its disk was
+    /// full.
+    ///
+    /// # Errors
+    /// If the shelf is that of another census or process.
+    pub fn begin_shelf(&self) -> Result<(), SupplyError> {
+        let mark = Mark(self.shelf_mark.load(Ordering::Relaxed));
+        let Some(shelf) = self.shelf.as_ref().filter(|_| mark.0 != 0) else { return Ok(()) };
+        match shelf.begin(mark) {
+            Err(error) if error.is_disk_full() => {
+                tracing::warn!(%error, "the shelf is not used for now");
+                Ok(())
+            }
+            begun => Ok(begun?),
+        }
     }
 
     /// The shelf of this process, if the census keeps blocks there.
     pub fn shelf(&self) -> Option<&Arc<Shelf>> {
-        self.shelf.as_ref().filter(|_| self.has_shelves.load(Ordering::Relaxed))
+        let has_shelves = self.has_shelves.load(Ordering::Relaxed);
+        self.shelf.as_ref().filter(|shelf| has_shelves && shelf.is_begun())
     }
 
     /// The shelves of others, if the census keeps its blocks on shelves.
@@ -397,6 +416,8 @@ impl Supply {
         if let Err(error) = shelf.put_all(&blocks) {
             let shelf = shelf.path().display();
             tracing::warn!(%shelf, %error, "results cannot be kept on the shelf; they are sent");
+            // For a while nothing is put there.
+            self.lacking.begin();
             return None;
         }
         count(&self.traffic.put, &blocks);

@@ -48,14 +48,11 @@ impl Comparer {
         }
     }
 
-    /// Stops what it does, and waits for its end.
-    pub(super) fn stop(&self) {
+    /// Stops what it does. Returns the thread, which then ends.
+    pub(super) fn stop(&self) -> Option<JoinHandle<()>> {
         self.stop.store(true, Ordering::Relaxed);
         let running = self.running.lock().take();
-        if let Some((sender, thread)) = running {
-            drop(sender);
-            let _ = thread.join();
-        }
+        running.map(|(_sender, thread)| thread)
     }
 }
 

@@ -39,10 +39,13 @@ impl Census {
     }
 
     /// The driver cannot do what it has to do: the census ends, and says why when it is closed.
-    /// Returns what others are told. What is not done because it is closed is no failure: whoever
-    /// waits for that is let go when the committer ends.
+    /// Returns what others are told. What is not done because it is closed is no failure.
     pub(super) fn fail(&self, error: CensusError) -> CensusError {
-        if matches!(error, CensusError::Store(StoreError::Closed)) {
+        let of_closing = matches!(
+            error,
+            CensusError::Store(StoreError::Closed) | CensusError::Fault(Fault::Driver)
+        );
+        if of_closing && self.is_cut_off() {
             return CensusError::Fault(Fault::Driver);
         }
         let ((), _nothing) = self.hand_in(|state| {
@@ -104,6 +107,7 @@ impl Census {
             Effect::Examine { arrival, plan, mut deliveries } => {
                 let examine = AssertUnwindSafe(|| self.examine(&plan, &mut deliveries));
                 let examined = match catch_unwind(examine) {
+                    Ok(Err(_)) if self.is_cut_off() => Examined::Gone,
                     Ok(examined) => examined?,
                     Err(panic) => {
                         // No order ends while something is being examined.
@@ -127,6 +131,10 @@ impl Census {
             }
             Effect::Judge { alarm, case } => {
                 let verdict = self.judge(&case);
+                if self.is_cut_off() {
+                    // The next run takes back what the alarm doubts.
+                    return Ok(Vec::new());
+                }
                 self.hand_in(|state| state.core.judged(alarm, verdict)).1
             }
             Effect::Solve { alarm, plan, units } => {
@@ -134,6 +142,9 @@ impl Census {
                     let _turn = self.judgements.lock();
                     self.solve(&plan, &units, &AtomicBool::new(false))
                 };
+                if self.is_cut_off() {
+                    return Ok(Vec::new());
+                }
                 let record = |delivery: Delivery| (delivery.unit, delivery.record);
                 let solved = solved.map(|solved| solved.into_iter().map(record).collect());
                 self.hand_in(|state| state.core.solved(alarm, solved)).1

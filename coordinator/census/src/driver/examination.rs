@@ -202,7 +202,7 @@ impl Census {
         }
         let mut blocks = delivery.blocks.clone();
         for (id, name) in &delivery.named {
-            match self.store.in_depot(name) {
+            match self.store.elsewhere(name) {
                 Ok(Some(Ok(block))) if block.id == *id => blocks.push(block),
                 Ok(Some(Ok(_))) => return flaw("it names a block of another place"),
                 Ok(Some(Err(_)) | None) => return Ok(None),

@@ -336,6 +336,12 @@ impl Census {
         self.store.shelves()
     }
 
+    /// Whether what is read from shelves is not waited for any more: nothing follows from what could
+    /// not be read.
+    fn is_cut_off(&self) -> bool {
+        self.shelves().is_some_and(ShelfRoom::is_closed)
+    }
+
     /// Whether blocks may be delivered by their names. In a rehearsal they are invented.
     pub fn takes_names(&self) -> bool {
         let is_kept_elsewhere = self.store.depot().is_some() || self.shelves().is_some();
@@ -504,11 +510,13 @@ impl Census {
         if let Some(shelves) = self.shelves() {
             shelves.close();
         }
-        self.comparer.stop();
+        let comparer = self.comparer.stop();
         // The committer works its queue off and returns when the last sender is gone.
         drop(self.queue.lock().take());
-        if let Some(committer) = self.committer.lock().take() {
-            let _ = committer.join();
+        let committer = self.committer.lock().take();
+        // The comparer may wait for an answer until the committer has ended.
+        for thread in committer.into_iter().chain(comparer) {
+            let _ = thread.join();
         }
         let mut state = self.state();
         match state.core.take_ended() {

@@ -60,12 +60,12 @@ impl Census {
         plan: &Plan,
         index: u32,
     ) -> Result<Arc<PartRanges>, TrialError<CensusError>> {
-        let mut last = self.part_ranges.lock();
-        if let Some(known) = &*last
+        if let Some(known) = &*self.part_ranges.lock()
             && (known.plan, known.shard) == (plan.fingerprint, index)
         {
             return Ok(known.ranges.clone());
         }
+        let edition = self.state().core.edition();
         let parents = |sequence: &DegreeSequence| {
             let blocks = self.wanted_blocks(&Wanted::Parents(*sequence));
             let blocks = blocks.map_err(TrialError::Read)?.ok_or(TrialError::Gone)?;
@@ -73,7 +73,11 @@ impl Census {
         };
         let ranges = Arc::new(PartRanges::of(&plan.shards[index as usize], parents)?);
         let (plan, known) = (plan.fingerprint, ranges.clone());
-        *last = Some(KnownRanges { plan, shard: index, ranges: known });
+        let mut last = self.part_ranges.lock();
+        // Not what was read before something was taken back.
+        if self.state().core.edition() == edition {
+            *last = Some(KnownRanges { plan, shard: index, ranges: known });
+        }
         Ok(ranges)
     }
 }

@@ -190,7 +190,7 @@ impl Census {
             (Some(DeliveredBlock::Here(block)), _) => Ok(describe(block)),
             (Some(DeliveredBlock::Named(name)), _) => Ok(self.named(*name)),
             (None, Some(name)) => Ok(self.named(name)),
-            (None, None) => match self.store.name_in_depot(id)? {
+            (None, None) => match self.store.name_elsewhere(id)? {
                 Some(name) => Ok(self.named(name)),
                 None => Ok(describe(&self.store.read(id)?)),
             },

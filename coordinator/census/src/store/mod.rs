@@ -30,7 +30,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -51,7 +51,7 @@ use trailtrap_shared::{
     protocol::codec::{self, CodecError},
 };
 use trailtrap_worker::{
-    process::replace::sync_directory,
+    process::{replace::sync_directory, together::together},
     supply::{
         is_shared,
         kept::{KeptDepot, Mark},
@@ -323,10 +323,7 @@ impl Store {
         }
         let mark = self.own_mark(new)?;
         if self.shelf_mark.is_none() {
-            self.shelf_mark = Some(mark);
-            let format = codec::encode(&self.format(SHELVES_FORMAT));
-            let mark = codec::encode(&mark.0);
-            self.change(vec![(SHELVES.to_vec(), Some(mark)), (FORMAT.to_vec(), Some(format))])?;
+            self.adopt_shelves(mark)?;
         }
         let mut kept = Vec::new();
         for section in [Section::Keys, Section::Outcomes] {
@@ -377,6 +374,23 @@ impl Store {
         self.change(vec![(DEPOT.to_vec(), Some(record)), (FORMAT.to_vec(), Some(format))])
     }
 
+    /// Workers keep larger blocks on their shelves, which have this mark already; but what lies
+    /// there is not known.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
+    pub(super) fn adopt_shelves(&mut self, mark: Mark) -> Result<(), StoreError> {
+        self.shelf_mark = Some(mark);
+        let format = codec::encode(&self.format(SHELVES_FORMAT));
+        let mark = codec::encode(&mark.0);
+        self.change(vec![
+            (MARK.to_vec(), Some(mark.clone())),
+            (SHELVES.to_vec(), Some(mark)),
+            (FORMAT.to_vec(), Some(format)),
+        ])
+    }
+
     /// Takes the depot, if there is one, for this process.
     ///
     /// # Errors
@@ -424,7 +438,7 @@ impl Store {
     /// # Errors
     ///
     /// The depot cannot be read, or this process knows of no shelves.
-    pub fn in_depot(
+    pub fn elsewhere(
         &self,
         name: &BlockName,
     ) -> Result<Option<Result<Block, BlockError>>, StoreError> {
@@ -443,7 +457,7 @@ impl Store {
     /// # Errors
     ///
     /// The store cannot be read.
-    pub fn name_in_depot(&self, id: &BlockId) -> Result<Option<BlockName>, StoreError> {
+    pub fn name_elsewhere(&self, id: &BlockId) -> Result<Option<BlockName>, StoreError> {
         if self.depot.is_none() && self.shelf_mark.is_none() {
             return Ok(None);
         }
@@ -463,12 +477,12 @@ impl Store {
     fn put_into_depot(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
         let sent = deliveries.iter().flat_map(|delivery| &delivery.blocks);
         let blocks: Vec<&Block> = sent.filter(|block| self.is_for_depot(block)).collect();
-        together(&blocks, |block| self.with_depot(|depot| depot.write(block)).map(drop))
+        together(&blocks, TOGETHER, |block| self.with_depot(|depot| depot.write(block)).map(drop))
     }
 
-    /// Removes from the depot what the database refers to in a range of keys of a section. What
-    /// cannot be read of the database there is left.
-    fn remove_from_depot(
+    /// Removes from the depot, or from shelves, what the database refers to in a range of keys of a
+    /// section. If the database cannot be read there, it is left.
+    fn remove_elsewhere(
         &self,
         section: Section,
         from: &[u8],
@@ -477,12 +491,18 @@ impl Store {
         if self.depot.is_none() && self.shelves.is_none() {
             return Ok(());
         }
-        let names = self.references(section, from, to)?;
+        let names = match self.references(section, from, to) {
+            Err(StoreError::Damaged(error)) => {
+                tracing::warn!("some blocks may stay where they lie for ever: {error}");
+                return Ok(());
+            }
+            names => names?,
+        };
         if let Some(shelves) = &self.shelves {
             shelves.let_go(&names);
             return Ok(());
         }
-        together(&names, |name| match self.with_depot(|depot| depot.remove(name)) {
+        together(&names, TOGETHER, |name| match self.with_depot(|depot| depot.remove(name)) {
             Err(error @ StoreError::Depot { .. }) => {
                 tracing::warn!("block {} stays in the depot: {error}", name.checksum);
                 Ok(())
@@ -491,8 +511,11 @@ impl Store {
         })
     }
 
-    /// What the database refers to in a range of keys of a section. What cannot be read of the
-    /// database there is left out.
+    /// What the database refers to in a range of keys of a section.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be read, or is damaged there.
     fn references(
         &self,
         section: Section,
@@ -506,14 +529,7 @@ impl Store {
             let blocks = family(db, section_name(section));
             let mut names = Vec::new();
             for item in db.iterator_cf_opt(blocks, range, IteratorMode::Start) {
-                match item.map_err(StoreError::from) {
-                    Ok((_, value)) => names.extend(referred(&value)),
-                    Err(StoreError::Damaged(error)) => {
-                        tracing::warn!("some blocks may stay in the depot for ever: {error}");
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                }
+                names.extend(referred(&item?.1));
             }
             Ok(names)
         })
@@ -1000,7 +1016,7 @@ impl Store {
     ///
     /// It is missing or damaged there, or the depot cannot be read.
     pub fn read_named(&self, id: &BlockId, name: &BlockName) -> Result<Block, StoreError> {
-        let found = self.in_depot(name)?.ok_or(StoreError::MissingBlock(*id))?;
+        let found = self.elsewhere(name)?.ok_or(StoreError::MissingBlock(*id))?;
         let block = found.map_err(|source| StoreError::Block { id: *id, source })?;
         if block.id == *id { Ok(block) } else { Err(StoreError::MissingBlock(*id)) }
     }
@@ -1044,7 +1060,7 @@ impl Store {
         order: usize,
         size: usize,
     ) -> Result<(), StoreError> {
-        self.remove_from_depot(section, &[order as u8, 0], &[order as u8, size as u8 + 1])?;
+        self.remove_elsewhere(section, &[order as u8, 0], &[order as u8, size as u8 + 1])?;
         self.forget_section(section, order, size)
     }
 
@@ -1097,7 +1113,7 @@ impl Store {
         let runs: Vec<(Vec<u8>, Vec<u8>)> = runs.collect();
         let (Some((from, _)), Some((_, to))) = (runs.first(), runs.last()) else { return Ok(()) };
         for &section in sections {
-            runs.iter().try_for_each(|(from, to)| self.remove_from_depot(section, from, to))?;
+            runs.iter().try_for_each(|(from, to)| self.remove_elsewhere(section, from, to))?;
         }
         let alone = self.journal.as_ref().map(Mutex::lock);
         self.database.run(|db| {
@@ -1233,25 +1249,6 @@ fn entries<'b>(
 ) -> impl Iterator<Item = (Vec<u8>, Cow<'b, [u8]>)> + use<'b> {
     let parity = has_parity(value.len()).then(|| (parity_key(id), Cow::Owned(parity::of(&value))));
     std::iter::once((block_key(id), value)).chain(parity)
-}
-
-/// Does something with each of several things, some at a time: all of it waits for a disk, or a
-/// network.
-fn together<T: Sync>(
-    things: &[T],
-    work: impl Fn(&T) -> Result<(), StoreError> + Sync,
-) -> Result<(), StoreError> {
-    let next = AtomicUsize::new(0);
-    let do_some = || {
-        while let Some(thing) = things.get(next.fetch_add(1, Ordering::Relaxed)) {
-            work(thing)?;
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let all: Vec<_> = (0..TOGETHER.min(things.len())).map(|_| scope.spawn(do_some)).collect();
-        all.into_iter().try_for_each(|some| some.join().expect("nothing panics"))
-    })
 }
 
 /// Whether a depot that fails like this may be back in a moment.

@@ -82,7 +82,7 @@ pub struct Salvaged {
 
 /// Copies what is undamaged of the store in `old`, which is not changed, into a new one in `new`.
 /// What lies in a depot stays there, and is referred to by both; what is of no use to the new one
-/// is not removed from there.
+/// is not removed from there. What lies on shelves is not reached: it is left out.
 /// If the old one does not open, there is need of room beside the new one, for links and logs.
 ///
 /// # Errors
@@ -104,6 +104,9 @@ pub fn salvage(old: &Path, new: &Path, watcher: &dyn Watcher) -> Result<Salvaged
     let mut new = Store::open(new, Some(wreck.game()), Some(wreck.class()))?;
     if let Some(depot) = depot {
         new.adopt(depot)?;
+    }
+    if let Some(mark) = wreck.shelf_mark() {
+        new.adopt_shelves(mark)?;
     }
     let mut salvage = Salvage { old: wreck, new, kept: 0, lost: 0, watcher };
     salvage.run()?;

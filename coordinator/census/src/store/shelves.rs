@@ -6,7 +6,6 @@
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -25,6 +24,14 @@ pub(super) const SHELVES: &[u8] = b"shelves";
 
 /// Between two attempts to read a block whose shelves are away.
 const PAUSE: Duration = Duration::from_millis(200);
+/// A block that nobody has named is one that nobody will, when it has lain somewhere for so long.
+const SETTLED: Duration = Duration::from_secs(900);
+/// Whoever was heard of within this time is read from first.
+const FRESH: Duration = Duration::from_secs(30);
+/// What is of no use any more is looked for so often.
+const SWEEPING: Duration = Duration::from_secs(600);
+/// So many copies are asked for at a time.
+const COPIED: usize = 16;
 
 /// What is known of a block that lies on shelves, or did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,8 +39,12 @@ struct Shelved {
     shelves: Shelves,
     /// Whether the database refers to it.
     is_kept: bool,
+    /// Whether nobody has said yet that it has it, since the database was opened.
+    is_awaited: bool,
     /// Deliveries of it that are not answered yet.
     deliveries: u32,
+    /// Since when it has not been wanted, if it is not.
+    unwanted: Duration,
 }
 
 impl Shelved {
@@ -68,14 +79,31 @@ struct ShelfTable {
     by_worker: HashMap<u64, ShelfNumber>,
     /// A shelf is waited for so long after its worker was heard of.
     patience: Duration,
+    /// When it was last looked for what is of no use any more.
+    swept: Duration,
+}
+
+/// What a worker is told about blocks on its shelf.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tidied {
+    /// They may go.
+    pub unwanted: Vec<Checksum>,
+    /// They lie on no other shelf that is there: a copy is wanted.
+    pub lonely: Vec<Checksum>,
 }
 
 impl ShelfTable {
     /// The database refers to these blocks; where they lie will be said.
     fn new(kept: impl IntoIterator<Item = BlockName>, patience: Duration) -> Self {
-        let shelved = Shelved { is_kept: true, ..Shelved::default() };
+        let shelved = Shelved { is_kept: true, is_awaited: true, ..Shelved::default() };
         let blocks = kept.into_iter().map(|name| (name.checksum, shelved)).collect();
-        ShelfTable { blocks, shelves: HashMap::new(), by_worker: HashMap::new(), patience }
+        ShelfTable {
+            blocks,
+            shelves: HashMap::new(),
+            by_worker: HashMap::new(),
+            patience,
+            swept: Duration::ZERO,
+        }
     }
 
     /// A worker with a shelf is there.
@@ -103,15 +131,16 @@ impl ShelfTable {
         let there = lying.iter().filter(|&shelf| self.is_there(shelf, now));
         let shelves = there.chain(delivered.iter()).chain(lying.iter()).collect();
         let deliveries = before.deliveries + 1;
-        self.blocks.insert(name.checksum, Shelved { shelves, deliveries, ..before });
+        let is_awaited = false;
+        self.blocks.insert(name.checksum, Shelved { shelves, deliveries, is_awaited, ..before });
     }
 
     /// The delivery of a block is answered. If it was accepted, the database refers to it by now.
     fn answered(&mut self, name: &BlockName, now: Duration) {
         if let Some(shelved) = self.blocks.get_mut(&name.checksum) {
             shelved.deliveries = shelved.deliveries.saturating_sub(1);
+            shelved.unwanted = now;
         }
-        self.clear(name, now);
     }
 
     /// The database refers to it.
@@ -123,17 +152,23 @@ impl ShelfTable {
     fn let_go(&mut self, name: &BlockName, now: Duration) {
         if let Some(shelved) = self.blocks.get_mut(&name.checksum) {
             shelved.is_kept = false;
+            shelved.unwanted = now;
         }
-        self.clear(name, now);
     }
 
-    /// What is not wanted is known until those who have it have heard of that, if they are there.
-    fn clear(&mut self, name: &BlockName, now: Duration) {
-        let Some(shelved) = self.blocks.get(&name.checksum) else { return };
-        let is_there = shelved.shelves.iter().any(|shelf| self.is_there(shelf, now));
-        if !shelved.is_wanted() && !is_there {
-            self.blocks.remove(&name.checksum);
+    /// What is not wanted is known until those who have it have heard of that; after so long they
+    /// find it out without, and shelves whose workers are gone are forgotten.
+    fn sweep(&mut self, now: Duration) {
+        if now.saturating_sub(self.swept) < SWEEPING {
+            return;
         }
+        self.swept = now;
+        let is_late = |since: Duration| now.saturating_sub(since) > SETTLED;
+        self.blocks.retain(|_, block| block.is_wanted() || !is_late(block.unwanted));
+        self.shelves.retain(|_, shelf| {
+            !is_late(shelf.heard) || now.saturating_sub(shelf.heard) < self.patience
+        });
+        self.by_worker.retain(|_, shelf| self.shelves.contains_key(shelf));
     }
 
     /// A block is not on a shelf, or is damaged there.
@@ -143,33 +178,50 @@ impl ShelfTable {
         }
     }
 
-    /// A worker says that these blocks lie on its shelf, some for long. Those of them that are of no
-    /// use there; nothing if it has none.
+    /// A worker says that these blocks lie on its shelf, and for how long. Nothing is said if it has
+    /// no shelf.
     fn tidy(
         &mut self,
         worker: u64,
-        listed: impl IntoIterator<Item = (Checksum, bool)>,
-    ) -> Vec<Checksum> {
-        let Some(&shelf) = self.by_worker.get(&worker) else { return Vec::new() };
-        let mut unwanted = Vec::new();
-        for (checksum, is_settled) in listed {
-            let is_wanted = match self.blocks.get_mut(&checksum) {
-                // Its delivery may be on the way.
-                None => !is_settled,
-                Some(shelved) if shelved.is_wanted() => shelved.shelves.add(shelf),
-                Some(Shelved { shelves, .. }) => {
-                    shelves.remove(shelf);
-                    if shelves.is_empty() {
-                        self.blocks.remove(&checksum);
-                    }
-                    false
+        listed: impl IntoIterator<Item = (Checksum, Duration)>,
+        now: Duration,
+    ) -> Tidied {
+        self.sweep(now);
+        let mut tidied = Tidied::default();
+        let Some(&shelf) = self.by_worker.get(&worker) else { return tidied };
+        let others = self.places(now).filter(|place| place.number != shelf).count();
+        for (checksum, age) in listed {
+            let known = self.blocks.get(&checksum).copied();
+            let Some(mut shelved) = known.filter(Shelved::is_wanted) else {
+                // One that has come since then may have been put there for a delivery that is on its
+                // way. The age is in whole seconds.
+                let unwanted = known.map(|known| known.unwanted);
+                let is_older = |since: Duration| now.saturating_sub(age) < since;
+                if age >= SETTLED || unwanted.is_some_and(is_older) {
+                    tidied.unwanted.push(checksum);
                 }
+                continue;
             };
-            if !is_wanted {
-                unwanted.push(checksum);
+            // Whoever is there takes the place of one who is not.
+            let gone = shelved.shelves.iter().find(|&other| !self.is_there(other, now));
+            if !shelved.shelves.contains(shelf) && !shelved.shelves.add(shelf) {
+                let Some(gone) = gone else {
+                    tidied.unwanted.push(checksum);
+                    continue;
+                };
+                shelved.shelves.remove(gone);
+                shelved.shelves.add(shelf);
+            }
+            shelved.is_awaited = false;
+            self.blocks.insert(checksum, shelved);
+            let there = shelved.shelves.iter().filter(|&shelf| self.is_there(shelf, now)).count();
+            let is_lonely = shelved.is_kept && there == 1 && others > 0;
+            // In the beginning not all have said what they have.
+            if is_lonely && tidied.lonely.len() < COPIED && now >= self.patience {
+                tidied.lonely.push(checksum);
             }
         }
-        unwanted
+        tidied
     }
 
     /// Those whose workers were heard of lately.
@@ -187,17 +239,22 @@ impl ShelfTable {
         self.shelves.get(&shelf).is_some_and(|shelf| self.is_lately(shelf.heard, now))
     }
 
-    /// The shelves on which a block lies, those that are there alone if some are.
+    /// The shelves on which a block lies: those alone whose workers were heard of just now, if there
+    /// are some.
     fn of(&self, name: &BlockName, now: Duration) -> Shelves {
         let Some(shelved) = self.blocks.get(&name.checksum) else { return Shelves::default() };
-        let there: Shelves =
-            shelved.shelves.iter().filter(|&shelf| self.is_there(shelf, now)).collect();
-        if there.is_empty() { shelved.shelves } else { there }
+        let is_fresh = |shelf: &ShelfNumber| {
+            let heard = self.shelves.get(shelf).map(|shelf| shelf.heard);
+            heard.is_some_and(|heard| now.saturating_sub(heard) < FRESH.min(self.patience))
+        };
+        let fresh: Shelves = shelved.shelves.iter().filter(is_fresh).collect();
+        if fresh.is_empty() { shelved.shelves } else { fresh }
     }
 
     fn find(&self, name: &BlockName, now: Duration) -> Whereabouts {
-        let shelves = self.blocks.get(&name.checksum).map(|shelved| shelved.shelves);
-        let shelves = shelves.unwrap_or_default();
+        let Some(Shelved { shelves, is_awaited, .. }) = self.blocks.get(&name.checksum) else {
+            return Whereabouts::Lost;
+        };
         let there: Vec<ShelfPlace> = shelves
             .iter()
             .filter(|&shelf| self.is_there(shelf, now))
@@ -207,7 +264,7 @@ impl ShelfTable {
         match there.is_empty() {
             false => Whereabouts::There(there),
             // In the beginning nobody has said yet what lies where.
-            true if now < self.patience => Whereabouts::Away,
+            true if *is_awaited && now < self.patience => Whereabouts::Away,
             true => Whereabouts::Lost,
         }
     }
@@ -219,7 +276,7 @@ pub struct ShelfRoom {
     reader: OtherShelves,
     mark: Mark,
     began: Instant,
-    is_closed: AtomicBool,
+    patience: Duration,
 }
 
 impl ShelfRoom {
@@ -236,7 +293,7 @@ impl ShelfRoom {
             reader,
             mark,
             began: Instant::now(),
-            is_closed: AtomicBool::new(false),
+            patience,
         }
     }
 
@@ -264,13 +321,13 @@ impl ShelfRoom {
         self.table.lock().places(self.now()).cloned().collect()
     }
 
-    /// A worker says that these blocks lie on its shelf, some for long: those of them that may go.
+    /// A worker says that these blocks lie on its shelf, and for how long.
     pub fn tidy(
         &self,
         worker: u64,
-        listed: impl IntoIterator<Item = (Checksum, bool)>,
-    ) -> Vec<Checksum> {
-        self.table.lock().tidy(worker, listed)
+        listed: impl IntoIterator<Item = (Checksum, Duration)>,
+    ) -> Tidied {
+        self.table.lock().tidy(worker, listed, self.now())
     }
 
     /// These blocks are being delivered, and lie on these shelves.
@@ -302,8 +359,9 @@ impl ShelfRoom {
         self.table.lock().of(name, self.now())
     }
 
-    /// A block, read from one of its shelves. While these are away, it is waited for them; `None`
-    /// if that is too long, or if the block is on none of them, as it should be.
+    /// A block, read from one of its shelves. While these are away, or cannot be reached, it is
+    /// waited for them; `None` if that is too long, or if the block is on none of them, as it should
+    /// be.
     ///
     /// # Errors
     ///
@@ -313,7 +371,7 @@ impl ShelfRoom {
         layout: Layout,
         name: &BlockName,
     ) -> Result<Option<Block>, StoreError> {
-        let mut is_said = false;
+        let (mut is_said, until) = (false, self.now() + self.patience);
         loop {
             let found = self.table.lock().find(name, self.now());
             let places = match found {
@@ -322,6 +380,9 @@ impl ShelfRoom {
                 Whereabouts::Lost => return Ok(None),
             };
             for place in places {
+                if self.reader.is_closed() {
+                    return Err(StoreError::Closed);
+                }
                 match self.reader.take(layout, &place, name) {
                     Ok(Some(block)) => return Ok(Some(block)),
                     Ok(None) => self.table.lock().lacks(place.number, name.checksum),
@@ -334,8 +395,12 @@ impl ShelfRoom {
                     }
                 }
             }
-            if self.is_closed.load(Ordering::Relaxed) {
+            if self.reader.is_closed() {
                 return Err(StoreError::Closed);
+            }
+            // Its worker may be heard of and not be reached.
+            if self.now() >= until {
+                return Ok(None);
             }
             std::thread::sleep(PAUSE);
         }
@@ -343,7 +408,12 @@ impl ShelfRoom {
 
     /// Nobody is to wait for shelves any more.
     pub fn close(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
+        self.reader.close();
+    }
+
+    /// Whether that was said.
+    pub fn is_closed(&self) -> bool {
+        self.reader.is_closed()
     }
 }
 
@@ -371,21 +441,23 @@ mod tests {
         shelves.iter().copied().collect()
     }
 
-    /// What worker 1 is told of block `number` on its shelf.
-    fn is_unwanted(table: &mut ShelfTable, worker: u64, number: u8, is_settled: bool) -> bool {
-        table.tidy(worker, [(name(number).checksum, is_settled)]) == [name(number).checksum]
+    /// Whether a worker is told that block `number`, which has lain on its shelf for so many seconds,
+    /// may go.
+    fn is_unwanted(table: &mut ShelfTable, worker: u64, number: u8, age: u64, now: u64) -> bool {
+        let tidied = table.tidy(worker, [(name(number).checksum, at(age))], at(now));
+        tidied.unwanted == [name(number).checksum]
     }
 
     /// Workers 1, 2 and 3 with shelves 11, 12 and 13.
-    fn three(kept: &[u8]) -> ShelfTable {
-        let mut table = ShelfTable::new(kept.iter().map(|&number| name(number)), PATIENCE);
+    fn three() -> ShelfTable {
+        let mut table = ShelfTable::new([], PATIENCE);
         (1..=3).for_each(|worker| table.register(worker, place(10 + worker), at(0)));
         table
     }
 
     #[test]
     fn a_block_is_had_from_those_who_are_there_and_is_lost_when_nobody_comes_back() {
-        let mut table = three(&[]);
+        let mut table = three();
         table.delivered(&name(1), on(&[11, 12]), at(0));
         table.keep(&name(1));
         assert_eq!(table.of(&name(1), at(0)), on(&[11, 12]));
@@ -405,46 +477,75 @@ mod tests {
         assert_eq!(table.find(&name(1), at(200)), Whereabouts::Lost);
     }
 
-    /// After a restart those who have blocks say so; until then nothing is lost.
+    /// After a restart those who have blocks say so; until then nothing is lost but what nobody has
+    /// ever had.
     #[test]
     fn what_the_database_refers_to_is_found_again() {
         let mut table = ShelfTable::new([name(1), name(2)], PATIENCE);
         assert_eq!(table.find(&name(1), at(59)), Whereabouts::Away);
+        assert_eq!(table.find(&name(3), at(59)), Whereabouts::Lost);
         table.register(1, place(11), at(10));
-        assert!(!is_unwanted(&mut table, 1, 1, true));
+        assert!(!is_unwanted(&mut table, 1, 1, 9999, 10));
         assert_eq!(table.find(&name(1), at(59)), Whereabouts::There(vec![place(11)]));
         assert_eq!(table.find(&name(2), at(60)), Whereabouts::Lost);
         // Of what is not referred to, some may be on its way.
-        assert!(!is_unwanted(&mut table, 1, 3, false) && is_unwanted(&mut table, 1, 3, true));
-        assert_eq!(table.tidy(2, [(name(1).checksum, true)]), [], "it has not said who it is");
+        assert!(!is_unwanted(&mut table, 1, 3, 899, 10) && is_unwanted(&mut table, 1, 3, 900, 10));
+        let unknown = table.tidy(2, [(name(1).checksum, at(9999))], at(10));
+        assert_eq!(unknown, Tidied::default(), "it has not said who it is");
     }
 
     #[test]
     fn two_copies_are_wanted_and_none_of_what_is_dropped() {
-        let mut table = three(&[]);
+        let mut table = three();
         table.delivered(&name(1), on(&[11, 12]), at(0));
-        assert!(!is_unwanted(&mut table, 1, 1, false) && is_unwanted(&mut table, 3, 1, false));
+        assert!(!is_unwanted(&mut table, 1, 1, 0, 0) && is_unwanted(&mut table, 3, 1, 0, 0));
         // Whoever says that it lies with others takes nobody's place.
         table.delivered(&name(1), on(&[13, 14]), at(0));
         assert_eq!(table.of(&name(1), at(0)), on(&[11, 12]));
         // Neither of the two deliveries is accepted.
         table.answered(&name(1), at(0));
-        assert!(!is_unwanted(&mut table, 1, 1, false));
+        assert!(!is_unwanted(&mut table, 1, 1, 0, 0));
+        table.answered(&name(1), at(20));
+        assert!([1, 2].iter().all(|&worker| is_unwanted(&mut table, worker, 1, 10, 20)));
+        // What has been put there since then comes with a delivery.
+        assert!(!is_unwanted(&mut table, 1, 1, 10, 30) && is_unwanted(&mut table, 1, 1, 11, 30));
+        table.delivered(&name(1), on(&[11, 13]), at(30));
+        assert_eq!(table.of(&name(1), at(20)), on(&[11, 13]), "not where it has gone");
+        // What the database refers to stays until it does not.
+        table.keep(&name(1));
+        table.answered(&name(1), at(30));
+        assert!(!is_unwanted(&mut table, 1, 1, 50, 40));
+        table.let_go(&name(1), at(50));
+        assert!(is_unwanted(&mut table, 1, 1, 50, 50));
+        // All of it is forgotten in time.
+        assert!(!table.blocks.is_empty() && !table.shelves.is_empty());
+        table.tidy(1, [], at(9999));
+        assert!(table.blocks.is_empty() && table.shelves.is_empty() && table.by_worker.is_empty());
+    }
+
+    /// Where one of two copies is gone, another is asked for; and whoever has it takes the place.
+    #[test]
+    fn what_lies_on_one_shelf_is_copied() {
+        let mut table = three();
+        table.delivered(&name(1), on(&[11, 12]), at(0));
+        table.keep(&name(1));
         table.answered(&name(1), at(0));
-        assert!(is_unwanted(&mut table, 1, 1, false) && !table.blocks.is_empty());
-        assert!(is_unwanted(&mut table, 2, 1, false) && table.blocks.is_empty());
-        // What the database refers to stays until it does not; what comes again after that is
-        // wanted again.
-        table.delivered(&name(2), on(&[11]), at(0));
-        table.keep(&name(2));
-        table.answered(&name(2), at(0));
-        assert!(!is_unwanted(&mut table, 1, 2, true));
-        table.let_go(&name(2), at(0));
-        table.delivered(&name(2), on(&[13]), at(0));
-        assert_eq!(table.of(&name(2), at(0)), on(&[13]));
-        // Those who are gone are not waited for.
-        table.answered(&name(2), at(60));
-        assert!(table.blocks.is_empty());
+        [1, 3].into_iter().for_each(|worker| table.hear(worker, at(40)));
+        let tidied = |table: &mut ShelfTable, worker: u64, now: u64| {
+            table.tidy(worker, [(name(1).checksum, at(now))], at(now))
+        };
+        table.hear(2, at(20));
+        assert_eq!(tidied(&mut table, 1, 79), Tidied::default(), "it may come back");
+        let lonely = Tidied { unwanted: Vec::new(), lonely: vec![name(1).checksum] };
+        assert_eq!(tidied(&mut table, 1, 80), lonely);
+        assert_eq!(tidied(&mut table, 3, 80), Tidied::default(), "it has the copy");
+        assert_eq!(table.of(&name(1), at(69)), on(&[11, 13]));
+        assert_eq!(tidied(&mut table, 1, 80), Tidied::default());
+        table.hear(2, at(81));
+        assert!(is_unwanted(&mut table, 2, 1, 81, 81), "there are two others");
+        // Nobody else is there.
+        table.hear(1, at(139));
+        assert_eq!(tidied(&mut table, 1, 150), Tidied::default());
     }
 
     /// A census that is closed says nothing about what it could not read for that.

@@ -20,7 +20,7 @@ use trailtrap_shared::{
     partition::{Block, BlockId, Checksum, HEADER_BYTES, MAGIC},
     plan::Unit,
 };
-use trailtrap_worker::supply::kept::KeptDepot;
+use trailtrap_worker::supply::kept::{KeptDepot, Mark};
 
 use super::{
     EDITION, EPOCH, FORMAT, RECORDS, StoreError, StoreFormat, WRITTEN, ahead_key, alarm_of_key,
@@ -30,7 +30,9 @@ use super::{
     depot::{DEPOT, DepotRecord, referred},
     dropped_key,
     journal::{self, JournalContents, Records},
-    limit_key, masses_key, mended, of_depot, order_key, plan, unit_key, unit_of_key,
+    limit_key, masses_key, mended, of_depot, order_key, plan,
+    shelves::SHELVES,
+    unit_key, unit_of_key,
 };
 use crate::{
     records::{OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
@@ -47,6 +49,7 @@ pub(super) struct Wreck {
     game: GameName,
     class: Class,
     depot: Option<KeptDepot>,
+    shelf_mark: Option<Mark>,
     records: Records,
     /// Of the records in all copies: that of the last start, and the last edition.
     epoch: u32,
@@ -94,6 +97,7 @@ impl Wreck {
             game: GameName::default(),
             class: Class::default(),
             depot: None,
+            shelf_mark: None,
             records: Records::new(),
             epoch: 0,
             edition: 0,
@@ -122,6 +126,7 @@ impl Wreck {
         }
         (wreck.game, wreck.class) = wreck.find_game()?;
         wreck.depot = wreck.get::<DepotRecord>(DEPOT)?.map(|record| record.depot());
+        wreck.shelf_mark = wreck.get::<u64>(SHELVES)?.map(Mark);
         Ok(wreck)
     }
 
@@ -165,6 +170,11 @@ impl Wreck {
     /// The number of the last edition.
     pub fn edition(&self) -> u32 {
         self.edition
+    }
+
+    /// The mark of the shelves on which its larger blocks are.
+    pub fn shelf_mark(&self) -> Option<Mark> {
+        self.shelf_mark
     }
 
     /// The depot in which its larger blocks are.
@@ -294,8 +304,10 @@ impl Wreck {
         let read = db.get_cf(family, block_key(id));
         let read = read.map_err(|source| StoreError::UnreadableBlock { id: *id, source });
         let parse = |value: Vec<u8>| {
-            let parsed = match referred(&value).zip(self.depot()) {
-                Some((name, depot)) => {
+            let parsed = match (referred(&value), self.depot()) {
+                // It lies on a shelf.
+                (Some(_), None) => return Err(StoreError::MissingBlock(*id)),
+                (Some(name), Some(depot)) => {
                     let bytes = match depot.read(&name) {
                         // One file is bad, and not the depot.
                         Err(error) if is_bad_file(&error) && depot.check().is_ok() => Vec::new(),
@@ -305,7 +317,7 @@ impl Wreck {
                     };
                     Block::parse_named(self.layout(), bytes, &name)
                 }
-                None => Block::parse(self.layout(), value),
+                (None, _) => Block::parse(self.layout(), value),
             };
             parsed.map_err(|source| StoreError::Block { id: *id, source })
         };

@@ -2,14 +2,15 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use tonic::Status;
+use tokio::task::spawn_blocking;
+use tonic::{Code, Status};
 use trailtrap_shared::{
     partition::Checksum,
     protocol::{messages, shelves::ShelfPlace, wire},
 };
 
 use super::{GrpcLink, root_cause, with_timeout};
-use crate::supply::shelf::Listed;
+use crate::supply::shelf::{Listed, Shelf, others::OtherShelves};
 
 /// The pause between two lists of what lies on the shelf. What is of no use any more takes room for
 /// so long.
@@ -26,49 +27,73 @@ impl GrpcLink {
             loop {
                 tokio::time::sleep(TIDYING).await;
                 let Some(link) = weak.upgrade() else { return };
-                link.tidy_shelf().await;
+                // It waits for the disk, and for the coordinator.
+                let tidy = move || {
+                    let worker = link.worker();
+                    // A coordinator that was started again does not know yet what lies here.
+                    if link.tidy_shelf() == Err(Code::NotFound)
+                        && let Err(error) = link.register(worker)
+                    {
+                        tracing::debug!(%error, "not registered again");
+                    }
+                };
+                let _ = spawn_blocking(tidy).await;
             }
         }
     }
 
-    /// Says what lies on the shelf of this process, removes what is of no use, and hears where
-    /// other shelves are. What fails is done the next time.
-    pub(super) async fn tidy_shelf(&self) {
-        let Some(others) = self.supply.others() else { return };
-        let (mut client, worker) = (self.client(), self.worker());
-        match self.ask_for_shelves().await {
-            Ok(places) => others.set(places),
-            Err(status) => {
-                return tracing::debug!(cause = root_cause(&status), "shelves are not found");
-            }
+    /// Says what lies on the shelf of this process, removes what is of no use, copies what lies
+    /// nowhere else, and hears where other shelves are. What fails is done the next time. Blocks.
+    ///
+    /// # Errors
+    /// What kind of answer the coordinator has given, if that is none to go on with.
+    pub(super) fn tidy_shelf(&self) -> Result<(), Code> {
+        let (worker, Some(others)) = (self.worker(), self.supply.others()) else { return Ok(()) };
+        let failed = |status: Status| {
+            tracing::debug!(cause = root_cause(&status), "the shelf stays as it is");
+            status.code()
+        };
+        others.set(self.runtime.block_on(self.ask_for_shelves()).map_err(failed)?);
+        if let Err(error) = self.supply.begin_shelf() {
+            tracing::warn!(%error, "the shelf is not used");
         }
-        let Some(shelf) = self.supply.shelf().cloned() else { return };
-        let mut listed = shelf.list();
-        while !listed.is_empty() {
-            let some: Vec<Listed> = listed.split_off(listed.len().saturating_sub(LISTED));
-            let list = wire::ShelfList {
-                worker,
-                checksums: messages::joined(some.iter().map(|block| block.checksum)),
-                settled: some.iter().map(|block| block.is_settled).collect(),
-            };
-            let unwanted = match client.tidy_shelf(with_timeout(list, 30)).await {
-                Ok(answer) => answer.into_inner().unwanted,
-                Err(status) => {
-                    return tracing::debug!(
-                        cause = root_cause(&status),
-                        "the shelf stays as it is"
-                    );
-                }
-            };
-            let Ok(unwanted) = messages::checksums(&unwanted).map(HashSet::<Checksum>::from_iter)
-            else {
-                return tracing::debug!("what is to go cannot be understood");
-            };
-            let go: Vec<Listed> =
-                some.into_iter().filter(|block| unwanted.contains(&block.checksum)).collect();
-            let shelf = shelf.clone();
-            // A failure is said there.
-            let _ = tokio::task::spawn_blocking(move || shelf.remove(&go)).await;
+        let Some(shelf) = self.supply.shelf() else { return Ok(()) };
+        for some in shelf.list().chunks(LISTED) {
+            let asked = self.runtime.block_on(self.ask_what_may_go(worker, some));
+            let (unwanted, lonely) = asked.map_err(failed)?;
+            shelf.remove(some.iter().filter(|block| unwanted.contains(&block.checksum)));
+            self.copy(shelf, others, &lonely);
+        }
+        Ok(())
+    }
+
+    /// Which of these blocks on the shelf may go, and of which another copy is wanted.
+    async fn ask_what_may_go(
+        &self,
+        worker: u64,
+        listed: &[Listed],
+    ) -> Result<(HashSet<Checksum>, Vec<Checksum>), Status> {
+        let list = wire::ShelfList {
+            worker,
+            checksums: messages::joined(listed.iter().map(|block| block.checksum)),
+            seconds: listed.iter().map(|block| block.since.elapsed().as_secs() as u32).collect(),
+        };
+        let answer = self.client().tidy_shelf(with_timeout(list, 30)).await;
+        let wire::ShelfAnswer { unwanted, lonely } = answer?.into_inner();
+        let understand = |joined: &[u8]| {
+            let understood = messages::checksums(joined).map(Vec::from_iter);
+            understood.map_err(|error| Status::internal(error.to_string()))
+        };
+        Ok((understand(&unwanted)?.into_iter().collect(), understand(&lonely)?))
+    }
+
+    /// Puts copies of blocks on other shelves. These will say that they have them.
+    fn copy(&self, shelf: &Shelf, others: &OtherShelves, checksums: &[Checksum]) {
+        for &checksum in checksums {
+            let Ok(Some(block)) = shelf.block(self.identity.layout(), checksum) else { continue };
+            if others.put(shelf.number(), &[block]).is_none() {
+                return;
+            }
         }
     }
 

@@ -14,13 +14,14 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use parking_lot::Mutex;
 use trailtrap_shared::{
+    game::Layout,
     partition::{Block, BlockName, Checksum},
     protocol::shelves::ShelfNumber,
 };
@@ -28,7 +29,7 @@ use trailtrap_shared::{
 pub use self::server::serve;
 
 use super::kept::{KeptDepot, Mark};
-use crate::process::{open, replace::Replacement};
+use crate::process::{open, replace::Replacement, together::together};
 
 /// The name of the file with the number of a shelf.
 const NUMBER_FILE: &str = "shelf.txt";
@@ -36,9 +37,8 @@ const NUMBER_FILE: &str = "shelf.txt";
 const NUMBER_TEXT: &str = "\
     A worker of a census by trailtrap keeps blocks in this directory, for all workers. It can be \
     deleted when the census is done.\nshelf ";
-/// What has lain for so long on a shelf, or been there when its worker was started so long ago, was
-/// named to the coordinator if it ever is.
-const SETTLED: Duration = Duration::from_secs(900);
+/// No block has more bytes.
+const LARGEST_BLOCK: u64 = 1 << 30;
 /// So many blocks are written at a time.
 const TOGETHER: usize = 8;
 
@@ -76,23 +76,36 @@ pub struct Shelf {
     /// From the moment on at which it is known of which census it is.
     depot: Mutex<Option<Arc<KeptDepot>>>,
     lying: Mutex<HashMap<Checksum, Lying>>,
+    /// How often something was put here.
+    puts: AtomicU64,
 }
 
-/// A block that lies on the shelf.
+/// A block that lies on the shelf, or is being put there.
 #[derive(Clone, Copy)]
 struct Lying {
+    /// When it was put here last, or was found.
     since: Instant,
-    /// How often it was put here.
-    times: u32,
+    /// Which of all puts that was.
+    put: u64,
+    /// Whether it is there, and not about to be.
+    is_there: bool,
 }
 
 /// A block as a list of all of them had it.
 pub struct Listed {
     /// Which one.
     pub checksum: Checksum,
-    /// Whether it has lain here for long.
-    pub is_settled: bool,
-    times: u32,
+    /// Since when it has been here.
+    pub since: Instant,
+    put: u64,
+}
+
+impl ShelfError {
+    /// Whether the disk is full.
+    pub fn is_disk_full(&self) -> bool {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        matches!(self, ShelfError::Unusable { cause, .. } if full.contains(&cause.kind()))
+    }
 }
 
 impl Shelf {
@@ -118,7 +131,8 @@ impl Shelf {
             }
             Err(error) => return Err(unusable(error)),
         };
-        Ok(Shelf { path, number, depot: Mutex::default(), lying: Mutex::default() })
+        let (depot, lying, puts) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        Ok(Shelf { path, number, depot, lying, puts })
     }
 
     /// The directory.
@@ -143,13 +157,21 @@ impl Shelf {
             return Ok(());
         }
         let unusable = |cause| ShelfError::Unusable { path: self.path.clone(), cause };
-        let mut kept = KeptDepot::begin(&self.path, mark).map_err(unusable)?;
+        let mut kept = KeptDepot::at(&self.path, mark);
+        if kept.check().is_err() {
+            kept = KeptDepot::begin(&self.path, mark).map_err(unusable)?;
+        }
         kept.take().map_err(unusable)?;
         let found = kept.checksums().map_err(unusable)?;
-        let now = Lying { since: Instant::now(), times: 0 };
+        let now = Lying { since: Instant::now(), put: 0, is_there: true };
         self.lying.lock().extend(found.into_iter().map(|checksum| (checksum, now)));
         *depot = Some(Arc::new(kept));
         Ok(())
+    }
+
+    /// Whether it is known of which census it is, and blocks can be kept here.
+    pub fn is_begun(&self) -> bool {
+        self.depot.lock().is_some()
     }
 
     /// The census is done: nothing of it is needed any more, and the directory may serve another.
@@ -174,12 +196,21 @@ impl Shelf {
     ///
     /// It cannot be written.
     pub fn put(&self, block: &Block) -> io::Result<()> {
-        self.depot()?.write(block)?;
-        let mut lying = self.lying.lock();
-        let times = lying.get(&block.name().checksum).map_or(0, |lying| lying.times);
-        let put = Lying { since: Instant::now(), times: times.wrapping_add(1) };
-        lying.insert(block.name().checksum, put);
+        let (depot, checksum) = (self.depot()?, block.name().checksum);
+        // It is not listed while it is written, and what was said of it when it was listed is not
+        // about the one that comes now.
+        self.note_put(checksum, false);
+        if let Err(error) = depot.write(block) {
+            self.lying.lock().remove(&checksum);
+            return Err(error);
+        }
+        self.note_put(checksum, true);
         Ok(())
+    }
+
+    fn note_put(&self, checksum: Checksum, is_there: bool) {
+        let put = self.puts.fetch_add(1, Ordering::Relaxed) + 1;
+        self.lying.lock().insert(checksum, Lying { since: Instant::now(), put, is_there });
     }
 
     /// Puts several blocks here, some at a time: most of it is waiting for the disk.
@@ -188,18 +219,7 @@ impl Shelf {
     ///
     /// One of them cannot be written.
     pub fn put_all(&self, blocks: &[Block]) -> io::Result<()> {
-        let next = AtomicUsize::new(0);
-        let put_some = || {
-            while let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                self.put(block)?;
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let count = TOGETHER.min(blocks.len());
-            let all: Vec<_> = (0..count).map(|_| scope.spawn(put_some)).collect();
-            all.into_iter().try_for_each(|some| some.join().expect("nothing panics"))
-        })
+        together(blocks, TOGETHER, |block| self.put(block))
     }
 
     /// The bytes of the block of this name, which nobody has looked at; `None` if it is not here.
@@ -215,26 +235,34 @@ impl Shelf {
     /// All that lies here.
     pub fn list(&self) -> Vec<Listed> {
         let lying = self.lying.lock();
-        let listed = lying.iter().map(|(&checksum, &Lying { since, times })| Listed {
-            checksum,
-            is_settled: since.elapsed() >= SETTLED,
-            times,
-        });
-        listed.collect()
+        let there = lying.iter().filter(|(_, lying)| lying.is_there);
+        let listed = |(&checksum, &Lying { since, put, .. })| Listed { checksum, since, put };
+        there.map(listed).collect()
+    }
+
+    /// A block that lies here, as far as it is sound.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn block(&self, layout: Layout, checksum: Checksum) -> io::Result<Option<Block>> {
+        let bytes = self.depot()?.read_any(&checksum, LARGEST_BLOCK)?;
+        let block = bytes.and_then(|bytes| Block::parse(layout, bytes).ok());
+        Ok(block.filter(|block| block.name().checksum == checksum))
     }
 
     /// Removes blocks, unless they have been put here again since they were listed.
-    pub fn remove(&self, listed: &[Listed]) {
+    pub fn remove<'l>(&self, listed: impl IntoIterator<Item = &'l Listed>) {
         if let Ok(depot) = self.depot() {
             self.remove_from(&depot, listed);
         }
     }
 
-    fn remove_from(&self, depot: &KeptDepot, listed: &[Listed]) {
-        for Listed { checksum, times, .. } in listed {
-            // Held, so that nobody puts it here meanwhile and is told that it lies here.
+    fn remove_from<'l>(&self, depot: &KeptDepot, listed: impl IntoIterator<Item = &'l Listed>) {
+        for Listed { checksum, put, .. } in listed {
+            // Held, so that nobody begins to put it here meanwhile.
             let mut lying = self.lying.lock();
-            if lying.get(checksum).is_none_or(|lying| lying.times != *times) {
+            if lying.get(checksum).is_none_or(|lying| lying.put != *put || !lying.is_there) {
                 continue;
             }
             // The name of a file is the checksum alone.
@@ -243,7 +271,6 @@ impl Shelf {
                 Err(error) => {
                     let shelf = self.path.display();
                     tracing::warn!(%shelf, block = %checksum, %error, "a block stays on the shelf");
-                    return;
                 }
             }
         }
@@ -323,13 +350,46 @@ mod tests {
         let (one, other) = (keys(1000), keys(2000));
         [&one, &other].into_iter().for_each(|block| shelf.put(block).unwrap());
         let before = shelf.list();
-        assert!(before.iter().all(|listed| !listed.is_settled));
         shelf.put(&one).unwrap();
         shelf.remove(&before);
         assert_eq!(listed(&shelf), [one.name().checksum]);
         assert!(shelf.read(&one.name()).unwrap().is_some());
         assert_eq!(shelf.read(&other.name()).unwrap(), None);
+        assert_eq!(
+            shelf.block(TrailTrap::LAYOUT, one.name().checksum).unwrap(),
+            Some(one.clone())
+        );
         shelf.remove(&shelf.list());
         assert_eq!(listed(&shelf), []);
+        assert_eq!(shelf.block(TrailTrap::LAYOUT, one.name().checksum).unwrap(), None);
+    }
+
+    /// Whoever was told that a block lies here finds it, whatever is removed at the same time.
+    #[test]
+    fn what_is_put_stays_however_much_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(directory.path()).unwrap();
+        shelf.begin(Mark(7)).unwrap();
+        let (block, is_done) = (keys(1000), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while is_done.load(Ordering::Relaxed) == 0 {
+                    // As if the answer to the list had come after the block was put again.
+                    let listed = shelf.list();
+                    std::thread::yield_now();
+                    shelf.remove(&listed);
+                }
+            });
+            for _ in 0..200 {
+                // Nothing that is listed before this goes after it.
+                shelf.put(&block).unwrap();
+                let put = shelf.lying.lock().get(&block.name().checksum).map(|lying| lying.put);
+                let is_there = shelf.read(&block.name()).unwrap().is_some();
+                let unchanged =
+                    shelf.lying.lock().get(&block.name().checksum).map(|lying| lying.put) == put;
+                assert!(is_there || !unchanged || put.is_none());
+            }
+            is_done.store(1, Ordering::Relaxed);
+        });
     }
 }

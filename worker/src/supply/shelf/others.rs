@@ -19,7 +19,7 @@ use trailtrap_shared::{
     partition::{Block, BlockName},
     protocol::{
         access::{Access, AccessToken, CERTIFICATE_NAME, Pass},
-        messages,
+        messages::{self, Assembly},
         shelves::{ShelfNumber, ShelfPlace, Shelves},
         wire::{self, put_request::Part, shelf_client::ShelfClient},
     },
@@ -35,7 +35,9 @@ const TOGETHER: usize = 8;
 /// A shelf that says nothing for so long is left alone for a while.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// So long.
-const REST: Duration = Duration::from_secs(10);
+const REST: Duration = Duration::from_secs(30);
+/// So many others are asked to take a copy.
+const ATTEMPTS: usize = 3;
 /// When this process is asked to stop, it waits no longer than this for others.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -177,21 +179,28 @@ impl OtherShelves {
         Ok(taken.into_iter().next().flatten())
     }
 
-    /// Puts copies of blocks on another shelf than this one, all on the same; the number of that
-    /// shelf if they all lie there.
+    /// Puts copies of blocks on another shelf than this one, all on the same, best on another host;
+    /// the number of that shelf if they all lie there.
     pub fn put(&self, own: ShelfNumber, blocks: &[Block]) -> Option<ShelfNumber> {
         let mut others: Vec<Arc<OtherShelf>> = {
             let known = self.known.read();
             let is_usable =
                 |shelf: &&Arc<OtherShelf>| shelf.place.number != own && !shelf.rest.lasts();
-            known.values().filter(is_usable).cloned().collect()
+            let mut usable: Vec<_> = known.values().filter(is_usable).cloned().collect();
+            let is_far = |shelf: &Arc<OtherShelf>| {
+                known.get(&own).is_none_or(|own| own.host() != shelf.host())
+            };
+            if usable.iter().any(is_far) {
+                usable.retain(is_far);
+            }
+            usable
         };
         // One after the other, so that all get as much.
         others.sort_unstable_by_key(|shelf| shelf.place.number.wrapping_sub(own));
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let count = others.len().max(1);
         others.rotate_left(turn % count);
-        for shelf in others {
+        for shelf in others.into_iter().take(ATTEMPTS) {
             let put = |block: Block| {
                 let shelf = shelf.clone();
                 async move { shelf.put(block).await }
@@ -204,6 +213,16 @@ impl OtherShelves {
             }
         }
         None
+    }
+
+    /// Nobody is waited for any more.
+    pub fn close(&self) {
+        self.stop.cancel();
+    }
+
+    /// Whether this process is asked to stop, or nobody is to be waited for any more.
+    pub fn is_closed(&self) -> bool {
+        self.stop.is_cancelled()
     }
 
     /// Waits for something, unless this process is asked to stop.
@@ -223,6 +242,10 @@ impl OtherShelves {
 }
 
 impl OtherShelf {
+    fn host(&self) -> &str {
+        self.place.address.rsplit_once(':').map_or("", |(host, _)| host)
+    }
+
     /// Blocks of this shelf, in the order of their names; `None` for what is not there, or is not
     /// what it should be.
     async fn take(
@@ -237,18 +260,15 @@ impl OtherShelf {
         let mut stream = stream.into_inner();
         let mut blocks = Vec::with_capacity(names.len());
         for name in names {
-            let mut bytes = Vec::new();
-            loop {
+            let mut assembly = Assembly::of(name.length);
+            let bytes = loop {
                 let piece = within(stream.message()).await?;
                 let piece = piece.ok_or_else(|| Status::unavailable("stream cut short"))?;
-                bytes.extend_from_slice(&piece.data);
-                if bytes.len() as u64 > name.length {
-                    return Err(Status::data_loss("it sends more than was asked for"));
+                let added = assembly.add(piece);
+                if let Some(bytes) = added.map_err(|error| Status::data_loss(error.to_string()))? {
+                    break bytes;
                 }
-                if piece.last {
-                    break;
-                }
-            }
+            };
             let block = (!bytes.is_empty()).then(|| Block::parse_named(layout, bytes, name));
             blocks.push(block.and_then(|block| {
                 let shelf = &self.place.address;
@@ -362,7 +382,7 @@ mod tests {
             let shelved = Shelved::new(3, token);
             let others = shelved.others(shelved.token.clone());
             // Of one piece, of several, and one that is nowhere.
-            let blocks = [keys(1000), keys(600_000)];
+            let blocks = [keys(1000), keys(3_000_000)];
             let copies: Vec<ShelfNumber> =
                 (0..4).map(|_| others.put(shelved.number(0), &blocks).unwrap()).collect();
             assert_eq!((copies[0], copies[1]), (copies[2], copies[3]));
@@ -393,6 +413,25 @@ mod tests {
             assert_eq!(taken(1, &blocks[1]).as_ref(), Some(&blocks[1]));
             assert_eq!(taken(2, &blocks[1]), None);
         }
+    }
+
+    /// More of them, and larger, than a connection holds at a time, and put by several threads.
+    #[test]
+    fn many_large_blocks_come_through() {
+        let shelved = Shelved::new(2, None);
+        let others = shelved.others(None);
+        let groups: Vec<Vec<Block>> = (0..3)
+            .map(|group| (0..8).map(|i| keys(8_000_000 + 8 * group + i)).collect())
+            .collect();
+        assert!(groups[0][0].bytes().len() > 2 << 20, "{}", groups[0][0].bytes().len());
+        std::thread::scope(|scope| {
+            for group in &groups {
+                scope.spawn(|| {
+                    assert_eq!(others.put(shelved.number(0), group), Some(shelved.number(1)));
+                });
+            }
+        });
+        assert_eq!(shelved.shelves[1].list().len(), 24);
     }
 
     #[test]

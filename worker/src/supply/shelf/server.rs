@@ -2,7 +2,6 @@
 
 use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use tokio::{
     net::TcpListener,
     runtime::Handle,
@@ -15,39 +14,41 @@ use tokio_util::sync::CancellationToken;
 use tonic::{
     Request, Response, Status, Streaming,
     service::interceptor::InterceptedService,
-    transport::{Identity, Server, ServerTlsConfig, server::TcpIncoming},
+    transport::{Identity, Server, ServerTlsConfig},
 };
 use trailtrap_shared::{
     game::Layout,
     partition::{Block, BlockName},
     protocol::{
-        access::{AccessToken, CERTIFICATE_NAME},
-        messages,
+        access::AccessToken,
+        messages::{self, Assembly},
         shelves::ShelfPlace,
         wire::{
-            self, PIECE_BYTES,
+            self,
             put_request::Part,
             shelf_server::{Shelf as ShelfCalls, ShelfServer},
         },
     },
 };
 
-use super::{Shelf, ShelfError};
+use super::{LARGEST_BLOCK, Shelf, ShelfError};
+use crate::{
+    access::self_signed,
+    process::connections::{GRACE, Newcomer, connections},
+};
 
 /// Blocks that are in memory at a time, to be sent, …
 const READ_AT_A_TIME: usize = 4;
 /// … and to be written.
 const PUT_AT_A_TIME: usize = 2;
-/// No block has more bytes.
-const LARGEST_BLOCK: u64 = 1 << 30;
 /// A stream is given up when its client sends or takes nothing for so long.
 const STALLED: Duration = Duration::from_secs(60);
-/// Whoever connects has so long to show that it is one who knows how.
-const GRACE: Duration = Duration::from_secs(15);
 /// Connections are made again after so long; those of others are gone then.
 const CONNECTED: Duration = Duration::from_secs(600);
 /// Calls of one client at a time.
-const CALLS: usize = 32;
+const CALLS: u32 = 32;
+/// A call that is not read on has sent no more bytes than this.
+const WINDOW: u32 = 256 << 10;
 
 /// Serves a shelf until `stop` is cancelled: to those who have the token, encrypted, at `listen`;
 /// or, if there is no token because all of the census is on loopback, there, to everybody. Returns
@@ -65,6 +66,10 @@ pub fn serve(
     stop: CancellationToken,
 ) -> Result<ShelfPlace, ShelfError> {
     let failed = |cause: String| ShelfError::Serve { path: shelf.path().to_owned(), cause };
+    if token.is_none() && listen.is_some_and(|listen| !listen.ip().is_loopback()) {
+        let why = "without a token, which an access file has, it is served on loopback alone";
+        return Err(failed(why.to_owned()));
+    }
     let usual = match token {
         // IPv6 and IPv4, if there is IPv6.
         Some(_) => vec![SocketAddr::from(([0; 16], 0)), SocketAddr::from(([0; 4], 0))],
@@ -77,13 +82,16 @@ pub fn serve(
     })?;
     let port = listener.local_addr().map_err(|error| failed(error.to_string()))?.port();
     let mut builder = Server::builder()
-        .concurrency_limit_per_connection(CALLS)
+        .max_concurrent_streams(CALLS)
+        // A stream that waits for its turn does not take the room of those that have it.
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(CALLS * WINDOW)
         .max_connection_age(CONNECTED)
         .http2_keepalive_interval(Some(Duration::from_secs(20)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)));
     let mut certificate = None;
     if token.is_some() {
-        let (shown, key) = new_certificate().map_err(|error| failed(error.to_string()))?;
+        let (shown, key) = self_signed().map_err(|error| failed(error.to_string()))?;
         let identity = Identity::from_pem(&shown, key);
         let tls = ServerTlsConfig::new().identity(identity).timeout(GRACE);
         builder = builder.tls_config(tls).map_err(|error| failed(error.to_string()))?;
@@ -94,37 +102,26 @@ pub fn serve(
     let service = ShelfServer::new(Service { shelf, layout, reading, putting })
         .max_decoding_message_size(4 << 20);
     // Looked at before anything of a message is read.
-    let admit = move |request: Request<()>| match &token {
-        None => Ok(request),
-        Some(token) => {
-            let shown = request.metadata().get("authorization");
-            let shown = shown.and_then(|value| AccessToken::from_header(value.as_bytes()));
-            match shown.is_some_and(|shown| shown == *token) {
-                true => Ok(request),
-                false => Err(Status::unauthenticated("a shelf admits workers of its census")),
-            }
+    let grace = token.is_some().then_some(GRACE);
+    let admit = move |request: Request<()>| {
+        let Some(token) = &token else { return Ok(request) };
+        let shown = request.metadata().get("authorization");
+        let shown = shown.and_then(|value| AccessToken::from_header(value.as_bytes()));
+        if shown.is_none_or(|shown| shown != *token) {
+            return Err(Status::unauthenticated("a shelf admits workers of its census"));
         }
+        request.extensions().get::<Newcomer>().map(Newcomer::admit);
+        Ok(request)
     };
     let service = InterceptedService::new(service, admit);
     runtime.spawn(async move {
-        // Short messages do not wait for more.
-        let connections = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let connections = connections(listener, grace);
         let server = builder.add_service(service).serve_with_incoming(connections);
         if let Some(Err(error)) = stop.run_until_cancelled(server).await {
             tracing::error!(%error, "the shelf is not served any more");
         }
     });
     Ok(place)
-}
-
-/// A certificate that this process alone shows, and its key.
-fn new_certificate() -> Result<(String, String), rcgen::Error> {
-    let key = KeyPair::generate()?;
-    let mut parameters = CertificateParams::new([CERTIFICATE_NAME.to_owned()])?;
-    parameters.distinguished_name = DistinguishedName::new();
-    parameters.distinguished_name.push(DnType::CommonName, CERTIFICATE_NAME);
-    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    Ok((parameters.self_signed(&key)?.pem(), key.serialize_pem()))
 }
 
 #[derive(Clone)]
@@ -136,16 +133,22 @@ struct Service {
 }
 
 impl Service {
-    /// The bytes of a block, and a place among those that are in memory.
-    async fn read(&self, name: BlockName) -> (Option<Vec<u8>>, OwnedSemaphorePermit) {
+    /// The bytes of a block, if it is here, and a place among those that are in memory.
+    async fn read(
+        &self,
+        name: BlockName,
+    ) -> Result<(Option<Vec<u8>>, OwnedSemaphorePermit), Status> {
         let permit = self.reading.clone().acquire_owned().await.expect("it is never closed");
         let shelf = self.shelf.clone();
         let read = spawn_blocking(move || shelf.read(&name)).await.map_err(io::Error::other);
-        let bytes = read.flatten().unwrap_or_else(|error| {
-            tracing::warn!(block = %name.checksum, %error, "a block on the shelf cannot be read");
-            None
-        });
-        (bytes, permit)
+        match read.flatten() {
+            Ok(bytes) => Ok((bytes, permit)),
+            // It may be here: nothing is said about that.
+            Err(error) => {
+                tracing::warn!(block = %name.checksum, %error, "a block on the shelf cannot be read");
+                Err(Status::unavailable(error.to_string()))
+            }
+        }
     }
 
     async fn receive(&self, mut stream: Streaming<wire::PutRequest>) -> Result<(), Status> {
@@ -162,16 +165,17 @@ impl Service {
             return Err(Status::invalid_argument("no block is so large"));
         }
         let permit = self.putting.clone().acquire_owned().await.expect("it is never closed");
-        let mut bytes = Vec::new();
-        while let Some(part) = next().await? {
-            let Part::Piece(piece) = part else {
-                return Err(Status::invalid_argument("a name in a block"));
+        let mut assembly = Assembly::of(name.length);
+        let bytes = loop {
+            let Some(Part::Piece(piece)) = next().await? else {
+                return Err(Status::invalid_argument("a block without its end"));
             };
-            if (bytes.len() + piece.data.len()) as u64 > name.length {
-                return Err(Status::invalid_argument("more bytes than the block has"));
+            let added = assembly.add(piece);
+            let added = added.map_err(|error| Status::invalid_argument(error.to_string()))?;
+            if let Some(bytes) = added {
+                break bytes;
             }
-            bytes.extend_from_slice(&piece.data);
-        }
+        };
         let (shelf, layout) = (self.shelf.clone(), self.layout);
         let put = move || {
             let _permit = permit;
@@ -199,12 +203,14 @@ impl ShelfCalls for Service {
         let service = self.clone();
         tokio::spawn(async move {
             for name in names {
-                let (bytes, _permit) = service.read(name).await;
+                let (bytes, _permit) = match service.read(name).await {
+                    Ok(read) => read,
+                    Err(status) => return drop(timeout(STALLED, sender.send(Err(status))).await),
+                };
                 let bytes = bytes.unwrap_or_default();
                 let nothing = wire::BlockPiece { data: Vec::new(), last: true, done: false };
                 let nothing = bytes.is_empty().then_some(nothing);
                 for piece in messages::pieces(&bytes).chain(nothing) {
-                    debug_assert!(piece.data.len() <= PIECE_BYTES);
                     if !matches!(timeout(STALLED, sender.send(Ok(piece))).await, Ok(Ok(()))) {
                         return;
                     }
