@@ -385,7 +385,7 @@ fn a_store_of_another_version_is_refused() {
     }
     let output = run(&["census", "4", "--data", &data.text()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("store format 7, this program has 5"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("store format 7, this program has 6"), "{}", stderr(&output));
 }
 
 /// Changes a byte in the middle of a block of a finished order.

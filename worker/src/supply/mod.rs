@@ -146,9 +146,7 @@ pub struct Supply {
     shelf_listen: Option<SocketAddr>,
     /// Those of others, once it is known how to reach them.
     others: OnceLock<OtherShelves>,
-    /// Whether the census keeps its blocks on shelves, …
-    has_shelves: AtomicBool,
-    /// … and the mark of these, or zero.
+    /// The mark of the shelves on which the census keeps its blocks; zero if there are none.
     shelf_mark: AtomicU64,
     traffic: Traffic,
 }
@@ -220,7 +218,6 @@ impl Supply {
     /// # Errors
     /// If the shelf of this process is that of another census or process.
     pub fn use_shelves(&self, mark: Option<Mark>) -> Result<(), SupplyError> {
-        self.has_shelves.store(mark.is_some(), Ordering::Relaxed);
         self.shelf_mark.store(mark.map_or(0, |mark| mark.0), Ordering::Relaxed);
         if mark.is_none() && self.shelf.is_some() {
             tracing::warn!(
@@ -249,13 +246,17 @@ impl Supply {
 
     /// The shelf of this process, if the census keeps blocks there.
     pub fn shelf(&self) -> Option<&Arc<Shelf>> {
-        let has_shelves = self.has_shelves.load(Ordering::Relaxed);
-        self.shelf.as_ref().filter(|shelf| has_shelves && shelf.is_begun())
+        self.shelf.as_ref().filter(|shelf| self.has_shelves() && shelf.is_begun())
     }
 
     /// The shelves of others, if the census keeps its blocks on shelves.
     pub fn others(&self) -> Option<&OtherShelves> {
-        self.others.get().filter(|_| self.has_shelves.load(Ordering::Relaxed))
+        self.others.get().filter(|_| self.has_shelves())
+    }
+
+    /// Whether the census keeps its blocks on shelves.
+    fn has_shelves(&self) -> bool {
+        self.shelf_mark.load(Ordering::Relaxed) != 0
     }
 
     /// Finds out whether the depot is the one in which the census keeps its blocks; that has this

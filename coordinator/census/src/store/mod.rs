@@ -209,19 +209,7 @@ impl Store {
         let journal =
             Journal::of(path, &told, &none, 0, std::iter::empty()).map_err(StoreError::Journal)?;
         let journal = Some(Mutex::new(Journaled { journal, written: 0 }));
-        let mended = AtomicU64::new(0);
-        let (depot, shelf_mark, shelves) = (None, None, None);
-        let store = Store {
-            database,
-            game,
-            class,
-            is_rehearsal,
-            depot,
-            shelf_mark,
-            shelves,
-            mended,
-            journal,
-        };
+        let store = Store { journal, is_rehearsal, ..Self::bare(database, game, class) };
         store.put(FORMAT, &store.format(STORE_FORMAT))?;
         Ok(store)
     }
@@ -236,26 +224,28 @@ impl Store {
         Self::of(Database::open(path, AccessMode::Read)?.0, None, None)
     }
 
+    /// A store that keeps its blocks in its database, to look at.
+    fn bare(database: Database, game: GameName, class: Class) -> Self {
+        Store {
+            database,
+            game,
+            class,
+            is_rehearsal: false,
+            depot: None,
+            shelf_mark: None,
+            shelves: None,
+            mended: AtomicU64::new(0),
+            journal: None,
+        }
+    }
+
     /// A store that is there, of the game and the class that are asked for.
     fn of(
         database: Database,
         asked_game: Option<GameName>,
         asked_class: Option<Class>,
     ) -> Result<Self, StoreError> {
-        let (game, class, is_rehearsal) = (GameName::default(), Class::default(), false);
-        let mended = AtomicU64::new(0);
-        let (depot, shelf_mark, shelves, journal) = (None, None, None, None);
-        let store = Store {
-            database,
-            game,
-            class,
-            is_rehearsal,
-            depot,
-            shelf_mark,
-            shelves,
-            mended,
-            journal,
-        };
+        let store = Self::bare(database, GameName::default(), Class::default());
         let format = store.get::<StoreFormat>(FORMAT)?;
         // Stores have been made with their format in them from the beginning.
         let format = format.ok_or_else(|| damaged(FORMAT, CodecError::Empty))?;
