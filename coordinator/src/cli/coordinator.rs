@@ -119,8 +119,7 @@ impl CoordinatorCommand {
             .message_memory
             .unwrap_or_else(|| message_memory(Size(limits::available_memory())));
         let directory = self.common.prepare(self.order, None, self.shelves)?;
-        let kept = || self.common.depot_given().map_or_else(|| directory.kept(), Ok);
-        let on_shelves = self.shelves || kept()? == Kept::OnShelves;
+        let on_shelves = self.common.kept(&directory, self.shelves)? == Kept::OnShelves;
         anyhow::ensure!(
             !on_shelves || self.common.keeps_least(),
             "what lies on the shelves of workers goes with them: with --shelves, say --keep minimal"
@@ -131,9 +130,9 @@ impl CoordinatorCommand {
         let options = CensusOptions { compared_share: self.double_check, ..options };
         let shelves = on_shelves.then(|| {
             let token = door.as_ref().map(|door| door.worker.clone());
-            // It is the census that gives up, when it is closed.
-            let never = CancellationToken::new();
-            let reader = OtherShelves::new(runtime.handle().clone(), token, never);
+            // The census cancels it when it is closed.
+            let stop = CancellationToken::new();
+            let reader = OtherShelves::new(runtime.handle().clone(), token, stop);
             KeptIn::Shelves { reader, patience: self.shelf_patience.max(self.lease) }
         });
         let census = self.common.open(&directory, options, shelves)?;

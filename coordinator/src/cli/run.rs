@@ -224,9 +224,12 @@ impl Common {
         Ok(census)
     }
 
-    /// Where blocks are to be kept, if that is in a depot.
-    pub fn depot_given(&self) -> Option<Kept> {
-        self.depot.clone().map(Kept::InDepot)
+    /// Where the census of a directory is to keep its larger blocks: as it was said, or where it did
+    /// before.
+    pub fn kept(&self, directory: &DataDirectory, shelves: bool) -> anyhow::Result<Kept> {
+        let shelves = shelves.then_some(Kept::OnShelves);
+        let asked = shelves.or_else(|| self.depot.clone().map(Kept::InDepot));
+        Ok(asked.map_or_else(|| directory.kept(), Ok)?)
     }
 
     /// Whether nothing of an order is kept that the next one does not need.
@@ -259,16 +262,12 @@ impl Common {
             let (game, class) = directory.subject(self.game, self.class)?;
             preflight::check_order(class, goal)?;
             if !self.force {
-                let shelves = shelves.then_some(Kept::OnShelves);
-                let asked = shelves.or_else(|| self.depot_given());
-                let kept = asked.map_or_else(|| directory.kept(), Ok)?;
                 let (keep, data) = (self.keep.into(), directory.path());
-                match kept {
+                let check = |depot| preflight::check_disk(game, class, goal, keep, data, depot);
+                match self.kept(&directory, shelves)? {
                     Kept::OnShelves => {}
-                    Kept::Here => preflight::check_disk(game, class, goal, keep, data, None)?,
-                    Kept::InDepot(depot) => {
-                        preflight::check_disk(game, class, goal, keep, data, Some(&depot))?;
-                    }
+                    Kept::Here => check(None)?,
+                    Kept::InDepot(depot) => check(Some(&*depot))?,
                 }
                 memory.map_or(Ok(()), |memory| preflight::check_memory(class, goal, memory))?;
             }
