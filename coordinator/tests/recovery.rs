@@ -27,7 +27,7 @@ use trailtrap_shared::{
     game::{Game, TrailTrap},
     graph::degree::DegreeSequence,
     partition::{Block, Section},
-    plan::{Plan, PlanOptions, Unit},
+    plan::{Plan, PlanOptions, Shard, Unit},
 };
 
 fn expected(order: usize) -> String {
@@ -535,6 +535,55 @@ fn a_few_damaged_bytes_cost_nothing() {
     assert!(!verified.status.success() && !has_mended(&verified), "{}", stdout(&verified));
     let lost = read(&Store::open(&path, None, None).unwrap(), Section::Keys).unwrap_err();
     assert!(matches!(lost, StoreError::UnreadableBlock { .. }), "{lost}");
+}
+
+/// Wherever a file is damaged that tells where blocks lie, they are read, or found damaged: what is
+/// there is not followed unchecked.
+#[test]
+fn wherever_a_table_is_damaged_reading_ends() {
+    // Towards the end of each of the largest, where it says what lies where, so far from each
+    // other.
+    const PLACES: usize = 20;
+    const APART: usize = 211;
+    let data = Data::new();
+    census_json(9, &data, &[]);
+    let path = data.path().join("store");
+    let plan = Plan::new(TrailTrap::LAYOUT, 9, PlanOptions::default());
+    let mut shards: Vec<&Shard> = plan.shards.iter().collect();
+    shards.sort_by_key(|shard| std::cmp::Reverse(shard.estimate));
+    let (mut sound, mut damaged) = (0, 0);
+    let tables = store_files(&path).into_iter().filter(|(name, _)| name.ends_with(".sst"));
+    let mut tables: Vec<(String, Vec<u8>)> = tables.collect();
+    tables.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.len()));
+    tables.truncate(8);
+    for (name, undamaged) in tables {
+        for place in 1..=PLACES {
+            let mut bytes = undamaged.clone();
+            let Some(at) = bytes.len().checked_sub(place * APART) else { break };
+            bytes[at..at + 8].iter_mut().for_each(|byte| *byte ^= 0x5a);
+            std::fs::write(path.join(&name), bytes).unwrap();
+            let Ok(store) = Store::open_read_only(&path) else {
+                damaged += 1;
+                continue;
+            };
+            for shard in &shards[..10] {
+                for section in Section::ALL {
+                    match store.block(shard, 0, 0, section) {
+                        Ok(block) => {
+                            assert!(block.count > 0 || section == Section::Wins);
+                            sound += 1;
+                        }
+                        Err(error) => {
+                            assert!(error.bad_block().is_some(), "{error}");
+                            damaged += 1;
+                        }
+                    }
+                }
+            }
+        }
+        std::fs::write(path.join(&name), undamaged).unwrap();
+    }
+    assert!(sound > 0 && damaged > 0, "{sound} sound, {damaged} damaged");
 }
 
 /// One way to damage a file.

@@ -224,6 +224,18 @@ const SHORT: [&str; 2] = ["Too many open files", "Cannot allocate memory"];
 /// What it says when a disk fails, or a server.
 const FAILING: [&str; 3] = ["Input/output error", "Stale file handle", "Stale NFS file handle"];
 
+/// What RocksDB says where a large value is damaged, or what stands before it in its file. It has
+/// found its place then, by what is not damaged.
+const WITHIN_VALUE: [&str; 3] =
+    ["Blob CRC mismatch", "Error while decoding blob record", "mismatch when reading blob"];
+
+/// Whether damage lies in a large value, and not in what tells where that is.
+pub(super) fn is_within_value(error: &rocksdb::Error) -> bool {
+    let text = error.to_string();
+    error.kind() == rocksdb::ErrorKind::Corruption
+        && WITHIN_VALUE.iter().any(|what| text.contains(what))
+}
+
 impl From<rocksdb::Error> for StoreError {
     fn from(error: rocksdb::Error) -> Self {
         let text = error.to_string();

@@ -1270,7 +1270,9 @@ fn of_depot(depot: &KeptDepot, error: io::Error) -> StoreError {
     }
 }
 
-/// A block that cannot be read as it is, from what is there of it, and its parity.
+/// A block that cannot be read as it is, from what is there of it, and its parity. Where it lies is
+/// told by what has its own checksums: if these are wrong, nothing may be read unchecked, as RocksDB
+/// would follow whatever it finds there.
 ///
 /// # Errors
 ///
@@ -1285,7 +1287,14 @@ fn mended(db: &DB, layout: Layout, id: &BlockId) -> Result<Option<Block>, StoreE
     let mut unchecked = ReadOptions::default();
     unchecked.set_verify_checksums(false);
     unchecked.fill_cache(false);
-    let damaged = undamaged(db.get_cf_opt(section, block_key(id), &unchecked))?;
+    let checked = db.get_cf(section, block_key(id));
+    let read = match checked {
+        Err(error) if error::is_within_value(&error) => {
+            db.get_cf_opt(section, block_key(id), &unchecked)
+        }
+        read => read,
+    };
+    let damaged = undamaged(read)?;
     let parity = undamaged(db.get_cf(section, parity_key(id)))?;
     let block = damaged.zip(parity).and_then(|(damaged, parity)| {
         Block::parse(layout, parity::mended(&damaged, &parity)?).ok()
