@@ -4,7 +4,7 @@
 mod common;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     process::{Command, Output},
     sync::atomic::{AtomicUsize, Ordering},
@@ -21,7 +21,7 @@ use trailtrap_census::{
         OrderRecord,
         alarm::{Alarm, AlarmKind},
     },
-    store::{Store, StoreError},
+    store::{self, Store, StoreError, parity_bytes},
 };
 use trailtrap_shared::{
     game::{Game, TrailTrap},
@@ -388,8 +388,13 @@ fn a_store_of_another_version_is_refused() {
     assert!(stderr(&output).contains("store format 7, this program has 6"), "{}", stderr(&output));
 }
 
-/// Changes a byte in the middle of a block of a finished order.
+/// Changes a byte in the middle of a block with so many edges.
 fn damage(data: &Data, family: &str, order: u8, size: u8) {
+    damage_first(data, family, &[order, size], |block| block.len() > 80);
+}
+
+/// Changes a byte in the middle of the first block from a key on that `is_it`.
+fn damage_first(data: &Data, family: &str, from: &[u8], is_it: impl Fn(&[u8]) -> bool) {
     let families = ["default", "records", "keys", "outcomes", "wins"];
     let mut options = rocksdb::Options::default();
     options.set_enable_blob_files(true);
@@ -406,12 +411,9 @@ fn damage(data: &Data, family: &str, order: u8, size: u8) {
     .unwrap();
     let blocks = db.cf_handle(family).unwrap();
     let (key, mut block) = db
-        .iterator_cf(
-            blocks,
-            rocksdb::IteratorMode::From(&[order, size], rocksdb::Direction::Forward),
-        )
+        .iterator_cf(blocks, rocksdb::IteratorMode::From(from, rocksdb::Direction::Forward))
         .map(Result::unwrap)
-        .find(|(_, block)| block.len() > 80)
+        .find(|(_, block)| is_it(block))
         .unwrap();
     let middle = block.len() / 2;
     block[middle] ^= 1;
@@ -471,6 +473,105 @@ fn a_damaged_block_of_a_minimal_census_costs_its_order() {
         let redone = before.iter().filter(|instance| !after.contains(instance)).count();
         let expected = if order >= 7 { before.len() } else { 0 };
         assert_eq!((after.len(), redone), (before.len(), expected), "order {order}");
+    }
+}
+
+/// Kills a census of order 9 until there is an outcome block that is still to be read, of graphs
+/// with one edge less than those in work, which have few, and that no parity mends; its bytes.
+fn outcomes_in_work(data: &Data, keep: &[&str]) -> Vec<u8> {
+    loop {
+        killed_in_order_9(data, keep);
+        let store = Store::open_read_only(&data.path().join("store")).unwrap();
+        let record = store.order(9).unwrap().unwrap();
+        let plan = store::plan(store.layout(), 9, &record).unwrap();
+        let done: BTreeSet<u32> = solved_by(data, 9).into_keys().map(|unit| unit.shard).collect();
+        let mut shards = 0..plan.shards.len() as u32;
+        let Some(first) = shards.find(|shard| !done.contains(shard)) else { continue };
+        let last = plan.shards[first as usize].size.saturating_sub(1);
+        let successors = plan.successors();
+        // Of few graphs none might lead to those that are damaged.
+        let unread = |&shard: &u32| -> u64 {
+            let readers =
+                successors[shard as usize].iter().filter(|reader| !done.contains(reader));
+            readers.map(|&reader| plan.shards[reader as usize].estimate).sum()
+        };
+        let blocks = plan.layer(last).filter(|shard| unread(shard) > 100).map(|shard| {
+            let shard = &plan.shards[shard as usize];
+            store.block(shard, 0, 0, Section::Outcomes).unwrap().bytes().to_vec()
+        });
+        let found = blocks.filter(|block| parity_bytes(block.len()) == 0).max_by_key(Vec::len);
+        if let Some(block) = found.filter(|_| last < 20) {
+            return block;
+        }
+    }
+}
+
+/// The lease under which each unit of an order was solved.
+fn solved_by(data: &Data, order: usize) -> BTreeMap<Unit, u64> {
+    let store = Store::open_read_only(&data.path().join("store")).unwrap();
+    let units = store.units(order).unwrap().into_iter();
+    units.map(|(unit, record)| (unit, record.instance)).collect()
+}
+
+/// Ends a census of order 9 that was stopped; how many units of each order that were on record have
+/// been solved again, and how many were on record.
+fn ended(data: &Data, keep: &[&str]) -> [(usize, usize); 9] {
+    let orders: [usize; 9] = std::array::from_fn(|i| i + 1);
+    let before = orders.map(|order| solved_by(data, order));
+    assert_eq!(census_json(9, data, keep), expected(9));
+    orders.map(|order| {
+        let (before, after) = (&before[order - 1], solved_by(data, order));
+        let is_again = |(unit, lease): &(&Unit, &u64)| after[unit] != **lease;
+        (before.iter().filter(is_again).count(), before.len())
+    })
+}
+
+/// Where two numbers of edges keep their outcomes, a unit of the last of them is solved again
+/// alone, in the middle of its order, and what was computed from it counts again.
+#[test]
+fn a_damaged_block_costs_its_unit_while_what_that_reads_is_kept() {
+    let data = Data::new();
+    let keep = ["--keep", "graphs"];
+    let bytes = outcomes_in_work(&data, &keep);
+    damage_first(&data, "outcomes", &[9], |block| block == bytes);
+    let redone = ended(&data, &keep).map(|(redone, _)| redone);
+    assert_eq!(redone, [0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    let store = Store::open_read_only(&data.path().join("store")).unwrap();
+    assert_eq!(store.alarms().unwrap().len(), 1);
+}
+
+/// The same when what it was computed from has gone: it costs the order.
+#[test]
+fn a_damaged_block_costs_its_order_when_what_it_reads_is_gone() {
+    let data = Data::new();
+    let keep = ["--keep", "minimal"];
+    let bytes = outcomes_in_work(&data, &keep);
+    {
+        let store = Store::open(&data.path().join("store"), None, None).unwrap();
+        let plan = store::plan(store.layout(), 9, &store.order(9).unwrap().unwrap()).unwrap();
+        let sequence = Block::parse(store.layout(), bytes.clone()).unwrap().id.sequence;
+        let size = plan.shards[plan.find(&sequence).unwrap() as usize].size;
+        let before: Vec<u32> = plan.layer(size - 1).collect();
+        store.drop_shards(&plan, &before, &[Section::Keys, Section::Outcomes]).unwrap();
+    }
+    damage_first(&data, "outcomes", &[9], |block| block == bytes);
+    let ended = ended(&data, &keep);
+    assert_eq!(ended[8].0, ended[8].1);
+    assert!(ended[..8].iter().all(|(redone, _)| *redone == 0), "{ended:?}");
+}
+
+/// Damaged graphs of the order below cost that order, and what it is made from, and not the one in
+/// work: what was computed from them counts again.
+#[test]
+fn damaged_parents_do_not_cost_the_order_in_work() {
+    let data = Data::new();
+    let keep = ["--keep", "minimal"];
+    outcomes_in_work(&data, &keep);
+    damage(&data, "keys", 8, 22);
+    let ended = ended(&data, &keep);
+    for (order, (redone, before)) in (1..=9).zip(ended) {
+        let expected = if (7..=8).contains(&order) { before } else { 0 };
+        assert_eq!(redone, expected, "order {order}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use trailtrap_census::driver::Keep;
+use trailtrap_census::{core::order::SIZES_KEPT, driver::Keep};
 use trailtrap_shared::{
     class::Class,
     game::GameName,
@@ -82,7 +82,11 @@ fn disk_needed(game: GameName, class: Class, goal: Goal, keep: Keep) -> u64 {
         Keep::Graphs | Keep::Minimal => {
             let end = goal.max_size(order) + usize::from(keep == Keep::Graphs);
             let sizes = &graphs_by_size(order)[..end];
-            let widest = sizes.windows(sizes.len().clamp(1, SIZES_ALIVE));
+            let alive = match keep {
+                Keep::Graphs => SIZES_ALIVE + SIZES_KEPT,
+                _ => SIZES_ALIVE,
+            };
+            let widest = sizes.windows(sizes.len().clamp(1, alive));
             let widest: u64 = widest.map(|window| window.iter().sum()).max().unwrap_or(0);
             let below = order.saturating_sub(1).max(1);
             let parents = graphs(below) as f64 * stored_slot_bytes(below);
@@ -100,9 +104,9 @@ fn disk_needed(game: GameName, class: Class, goal: Goal, keep: Keep) -> u64 {
     bytes as u64
 }
 
-/// So many neighbouring numbers of edges are on disk at a time: what is read and what is written,
-/// of which a part is gone or not there yet, and in its place what is dropped later with the rest
-/// of its file.
+/// So many neighbouring numbers of edges are on disk at a time, beside those that are kept though
+/// nothing reads them: what is read and what is written, of which a part is gone or not there yet,
+/// and in its place what is dropped later with the rest of its file.
 const SIZES_ALIVE: usize = 2;
 
 /// What a store takes besides: logs, and files that are being rewritten.

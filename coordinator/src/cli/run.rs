@@ -135,12 +135,14 @@ enum KeepArgument {
     /// The outcome of every position of every graph
     All,
     /// P1-win graphs and statistics, and the graphs of the last order, from which the next one is
-    /// generated; outcomes go when no unfinished shard needs them. Of an order limited by
-    /// --max-size the outcomes of the graphs with most edges stay, from which it is continued
+    /// generated; outcomes go when all graphs with two edges more are done, so that what is damaged
+    /// or doubted is solved again alone. Of an order limited by --max-size the outcomes of the
+    /// graphs with most edges stay, from which it is continued
     Graphs,
-    /// P1-win graphs and statistics; of the last order, graphs go with the outcomes, so that the
-    /// next one cannot be generated, nor an order limited by --max-size continued, unless it is
-    /// done again (`--force`). An order that is continued from graphs that were kept loses them
+    /// P1-win graphs and statistics; of the last order, outcomes go as soon as no unfinished shard
+    /// needs them, and graphs with them, so that the next one cannot be generated, nor an order
+    /// limited by --max-size continued, unless it is done again (`--force`), and that damage may
+    /// cost the order. An order that is continued from graphs that were kept loses them
     /// when that is done
     Minimal,
 }

@@ -8,13 +8,16 @@
 
 use std::{
     cmp::{Ordering, Reverse},
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, HashMap, VecDeque},
     sync::Arc,
 };
 
 use serde::Serialize;
 use trailtrap_census::{
-    core::schedule::{Asked, Schedule, Share},
+    core::{
+        order::SIZES_KEPT,
+        schedule::{Asked, Schedule, Share},
+    },
     records::Author,
     store::parity_bytes,
 };
@@ -279,6 +282,7 @@ impl Census {
                 for &shard in &retired {
                     store.retire(shard, self.machines.graphs(shard));
                 }
+                store.drop_kept(schedule.first_unfinished_size());
                 self.machines.retire(lease.worker, &retired);
             }
             self.note_store(&store);
@@ -332,6 +336,9 @@ struct StoreInWork<'a> {
     /// Whether graphs of the order may go before its end.
     is_last: bool,
     totals: Totals,
+    /// By number of edges: bytes of outcomes that nothing reads any more, and that are kept in case
+    /// that something has to be solved again.
+    kept: BTreeMap<usize, f64>,
 }
 
 /// Bytes of an order in the store.
@@ -340,15 +347,15 @@ struct Totals {
     records: f64,
     slots: f64,
     outcomes: f64,
-    /// Of the outcomes, those that are still to be read, or stay.
+    /// Of the outcomes, those that are still to be read, or stay, or are kept for a while.
     outcomes_alive: f64,
-    /// Slots and outcomes of which one or the other is, with `--keep minimal`.
+    /// Slots and outcomes of which one or the other does, with `--keep minimal`.
     alive: f64,
 }
 
 impl<'a> StoreInWork<'a> {
     fn new(plan: &'a Plan, is_last: bool) -> Self {
-        StoreInWork { plan, is_last, totals: Totals::default() }
+        StoreInWork { plan, is_last, totals: Totals::default(), kept: BTreeMap::new() }
     }
 
     /// Bytes of the slots and of the outcomes of a shard of so many graphs, with their parities.
@@ -380,10 +387,22 @@ impl<'a> StoreInWork<'a> {
         let is_retired = |is_the_end| self.plan.retired_size(is_the_end) >= Some(size);
         let (slots, outcomes) = self.stored(shard, graphs);
         if is_retired(false) {
-            self.totals.outcomes_alive -= outcomes;
+            *self.kept.entry(size).or_default() += outcomes;
         }
-        if is_retired(self.is_last) {
-            self.totals.alive -= if self.is_last { slots + outcomes } else { outcomes };
+        if self.is_last && is_retired(true) {
+            self.totals.alive -= slots + outcomes;
+        }
+    }
+
+    /// Drops what is kept no longer when this is the fewest edges of a shard that is not done.
+    fn drop_kept(&mut self, first_unfinished: Option<usize>) {
+        let first = first_unfinished.map_or(usize::MAX, |size| size.saturating_sub(SIZES_KEPT));
+        while let Some(entry) = self.kept.first_entry().filter(|entry| *entry.key() < first) {
+            let outcomes = entry.remove();
+            self.totals.outcomes_alive -= outcomes;
+            if !self.is_last {
+                self.totals.alive -= outcomes;
+            }
         }
     }
 }

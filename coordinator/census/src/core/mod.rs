@@ -33,6 +33,7 @@ pub mod secret;
 pub mod setbacks;
 #[cfg(test)]
 mod tests;
+pub mod withdrawal;
 mod work;
 
 use std::{

@@ -21,6 +21,11 @@ use super::{
 };
 use crate::records::{Author, Delivery, UnitRecord, ahead::Ahead};
 
+/// Where disk is not to be as little as possible, so many whole numbers of edges keep their
+/// outcomes before those in work. A unit of the last of them, which what is in work reads, can be
+/// solved again from the one before.
+pub const SIZES_KEPT: usize = 2;
+
 /// What is known of an order when it is taken up.
 pub struct OrderOpening {
     /// The plan of the order.
@@ -37,6 +42,9 @@ pub struct OrderOpening {
     pub outcomes_kept: bool,
     /// Whether the graphs go with the outcomes.
     pub graphs_dropped: bool,
+    /// How many numbers of edges before the first that is not done keep their outcomes, though
+    /// nothing reads them: so that what is found wrong can be solved again without the rest.
+    pub sizes_kept: usize,
     /// Shards are dropped that have so many graphs together, at least, by estimate.
     pub dropped_together: u64,
     /// Graphs of the order, by theory.
@@ -87,6 +95,7 @@ pub struct Order {
     silent: HashSet<u32>,
     pub(super) outcomes_kept: bool,
     graphs_dropped: bool,
+    sizes_kept: usize,
     /// By number of edges: shards that no unfinished shard reads and whose outcomes are not kept.
     retired: BTreeMap<usize, Vec<u32>>,
     /// Those of them that nothing else reads either, and whose successors are durable.
@@ -149,7 +158,7 @@ impl Order {
     pub fn open(opening: OrderOpening) -> Self {
         let OrderOpening { plan, parents, records, outcomes_kept, graphs, pairs, .. } = opening;
         let OrderOpening { mut ahead, told, comparisons, .. } = opening;
-        let OrderOpening { graphs_dropped, dropped_together, .. } = opening;
+        let OrderOpening { graphs_dropped, sizes_kept, dropped_together, .. } = opening;
         let (mut on_record, mut found, mut waived) = (HashMap::new(), HashMap::new(), 0);
         for record in records {
             let Recorded { unit, content, inputs, sums, worker, is_confirmed } = record;
@@ -173,6 +182,7 @@ impl Order {
             silent: HashSet::new(),
             outcomes_kept,
             graphs_dropped,
+            sizes_kept,
             retired: BTreeMap::new(),
             droppable: Vec::new(),
             droppable_graphs: 0,
@@ -244,9 +254,9 @@ impl Order {
         }
     }
 
-    /// The retired shards that nothing that is left to do reads, each of them once.
+    /// The retired shards that nothing that is left to do needs, each of them once.
     pub(super) fn retired(&mut self) -> Vec<u32> {
-        let later = match self.first_compared() {
+        let later = match self.first_needed() {
             Some(size) => self.retired.split_off(&size),
             None => BTreeMap::new(),
         };
@@ -260,12 +270,22 @@ impl Order {
         Some(self.plan().shards[unit.shard as usize].size.saturating_sub(1))
     }
 
-    /// Whether a finished shard may have been dropped: nothing that is left to do reads it.
+    /// The fewest edges of graphs whose outcomes stay though they are retired: comparing reads them,
+    /// or they are kept for the case that something has to be solved again.
+    fn first_needed(&self) -> Option<usize> {
+        let first_kept = match self.sizes_kept {
+            0 => None,
+            kept => self.schedule.first_unfinished_size().map(|size| size.saturating_sub(kept)),
+        };
+        self.first_compared().into_iter().chain(first_kept).min()
+    }
+
+    /// Whether a finished shard may have been dropped: nothing that is left to do needs it.
     pub fn may_be_dropped(&self, shard: u32) -> bool {
         let size = self.plan().shards[shard as usize].size;
         !self.outcomes_kept
             && self.plan().retired_size(self.graphs_dropped) >= Some(size)
-            && self.first_compared().is_none_or(|first| size < first)
+            && self.first_needed().is_none_or(|first| size < first)
             && self.schedule.is_retired(shard)
     }
 

@@ -100,6 +100,8 @@ pub struct Schedule {
     /// For each turn the work of those before it that have as many edges.
     work_before: Vec<u64>,
     unfinished_shards: usize,
+    /// By number of edges.
+    unfinished_of_size: Vec<u32>,
     /// Who has tried units in vain that are not finished.
     setbacks: BTreeMap<Unit, Setbacks>,
 }
@@ -147,6 +149,9 @@ impl Schedule {
             ready_work: 0,
             work_before,
             unfinished_shards: plan.shards.len(),
+            unfinished_of_size: (0..=plan.max_size)
+                .map(|size| plan.layer(size).len() as u32)
+                .collect(),
             setbacks: BTreeMap::new(),
             successors,
             parents,
@@ -180,6 +185,11 @@ impl Schedule {
     /// The number of shards that are done, and of all.
     pub fn shards_done(&self) -> (usize, usize) {
         (self.plan.shards.len() - self.unfinished_shards, self.plan.shards.len())
+    }
+
+    /// The fewest edges of a shard that is not done; `None` if all are.
+    pub fn first_unfinished_size(&self) -> Option<usize> {
+        self.unfinished_of_size.iter().position(|&unfinished| unfinished > 0)
     }
 
     /// The finished shards that no unfinished shard reads.
@@ -392,6 +402,7 @@ impl Schedule {
         let parts = self.partly.remove(&unit.shard).expect("just looked at");
         self.contents[index] = Some(Content::of_all(parts.values()));
         self.unfinished_shards -= 1;
+        self.unfinished_of_size[plan.shards[index].size] -= 1;
         if self.unfinished_successors[index] == 0 {
             retired.push(unit.shard);
         }

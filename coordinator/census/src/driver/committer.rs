@@ -10,13 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use trailtrap_shared::plan::Unit;
+use trailtrap_shared::{partition::Section, plan::Unit};
 
 use super::{Census, CensusError};
 use crate::{
-    core::{CommitEntry, Confirmed},
+    core::{CommitEntry, Confirmed, withdrawal},
     records::{Author, Delivery, OrderRecord},
-    store::StoreError,
+    store::{self, StoreError, block_id},
 };
 
 /// What the committer does.
@@ -159,7 +159,8 @@ impl Census {
     }
 
     /// Takes those of these units back that are in the store, with results of orders that they
-    /// belong to, and begins an edition.
+    /// belong to and of those above, and begins an edition. What was computed from them stays on
+    /// record: it counts again if they come out as they were.
     fn begin_edition(&self, doubted: Vec<Unit>) -> Result<(), CensusError> {
         if self.has_ended() {
             return Ok(());
@@ -173,21 +174,25 @@ impl Census {
             }
         }
         let mut withdrawn = Vec::new();
-        let mut first = units.iter().map(|unit| usize::from(unit.order)).min();
-        if let Some(first) = &mut first {
+        let first_doubted = units.iter().map(|unit| usize::from(unit.order)).min();
+        let mut first = first_doubted;
+        if let Some((first, first_doubted)) = first.as_mut().zip(first_doubted) {
             while self.lacks_parents(*first)? {
                 *first -= 1;
             }
             for n in *first.. {
                 let Some(record) = self.store.order(n)? else { break };
-                if !record.outcomes_kept {
-                    // What single units were computed from may be gone.
+                let doubted: Vec<Unit> =
+                    units.iter().copied().filter(|unit| usize::from(unit.order) == n).collect();
+                // Those below are solved again for the sake of their graphs.
+                let is_whole = !record.outcomes_kept
+                    && (n < first_doubted || !self.can_be_solved_alone(n, &record, &doubted)?);
+                if is_whole {
                     for item in self.store.each_unit(n) {
                         units.push(item?.0);
                     }
                 }
-                // All of it is solved again, perhaps for the sake of its graphs.
-                let graphs_dropped = false;
+                let graphs_dropped = record.graphs_dropped && !is_whole;
                 withdrawn.push((n, OrderRecord { result: None, graphs_dropped, ..record }));
             }
         }
@@ -196,5 +201,29 @@ impl Census {
         *self.part_ranges.lock() = None;
         self.event(|core| core.begun(first));
         Ok(())
+    }
+
+    /// Whether these units of an order whose outcomes are not kept can be solved again without the
+    /// rest of it.
+    fn can_be_solved_alone(
+        &self,
+        n: usize,
+        record: &OrderRecord,
+        units: &[Unit],
+    ) -> Result<bool, StoreError> {
+        // Whoever needs its graphs would have it solved again as a whole.
+        if record.result.is_some() && record.graphs_dropped {
+            return Ok(false);
+        }
+        let plan = store::plan(self.store.layout(), n, record)?;
+        withdrawal::can_be_solved_alone(&plan, units, |shard| {
+            let shard = &plan.shards[shard as usize];
+            for part in 0..shard.parts {
+                if !self.store.has(&block_id(shard, part, 0, Section::Outcomes))? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
     }
 }

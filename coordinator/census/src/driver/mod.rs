@@ -72,10 +72,11 @@ pub enum Keep {
     /// The outcome of every position of every graph
     All,
     /// P1-win graphs and statistics, and the graphs of the last order, from which the next one is
-    /// generated; outcomes go when no unfinished shard needs them, but those from which an order
-    /// is carried further stay
+    /// generated; outcomes go some numbers of edges ([`crate::core::order::SIZES_KEPT`]) after those that were computed
+    /// from them, but those from which an order is carried further stay
     Graphs,
-    /// P1-win graphs and statistics; of the last order, graphs go with the outcomes, all of them
+    /// P1-win graphs and statistics; of the last order, graphs go with the outcomes, as soon as no
+    /// unfinished shard needs them, all of them
     Minimal,
 }
 

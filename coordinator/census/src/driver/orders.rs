@@ -17,7 +17,10 @@ use trailtrap_worker::{
 
 use super::{Census, CensusError, Keep};
 use crate::{
-    core::{Order, OrderOpening, Recorded, comparison::Comparisons, parents::ENUMERATED_ORDER},
+    core::{
+        Order, OrderOpening, Recorded, comparison::Comparisons, order::SIZES_KEPT,
+        parents::ENUMERATED_ORDER,
+    },
     read::finished,
     records::{OrderRecord, OrderResult, UnitRecord, ahead::Ahead, alarm::Alarm},
     store::{self, Store, StoreError},
@@ -122,6 +125,7 @@ impl Census {
             records,
             outcomes_kept,
             graphs_dropped,
+            sizes_kept: if keeps_graphs { SIZES_KEPT } else { 0 },
             dropped_together: DROPPED_TOGETHER,
             graphs,
             pairs,

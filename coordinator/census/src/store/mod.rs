@@ -927,6 +927,19 @@ impl Store {
         self.read(&block_id(shard, part, bucket, section))
     }
 
+    /// Whether there is something in the place of a block, which may be damaged.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn has(&self, id: &BlockId) -> Result<bool, StoreError> {
+        let (section, key) = (section_name(id.section), block_key(id));
+        match self.database.run(|db| Ok(db.get_pinned_cf(family(db, section), &key)?.is_some())) {
+            Err(StoreError::Damaged(_)) => Ok(true),
+            read => read,
+        }
+    }
+
     /// One block of a finished unit. A damaged one is mended, if its parity can do that.
     ///
     /// # Errors

@@ -1,6 +1,11 @@
 //! What the committer does, and what the store holds.
 
-use super::*;
+use std::convert::Infallible;
+
+use super::{
+    super::{order::parts_of, withdrawal::can_be_solved_alone},
+    *,
+};
 
 impl World {
     /// As the driver finds it in the store.
@@ -47,7 +52,8 @@ impl World {
                 .map(|(unit, record)| Recorded::of(*unit, record.clone(), Some(TOLD)))
                 .collect(),
             outcomes_kept: self.outcomes_kept,
-            graphs_dropped: !self.outcomes_kept,
+            graphs_dropped: !self.outcomes_kept && self.sizes_kept == 0,
+            sizes_kept: self.sizes_kept,
             dropped_together: 3,
             graphs: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
             pairs: 0,
@@ -129,6 +135,7 @@ impl World {
         if left(0) {
             for delivery in &deliveries {
                 self.disk.units.insert(delivery.unit, delivery.record.clone());
+                self.disk.dropped.remove(&delivery.unit);
             }
             for delivery in &deliveries {
                 self.check_durable(delivery);
@@ -202,10 +209,20 @@ impl World {
         let mut units = units;
         units.retain(|unit| self.disk.units.contains_key(unit));
         if !self.outcomes_kept {
-            // What single units were computed from may be gone.
             let orders: BTreeSet<u8> = units.iter().map(|unit| unit.order).collect();
-            let all = self.disk.units.keys().filter(|unit| orders.contains(&unit.order));
-            units.extend(all.copied().collect::<Vec<Unit>>());
+            for order in orders {
+                let is_of_order = |unit: &&Unit| unit.order == order;
+                let doubted: Vec<Unit> = units.iter().filter(is_of_order).copied().collect();
+                let plan = self.plan(order.into());
+                let is_there = |shard: u32| -> Result<bool, Infallible> {
+                    let mut parts = parts_of(&plan, shard).into_iter();
+                    Ok(parts.all(|part| !self.disk.dropped.contains(&part)))
+                };
+                let Ok(alone) = can_be_solved_alone(&plan, &doubted, is_there);
+                if !alone {
+                    units.extend(self.disk.units.keys().filter(is_of_order));
+                }
+            }
             units.sort_unstable();
             units.dedup();
         }

@@ -67,6 +67,8 @@ struct Disk {
     epoch: u32,
     edition: u32,
     units: BTreeMap<Unit, UnitRecord>,
+    /// Those of them whose outcomes were dropped.
+    dropped: BTreeSet<Unit>,
     results: BTreeMap<usize, OrderResult>,
     alarms: BTreeMap<u32, Alarm>,
 }
@@ -94,6 +96,7 @@ struct World {
     /// Whether there are two honest workers.
     two_honest: bool,
     outcomes_kept: bool,
+    sizes_kept: usize,
     /// The next verdict is that nobody knows.
     at_a_loss: bool,
     /// The coordinator miscounts what it solves next to compare.
@@ -140,6 +143,7 @@ impl World {
             tries_all: false,
             two_honest: true,
             outcomes_kept: true,
+            sizes_kept: 0,
             at_a_loss: false,
             miscounts: false,
             now: Duration::ZERO,
@@ -355,9 +359,17 @@ impl World {
                 let inputs = work.units.iter().map(|unit| order.schedule.inputs(unit.shard));
                 let inputs = inputs.collect();
                 let compares = order.schedule.is_finished(work.units[0]);
+                let plan = order.plan().clone();
                 let Work { lease, units, .. } = work;
                 let what = self.names(&units);
+                let read =
+                    units.iter().flat_map(|unit| &plan.shards[unit.shard as usize].predecessors);
+                let read = read.flat_map(|&shard| super::order::parts_of(&plan, shard));
+                let gone = read.into_iter().find(|unit| self.disk.dropped.contains(unit));
                 self.held.push(HeldWork { worker, lease, units, inputs, compares });
+                if let Some(gone) = gone {
+                    self.damage(gone);
+                }
                 format!("{name} leases {what}")
             }
             Assignment::Wait => format!("{name} is told to wait"),
@@ -563,7 +575,16 @@ impl World {
 
     /// Whatever reads what is dropped is durable.
     fn drop_shards(&mut self, plan: &Plan, shards: &[u32], with_graphs: bool) {
-        assert!(with_graphs && !self.outcomes_kept);
+        assert!(!self.outcomes_kept);
+        assert_eq!(with_graphs, self.sizes_kept == 0);
+        let first = shards.iter().map(|&shard| plan.shards[shard as usize].size).min();
+        for kept in first.into_iter().flat_map(|first| first..=first + self.sizes_kept) {
+            let shards = (kept <= plan.max_size).then(|| plan.layer(kept)).into_iter().flatten();
+            for unit in shards.flat_map(|shard| super::order::parts_of(plan, shard)) {
+                let is_done = self.disk.units.contains_key(&unit);
+                assert!(self.sizes_kept == 0 || is_done, "{unit:?} has nothing to fall back on");
+            }
+        }
         let successors = plan.successors();
         for shard in shards
             .iter()
@@ -573,6 +594,8 @@ impl World {
                 assert!(self.disk.units.contains_key(&unit), "{unit:?} cannot be solved any more");
             }
         }
+        let dropped = shards.iter().flat_map(|&shard| super::order::parts_of(plan, shard));
+        self.disk.dropped.extend(dropped);
         let names: Vec<String> =
             shards.iter().map(|shard| format!("u{}.{shard}", plan.order)).collect();
         self.say(format!("dropped: {}", names.join(" ")));

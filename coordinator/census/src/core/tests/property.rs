@@ -9,7 +9,7 @@
 
 use proptest::prelude::*;
 
-use super::{Disk, HeldWork, Way, World};
+use super::{super::order::SIZES_KEPT, Disk, HeldWork, Way, World};
 
 /// One thing that happens. The numbers choose among what there is to choose from.
 #[derive(Clone, Debug)]
@@ -219,7 +219,7 @@ proptest! {
         happenings in prop::collection::vec(happening(), 0..400),
         tries_all: bool,
         two_honest: bool,
-        minimal: bool,
+        keep in 0usize..3,
         part_graphs in prop_oneof![Just(1u64), Just(1000)],
     ) {
         let mut world = World::new(5, 0.0, part_graphs);
@@ -227,7 +227,8 @@ proptest! {
         world.compared_share = if tries_all { 0.3 } else { 1.0 };
         world.tries_all = tries_all;
         // Otherwise a result that is only compared may stay although it is wrong.
-        world.outcomes_kept = !(minimal && tries_all);
+        world.outcomes_kept = keep == 0 || !tries_all;
+        world.sizes_kept = if keep == 1 { SIZES_KEPT } else { 0 };
         for happening in &happenings {
             world.happen(happening);
         }
