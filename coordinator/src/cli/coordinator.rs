@@ -49,7 +49,7 @@ pub struct CoordinatorCommand {
     listen: String,
     /// Give the work of a worker to others after so long without a sign of life: seconds, or a
     /// time such as 5min
-    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_lease)]
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_term)]
     lease: Duration,
     /// Have this share of all units, drawn at random, solved a second time by another worker, and
     /// compare; 1 for all. If two computations differ, every record of the first is derived again
@@ -70,7 +70,7 @@ pub struct CoordinatorCommand {
     shelves: bool,
     /// Wait so long for a worker that has blocks which nobody else has, once nothing is heard of it,
     /// and as long as leases last at least: seconds, or a time such as 5min
-    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = parse_lease,
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = parse_term,
           hide_short_help = true)]
     shelf_patience: Duration,
     /// Stay when everything is done, and tell workers so that come late, until stopped by a signal
@@ -92,12 +92,12 @@ pub struct CoordinatorCommand {
     common: Common,
 }
 
-/// From a second to a day.
-pub fn parse_lease(text: &str) -> Result<Duration, String> {
-    let lease = limits::parse_time(text)?;
-    match (Duration::from_secs(1)..=Duration::from_secs(86400)).contains(&lease) {
-        true => Ok(lease),
-        false => Err("a lease lasts from 1s to 1day".to_owned()),
+/// How long something lasts, or is waited for: from a second to a day.
+pub fn parse_term(text: &str) -> Result<Duration, String> {
+    let term = limits::parse_time(text)?;
+    match (Duration::from_secs(1)..=Duration::from_secs(86400)).contains(&term) {
+        true => Ok(term),
+        false => Err("choose a time from 1s to 1day".to_owned()),
     }
 }
 

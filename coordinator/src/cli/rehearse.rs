@@ -14,7 +14,7 @@ use trailtrap_shared::{
 use trailtrap_worker::process::{limits::Size, log, signals::Signals};
 
 use super::{
-    coordinator::parse_lease,
+    coordinator::parse_term,
     machines::MachineArguments,
     preflight,
     run::{EXIT_STOPPED, parse_order, parse_share},
@@ -65,7 +65,7 @@ pub struct RehearseCommand {
     /// As with `coordinator --lease`; but where time passes faster, a lease lasts three seconds of
     /// this machine at least, or ten milliseconds for each node if that is more, though no longer
     /// than TIME
-    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_lease)]
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_term)]
     lease: Duration,
     /// At the end of this share of leases, drawn at random, the worker dies instead of delivering,
     /// with all that it has in work; another takes its place

@@ -16,7 +16,7 @@ use trailtrap_worker::process::limits;
 
 use super::{
     choices::choices,
-    coordinator::parse_lease,
+    coordinator::parse_term,
     run::{parse_order, parse_share},
 };
 use crate::{
@@ -69,7 +69,7 @@ pub struct SampleCommand {
     output: PathBuf,
     /// How long processes on other machines leave to this one what it has claimed, and this one to
     /// them, when there is no sign of life any more; such as 60 (seconds) or 5min
-    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_lease)]
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_term)]
     lease: Duration,
     /// The format of the table
     #[arg(long, short, value_name = "FORMAT", default_value = "markdown",

@@ -95,8 +95,8 @@ impl Statement {
 }
 
 /// Counts a unit again, one bucket after the other: `read` has the block of a name, which lies on
-/// these shelves if on any. Lists of wins are made anew. Of a shard in parts, `ranges` says which graphs belong to the unit. Only what
-/// takes computing is done in the pool.
+/// these shelves if on any. Lists of wins are made anew. Of a shard in parts, `ranges` says which
+/// graphs belong to the unit. Only what takes computing is done in the pool.
 ///
 /// # Errors
 ///
