@@ -10,7 +10,7 @@ use trailtrap_shared::{
 
 use super::{
     ArrivalId, COORDINATOR, Case, Core, DisputeVerdict, Effect, Fault, Instance, Refusal, Suspect,
-    Worker, WorkerId, setbacks::Setback,
+    Worker, WorkerId, order::parts_of, setbacks::Setback,
 };
 use crate::records::{
     Author, Delivery, UnitRecord,
@@ -19,6 +19,11 @@ use crate::records::{
 
 /// What settles the alarm about an accident.
 pub(super) const ACCIDENT: &str = "taken for an accident of this machine: it is solved again";
+
+/// So many damaged blocks of graphs with as many edges cost their units in a run. When there are
+/// more, others are likely to be damaged as well, and each would take its turn: then all units with
+/// so many edges are taken back.
+const MOST_DAMAGES: usize = 3;
 
 /// A census has so many accidents at most. What goes wrong after them, or twice in one unit, is
 /// the fault of the machine or of the program.
@@ -55,7 +60,7 @@ pub(super) struct Dispute {
     first: Author,
     second: Author,
     edition: u32,
-    /// Whether the unit can be solved again alone.
+    /// Whether what the unit was computed from is still there for certain.
     outcomes_kept: bool,
 }
 
@@ -359,8 +364,8 @@ impl Core {
                 Refusal::Wrong { unit: dispute.unit, why }
             }
             DisputeVerdict::Unknown(_) => {
-                // Without outcomes its whole order would have to be solved again, whenever
-                // somebody says something else.
+                // What it was computed from may have gone: then its whole order would have to be
+                // solved again, whenever somebody says something else, however late.
                 if !dispute.outcomes_kept {
                     alarm.doubted.clear();
                 }
@@ -448,7 +453,8 @@ impl Core {
         self.raise(None, alarm, Next::TakeBack { refusal: Refusal::Void });
     }
 
-    /// A block is damaged or missing: its unit is taken back. That is done for whoever finds it
+    /// A block is damaged or missing: its unit is taken back, with all units of as many edges if
+    /// that was so before. That is done for whoever finds it
     /// first; others have read in an edition that is over.
     pub fn damaged(&mut self, damage: Damage) {
         let Damage { unit, sequence, record, text, edition } = damage;
@@ -458,11 +464,23 @@ impl Core {
         if edition != self.edition || self.ended.is_some() || !is_read {
             return;
         }
+        let damages = self.damages.entry((order, sequence.size())).or_default();
+        *damages += 1;
+        let is_one_of_many = *damages > MOST_DAMAGES;
+        let plan = self.plan().filter(|plan| plan.order == order && is_one_of_many);
+        let (doubted, settled) = match plan {
+            None => (vec![unit], "it is solved again"),
+            Some(plan) => {
+                let layer = plan.layer(plan.shards[unit.shard as usize].size);
+                let units = layer.flat_map(|shard| parts_of(plan, shard)).collect();
+                (units, "all units with so many edges are solved again")
+            }
+        };
         self.void();
         let alarm = Alarm {
-            doubted: vec![unit],
+            doubted,
             quarantined: vec![record],
-            settled: Some("it is solved again".to_owned()),
+            settled: Some(settled.to_owned()),
             ..self.alarm(AlarmKind::Damage, unit, &sequence, text)
         };
         self.raise(None, alarm, Next::TakeBack { refusal: Refusal::Void });

@@ -166,6 +166,8 @@ pub struct Core {
     alarms: BTreeMap<u32, Alarm>,
     /// What is being done about alarms.
     inquiries: BTreeMap<u32, Inquiry>,
+    /// By order and number of edges: damaged blocks that were found.
+    damages: BTreeMap<(usize, usize), usize>,
     ended: Option<Result<(), Fault>>,
     closing: bool,
 }
@@ -194,6 +196,7 @@ impl Core {
             held_back: VecDeque::new(),
             alarms,
             inquiries: BTreeMap::new(),
+            damages: BTreeMap::new(),
             ended: None,
             closing: false,
         };

@@ -53,6 +53,9 @@ pub struct OrderOpening {
     pub pairs: u64,
     /// Which units are to be solved twice.
     pub comparisons: Comparisons,
+    /// Where outcomes go: the units on record that are to be solved a second time, and whose inputs
+    /// are still there.
+    pub comparable: HashSet<Unit>,
 }
 
 /// What is needed of the record of a unit when an order is taken up.
@@ -68,6 +71,11 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// Whether it is still to be solved a second time.
+    pub fn is_to_compare(&self, comparisons: &Comparisons) -> bool {
+        !self.is_confirmed && comparisons.want(self.unit)
+    }
+
     /// That of this record, of an order of a game that tells the sum in this place, if it has one.
     pub fn of(unit: Unit, record: UnitRecord, told: Option<usize>) -> Self {
         let sums = Partial::of(&record, usize::from(unit.order), told);
@@ -157,18 +165,18 @@ impl Order {
     /// orders, so it is made outside any lock.
     pub fn open(opening: OrderOpening) -> Self {
         let OrderOpening { plan, parents, records, outcomes_kept, graphs, pairs, .. } = opening;
-        let OrderOpening { mut ahead, told, comparisons, .. } = opening;
+        let OrderOpening { mut ahead, told, comparisons, comparable, .. } = opening;
         let OrderOpening { graphs_dropped, sizes_kept, dropped_together, .. } = opening;
         let (mut on_record, mut found, mut waived) = (HashMap::new(), HashMap::new(), 0);
         for record in records {
-            let Recorded { unit, content, inputs, sums, worker, is_confirmed } = record;
+            let is_wanted = record.is_to_compare(&comparisons);
+            let Recorded { unit, content, inputs, sums, worker, .. } = record;
             if plan.shards.get(unit.shard as usize).is_none_or(|shard| unit.part >= shard.parts) {
                 continue;
             }
-            // Of an order whose outcomes are not kept, what it was computed from may be gone.
-            let is_wanted = !is_confirmed && comparisons.want(unit);
-            waived += usize::from(is_wanted && !outcomes_kept);
-            let to_compare = (is_wanted && outcomes_kept).then_some(worker);
+            let can_be_compared = outcomes_kept || comparable.contains(&unit);
+            waived += usize::from(is_wanted && !can_be_compared);
+            let to_compare = (is_wanted && can_be_compared).then_some(worker);
             on_record.insert(unit, OnRecord { inputs, content });
             found.insert(unit, Found { sums, ahead: ahead.remove(&unit), to_compare });
         }
@@ -280,13 +288,14 @@ impl Order {
         self.first_compared().into_iter().chain(first_kept).min()
     }
 
-    /// Whether a finished shard may have been dropped: nothing that is left to do needs it.
+    /// Whether a finished shard may have been dropped: nothing that can be done now reads it. What is
+    /// kept in case that something has to be solved again may have gone before that was.
     pub fn may_be_dropped(&self, shard: u32) -> bool {
         let size = self.plan().shards[shard as usize].size;
         !self.outcomes_kept
             && self.plan().retired_size(self.graphs_dropped) >= Some(size)
-            && self.first_needed().is_none_or(|first| size < first)
-            && self.schedule.is_retired(shard)
+            && self.first_compared().is_none_or(|first| size < first)
+            && !self.schedule.is_read_now(shard)
     }
 
     /// Whether everything is done but to add it up: no graphs of the order below are needed.

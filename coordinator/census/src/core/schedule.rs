@@ -202,6 +202,18 @@ impl Schedule {
         self.contents[shard as usize].is_some() && self.unfinished_successors[shard as usize] == 0
     }
 
+    /// Whether a unit that is ready, or leased, reads this shard.
+    pub fn is_read_now(&self, shard: u32) -> bool {
+        let size = self.plan.shards[shard as usize].size + 1;
+        let readers = (size <= self.plan.max_size).then(|| self.plan.layer(size));
+        readers.into_iter().flatten().any(|reader| {
+            let index = reader as usize;
+            self.contents[index].is_none()
+                && self.unfinished_predecessors[index] == 0
+                && self.plan.shards[index].predecessors.contains(&shard)
+        })
+    }
+
     /// The content of all that a shard reads: its parents, and its predecessors, which have to be
     /// done.
     pub fn inputs(&self, shard: u32) -> Content {

@@ -34,6 +34,38 @@ pub fn can_be_solved_alone<E>(
     Ok(true)
 }
 
+/// An order of which something may be taken back.
+pub struct OrderOnRecord {
+    /// The number of vertices.
+    pub order: usize,
+    /// Whether the outcomes of all positions are there.
+    pub outcomes_kept: bool,
+    /// Units of it on record that are doubted.
+    pub doubted: Vec<Unit>,
+}
+
+/// Which of these orders, from few vertices to many, are solved again as a whole: those with doubted
+/// units that cannot be solved `alone`, and those of which an order above needs the graphs, while it
+/// `lacks_parents`.
+///
+/// # Errors
+///
+/// The first of `alone` or of `lacks_parents`.
+pub fn whole_orders<E>(
+    orders: &[OrderOnRecord],
+    mut alone: impl FnMut(&OrderOnRecord) -> Result<bool, E>,
+    mut lacks_parents: impl FnMut(usize) -> Result<bool, E>,
+) -> Result<Vec<bool>, E> {
+    let mut whole = vec![false; orders.len()];
+    let mut is_needed = false;
+    for (order, is_whole) in orders.iter().zip(&mut whole).rev() {
+        let is_doubted = !order.doubted.is_empty();
+        *is_whole = !order.outcomes_kept && (is_needed || is_doubted && !alone(order)?);
+        is_needed = (*is_whole || is_doubted) && lacks_parents(order.order)?;
+    }
+    Ok(whole)
+}
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -69,5 +101,35 @@ mod tests {
         assert!(alone(&also, &|shard| shard != read[1]));
         assert!(!alone(&also[..also.len() - 1], &|shard| shard != read[1]));
         assert!(!alone(&also, &|shard| size(shard) == 9), "what that reads is not there");
+    }
+
+    fn whole(doubted: [usize; 4], alone: &[usize], without_parents: &[usize]) -> [bool; 4] {
+        let orders = [(7, doubted[0]), (8, doubted[1]), (9, doubted[2]), (10, doubted[3])];
+        let orders = orders.map(|(order, count)| OrderOnRecord {
+            order,
+            outcomes_kept: false,
+            doubted: (0..count as u32)
+                .map(|shard| Unit { order: order as u8, shard, part: 0 })
+                .collect(),
+        });
+        let alone = |order: &OrderOnRecord| Ok::<_, Infallible>(alone.contains(&order.order));
+        let lacks_parents = |order| Ok(without_parents.contains(&order));
+        whole_orders(&orders, alone, lacks_parents).unwrap().try_into().unwrap()
+    }
+
+    #[test]
+    fn the_graphs_that_whole_orders_are_made_from_are_solved_again() {
+        // Of the order in work, 10, the parents are there; those of the others have gone.
+        let gone = [8, 9];
+        assert_eq!(whole([0, 0, 0, 3], &[10], &gone), [false; 4]);
+        assert_eq!(whole([0, 0, 0, 3], &[], &gone), [false, false, false, true]);
+        assert_eq!(whole([0, 0, 2, 0], &[], &gone), [true, true, true, false]);
+        // Also when what is below them is doubted in some, and not in others.
+        assert_eq!(whole([1, 0, 2, 0], &[], &gone), [true, true, true, false]);
+        assert_eq!(whole([1, 0, 2, 3], &[10], &gone), [true, true, true, false]);
+        assert_eq!(whole([1, 0, 0, 0], &[], &gone), [true, false, false, false]);
+        assert_eq!(whole([1, 0, 0, 3], &[], &gone), [true, false, false, true]);
+        // What is solved alone needs its parents as well.
+        assert_eq!(whole([0, 0, 2, 0], &[9], &gone), [true, true, false, false]);
     }
 }

@@ -10,11 +10,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use trailtrap_shared::{partition::Section, plan::Unit};
+use trailtrap_shared::{
+    partition::Section,
+    plan::{Plan, Unit},
+};
 
 use super::{Census, CensusError};
 use crate::{
-    core::{CommitEntry, Confirmed, withdrawal},
+    core::{
+        CommitEntry, Confirmed,
+        withdrawal::{self, OrderOnRecord},
+    },
     records::{Author, Delivery, OrderRecord},
     store::{self, StoreError, block_id},
 };
@@ -160,42 +166,53 @@ impl Census {
 
     /// Takes those of these units back that are in the store, with results of orders that they
     /// belong to and of those above, and begins an edition. What was computed from them stays on
-    /// record: it counts again if they come out as they were.
+    /// record: it counts again if they come out as they were, and is solved again otherwise, with
+    /// its order if what it reads has gone.
     fn begin_edition(&self, doubted: Vec<Unit>) -> Result<(), CensusError> {
         if self.has_ended() {
             return Ok(());
         }
         let edition = self.event(|core| core.beginning());
-        // What was never accepted, or is not durable, is not there to be taken back.
-        let mut units = Vec::new();
+        let mut records = Vec::new();
+        for n in 1.. {
+            let Some(record) = self.store.order(n)? else { break };
+            records.push(record);
+        }
+        let mut orders: Vec<OrderOnRecord> = (1..)
+            .zip(&records)
+            .map(|(order, record)| {
+                let OrderRecord { outcomes_kept, .. } = *record;
+                OrderOnRecord { order, outcomes_kept, doubted: Vec::new() }
+            })
+            .collect();
         for unit in doubted {
-            if self.store.unit(unit)?.is_some() {
-                units.push(unit);
+            // What was never accepted, or is not durable, is not there to be taken back.
+            if self.store.unit(unit)?.is_some()
+                && let Some(order) = orders.get_mut(usize::from(unit.order).wrapping_sub(1))
+            {
+                order.doubted.push(unit);
             }
         }
-        let mut withdrawn = Vec::new();
-        let first_doubted = units.iter().map(|unit| usize::from(unit.order)).min();
-        let mut first = first_doubted;
-        if let Some((first, first_doubted)) = first.as_mut().zip(first_doubted) {
-            while self.lacks_parents(*first)? {
-                *first -= 1;
-            }
-            for n in *first.. {
-                let Some(record) = self.store.order(n)? else { break };
-                let doubted: Vec<Unit> =
-                    units.iter().copied().filter(|unit| usize::from(unit.order) == n).collect();
-                // Those below are solved again for the sake of their graphs.
-                let is_whole = !record.outcomes_kept
-                    && (n < first_doubted || !self.can_be_solved_alone(n, &record, &doubted)?);
-                if is_whole {
-                    for item in self.store.each_unit(n) {
-                        units.push(item?.0);
-                    }
+        let whole = withdrawal::whole_orders(
+            &orders,
+            |order| self.can_be_solved_alone(&records[order.order - 1], order),
+            |order| self.lacks_parents(order),
+        )?;
+        let (mut units, mut withdrawn) = (Vec::new(), Vec::new());
+        for ((order, record), is_whole) in orders.into_iter().zip(records).zip(whole) {
+            let n = order.order;
+            units.extend(order.doubted);
+            if is_whole {
+                for item in self.store.each_unit(n) {
+                    units.push(item?.0);
                 }
+            }
+            if !units.is_empty() {
                 let graphs_dropped = record.graphs_dropped && !is_whole;
                 withdrawn.push((n, OrderRecord { result: None, graphs_dropped, ..record }));
             }
         }
+        let first = withdrawn.first().map(|(n, _)| *n);
         self.store.begin_edition(edition, &units, &withdrawn)?;
         *self.parent_plan.lock() = None;
         *self.part_ranges.lock() = None;
@@ -203,27 +220,29 @@ impl Census {
         Ok(())
     }
 
-    /// Whether these units of an order whose outcomes are not kept can be solved again without the
-    /// rest of it.
+    /// Whether the doubted units of an order whose outcomes go can be solved again without the rest
+    /// of it.
     fn can_be_solved_alone(
         &self,
-        n: usize,
         record: &OrderRecord,
-        units: &[Unit],
+        order: &OrderOnRecord,
     ) -> Result<bool, StoreError> {
-        // Whoever needs its graphs would have it solved again as a whole.
-        if record.result.is_some() && record.graphs_dropped {
-            return Ok(false);
-        }
-        let plan = store::plan(self.store.layout(), n, record)?;
-        withdrawal::can_be_solved_alone(&plan, units, |shard| {
-            let shard = &plan.shards[shard as usize];
-            for part in 0..shard.parts {
-                if !self.store.has(&block_id(shard, part, 0, Section::Outcomes))? {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
+        // A run that was to do more may have left units of more edges.
+        let unlimited = OrderRecord { max_size: None, ..record.clone() };
+        let plan = store::plan(self.store.layout(), order.order, &unlimited)?;
+        withdrawal::can_be_solved_alone(&plan, &order.doubted, |shard| {
+            self.has_outcomes(&plan, shard)
         })
+    }
+
+    /// Whether the outcomes of a finished shard have not been dropped.
+    pub(super) fn has_outcomes(&self, plan: &Plan, shard: u32) -> Result<bool, StoreError> {
+        let shard = &plan.shards[shard as usize];
+        for part in 0..shard.parts {
+            if !self.store.has(&block_id(shard, part, 0, Section::Outcomes))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }

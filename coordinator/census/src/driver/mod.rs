@@ -72,8 +72,8 @@ pub enum Keep {
     /// The outcome of every position of every graph
     All,
     /// P1-win graphs and statistics, and the graphs of the last order, from which the next one is
-    /// generated; outcomes go some numbers of edges ([`crate::core::order::SIZES_KEPT`]) after those that were computed
-    /// from them, but those from which an order is carried further stay
+    /// generated; outcomes go when all graphs with two edges more are done
+    /// ([`crate::core::order::SIZES_KEPT`]), but those from which an order is carried further stay
     Graphs,
     /// P1-win graphs and statistics; of the last order, graphs go with the outcomes, as soon as no
     /// unfinished shard needs them, all of them

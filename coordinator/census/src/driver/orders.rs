@@ -1,7 +1,10 @@
 //! Orders: what the store knows of one is read when it is opened, and added up, checked and
 //! recorded when it is closed.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    sync::Arc,
+};
 
 use rayon::prelude::*;
 use trailtrap_shared::{
@@ -19,7 +22,7 @@ use super::{Census, CensusError, Keep};
 use crate::{
     core::{
         Order, OrderOpening, Recorded, comparison::Comparisons, order::SIZES_KEPT,
-        parents::ENUMERATED_ORDER,
+        parents::ENUMERATED_ORDER, withdrawal,
     },
     read::finished,
     records::{OrderRecord, OrderResult, UnitRecord, ahead::Ahead, alarm::Alarm},
@@ -118,6 +121,11 @@ impl Census {
             self.store.put_order(n, &record)?;
         }
         let (graphs, pairs) = plan.totals().unwrap_or_default();
+        let comparisons = Comparisons::new(self.options.compared_share, self.secret.clone());
+        let comparable = match outcomes_kept {
+            true => HashSet::new(),
+            false => self.comparable(&plan, &records, &comparisons)?,
+        };
         let order = Box::new(Order::open(OrderOpening {
             parents: contents_of_parents(&self.store, &plan)?,
             ahead: self.known_ahead(&plan, &records)?,
@@ -129,7 +137,8 @@ impl Census {
             dropped_together: DROPPED_TOGETHER,
             graphs,
             pairs,
-            comparisons: Comparisons::new(self.options.compared_share, self.secret.clone()),
+            comparisons,
+            comparable,
             plan,
         }));
         // What is stale needs parents, too.
@@ -140,11 +149,34 @@ impl Census {
             tracing::warn!(
                 order = n,
                 units = order.waived,
-                "not solved a second time: what they read may have been dropped"
+                "not solved a second time: what they read has been dropped"
             );
         }
         self.event(|core| core.opened(edition, order));
         Ok(())
+    }
+
+    /// The units that are still to be solved a second time, and can be.
+    fn comparable(
+        &self,
+        plan: &Plan,
+        records: &[Recorded],
+        comparisons: &Comparisons,
+    ) -> Result<HashSet<Unit>, StoreError> {
+        let (mut there, mut comparable) = (HashMap::new(), HashSet::new());
+        for record in records.iter().filter(|record| record.is_to_compare(comparisons)) {
+            let mut is_there = |shard| match there.entry(shard) {
+                Entry::Occupied(known) => Ok::<bool, StoreError>(*known.get()),
+                Entry::Vacant(new) => Ok(*new.insert(self.has_outcomes(plan, shard)?)),
+            };
+            // Which of two results is wrong may be told by its own blocks.
+            if is_there(record.unit.shard)?
+                && withdrawal::can_be_solved_alone(plan, &[record.unit], is_there)?
+            {
+                comparable.insert(record.unit);
+            }
+        }
+        Ok(comparable)
     }
 
     /// Whether the graphs that an order is generated from are not there.

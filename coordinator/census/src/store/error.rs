@@ -226,15 +226,13 @@ const FAILING: [&str; 3] = ["Input/output error", "Stale file handle", "Stale NF
 
 /// What RocksDB says where a large value is damaged, or what stands before it in its file. It has
 /// found its place then, by what is not damaged.
-const WITHIN_VALUE: [&str; 3] =
-    ["Blob CRC mismatch", "Error while decoding blob record", "mismatch when reading blob"];
-
-/// Whether damage lies in a large value, and not in what tells where that is.
-pub(super) fn is_within_value(error: &rocksdb::Error) -> bool {
-    let text = error.to_string();
-    error.kind() == rocksdb::ErrorKind::Corruption
-        && WITHIN_VALUE.iter().any(|what| text.contains(what))
-}
+const WITHIN_VALUE: [&str; 5] = [
+    "Blob CRC mismatch",
+    "Error while decoding blob record",
+    "Key mismatch when reading blob",
+    "Key size mismatch when reading blob",
+    "Value size mismatch when reading blob",
+];
 
 impl From<rocksdb::Error> for StoreError {
     fn from(error: rocksdb::Error) -> Self {
@@ -254,6 +252,14 @@ impl From<rocksdb::Error> for StoreError {
 }
 
 impl StoreError {
+    /// Whether a block cannot be read since its value is damaged, and not what tells where that is.
+    pub(super) fn is_within_value(&self) -> bool {
+        let StoreError::UnreadableBlock { source, .. } = self else { return false };
+        let text = source.to_string();
+        source.kind() == rocksdb::ErrorKind::Corruption
+            && WITHIN_VALUE.iter().any(|what| text.contains(what))
+    }
+
     /// The block that is damaged or missing, if that is what is wrong.
     pub fn bad_block(&self) -> Option<&BlockId> {
         match self {

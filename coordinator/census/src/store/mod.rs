@@ -948,7 +948,7 @@ impl Store {
     pub fn read(&self, id: &BlockId) -> Result<Block, StoreError> {
         match self.read_as_it_is(id) {
             Err(error @ (StoreError::UnreadableBlock { .. } | StoreError::Block { .. })) => {
-                self.mend(id)?.ok_or(error)
+                self.mend(id, &error)?.ok_or(error)
             }
             read => read,
         }
@@ -956,7 +956,7 @@ impl Store {
 
     /// A damaged block as it was; `None` if that cannot be found out. If the store may be written,
     /// it is as before there, too.
-    fn mend(&self, id: &BlockId) -> Result<Option<Block>, StoreError> {
+    fn mend(&self, id: &BlockId, error: &StoreError) -> Result<Option<Block>, StoreError> {
         // Nobody is to write or drop it meanwhile, or to mend it as well.
         let alone = self.journal.as_ref().map(Mutex::lock);
         if alone.is_some()
@@ -964,7 +964,7 @@ impl Store {
         {
             return Ok(Some(block));
         }
-        let mended = self.database.run(|db| mended(db, self.layout(), id))?;
+        let mended = self.database.run(|db| mended(db, self.layout(), id, error))?;
         let Some(block) = mended else { return Ok(None) };
         tracing::warn!(
             "order {}, shard {}, part {}: a damaged block ({}) has been mended",
@@ -1283,31 +1283,29 @@ fn of_depot(depot: &KeptDepot, error: io::Error) -> StoreError {
     }
 }
 
-/// A block that cannot be read as it is, from what is there of it, and its parity. Where it lies is
-/// told by what has its own checksums: if these are wrong, nothing may be read unchecked, as RocksDB
-/// would follow whatever it finds there.
+/// A block that cannot be read as it is, for this reason, from what is there of it, and its parity.
+/// Where it lies is told by what has its own checksums: if these are wrong, nothing may be read
+/// unchecked, as RocksDB would follow whatever it finds there.
 ///
 /// # Errors
 ///
 /// The system lacks something: damage is none.
-fn mended(db: &DB, layout: Layout, id: &BlockId) -> Result<Option<Block>, StoreError> {
+fn mended(
+    db: &DB,
+    layout: Layout,
+    id: &BlockId,
+    error: &StoreError,
+) -> Result<Option<Block>, StoreError> {
     let Some(section) = db.cf_handle(section_name(id.section)) else { return Ok(None) };
     let undamaged = |read: Result<_, rocksdb::Error>| match read.map_err(StoreError::from) {
         Err(StoreError::Damaged(_)) => Ok(None),
         read => read,
     };
     // What is not checked is nothing for those who read after it.
-    let mut unchecked = ReadOptions::default();
-    unchecked.set_verify_checksums(false);
-    unchecked.fill_cache(false);
-    let checked = db.get_cf(section, block_key(id));
-    let read = match checked {
-        Err(error) if error::is_within_value(&error) => {
-            db.get_cf_opt(section, block_key(id), &unchecked)
-        }
-        read => read,
-    };
-    let damaged = undamaged(read)?;
+    let mut reading = ReadOptions::default();
+    reading.set_verify_checksums(!error.is_within_value());
+    reading.fill_cache(false);
+    let damaged = undamaged(db.get_cf_opt(section, block_key(id), &reading))?;
     let parity = undamaged(db.get_cf(section, parity_key(id)))?;
     let block = damaged.zip(parity).and_then(|(damaged, parity)| {
         Block::parse(layout, parity::mended(&damaged, &parity)?).ok()

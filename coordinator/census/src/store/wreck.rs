@@ -323,7 +323,7 @@ impl Wreck {
         };
         match read.and_then(|bytes| bytes.map(parse).transpose()) {
             Ok(block) => Ok(block.filter(|block| block.id == *id)),
-            Err(error) => mended(db, self.layout(), id)?.map(Some).ok_or(error),
+            Err(error) => mended(db, self.layout(), id, &error)?.map(Some).ok_or(error),
         }
     }
 

@@ -46,6 +46,14 @@ impl World {
         let below = Content::of_all(below.map(|(_, record)| &record.content));
         let records = self.disk.units.iter().filter(|item| of_order(item, order));
         let ahead = records.clone().map(|(unit, _)| (*unit, self.ahead(*unit)));
+        let comparisons = Comparisons::new(self.compared_share, Secret::of(7));
+        let comparable = records.clone().map(|(unit, _)| *unit).filter(|unit| {
+            let mut read = vec![unit.shard];
+            read.extend(&plan.shards[unit.shard as usize].predecessors);
+            let mut read = read.into_iter().flat_map(|shard| parts_of(&plan, shard));
+            !read.any(|unit| self.disk.dropped.contains(&unit))
+        });
+        let comparable = comparable.collect();
         let opening = OrderOpening {
             parents: vec![below; plan.shards.len()],
             records: records
@@ -57,7 +65,8 @@ impl World {
             dropped_together: 3,
             graphs: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
             pairs: 0,
-            comparisons: Comparisons::new(self.compared_share, Secret::of(7)),
+            comparisons,
+            comparable,
             ahead: ahead.collect(),
             told: Some(TOLD),
             plan,

@@ -577,12 +577,13 @@ impl World {
     fn drop_shards(&mut self, plan: &Plan, shards: &[u32], with_graphs: bool) {
         assert!(!self.outcomes_kept);
         assert_eq!(with_graphs, self.sizes_kept == 0);
-        let first = shards.iter().map(|&shard| plan.shards[shard as usize].size).min();
-        for kept in first.into_iter().flat_map(|first| first..=first + self.sizes_kept) {
-            let shards = (kept <= plan.max_size).then(|| plan.layer(kept)).into_iter().flatten();
-            for unit in shards.flat_map(|shard| super::order::parts_of(plan, shard)) {
+        let last = shards.iter().map(|&shard| plan.shards[shard as usize].size).max();
+        if self.sizes_kept > 0 && last.is_some_and(|last| last < plan.max_size) {
+            // What has no more edges can be solved again without what is dropped.
+            let last = (last.unwrap_or(0) + self.sizes_kept).min(plan.max_size);
+            for unit in (0..plan.layer(last).end).flat_map(|s| super::order::parts_of(plan, s)) {
                 let is_done = self.disk.units.contains_key(&unit);
-                assert!(self.sizes_kept == 0 || is_done, "{unit:?} has nothing to fall back on");
+                assert!(is_done, "{unit:?} has nothing to fall back on");
             }
         }
         let successors = plan.successors();

@@ -226,8 +226,7 @@ proptest! {
         world.two_honest = two_honest;
         world.compared_share = if tries_all { 0.3 } else { 1.0 };
         world.tries_all = tries_all;
-        // Otherwise a result that is only compared may stay although it is wrong.
-        world.outcomes_kept = keep == 0 || !tries_all;
+        world.outcomes_kept = keep == 0;
         world.sizes_kept = if keep == 1 { SIZES_KEPT } else { 0 };
         for happening in &happenings {
             world.happen(happening);
