@@ -136,8 +136,8 @@ enum KeepArgument {
     All,
     /// P1-win graphs and statistics, and the graphs of the last order, from which the next one is
     /// generated; outcomes go when all graphs with two edges more are done, so that those that are
-    /// damaged before can be solved again alone. Of an order limited by --max-size the outcomes of the
-    /// graphs with most edges stay, from which it is continued
+    /// found damaged until then can be solved again alone. Of an order limited by --max-size the
+    /// outcomes of the graphs with most edges stay, from which it is continued
     Graphs,
     /// P1-win graphs and statistics; of the last order, outcomes go as soon as no unfinished shard
     /// needs them, and graphs with them, so that the next one cannot be generated, nor an order

@@ -20,9 +20,9 @@ use crate::records::{
 /// What settles the alarm about an accident.
 pub(super) const ACCIDENT: &str = "taken for an accident of this machine: it is solved again";
 
-/// So many damaged blocks of graphs with as many edges cost their units in a run. When there are
-/// more, others are likely to be damaged as well, and each would take its turn: then all units with
-/// so many edges are taken back.
+/// So many damaged blocks of graphs of the order in work with as many edges cost only their units.
+/// When there are more, others are likely to be damaged as well, and each would take its turn: then
+/// all units with so many edges are taken back. The next time it takes twice as many.
 const MOST_DAMAGES: usize = 3;
 
 /// A census has so many accidents at most. What goes wrong after them, or twice in one unit, is
@@ -453,8 +453,8 @@ impl Core {
         self.raise(None, alarm, Next::TakeBack { refusal: Refusal::Void });
     }
 
-    /// A block is damaged or missing: its unit is taken back, with all units of as many edges if
-    /// that was so before. That is done for whoever finds it
+    /// A block is damaged or missing: its unit is taken back, or, after [`MOST_DAMAGES`] of them, all
+    /// units of the order in work with as many edges. That is done for whoever finds it
     /// first; others have read in an edition that is over.
     pub fn damaged(&mut self, damage: Damage) {
         let Damage { unit, sequence, record, text, edition } = damage;
@@ -464,16 +464,23 @@ impl Core {
         if edition != self.edition || self.ended.is_some() || !is_read {
             return;
         }
-        let damages = self.damages.entry((order, sequence.size())).or_default();
-        *damages += 1;
-        let is_one_of_many = *damages > MOST_DAMAGES;
-        let plan = self.plan().filter(|plan| plan.order == order && is_one_of_many);
+        let in_work = self.order.as_ref().filter(|in_work| in_work.plan().order == order);
+        let plan = in_work.filter(|order| order.keeps_inputs()).map(|order| order.plan().clone());
+        let plan = plan.filter(|_| {
+            let size = (order, sequence.size());
+            let (found, most) = self.damages.entry(size).or_insert((0, MOST_DAMAGES));
+            *found += 1;
+            let is_too_many = *found > *most;
+            if is_too_many {
+                (*found, *most) = (0, *most * 2);
+            }
+            is_too_many
+        });
         let (doubted, settled) = match plan {
             None => (vec![unit], "it is solved again"),
             Some(plan) => {
-                let layer = plan.layer(plan.shards[unit.shard as usize].size);
-                let units = layer.flat_map(|shard| parts_of(plan, shard)).collect();
-                (units, "all units with so many edges are solved again")
+                let units = plan.layer(sequence.size()).flat_map(|shard| parts_of(&plan, shard));
+                (units.collect(), "all units with so many edges are solved again")
             }
         };
         self.void();

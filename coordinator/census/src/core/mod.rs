@@ -166,8 +166,9 @@ pub struct Core {
     alarms: BTreeMap<u32, Alarm>,
     /// What is being done about alarms.
     inquiries: BTreeMap<u32, Inquiry>,
-    /// By order and number of edges: damaged blocks that were found.
-    damages: BTreeMap<(usize, usize), usize>,
+    /// By order and number of edges: damaged blocks that were found since all units with so many
+    /// were taken back, and how many may be.
+    damages: BTreeMap<(usize, usize), (usize, usize)>,
     ended: Option<Result<(), Fault>>,
     closing: bool,
 }

@@ -54,7 +54,7 @@ pub struct OrderOpening {
     /// Which units are to be solved twice.
     pub comparisons: Comparisons,
     /// Where outcomes go: the units on record that are to be solved a second time, and whose inputs
-    /// are still there.
+    /// have not gone.
     pub comparable: HashSet<Unit>,
 }
 
@@ -281,11 +281,16 @@ impl Order {
     /// The fewest edges of graphs whose outcomes stay though they are retired: comparing reads them,
     /// or they are kept for the case that something has to be solved again.
     fn first_needed(&self) -> Option<usize> {
-        let first_kept = match self.sizes_kept {
-            0 => None,
-            kept => self.schedule.first_unfinished_size().map(|size| size.saturating_sub(kept)),
-        };
-        self.first_compared().into_iter().chain(first_kept).min()
+        let read = self.first_compared();
+        let in_work = self.schedule.first_unfinished_size().into_iter();
+        let in_work = in_work.chain(read.map(|size| size + 1)).min();
+        let kept = in_work.filter(|_| self.sizes_kept > 0);
+        read.into_iter().chain(kept.map(|size| size.saturating_sub(self.sizes_kept))).min()
+    }
+
+    /// Whether what a unit in work reads can be solved again, and not only with the whole order.
+    pub(super) fn keeps_inputs(&self) -> bool {
+        self.outcomes_kept || self.sizes_kept > 0
     }
 
     /// Whether a finished shard may have been dropped: nothing that can be done now reads it. What is

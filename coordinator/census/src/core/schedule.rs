@@ -647,11 +647,12 @@ mod tests {
                     prop_assert!(
                         schedule.unfinished_parts(*predecessor) == 0
                             && !retired.contains(predecessor)
+                            && schedule.is_read_now(*predecessor)
                     );
                 }
                 let content = computed(&schedule, unit, 0).content;
                 for shard in schedule.finish(unit, content) {
-                    prop_assert!(retired.insert(shard));
+                    prop_assert!(retired.insert(shard) && !schedule.is_read_now(shard));
                 }
             }
             prop_assert_eq!(

@@ -5,29 +5,31 @@ use std::collections::{BTreeSet, HashSet};
 use trailtrap_shared::plan::{Plan, Unit};
 
 use super::order::parts_of;
+use crate::records::OrderRecord;
 
-/// Whether these units of an order can be solved again while the rest of it stays: what each of
-/// them reads is there, which `is_there` says of a shard, or is solved again itself. Whatever was
-/// computed from them is solved again if it has read something else than there is then, so it need
-/// not be among them.
+/// Whether these units of an order can be solved again while the rest of it stays: nothing that one
+/// of them reads `has_gone`, of a shard, or that is solved again itself. What is not solved yet has
+/// not. Whatever was computed from them is solved again if it has read something else than there is
+/// then, so it need not be among them. Units that are not of the plan read nothing.
 ///
 /// # Errors
 ///
-/// The first of `is_there`, which is asked once for a shard, from few edges to many.
+/// The first of `has_gone`, which is asked once for a shard, from few edges to many.
 pub fn can_be_solved_alone<E>(
     plan: &Plan,
     units: &[Unit],
-    mut is_there: impl FnMut(u32) -> Result<bool, E>,
+    mut has_gone: impl FnMut(u32) -> Result<bool, E>,
 ) -> Result<bool, E> {
     let units: HashSet<Unit> = units.iter().copied().collect();
     let shards: HashSet<u32> = units.iter().map(|unit| unit.shard).collect();
     let is_solved_again =
         |&shard: &u32| parts_of(plan, shard).iter().all(|part| units.contains(part));
-    let read = shards.iter().flat_map(|&shard| &plan.shards[shard as usize].predecessors);
+    let planned = shards.iter().filter_map(|&shard| plan.shards.get(shard as usize));
+    let read = planned.flat_map(|shard| &shard.predecessors);
     // Shards are numbered by numbers of edges: what was dropped comes first.
     let read: BTreeSet<u32> = read.copied().filter(|shard| !is_solved_again(shard)).collect();
     for shard in read {
-        if !is_there(shard)? {
+        if has_gone(shard)? {
             return Ok(false);
         }
     }
@@ -38,8 +40,8 @@ pub fn can_be_solved_alone<E>(
 pub struct OrderOnRecord {
     /// The number of vertices.
     pub order: usize,
-    /// Whether the outcomes of all positions are there.
-    pub outcomes_kept: bool,
+    /// What is kept of it; a salvage may have found none.
+    pub record: Option<OrderRecord>,
     /// Units of it on record that are doubted.
     pub doubted: Vec<Unit>,
 }
@@ -60,7 +62,8 @@ pub fn whole_orders<E>(
     let mut is_needed = false;
     for (order, is_whole) in orders.iter().zip(&mut whole).rev() {
         let is_doubted = !order.doubted.is_empty();
-        *is_whole = !order.outcomes_kept && (is_needed || is_doubted && !alone(order)?);
+        let is_kept = order.record.as_ref().is_some_and(|record| record.outcomes_kept);
+        *is_whole = !is_kept && (is_needed || is_doubted && !alone(order)?);
         is_needed = (*is_whole || is_doubted) && lacks_parents(order.order)?;
     }
     Ok(whole)
@@ -90,7 +93,7 @@ mod tests {
         let read = &plan.shards[shard as usize].predecessors;
         assert!(units.len() > 1 && read.len() > 1);
         let alone = |units: &[Unit], there: &dyn Fn(u32) -> bool| {
-            can_be_solved_alone(&plan, units, |shard| Ok::<_, Infallible>(there(shard))).unwrap()
+            can_be_solved_alone(&plan, units, |shard| Ok::<_, Infallible>(!there(shard))).unwrap()
         };
         for units in [&units[..1], &units] {
             assert!(alone(units, &|shard| read.contains(&shard)));
@@ -107,7 +110,7 @@ mod tests {
         let orders = [(7, doubted[0]), (8, doubted[1]), (9, doubted[2]), (10, doubted[3])];
         let orders = orders.map(|(order, count)| OrderOnRecord {
             order,
-            outcomes_kept: false,
+            record: None,
             doubted: (0..count as u32)
                 .map(|shard| Unit { order: order as u8, shard, part: 0 })
                 .collect(),

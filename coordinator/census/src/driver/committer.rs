@@ -11,6 +11,7 @@ use std::{
 };
 
 use trailtrap_shared::{
+    graph::MAX_ORDER,
     partition::Section,
     plan::{Plan, Unit},
 };
@@ -165,41 +166,33 @@ impl Census {
     }
 
     /// Takes those of these units back that are in the store, with results of orders that they
-    /// belong to and of those above, and begins an edition. What was computed from them stays on
-    /// record: it counts again if they come out as they were, and is solved again otherwise, with
-    /// its order if what it reads has gone.
+    /// belong to and of those above, and begins an edition; with them, whole orders where it takes
+    /// that ([`withdrawal`]). What was computed from them stays on record: it counts again if they
+    /// come out as they were, and is solved again otherwise, with its order if what it reads has
+    /// gone.
     fn begin_edition(&self, doubted: Vec<Unit>) -> Result<(), CensusError> {
         if self.has_ended() {
             return Ok(());
         }
         let edition = self.event(|core| core.beginning());
-        let mut records = Vec::new();
-        for n in 1.. {
-            let Some(record) = self.store.order(n)? else { break };
-            records.push(record);
+        let mut orders = Vec::new();
+        for order in 1..=MAX_ORDER {
+            let record = self.store.order(order)?;
+            orders.push(OrderOnRecord { order, record, doubted: Vec::new() });
         }
-        let mut orders: Vec<OrderOnRecord> = (1..)
-            .zip(&records)
-            .map(|(order, record)| {
-                let OrderRecord { outcomes_kept, .. } = *record;
-                OrderOnRecord { order, outcomes_kept, doubted: Vec::new() }
-            })
-            .collect();
         for unit in doubted {
             // What was never accepted, or is not durable, is not there to be taken back.
-            if self.store.unit(unit)?.is_some()
-                && let Some(order) = orders.get_mut(usize::from(unit.order).wrapping_sub(1))
+            let of_unit = orders.iter_mut().find(|order| order.order == usize::from(unit.order));
+            if let Some(order) = of_unit
+                && self.store.unit(unit)?.is_some()
             {
                 order.doubted.push(unit);
             }
         }
-        let whole = withdrawal::whole_orders(
-            &orders,
-            |order| self.can_be_solved_alone(&records[order.order - 1], order),
-            |order| self.lacks_parents(order),
-        )?;
+        let alone = |order: &OrderOnRecord| self.can_be_solved_alone(order);
+        let whole = withdrawal::whole_orders(&orders, alone, |order| self.lacks_parents(order))?;
         let (mut units, mut withdrawn) = (Vec::new(), Vec::new());
-        for ((order, record), is_whole) in orders.into_iter().zip(records).zip(whole) {
+        for (order, is_whole) in orders.into_iter().zip(whole) {
             let n = order.order;
             units.extend(order.doubted);
             if is_whole {
@@ -207,12 +200,12 @@ impl Census {
                     units.push(item?.0);
                 }
             }
-            if !units.is_empty() {
+            if let Some(record) = order.record.filter(|_| !units.is_empty()) {
                 let graphs_dropped = record.graphs_dropped && !is_whole;
                 withdrawn.push((n, OrderRecord { result: None, graphs_dropped, ..record }));
             }
         }
-        let first = withdrawn.first().map(|(n, _)| *n);
+        let first = units.iter().map(|unit| usize::from(unit.order)).min();
         self.store.begin_edition(edition, &units, &withdrawn)?;
         *self.parent_plan.lock() = None;
         *self.part_ranges.lock() = None;
@@ -222,27 +215,24 @@ impl Census {
 
     /// Whether the doubted units of an order whose outcomes go can be solved again without the rest
     /// of it.
-    fn can_be_solved_alone(
-        &self,
-        record: &OrderRecord,
-        order: &OrderOnRecord,
-    ) -> Result<bool, StoreError> {
+    fn can_be_solved_alone(&self, order: &OrderOnRecord) -> Result<bool, StoreError> {
+        let Some(record) = &order.record else { return Ok(true) };
         // A run that was to do more may have left units of more edges.
         let unlimited = OrderRecord { max_size: None, ..record.clone() };
         let plan = store::plan(self.store.layout(), order.order, &unlimited)?;
-        withdrawal::can_be_solved_alone(&plan, &order.doubted, |shard| {
-            self.has_outcomes(&plan, shard)
-        })
+        withdrawal::can_be_solved_alone(&plan, &order.doubted, |shard| self.has_gone(&plan, shard))
     }
 
-    /// Whether the outcomes of a finished shard have not been dropped.
-    pub(super) fn has_outcomes(&self, plan: &Plan, shard: u32) -> Result<bool, StoreError> {
-        let shard = &plan.shards[shard as usize];
+    /// Whether the outcomes of a shard, or of a part of it, were there and have been dropped.
+    pub(super) fn has_gone(&self, plan: &Plan, index: u32) -> Result<bool, StoreError> {
+        let shard = &plan.shards[index as usize];
         for part in 0..shard.parts {
-            if !self.store.has(&block_id(shard, part, 0, Section::Outcomes))? {
-                return Ok(false);
+            let unit = Unit { order: plan.order as u8, shard: index, part };
+            let block = block_id(shard, part, 0, Section::Outcomes);
+            if self.store.unit(unit)?.is_some() && !self.store.has(&block)? {
+                return Ok(true);
             }
         }
-        Ok(true)
+        Ok(false)
     }
 }

@@ -163,16 +163,20 @@ impl Census {
         records: &[Recorded],
         comparisons: &Comparisons,
     ) -> Result<HashSet<Unit>, StoreError> {
-        let (mut there, mut comparable) = (HashMap::new(), HashSet::new());
+        let (mut gone, mut readable) = (HashMap::new(), HashMap::new());
+        let mut comparable = HashSet::new();
         for record in records.iter().filter(|record| record.is_to_compare(comparisons)) {
-            let mut is_there = |shard| match there.entry(shard) {
+            let has_gone = |shard| match gone.entry(shard) {
                 Entry::Occupied(known) => Ok::<bool, StoreError>(*known.get()),
-                Entry::Vacant(new) => Ok(*new.insert(self.has_outcomes(plan, shard)?)),
+                Entry::Vacant(new) => Ok(*new.insert(self.has_gone(plan, shard)?)),
             };
-            // Which of two results is wrong may be told by its own blocks.
-            if is_there(record.unit.shard)?
-                && withdrawal::can_be_solved_alone(plan, &[record.unit], is_there)?
-            {
+            let is_readable = match readable.entry(record.unit.shard) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    *new.insert(withdrawal::can_be_solved_alone(plan, &[record.unit], has_gone)?)
+                }
+            };
+            if is_readable {
                 comparable.insert(record.unit);
             }
         }

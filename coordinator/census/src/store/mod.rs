@@ -927,14 +927,20 @@ impl Store {
         self.read(&block_id(shard, part, bucket, section))
     }
 
-    /// Whether there is something in the place of a block, which may be damaged.
+    /// Whether there is something in the place of a block, which may be damaged. Its parity, which is
+    /// small, tells, if it has one.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     pub fn has(&self, id: &BlockId) -> Result<bool, StoreError> {
-        let (section, key) = (section_name(id.section), block_key(id));
-        match self.database.run(|db| Ok(db.get_pinned_cf(family(db, section), &key)?.is_some())) {
+        let section = section_name(id.section);
+        let read = self.database.run(|db| {
+            let family = family(db, section);
+            Ok(db.get_pinned_cf(family, parity_key(id))?.is_some()
+                || db.get_pinned_cf(family, block_key(id))?.is_some())
+        });
+        match read {
             Err(StoreError::Damaged(_)) => Ok(true),
             read => read,
         }
@@ -959,11 +965,12 @@ impl Store {
     fn mend(&self, id: &BlockId, error: &StoreError) -> Result<Option<Block>, StoreError> {
         // Nobody is to write or drop it meanwhile, or to mend it as well.
         let alone = self.journal.as_ref().map(Mutex::lock);
-        if alone.is_some()
-            && let Ok(block) = self.read_as_it_is(id)
-        {
-            return Ok(Some(block));
-        }
+        let again = alone.is_some().then(|| self.read_as_it_is(id));
+        let error = match &again {
+            Some(Ok(block)) => return Ok(Some(block.clone())),
+            Some(Err(error)) => error,
+            None => error,
+        };
         let mended = self.database.run(|db| mended(db, self.layout(), id, error))?;
         let Some(block) = mended else { return Ok(None) };
         tracing::warn!(

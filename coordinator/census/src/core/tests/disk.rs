@@ -8,6 +8,10 @@ use super::{
 };
 
 impl World {
+    fn has_gone(&self, plan: &Plan, shard: u32) -> Result<bool, Infallible> {
+        Ok(parts_of(plan, shard).iter().any(|part| self.disk.dropped.contains(part)))
+    }
+
     /// As the driver finds it in the store.
     pub(super) fn doubted(&self) -> Vec<Unit> {
         let mut doubted = BTreeSet::new();
@@ -47,11 +51,10 @@ impl World {
         let records = self.disk.units.iter().filter(|item| of_order(item, order));
         let ahead = records.clone().map(|(unit, _)| (*unit, self.ahead(*unit)));
         let comparisons = Comparisons::new(self.compared_share, Secret::of(7));
-        let comparable = records.clone().map(|(unit, _)| *unit).filter(|unit| {
-            let mut read = vec![unit.shard];
-            read.extend(&plan.shards[unit.shard as usize].predecessors);
-            let mut read = read.into_iter().flat_map(|shard| parts_of(&plan, shard));
-            !read.any(|unit| self.disk.dropped.contains(&unit))
+        let comparable = records.clone().map(|(unit, _)| *unit).filter(|&unit| {
+            let Ok(alone) =
+                can_be_solved_alone(&plan, &[unit], |shard| self.has_gone(&plan, shard));
+            alone
         });
         let comparable = comparable.collect();
         let opening = OrderOpening {
@@ -223,11 +226,8 @@ impl World {
                 let is_of_order = |unit: &&Unit| unit.order == order;
                 let doubted: Vec<Unit> = units.iter().filter(is_of_order).copied().collect();
                 let plan = self.plan(order.into());
-                let is_there = |shard: u32| -> Result<bool, Infallible> {
-                    let mut parts = parts_of(&plan, shard).into_iter();
-                    Ok(parts.all(|part| !self.disk.dropped.contains(&part)))
-                };
-                let Ok(alone) = can_be_solved_alone(&plan, &doubted, is_there);
+                let Ok(alone) =
+                    can_be_solved_alone(&plan, &doubted, |shard| self.has_gone(&plan, shard));
                 if !alone {
                     units.extend(self.disk.units.keys().filter(is_of_order));
                 }

@@ -578,9 +578,9 @@ impl World {
         assert!(!self.outcomes_kept);
         assert_eq!(with_graphs, self.sizes_kept == 0);
         let last = shards.iter().map(|&shard| plan.shards[shard as usize].size).max();
-        if self.sizes_kept > 0 && last.is_some_and(|last| last < plan.max_size) {
-            // What has no more edges can be solved again without what is dropped.
-            let last = (last.unwrap_or(0) + self.sizes_kept).min(plan.max_size);
+        if let Some(last) = last.filter(|_| self.sizes_kept > 0) {
+            // What has no more edges is not needed to solve again what is in work.
+            let last = (last + self.sizes_kept).min(plan.max_size);
             for unit in (0..plan.layer(last).end).flat_map(|s| super::order::parts_of(plan, s)) {
                 let is_done = self.disk.units.contains_key(&unit);
                 assert!(is_done, "{unit:?} has nothing to fall back on");
