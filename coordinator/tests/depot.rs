@@ -186,8 +186,8 @@ fn a_depot_that_is_away_is_no_damage() {
     fs::remove_dir_all(moved).unwrap();
 }
 
-/// Damaged blocks of a depot are solved again, as those of the database are, and blocks that
-/// nothing reads any more go.
+/// Damaged blocks of a depot are solved again, as those of the database are, and files that cannot
+/// be read; and blocks that nothing reads any more go.
 #[test]
 fn what_a_depot_keeps_is_solved_again_if_it_is_damaged_and_goes_when_it_is_dropped() {
     let expected = census_json(9, &Data::new(), &[]);
@@ -207,9 +207,18 @@ fn what_a_depot_keeps_is_solved_again_if_it_is_damaged_and_goes_when_it_is_dropp
     run.kill();
     let kept = blocks(directory.path());
     assert!(!kept.is_empty());
-    for (path, mut bytes) in kept.into_iter().step_by(3) {
-        bytes[60] ^= 4;
-        fs::write(path, bytes).unwrap();
+    for (i, (path, mut bytes)) in kept.into_iter().step_by(3).enumerate() {
+        match i % 2 {
+            0 => {
+                bytes[60] ^= 4;
+                fs::write(path, bytes).unwrap();
+            }
+            // It cannot be read at all.
+            _ => {
+                fs::remove_file(&path).unwrap();
+                std::os::unix::fs::symlink(&path, &path).unwrap();
+            }
+        }
     }
     let output = census().finish();
     assert!(output.status.success(), "{}", stderr(&output));

@@ -3,10 +3,12 @@
 
 use std::{
     ffi::OsStr,
+    io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::partition::{BlockName, Checksum};
 use trailtrap_worker::supply::kept::{KeptDepot, Mark};
@@ -40,6 +42,13 @@ impl DepotRecord {
     pub fn depot(&self) -> KeptDepot {
         KeptDepot::at(&self.path(), self.mark())
     }
+}
+
+/// Whether what cannot be read may be a single file, and not its depot, if that is there: its place
+/// on the disk is bad, or it is no file at all.
+pub(super) fn is_bad_file(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::IO.raw_os_error())
+        || error.kind() == io::ErrorKind::InvalidInput
 }
 
 /// References begin like this, and blocks do not.

@@ -62,7 +62,7 @@ use trailtrap_worker::{
 pub use self::error::{Lost, StoreError};
 use self::{
     database::{AccessMode, BLOB_BYTES, Database, Findings, PAUSES, family, section_name},
-    depot::{DEPOT, DepotRecord, reference, referred},
+    depot::{DEPOT, DepotRecord, is_bad_file, reference, referred},
     journal::{Change, Journal, JournalContents},
     shelves::{SHELVES, ShelfRoom},
 };
@@ -437,7 +437,13 @@ impl Store {
             None if self.shelf_mark.is_some() => return Err(StoreError::OnShelves),
             None => {}
         }
-        let bytes = self.with_depot(|depot| depot.read(name))?.flatten();
+        let bytes = match self.with_depot(|depot| depot.read(name)) {
+            // Bytes that are those of no block.
+            Err(StoreError::Depot { cause, .. }) if is_bad_file(&cause) && self.has_depot() => {
+                Some(Vec::new())
+            }
+            read => read?.flatten(),
+        };
         Ok(bytes.map(|bytes| Block::parse_named(self.layout(), bytes, name)))
     }
 

@@ -12,7 +12,6 @@ use std::{
 };
 
 use rocksdb::{DB, IteratorMode};
-use rustix::io::Errno;
 use serde::{Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
@@ -27,7 +26,7 @@ use super::{
     block_key, check_format,
     database::{self, Database, section_name},
     decode,
-    depot::{DEPOT, DepotRecord, referred},
+    depot::{DEPOT, DepotRecord, is_bad_file, referred},
     dropped_key,
     journal::{self, JournalContents, Records},
     limit_key, masses_key, mended, of_depot, order_key, plan,
@@ -334,10 +333,6 @@ impl Wreck {
     fn get<T: Serialize + DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         self.records.get(key).map(|value| decode(key, value)).transpose()
     }
-}
-
-fn is_bad_file(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
 /// What went wrong, if it is the data that is to blame.
