@@ -427,10 +427,9 @@ fn damage_first(data: &Data, family: &str, from: &[u8], is_it: impl Fn(&[u8]) ->
     db.compact_range_cf_opt(blocks, None::<&[u8]>, None::<&[u8]>, &everything);
 }
 
-/// The lease under which each unit of an order was solved.
+/// The lease under which each unit of an order was solved, in the order of the units.
 fn instances(data: &Data, order: usize) -> Vec<u64> {
-    let store = Store::open_read_only(&data.path().join("store")).unwrap();
-    store.units(order).unwrap().iter().map(|(_, record)| record.instance).collect()
+    solved_by(data, order).into_values().collect()
 }
 
 #[test]

@@ -142,8 +142,8 @@ enum KeepArgument {
     /// P1-win graphs and statistics; of the last order, outcomes go as soon as no unfinished shard
     /// needs them, and graphs with them, so that the next one cannot be generated, nor an order
     /// limited by --max-size continued, unless it is done again (`--force`), and that damage may
-    /// cost the order. An order that is continued from graphs that were kept loses them
-    /// when that is done
+    /// cost the order. An order that is continued from graphs that were kept loses them when that
+    /// is done
     Minimal,
 }
 

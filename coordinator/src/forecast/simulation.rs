@@ -349,7 +349,7 @@ struct Totals {
     outcomes: f64,
     /// Of the outcomes, those that are still to be read, or stay, or are kept for a while.
     outcomes_alive: f64,
-    /// Slots and outcomes of which one or the other does, with `--keep minimal`.
+    /// Slots and outcomes of shards that are there for any of these reasons, with `--keep minimal`.
     alive: f64,
 }
 

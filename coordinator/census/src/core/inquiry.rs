@@ -453,9 +453,21 @@ impl Core {
         self.raise(None, alarm, Next::TakeBack { refusal: Refusal::Void });
     }
 
+    /// Notes that a block of graphs of this order with so many edges is damaged; whether so many were
+    /// found that others are likely to be damaged as well.
+    fn is_one_of_many(&mut self, order: usize, size: usize) -> bool {
+        let (found, most) = self.damages.entry((order, size)).or_insert((0, MOST_DAMAGES));
+        *found += 1;
+        let is_too_many = *found > *most;
+        if is_too_many {
+            (*found, *most) = (0, *most * 2);
+        }
+        is_too_many
+    }
+
     /// A block is damaged or missing: its unit is taken back, or, after [`MOST_DAMAGES`] of them, all
-    /// units of the order in work with as many edges. That is done for whoever finds it
-    /// first; others have read in an edition that is over.
+    /// units of the order in work with as many edges. That is done for whoever finds it first; others
+    /// have read in an edition that is over.
     pub fn damaged(&mut self, damage: Damage) {
         let Damage { unit, sequence, record, text, edition } = damage;
         // What is of no use to the order in work may have been dropped.
@@ -464,19 +476,11 @@ impl Core {
         if edition != self.edition || self.ended.is_some() || !is_read {
             return;
         }
-        let in_work = self.order.as_ref().filter(|in_work| in_work.plan().order == order);
-        let plan = in_work.filter(|order| order.keeps_inputs()).map(|order| order.plan().clone());
-        let plan = plan.filter(|_| {
-            let size = (order, sequence.size());
-            let (found, most) = self.damages.entry(size).or_insert((0, MOST_DAMAGES));
-            *found += 1;
-            let is_too_many = *found > *most;
-            if is_too_many {
-                (*found, *most) = (0, *most * 2);
-            }
-            is_too_many
-        });
-        let (doubted, settled) = match plan {
+        let in_work = self.order.as_ref().filter(|in_work| in_work.keeps_inputs());
+        let plan =
+            in_work.map(|in_work| in_work.plan()).filter(|plan| plan.order == order).cloned();
+        let (doubted, settled) = match plan.filter(|_| self.is_one_of_many(order, sequence.size()))
+        {
             None => (vec![unit], "it is solved again"),
             Some(plan) => {
                 let units = plan.layer(sequence.size()).flat_map(|shard| parts_of(&plan, shard));

@@ -99,8 +99,7 @@ pub struct Schedule {
     ready_work: u64,
     /// For each turn the work of those before it that have as many edges.
     work_before: Vec<u64>,
-    unfinished_shards: usize,
-    /// By number of edges.
+    /// By number of edges: shards that are not done.
     unfinished_of_size: Vec<u32>,
     /// Who has tried units in vain that are not finished.
     setbacks: BTreeMap<Unit, Setbacks>,
@@ -148,7 +147,6 @@ impl Schedule {
             ready: BTreeSet::new(),
             ready_work: 0,
             work_before,
-            unfinished_shards: plan.shards.len(),
             unfinished_of_size: (0..=plan.max_size)
                 .map(|size| plan.layer(size).len() as u32)
                 .collect(),
@@ -174,7 +172,7 @@ impl Schedule {
 
     /// Whether every unit is done.
     pub fn is_done(&self) -> bool {
-        self.unfinished_shards == 0
+        self.first_unfinished_size().is_none()
     }
 
     /// Units that could be handed out.
@@ -184,7 +182,8 @@ impl Schedule {
 
     /// The number of shards that are done, and of all.
     pub fn shards_done(&self) -> (usize, usize) {
-        (self.plan.shards.len() - self.unfinished_shards, self.plan.shards.len())
+        let unfinished: u32 = self.unfinished_of_size.iter().sum();
+        (self.plan.shards.len() - unfinished as usize, self.plan.shards.len())
     }
 
     /// The fewest edges of a shard that is not done; `None` if all are.
@@ -413,7 +412,6 @@ impl Schedule {
         }
         let parts = self.partly.remove(&unit.shard).expect("just looked at");
         self.contents[index] = Some(Content::of_all(parts.values()));
-        self.unfinished_shards -= 1;
         self.unfinished_of_size[plan.shards[index].size] -= 1;
         if self.unfinished_successors[index] == 0 {
             retired.push(unit.shard);

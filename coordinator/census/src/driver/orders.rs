@@ -163,21 +163,18 @@ impl Census {
         records: &[Recorded],
         comparisons: &Comparisons,
     ) -> Result<HashSet<Unit>, StoreError> {
-        let (mut gone, mut readable) = (HashMap::new(), HashMap::new());
-        let mut comparable = HashSet::new();
-        for record in records.iter().filter(|record| record.is_to_compare(comparisons)) {
+        let to_compare = records.iter().filter(|record| record.is_to_compare(comparisons));
+        let mut units: Vec<Unit> = to_compare.map(|record| record.unit).collect();
+        units.sort_unstable();
+        let (mut gone, mut comparable) = (HashMap::new(), HashSet::new());
+        // All parts of a shard read the same.
+        for parts in units.chunk_by(|unit, next| unit.shard == next.shard) {
             let has_gone = |shard| match gone.entry(shard) {
                 Entry::Occupied(known) => Ok::<bool, StoreError>(*known.get()),
                 Entry::Vacant(new) => Ok(*new.insert(self.has_gone(plan, shard)?)),
             };
-            let is_readable = match readable.entry(record.unit.shard) {
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => {
-                    *new.insert(withdrawal::can_be_solved_alone(plan, &[record.unit], has_gone)?)
-                }
-            };
-            if is_readable {
-                comparable.insert(record.unit);
+            if withdrawal::can_be_solved_alone(plan, parts, has_gone)? {
+                comparable.extend(parts);
             }
         }
         Ok(comparable)

@@ -971,12 +971,12 @@ impl Store {
     fn mend(&self, id: &BlockId, error: &StoreError) -> Result<Option<Block>, StoreError> {
         // Nobody is to write or drop it meanwhile, or to mend it as well.
         let alone = self.journal.as_ref().map(Mutex::lock);
-        let again = alone.is_some().then(|| self.read_as_it_is(id));
-        let error = match &again {
-            Some(Ok(block)) => return Ok(Some(block.clone())),
-            Some(Err(error)) => error,
-            None => error,
+        let again = match alone.is_some().then(|| self.read_as_it_is(id)) {
+            Some(Ok(block)) => return Ok(Some(block)),
+            Some(Err(error)) => Some(error),
+            None => None,
         };
+        let error = again.as_ref().unwrap_or(error);
         let mended = self.database.run(|db| mended(db, self.layout(), id, error))?;
         let Some(block) = mended else { return Ok(None) };
         tracing::warn!(
