@@ -602,8 +602,8 @@ fn stored_entry(plan: &Plan, shard: &Shard, graphs: f64) -> f64 {
 }
 
 /// Bytes of memory of a table of so many entries of so many bytes, and of a directory with a place
-/// of four bytes for one or two of them.
+/// of two bytes for one or two of them.
 fn memory_bytes(entry: f64, count: f64) -> u64 {
     let places = (count.max(1.0) as u64 + 1).next_power_of_two() / 2;
-    (count * entry) as u64 + 4 * places + 200
+    (count * entry) as u64 + 2 * places + 200
 }

@@ -27,11 +27,17 @@ pub struct BucketTable {
     slot_bytes: usize,
     slot_mask: u64,
     entries: Vec<u8>,
-    /// `directory[i]` is the index of the first entry with `(slot >> shift) - base` ≥ i, or the
-    /// number of entries if there is none.
-    directory: Vec<u32>,
+    /// Where the entries of each place begin, those with `(slot >> shift) - base` ≥ i, or where all
+    /// end if there are none: by so many entries, less `bias`, after [`BucketTable::expected`].
+    /// Slots are scrambled, so that this is little, about √count. Where it is too much for 16
+    /// bits, it is the most that they hold, and what is looked for lies further on.
+    directory: Vec<u16>,
+    /// The most by which the entries of a place begin before they are expected.
+    bias: u64,
     /// Number of low bits of a slot that the directory ignores.
     shift: u32,
+    /// The directory has 2^`directory_bits` places.
+    directory_bits: u32,
     /// `slot >> shift` for slot 0 of the bucket, which all its slots have as their high bits.
     base: u64,
 }
@@ -207,7 +213,7 @@ impl BucketTable {
 
     /// Bytes of memory held by the table.
     pub fn memory_bytes(&self) -> usize {
-        self.entries.capacity() + 4 * self.directory.capacity() + size_of::<Self>()
+        self.entries.capacity() + 2 * self.directory.capacity() + size_of::<Self>()
     }
 
     fn entry(&self, i: usize) -> &[u8] {
@@ -238,7 +244,9 @@ impl BucketTable {
     /// entry into the processor's cache, for a later [`BucketTable::find`].
     #[inline(always)]
     pub fn locate(&self, slot: u64) -> u32 {
-        let first = self.directory[self.place(slot)];
+        let place = self.place(slot);
+        let after = u64::from(self.directory[place]);
+        let first = (self.expected(place) + after).saturating_sub(self.bias) as u32;
         // Up to order 15 no two of these bytes have a whole line between them, so that all lines of
         // the slots that a look-up compares are asked for.
         let last_byte = (LOOK - 1) * self.stride + 7;
@@ -271,13 +279,19 @@ impl BucketTable {
     fn place(&self, slot: u64) -> usize {
         (slot >> self.shift).wrapping_sub(self.base) as usize
     }
+
+    /// Where the entries of a place would begin if all places had equally many.
+    #[inline(always)]
+    fn expected(&self, place: usize) -> u64 {
+        (place as u64 * self.count as u64) >> self.directory_bits
+    }
 }
 
 /// A table that is being filled.
 struct Builder {
     table: BucketTable,
-    /// Entries that are there. Until the last one is, each place of the directory after one that
-    /// has entries holds where they end, and the others zero.
+    /// Entries that are there. Until the last one is, the directory holds how many each place has,
+    /// or the most that it can hold.
     entries: usize,
 }
 
@@ -305,7 +319,9 @@ impl Builder {
             slot_bytes: slot_bytes(n),
             slot_mask: mask(8 * slot_bytes(n)),
             entries: zeros((count + LOOK) * stride + SLACK),
-            directory: zeros((1 << directory_bits) + 1),
+            directory: zeros(1 << directory_bits),
+            bias: 0,
+            directory_bits,
             shift: slot_bits(n) as u32 - u32::from(bucket_bits) - directory_bits,
             base: u64::from(bucket) << directory_bits,
         };
@@ -318,7 +334,8 @@ impl Builder {
     fn push(&mut self, slot: u64) -> &mut [u8] {
         let BucketTable { stride, slot_bytes, .. } = self.table;
         let place = self.table.place(slot);
-        self.table.directory[place + 1] = self.entries as u32 + 1;
+        let held = &mut self.table.directory[place];
+        *held = held.saturating_add(1);
         // What is written past the entry is overwritten by the next one.
         let entry =
             &mut self.table.entries[self.entries * stride..(self.entries + 1) * stride + SLACK];
@@ -329,11 +346,20 @@ impl Builder {
 
     fn finish(mut self) -> BucketTable {
         self.table.entries[self.entries * self.table.stride..].fill(0);
-        let mut end = 0;
-        for place in &mut self.table.directory {
-            end = end.max(*place);
-            *place = end;
+        let mut directory = std::mem::take(&mut self.table.directory);
+        // In both rounds, where the entries of a place begin.
+        let mut begin = 0;
+        for (place, &held) in directory.iter().enumerate() {
+            self.table.bias =
+                self.table.bias.max(self.table.expected(place).saturating_sub(begin));
+            begin += u64::from(held);
         }
+        begin = 0;
+        for (place, held) in directory.iter_mut().enumerate() {
+            let after = begin + self.table.bias - self.table.expected(place);
+            begin += u64::from(std::mem::replace(held, after.min(u16::MAX.into()) as u16));
+        }
+        self.table.directory = directory;
         self.table
     }
 }
@@ -411,7 +437,7 @@ impl<'a> Merge<'a> {
     fn next_cells(&mut self, table: &BucketTable) -> bool {
         let Merge { parts, first, ends, coming, merged } = self;
         let cell = |slot: u64| table.place(slot);
-        let last = (table.directory.len() - 1).min(*first + MERGED_CELLS);
+        let last = table.directory.len().min(*first + MERGED_CELLS);
         if *first == last {
             return false;
         }
@@ -579,6 +605,31 @@ mod tests {
                 }
             }
             prop_assert_eq!(found, slots.len());
+        }
+    }
+
+    /// Also if so many have one place of the directory, or none, that it cannot count them.
+    #[test]
+    fn tables_find_what_they_hold_wherever_it_lies() {
+        const MANY: u64 = 140_000;
+        let highest = mask(slot_bits(11)) - MANY;
+        let low = || 0..MANY;
+        let high = || low().map(|slot| highest + slot);
+        let spread = || (1..=MANY).map(|i| i * (highest / MANY));
+        let cases: [Vec<u64>; 4] = [
+            low().collect(),
+            high().collect(),
+            low().chain(high()).collect(),
+            low().chain(spread()).collect(),
+        ];
+        for slots in cases {
+            let (table, _) = regular_partition(&slots, 0, 0, 0);
+            assert!(table.directory.contains(&u16::MAX));
+            for i in (0..slots.len()).step_by(9_973).chain([slots.len() - 1]) {
+                assert_eq!(table.find(slots[i], table.locate(slots[i])), Some(i));
+            }
+            let missing = highest - 1;
+            assert_eq!(table.find(missing, table.locate(missing)), None);
         }
     }
 

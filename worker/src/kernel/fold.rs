@@ -207,7 +207,7 @@ fn least_bytes(plan: &Plan, shard: &Shard) -> usize {
 }
 
 /// About the bytes of a table's directory for each of its entries.
-const DIRECTORY_BYTES: usize = 4;
+const DIRECTORY_BYTES: usize = 2;
 
 /// A deletion that has been labelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
