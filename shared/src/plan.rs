@@ -231,7 +231,7 @@ impl Plan {
     }
 
     /// In the same way, the bytes of the partitions in which these units look up.
-    pub fn predecessor_bytes(&self, units: &[Unit]) -> u64 {
+    fn predecessor_bytes(&self, units: &[Unit]) -> u64 {
         let entry = entry_bytes(self.layout, self.order) as u64;
         let shards = units.iter().map(|unit| &self.shards[unit.shard as usize]);
         let predecessors: BTreeSet<u32> =

@@ -28,7 +28,7 @@ use trailtrap_shared::{
 
 use crate::{
     cache::{BucketKey, Fetch, PartitionCache, Readers},
-    kernel::{SolveError, SolvedUnit, Solver, SourceError},
+    kernel::{LookedUp, SolveError, SolvedUnit, Solver, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved},
     memory::{self, Room},
     process::{arenas, limits::Size},
@@ -97,10 +97,9 @@ struct TakenRoom<'a> {
 }
 
 impl TakenRoom<'_> {
-    /// Makes it the room that the graphs of a lease take, which looks up in so many bytes if it is
-    /// no bundle.
-    fn hold(&mut self, graphs: u64, input_bytes: Option<u64>) {
-        self.shared.room.lock().lease(self.graphs, graphs, input_bytes);
+    /// Makes it the room that the graphs of a lease take, which looks up in this if it is no bundle.
+    fn hold(&mut self, graphs: u64, looked_up: Option<LookedUp>) {
+        self.shared.room.lock().lease(self.graphs, graphs, looked_up);
         self.graphs = graphs;
         self.shared.returned.notify_all();
     }
@@ -422,7 +421,7 @@ impl<L: Link> Engine<L> {
             }
             let graphs = lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum();
             let cache = self.cache(&lease);
-            room.hold(graphs, memory::input_bytes(&lease.plan, &lease.units));
+            room.hold(graphs, LookedUp::of(&lease.plan, &lease.units, self.allowance_bytes));
             {
                 // What these units read stays, and what they have read before goes.
                 let _in_work = parts(&lease).next().map(|parts| cache.begin(&lease.plan, parts));
@@ -794,17 +793,18 @@ mod tests {
 
     #[test]
     fn who_asks_has_the_room_that_is_left() {
+        const LITTLE: Option<LookedUp> = Some(LookedUp { bytes: 0, by_bucket: true });
         let room = SharedRoom::new(Room::new(1_000_000 * 8 * GRAPH_BYTES as usize, 0));
         // As long as leases are small, there is room for several that ask.
         let small = [room.take(), room.take()];
         assert_eq!(small.each_ref().map(|taken| taken.graphs), [200_000; 2]);
         drop(small);
         let mut one = room.take();
-        one.hold(300_000, Some(0));
+        one.hold(300_000, LITTLE);
         let mut two = room.take();
         assert_eq!(two.graphs, 700_000);
         // A unit that does not fit is solved all the same, and others wait for it.
-        two.hold(800_000, Some(0));
+        two.hold(800_000, LITTLE);
         std::thread::scope(|scope| {
             let three = scope.spawn(|| room.take().graphs);
             drop(two);
@@ -812,7 +812,7 @@ mod tests {
         });
         // There is some room, but too little.
         let mut four = room.take();
-        four.hold(300_000, Some(0));
+        four.hold(300_000, LITTLE);
         std::thread::scope(|scope| {
             let five = scope.spawn(|| room.take().graphs);
             drop(four);

@@ -3,7 +3,9 @@
 //! that saves reading. The plan of the order takes from the cache, too, if the worker has one of its
 //! own. Pure, so that it can be told beforehand.
 
-use trailtrap_shared::plan::{Plan, PlanOptions, Unit};
+use trailtrap_shared::plan::PlanOptions;
+
+use crate::{cache, kernel::LookedUp};
 
 /// The budget of the cache, of so much memory, unless graphs in work take from it.
 pub fn cache_bytes(memory_bytes: usize) -> usize {
@@ -38,8 +40,11 @@ const LEAST_PART: u64 = 1 << 18;
 /// Bytes of a bucket, if a partition is split for want of memory.
 const LEAST_BUCKET: u64 = 1 << 20;
 
-/// Bytes that a graph takes while its unit is solved: itself, its outcome, its rows and requests.
+/// Bytes that a graph takes while its unit is solved: itself, its outcome, and its rows and requests
+/// for predecessors that are read by buckets …
 pub const GRAPH_BYTES: u64 = 124;
+/// … or, where none is, its place in a table.
+const HELD_GRAPH_BYTES: u64 = 80;
 /// Such a part of them it takes until its results are delivered, for a place in a table. Blocks are
 /// made of a few units at a time where they are kept in a depot. Elsewhere they are made of a whole
 /// lease, and what they take is not counted.
@@ -53,17 +58,11 @@ const LEAST_GRAPHS: u64 = 400_000;
 /// No bundle of small units has more graphs than this.
 const MOST_TOGETHER: u64 = 200_000;
 
-/// The bytes of the entries that units of one shard look up in; `None` for a bundle of several.
-pub fn input_bytes(plan: &Plan, units: &[Unit]) -> Option<u64> {
-    let is_bundle = units.iter().any(|unit| unit.shard != units[0].shard);
-    (!is_bundle).then(|| plan.predecessor_bytes(units))
-}
-
 /// How many graphs are in work, and may be: of several leases, what an eighth of the memory holds,
-/// but 400 000 in all and [`LEAST_TOGETHER`] for each. Two thirds of the cache's budget, half of the
-/// memory, are added while shards read more than it holds, which then has the less: what parts of a
-/// shard read that are solved together is read once, and again for the others if the cache does not
-/// have it any more.
+/// or what 400 000 graphs take in all and [`LEAST_TOGETHER`] for each. Two thirds of the cache's
+/// budget, half of the memory, are added while shards read more than it holds, which then has the
+/// less: what parts of a shard read that are solved together is read once, and again for the others
+/// if the cache does not have it any more.
 ///
 /// While leases are small, whoever asks for work has room for a bundle of small units. Otherwise it
 /// has all room that is left, so that parts of one shard come together that fit, and waits until
@@ -76,13 +75,15 @@ pub struct Room {
     /// Of the cache's budget that the plan in work takes.
     plan_bytes: usize,
     /// Of the memory that is for graphs alone.
-    own: u64,
+    own_bytes: u64,
     /// Of a bundle of small units.
     bundle: u64,
     taken: u64,
     /// Graphs of the last lease, if it was no bundle.
     last: u64,
-    /// Whether the cache would hold what the last lease that was no bundle looks up in.
+    /// What each graph takes of the last lease that was no bundle.
+    graph_bytes: u64,
+    /// Whether the cache would hold what it looks up in.
     is_cached: bool,
 }
 
@@ -90,11 +91,20 @@ impl Room {
     /// All of it, for so many leases at a time.
     pub fn new(memory_bytes: usize, leases: usize) -> Self {
         let leases = leases.max(1) as u64;
-        let own = memory_bytes as u64 / 8 / GRAPH_BYTES;
-        let own = own.max(LEAST_TOGETHER * leases).max(LEAST_GRAPHS);
+        let least = GRAPH_BYTES * LEAST_GRAPHS.max(LEAST_TOGETHER * leases);
+        let own_bytes = (memory_bytes as u64 / 8).max(least);
         // Most of those that wait for an answer are solved.
-        let bundle = (own / leases * 3 / 2).min(MOST_TOGETHER);
-        Room { memory_bytes, plan_bytes: 0, own, bundle, taken: 0, last: 0, is_cached: true }
+        let bundle = (own_bytes / GRAPH_BYTES / leases * 3 / 2).min(MOST_TOGETHER);
+        Room {
+            memory_bytes,
+            plan_bytes: 0,
+            own_bytes,
+            bundle,
+            taken: 0,
+            last: 0,
+            graph_bytes: GRAPH_BYTES,
+            is_cached: true,
+        }
     }
 
     /// The plan in work and what is known by it take so many bytes, for which the cache makes room:
@@ -110,14 +120,14 @@ impl Room {
 
     /// All of it, as long as shards read as much as the last one.
     pub(crate) fn graphs(&self) -> u64 {
-        let more = if self.is_cached { 0 } else { self.most_from_cache() as u64 / GRAPH_BYTES };
-        self.own + more
+        let more = if self.is_cached { 0 } else { self.most_from_cache() as u64 };
+        (self.own_bytes + more) / self.graph_bytes
     }
 
     /// The budget of the cache beside the graphs that are in work.
     pub fn cache_bytes(&self) -> usize {
         let all = self.whole_cache_bytes();
-        let from_cache = self.taken.saturating_sub(self.own) * GRAPH_BYTES;
+        let from_cache = self.taken_bytes().saturating_sub(self.own_bytes);
         all - (from_cache as usize).min(self.most_from_cache())
     }
 
@@ -131,12 +141,19 @@ impl Room {
         self.taken
     }
 
+    /// Bytes that they take.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken * self.graph_bytes
+    }
+
     /// The room for whoever asks for work now, if it is enough.
     pub fn offer(&self) -> Option<u64> {
         let graphs = self.graphs();
         match self.last <= self.bundle / 2 {
             true => (self.taken + self.bundle <= graphs).then_some(self.bundle),
-            false => (self.taken <= self.own / SOLVED_PART).then(|| graphs - self.taken),
+            false => {
+                (self.taken_bytes() <= self.own_bytes / SOLVED_PART).then(|| graphs - self.taken)
+            }
         }
     }
 
@@ -146,13 +163,15 @@ impl Room {
     }
 
     /// A lease of so many graphs is in work in the room that was taken for it, or in more if need
-    /// be. The entries that its units look up in have so many bytes, if they are of one shard: a
-    /// bundle of several, or a lease of few graphs, says nothing of what larger ones read.
-    pub fn lease(&mut self, taken: u64, graphs: u64, input_bytes: Option<u64>) {
-        self.last = input_bytes.map_or(0, |_| graphs);
-        if let Some(input_bytes) = input_bytes.filter(|_| graphs > self.bundle / 2) {
-            // Lists of parents are in the cache, too, and tables have directories.
-            self.is_cached = input_bytes <= self.whole_cache_bytes() as u64 / 4 * 3;
+    /// be. What its units look up in is known if they are of one shard: a bundle of several, or a
+    /// lease of few graphs, says nothing of what larger ones read.
+    pub fn lease(&mut self, taken: u64, graphs: u64, looked_up: Option<LookedUp>) {
+        self.last = looked_up.map_or(0, |_| graphs);
+        if let Some(LookedUp { bytes, by_bucket }) = looked_up.filter(|_| graphs > self.bundle / 2)
+        {
+            let [of_tables, _] = cache::divided(self.whole_cache_bytes());
+            self.is_cached = bytes <= of_tables;
+            self.graph_bytes = if by_bucket { GRAPH_BYTES } else { HELD_GRAPH_BYTES };
         }
         self.taken = self.taken - taken + graphs;
     }
@@ -184,23 +203,24 @@ mod tests {
         assert_eq!(Room::new(1 << 40, 3).offer(), Some(MOST_TOGETHER));
         let memory_bytes = 1_000_000 * 8 * GRAPH_BYTES as usize;
         let cache = cache_bytes(memory_bytes);
+        let [held, _] = cache::divided(cache);
+        let looked_up = |bytes| Some(LookedUp { bytes, by_bucket: true });
         let mut room = Room::new(memory_bytes, 0);
         assert_eq!((room.graphs(), room.cache_bytes()), (1_000_000, cache));
-        let held = cache as u64 / 4 * 3;
-        room.lease(0, 1_000_000, Some(held));
+        room.lease(0, 1_000_000, looked_up(held));
         assert_eq!((room.offer(), room.cache_bytes()), (None, cache));
         room.lease(1_000_000, 1_000_000, None);
         assert_eq!(room.graphs(), 1_000_000, "a bundle says nothing of larger leases");
-        room.lease(1_000_000, 1_000_000, Some(held + 1));
+        room.lease(1_000_000, 1_000_000, looked_up(held + 1));
         assert_eq!((room.offer(), room.cache_bytes()), (None, cache));
         assert_eq!(room.solved(1_000_000), 333_333, "little is in work then");
         assert_eq!(room.offer(), Some(4_666_667));
         for graphs in [2_000_000, 5_000_000, 20_000_000] {
-            room.lease(room.taken(), graphs, Some(held + 1));
+            room.lease(room.taken(), graphs, looked_up(held + 1));
             let more = (graphs - 1_000_000) as usize * GRAPH_BYTES as usize;
             assert_eq!(room.cache_bytes(), cache - more.min(memory_bytes / 2));
         }
-        room.lease(20_000_000, MOST_TOGETHER / 2, Some(0));
+        room.lease(20_000_000, MOST_TOGETHER / 2, looked_up(0));
         assert_eq!(room.graphs(), 5_000_000, "nor does a small lease");
         assert_eq!((room.solved(90_000), room.taken()), (30_000, 40_000));
         room.give_back(40_000);
@@ -209,6 +229,19 @@ mod tests {
         assert_eq!(room.cache_bytes(), cache - 1_000_000);
         room.plan(memory_bytes);
         assert_eq!(room.cache_bytes(), cache - memory_bytes / 4);
+    }
+
+    /// Graphs without rows and requests take less, and so there is room for more.
+    #[test]
+    fn what_graphs_take_depends_on_how_they_look_up() {
+        let memory_bytes = 1_000_000 * 8 * GRAPH_BYTES as usize;
+        let mut room = Room::new(memory_bytes, 3);
+        for (by_bucket, each) in [(false, HELD_GRAPH_BYTES), (true, GRAPH_BYTES)] {
+            room.lease(0, MOST_TOGETHER, Some(LookedUp { bytes: 0, by_bucket }));
+            assert_eq!(room.graphs(), 1_000_000 * GRAPH_BYTES / each);
+            assert_eq!(room.taken_bytes(), MOST_TOGETHER * each);
+            room.give_back(MOST_TOGETHER);
+        }
     }
 
     /// Ample memory changes nothing; less of it makes parts and buckets smaller, and never none.

@@ -15,7 +15,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::{
     cache::{self, Lately, Readers, Retention},
-    kernel::readings,
+    kernel::{LookedUp, readings},
     memory::{self, Room},
 };
 
@@ -298,7 +298,8 @@ impl Machines {
         let (mut solving, mut counting, mut trying) = (0.0, 0.0, 0.0);
         let (mut elsewhere, mut through_coordinator) = (0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
-        self.rooms[worker].lease(taken, in_work, memory::input_bytes(plan, &units));
+        let looked_up = LookedUp::of(plan, &units, self.cluster.allowance_bytes());
+        self.rooms[worker].lease(taken, in_work, looked_up);
         self.give_to_cache(&order, worker, units.first().map_or(0, |unit| plan.turn(unit.shard)));
         for together in units.chunk_by(|one, other| one.shard == other.shard) {
             let shard = &plan.shards[together[0].shard as usize];
@@ -351,7 +352,7 @@ impl Machines {
             None => solving += std::mem::take(&mut counting) + tried / TRIED_BYTES + trying,
         }
         let room = &self.rooms[worker];
-        let beside = room.taken() * memory::GRAPH_BYTES + self.workers[worker].aside_bytes;
+        let beside = room.taken_bytes() + self.workers[worker].aside_bytes;
         let memory = self.cluster.memory;
         let kept = memory / 8 + (room.cache_bytes() + order.plan_bytes) as u64;
         let at_once = kept.saturating_add(beside).max(memory);

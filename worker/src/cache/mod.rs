@@ -177,9 +177,14 @@ impl<K: Hash + Eq, V, T> Drop for Done<'_, K, V, T> {
     }
 }
 
+/// The parents of a shard of order 11 take no more than about so many bytes: those of one lease
+/// should be there together, and more of them are read again for little.
+const LEAST_PARENTS: usize = 4 << 20;
+
 /// The bytes of a budget that are for tables, and for parents.
 pub fn divided(budget_bytes: usize) -> [usize; 2] {
-    [budget_bytes - budget_bytes / 8, budget_bytes / 8]
+    let parents = (budget_bytes / 64).max(LEAST_PARENTS.min(budget_bytes / 8));
+    [budget_bytes - parents, parents]
 }
 
 /// Whether the parts of a shard are kept by a cache of so many bytes until all are there.
@@ -203,7 +208,7 @@ pub struct PartitionCache<F: Fetch> {
 }
 
 impl<F: Fetch> PartitionCache<F> {
-    /// A cache of at most about `budget_bytes`, one eighth of them for parents.
+    /// A cache of at most about `budget_bytes`, a few of them for parents.
     pub fn new(budget_bytes: usize, fetch: F) -> Self {
         let [tables_bytes, parents_bytes] = divided(budget_bytes);
         PartitionCache {

@@ -14,7 +14,7 @@ use trailtrap_shared::{
         hashed,
     },
     partition::{entry_bytes, slot_of_key, slot_of_labelled},
-    plan::{Plan, Shard},
+    plan::{Plan, Shard, Unit},
 };
 
 use super::{
@@ -193,10 +193,40 @@ impl Reading {
             (deletion, from)
         });
         let (large, small) = predecessors.partition(|&(_, from)| {
-            let from = &plan.shards[from as usize];
-            from.bucket_bits > 0 && least_bytes(plan, from) > allowance_bytes
+            is_read_by_bucket(plan, &plan.shards[from as usize], allowance_bytes)
         });
         Reading { large, small }
+    }
+}
+
+/// Whether not all tables of a shard are held at a time by those who look up in it.
+fn is_read_by_bucket(plan: &Plan, shard: &Shard, allowance_bytes: usize) -> bool {
+    shard.bucket_bits > 0 && least_bytes(plan, shard) > allowance_bytes
+}
+
+/// What units of a shard look up in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookedUp {
+    /// Bytes that its tables take at least; hardly more if they are large.
+    pub bytes: usize,
+    /// Whether some of its partitions are read by buckets.
+    pub by_bucket: bool,
+}
+
+impl LookedUp {
+    /// By units of one shard that hold so many bytes of tables at a time; `None` if they are of
+    /// several shards.
+    pub fn of(plan: &Plan, units: &[Unit], allowance_bytes: usize) -> Option<Self> {
+        let shard = units.first()?.shard;
+        if units.iter().any(|unit| unit.shard != shard) {
+            return None;
+        }
+        let predecessors = plan.shards[shard as usize].predecessors.iter();
+        let read = || predecessors.clone().map(|&index| &plan.shards[index as usize]);
+        Some(LookedUp {
+            bytes: read().map(|shard| least_bytes(plan, shard)).sum(),
+            by_bucket: read().any(|shard| is_read_by_bucket(plan, shard, allowance_bytes)),
+        })
     }
 }
 

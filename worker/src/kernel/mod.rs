@@ -24,6 +24,7 @@ use std::{
 
 pub use evidence::Evidence;
 use evidence::Witness;
+pub use fold::LookedUp;
 use rayon::prelude::*;
 pub use route::readings;
 use trailtrap_shared::{
