@@ -177,9 +177,9 @@ impl<K: Hash + Eq, V, T> Drop for Done<'_, K, V, T> {
     }
 }
 
-/// The parents of a shard of order 11 take no more than about so many bytes: those of one lease
-/// should be there together, and more of them are read again for little.
-const LEAST_PARENTS: usize = 4 << 20;
+/// The parents of a lease should be there together, and take no more than about so many bytes up to
+/// order 11. More of them are read again for little.
+const LEAST_PARENTS: usize = 16 << 20;
 
 /// The bytes of a budget that are for tables, and for parents.
 pub fn divided(budget_bytes: usize) -> [usize; 2] {
