@@ -82,8 +82,8 @@ impl SharedRoom {
         let mut room = self.room.lock();
         loop {
             if let Some(graphs) = room.offer() {
-                room.take(graphs);
-                return TakenRoom { shared: self, graphs };
+                let bytes = room.take(graphs);
+                return TakenRoom { shared: self, graphs, bytes };
             }
             self.returned.wait(&mut room);
         }
@@ -93,27 +93,28 @@ impl SharedRoom {
 /// A part of the room, until this is dropped.
 struct TakenRoom<'a> {
     shared: &'a SharedRoom,
+    /// That it was offered for.
     graphs: u64,
+    bytes: u64,
 }
 
 impl TakenRoom<'_> {
     /// Makes it the room that the graphs of a lease take, which looks up in this if it is no bundle.
     fn hold(&mut self, graphs: u64, looked_up: Option<LookedUp>) {
-        self.shared.room.lock().lease(self.graphs, graphs, looked_up);
-        self.graphs = graphs;
+        self.bytes = self.shared.room.lock().lease(self.bytes, graphs, looked_up);
         self.shared.returned.notify_all();
     }
 
     /// The graphs of the lease have been solved, and wait for their delivery.
     fn solved(&mut self) {
-        self.graphs = self.shared.room.lock().solved(self.graphs);
+        self.bytes = self.shared.room.lock().solved(self.bytes);
         self.shared.returned.notify_all();
     }
 }
 
 impl Drop for TakenRoom<'_> {
     fn drop(&mut self) {
-        self.shared.room.lock().give_back(self.graphs);
+        self.shared.room.lock().give_back(self.bytes);
         self.shared.returned.notify_all();
     }
 }
@@ -263,8 +264,6 @@ impl Pace {
     }
 }
 
-/// So many lists of parents are fetched with one request.
-const PARENTS_TOGETHER: usize = 16;
 /// So many bytes of tables are fetched with one request.
 const BYTES_TOGETHER: usize = 8 << 20;
 
@@ -548,7 +547,7 @@ impl<L: Link> Engine<L> {
             .map(|parent| parent.sequence)
             .collect();
         let parents: Vec<DegreeSequence> = parents.into_iter().collect();
-        parents.chunks(PARENTS_TOGETHER).try_for_each(|some| cache.warm_parents(some))?;
+        cache.warm_parents(&parents)?;
         let predecessors: BTreeSet<u32> =
             shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
         let (mut left, mut together, mut bytes_together) = (self.allowance_bytes, Vec::new(), 0);
@@ -819,7 +818,7 @@ mod tests {
             assert_eq!(five.join().unwrap(), 700_000);
         });
         drop(one);
-        assert_eq!(room.room.lock().taken(), 0);
+        assert_eq!(room.room.lock().taken_bytes(), 0);
     }
 
     /// Also of an order that begins in the same edition.

@@ -43,7 +43,7 @@ const LEAST_BUCKET: u64 = 1 << 20;
 /// Bytes that a graph takes while its unit is solved: itself, its outcome, and its rows and requests
 /// for predecessors that are read by buckets …
 pub const GRAPH_BYTES: u64 = 124;
-/// … or, where none is, its place in a table.
+/// … or, where none is, its place in a table, which is longer beyond order 12.
 const HELD_GRAPH_BYTES: u64 = 80;
 /// Such a part of them it takes until its results are delivered, for a place in a table. Blocks are
 /// made of a few units at a time where they are kept in a depot. Elsewhere they are made of a whole
@@ -76,14 +76,15 @@ pub struct Room {
     plan_bytes: usize,
     /// Of the memory that is for graphs alone.
     own_bytes: u64,
-    /// Of a bundle of small units.
+    /// Graphs of a bundle of small units.
     bundle: u64,
-    taken: u64,
+    /// By what is in work.
+    taken_bytes: u64,
     /// Graphs of the last lease, if it was no bundle.
     last: u64,
-    /// What each graph takes of the last lease that was no bundle.
+    /// What each graph took of the last lease that was no bundle, nor small.
     graph_bytes: u64,
-    /// Whether the cache would hold what it looks up in.
+    /// Whether the cache would hold what it looked up in.
     is_cached: bool,
 }
 
@@ -100,7 +101,7 @@ impl Room {
             plan_bytes: 0,
             own_bytes,
             bundle,
-            taken: 0,
+            taken_bytes: 0,
             last: 0,
             graph_bytes: GRAPH_BYTES,
             is_cached: true,
@@ -118,16 +119,15 @@ impl Room {
         cache_bytes(self.memory_bytes) - self.plan_bytes
     }
 
-    /// All of it, as long as shards read as much as the last one.
-    pub(crate) fn graphs(&self) -> u64 {
-        let more = if self.is_cached { 0 } else { self.most_from_cache() as u64 };
-        (self.own_bytes + more) / self.graph_bytes
+    /// What the cache leaves to graphs, as long as shards read as much as the last one.
+    fn lent_bytes(&self) -> u64 {
+        if self.is_cached { 0 } else { self.most_from_cache() as u64 }
     }
 
     /// The budget of the cache beside the graphs that are in work.
     pub fn cache_bytes(&self) -> usize {
         let all = self.whole_cache_bytes();
-        let from_cache = self.taken_bytes().saturating_sub(self.own_bytes);
+        let from_cache = self.taken_bytes.saturating_sub(self.own_bytes);
         all - (from_cache as usize).min(self.most_from_cache())
     }
 
@@ -136,56 +136,61 @@ impl Room {
         self.whole_cache_bytes() / 3 * 2
     }
 
-    /// How many graphs are in work.
-    pub fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    /// Bytes that they take.
+    /// Bytes that graphs in work take.
     pub fn taken_bytes(&self) -> u64 {
-        self.taken * self.graph_bytes
+        self.taken_bytes
     }
 
-    /// The room for whoever asks for work now, if it is enough.
+    /// How many graphs there is room for, for whoever asks for work now, if it is enough. What is
+    /// lent is offered as if graphs took most of it, since the next shard may be of that kind.
     pub fn offer(&self) -> Option<u64> {
-        let graphs = self.graphs();
-        match self.last <= self.bundle / 2 {
-            true => (self.taken + self.bundle <= graphs).then_some(self.bundle),
-            false => {
-                (self.taken_bytes() <= self.own_bytes / SOLVED_PART).then(|| graphs - self.taken)
-            }
+        let Room { own_bytes, taken_bytes, bundle, .. } = *self;
+        if self.last <= bundle / 2 {
+            let fits = taken_bytes + bundle * GRAPH_BYTES <= own_bytes + self.lent_bytes();
+            return fits.then_some(bundle);
         }
+        let left = || (own_bytes - taken_bytes) / self.graph_bytes;
+        let is_little = taken_bytes <= own_bytes / SOLVED_PART;
+        is_little.then(|| left() + self.lent_bytes() / GRAPH_BYTES)
     }
 
-    /// Takes room.
-    pub fn take(&mut self, graphs: u64) {
-        self.taken += graphs;
+    /// Takes room for so many graphs. Returns its bytes.
+    pub fn take(&mut self, graphs: u64) -> u64 {
+        let bytes = graphs * self.graph_bytes;
+        self.taken_bytes += bytes;
+        bytes
     }
 
     /// A lease of so many graphs is in work in the room that was taken for it, or in more if need
     /// be. What its units look up in is known if they are of one shard: a bundle of several, or a
-    /// lease of few graphs, says nothing of what larger ones read.
-    pub fn lease(&mut self, taken: u64, graphs: u64, looked_up: Option<LookedUp>) {
+    /// lease of few graphs, says nothing of what larger ones read. Returns the bytes that it takes.
+    pub fn lease(&mut self, taken_bytes: u64, graphs: u64, looked_up: Option<LookedUp>) -> u64 {
+        let each = match looked_up {
+            Some(LookedUp { by_bucket: false, .. }) => HELD_GRAPH_BYTES,
+            _ => GRAPH_BYTES,
+        };
         self.last = looked_up.map_or(0, |_| graphs);
-        if let Some(LookedUp { bytes, by_bucket }) = looked_up.filter(|_| graphs > self.bundle / 2)
-        {
+        if let Some(looked_up) = looked_up.filter(|_| graphs > self.bundle / 2) {
             let [of_tables, _] = cache::divided(self.whole_cache_bytes());
-            self.is_cached = bytes <= of_tables;
-            self.graph_bytes = if by_bucket { GRAPH_BYTES } else { HELD_GRAPH_BYTES };
+            self.is_cached = looked_up.bytes <= of_tables;
+            self.graph_bytes = each;
         }
-        self.taken = self.taken - taken + graphs;
+        let bytes = graphs * each;
+        self.taken_bytes = self.taken_bytes - taken_bytes + bytes;
+        bytes
     }
 
-    /// So many graphs have been solved. Returns the room that they take until they are delivered.
-    pub fn solved(&mut self, graphs: u64) -> u64 {
-        let left = graphs / SOLVED_PART;
-        self.taken -= graphs - left;
+    /// What took so many bytes has been solved. Returns the bytes that it takes until it is
+    /// delivered.
+    pub fn solved(&mut self, bytes: u64) -> u64 {
+        let left = bytes / SOLVED_PART;
+        self.taken_bytes -= bytes - left;
         left
     }
 
     /// Gives back room that was taken.
-    pub fn give_back(&mut self, graphs: u64) {
-        self.taken -= graphs;
+    pub fn give_back(&mut self, bytes: u64) {
+        self.taken_bytes -= bytes;
     }
 }
 
@@ -198,7 +203,8 @@ mod tests {
     #[test]
     fn graphs_in_work_take_from_the_cache_where_it_is_of_little_use() {
         let little = [3, 32].map(|leases| Room::new(1 << 20, leases));
-        assert_eq!(little.each_ref().map(Room::graphs), [LEAST_GRAPHS, 32 * LEAST_TOGETHER]);
+        let own = |room: &Room| room.own_bytes / GRAPH_BYTES;
+        assert_eq!(little.each_ref().map(own), [LEAST_GRAPHS, 32 * LEAST_TOGETHER]);
         assert_eq!(little[1].offer(), Some(LEAST_TOGETHER / 2 * 3));
         assert_eq!(Room::new(1 << 40, 3).offer(), Some(MOST_TOGETHER));
         let memory_bytes = 1_000_000 * 8 * GRAPH_BYTES as usize;
@@ -206,41 +212,51 @@ mod tests {
         let [held, _] = cache::divided(cache);
         let looked_up = |bytes| Some(LookedUp { bytes, by_bucket: true });
         let mut room = Room::new(memory_bytes, 0);
-        assert_eq!((room.graphs(), room.cache_bytes()), (1_000_000, cache));
-        room.lease(0, 1_000_000, looked_up(held));
+        assert_eq!((own(&room), room.cache_bytes()), (1_000_000, cache));
+        let taken = room.lease(0, 1_000_000, looked_up(held));
         assert_eq!((room.offer(), room.cache_bytes()), (None, cache));
-        room.lease(1_000_000, 1_000_000, None);
-        assert_eq!(room.graphs(), 1_000_000, "a bundle says nothing of larger leases");
-        room.lease(1_000_000, 1_000_000, looked_up(held + 1));
+        let taken = room.lease(taken, 1_000_000, None);
+        assert_eq!(room.lent_bytes(), 0, "a bundle says nothing of larger leases");
+        let taken = room.lease(taken, 1_000_000, looked_up(held + 1));
         assert_eq!((room.offer(), room.cache_bytes()), (None, cache));
-        assert_eq!(room.solved(1_000_000), 333_333, "little is in work then");
-        assert_eq!(room.offer(), Some(4_666_667));
+        let mut taken = room.solved(taken);
+        assert_eq!(taken, room.own_bytes / 3, "little is in work then");
+        assert_eq!(room.offer(), Some(4_666_666));
         for graphs in [2_000_000, 5_000_000, 20_000_000] {
-            room.lease(room.taken(), graphs, looked_up(held + 1));
+            taken = room.lease(taken, graphs, looked_up(held + 1));
             let more = (graphs - 1_000_000) as usize * GRAPH_BYTES as usize;
             assert_eq!(room.cache_bytes(), cache - more.min(memory_bytes / 2));
         }
-        room.lease(20_000_000, MOST_TOGETHER / 2, looked_up(0));
-        assert_eq!(room.graphs(), 5_000_000, "nor does a small lease");
-        assert_eq!((room.solved(90_000), room.taken()), (30_000, 40_000));
-        room.give_back(40_000);
-        assert_eq!((room.taken(), room.cache_bytes()), (0, cache));
+        let taken = room.lease(taken, MOST_TOGETHER / 2, looked_up(0));
+        assert_eq!(room.lent_bytes(), memory_bytes as u64 / 2, "nor does a small lease");
+        let taken = room.solved(taken);
+        room.give_back(taken);
+        assert_eq!((room.taken_bytes(), room.cache_bytes()), (0, cache));
         room.plan(1_000_000);
         assert_eq!(room.cache_bytes(), cache - 1_000_000);
         room.plan(memory_bytes);
         assert_eq!(room.cache_bytes(), cache - memory_bytes / 4);
     }
 
-    /// Graphs without rows and requests take less, and so there is room for more.
+    /// Graphs without rows and requests take less, and so there is room for more, but of what the
+    /// cache lends. What is in work is counted as what it was leased as.
     #[test]
     fn what_graphs_take_depends_on_how_they_look_up() {
         let memory_bytes = 1_000_000 * 8 * GRAPH_BYTES as usize;
         let mut room = Room::new(memory_bytes, 3);
-        for (by_bucket, each) in [(false, HELD_GRAPH_BYTES), (true, GRAPH_BYTES)] {
-            room.lease(0, MOST_TOGETHER, Some(LookedUp { bytes: 0, by_bucket }));
-            assert_eq!(room.graphs(), 1_000_000 * GRAPH_BYTES / each);
-            assert_eq!(room.taken_bytes(), MOST_TOGETHER * each);
-            room.give_back(MOST_TOGETHER);
+        for bytes in [0, memory_bytes] {
+            let lent = if bytes == 0 { 0 } else { 4_000_000 };
+            let [held, by_bucket] = [false, true].map(|by_bucket| {
+                let taken = room.lease(0, MOST_TOGETHER, Some(LookedUp { bytes, by_bucket }));
+                (taken, room.offer().unwrap())
+            });
+            assert_eq!(held.0, MOST_TOGETHER * HELD_GRAPH_BYTES);
+            assert_eq!(by_bucket.0, MOST_TOGETHER * GRAPH_BYTES);
+            assert_eq!(held.1, (room.own_bytes - held.0) / HELD_GRAPH_BYTES + lent);
+            let left = room.own_bytes - held.0 - by_bucket.0;
+            assert_eq!(by_bucket.1, left / GRAPH_BYTES + lent);
+            room.give_back(held.0 + by_bucket.0);
+            assert_eq!(room.taken_bytes(), 0);
         }
     }
 

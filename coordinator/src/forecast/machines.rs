@@ -141,8 +141,8 @@ pub struct Lease {
     /// What was leased.
     pub units: Vec<Unit>,
     stage: Stage,
-    /// Graphs of its units, as the plan estimates them.
-    graphs: u64,
+    /// What its graphs take of its worker's room.
+    room: u64,
     /// Bytes that are fetched, made, and read by trials.
     read: f64,
     made: f64,
@@ -299,7 +299,7 @@ impl Machines {
         let (mut elsewhere, mut through_coordinator) = (0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
         let looked_up = LookedUp::of(plan, &units, self.cluster.allowance_bytes());
-        self.rooms[worker].lease(taken, in_work, looked_up);
+        let taken = self.rooms[worker].lease(taken, in_work, looked_up);
         self.give_to_cache(&order, worker, units.first().map_or(0, |unit| plan.turn(unit.shard)));
         for together in units.chunk_by(|one, other| one.shard == other.shard) {
             let shard = &plan.shards[together[0].shard as usize];
@@ -374,7 +374,7 @@ impl Machines {
             worker,
             units,
             stage,
-            graphs: in_work,
+            room: taken,
             read,
             made,
             tried,
@@ -405,7 +405,7 @@ impl Machines {
         let Lease { read, made, tried, solving, counting, elsewhere, trying, .. } = *lease;
         let (is_remote, cores) = (nodes.is_some(), cores as f64);
         if lease.stage == if is_remote { Stage::Return } else { Stage::Try } {
-            lease.graphs = self.rooms[lease.worker].solved(lease.graphs);
+            lease.room = self.rooms[lease.worker].solved(lease.room);
         }
         let Shared { disk: disk_server, network: coordinator, depot: depot_server, .. } =
             &mut self.shared;
@@ -522,7 +522,7 @@ impl Machines {
         let order = self.order().plan.order;
         let is_kept = |unit: &&Unit| is_accepted && usize::from(unit.order) == order;
         lease.units.iter().filter(is_kept).for_each(|&unit| self.keep(lease.worker, unit));
-        self.rooms[lease.worker].give_back(lease.graphs);
+        self.rooms[lease.worker].give_back(lease.room);
     }
 
     /// A worker hears that nothing reads these shards any more.

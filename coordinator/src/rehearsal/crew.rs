@@ -362,7 +362,8 @@ impl Crew {
     async fn lease(&self, process: &Process, has_waited: bool) -> Result<Leased, Status> {
         let (node, worker) = (process.node, process.worker);
         let turn = process.asking.lock().await;
-        let (room, by_name) = (self.room(node).await, self.cluster.depot.is_some());
+        let (room, taken) = self.room(node).await;
+        let by_name = self.cluster.depot.is_some();
         let ask = || {
             let mut client = process.client.clone();
             async move { client.lease(wire::LeaseRequest { worker, room, by_name }).await }
@@ -382,7 +383,7 @@ impl Crew {
         let begun = match answer?.and_then(|reply| reply.answer) {
             Some(Answer::Grant(grant)) => {
                 let hold = self.clock.hold();
-                let begun = self.begin(process, &grant, room);
+                let begun = self.begin(process, &grant, taken);
                 self.hold_on(hold);
                 begun
             }
@@ -390,7 +391,7 @@ impl Crew {
             Some(Answer::WaitMilliseconds(_)) | None => None,
         };
         let Some(mut begun) = begun else {
-            self.state.lock().machines.room(node).give_back(room);
+            self.state.lock().machines.room(node).give_back(taken);
             self.returned[node].notify_waiters();
             return Ok(Leased::Nothing);
         };
@@ -416,16 +417,15 @@ impl Crew {
         Ok(Leased::Done(begun))
     }
 
-    /// Waits for room for a lease.
-    async fn room(&self, node: usize) -> u64 {
+    /// Waits for room for a lease: graphs, and the bytes that are taken for them.
+    async fn room(&self, node: usize) -> (u64, u64) {
         loop {
             let returned = self.returned[node].notified();
             {
                 let state = &mut *self.state.lock();
                 let room = state.machines.room(node);
                 if let Some(graphs) = room.offer() {
-                    room.take(graphs);
-                    return graphs;
+                    return (graphs, room.take(graphs));
                 }
             }
             returned.await;
@@ -434,7 +434,7 @@ impl Crew {
 
     /// Begins a lease, and its order if it is the first one. `None` if it is of an order that is
     /// over: it has expired on its way here.
-    fn begin(&self, process: &Process, grant: &wire::Grant, room: u64) -> Option<Begun> {
+    fn begin(&self, process: &Process, grant: &wire::Grant, taken: u64) -> Option<Begun> {
         let mut state = self.state.lock();
         let state = &mut *state;
         state.tally.counts.leases += 1;
@@ -449,7 +449,7 @@ impl Crew {
             state.plan = Some(plan);
         }
         let plan = state.plan.clone().filter(|plan| plan.order == order)?;
-        let lease = state.machines.begin(process.node, messages::units(grant), room);
+        let lease = state.machines.begin(process.node, messages::units(grant), taken);
         let graphs = lease.units.iter().map(|unit| state.machines.graphs(unit.shard)).collect();
         process.held.lock().push(grant.lease);
         Some(Begun { number: grant.lease, plan, lease, graphs, elapsed: Duration::ZERO })

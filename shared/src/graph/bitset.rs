@@ -53,6 +53,9 @@ pub trait Rows: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static 
     /// Adds vertices to the `v`-th set.
     fn add(&mut self, v: usize, more: VertexSet);
 
+    /// How many vertices all sets have together.
+    fn count(&self) -> u32;
+
     /// The transposed relation: the y-th set of the result holds a if the a-th set holds y, for a
     /// < `n`.
     fn transposed(&self, n: usize) -> Self;
@@ -82,6 +85,11 @@ impl Rows for NarrowRows {
     #[inline(always)]
     fn add(&mut self, v: usize, more: VertexSet) {
         self[v] |= more as u16;
+    }
+
+    #[inline]
+    fn count(&self) -> u32 {
+        self.iter().map(|set| set.count_ones()).sum()
     }
 
     #[inline]
@@ -124,6 +132,10 @@ impl Rows for AdjacencyRows {
     #[inline(always)]
     fn add(&mut self, v: usize, more: VertexSet) {
         self[v] |= more;
+    }
+
+    fn count(&self) -> u32 {
+        self.iter().map(|set| set.count_ones()).sum()
     }
 
     fn transposed(&self, n: usize) -> Self {

@@ -29,8 +29,8 @@ pub struct BucketTable {
     entries: Vec<u8>,
     /// Where the entries of each place begin, those with `(slot >> shift) - base` ≥ i, or where all
     /// end if there are none: by so many entries, less `bias`, after [`BucketTable::expected`].
-    /// Slots are scrambled, so that this is little, about √count. Where it is too much for 16
-    /// bits, it is the most that they hold, and what is looked for lies further on.
+    /// Slots are scrambled, so that this is little, about √count. Where 16 bits are too few, it is
+    /// less, and what is looked for lies further on.
     directory: Vec<u16>,
     /// The most by which the entries of a place begin before they are expected.
     bias: u64,
@@ -529,6 +529,8 @@ mod tests {
             for (i, &slot) in slots.iter().enumerate() {
                 prop_assert_eq!(table.find(slot, table.locate(slot)), Some(i));
                 prop_assert_eq!(table.slot(i), slot);
+                let begin = slots.iter().position(|&other| table.place(other) == table.place(slot));
+                prop_assert_eq!(Some(table.locate(slot) as usize), begin);
                 prop_assert_eq!(table.record(i)[0], slot as u8);
             }
             prop_assert_eq!(
@@ -608,7 +610,8 @@ mod tests {
         }
     }
 
-    /// Also if so many have one place of the directory, or none, that it cannot count them.
+    /// Also where more entries than 16 bits can count lie in one place of the directory, or away
+    /// from where they are expected.
     #[test]
     fn tables_find_what_they_hold_wherever_it_lies() {
         const MANY: u64 = 140_000;

@@ -116,25 +116,28 @@ impl<K: Copy + Hash + Ord, V, T: Turns<K>> Budgeted<K, V, T> {
         Ok(value)
     }
 
-    /// Loads those of the keys that are neither here nor being loaded, all together.
+    /// Loads those of the keys that are neither here nor being loaded, all together. Returns the
+    /// bytes of what was loaded.
     fn load_missing<E>(
         &self,
         keys: impl Iterator<Item = K>,
         load: impl FnOnce(&[K]) -> Result<Vec<Loaded<V>>, E>,
-    ) -> Result<(), E> {
+    ) -> Result<usize, E> {
         let missing: Vec<K> = {
             let mut inner = self.inner.lock();
             keys.filter(|key| !inner.values.contains_key(key) && inner.loading.insert(*key))
                 .collect()
         };
         if missing.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let _done = Done(self, &missing);
+        let mut all_bytes = 0;
         for (key, Loaded { value, bytes }) in missing.iter().zip(load(&missing)?) {
             self.insert(*key, Arc::new(value), bytes);
+            all_bytes += bytes;
         }
-        Ok(())
+        Ok(all_bytes)
     }
 
     fn insert(&self, key: K, value: Arc<V>, bytes: usize) {
@@ -177,13 +180,16 @@ impl<K: Hash + Eq, V, T> Drop for Done<'_, K, V, T> {
     }
 }
 
-/// The parents of a lease should be there together, and take no more than about so many bytes up to
-/// order 11. More of them are read again for little.
+/// Up to order 11 the parents of a lease take about so many bytes at most, and should be there
+/// together.
 const LEAST_PARENTS: usize = 16 << 20;
+
+/// So many lists of parents are fetched with one request.
+const PARENTS_TOGETHER: usize = 16;
 
 /// The bytes of a budget that are for tables, and for parents.
 pub fn divided(budget_bytes: usize) -> [usize; 2] {
-    let parents = (budget_bytes / 64).max(LEAST_PARENTS.min(budget_bytes / 8));
+    let parents = LEAST_PARENTS.max(budget_bytes / 64).min(budget_bytes / 8);
     [budget_bytes - parents, parents]
 }
 
@@ -303,13 +309,23 @@ impl BucketKey {
 }
 
 impl<F: Fetch> PartitionCache<F> {
-    /// Fetches those of the parents that are not in the cache, with one request. Those that
-    /// another thread is loading are left to it, and not waited for.
+    /// Fetches those of the parents that are not in the cache, some with each request, until as
+    /// many have come as it holds. Those that another thread is loading are left to it, and not
+    /// waited for.
     ///
     /// # Errors
     /// If some cannot be fetched; none of this request is kept then.
     pub fn warm_parents(&self, sequences: &[DegreeSequence]) -> Result<(), SourceError> {
-        self.parents.load_missing(sequences.iter().copied(), |missing| self.load_parents(missing))
+        let [_, budget_bytes] = divided(self.budget_bytes);
+        let mut bytes = 0;
+        for some in sequences.chunks(PARENTS_TOGETHER) {
+            let load = |missing: &[DegreeSequence]| self.load_parents(missing);
+            bytes += self.parents.load_missing(some.iter().copied(), load)?;
+            if bytes >= budget_bytes {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Fetches those of the tables that are not in the cache, with one request. Those that another
@@ -318,7 +334,8 @@ impl<F: Fetch> PartitionCache<F> {
     /// # Errors
     /// If some cannot be fetched, or are damaged; none of this request is kept then.
     pub fn warm_tables(&self, keys: &[BucketKey]) -> Result<(), SourceError> {
-        self.tables.load_missing(keys.iter().copied(), |missing| self.load_tables(missing))
+        self.tables.load_missing(keys.iter().copied(), |missing| self.load_tables(missing))?;
+        Ok(())
     }
 
     /// Fetches blocks, and fails if some do not belong to what was wanted.
@@ -415,6 +432,14 @@ mod tests {
 
     fn budgeted<V>(budget_bytes: usize) -> Budgeted<u32, V, Lately> {
         Budgeted::new(budget_bytes, Lately::default())
+    }
+
+    #[test]
+    fn parents_have_little_of_a_budget() {
+        for (budget_mib, parents_mib) in [(8, 1), (128, 16), (512, 16), (1 << 20, 1 << 14)] {
+            let [tables, parents] = divided(budget_mib << 20);
+            assert_eq!((tables + parents, parents), (budget_mib << 20, parents_mib << 20));
+        }
     }
 
     #[test]

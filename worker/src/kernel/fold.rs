@@ -49,7 +49,7 @@ impl Solver<'_> {
         let mut held = 0;
         for (deletion, from) in small {
             let from = &plan.shards[from as usize];
-            if held > 0 && held + least_bytes(plan, from) > self.allowance_bytes {
+            if held > 0 && held + table_bytes(plan, from) > self.allowance_bytes {
                 self.fold_group(&mut graphs, &group, &mut folded, false)?;
                 group.clear();
                 held = 0;
@@ -193,45 +193,42 @@ impl Reading {
             (deletion, from)
         });
         let (large, small) = predecessors.partition(|&(_, from)| {
-            is_read_by_bucket(plan, &plan.shards[from as usize], allowance_bytes)
+            let from = &plan.shards[from as usize];
+            from.bucket_bits > 0 && table_bytes(plan, from) > allowance_bytes
         });
         Reading { large, small }
     }
 }
 
-/// Whether not all tables of a shard are held at a time by those who look up in it.
-fn is_read_by_bucket(plan: &Plan, shard: &Shard, allowance_bytes: usize) -> bool {
-    shard.bucket_bits > 0 && least_bytes(plan, shard) > allowance_bytes
-}
-
 /// What units of a shard look up in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookedUp {
-    /// Bytes that its tables take at least; hardly more if they are large.
+    /// About the bytes that its tables take.
     pub bytes: usize,
     /// Whether some of its partitions are read by buckets.
     pub by_bucket: bool,
 }
 
 impl LookedUp {
-    /// By units of one shard that hold so many bytes of tables at a time; `None` if they are of
-    /// several shards.
+    /// By units of one shard that hold so many bytes of tables at a time; `None` if there are none,
+    /// or of several shards.
     pub fn of(plan: &Plan, units: &[Unit], allowance_bytes: usize) -> Option<Self> {
         let shard = units.first()?.shard;
         if units.iter().any(|unit| unit.shard != shard) {
             return None;
         }
-        let predecessors = plan.shards[shard as usize].predecessors.iter();
-        let read = || predecessors.clone().map(|&index| &plan.shards[index as usize]);
+        let shard = &plan.shards[shard as usize];
+        let Reading { large, small } = Reading::of(plan, shard, allowance_bytes);
+        let read = large.iter().chain(&small).map(|&(_, from)| &plan.shards[from as usize]);
         Some(LookedUp {
-            bytes: read().map(|shard| least_bytes(plan, shard)).sum(),
-            by_bucket: read().any(|shard| is_read_by_bucket(plan, shard, allowance_bytes)),
+            bytes: read.map(|from| table_bytes(plan, from)).sum(),
+            by_bucket: !large.is_empty(),
         })
     }
 }
 
-/// Bytes that the tables of a shard take at least; of a large one hardly more.
-fn least_bytes(plan: &Plan, shard: &Shard) -> usize {
+/// About the bytes that the tables of a shard take.
+fn table_bytes(plan: &Plan, shard: &Shard) -> usize {
     let entry_bytes = entry_bytes(plan.layout, plan.order) + DIRECTORY_BYTES;
     usize::try_from(shard.estimate).unwrap_or(usize::MAX).saturating_mul(entry_bytes)
 }

@@ -24,11 +24,11 @@ use trailtrap_shared::{
         Graph, VertexSet, all_vertices, degree::DegreeSequence, factorial, invariants, nauty,
     },
     labelling::batch::Kernel,
-    partition::{BucketTable, bucket_of_slot, graph_of_slot, slot_of},
+    partition::{BucketTable, bucket_of_slot, entry_bytes, graph_of_slot, slot_of},
     plan::{Plan, PlanOptions, Unit},
 };
 
-use super::{Evidence, Solver, Source, SourceError, readings};
+use super::{Evidence, LookedUp, Solver, Source, SourceError, readings};
 use crate::link::memory::{self, Memory};
 
 fn census(
@@ -239,6 +239,28 @@ fn parts_together_are_the_parts() {
         }
     }
     assert!(most_parts > 3, "{most_parts}");
+}
+
+/// It is what the predecessors of the shard hold, by buckets if they have some and little is held.
+#[test]
+fn what_units_look_up_in_is_told_of_one_shard() {
+    let cut = PlanOptions { part_graphs: 40, bucket_bytes: 300 };
+    let plan = Plan::new(TrailTrap::LAYOUT, 8, cut);
+    let unit = |shard| Unit { order: 8, shard, part: 0 };
+    let of = |units: &[Unit], allowance_bytes| LookedUp::of(&plan, units, allowance_bytes);
+    assert_eq!(of(&[], 1), None);
+    let mut by_bucket = 0;
+    for (index, shard) in (0..).zip(&plan.shards).skip(1) {
+        assert_eq!(of(&[unit(index), unit(index - 1)], 1), None);
+        let read = || shard.predecessors.iter().map(|&p| &plan.shards[p as usize]);
+        let [ample, little] = [usize::MAX, 1].map(|bytes| of(&[unit(index)], bytes).unwrap());
+        let graphs: u64 = read().map(|shard| shard.estimate).sum();
+        assert!(ample.bytes as u64 > graphs * entry_bytes(plan.layout, 8) as u64);
+        assert_eq!((ample.bytes, ample.by_bucket), (little.bytes, false));
+        assert_eq!(little.by_bucket, read().any(|shard| shard.bucket_bits > 0));
+        by_bucket += usize::from(little.by_bucket);
+    }
+    assert!(by_bucket > 100, "{by_bucket}");
 }
 
 /// However little is held, and however many parts are solved together, evidence is what the drawn
