@@ -10,7 +10,7 @@ use trailtrap_census::{
 };
 use trailtrap_shared::{
     graph::polya::graphs_by_size,
-    partition::{entry_bytes, sorted_slots_bytes},
+    partition::{directory_bytes, entry_bytes, sorted_slots_bytes},
     plan::{Plan, Shard, Turn, Unit},
 };
 use trailtrap_worker::{
@@ -602,9 +602,7 @@ fn stored_entry(plan: &Plan, shard: &Shard, graphs: f64) -> f64 {
     stored_slot(plan, shard, graphs) + plan.layout.record_bytes(plan.order) as f64
 }
 
-/// Bytes of memory of a table of so many entries of so many bytes, and of a directory with a place
-/// of two bytes for one or two of them.
+/// Bytes of memory of a table of so many entries of so many bytes, and of its directory.
 fn memory_bytes(entry: f64, count: f64) -> u64 {
-    let places = (count.max(1.0) as u64 + 1).next_power_of_two() / 2;
-    (count * entry) as u64 + 2 * places + 200
+    (count * entry) as u64 + directory_bytes(count as usize) as u64 + 200
 }

@@ -54,7 +54,10 @@ pub trait Rows: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static 
     fn add(&mut self, v: usize, more: VertexSet);
 
     /// How many vertices all sets have together.
-    fn count(&self) -> u32;
+    #[inline]
+    fn count(&self) -> u32 {
+        (0..Self::LENGTH).map(|v| self.row(v).count_ones()).sum()
+    }
 
     /// The transposed relation: the y-th set of the result holds a if the a-th set holds y, for a
     /// < `n`.
@@ -85,11 +88,6 @@ impl Rows for NarrowRows {
     #[inline(always)]
     fn add(&mut self, v: usize, more: VertexSet) {
         self[v] |= more as u16;
-    }
-
-    #[inline]
-    fn count(&self) -> u32 {
-        self.iter().map(|set| set.count_ones()).sum()
     }
 
     #[inline]
@@ -132,10 +130,6 @@ impl Rows for AdjacencyRows {
     #[inline(always)]
     fn add(&mut self, v: usize, more: VertexSet) {
         self[v] |= more;
-    }
-
-    fn count(&self) -> u32 {
-        self.iter().map(|set| set.count_ones()).sum()
     }
 
     fn transposed(&self, n: usize) -> Self {

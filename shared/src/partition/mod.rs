@@ -23,7 +23,9 @@ pub use slot::{
     slot_of_key, slot_of_labelled,
 };
 pub use sorted::{Slots, sorted_slots_bytes};
-pub use table::{BucketBlocks, BucketTable, KeyedOutcomes, Mismatch, entry_bytes, prefetch};
+pub use table::{
+    BucketBlocks, BucketTable, KeyedOutcomes, Mismatch, directory_bytes, entry_bytes, prefetch,
+};
 
 /// What the tests of blocks and tables take for partitions.
 #[cfg(test)]

@@ -13,6 +13,15 @@ pub fn entry_bytes(layout: Layout, n: usize) -> usize {
     slot_bytes(n) + layout.record_bytes(n)
 }
 
+/// Bytes of the directory of a table of so many entries: one or two of them have a place.
+pub fn directory_bytes(count: usize) -> usize {
+    size_of::<u16>() << directory_bits(count)
+}
+
+fn directory_bits(count: usize) -> u32 {
+    count.max(1).ilog2()
+}
+
 /// One bucket of a partition in memory: slots and records side by side, sorted by slot, with a
 /// directory. Look-ups are O(1): one step into the directory, then on average two neighbouring
 /// entries.
@@ -213,7 +222,7 @@ impl BucketTable {
 
     /// Bytes of memory held by the table.
     pub fn memory_bytes(&self) -> usize {
-        self.entries.capacity() + 2 * self.directory.capacity() + size_of::<Self>()
+        self.entries.capacity() + size_of::<u16>() * self.directory.capacity() + size_of::<Self>()
     }
 
     fn entry(&self, i: usize) -> &[u8] {
@@ -306,9 +315,8 @@ impl Builder {
     ) -> Self {
         let n = sequence.order();
         let stride = entry_bytes(layout, n);
-        // One or two entries for each place of the directory.
         let directory_bits =
-            count.max(1).ilog2().min((slot_bits(n) - bucket_bits as usize) as u32);
+            directory_bits(count).min((slot_bits(n) - bucket_bits as usize) as u32);
         let table = BucketTable {
             layout,
             sequence,

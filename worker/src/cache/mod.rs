@@ -148,6 +148,10 @@ impl<K: Copy + Hash + Ord, V, T: Turns<K>> Budgeted<K, V, T> {
         values.insert(key, value);
     }
 
+    fn budget_bytes(&self) -> usize {
+        self.inner.lock().retention.budget_bytes()
+    }
+
     fn set_budget(&self, budget_bytes: usize) {
         let mut inner = self.inner.lock();
         let Inner { values, retention, .. } = &mut *inner;
@@ -316,7 +320,7 @@ impl<F: Fetch> PartitionCache<F> {
     /// # Errors
     /// If some cannot be fetched; none of this request is kept then.
     pub fn warm_parents(&self, sequences: &[DegreeSequence]) -> Result<(), SourceError> {
-        let [_, budget_bytes] = divided(self.budget_bytes);
+        let budget_bytes = self.parents.budget_bytes();
         let mut bytes = 0;
         for some in sequences.chunks(PARENTS_TOGETHER) {
             let load = |missing: &[DegreeSequence]| self.load_parents(missing);

@@ -43,6 +43,11 @@ impl<K: Copy + Eq + Hash + Ord> Retention<K> {
         self.known.contains_key(key)
     }
 
+    /// Bytes that all values may have together.
+    pub fn budget_bytes(&self) -> usize {
+        self.budget_bytes
+    }
+
     /// Bytes of all values.
     pub fn bytes(&self) -> usize {
         self.bytes
