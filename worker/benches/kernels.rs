@@ -155,10 +155,12 @@ fn solve_unit_of_order_8(bencher: Bencher) {
         .bench_local(|| SOLVER.solve(plan, *unit, memory).expect("solved before").summary);
 }
 
-/// Look-ups in tables of 60 MB and of 1.4 GB, larger than the caches, each asked for well ahead of
-/// its use.
-#[divan::bench(args = [2_000_000, 48_000_000])]
-fn look_up(bencher: Bencher, entries: u64) {
+/// Look-ups in tables of 60 MB and of 4 GB, larger than the caches: at random, as where all tables
+/// of a group are held, and in the order of the upper bits of slots, as requests of a chunk of
+/// graphs to one predecessor come. As in the kernel, entries of the directory and then records are
+/// asked for a batch ahead.
+#[divan::bench(args = [2_000_000, 148_000_000], consts = [false, true])]
+fn look_up<const IN_ORDER: bool>(bencher: Bencher, entries: u64) {
     let sequence = DegreeSequence::new([4; 11]);
     let mut slots: Vec<u64> =
         (0..entries).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 19).collect();
@@ -168,15 +170,24 @@ fn look_up(bencher: Bencher, entries: u64) {
         BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.iter().copied(), |_, record| {
             record.fill(1)
         });
-    let wanted: Vec<u64> = (0..1 << 20).map(|i| slots[i * 7_919_001 % slots.len()]).collect();
+    let mut wanted: Vec<u64> = (0..1 << 20).map(|i| slots[i * 7_919_001 % slots.len()]).collect();
+    if IN_ORDER {
+        wanted.chunks_mut(1 << 14).for_each(|chunk| chunk.sort_by_key(|slot| slot >> 35));
+    }
     bencher.counter(ItemsCount::new(wanted.len())).bench_local(|| {
         let mut sum = 0;
-        for wanted in wanted.chunks(32) {
-            wanted.iter().for_each(|&slot| table.prefetch(slot));
-            let entries: Vec<_> = wanted.iter().map(|&slot| table.locate(slot)).collect();
-            for (&slot, entries) in wanted.iter().zip(entries) {
-                sum += table.find(slot, entries).map_or(0, |i| usize::from(table.record(i)[0]));
+        let (mut located, mut before): (&[u64], &[u64]) = (&[], &[]);
+        let mut places = [[0; LANES]; 2];
+        for asked in wanted.chunks(LANES).chain([&[][..]; 2]) {
+            asked.iter().for_each(|&slot| table.prefetch(slot));
+            for (&slot, place) in before.iter().zip(&mut places[1]) {
+                *place = table.locate(slot);
             }
+            for (&slot, &place) in located.iter().zip(&places[0]) {
+                sum += table.find(slot, place).map_or(0, |i| usize::from(table.record(i)[0]));
+            }
+            places.swap(0, 1);
+            (located, before) = (before, asked);
         }
         sum
     });

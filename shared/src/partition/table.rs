@@ -13,18 +13,24 @@ pub fn entry_bytes(layout: Layout, n: usize) -> usize {
     slot_bytes(n) + layout.record_bytes(n)
 }
 
-/// Bytes of the directory of a table of so many entries: one or two of them have a place.
+/// Bytes of the directory of a table of so many entries.
 pub fn directory_bytes(count: usize) -> usize {
-    size_of::<u16>() << directory_bits(count)
+    let places = places(count);
+    places + size_of::<u32>() * places.div_ceil(BLOCK)
 }
 
-fn directory_bits(count: usize) -> u32 {
-    count.max(1).ilog2()
+/// How many places the directory of a table of so many entries has: three for every two, so that
+/// most entries are alone in theirs, or the first of two.
+fn places(count: usize) -> usize {
+    (count + count / 2).max(1)
 }
+
+/// So many places of a directory have one number in common. They have about 85 entries, which 8 bits
+/// count.
+const BLOCK: usize = 128;
 
 /// One bucket of a partition in memory: slots and records side by side, sorted by slot, with a
-/// directory. Look-ups are O(1): one step into the directory, then on average two neighbouring
-/// entries.
+/// directory. Look-ups are O(1): one step into the directory, then one or two neighbouring entries.
 pub struct BucketTable {
     layout: Layout,
     sequence: DegreeSequence,
@@ -36,19 +42,14 @@ pub struct BucketTable {
     slot_bytes: usize,
     slot_mask: u64,
     entries: Vec<u8>,
-    /// Where the entries of each place begin, those with `(slot >> shift) - base` ≥ i, or where all
-    /// end if there are none: by so many entries, less `bias`, after [`BucketTable::expected`].
-    /// Slots are scrambled, so that this is little, about √count. Where 16 bits are too few, it is
-    /// less, and what is looked for lies further on.
-    directory: Vec<u16>,
-    /// The most by which the entries of a place begin before they are expected.
-    bias: u64,
-    /// Number of low bits of a slot that the directory ignores.
+    /// Where the entries of every [`BLOCK`] places of the directory begin. Slots are scrambled, so
+    /// that equal ranges of them, the places, have about equally many.
+    blocks: Vec<u32>,
+    /// By how many entries those of each place begin after those of its block, or where all end if
+    /// there are none. Where 8 bits are too few, it is less, and what is looked for lies further on.
+    after: Vec<u8>,
+    /// The number of high bits of 64 that are zeros in a slot, or say its bucket.
     shift: u32,
-    /// The directory has 2^`directory_bits` places.
-    directory_bits: u32,
-    /// `slot >> shift` for slot 0 of the bucket, which all its slots have as their high bits.
-    base: u64,
 }
 
 /// The blocks of one bucket of one part of a partition.
@@ -113,7 +114,7 @@ impl From<BucketBlocks> for KeyedOutcomes {
 /// the last entry.
 const SLACK: usize = 8;
 /// A look-up compares this many entries at once, without branches.
-const LOOK: usize = 4;
+const LOOK: usize = 2;
 
 /// The keys and outcomes of the partition of this degree sequence do not fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -222,7 +223,8 @@ impl BucketTable {
 
     /// Bytes of memory held by the table.
     pub fn memory_bytes(&self) -> usize {
-        self.entries.capacity() + size_of::<u16>() * self.directory.capacity() + size_of::<Self>()
+        let blocks = size_of::<u32>() * self.blocks.capacity();
+        self.entries.capacity() + self.after.capacity() + blocks + size_of::<Self>()
     }
 
     fn entry(&self, i: usize) -> &[u8] {
@@ -246,23 +248,22 @@ impl BucketTable {
     /// [`BucketTable::locate`].
     #[inline(always)]
     pub fn prefetch(&self, slot: u64) {
-        prefetch(&self.directory, self.place(slot));
+        let place = self.place(slot);
+        prefetch(&self.after, place);
+        prefetch(&self.blocks, place / BLOCK);
     }
 
     /// The index of the first entry that can be that of a slot of this bucket. Starts loading that
     /// entry into the processor's cache, for a later [`BucketTable::find`].
     #[inline(always)]
     pub fn locate(&self, slot: u64) -> u32 {
-        let place = self.place(slot);
-        let after = u64::from(self.directory[place]);
-        let first = (self.expected(place) + after).saturating_sub(self.bias) as u32;
-        // Up to order 15 no two of these bytes have a whole line between them, so that all lines of
-        // the slots that a look-up compares are asked for.
-        let last_byte = (LOOK - 1) * self.stride + 7;
-        for byte in [0, last_byte / 2, last_byte] {
-            prefetch(&self.entries, first as usize * self.stride + byte);
+        let first = self.first(self.place(slot));
+        // Up to order 13 no two of these bytes have a whole line between them, so that all lines of
+        // the entries that a look-up compares are asked for.
+        for byte in [0, LOOK * self.stride - 1] {
+            prefetch(&self.entries, first * self.stride + byte);
         }
-        first
+        first as u32
     }
 
     /// The index of the entry of a slot, if the table has it; `first` is what
@@ -284,15 +285,18 @@ impl BucketTable {
             .find(|&i| self.slot(i) == slot)
     }
 
+    /// The place of a slot of this bucket in the directory.
     #[inline(always)]
     fn place(&self, slot: u64) -> usize {
-        (slot >> self.shift).wrapping_sub(self.base) as usize
+        // The other bits of the slot are a fraction of 2^64, and the place the same of all places.
+        let fraction = slot.wrapping_shl(self.shift);
+        ((u128::from(fraction) * self.after.len() as u128) >> 64) as usize
     }
 
-    /// Where the entries of a place would begin if all places had equally many.
+    /// Where the entries of a place begin.
     #[inline(always)]
-    fn expected(&self, place: usize) -> u64 {
-        (place as u64 * self.count as u64) >> self.directory_bits
+    fn first(&self, place: usize) -> usize {
+        self.blocks[place / BLOCK] as usize + usize::from(self.after[place])
     }
 }
 
@@ -315,8 +319,7 @@ impl Builder {
     ) -> Self {
         let n = sequence.order();
         let stride = entry_bytes(layout, n);
-        let directory_bits =
-            directory_bits(count).min((slot_bits(n) - bucket_bits as usize) as u32);
+        let places = places(count);
         let table = BucketTable {
             layout,
             sequence,
@@ -327,11 +330,9 @@ impl Builder {
             slot_bytes: slot_bytes(n),
             slot_mask: mask(8 * slot_bytes(n)),
             entries: zeros((count + LOOK) * stride + SLACK),
-            directory: zeros(1 << directory_bits),
-            bias: 0,
-            directory_bits,
-            shift: slot_bits(n) as u32 - u32::from(bucket_bits) - directory_bits,
-            base: u64::from(bucket) << directory_bits,
+            blocks: zeros(places.div_ceil(BLOCK)),
+            after: zeros(places),
+            shift: (64 - slot_bits(n) + usize::from(bucket_bits)) as u32,
         };
         Builder { table, entries: 0 }
     }
@@ -342,7 +343,7 @@ impl Builder {
     fn push(&mut self, slot: u64) -> &mut [u8] {
         let BucketTable { stride, slot_bytes, .. } = self.table;
         let place = self.table.place(slot);
-        let held = &mut self.table.directory[place];
+        let held = &mut self.table.after[place];
         *held = held.saturating_add(1);
         // What is written past the entry is overwritten by the next one.
         let entry =
@@ -354,30 +355,25 @@ impl Builder {
 
     fn finish(mut self) -> BucketTable {
         self.table.entries[self.entries * self.table.stride..].fill(0);
-        let mut directory = std::mem::take(&mut self.table.directory);
-        // In both rounds, where the entries of a place begin.
+        let BucketTable { blocks, after, .. } = &mut self.table;
         let mut begin = 0;
-        for (place, &held) in directory.iter().enumerate() {
-            self.table.bias =
-                self.table.bias.max(self.table.expected(place).saturating_sub(begin));
-            begin += u64::from(held);
+        for (block, places) in blocks.iter_mut().zip(after.chunks_mut(BLOCK)) {
+            *block = begin;
+            for held in places {
+                let before = (begin - *block).min(u8::MAX.into()) as u8;
+                begin += u32::from(std::mem::replace(held, before));
+            }
         }
-        begin = 0;
-        for (place, held) in directory.iter_mut().enumerate() {
-            let after = begin + self.table.bias - self.table.expected(place);
-            begin += u64::from(std::mem::replace(held, after.min(u16::MAX.into()) as u16));
-        }
-        self.table.directory = directory;
         self.table
     }
 }
 
 /// So many cells are merged at a time, while what is read and written is in the processor's cache.
-const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 12 };
+const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 13 };
 
 /// Goes through the entries of several parts of a bucket in increasing order of slots. Slots are
 /// scrambled, so that equal ranges of them hold about equally many: each *cell*, the slots of one
-/// place of the table's directory, has one or two, and a slot need only find its way within its
+/// place of the table's directory, has one or none, and a slot need only find its way within its
 /// cell. Whatever the slots are, the order is right.
 struct Merge<'a> {
     parts: Vec<MergedPart<'a>>,
@@ -445,7 +441,7 @@ impl<'a> Merge<'a> {
     fn next_cells(&mut self, table: &BucketTable) -> bool {
         let Merge { parts, first, ends, coming, merged } = self;
         let cell = |slot: u64| table.place(slot);
-        let last = table.directory.len().min(*first + MERGED_CELLS);
+        let last = table.after.len().min(*first + MERGED_CELLS);
         if *first == last {
             return false;
         }
@@ -578,7 +574,7 @@ mod tests {
             );
             let again = BucketTable::from_blocks(&[blocks.into()]).unwrap();
             prop_assert_eq!(&again.entries, &table.entries);
-            prop_assert_eq!(&again.directory, &table.directory);
+            prop_assert_eq!((&again.blocks, &again.after), (&table.blocks, &table.after));
         }
 
         #[test]
@@ -618,8 +614,7 @@ mod tests {
         }
     }
 
-    /// Also where more entries than 16 bits can count lie in one place of the directory, or away
-    /// from where they are expected.
+    /// Also where more entries than 8 bits can count lie in one place of the directory.
     #[test]
     fn tables_find_what_they_hold_wherever_it_lies() {
         const MANY: u64 = 140_000;
@@ -635,7 +630,8 @@ mod tests {
         ];
         for slots in cases {
             let (table, _) = regular_partition(&slots, 0, 0, 0);
-            assert!(table.directory.contains(&u16::MAX));
+            let last = slots[slots.len() - 1];
+            assert!(table.locate(last) as usize + usize::from(u8::MAX) < slots.len());
             for i in (0..slots.len()).step_by(9_973).chain([slots.len() - 1]) {
                 assert_eq!(table.find(slots[i], table.locate(slots[i])), Some(i));
             }
