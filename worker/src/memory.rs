@@ -59,10 +59,11 @@ const LEAST_GRAPHS: u64 = 400_000;
 const MOST_TOGETHER: u64 = 200_000;
 
 /// How many graphs are in work, and may be: of several leases, what an eighth of the memory holds,
-/// or what 400 000 graphs take in all and [`LEAST_TOGETHER`] for each. Two thirds of the cache's
-/// budget, half of the memory, are added while shards read more than it holds, which then has the
-/// less: what parts of a shard read that are solved together is read once, and again for the others
-/// if the cache does not have it any more.
+/// or what 400 000 graphs take in all and [`LEAST_TOGETHER`] for each; what that is more comes out
+/// of the cache's budget, up to a sixteenth of the memory. Two thirds of the budget, half of the
+/// memory, are added while shards read more than it holds, which then has the less: what parts of a
+/// shard read that are solved together is read once, and again for the others if the cache does not
+/// have it any more.
 ///
 /// While leases are small, whoever asks for work has room for a bundle of small units. Otherwise it
 /// has all room that is left, so that parts of one shard come together that fit, and waits until
@@ -116,7 +117,9 @@ impl Room {
 
     /// The budget of the cache while nothing is taken from it.
     fn whole_cache_bytes(&self) -> usize {
-        cache_bytes(self.memory_bytes) - self.plan_bytes
+        let Room { memory_bytes, plan_bytes, own_bytes, .. } = *self;
+        let beyond = (own_bytes as usize).saturating_sub(memory_bytes / 8).min(memory_bytes / 16);
+        cache_bytes(memory_bytes) - plan_bytes - beyond
     }
 
     /// What the cache leaves to graphs, as long as shards read as much as the last one.
@@ -236,6 +239,19 @@ mod tests {
         assert_eq!(room.cache_bytes(), cache - 1_000_000);
         room.plan(memory_bytes);
         assert_eq!(room.cache_bytes(), cache - memory_bytes / 4);
+    }
+
+    /// What graphs in work have at least, however little memory there is, comes out of the cache as
+    /// far as it can.
+    #[test]
+    fn the_least_room_is_not_beside_the_memory() {
+        for (memory_mib, beyond_mib) in [(32, 2), (256, 16), (320, 8), (384, 0), (4096, 0)] {
+            let (memory_bytes, leases) = (memory_mib << 20, 3);
+            let room = Room::new(memory_bytes, leases);
+            let taken = cache_bytes(memory_bytes) - room.cache_bytes();
+            assert_eq!(taken.next_multiple_of(1 << 20), beyond_mib << 20, "{memory_mib} MiB");
+            assert!(room.own_bytes >= (LEAST_GRAPHS * GRAPH_BYTES).max(memory_bytes as u64 / 8));
+        }
     }
 
     /// Graphs without rows and requests take less, and so there is room for more, but of what the
