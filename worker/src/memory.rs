@@ -1,13 +1,13 @@
 //! How a worker divides its memory: three quarters are a cache of partitions, an eighth is for what
 //! units hold beside it, and the rest for graphs in work, which take from the cache as well where
-//! that saves reading. The plan of the order takes from the cache, too, if the worker has one of its
-//! own. Pure, so that it can be told beforehand.
+//! that saves reading, or where the rest is less than they need. The plan of the order takes from the
+//! cache, too, if the worker has one of its own. Pure, so that it can be told beforehand.
 
 use trailtrap_shared::plan::PlanOptions;
 
 use crate::{cache, kernel::LookedUp};
 
-/// The budget of the cache, of so much memory, unless graphs in work take from it.
+/// The budget of the cache, of so much memory, unless a plan or graphs in work take from it.
 pub fn cache_bytes(memory_bytes: usize) -> usize {
     memory_bytes / 4 * 3
 }
@@ -241,16 +241,24 @@ mod tests {
         assert_eq!(room.cache_bytes(), cache - memory_bytes / 4);
     }
 
-    /// What graphs in work have at least, however little memory there is, comes out of the cache as
-    /// far as it can.
+    /// What graphs in work have at least comes out of the cache, up to a sixteenth of the memory; so
+    /// do they and what the plan takes together.
     #[test]
-    fn the_least_room_is_not_beside_the_memory() {
-        for (memory_mib, beyond_mib) in [(32, 2), (256, 16), (320, 8), (384, 0), (4096, 0)] {
-            let (memory_bytes, leases) = (memory_mib << 20, 3);
-            let room = Room::new(memory_bytes, leases);
-            let taken = cache_bytes(memory_bytes) - room.cache_bytes();
-            assert_eq!(taken.next_multiple_of(1 << 20), beyond_mib << 20, "{memory_mib} MiB");
-            assert!(room.own_bytes >= (LEAST_GRAPHS * GRAPH_BYTES).max(memory_bytes as u64 / 8));
+    fn the_least_room_is_in_the_memory_unless_there_is_very_little() {
+        for memory_mib in [0, 32, 240, 256, 320, 384, 4096] {
+            let memory_bytes = memory_mib << 20;
+            let mut room = Room::new(memory_bytes, 3);
+            let of_units = memory_bytes / 8;
+            let all = of_units + room.own_bytes as usize + room.cache_bytes();
+            match memory_mib {
+                256.. => assert_eq!(all, memory_bytes, "{memory_mib} MiB"),
+                _ => {
+                    assert!(memory_bytes < all && cache_bytes(memory_bytes) >= room.cache_bytes())
+                }
+            }
+            let before = room.cache_bytes();
+            room.plan(usize::MAX);
+            assert_eq!(before - room.cache_bytes(), memory_bytes / 4);
         }
     }
 

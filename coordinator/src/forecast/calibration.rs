@@ -162,9 +162,12 @@ fn fit(units: &[(f64, f64)]) -> (f64, f64) {
     }
 }
 
-/// The slot of the i-th of many graphs, as if at random.
+/// The slot of the i-th of many graphs, as if at random (the finalizer of SplitMix64, by Steele, Lea
+/// and Flood 2014): multiples of one number would be spread too evenly.
 fn some_slot(i: u64) -> u64 {
-    i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 19
+    let mixed = (i ^ i >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ mixed >> 31) >> 19
 }
 
 /// A table with the slots of these graphs, of which few are equal.

@@ -16,13 +16,13 @@ pub fn entry_bytes(layout: Layout, n: usize) -> usize {
 /// Bytes of the directory of a table of so many entries.
 pub fn directory_bytes(count: usize) -> usize {
     let places = places(count);
-    places + size_of::<u32>() * places.div_ceil(BLOCK)
+    places.saturating_add(size_of::<u32>() * places.div_ceil(BLOCK))
 }
 
 /// How many places the directory of a table of so many entries has: three for every two, so that
-/// most entries are alone in theirs, or the first of two.
+/// nineteen entries of twenty are among the first two of their place, which a look-up compares.
 fn places(count: usize) -> usize {
-    (count + count / 2).max(1)
+    count.saturating_add(count / 2).max(1)
 }
 
 /// So many places of a directory have one number in common. They have about 85 entries, which 8 bits
@@ -45,10 +45,12 @@ pub struct BucketTable {
     /// Where the entries of every [`BLOCK`] places of the directory begin. Slots are scrambled, so
     /// that equal ranges of them, the places, have about equally many.
     blocks: Vec<u32>,
-    /// By how many entries those of each place begin after those of its block, or where all end if
-    /// there are none. Where 8 bits are too few, it is less, and what is looked for lies further on.
+    /// By how many entries those of each place, or of the next one that has any, begin after those
+    /// of its block. Where 8 bits are too few to count, both numbers are less, and what is looked for
+    /// lies further on.
     after: Vec<u8>,
-    /// The number of high bits of 64 that are zeros in a slot, or say its bucket.
+    /// The number of high bits of 64 that are zeros in a slot, or say its bucket. If these are all,
+    /// there is one slot, and one place.
     shift: u32,
 }
 
@@ -223,8 +225,7 @@ impl BucketTable {
 
     /// Bytes of memory held by the table.
     pub fn memory_bytes(&self) -> usize {
-        let blocks = size_of::<u32>() * self.blocks.capacity();
-        self.entries.capacity() + self.after.capacity() + blocks + size_of::<Self>()
+        self.entries.capacity() + directory_bytes(self.count) + size_of::<Self>()
     }
 
     fn entry(&self, i: usize) -> &[u8] {
@@ -271,7 +272,7 @@ impl BucketTable {
     #[inline(always)]
     pub fn find(&self, slot: u64, first: u32) -> Option<usize> {
         let first = first as usize;
-        // Nearly always it is one of the first few. Comparing with all of these, without branches,
+        // Nearly always it is one of the first two. Comparing with both of these, without branches,
         // spares the processor a wrong guess at each look-up.
         let mut found = usize::MAX;
         for i in (first..first + LOOK).rev() {
@@ -373,7 +374,7 @@ const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 13 };
 
 /// Goes through the entries of several parts of a bucket in increasing order of slots. Slots are
 /// scrambled, so that equal ranges of them hold about equally many: each *cell*, the slots of one
-/// place of the table's directory, has one or none, and a slot need only find its way within its
+/// place of the table's directory, mostly has one or none, and a slot need only find its way within its
 /// cell. Whatever the slots are, the order is right.
 struct Merge<'a> {
     parts: Vec<MergedPart<'a>>,
@@ -632,11 +633,44 @@ mod tests {
             let (table, _) = regular_partition(&slots, 0, 0, 0);
             let last = slots[slots.len() - 1];
             assert!(table.locate(last) as usize + usize::from(u8::MAX) < slots.len());
-            for i in (0..slots.len()).step_by(9_973).chain([slots.len() - 1]) {
+            let after_low = (MANY as usize..slots.len()).take(200);
+            for i in (0..slots.len()).step_by(9_973).chain(after_low).chain([slots.len() - 1]) {
                 assert_eq!(table.find(slots[i], table.locate(slots[i])), Some(i));
             }
             let missing = highest - 1;
             assert_eq!(table.find(missing, table.locate(missing)), None);
+        }
+    }
+
+    /// Also of no graph or few, and where the bucket says all bits of a slot.
+    #[test]
+    fn small_tables_find_what_they_hold() {
+        for n in 1..=6 {
+            let sequence = DegreeSequence::new(std::iter::repeat_n(0, n));
+            let bits = slot_bits(n);
+            for bucket_bits in [0, bits / 2, bits] {
+                for bucket in 0..1u32 << bucket_bits {
+                    let all = (0..1 << bits).filter(|&slot| {
+                        bucket_of_slot(n, slot, bucket_bits as u8) == bucket as usize
+                    });
+                    let all: Vec<u64> = all.collect();
+                    for count in 0..=all.len().min(3) {
+                        let held = &all[all.len() - count..];
+                        let table = BucketTable::new(
+                            TrailTrap::LAYOUT,
+                            sequence,
+                            bucket_bits as u8,
+                            bucket,
+                            held.iter().copied(),
+                            |_, record| record.fill(1),
+                        );
+                        for slot in &all {
+                            let found = table.find(*slot, table.locate(*slot));
+                            assert_eq!(found, held.iter().position(|held| held == slot));
+                        }
+                    }
+                }
+            }
         }
     }
 

@@ -208,7 +208,8 @@ type PartTables = Vec<Arc<BucketTable>>;
 /// The partitions a node has in memory, filled by what it fetches and by what it solves itself.
 pub struct PartitionCache<F: Fetch> {
     fetch: F,
-    budget_bytes: usize,
+    /// The budget when nothing was taken from it.
+    whole_budget_bytes: usize,
     tables: Budgeted<BucketKey, BucketTable, Agenda>,
     /// The slots of each partition of parents, in increasing order.
     parents: Budgeted<DegreeSequence, Vec<u64>, Lately>,
@@ -223,7 +224,7 @@ impl<F: Fetch> PartitionCache<F> {
         let [tables_bytes, parents_bytes] = divided(budget_bytes);
         PartitionCache {
             fetch,
-            budget_bytes,
+            whole_budget_bytes: budget_bytes,
             tables: Budgeted::new(tables_bytes, Agenda::default()),
             parents: Budgeted::new(parents_bytes, Lately::default()),
             parts: Mutex::default(),
@@ -261,7 +262,7 @@ impl<F: Fetch> PartitionCache<F> {
             }
             return Ok(());
         }
-        if !is_kept_aside(plan, shard, self.budget_bytes) {
+        if !is_kept_aside(plan, shard, self.whole_budget_bytes) {
             return Ok(());
         }
         let all = {

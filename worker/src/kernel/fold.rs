@@ -13,7 +13,7 @@ use trailtrap_shared::{
         forest::Forest,
         hashed,
     },
-    partition::{entry_bytes, slot_of_key, slot_of_labelled},
+    partition::{directory_bytes, entry_bytes, slot_of_key, slot_of_labelled},
     plan::{Plan, Shard, Unit},
 };
 
@@ -229,12 +229,10 @@ impl LookedUp {
 
 /// About the bytes that the tables of a shard take.
 fn table_bytes(plan: &Plan, shard: &Shard) -> usize {
-    let entry_bytes = entry_bytes(plan.layout, plan.order) + DIRECTORY_BYTES;
-    usize::try_from(shard.estimate).unwrap_or(usize::MAX).saturating_mul(entry_bytes)
+    let count = usize::try_from(shard.estimate).unwrap_or(usize::MAX);
+    let entries = count.saturating_mul(entry_bytes(plan.layout, plan.order));
+    entries.saturating_add(directory_bytes(count))
 }
-
-/// About the bytes of a table's directory for each of its entries.
-const DIRECTORY_BYTES: usize = 2;
 
 /// A deletion that has been labelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
