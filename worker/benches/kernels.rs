@@ -47,17 +47,34 @@ static CENSUS: LazyLock<(Memory, Plan, Unit)> = LazyLock::new(|| {
     (memory, plan, Unit { order: 8, shard: largest, part: 0 })
 });
 
+/// Numbers whose upper bits are as if at random, always the same.
+fn random() -> impl Iterator<Item = u128> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u128;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(1);
+        state
+    })
+}
+
+/// The slots of so many graphs of order 11, in increasing order.
+fn slots(count: usize) -> Vec<u64> {
+    let mut slots: Vec<u64> =
+        random().take(count).map(|number| (number >> (u128::BITS - 45)) as u64).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}
+
 /// Random graphs, with edge probability 1/2 (`symmetric` false), or with twins: two vertices
 /// joined to the same ones.
 fn graphs(n: usize, symmetric: bool) -> Vec<Graph> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u128;
-    (0..1024)
-        .map(|_| {
-            state = state.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(1);
+    random()
+        .take(1024)
+        .map(|number| {
             if !symmetric {
-                return Graph::from_code(n, state >> 8);
+                return Graph::from_code(n, number >> 8);
             }
-            let smaller = Graph::from_code(n - 1, state >> 8);
+            let smaller = Graph::from_code(n - 1, number >> 8);
             smaller.with_vertex(smaller.neighbours(0))
         })
         .collect()
@@ -155,23 +172,14 @@ fn solve_unit_of_order_8(bencher: Bencher) {
         .bench_local(|| SOLVER.solve(plan, *unit, memory).expect("solved before").summary);
 }
 
-/// The slot of the i-th of many graphs of order 11, as if at random: SplitMix64.
-fn some_slot(i: u64) -> u64 {
-    let mixed = (i ^ i >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ mixed >> 31) >> 19
-}
-
 /// Look-ups in tables of 2.5 MB, 50 MB, and 3.6 GB, the last of which takes 5 GB to make: at random,
 /// as where all tables of a group are held, and in the order of the upper bits of slots, as requests
 /// of a chunk of graphs to one predecessor come. As in the kernel, entries of the directory and then
 /// records are asked for a batch ahead.
 #[divan::bench(args = [100_000, 2_000_000, 148_000_000], consts = [false, true])]
-fn look_up<const IN_ORDER: bool>(bencher: Bencher, entries: u64) {
+fn look_up<const IN_ORDER: bool>(bencher: Bencher, entries: usize) {
     let sequence = DegreeSequence::new([4; 11]);
-    let mut slots: Vec<u64> = (0..entries).map(some_slot).collect();
-    slots.sort_unstable();
-    slots.dedup();
+    let slots = slots(entries);
     let table =
         BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.iter().copied(), |_, record| {
             record.fill(1)
@@ -235,8 +243,7 @@ fn block_codec(bencher: Bencher) {
 #[divan::bench(args = [1, 10, 100])]
 fn load_bucket(bencher: Bencher, parts: usize) {
     let sequence = DegreeSequence::new([4; 11]);
-    let mut slots: Vec<u64> = (0..600_000).map(some_slot).collect();
-    slots.sort_unstable();
+    let slots = slots(600_000);
     // Each part has about as many of the slots, as if at random.
     let of_part = |part| {
         let is_mine = |slot: &u64| (slot >> 5) as usize % parts == part;

@@ -5,6 +5,7 @@ use std::{hint::black_box, sync::atomic::AtomicBool};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use trailtrap_census::core::random::Random;
 use trailtrap_shared::{
     game::{Game, GameName, TrailTrap},
     graph::degree::DegreeSequence,
@@ -162,12 +163,10 @@ fn fit(units: &[(f64, f64)]) -> (f64, f64) {
     }
 }
 
-/// The slot of the i-th of many graphs, as if at random (the finalizer of SplitMix64, by Steele, Lea
-/// and Flood 2014): multiples of one number would be spread too evenly.
+/// The slot of the i-th of many graphs, as if at random: multiples of one number would be spread too
+/// evenly.
 fn some_slot(i: u64) -> u64 {
-    let mixed = (i ^ i >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ mixed >> 31) >> 19
+    Random(i).draw() >> 19
 }
 
 /// A table with the slots of these graphs, of which few are equal.

@@ -374,8 +374,8 @@ const MERGED_CELLS: usize = if cfg!(test) { 8 } else { 1 << 13 };
 
 /// Goes through the entries of several parts of a bucket in increasing order of slots. Slots are
 /// scrambled, so that equal ranges of them hold about equally many: each *cell*, the slots of one
-/// place of the table's directory, mostly has one or none, and a slot need only find its way within its
-/// cell. Whatever the slots are, the order is right.
+/// place of the table's directory, mostly has one or none, and a slot need only find its way within
+/// its cell. Whatever the slots are, the order is right.
 struct Merge<'a> {
     parts: Vec<MergedPart<'a>>,
     /// The first cell that is not merged yet.
