@@ -14,12 +14,12 @@
 use crate::{
     class::Class,
     graph::{
-        Graph, MAX_ORDER, VertexSet, are_twins,
+        Graph, MAX_ORDER, NARROW_ORDER, VertexSet, are_twins,
         degree::{DegreeSequence, Parent},
         vertices,
     },
     labelling::{
-        Colours,
+        Alike, Colours, alike,
         batch::{Batch, Kernel, LANES},
         forest::Forest,
     },
@@ -64,8 +64,12 @@ pub struct Extender {
     /// For each vertex of the parent the last twin before it, if it has one: joining the new vertex
     /// to that one instead gives the same graph.
     twins_before: [VertexSet; MAX_ORDER],
-    /// The colour that the refinement starts from, by the degree of a vertex in the extension.
-    ranks: Colours,
+    /// The colours that the refinement starts from, of vertices that are not joined to the new one,
+    /// and of those that are; that of the new one in both.
+    colours: Colours,
+    joined_colours: Colours,
+    /// Which vertices of extensions may have equal colours.
+    alike: Alike,
     /// Whether the target has one vertex of maximum degree only: then it is the new one, and no
     /// orbit has to be looked at.
     unique_maximum: bool,
@@ -88,7 +92,9 @@ impl Extender {
             class,
             runs: Vec::new(),
             twins_before: [0; MAX_ORDER],
-            ranks: target.ranks(),
+            colours: [0; MAX_ORDER],
+            joined_colours: [0; MAX_ORDER],
+            alike: [0; NARROW_ORDER],
             unique_maximum: maxima == 1,
             batch: Batch::new(target.order(), kernel),
             waiting: [0; LANES],
@@ -108,6 +114,30 @@ impl Extender {
                 joined,
             }),
         );
+        let (new, ranks) = (self.target.order() - 1, self.target.ranks());
+        let colour = |v: usize, joined: usize| match v < new {
+            true => ranks[parent.sequence.degree(v) + joined],
+            false => ranks[self.target.maximum()],
+        };
+        let of_all = |joined: usize| -> Colours {
+            std::array::from_fn(|v| if v <= new { colour(v, joined) } else { 0 })
+        };
+        (self.colours, self.joined_colours) = (of_all(0), of_all(1));
+        // Of a degree all may be joined, or none.
+        let (mut lowest, mut highest) = (self.colours, self.joined_colours);
+        for &Run { start, length, joined } in &self.runs {
+            let run = start..start + length;
+            if joined == length {
+                lowest[run.clone()].copy_from_slice(&self.joined_colours[run]);
+            } else if joined == 0 {
+                highest[run.clone()].copy_from_slice(&self.colours[run]);
+            }
+        }
+        self.alike = alike(&lowest[..=new], &highest[..=new]);
+        if self.count > 0 {
+            // Extensions of parents of several kinds are labelled together.
+            self.batch.weaken_alike(&self.alike);
+        }
     }
 
     /// Extends one parent of the class, whose vertices must be in increasing order of degree.
@@ -167,12 +197,16 @@ impl Extender {
     ) {
         let new = parent.order();
         let lane = self.count;
-        for v in 0..new {
-            let joined = chosen >> v & 1;
-            let degree = parent.degree(v) + joined as usize;
-            self.batch.set(lane, v, parent.neighbours(v) | joined << new, self.ranks[degree]);
+        let (mut rows, mut colours) = (*parent.rows(), self.colours);
+        for v in vertices(chosen) {
+            rows[v] |= 1 << new;
+            colours[v] = self.joined_colours[v];
         }
-        self.batch.set(lane, new, chosen, self.ranks[self.target.maximum()]);
+        rows[new] = chosen;
+        if lane == 0 {
+            self.batch.set_alike(&self.alike);
+        }
+        self.batch.set(lane, &rows, &colours);
         self.waiting[lane] = number;
         self.count += 1;
         if self.count == LANES {
@@ -197,7 +231,7 @@ impl Extender {
                 if undecided.colours[..n].iter().all(|&colour| colour <= undecided.colours[new]) {
                     self.forest.push(undecided, self.waiting[lane]);
                 }
-            } else if self.unique_maximum || self.batch.last_orbit(lane) >> new & 1 == 1 {
+            } else if self.unique_maximum || self.batch.is_last(lane, new) {
                 extensions.push(Extension {
                     slot: slot_of_key(n, self.batch.key(lane)),
                     parent: self.waiting[lane],

@@ -12,6 +12,7 @@ use trailtrap_shared::{
     game::{Game, GameName, TrailTrap},
     graph::{Graph, degree::DegreeSequence, nauty},
     labelling::{
+        Colours,
         batch::{Batch, Kernel, LANES, first_lanes, lanes_of},
         forest::Forest,
         hashed, reference,
@@ -89,14 +90,15 @@ fn bench_batches(bencher: Bencher, kernel: Kernel, n: usize, symmetric: bool) {
         return;
     }
     let graphs = graphs(n, symmetric);
-    let colours: Vec<Vec<u16>> =
-        graphs.iter().map(|g| (0..n).map(|v| degree_colour(g, v)).collect()).collect();
+    let colour = |g: &Graph, v: usize| if v < n { degree_colour(g, v) } else { 0 };
+    let colours: Vec<Colours> =
+        graphs.iter().map(|g| std::array::from_fn(|v| colour(g, v))).collect();
     let mut batch = Batch::new(n, kernel);
     let mut forest = Forest::new(Batch::new(n, kernel));
     bencher.counter(ItemsCount::new(graphs.len())).bench_local(|| {
         for (graphs, colours) in graphs.chunks(LANES).zip(colours.chunks(LANES)) {
             for (lane, (graph, colours)) in graphs.iter().zip(colours).enumerate() {
-                (0..n).for_each(|v| batch.set(lane, v, graph.neighbours(v), colours[v]));
+                batch.set(lane, graph.rows(), colours);
             }
             let decided = batch.label(graphs.len());
             for lane in lanes_of(first_lanes(graphs.len()) & !decided) {

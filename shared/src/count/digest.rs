@@ -12,7 +12,7 @@ use crate::{
     game::Game,
     graph::{Code, Graph, MAX_ORDER, degree::DegreeSequence, graph6},
     labelling::{
-        Colours, Leaf,
+        Colours, Leaf, alike,
         batch::{Batch, Kernel, LANES},
         forest::Forest,
         reference, shard_colours,
@@ -98,11 +98,13 @@ pub struct Digester<G: Game> {
 impl<G: Game> Digester<G> {
     /// A digest of no records yet.
     pub fn new(sequence: &DegreeSequence, kernel: Kernel) -> Self {
-        let order = sequence.order();
+        let (order, colours) = (sequence.order(), shard_colours(sequence));
+        let mut batch = Batch::exact(order, kernel);
+        batch.set_alike(&alike(&colours[..order], &colours[..order]));
         Digester {
             order,
-            colours: shard_colours(sequence),
-            batch: Batch::exact(order, kernel),
+            colours,
+            batch,
             waiting: Vec::with_capacity(LANES),
             forest: Forest::new(Batch::exact(order, kernel)),
             message: Vec::new(),
@@ -113,9 +115,7 @@ impl<G: Game> Digester<G> {
     /// Adds a record as [`Digest::add`] does. The vertices of the graph must be in order of
     /// degree.
     pub fn add(&mut self, graph: &Graph, outcome: &G::Outcome) {
-        for v in 0..self.order {
-            self.batch.set(self.waiting.len(), v, graph.neighbours(v), self.colours[v]);
-        }
+        self.batch.set(self.waiting.len(), graph.rows(), &self.colours);
         self.waiting.push(*outcome);
         if self.waiting.len() == LANES {
             self.flush();

@@ -10,12 +10,14 @@ use std::{marker::PhantomData, str::FromStr};
 pub use super::lanes::{LANES, Lane};
 
 use super::{
-    Colours, Leaf, MAX_PLAIN_ORDER, Undecided, key_bits,
+    Alike, Colours, Leaf, MAX_PLAIN_ORDER, Undecided, key_bits,
     lanes::{Instructions, Lanes, Operation},
     rounds::{Exact, Hashed, Refinement},
     short_key,
 };
-use crate::graph::{MAX_ORDER, NARROW_ORDER, NarrowRows, VertexSet, all_vertices, pairs};
+use crate::graph::{
+    AdjacencyRows, MAX_ORDER, NARROW_ORDER, NarrowRows, VertexSet, all_vertices, pairs,
+};
 
 /// After this many rounds a lane that still changes is left to the search tree, where nodes are
 /// gathered anew: few random graphs take more, and one such lane would hold up the others.
@@ -98,6 +100,8 @@ pub struct Batch {
     /// Before labelling the colours to start from, then those that refinement comes to, afterwards
     /// the canonical labels.
     labels: [Lane; NARROW_ORDER],
+    /// What is known of the colours to start from.
+    alike: Alike,
     /// 1 << label.
     one_hot: [Lane; NARROW_ORDER],
     /// How many twins of v with an equal colour come before v.
@@ -110,6 +114,22 @@ pub struct Batch {
     codes: [Lane; CODE_WORDS],
     /// The graphs beyond order 16, which are in no lanes and stay undecided.
     wide: Vec<Undecided>,
+}
+
+/// Evaluates an expression that is compiled for each order that there are lanes for.
+macro_rules! by_order {
+    ($order:expr, $n:ident => $value:expr) => {
+        by_order!($order, $n => $value, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
+    };
+    ($order:expr, $n:ident => $value:expr, $($order_is:literal)*) => {
+        match $order {
+            $($order_is => {
+                const $n: usize = $order_is;
+                $value
+            })*
+            _ => unreachable!("there are no lanes beyond order 16"),
+        }
+    };
 }
 
 /// Words of a code of the largest order that there are lanes for.
@@ -187,6 +207,7 @@ impl Batch {
             exact,
             rows: [ZERO; NARROW_ORDER],
             labels: [ZERO; NARROW_ORDER],
+            alike: [0; NARROW_ORDER],
             one_hot: [ZERO; NARROW_ORDER],
             earlier_twins: [ZERO; NARROW_ORDER],
             discrete: 0,
@@ -196,16 +217,18 @@ impl Batch {
         })
     }
 
-    /// Puts vertex `v` of lane `lane`: its neighbours, and its initial colour, the number of
+    /// Puts a graph into a lane, and the colours to start from: for each vertex the number of
     /// vertices of smaller degree.
     #[inline(always)]
-    pub fn set(&mut self, lane: usize, v: usize, neighbours: VertexSet, colour: u16) {
+    pub fn set(&mut self, lane: usize, rows: &AdjacencyRows, colours: &Colours) {
         if self.order > NARROW_ORDER {
-            (self.wide[lane].rows[v], self.wide[lane].colours[v]) = (neighbours, colour);
+            (self.wide[lane].rows, self.wide[lane].colours) = (*rows, *colours);
             return;
         }
-        self.rows[v].0[lane] = neighbours as u16;
-        self.labels[v].0[lane] = colour;
+        for v in 0..self.order.min(NARROW_ORDER) {
+            self.rows[v].0[lane] = rows[v] as u16;
+            self.labels[v].0[lane] = colours[v];
+        }
     }
 
     /// Puts a graph into every lane, for orders up to 16: the rows of the i-th into lane i.
@@ -220,6 +243,20 @@ impl Batch {
     pub fn set_colours(&mut self, colours: &Colours) {
         for (lanes, &colour) in self.labels[..self.order].iter_mut().zip(colours) {
             lanes.0.fill(colour);
+        }
+    }
+
+    /// Says what is known of the initial colours of all lanes, from now on: what cannot be alike is
+    /// not compared. At first nothing is known.
+    #[inline(always)]
+    pub fn set_alike(&mut self, alike: &Alike) {
+        self.alike = *alike;
+    }
+
+    /// Says that of some lanes no more is known than this.
+    pub fn weaken_alike(&mut self, alike: &Alike) {
+        for (known, less) in self.alike.iter_mut().zip(alike) {
+            *known = (*known).min(*less);
         }
     }
 
@@ -343,23 +380,24 @@ impl Batch {
             .fold(0, |set, (v, label)| set | VertexSet::from(label >= first_label) << v)
     }
 
-    /// Pulls a set of labels back to vertices, in every lane: v is in the result if its label is
-    /// in `set`. Like all that is asked of labelled lanes, for orders up to 16 only.
-    pub fn pull_back(&self, set: &Lane) -> Lane {
-        self.instructions.run(PullBack { batch: self, set })
+    /// Whether vertex `v` of a labelled lane is in the orbit of the vertex with the last label.
+    #[inline(always)]
+    pub fn is_last(&self, lane: usize, v: usize) -> bool {
+        match self.discrete >> lane & 1 == 1 {
+            true => self.label_of(lane, v) + 1 == self.order,
+            false => self.last_orbit(lane) >> v & 1 == 1,
+        }
+    }
+
+    /// Pulls two sets of labels back to vertices, in every lane: v is in a result if its label is
+    /// in the set. Like all that is asked of labelled lanes, for orders up to 16 only.
+    pub fn pull_back(&self, sets: &[Lane; 2]) -> [Lane; 2] {
+        by_order!(self.order, N => self.instructions.run(PullBack::<N> { batch: self, sets }))
     }
 
     /// Refines and labels all lanes; the result has a bit for each lane that is labelled now.
     fn label_all(&mut self) -> u32 {
-        macro_rules! by_order {
-            ($($n:literal)*) => {
-                match self.order {
-                    $($n => self.label_order::<$n>(),)*
-                    _ => unreachable!("checked by new"),
-                }
-            };
-        }
-        by_order!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
+        by_order!(self.order, N => self.label_order::<N>())
     }
 
     fn label_order<const N: usize>(&mut self) -> u32 {
@@ -402,7 +440,7 @@ impl Batch {
         }
         let (mut discrete, mut stable) = (0, 0);
         for _ in 0..MAX_ROUNDS {
-            let ranks = R::round::<L, N>(token, &self.rows, part, &colours);
+            let ranks = R::round::<L, N>(token, &self.rows, &self.alike, part, &colours);
             // Ranks add up to 0 + 1 + … + (N − 1) exactly when they are all different.
             let mut sum = zero;
             let mut same = zero.equals(zero);
@@ -447,7 +485,10 @@ impl Batch {
         if solved != all {
             let mut earlier = [zero; N];
             for w in 1..N {
-                for v in 0..w {
+                for v in (0..w).rev() {
+                    if v < usize::from(self.alike[w]) {
+                        break;
+                    }
                     let apart = L::splat(token, !(1 << v | 1 << w));
                     let differ = L::load(token, &self.rows[v], part)
                         .xor(L::load(token, &self.rows[w], part))
@@ -481,9 +522,16 @@ impl Batch {
         let mut code = [zero; CODE_WORDS];
         let words = pairs(N).div_ceil(16);
         for j in 1..N {
+            // A vertex has one of the labels of those that may be alike.
+            let label = L::splat(token, j as u16);
             let mut row = zero;
             for v in 0..N {
-                row = row.add_where(colours[v].equals(L::splat(token, j as u16)), image[v]);
+                if v > j && usize::from(self.alike[v]) > j {
+                    break;
+                }
+                if v >= usize::from(self.alike[j]) {
+                    row = row.add_where(colours[v].equals(label), image[v]);
+                }
             }
             row = row.and(L::splat(token, all_vertices(j) as u16));
             let (word, bit) = (pairs(j) / 16, pairs(j) % 16);
@@ -504,27 +552,31 @@ impl Batch {
 }
 
 /// [`Batch::pull_back`].
-struct PullBack<'a> {
+struct PullBack<'a, const N: usize> {
     batch: &'a Batch,
-    set: &'a Lane,
+    sets: &'a [Lane; 2],
 }
 
-impl Operation for PullBack<'_> {
-    type Output = Lane;
+impl<const N: usize> Operation for PullBack<'_, N> {
+    type Output = [Lane; 2];
 
     #[inline(always)]
-    fn run<L: Lanes>(self, token: L::Token) -> Lane {
-        let mut lane = ZERO;
+    fn run<L: Lanes>(self, token: L::Token) -> [Lane; 2] {
+        let mut pulled = [ZERO; 2];
         for part in 0..L::PARTS {
-            let labels = L::load(token, self.set, part);
-            let mut pulled = L::splat(token, 0);
-            for v in 0..self.batch.order {
-                let joined = labels.meets(L::load(token, &self.batch.one_hot[v], part));
-                pulled = pulled.add_where(joined, L::splat(token, 1 << v));
+            let [a, b] = self.sets;
+            let (a, b) = (L::load(token, a, part), L::load(token, b, part));
+            let (mut of_a, mut of_b) = (L::splat(token, 0), L::splat(token, 0));
+            for v in 0..N {
+                let (label, vertex) =
+                    (L::load(token, &self.batch.one_hot[v], part), L::splat(token, 1 << v));
+                of_a = of_a.add_where(a.meets(label), vertex);
+                of_b = of_b.add_where(b.meets(label), vertex);
             }
-            pulled.store(&mut lane, part);
+            of_a.store(&mut pulled[0], part);
+            of_b.store(&mut pulled[1], part);
         }
-        lane
+        pulled
     }
 }
 

@@ -77,9 +77,7 @@ impl<T> Forest<T> {
             let first = self.nodes.len().saturating_sub(LANES);
             let nodes: Vec<Node> = self.nodes.drain(first..).collect();
             for (lane, node) in nodes.iter().enumerate() {
-                for v in 0..n {
-                    self.batch.set(lane, v, self.graphs[node.graph].rows[v], node.colours[v]);
-                }
+                self.batch.set(lane, &self.graphs[node.graph].rows, &node.colours);
             }
             let decided = self.batch.label(nodes.len());
             for (lane, node) in nodes.iter().enumerate() {

@@ -45,10 +45,7 @@ fn keys_from(
     let mut forest = Forest::new(Batch::new(n, kernel));
     for (chunk, first) in graphs.chunks(LANES).zip((0..).step_by(LANES)) {
         for (lane, graph) in chunk.iter().enumerate() {
-            let colours = colours(graph);
-            for v in 0..n {
-                batch.set(lane, v, graph.neighbours(v), colours[v]);
-            }
+            batch.set(lane, graph.rows(), &colours(graph));
         }
         let decided = batch.label(chunk.len());
         for lane in 0..chunk.len() {

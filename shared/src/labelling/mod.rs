@@ -26,8 +26,8 @@ mod search;
 pub use decode::graph_of_key;
 
 use crate::graph::{
-    AdjacencyRows, Code, Graph, MAX_ORDER, Rows, VertexSet, all_vertices, degree::DegreeSequence,
-    pairs,
+    AdjacencyRows, Code, Graph, MAX_ORDER, NARROW_ORDER, Rows, VertexSet, all_vertices,
+    degree::DegreeSequence, pairs,
 };
 
 /// Names the labelling that stored keys and columns are in; stores and workers of different
@@ -41,6 +41,22 @@ pub const MAX_PLAIN_ORDER: usize = 12;
 /// A colour per vertex: the number of vertices of smaller colour. Entries from the order on are
 /// ignored.
 pub type Colours = [u16; MAX_ORDER];
+
+/// For each vertex w of order at most 16 the first whose colour may be that of w: those before it
+/// have smaller colours than w and all after w. Zeros say nothing.
+pub type Alike = [u8; NARROW_ORDER];
+
+/// What is known of vertices of which each has a colour between the lowest and the highest here.
+pub fn alike(lowest: &[u16], highest: &[u16]) -> Alike {
+    let mut alike = [0; NARROW_ORDER];
+    let mut least = u16::MAX;
+    for w in (0..lowest.len().min(NARROW_ORDER)).rev() {
+        least = least.min(lowest[w]);
+        let before = highest[..w].iter().take_while(|&&colour| colour < least).count();
+        alike[w] = before as u8;
+    }
+    alike
+}
 
 /// What a canonical labelling tells about a graph H.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,17 +2,19 @@
 //! [`super::reference`].
 
 use super::{
-    hashed,
+    Alike, hashed,
     lanes::{Lane, Lanes},
 };
 use crate::graph::NARROW_ORDER;
 
 /// How colours are refined.
 pub(super) trait Refinement {
-    /// The colours of a part of the lanes after one more round.
+    /// The colours of a part of the lanes after one more round. In each lane vertices have colours
+    /// as `alike` says.
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
         rows: &[Lane; NARROW_ORDER],
+        alike: &Alike,
         part: usize,
         colours: &[L; N],
     ) -> [L; N];
@@ -29,6 +31,7 @@ impl Refinement for Hashed {
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
         rows: &[Lane; NARROW_ORDER],
+        alike: &Alike,
         part: usize,
         colours: &[L; N],
     ) -> [L; N] {
@@ -55,7 +58,11 @@ impl Refinement for Hashed {
         let one = L::splat(token, 1);
         let mut ranks = [L::splat(token, 0); N];
         for w in 1..N {
-            for v in 0..w {
+            ranks[w] = L::splat(token, alike[w].into());
+            for v in (0..w).rev() {
+                if v < usize::from(alike[w]) {
+                    break;
+                }
                 ranks[w] = ranks[w].add_where(words[v].signed_less(words[w]), one);
                 ranks[v] = ranks[v].add_where(words[w].signed_less(words[v]), one);
             }
@@ -75,6 +82,7 @@ impl Refinement for Exact {
     fn round<L: Lanes, const N: usize>(
         token: L::Token,
         rows: &[Lane; NARROW_ORDER],
+        alike: &Alike,
         part: usize,
         colours: &[L; N],
     ) -> [L; N] {
@@ -105,7 +113,11 @@ impl Refinement for Exact {
         let one = L::splat(token, 1);
         let mut ranks = [L::splat(token, 0); N];
         for w in 1..N {
-            for v in 0..w {
+            ranks[w] = L::splat(token, alike[w].into());
+            for v in (0..w).rev() {
+                if v < usize::from(alike[w]) {
+                    break;
+                }
                 // Compared by colour, then by signature from the highest digit down.
                 let mut less = words[0][v].signed_less(words[0][w]);
                 let mut equal = words[0][v].equals(words[0][w]);

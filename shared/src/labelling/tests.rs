@@ -297,9 +297,9 @@ fn check_batch(
     let n = graphs[0].order();
     let (mut batch, mut forest) = (new(), forest::Forest::new(new()));
     for (number, chunk) in graphs.chunks(batch::LANES).enumerate() {
-        let vertex_by_vertex = number % 2 == 0 || n > NARROW_ORDER;
+        let graph_by_graph = number % 2 == 0 || n > NARROW_ORDER;
         let usual = degree_colours(n, chunk[0].rows());
-        if !vertex_by_vertex {
+        if !graph_by_graph {
             let rows =
                 |lane: usize| chunk.get(lane).map_or([0; _], |graph| narrowed(graph.rows()));
             batch.set_rows(&std::array::from_fn(rows));
@@ -307,14 +307,23 @@ fn check_batch(
         }
         for (lane, graph) in chunk.iter().enumerate() {
             let colours = degree_colours(n, graph.rows());
-            for v in 0..n {
-                if vertex_by_vertex {
-                    batch.set(lane, v, graph.neighbours(v), colours[v]);
-                } else if colours[v] != usual[v] {
-                    batch.set_colour(lane, v, colours[v]);
-                }
+            if graph_by_graph {
+                batch.set(lane, graph.rows(), &colours);
+                continue;
+            }
+            for v in (0..n).filter(|&v| colours[v] != usual[v]) {
+                batch.set_colour(lane, v, colours[v]);
             }
         }
+        // All that can be known of their colours, or nothing.
+        let all_colours: Vec<Colours> =
+            chunk.iter().map(|graph| degree_colours(n, graph.rows())).collect();
+        let bound = |v: usize, of: fn(u16, u16) -> u16| {
+            all_colours.iter().map(|colours| colours[v]).reduce(of).expect("a chunk has graphs")
+        };
+        let lowest: Vec<u16> = (0..n).map(|v| bound(v, u16::min)).collect();
+        let highest: Vec<u16> = (0..n).map(|v| bound(v, u16::max)).collect();
+        batch.set_alike(&if number % 3 == 0 { [0; _] } else { alike(&lowest, &highest) });
         let decided = batch.label(chunk.len());
         if n > NARROW_ORDER {
             assert_eq!(decided, 0);
@@ -324,11 +333,13 @@ fn check_batch(
         let some_set = batch::Lane(std::array::from_fn(|lane| {
             0x5a5a_u16.rotate_left(lane as u32) & all_vertices(n) as u16
         }));
-        let pulled = batch.pull_back(&some_set);
+        let other_set = batch::Lane(some_set.0.map(|set| !set & all_vertices(n) as u16));
+        let sets = [some_set, other_set];
+        let pulled = batch.pull_back(&sets);
         let packed = batch.packed_labels();
         let mut taken_over = new();
         taken_over.put_packed_labels(&packed);
-        let pulled_too = taken_over.pull_back(&some_set);
+        let pulled_too = taken_over.pull_back(&sets);
         for (lane, graph) in chunk.iter().enumerate() {
             if decided >> lane & 1 == 0 {
                 forest.push(batch.undecided(lane), graph);
@@ -339,11 +350,13 @@ fn check_batch(
                 label_one(graph).short_key(graph),
                 "{name}: key of {graph:?}"
             );
-            assert_eq!(
-                u32::from(pulled.0[lane]),
-                batch::pull_back_one(&batch, lane, some_set.0[lane].into()),
-                "{name}: {graph:?}"
-            );
+            for (set, pulled) in sets.iter().zip(&pulled) {
+                assert_eq!(
+                    u32::from(pulled.0[lane]),
+                    batch::pull_back_one(&batch, lane, set.0[lane].into()),
+                    "{name}: {graph:?}"
+                );
+            }
             let label = batch.labels_of(lane);
             assert_eq!(
                 packed.words(lane),
@@ -351,7 +364,13 @@ fn check_batch(
                 "{name}: {graph:?}"
             );
             assert_eq!(taken_over.labels_of(lane), label, "{name}: {graph:?}");
-            assert_eq!(pulled_too.0[lane], pulled.0[lane], "{name}: {graph:?}");
+            for (pulled_too, pulled) in pulled_too.iter().zip(&pulled) {
+                assert_eq!(pulled_too.0[lane], pulled.0[lane], "{name}: {graph:?}");
+            }
+            let last_orbit = batch.last_orbit(lane);
+            for v in 0..n {
+                assert_eq!(batch.is_last(lane, v), last_orbit >> v & 1 == 1, "{name}: {graph:?}");
+            }
             check_leaf(&batch.leaf(lane), graph, label_one, name);
         }
     }
@@ -375,10 +394,37 @@ fn check_leaf(leaf: &Leaf, graph: &Graph, label_one: fn(&Graph) -> Labelling, na
     check_key(&alone, &graph.relabelled(&label));
 }
 
+proptest! {
+    /// Whatever colours there are within the bounds, those before the first that may be alike are
+    /// smaller than all from the vertex on, and that one may be as large as one of these.
+    #[test]
+    fn what_cannot_be_alike_is_smaller(
+        bounds in prop::collection::vec((0u16..16, 0u16..4), 1..=NARROW_ORDER),
+        choice: u16,
+    ) {
+        let lowest: Vec<u16> = bounds.iter().map(|&(lowest, _)| lowest).collect();
+        let highest: Vec<u16> = bounds.iter().map(|&(lowest, more)| lowest + more).collect();
+        let colour = |v: usize| if choice >> v & 1 == 1 { highest[v] } else { lowest[v] };
+        let found = alike(&lowest, &highest);
+        for w in 0..bounds.len() {
+            let first = usize::from(found[w]);
+            prop_assert!(first <= w);
+            let least = (w..bounds.len()).map(colour).min().expect("w is one of them");
+            prop_assert!((0..first).all(|v| colour(v) < least));
+            let lowest = lowest[w..].iter().min().expect("w is one of them");
+            prop_assert!(first == w || highest[first] >= *lowest);
+        }
+    }
+}
+
 #[test]
 fn batches_label_like_one_at_a_time() {
     for kernel in batch::Kernel::ALL.into_iter().filter(|kernel| kernel.is_available()) {
-        for graphs in nauty::enumerate(7) {
+        for mut graphs in nauty::enumerate(7) {
+            check_batches(kernel, &graphs);
+            // Of few degree sequences at a time, so that much is known of their colours.
+            graphs = graphs.iter().map(by_degree).collect();
+            graphs.sort_by_key(DegreeSequence::of);
             check_batches(kernel, &graphs);
         }
         for (_, graph) in hard_graphs() {

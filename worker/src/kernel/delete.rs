@@ -8,7 +8,7 @@ use trailtrap_shared::{
         degree::{self, DegreeSequence},
         vertices,
     },
-    labelling::Colours,
+    labelling::{Alike, Colours, alike},
     partition::{BucketTable, bucket_of_slot},
 };
 
@@ -27,6 +27,8 @@ pub(super) struct Predecessor {
     /// … which have these.
     pub(super) low_colour: u16,
     pub(super) high_colour: u16,
+    /// Which vertices may have equal colours.
+    pub(super) alike: Alike,
     pub(super) bucket_bits: u8,
     /// The tables of successive buckets …
     pub(super) tables: Vec<Arc<BucketTable>>,
@@ -51,13 +53,21 @@ impl Predecessor {
         let fours = edges.chunks_exact(4).map(|sets| four(sets.iter().map(|&set| set as u16)));
         let fours = fours.enumerate().take(NARROW_ORDER / 4).filter(|&(_, bits)| bits != 0);
         let ranks = deletion.sequence.ranks();
+        let n = from.order();
+        let colour = |v: usize| ranks[from.degree(v)];
+        let lowest: Vec<u16> = (0..n)
+            .map(|v| match from.degree(v) {
+                degree if [deletion.low, deletion.high].contains(&degree) => ranks[degree - 1],
+                degree => ranks[degree],
+            })
+            .collect();
+        let highest: Vec<u16> = (0..n).map(colour).collect();
         Predecessor {
             sequence: deletion.sequence,
             edges,
             fours: fours.collect(),
-            colours: std::array::from_fn(
-                |v| if v < from.order() { ranks[from.degree(v)] } else { 0 },
-            ),
+            colours: std::array::from_fn(|v| if v < n { colour(v) } else { 0 }),
+            alike: alike(&lowest, &highest),
             low_colour: ranks[deletion.low - 1],
             high_colour: ranks[deletion.high - 1],
             bucket_bits,
@@ -163,6 +173,19 @@ mod tests {
                 for &(u, w) in &there {
                     let left = DegreeSequence::of(&graph.without_edge(u, w));
                     prop_assert_eq!(left, deletion.sequence);
+                    let mut colours = predecessor.colours;
+                    colours[u] = predecessor.low_colour;
+                    colours[w] = predecessor.high_colour;
+                    let after = left.ranks();
+                    let is_ranked = |v: usize| {
+                        let degree = graph.degree(v) - usize::from([u, w].contains(&v));
+                        colours[v] == after[degree]
+                    };
+                    prop_assert!((0..n).all(is_ranked));
+                    for x in 0..n {
+                        let smaller = &colours[..predecessor.alike[x].into()];
+                        prop_assert!(smaller.iter().all(|&colour| colour < colours[x]));
+                    }
                 }
                 edges.extend(there);
             }

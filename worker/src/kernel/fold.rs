@@ -449,6 +449,7 @@ impl LookupStage {
         let LookupStage { batch, deletions, rows: left, count, .. } = self;
         if *count == 0 {
             batch.set_colours(&predecessor.colours);
+            batch.set_alike(&predecessor.alike);
         }
         let left = &mut left[*count];
         left[..R].copy_from_slice(rows);
@@ -541,7 +542,7 @@ impl LookupStage {
             sets[0].0[lane] = answers[lane].sets[0] as u16;
             sets[1].0[lane] = answers[lane].sets[1] as u16;
         }
-        let sets = [self.batch.pull_back(&sets[0]), self.batch.pull_back(&sets[1])];
+        let sets = self.batch.pull_back(&sets);
         for lane in lanes_of(self.labelled) {
             let DeletedEdge { graph, u, w } = self.deletions[lane];
             let answer = PredecessorAnswer {

@@ -18,7 +18,7 @@ pub use endgame::{Endgame, EndgameBuilder, EndgameError, MissingGraph, Pieces};
 use search::{Question, Search, Step};
 
 use crate::{
-    graph::{Graph, NARROW_ORDER},
+    graph::{Graph, MAX_ORDER, NARROW_ORDER},
     labelling::{
         batch::{Batch, Kernel, LANES, first_lanes, lanes_of},
         forest::Forest,
@@ -228,10 +228,12 @@ impl Stage {
             .wrapping_mul(u128::from_le_bytes([1; NARROW_ORDER]))
             .wrapping_shl(8)
             .to_le_bytes();
+        let (mut all_rows, mut colours) = ([0; MAX_ORDER], [0; MAX_ORDER]);
+        all_rows[..n].copy_from_slice(&rows[..n]);
         for v in 0..n {
-            let colour = smaller[degrees[v] as usize % NARROW_ORDER];
-            self.batch.set(lane, v, rows[v], u16::from(colour));
+            colours[v] = smaller[degrees[v] as usize % NARROW_ORDER].into();
         }
+        self.batch.set(lane, &all_rows, &colours);
         self.asked.push(asked);
     }
 
