@@ -250,8 +250,10 @@ impl DegreeSequence {
             }
             return;
         };
-        let most = if class.degree == 0 { 0 } else { class.count.min(left) };
-        for count in 0..=most {
+        let available = |class: &DegreeClass| if class.degree == 0 { 0 } else { class.count };
+        // The later classes have to take what is left.
+        let later: usize = classes[i + 1..].iter().map(available).sum();
+        for count in left.saturating_sub(later)..=available(class).min(left) {
             taken[i] = count;
             self.choose(classes, i + 1, left - count, taken, found);
         }
@@ -282,7 +284,8 @@ impl fmt::Debug for DegreeSequence {
 
 /// Counts L(d), the labelled graphs in which vertex i has degree d_i, by deleting a vertex of
 /// maximum degree: L(d) = Σ ∏ C(cnt_x, k_x) · L(d′) over the numbers k_x of its neighbours of each
-/// degree x. Remembers the L(d′) that it has counted on the way.
+/// degree x. Complements have equal counts, and vertices without edges change nothing, so that what
+/// has many edges is counted as what has few. Remembers all that it has counted.
 #[derive(Default)]
 pub struct LabelledCounts {
     known: HashMap<DegreeSequence, u128>,
@@ -291,11 +294,13 @@ pub struct LabelledCounts {
 impl LabelledCounts {
     /// L(d). Exact for n ≤ 16, where it is below 2^120, and beyond it for few edges.
     pub fn count(&mut self, sequence: &DegreeSequence) -> u128 {
-        let reduced = without_isolated(sequence);
-        match self.known.get(&reduced) {
-            Some(&count) => count,
-            None => self.count_by_deletion(&reduced),
+        let reduced = sparse(sequence);
+        if let Some(&count) = self.known.get(&reduced) {
+            return count;
         }
+        let count = self.count_by_deletion(&reduced);
+        self.known.insert(reduced, count);
+        count
     }
 
     fn count_by_deletion(&mut self, reduced: &DegreeSequence) -> u128 {
@@ -320,23 +325,26 @@ impl LabelledCounts {
                 choices.push((lowered, ways));
             },
         );
-        choices.into_iter().map(|(lowered, ways)| ways * self.count_and_remember(&lowered)).sum()
-    }
-
-    fn count_and_remember(&mut self, sequence: &DegreeSequence) -> u128 {
-        let reduced = without_isolated(sequence);
-        if let Some(&count) = self.known.get(&reduced) {
-            return count;
-        }
-        let count = self.count_by_deletion(&reduced);
-        self.known.insert(reduced, count);
-        count
+        choices.into_iter().map(|(lowered, ways)| ways * self.count(&lowered)).sum()
     }
 }
 
-/// The same without isolated vertices, which change nothing about L(d).
-fn without_isolated(sequence: &DegreeSequence) -> DegreeSequence {
-    DegreeSequence::new(sequence.bytes().iter().map(|&d| d as usize).filter(|&d| d > 0))
+/// A sequence of equal count without isolated vertices and, if it is not that of no graph, with no
+/// more than half of all edges.
+fn sparse(sequence: &DegreeSequence) -> DegreeSequence {
+    let mut reduced = without_isolated(sequence.bytes().iter().map(|&d| d as usize));
+    loop {
+        let n = reduced.order();
+        // No graph has a degree of n.
+        if 2 * reduced.size() <= pairs(n) || reduced.maximum() >= n {
+            return reduced;
+        }
+        reduced = without_isolated(reduced.bytes().iter().map(|&d| n - 1 - d as usize));
+    }
+}
+
+fn without_isolated(degrees: impl Iterator<Item = usize>) -> DegreeSequence {
+    DegreeSequence::new(degrees.filter(|&degree| degree > 0))
 }
 
 /// C(n, k), exactly, for n ≤ 120 as long as it fits.
@@ -410,6 +418,15 @@ mod tests {
             }
             let expected: Vec<u128> = (0..=pairs(n)).map(|m| binomial(pairs(n), m)).collect();
             assert_eq!(by_size, expected);
+        }
+    }
+
+    #[test]
+    fn what_no_graph_has_counts_for_nothing() {
+        let mut counts = LabelledCounts::default();
+        for degrees in [&[1][..], &[1, 1, 1], &[0, 0, 3, 3], &[1, 1, 3, 3], &[3, 3, 3, 3, 5]] {
+            let sequence = DegreeSequence::new(degrees.iter().copied());
+            assert_eq!(counts.count(&sequence), 0, "{sequence}");
         }
     }
 
