@@ -1,7 +1,7 @@
 //! Many graphs of one order, labelled as [`super::hashed`] labels one.
 
 use super::{
-    Colours,
+    Alike, Colours, alike,
     batch::{Batch, Kernel, LANES},
     degree_colours,
     forest::Forest,
@@ -20,7 +20,7 @@ pub struct KeyAndGroup {
 
 /// Key and group order of each of these graphs, all of order `n`.
 pub fn keys(n: usize, graphs: &[Graph], kernel: Kernel) -> Vec<KeyAndGroup> {
-    keys_from(n, graphs, kernel, |graph| degree_colours(n, graph.rows()))
+    keys_from(n, graphs, kernel, &[0; _], |graph| degree_colours(n, graph.rows()))
 }
 
 /// The same of graphs of one degree sequence, whose vertices are in order of degree: they all have
@@ -30,18 +30,20 @@ pub fn keys_of_shard(
     graphs: &[Graph],
     kernel: Kernel,
 ) -> Vec<KeyAndGroup> {
-    let colours = shard_colours(sequence);
-    keys_from(sequence.order(), graphs, kernel, |_| colours)
+    let (n, colours) = (sequence.order(), shard_colours(sequence));
+    keys_from(n, graphs, kernel, &alike(&colours[..n], &colours[..n]), |_| colours)
 }
 
 fn keys_from(
     n: usize,
     graphs: &[Graph],
     kernel: Kernel,
+    alike: &Alike,
     colours: impl Fn(&Graph) -> Colours,
 ) -> Vec<KeyAndGroup> {
     let mut found = vec![KeyAndGroup::default(); graphs.len()];
     let mut batch = Batch::new(n, kernel);
+    batch.set_alike(alike);
     let mut forest = Forest::new(Batch::new(n, kernel));
     for (chunk, first) in graphs.chunks(LANES).zip((0..).step_by(LANES)) {
         for (lane, graph) in chunk.iter().enumerate() {
