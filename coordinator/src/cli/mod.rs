@@ -25,8 +25,7 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use trailtrap_worker::process::{arenas, log, signals};
+use trailtrap_worker::process::{arenas, limits, log, signals};
 
 use self::{
     alarms::AlarmsCommand, census::CensusCommand, coordinator::CoordinatorCommand,
@@ -88,7 +87,7 @@ pub fn main() -> ExitCode {
     let is_rehearsal = matches!(arguments.command, Command::Rehearse(_));
     log::log_to_stderr(if is_rehearsal { "error" } else { "warn" });
     signals::abort_on_panic();
-    raise_open_files();
+    limits::raise_open_files();
     let result = match arguments.command {
         Command::Plan(command) => command.run(),
         Command::Rehearse(command) => command.run(),
@@ -108,11 +107,4 @@ pub fn main() -> ExitCode {
         log::say(&format!("trailtrap: {}", log::explained(&error)));
         ExitCode::FAILURE
     })
-}
-
-/// Lets this process open as many files as the system allows it: large censuses have thousands.
-fn raise_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    // Where that is not allowed, there are fewer.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

@@ -15,7 +15,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
@@ -25,6 +24,8 @@ use tokio::{
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
+
+use super::limits;
 
 /// A connection has this long to encrypt itself and to make a call with a worker's token. That of
 /// an onlooker, who makes one call, lasts no longer.
@@ -185,14 +186,7 @@ fn accepted(
 
 /// Half of the files that this process may open, of which it makes as many as it can.
 fn most_connections() -> usize {
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current < limit.maximum {
-        let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
-        if setrlimit(Resource::Nofile, raised).is_ok() {
-            limit = raised;
-        }
-    }
-    (limit.current.unwrap_or(1 << 17) / 2).clamp(64, 1 << 16) as usize
+    (limits::raise_open_files().unwrap_or(1 << 17) / 2).clamp(64, 1 << 16) as usize
 }
 
 impl GuardedConnection {

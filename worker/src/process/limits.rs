@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// Threads that may run at once: respects CPU affinity, cgroup quotas, and what a batch system has
 /// allotted.
 pub fn threads() -> usize {
@@ -20,6 +22,18 @@ fn allotted_threads(variable: impl Fn(&str) -> Option<String>) -> Option<usize> 
     ["SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "PBS_NCPUS", "NCPUS"]
         .into_iter()
         .find_map(|name| variable(name)?.trim().parse().ok().filter(|&count| count > 0))
+}
+
+/// Lets this process open as many files as the system allows it; how many these are, `None` for any
+/// number. Large censuses have thousands.
+pub fn raise_open_files() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    // Where that is not allowed, there are fewer.
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => raised.current,
+        Err(_) => limit.current,
+    }
 }
 
 /// Bytes of memory that can be had without swapping: what the kernel calls available, or what is
