@@ -2,7 +2,7 @@
 //! alters what is delivered. It says on standard output what it has told, and what the coordinator
 //! said to that. Exit codes are those of a worker.
 
-#[path = "../tests/common/lies.rs"]
+#[path = "../tests/program/common/lies.rs"]
 mod lies;
 
 use std::{

@@ -4,10 +4,6 @@
 //!
 //! `TRAILTRAP_SEEDS=1000` tries more seeds than the usual; `TRAILTRAP_SEEDS=17..18` only that one.
 
-mod common;
-#[path = "common/simulated.rs"]
-mod simulated;
-
 use std::{
     collections::HashSet,
     path::Path,
@@ -15,12 +11,6 @@ use std::{
     time::Duration,
 };
 
-use common::{answers::Answers, introduction, seeds};
-use simulated::{
-    Client, Craft, FAULTS, HeldLease, LEADER, Leader, Messages, Met, Planned, Reply, SPLIT, STEPS,
-    SimulatedWorker, TICK, client, copy_store, is_passing, open, options, plan, simulate,
-    try_seeds,
-};
 use tokio::time::{Instant, sleep};
 use tokio_stream::StreamExt;
 use tonic::Code;
@@ -28,6 +18,16 @@ use trailtrap_census::{core::random::Random, driver::CensusOptions};
 use trailtrap_shared::{
     plan::Unit,
     protocol::{messages, wire, wire::lease_reply::Answer},
+};
+
+use crate::common::{
+    answers::Answers,
+    introduction, seeds,
+    simulated::{
+        Client, Craft, FAULTS, HeldLease, LEADER, Leader, Messages, Met, Planned, Reply, SPLIT,
+        STEPS, SimulatedWorker, TICK, client, copy_store, is_passing, open, options, plan,
+        simulate, try_seeds,
+    },
 };
 
 /// The order that is simulated.

@@ -1,16 +1,15 @@
 //! Orders that are done up to a number of edges: `--max-size`.
 
-mod common;
-
 use std::fs;
 
-use common::{
-    Data, Process, census_json, eventually, run, run_with_input, status, stderr, stdout, trailtrap,
-};
 use serde_json::Value;
 
+use crate::common::{
+    Data, Process, census_json, eventually, run, run_with_input, status, stderr, stdout, trailtrap,
+};
+
 /// Order 8 as it always was.
-const WHOLE: &str = include_str!("golden/census-8.json");
+const WHOLE: &str = include_str!("../golden/census-8.json");
 
 fn parsed(json: &str) -> Value {
     serde_json::from_str(json).unwrap()

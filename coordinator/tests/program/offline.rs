@@ -1,13 +1,11 @@
 //! Workers without network: units travel as files.
 
-mod common;
-
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use common::{
+use crate::common::{
     Data, LONG_LEASE, Process, census_json, coordinator, eventually, eventually_some, stderr,
     stdout, worker,
 };

@@ -1,8 +1,6 @@
 //! The real service and the real census in a simulated network with a simulated clock, the workers
 //! that work for them there, and what can happen to all of these.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use std::{
     collections::BTreeMap,
     fs, io,

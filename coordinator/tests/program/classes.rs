@@ -1,7 +1,5 @@
 //! Censuses of classes of graphs: `--class`.
 
-mod common;
-
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs,
@@ -11,10 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{
-    Data, Process, answers::solver, coordinator, failures_of, introduction, resealed, rewrite,
-    run, run_with_input, stderr, stdout, worker,
-};
 use serde_json::Value;
 use tonic::Code;
 use trailtrap_census::{
@@ -31,6 +25,11 @@ use trailtrap_shared::{
     protocol::wire::census_client::CensusClient,
 };
 use trailtrap_worker::{counting::recount::recount, link::memory};
+
+use crate::common::{
+    Data, Process, answers::solver, coordinator, failures_of, introduction, resealed, rewrite,
+    run, run_with_input, stderr, stdout, worker,
+};
 
 /// One of each kind.
 const SOME: [&str; 9] = [

@@ -1,8 +1,6 @@
 //! One coordinator and hundreds of workers. They solve nothing: all answers are known, so all that
 //! is measured is the coordinator's.
 
-mod common;
-
 use std::{
     sync::{
         Arc,
@@ -11,10 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{
-    Data, LONG_LEASE, answers::Answers, census_json, coordinator, introduction, stderr, stdout,
-    watch_memory,
-};
 use tokio::sync::{Barrier, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use trailtrap_shared::{
@@ -23,6 +17,11 @@ use trailtrap_shared::{
         messages,
         wire::{self, census_client::CensusClient, lease_reply::Answer},
     },
+};
+
+use crate::common::{
+    Data, LONG_LEASE, answers::Answers, census_json, coordinator, introduction, stderr, stdout,
+    watch_memory,
 };
 
 const ORDER: usize = 9;

@@ -1,12 +1,7 @@
 //! The second game, from the command line to the bundle, and that games do not mix.
 
-mod common;
-
 use std::{fs, process::Output};
 
-use common::{
-    Data, coordinator, introduction, run, run_with_input, stderr, stdout, trailtrap, worker,
-};
 use serde_json::{Value, json};
 use tonic::Code;
 use trailtrap_shared::{
@@ -16,8 +11,12 @@ use trailtrap_shared::{
     protocol::wire::census_client::CensusClient,
 };
 
+use crate::common::{
+    Data, coordinator, introduction, run, run_with_input, stderr, stdout, trailtrap, worker,
+};
+
 /// Order 7 with its digests as first computed.
-const GOLDEN: &str = include_str!("golden/edge-geography-7.json");
+const GOLDEN: &str = include_str!("../golden/edge-geography-7.json");
 const GAME: [&str; 2] = ["--game", "edge-geography"];
 
 fn census(order: usize, data: &Data, more: &[&str]) -> Output {

@@ -1,14 +1,13 @@
 //! `trailtrap solve` as scripts rely on it, and people's mistakes.
 
-mod common;
-
 use std::{
     io::Write,
     process::{Output, Stdio},
 };
 
-use common::{run, run_with_input, stderr, stdout, trailtrap, watch_memory};
 use serde_json::{Value, json};
+
+use crate::common::{run, run_with_input, stderr, stdout, trailtrap, watch_memory};
 
 fn solve(input: &str, arguments: &[&str]) -> Output {
     run_with_input(&[&["solve"], arguments].concat(), input)

@@ -1,8 +1,6 @@
 //! `trailtrap export` as papers and scripts rely on it: formats that do not change, numbers that
 //! fit together, lists that nauty agrees with, bundles that are the same bytes every time.
 
-mod common;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -12,7 +10,6 @@ use std::{
     sync::LazyLock,
 };
 
-use common::{Data, Process, census_json, eventually, run, status, stderr, stdout, trailtrap};
 use flate2::read::GzDecoder;
 use parquet::{
     file::reader::{FileReader, SerializedFileReader},
@@ -25,6 +22,10 @@ use trailtrap_shared::{
     graph::{Graph, VertexSet, graph6, nauty, vertices},
 };
 use walkdir::WalkDir;
+
+use crate::common::{
+    Data, Process, census_json, eventually, run, status, stderr, stdout, trailtrap,
+};
 
 /// A census of order 7, for all tests to read, and what `census --json` said.
 static CENSUS: LazyLock<(Data, Value)> = LazyLock::new(|| {

@@ -10,13 +10,8 @@
 //! * Otherwise graphs are counted rightly all the same.
 //!
 //! `TRAILTRAP_SEEDS=1000` tries more seeds than the usual; `TRAILTRAP_SEEDS=17..18` only that one.
-//! `TRAILTRAP_ORDER=9` simulates that order.
-
-mod common;
-#[path = "common/lies.rs"]
-mod lies;
-#[path = "common/simulated.rs"]
-mod simulated;
+//! `TRAILTRAP_ORDER=9` simulates that order; `liars::` names these tests, others know the order of
+//! that name too.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -24,15 +19,6 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    answers::{Answers, next_answer, solver},
-    seeds,
-};
-use lies::{LIES, Lie};
-use simulated::{
-    Client, Craft, HeldLease, Leader, Messages, Planned, Reply, SPLIT, copy_store, open, options,
-    plan, simulate, try_seeds,
-};
 use tempfile::TempDir;
 use tonic::Status;
 use trailtrap_census::{
@@ -51,6 +37,16 @@ use trailtrap_shared::{
 use trailtrap_worker::{
     cache::{Fetch, PartitionCache},
     kernel::{SolvedUnit, SourceError},
+};
+
+use crate::common::{
+    answers::{Answers, next_answer, solver},
+    lies::{LIES, Lie},
+    seeds,
+    simulated::{
+        Client, Craft, HeldLease, Leader, Messages, Planned, Reply, SPLIT, copy_store, open,
+        options, plan, simulate, try_seeds,
+    },
 };
 
 /// The orders that are simulated, in which some shards have parts. The first takes a fifth of the

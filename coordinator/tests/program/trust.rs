@@ -1,9 +1,5 @@
 //! Workers that lie, machines that err, and units that nobody can solve.
 
-mod common;
-#[path = "common/lies.rs"]
-mod lies;
-
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -11,12 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{
-    Data, Process,
-    answers::{Answers, solver},
-    census_json, coordinator, eventually, introduction, parts, run, stderr, stdout, worker,
-};
-use lies::{Delivering, Lie};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, transport::Channel};
@@ -46,6 +36,14 @@ use trailtrap_worker::{
     engine::Engine,
     kernel::{Evidence, SolvedUnit},
     link::{Lease, Link, LinkError, RunEnd, memory},
+};
+
+use crate::common::{
+    Data, Process,
+    answers::{Answers, solver},
+    census_json, coordinator, eventually, introduction,
+    lies::{Delivering, Lie, copied},
+    parts, run, stderr, stdout, worker,
 };
 
 type PlainClient = CensusClient<Channel>;
@@ -545,7 +543,7 @@ fn a_kernel_that_is_wrong_is_found_by_what_is_at_hand() {
             let wrong = |solved: &SolvedUnit| {
                 let random = &mut random.lock().unwrap();
                 let told = Lie::Record.tell(&lease.plan, solved, None, random);
-                told.filter(|_| lease.plan.order == order).unwrap_or_else(|| lies::copied(solved))
+                told.filter(|_| lease.plan.order == order).unwrap_or_else(|| copied(solved))
             };
             link.complete(lease, &results.iter().map(wrong).collect::<Vec<_>>())
         };
@@ -588,7 +586,7 @@ fn has_an_accident(keep: Keep) {
             *delivered.lock().unwrap().entry(solved.unit).or_default() += 1;
             let accident = &mut *accident.lock().unwrap();
             if accident.is_some() || solved.unit.order < 7 || solved.sequence.size() < 10 {
-                return lies::copied(solved);
+                return copied(solved);
             }
             let path = data.path().join("store");
             eventually("the first unit is durable", || {
@@ -597,7 +595,7 @@ fn has_an_accident(keep: Keep) {
             let random = &mut random.lock().unwrap();
             let told = Lie::Record.tell(&lease.plan, solved, None, random);
             *accident = told.is_some().then_some(solved.unit);
-            told.unwrap_or_else(|| lies::copied(solved))
+            told.unwrap_or_else(|| copied(solved))
         };
         link.complete(lease, &results.iter().map(told).collect::<Vec<_>>())
     };

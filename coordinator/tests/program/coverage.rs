@@ -4,9 +4,7 @@
 //! edges, is printed.
 //!
 //! `TRAILTRAP_SEEDS=1000` tries more seeds than the usual; `TRAILTRAP_ORDER=10` tries that order
-//! instead.
-
-mod common;
+//! instead; `coverage::` names these tests, others know the order of that name too.
 
 use std::{
     collections::BTreeMap,
@@ -15,9 +13,10 @@ use std::{
     thread,
 };
 
-use common::{Data, census_json, run, seeds, stderr, stdout, trailtrap};
 use serde_json::Value;
 use walkdir::WalkDir;
+
+use crate::common::{Data, census_json, run, seeds, stderr, stdout, trailtrap};
 
 /// What is drawn of an order.
 struct Setting {

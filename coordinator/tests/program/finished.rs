@@ -1,8 +1,6 @@
 //! `trailtrap lookup` and `trailtrap verify`: what a finished census says about graphs, and what
 //! is noticed when it is damaged.
 
-mod common;
-
 use std::{
     cmp::Reverse,
     collections::HashMap,
@@ -13,10 +11,6 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use common::{
-    Data, census_json, copy_directory, failures_of, resealed, rewrite, run, run_with_input,
-    stderr, stdout, trailtrap,
-};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -39,6 +33,11 @@ use trailtrap_shared::{
     graph::{Graph, degree::DegreeSequence, graph6, nauty},
     partition::{Block, BucketTable, Section},
     plan::Unit,
+};
+
+use crate::common::{
+    Data, census_json, copy_directory, failures_of, resealed, rewrite, run, run_with_input,
+    stderr, stdout, trailtrap,
 };
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {

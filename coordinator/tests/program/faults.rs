@@ -2,8 +2,6 @@
 //! of real processes, lets their calls fail. Where there is no C compiler, these tests say so and
 //! pass.
 
-mod common;
-
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -16,7 +14,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use common::{
+use crate::common::{
     Data, LONG_LEASE, PATIENCE, Process, census_json, eventually, reserved_port, run, status,
     stderr, stdout, trailtrap, worker,
 };
@@ -29,7 +27,7 @@ const ESTALE: i32 = 116;
 static LIBRARY: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().unwrap();
     let library = directory.path().join("faults.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/faults.c");
     let made = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .args([&library, &source])

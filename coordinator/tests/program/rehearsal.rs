@@ -1,8 +1,6 @@
 //! Rehearsals: the real coordinator with workers that solve nothing. Every unit is accepted once,
 //! whatever becomes of workers, and nothing that was invented is ever taken for a result.
 
-mod common;
-
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -11,7 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Data, Process, eventually, stderr, stdout, trailtrap};
 use serde_json::Value;
 use trailtrap_census::{
     driver::{Census, CensusOptions, Keep},
@@ -21,6 +18,8 @@ use trailtrap_shared::{
     game::{Game, TrailTrap},
     plan::{Goal, Plan, PlanOptions},
 };
+
+use crate::common::{Data, Process, eventually, stderr, stdout, trailtrap};
 
 const ORDER: usize = 8;
 /// Small parts and buckets, so that shards have several.

@@ -1,7 +1,5 @@
 //! Blocks that workers keep on disk and share in a depot.
 
-mod common;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -11,10 +9,6 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    Data, LONG_LEASE, Process, answers::Answers, census_json, coordinator, eventually,
-    heard_coordinator, introduction, parts, run, stderr, stdout, trailtrap, worker,
-};
 use tonic::{Code, Status, transport::Channel};
 use trailtrap_census::store::{Store, plan};
 use trailtrap_shared::{
@@ -39,6 +33,11 @@ use trailtrap_worker::{
     },
 };
 use walkdir::{DirEntry, WalkDir};
+
+use crate::common::{
+    Data, LONG_LEASE, Process, answers::Answers, census_json, coordinator, eventually,
+    heard_coordinator, introduction, parts, run, stderr, stdout, trailtrap, worker,
+};
 
 /// Files below a directory, by name, with their contents. What is removed meanwhile is left out.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -70,7 +69,7 @@ fn small_worker(address: &str, options: &[&str]) -> Process {
 
 /// Bytes from coordinator, disk and depot, and those put there, as a worker says when it leaves.
 fn traffic(text: &str) -> [u64; 4] {
-    let [coordinator, disk, depot, shelves, put] = common::traffic(text);
+    let [coordinator, disk, depot, shelves, put] = crate::common::traffic(text);
     assert_eq!(shelves, 0);
     [coordinator, disk, depot, put]
 }
@@ -238,7 +237,7 @@ fn a_worker_that_sees_another_depot_sends_its_blocks() {
     let data = Data::new();
     let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--depot", &depot]);
     // With the mark of the first.
-    common::copy_directory(directory.path(), elsewhere.path());
+    crate::common::copy_directory(directory.path(), elsewhere.path());
     let worker = small_worker(&address, &["--depot", &other]);
     let output = leader.finish();
     assert!(output.status.success(), "{}", stderr(&output));

@@ -1,13 +1,14 @@
 //! `trailtrap sample`: estimates, and what is kept of them.
 
-mod common;
-
 use std::{collections::BTreeMap, fs, process::Output};
 
-use common::{Data, LONG_LEASE, Process, census_json, eventually, run, stderr, stdout, trailtrap};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
+
+use crate::common::{
+    Data, LONG_LEASE, Process, census_json, eventually, run, stderr, stdout, trailtrap,
+};
 
 /// A census of order 7 up to 9 edges.
 fn endgame() -> Data {
@@ -49,12 +50,12 @@ fn estimates_are_the_same_however_they_come_about() {
     let endgame = endgame();
     let whole = Data::new();
     let first = sample(&endgame, &whole, &[&PLAN[..], &["--json", "--threads", "1"]].concat());
-    let golden = include_str!("golden/sample-7.json");
+    let golden = include_str!("../golden/sample-7.json");
     assert_eq!(stdout(&first), golden, "{}", stderr(&first));
     let csv = sample(&endgame, &whole, &[&PLAN[..], &["--csv"]].concat());
-    assert_eq!(stdout(&csv), include_str!("golden/sample-7.csv"), "{}", stderr(&csv));
+    assert_eq!(stdout(&csv), include_str!("../golden/sample-7.csv"), "{}", stderr(&csv));
     let table = stdout(&sample(&endgame, &whole, &PLAN));
-    assert_eq!(table, include_str!("golden/sample-7.md"));
+    assert_eq!(table, include_str!("../golden/sample-7.md"));
     let digest = report(&first)["digest"].as_str().unwrap().to_owned();
     assert!(table.contains("exact") && table.contains(&digest), "{table}");
 
@@ -98,7 +99,7 @@ fn processes_share_a_run() {
     eventually("some verdicts are there", || !files(&shared).is_empty());
     first.kill();
     let third = start();
-    let golden = include_str!("golden/sample-7.json");
+    let golden = include_str!("../golden/sample-7.json");
     for process in [second, third] {
         let found = process.finish();
         assert_eq!(stdout(&found), golden, "{}", stderr(&found));

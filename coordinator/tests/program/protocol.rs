@@ -1,17 +1,11 @@
 //! The gRPC service against clients that are of another version, confused or hostile.
 
-mod common;
-
 use std::{
     collections::HashSet,
     pin::Pin,
     task::{Context, Poll},
 };
 
-use common::{
-    Data, GIVE_UP, Process, census_json, coordinator, introduction, parts, run, status, stderr,
-    stdout, watch_memory, worker,
-};
 use http_body::Frame;
 use tokio::time::timeout;
 use tonic::{
@@ -23,6 +17,11 @@ use trailtrap_census::core::MOST_WORKERS;
 use trailtrap_shared::protocol::wire::{
     self, PIECE_BYTES, census_client::CensusClient, complete_request::Part, fetch_request::What,
     lease_reply::Answer,
+};
+
+use crate::common::{
+    Data, GIVE_UP, Process, census_json, coordinator, introduction, parts, run, status, stderr,
+    stdout, watch_memory, worker,
 };
 
 fn unit(shard: u32) -> Part {

@@ -1,8 +1,6 @@
 //! Who is let in: access files, tokens and certificates between real processes, and what strangers
 //! can do.
 
-mod common;
-
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -15,10 +13,6 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    Data, PATIENCE, Process, census_json, coordinator, eventually, introduction, reserved_port,
-    run, stderr, stdout, trailtrap, watch_memory, worker,
-};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
@@ -29,6 +23,11 @@ use trailtrap_shared::protocol::{
     wire::{self, complete_request::Part, fetch_request::What},
 };
 use trailtrap_worker::access::{self, AdmittedClient};
+
+use crate::common::{
+    Data, PATIENCE, Process, census_json, coordinator, eventually, introduction, reserved_port,
+    run, stderr, stdout, trailtrap, watch_memory, worker,
+};
 
 /// Beyond loopback, and yet reachable in any sandbox.
 const ANYWHERE: &str = "0.0.0.0:0";

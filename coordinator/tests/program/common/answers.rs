@@ -49,7 +49,6 @@ pub async fn next_answer(
 
 /// A census that is known already.
 pub struct Answers {
-    pub options: PlanOptions,
     plans: HashMap<usize, Plan>,
     results: HashMap<Unit, wire::UnitResult>,
     /// Keys, outcomes, wins of each bucket.
@@ -62,7 +61,6 @@ impl Answers {
     pub fn solve(order: usize, options: PlanOptions) -> Self {
         let by_size = (1..=order).map(|n| vec![Default::default(); pairs(n) + 1]).collect();
         let mut answers = Answers {
-            options,
             plans: (1..=order).map(|n| (n, Plan::new(TrailTrap::LAYOUT, n, options))).collect(),
             results: HashMap::new(),
             blocks: HashMap::new(),

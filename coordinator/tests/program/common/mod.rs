@@ -1,7 +1,8 @@
 //! Real processes, for the tests.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod answers;
+pub mod lies;
+pub mod simulated;
 
 use std::{
     collections::HashMap,
@@ -23,7 +24,7 @@ use trailtrap_shared::{
     partition::BLOCK_FORMAT,
     protocol::wire::{self, PROTOCOL},
 };
-use trailtrap_worker::process::limits::Size;
+use trailtrap_worker::process::limits::{Size, raise_open_files};
 use walkdir::WalkDir;
 
 /// When a test gives up: long after anything that it waits for has happened, on however slow a
@@ -321,6 +322,8 @@ pub fn heard_coordinator(
     listen: &str,
     more: &[&str],
 ) -> (Process, String, JoinHandle<String>) {
+    // Several tests at a time, which share what this process may open, have hundreds of connections.
+    raise_open_files();
     let mut command = trailtrap();
     command
         .args([

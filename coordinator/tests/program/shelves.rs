@@ -1,7 +1,5 @@
 //! Blocks that workers keep on their own shelves, for each other.
 
-mod common;
-
 use std::{
     collections::BTreeSet,
     fs,
@@ -9,11 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{
+use walkdir::{DirEntry, WalkDir};
+
+use crate::common::{
     Data, PATIENCE, Process, census_json, coordinator, eventually, heard_coordinator, run, stderr,
     stdout, traffic, worker,
 };
-use walkdir::{DirEntry, WalkDir};
 
 /// A place for shelves.
 struct Room(tempfile::TempDir);

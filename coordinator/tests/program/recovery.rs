@@ -1,8 +1,6 @@
 //! Runs that are stopped, killed, starved and cut off end in the same table and digests as
 //! undisturbed ones.
 
-mod common;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -11,10 +9,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use common::{
-    Data, LONG_LEASE, PATIENCE, Process, census_json, coordinator, eventually, run, status,
-    stderr, stdout, trailtrap, units_leased, worker,
-};
 use trailtrap_census::{
     core::random::Random,
     records::{
@@ -28,6 +22,11 @@ use trailtrap_shared::{
     graph::degree::DegreeSequence,
     partition::{Block, Section},
     plan::{Plan, PlanOptions, Shard, Unit},
+};
+
+use crate::common::{
+    Data, LONG_LEASE, PATIENCE, Process, census_json, coordinator, eventually, run, status,
+    stderr, stdout, trailtrap, units_leased, worker,
 };
 
 fn expected(order: usize) -> String {
