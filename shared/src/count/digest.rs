@@ -12,7 +12,7 @@ use crate::{
     game::Game,
     graph::{Code, Graph, MAX_ORDER, degree::DegreeSequence, graph6},
     labelling::{
-        Colours, Leaf, alike,
+        Colours, Leaf,
         batch::{Batch, Kernel, LANES},
         forest::Forest,
         reference, shard_colours,
@@ -98,9 +98,9 @@ pub struct Digester<G: Game> {
 impl<G: Game> Digester<G> {
     /// A digest of no records yet.
     pub fn new(sequence: &DegreeSequence, kernel: Kernel) -> Self {
-        let (order, colours) = (sequence.order(), shard_colours(sequence));
+        let (order, (colours, alike)) = (sequence.order(), shard_colours(sequence));
         let mut batch = Batch::exact(order, kernel);
-        batch.set_alike(&alike(&colours[..order], &colours[..order]));
+        batch.set_alike(&alike);
         Digester {
             order,
             colours,

@@ -329,8 +329,8 @@ impl LabelledCounts {
     }
 }
 
-/// A sequence of equal count without isolated vertices and, if it is not that of no graph, with no
-/// more than half of all edges.
+/// A sequence of equal count, without isolated vertices. If some graph has it, it has no more than
+/// half of all edges.
 fn sparse(sequence: &DegreeSequence) -> DegreeSequence {
     let mut reduced = without_isolated(sequence.bytes().iter().map(|&d| d as usize));
     loop {

@@ -1,7 +1,7 @@
 //! Many graphs of one order, labelled as [`super::hashed`] labels one.
 
 use super::{
-    Alike, Colours, alike,
+    Alike, Colours,
     batch::{Batch, Kernel, LANES},
     degree_colours,
     forest::Forest,
@@ -30,8 +30,8 @@ pub fn keys_of_shard(
     graphs: &[Graph],
     kernel: Kernel,
 ) -> Vec<KeyAndGroup> {
-    let (n, colours) = (sequence.order(), shard_colours(sequence));
-    keys_from(n, graphs, kernel, &alike(&colours[..n], &colours[..n]), |_| colours)
+    let (colours, alike) = shard_colours(sequence);
+    keys_from(sequence.order(), graphs, kernel, &alike, |_| colours)
 }
 
 fn keys_from(

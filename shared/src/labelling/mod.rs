@@ -139,10 +139,13 @@ fn degree_colours(n: usize, rows: &AdjacencyRows) -> Colours {
     colours
 }
 
-/// The same for graphs of this degree sequence whose vertices are in order of degree.
-pub(crate) fn shard_colours(sequence: &DegreeSequence) -> Colours {
+/// The same for graphs of this degree sequence whose vertices are in order of degree, and which of
+/// these are alike.
+pub(crate) fn shard_colours(sequence: &DegreeSequence) -> (Colours, Alike) {
     let (n, ranks) = (sequence.order(), sequence.ranks());
-    std::array::from_fn(|v| if v < n { ranks[sequence.degree(v)] } else { 0 })
+    let colours: Colours =
+        std::array::from_fn(|v| if v < n { ranks[sequence.degree(v)] } else { 0 });
+    (colours, alike(&colours[..n], &colours[..n]))
 }
 
 /// The key of the graph under `label`.
