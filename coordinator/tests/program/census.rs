@@ -218,7 +218,7 @@ fn a_plan_counts_before_anything_runs() {
     assert_eq!(twelve["shards"], 222_117);
     assert_eq!(twelve["graphs"], 165_091_172_592_u64);
     assert!(twelve["units"].as_u64() > twelve["shards"].as_u64());
-    let text = stdout(&run(&["plan", "10"]));
+    let text = stdout(&run(&["plan", "12"]));
     assert!(text.contains("core-hours") && text.contains("wall time"), "{text}");
     assert_eq!(run(&["plan", "14"]).status.code(), Some(1));
 }
