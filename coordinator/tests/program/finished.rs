@@ -186,9 +186,7 @@ fn what_was_not_kept_is_said(keep: &str) {
 
 /// Removes the first block of an order from a family.
 fn remove_block(data: &Data, family: &str, order: u8) {
-    let families = ["default", "records", "keys", "outcomes", "wins"];
-    let store = data.path().join("store");
-    let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), store, families).unwrap();
+    let db = data.database();
     let blocks = db.cf_handle(family).unwrap();
     let from = rocksdb::IteratorMode::From(&[order], rocksdb::Direction::Forward);
     let (key, _) = db.iterator_cf(blocks, from).next().unwrap().unwrap();

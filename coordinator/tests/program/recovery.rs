@@ -371,13 +371,7 @@ fn a_store_of_another_version_is_refused() {
     let data = Data::new();
     census_json(4, &data, &[]);
     {
-        let families = ["default", "records", "keys", "outcomes", "wins"];
-        let db = rocksdb::DB::open_cf(
-            &rocksdb::Options::default(),
-            data.path().join("store"),
-            families,
-        )
-        .unwrap();
+        let db = data.database();
         // Codec version 1, then store format 7.
         db.put_cf(db.cf_handle("records").unwrap(), b"format", [1, 7, 0, 1, 0, 1, 0, 1, 0])
             .unwrap();
@@ -1183,13 +1177,7 @@ fn numbers_of_leases_do_not_repeat_after_a_salvage() {
     let last = instances(&data, 5).into_iter().max().unwrap() >> 32;
     assert_eq!(last, 3);
     {
-        let families = ["default", "records", "keys", "outcomes", "wins"];
-        let db = rocksdb::DB::open_cf(
-            &rocksdb::Options::default(),
-            data.path().join("store"),
-            families,
-        )
-        .unwrap();
+        let db = data.database();
         db.delete_cf(db.cf_handle("records").unwrap(), b"epoch").unwrap();
     }
     salvage(&data);

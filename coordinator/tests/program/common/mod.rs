@@ -156,6 +156,13 @@ impl Data {
     pub fn text(&self) -> String {
         self.path().to_str().unwrap().to_owned()
     }
+
+    /// The database of the store, to be changed behind the back of all programs.
+    pub fn database(&self) -> rocksdb::DB {
+        let families = ["default", "records", "keys", "outcomes", "wins"];
+        let options = rocksdb::Options::default();
+        rocksdb::DB::open_cf(&options, self.path().join("store"), families).unwrap()
+    }
 }
 
 impl Data {
