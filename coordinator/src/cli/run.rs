@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, channel},
     },
     time::{Duration, Instant},
 };
@@ -342,30 +342,27 @@ fn told(tried: &Tried) -> String {
 /// Does something and shows the progress of the census meanwhile: a bar on a terminal, a line
 /// every ten seconds elsewhere.
 pub fn watched<T>(census: &Census, directory: &DataDirectory, work: impl FnOnce() -> T) -> T {
-    let done = AtomicBool::new(false);
+    let (working, done) = channel();
     std::thread::scope(|scope| {
-        scope.spawn(|| watch(census, directory, &done));
+        scope.spawn(move || watch(census, directory, &done));
         let result = work();
-        done.store(true, Ordering::Relaxed);
+        drop(working);
         result
     })
 }
 
-fn watch(census: &Census, directory: &DataDirectory, done: &AtomicBool) {
+/// Until the other end of the channel is gone.
+fn watch(census: &Census, directory: &DataDirectory, done: &Receiver<()>) {
     let terminal = std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr_with_hz(5));
     let style =
         ProgressStyle::with_template("{prefix} {wide_bar} {msg}").expect("a valid template");
     bar.set_style(style);
     let start = Instant::now();
-    let (mut published, mut printed) = (None::<Instant>, Instant::now());
-    while !done.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(50));
-        let due = published.is_none_or(|at| at.elapsed() > Duration::from_secs(1));
-        if !due {
-            continue;
-        }
-        published = Some(Instant::now());
+    let mut printed = start;
+    let mut pause = Duration::from_millis(50);
+    while done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        pause = Duration::from_secs(1);
         let status = CensusStatus::of(census);
         directory.publish(&status);
         let Some(order) = &status.order else { continue };
