@@ -110,8 +110,7 @@ impl Core {
 
     /// The results of an arrival were examined.
     pub fn examined(&mut self, id: ArrivalId, deliveries: Vec<Delivery>, examined: Examined) {
-        let Some(arrival) = self.arrivals.get_mut(&id) else { return };
-        let (worker, lease, edition) = (arrival.worker, arrival.lease, arrival.edition);
+        let Some(&Arrival { worker, lease, edition, .. }) = self.arrivals.get(&id) else { return };
         if let Examined::Flaw { index, why } = examined {
             let delivery = deliveries.into_iter().nth(index).filter(|_| edition == self.edition);
             return match delivery {
@@ -122,14 +121,21 @@ impl Core {
         if self.ended.is_some() || self.closing {
             return self.refuse(id, Refusal::Ended);
         }
+        // Blamed since then, it may have held the lease until that expired.
+        if let Err(refusal @ Refusal::Distrusted(_)) = self.trusted(worker) {
+            return self.refuse(id, refusal);
+        }
         let verdict = match examined {
             Examined::Passed => Ok(()),
             // The lease goes on.
             Examined::Lacking => return self.refuse(id, Refusal::Lacking),
             Examined::Gone | Examined::Flaw { .. } => Err(Refusal::Void),
         };
-        arrival.ended = self.leases.end(worker, lease);
-        let purpose = arrival.ended.as_ref().map(|ended| ended.purpose);
+        let ended = self.leases.end(worker, lease);
+        let purpose = ended.as_ref().map(|ended| ended.purpose);
+        if let Some(arrival) = self.arrivals.get_mut(&id) {
+            arrival.ended = ended;
+        }
         match (verdict, purpose) {
             (Err(refusal), _) => self.refuse(id, refusal),
             (Ok(()), _) if edition != self.edition => self.refuse(id, Refusal::Void),
