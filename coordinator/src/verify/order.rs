@@ -100,8 +100,7 @@ impl<G: Game> Verifier<G> {
     fn alarms(&self) -> anyhow::Result<String> {
         let FinishedOrder { store, plan, .. } = &self.finished;
         let alarms = store.alarms()?;
-        let concerning =
-            alarms.iter().filter(|(_, alarm)| usize::from(alarm.unit.order) <= plan.order);
+        let concerning = alarms.iter().filter(|(_, alarm)| alarm.concerns(plan.order));
         if let Some((number, alarm)) =
             concerning.clone().find(|(_, alarm)| alarm.settled.is_none())
         {

@@ -238,9 +238,7 @@ impl Archive {
 
     /// The first open alarm about an order, or about one that it was computed from.
     fn open_alarm(&self, order: usize) -> Option<&(u32, Alarm)> {
-        self.alarms
-            .iter()
-            .find(|(_, alarm)| alarm.settled.is_none() && alarm.unit.order as usize <= order)
+        self.alarms.iter().find(|(_, alarm)| alarm.settled.is_none() && alarm.concerns(order))
     }
 
     /// The record of an order that may be read.

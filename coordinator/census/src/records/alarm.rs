@@ -84,6 +84,12 @@ impl Alarm {
         }
     }
 
+    /// Whether it is about an order, or about one that it was computed from.
+    pub fn concerns(&self, order: usize) -> bool {
+        let units = [&self.unit].into_iter().chain(&self.doubted);
+        units.map(|unit| usize::from(unit.order)).any(|known| known <= order)
+    }
+
     /// One line for people.
     pub fn line(&self, number: u32) -> String {
         let Unit { order, part, .. } = self.unit;
@@ -97,5 +103,22 @@ impl Alarm {
             self.sequence,
             self.text
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that is caught in one order may have done what is below it.
+    #[test]
+    fn alarms_concern_the_orders_whose_units_they_doubt() {
+        let unit = |order| Unit { order, shard: 0, part: 0 };
+        let sequence = DegreeSequence::new([0]);
+        let mut alarm = Alarm::at(0, AlarmKind::Trial, unit(9), &sequence, String::new());
+        let concerned = |alarm: &Alarm| (1..=12).filter(|&order| alarm.concerns(order)).min();
+        assert_eq!(concerned(&alarm), Some(9));
+        alarm.doubted = vec![unit(9), unit(7), unit(10)];
+        assert_eq!(concerned(&alarm), Some(7));
     }
 }
