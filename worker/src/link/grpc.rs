@@ -295,12 +295,13 @@ impl GrpcLink {
         })?;
         *self.heartbeat.lock() =
             Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
-        self.worker.store(reply.worker, Ordering::Relaxed);
         let mark = |number: u64| (number != 0).then_some(Mark(number));
         self.supply.look_for(mark(reply.depot_mark));
         self.supply
             .use_shelves(mark(reply.shelf_mark))
             .map_err(|error| LinkError::Refused(log::explained(&error.into())))?;
+        // Whoever else is about to register hears of an error as well.
+        self.worker.store(reply.worker, Ordering::Relaxed);
         // Before anything is asked for that lies there.
         // If that fails, it is done soon.
         let _ = self.tidy_shelf();

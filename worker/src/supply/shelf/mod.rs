@@ -73,11 +73,22 @@ pub enum ShelfError {
 pub struct Shelf {
     path: PathBuf,
     number: ShelfNumber,
-    /// From the moment on at which it is known of which census it is.
-    depot: Mutex<Option<Arc<KeptDepot>>>,
+    of: Mutex<Of>,
     lying: Mutex<HashMap<Checksum, Lying>>,
     /// How often something was put here.
     puts: AtomicU64,
+}
+
+/// Of which census a shelf is.
+#[derive(Default)]
+enum Of {
+    /// That is not known.
+    #[default]
+    Unknown,
+    /// Of the one of this directory.
+    Census(Arc<KeptDepot>),
+    /// Of none any more: that census is done.
+    Nobody,
 }
 
 /// A block that lies on the shelf, or is being put there.
@@ -131,8 +142,8 @@ impl Shelf {
             }
             Err(error) => return Err(unusable(error)),
         };
-        let (depot, lying, puts) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        Ok(Shelf { path, number, depot, lying, puts })
+        let (of, lying, puts) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        Ok(Shelf { path, number, of, lying, puts })
     }
 
     /// The directory.
@@ -146,16 +157,21 @@ impl Shelf {
     }
 
     /// It belongs to the census with this mark, and to this process. What lies there already is
-    /// that census's.
+    /// that census's. A shelf of which the census is done stays as it is.
     ///
     /// # Errors
     ///
-    /// Another census, or another process, has it, or it cannot be written.
+    /// Another census, or another process, has it, or it cannot be written: then it is of no census
+    /// for now, so that what lies there is not taken for one's own.
     pub fn begin(&self, mark: Mark) -> Result<(), ShelfError> {
-        let mut depot = self.depot.lock();
-        if depot.as_ref().is_some_and(|depot| depot.mark() == mark) {
-            return Ok(());
+        let mut of = self.of.lock();
+        match &*of {
+            Of::Nobody => return Ok(()),
+            Of::Census(depot) if depot.mark() == mark => return Ok(()),
+            Of::Census(_) | Of::Unknown => {}
         }
+        *of = Of::Unknown;
+        self.lying.lock().clear();
         let unusable = |cause| ShelfError::Unusable { path: self.path.clone(), cause };
         let mut kept = KeptDepot::at(&self.path, mark);
         if kept.check().is_err() {
@@ -165,18 +181,20 @@ impl Shelf {
         let found = kept.checksums().map_err(unusable)?;
         let now = Lying { since: Instant::now(), put: 0, is_there: true };
         self.lying.lock().extend(found.into_iter().map(|checksum| (checksum, now)));
-        *depot = Some(Arc::new(kept));
+        *of = Of::Census(Arc::new(kept));
         Ok(())
     }
 
     /// Whether it is known of which census it is, and blocks can be kept here.
     pub fn is_begun(&self) -> bool {
-        self.depot.lock().is_some()
+        matches!(*self.of.lock(), Of::Census(_))
     }
 
     /// The census is done: nothing of it is needed any more, and the directory may serve another.
     pub fn end(&self) {
-        let Some(depot) = self.depot.lock().take() else { return };
+        let Of::Census(depot) = std::mem::replace(&mut *self.of.lock(), Of::Nobody) else {
+            return;
+        };
         let all: Vec<Listed> = self.list();
         self.remove_from(&depot, &all);
         if let Err(error) = depot.end() {
@@ -186,8 +204,11 @@ impl Shelf {
 
     /// The directory, if it is known of which census it is.
     fn depot(&self) -> io::Result<Arc<KeptDepot>> {
-        let depot = self.depot.lock().clone();
-        depot.ok_or_else(|| io::Error::other("it is not known yet of which census it is"))
+        match &*self.of.lock() {
+            Of::Census(depot) => Ok(depot.clone()),
+            Of::Unknown => Err(io::Error::other("it is not known yet of which census it is")),
+            Of::Nobody => Err(io::Error::other("the census is done")),
+        }
     }
 
     /// Puts a block here; it outlasts a loss of power when this returns.
@@ -199,18 +220,27 @@ impl Shelf {
         let (depot, checksum) = (self.depot()?, block.name().checksum);
         // It is not listed while it is written, and what was said of it when it was listed is not
         // about the one that comes now.
-        self.note_put(checksum, false);
+        let (put, before) = self.note_put(checksum, false);
         if let Err(error) = depot.write(block) {
-            self.lying.lock().remove(&checksum);
+            let mut lying = self.lying.lock();
+            // Unless it has been put by somebody else meanwhile, what was there still is.
+            if lying.get(&checksum).is_some_and(|lying| lying.put == put) {
+                match before.filter(|before| before.is_there) {
+                    Some(before) => drop(lying.insert(checksum, before)),
+                    None => drop(lying.remove(&checksum)),
+                }
+            }
             return Err(error);
         }
         self.note_put(checksum, true);
         Ok(())
     }
 
-    fn note_put(&self, checksum: Checksum, is_there: bool) {
+    /// Returns which of all puts it is, and what was noted of the block before.
+    fn note_put(&self, checksum: Checksum, is_there: bool) -> (u64, Option<Lying>) {
         let put = self.puts.fetch_add(1, Ordering::Relaxed) + 1;
-        self.lying.lock().insert(checksum, Lying { since: Instant::now(), put, is_there });
+        let lying = Lying { since: Instant::now(), put, is_there };
+        (put, self.lying.lock().insert(checksum, lying))
     }
 
     /// Puts several blocks here, some at a time: most of it is waiting for the disk.
@@ -240,7 +270,7 @@ impl Shelf {
         there.map(listed).collect()
     }
 
-    /// A block that lies here, as far as it is sound.
+    /// A block that lies here, as far as it is sound. If it is not, it is not listed any more.
     ///
     /// # Errors
     ///
@@ -248,7 +278,13 @@ impl Shelf {
     pub fn block(&self, layout: Layout, checksum: Checksum) -> io::Result<Option<Block>> {
         let bytes = self.depot()?.read_any(&checksum, LARGEST_BLOCK)?;
         let block = bytes.and_then(|bytes| Block::parse(layout, bytes).ok());
-        Ok(block.filter(|block| block.name().checksum == checksum))
+        let block = block.filter(|block| block.name().checksum == checksum);
+        if block.is_none() {
+            let shelf = self.path.display();
+            tracing::warn!(%shelf, block = %checksum, "a block on the shelf is lost or damaged");
+            self.lying.lock().remove(&checksum);
+        }
+        Ok(block)
     }
 
     /// Removes blocks, unless they have been put here again since they were listed.
@@ -341,6 +377,49 @@ mod tests {
         }
     }
 
+    /// What lies there is shown to no other census, also by a process that was at work on the first.
+    #[test]
+    fn a_shelf_that_another_census_asks_for_is_of_none_until_the_first_is_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(directory.path()).unwrap();
+        let block = keys(1000);
+        shelf.begin(Mark(7)).unwrap();
+        shelf.put(&block).unwrap();
+        let before = shelf.list();
+        assert!(shelf.begin(Mark(8)).unwrap_err().to_string().contains("another census"));
+        assert!(!shelf.is_begun() && shelf.list().is_empty() && shelf.put(&keys(2000)).is_err());
+        shelf.remove(&before);
+        shelf.begin(Mark(7)).unwrap();
+        assert_eq!(listed(&shelf), [block.name().checksum]);
+        assert!(shelf.read(&block.name()).unwrap().is_some());
+    }
+
+    /// A list that was on its way when the census ended does not mark the shelf again.
+    #[test]
+    fn what_has_ended_does_not_begin_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(directory.path()).unwrap();
+        shelf.begin(Mark(7)).unwrap();
+        shelf.end();
+        shelf.begin(Mark(7)).unwrap();
+        assert!(!shelf.is_begun() && shelf.put(&keys(1000)).is_err());
+        Shelf::new(directory.path()).unwrap().begin(Mark(8)).unwrap();
+    }
+
+    #[test]
+    fn what_lay_there_still_does_if_it_cannot_be_put_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(directory.path()).unwrap();
+        shelf.begin(Mark(7)).unwrap();
+        let [one, other] = [keys(1000), keys(2000)];
+        shelf.put(&one).unwrap();
+        let away = directory.path().with_extension("away");
+        fs::rename(directory.path(), &away).unwrap();
+        [&one, &other].into_iter().for_each(|block| assert!(shelf.put(block).is_err()));
+        fs::rename(&away, directory.path()).unwrap();
+        assert_eq!(listed(&shelf), [one.name().checksum]);
+    }
+
     /// What was put here again after it was listed is wanted, whatever was said of the list.
     #[test]
     fn what_is_unwanted_goes_unless_it_has_come_again() {
@@ -362,6 +441,12 @@ mod tests {
         shelf.remove(&shelf.list());
         assert_eq!(listed(&shelf), []);
         assert_eq!(shelf.block(TrailTrap::LAYOUT, one.name().checksum).unwrap(), None);
+        // What is damaged does not lie there.
+        shelf.put(&one).unwrap();
+        let name = one.name().checksum.to_string();
+        fs::write(directory.path().join(&name[..2]).join(&name), b"damaged").unwrap();
+        assert_eq!(shelf.block(TrailTrap::LAYOUT, one.name().checksum).unwrap(), None);
+        assert_eq!(listed(&shelf), []);
     }
 
     /// Whoever was told that a block lies here finds it, whatever is removed at the same time.
