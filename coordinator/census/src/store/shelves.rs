@@ -372,6 +372,8 @@ impl ShelfRoom {
         name: &BlockName,
     ) -> Result<Option<Block>, StoreError> {
         let (mut is_said, until) = (false, self.now() + self.patience);
+        // Where it should be and is not: it is put there again, and will be said to be there.
+        let mut lacking = Vec::new();
         loop {
             let found = self.table.lock().find(name, self.now());
             let places = match found {
@@ -384,8 +386,14 @@ impl ShelfRoom {
                     return Err(StoreError::Closed);
                 }
                 match self.reader.take(layout, &place, name) {
-                    Ok(Some(block)) => return Ok(Some(block)),
-                    Ok(None) => self.table.lock().lacks(place.number, name.checksum),
+                    Ok(Some(block)) => {
+                        lacking.into_iter().for_each(|shelf| self.reader.mend(shelf, &block));
+                        return Ok(Some(block));
+                    }
+                    Ok(None) => {
+                        self.table.lock().lacks(place.number, name.checksum);
+                        lacking.push(place.number);
+                    }
                     Err(status) => {
                         if !is_said {
                             let (shelf, cause) = (place.address, status.message());

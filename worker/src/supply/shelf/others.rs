@@ -112,9 +112,11 @@ impl OtherShelves {
     }
 
     /// The blocks of these names, each of which lies on the shelves beside it, as far as they can be
-    /// had and are what they should be; in any order.
+    /// had and are what they should be; in any order. What is missing or damaged on one shelf, and
+    /// came from another, is put there again: it should lie on two.
     pub fn take_all(&self, layout: Layout, wanted: &[(BlockName, Shelves)]) -> Vec<Block> {
         let mut taken = Vec::with_capacity(wanted.len());
+        let mut lacking: Vec<(ShelfNumber, BlockName)> = Vec::new();
         let mut rest: Vec<(BlockName, Shelves)> = wanted.to_vec();
         // From one of the two, and what is not to be had there from the other.
         while !rest.is_empty() {
@@ -136,19 +138,44 @@ impl OtherShelves {
                     shelf.leave_alone(&status);
                     Vec::new()
                 });
-                blocks.into_iter().flatten().collect::<Vec<Block>>()
+                let named = names.into_iter().zip(blocks);
+                named.map(|(name, block)| (shelf.place.number, name, block)).collect::<Vec<_>>()
             });
             let found = self.run(stream::iter(takes).buffer_unordered(TOGETHER).concat());
-            for block in found.unwrap_or_default() {
-                left.remove(&block.name());
-                taken.push(block);
+            for (number, name, block) in found.unwrap_or_default() {
+                match block {
+                    Some(block) => {
+                        left.remove(&name);
+                        taken.push(block);
+                    }
+                    None => lacking.push((number, name)),
+                }
             }
             if self.stop.is_cancelled() {
                 break;
             }
             rest = left.into_iter().collect();
         }
+        for (number, name) in lacking {
+            if let Some(block) = taken.iter().find(|block| block.name() == name) {
+                self.mend(number, block);
+            }
+        }
         taken
+    }
+
+    /// Puts a block on this shelf again, where it was missing or damaged. If that fails, it lies on
+    /// one shelf less than it should.
+    pub fn mend(&self, number: ShelfNumber, block: &Block) {
+        let Some(shelf) = self.get(number) else { return };
+        let (address, checksum) = (&shelf.place.address, block.name().checksum);
+        match self.run(shelf.put(block.clone())) {
+            Some(Ok(())) => {
+                tracing::info!(shelf = address, block = %checksum, "a block on a shelf is mended");
+            }
+            Some(Err(status)) => shelf.leave_alone(&status),
+            None => {}
+        }
     }
 
     /// A block from one shelf; `None` if it is not there, or is not what it should be.
@@ -399,19 +426,29 @@ mod tests {
                 taken
             };
             assert_eq!(taken(&others), blocks);
-            // Damaged here, missing there.
-            let mut bytes = blocks[0].bytes().to_vec();
-            bytes[60] ^= 1;
-            fs::write(shelved.file(1, &blocks[0]), bytes).unwrap();
-            fs::remove_file(shelved.file(2, &blocks[1])).unwrap();
-            assert_eq!(taken(&others), blocks);
-            fs::remove_file(shelved.file(2, &blocks[0])).unwrap();
-            assert_eq!(taken(&others), blocks[1..]);
-            let taken = |shelf: usize, block: &Block| {
+            let from = |shelf: usize, block: &Block| {
                 others.take(LAYOUT, &shelved.places[shelf], &block.name()).unwrap()
             };
-            assert_eq!(taken(1, &blocks[1]).as_ref(), Some(&blocks[1]));
-            assert_eq!(taken(2, &blocks[1]), None);
+            // The shelf that is asked first, and the other one.
+            let order = |block: &Block| {
+                let first = on_both.iter().nth(usize::from(block.name().checksum.0[0]) % 2);
+                if first == Some(shelved.number(1)) { [1, 2] } else { [2, 1] }
+            };
+            // Damaged here, missing there, it comes from the other, and is mended.
+            let [[damaged, _], [missing, kept]] = [&blocks[0], &blocks[1]].map(order);
+            let mut bytes = blocks[0].bytes().to_vec();
+            bytes[60] ^= 1;
+            fs::write(shelved.file(damaged, &blocks[0]), bytes).unwrap();
+            fs::remove_file(shelved.file(missing, &blocks[1])).unwrap();
+            assert_eq!(from(kept, &blocks[1]).as_ref(), Some(&blocks[1]));
+            assert_eq!([from(damaged, &blocks[0]), from(missing, &blocks[1])], [None, None]);
+            assert_eq!(taken(&others), blocks);
+            assert_eq!(from(damaged, &blocks[0]).as_ref(), Some(&blocks[0]));
+            assert_eq!(from(missing, &blocks[1]).as_ref(), Some(&blocks[1]));
+            for shelf in 1..3 {
+                fs::remove_file(shelved.file(shelf, &blocks[0])).unwrap();
+            }
+            assert_eq!(taken(&others), blocks[1..]);
         }
     }
 
