@@ -70,8 +70,10 @@ const LONGEST_LIST: usize = 1 << 16;
 const PROBES: usize = 64;
 /// The certificate of a shelf has no more bytes than this.
 const LONGEST_CERTIFICATE: usize = 8 << 10;
-/// A shelf has so long to answer before it is used.
+/// A shelf has so long to answer before it is used, …
 const PROBE: Duration = Duration::from_secs(5);
+/// … so many times.
+const PROBED: usize = 3;
 /// A stream is given up when its client takes nothing of an answer for this long.
 const STALLED: Duration = Duration::from_secs(60);
 /// A stream that is held back has sent no more bytes than this …
@@ -218,10 +220,19 @@ impl GrpcService {
             None if from.is_loopback() => format!("127.0.0.1:{port}"),
             _ => SocketAddr::new(from, port).to_string(),
         };
-        match timeout(PROBE, TcpStream::connect(&address)).await {
-            Ok(Ok(_)) => Ok(ShelfPlace { address, ..place }),
-            Ok(Err(error)) => Err(format!("{address}: {error}")),
-            Err(_) => Err(format!("{address}: no answer")),
+        // What is not reached now is not used as long as the worker has its number.
+        let mut attempts = 0;
+        loop {
+            let why = match timeout(PROBE, TcpStream::connect(&address)).await {
+                Ok(Ok(_)) => return Ok(ShelfPlace { address, ..place }),
+                Ok(Err(error)) => format!("{address}: {error}"),
+                Err(_) => format!("{address}: no answer"),
+            };
+            attempts += 1;
+            if attempts == PROBED {
+                return Err(why);
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 
