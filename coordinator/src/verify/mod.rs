@@ -7,7 +7,6 @@ mod order;
 
 use std::{
     error::Error,
-    io,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -15,7 +14,6 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use rustix::io::Errno;
 use serde::Serialize;
 use trailtrap_census::{
     read::{
@@ -31,7 +29,7 @@ use trailtrap_export::{
 };
 
 use trailtrap_shared::{class::Class, count::summary::Summary, game::GameName, play};
-use trailtrap_worker::process::log;
+use trailtrap_worker::process::{log, open};
 
 use self::{
     bundle::Bundle,
@@ -138,23 +136,11 @@ fn is_of_the_system(cause: &(dyn Error + 'static)) -> bool {
         ArchiveError::Finished(error) => of_finished(error),
         _ => false,
     };
-    let refusals = [
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOMEM,
-        Errno::NOSPC,
-        Errno::DQUOT,
-        Errno::IO,
-        Errno::STALE,
-    ];
-    let of_io = |error: &io::Error| {
-        refusals.iter().any(|refusal| error.raw_os_error() == Some(refusal.raw_os_error()))
-    };
     cause.downcast_ref().is_some_and(StoreError::is_of_the_system)
         || cause.downcast_ref().is_some_and(|error: &Arc<StoreError>| error.is_of_the_system())
         || cause.downcast_ref().is_some_and(of_finished)
         || cause.downcast_ref().is_some_and(of_archive)
-        || cause.downcast_ref().is_some_and(of_io)
+        || cause.downcast_ref().is_some_and(open::is_of_the_system)
 }
 
 /// What came out of all checks so far.

@@ -116,6 +116,18 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
     move |source| OfflineError::Io { path: path.to_owned(), source }
 }
 
+/// Why a file could not be read: it is not what it should be, unless it is missing, or it is the
+/// system that refuses.
+fn reading(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
+    move |source| {
+        let path = path.to_owned();
+        match source.kind() == io::ErrorKind::NotFound || open::is_of_the_system(&source) {
+            true => OfflineError::Io { path, source },
+            false => OfflineError::Damaged { path, what: source.to_string() },
+        }
+    }
+}
+
 /// Writes a file that nobody sees before it is complete. Others may write it too.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), OfflineError> {
     make_room(path).and_then(|()| Replacement::of(path).write(bytes)).map_err(at(path))
@@ -335,15 +347,14 @@ fn deliver_result(
     let most = most_bytes(lease.plan.bytes(&lease.units));
     let mut watch = Watch::default();
     while !patience.stop.is_cancelled() {
-        match open::read(&result, most) {
-            Ok(bytes) => {
-                link.deliver(lease, unpack_result(&result, &bytes, lease)?)?;
-                return Ok(true);
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(OfflineError::Damaged { path: result, what: error.to_string() }.into());
-            }
+        let read =
+            patience.persist(|| match open::read(&result, most).map_err(reading(&result)) {
+                Err(error) if error.is_missing() => Ok(None),
+                read => read.map(Some),
+            });
+        if let Some(bytes) = read? {
+            link.deliver(lease, unpack_result(&result, &bytes, lease)?)?;
+            return Ok(true);
         }
         if damaged.exists() {
             return Err(OfflineError::SetAside(damaged).into());
@@ -462,9 +473,9 @@ impl FileLink {
 
     fn open(&self, path: &Path) -> Result<(Lease, Inputs), OfflineError> {
         let damaged = |what: String| OfflineError::Damaged { path: path.to_owned(), what };
-        let (file, metadata) = open::regular(path).map_err(at(path))?;
+        let (file, metadata) = open::regular(path).map_err(reading(path))?;
         let mut head = Vec::new();
-        (&file).take(GRANT_BYTES).read_to_end(&mut head).map_err(at(path))?;
+        (&file).take(GRANT_BYTES).read_to_end(&mut head).map_err(reading(path))?;
         let mut begun = &head[..];
         let grant: wire::Grant =
             next(path, &mut begun)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
@@ -477,7 +488,7 @@ impl FileLink {
         let units = messages::units(&grant);
         let most = most_bytes(plan.input_bytes(&units, &mut self.counts.lock()));
         let left = metadata.len().saturating_sub(head.len() as u64);
-        let left = open::read_on(&file, left, most).map_err(at(path))?;
+        let left = open::read_on(&file, left, most).map_err(reading(path))?;
         let bytes = [begun, &left].concat();
         let mut rest = &bytes[..];
         let mut inputs = Inputs::new();
@@ -550,6 +561,12 @@ impl Link for FileLink {
             }
             // The courier has taken it back.
             Err(error) if error.is_missing() => {}
+            // For another try, here or elsewhere.
+            Err(error @ OfflineError::Io { .. }) => {
+                tracing::warn!(%error, "put a task back");
+                let _ = fs::rename(&taken, taken.with_extension("task"));
+                std::thread::sleep(CAUTION);
+            }
             Err(error) => set_aside(&taken, &error),
         }
         Ok(Grant::Wait)

@@ -8,7 +8,10 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{AtFlags, CWD, OFlags, Timespec, Timestamps, UTIME_NOW, utimensat};
+use rustix::{
+    fs::{AtFlags, CWD, OFlags, Timespec, Timestamps, UTIME_NOW, utimensat},
+    io::Errno,
+};
 
 fn quietly(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32)
@@ -21,9 +24,9 @@ fn quietly(options: &mut OpenOptions) -> &mut OpenOptions {
 /// What the system says; [`io::ErrorKind::InvalidInput`] if it is no regular file.
 pub fn regular(path: &Path) -> io::Result<(File, Metadata)> {
     let file = quietly(File::options().read(true)).open(path).map_err(|error| {
-        match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        match Errno::from_io_error(&error) {
             // A link, or a socket.
-            Some(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => irregular(),
+            Some(Errno::LOOP | Errno::NXIO) => irregular(),
             _ => error,
         }
     })?;
@@ -33,6 +36,21 @@ pub fn regular(path: &Path) -> io::Result<(File, Metadata)> {
 
 fn irregular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")
+}
+
+/// Whether it is the system that refuses, for want of descriptors, memory, room, or a sound disk:
+/// of the file itself that says nothing.
+pub fn is_of_the_system(error: &io::Error) -> bool {
+    let refusals = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::IO,
+        Errno::STALE,
+    ];
+    Errno::from_io_error(error).is_some_and(|error| refusals.contains(&error))
 }
 
 /// The content of a regular file, if it has no more bytes than `most`.
