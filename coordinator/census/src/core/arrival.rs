@@ -324,16 +324,18 @@ impl Core {
             return true;
         }
         let Some(order) = &mut self.order else { return true };
-        order.comparisons.finish(other.unit);
+        let unit = other.unit;
+        order.comparisons.finish(unit);
         order.to_commit += 1;
         let (retired, urgent) = (order.retired(), order.is_solved());
-        let confirmed = vec![Confirmed { unit: other.unit, by }];
+        let confirmed = vec![Confirmed { unit, by }];
         self.emit(Effect::Commit(CommitEntry {
             confirmed,
             retired,
             urgent,
             ..CommitEntry::of(self.edition)
         }));
+        self.decide(unit, &accepted);
         true
     }
 

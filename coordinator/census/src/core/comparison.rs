@@ -1,7 +1,7 @@
 //! Which units are to be solved a second time, by another worker, and compared. A pure state
 //! machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trailtrap_shared::plan::Unit;
 
@@ -16,6 +16,8 @@ pub struct Comparisons {
     share: f64,
     /// Which units are drawn follows from this.
     secret: Secret,
+    /// Units that are wanted in any case.
+    disputed: BTreeSet<Unit>,
     open: BTreeMap<Unit, Open>,
 }
 
@@ -36,15 +38,17 @@ impl Open {
 }
 
 impl Comparisons {
-    /// Nothing yet; a share between 0 and 1 of all units will be wanted.
-    pub fn new(share: f64, secret: Secret) -> Self {
-        Comparisons { share, secret, open: BTreeMap::new() }
+    /// Nothing yet; a share between 0 and 1 of all units will be wanted, and those of which it is
+    /// not known who is right.
+    pub fn new(share: f64, secret: Secret, disputed: BTreeSet<Unit>) -> Self {
+        Comparisons { share, secret, disputed, open: BTreeMap::new() }
     }
 
     /// Whether a unit is among those that are to be solved twice.
     pub fn want(&self, unit: Unit) -> bool {
         let Unit { order, shard, part } = unit;
-        self.secret.draws("comparison", &(order, shard, part)).chance(self.share)
+        self.disputed.contains(&unit)
+            || self.secret.draws("comparison", &(order, shard, part)).chance(self.share)
     }
 
     /// A unit was solved by this worker.
@@ -161,7 +165,7 @@ mod tests {
     }
 
     fn comparisons(share: f64) -> Comparisons {
-        Comparisons::new(share, Secret::of(7))
+        Comparisons::new(share, Secret::of(7), BTreeSet::new())
     }
 
     #[test]
@@ -243,7 +247,7 @@ mod tests {
     #[test]
     fn shares_are_what_they_say() {
         let wanted = |share: f64, salt: u64| {
-            let comparisons = Comparisons::new(share, Secret::of(salt));
+            let comparisons = Comparisons::new(share, Secret::of(salt), BTreeSet::new());
             (0..10_000).filter(|&shard| comparisons.want(unit(shard))).collect::<Vec<_>>()
         };
         assert_eq!(wanted(0.0, 1).len(), 0);
@@ -251,5 +255,7 @@ mod tests {
         assert!((2_700..3_300).contains(&wanted(0.3, 1).len()));
         assert_eq!(wanted(0.3, 1), wanted(0.3, 1));
         assert_ne!(wanted(0.3, 1), wanted(0.3, 2));
+        let disputed = Comparisons::new(0.0, Secret::of(1), [unit(7)].into());
+        assert!(disputed.want(unit(7)) && !disputed.want(unit(8)));
     }
 }

@@ -375,6 +375,25 @@ impl Core {
         self.distrust(number, arrival, refusal);
     }
 
+    /// Two workers agree on a unit. So it is known now who was wrong where two differed about it, if
+    /// nobody was blamed for that.
+    pub(super) fn decide(&mut self, unit: Unit, right: &UnitRecord) {
+        let undecided = |(number, alarm): &(&u32, &mut Alarm)| {
+            alarm.unit == unit && alarm.is_undecided() && !self.inquiries.contains_key(number)
+        };
+        let mut decided = Vec::new();
+        for (&number, alarm) in self.alarms.iter_mut().filter(undecided) {
+            alarm.quarantined.retain(|record| !record.agrees(right));
+            alarm.blamed = alarm.quarantined.iter().map(|record| record.worker.clone()).collect();
+            let names: Vec<String> = alarm.blamed.iter().map(Author::to_string).collect();
+            alarm.text += &format!("; by two later ones, wrong is that of {}", names.join("; "));
+            // It was solved again.
+            alarm.doubted.clear();
+            decided.push(number);
+        }
+        decided.into_iter().for_each(|number| self.distrust(number, None, Refusal::Void));
+    }
+
     /// Gives those whom an alarm blames no more work, and finds out what they did since a result
     /// of them was last confirmed.
     fn distrust(&mut self, number: u32, arrival: Option<ArrivalId>, refusal: Refusal) {

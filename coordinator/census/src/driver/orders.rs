@@ -121,7 +121,11 @@ impl Census {
             self.store.put_order(n, &record)?;
         }
         let (graphs, pairs) = plan.totals().unwrap_or_default();
-        let comparisons = Comparisons::new(self.options.compared_share, self.secret.clone());
+        let alarms = self.store.alarms()?;
+        let undecided = alarms.iter().filter(|(_, alarm)| alarm.is_undecided());
+        let disputed = undecided.map(|(_, alarm)| alarm.unit).collect();
+        let (share, secret) = (self.options.compared_share, self.secret.clone());
+        let comparisons = Comparisons::new(share, secret, disputed);
         let comparable = match outcomes_kept {
             true => HashSet::new(),
             false => self.comparable(&plan, &records, &comparisons)?,

@@ -84,6 +84,15 @@ impl Alarm {
         }
     }
 
+    /// Whether two results differ, and it is not known which is wrong: it could not be told, or the
+    /// run that was to find it out ended before.
+    pub fn is_undecided(&self) -> bool {
+        self.kind == AlarmKind::Disagreement
+            && self.settled.is_none()
+            && self.blamed.is_empty()
+            && self.quarantined.len() > 1
+    }
+
     /// Whether it is about an order, or about one that it was computed from.
     pub fn concerns(&self, order: usize) -> bool {
         let units = [&self.unit].into_iter().chain(&self.doubted);

@@ -127,6 +127,13 @@ fn tell(world: &mut World, sentence: &str) {
         ["the", "committer", "goes", "on"] => {
             assert!(world.commit(1, None), "there is nothing to commit");
         }
+        [count, "of", "the", "others", "go", "on"] => {
+            for _ in 0..count.parse().expect("a number") {
+                let effect = world.todo.remove(0);
+                world.carry_out(effect);
+                world.collect();
+            }
+        }
         ["the", "others", "go", "on"] => {
             while !world.todo.is_empty() {
                 let effect = world.todo.remove(0);
