@@ -5,8 +5,8 @@
 
 FILE is what `trailtrap census N --json` printed. All graphs up to ORDER (default 6) are generated
 anew, every position is played out by the rules of the game that the file names (Trail Trap if it
-names none), and graphs, P1-wins, labelled counts, sums and public digests are compared for every
-number of edges. The labelling and the digest are implemented here from their specification in
+names none), and all that is reported of it, counts, sums and public digests, is compared for every
+number of edges and for the order. The labelling and the digest are implemented here from their specification in
 ARCHITECTURE.md. Order 6 takes a second, order 7 a minute and a half. Needs nothing but Python 3.
 """
 
@@ -194,10 +194,11 @@ def order_results(graphs, tag, record):
         digest = int.from_bytes(hashlib.sha256(message).digest(), "little")
         weight = factorial(n) // automorphisms
         # The last bit of a record is the verdict.
-        win = value >> bits - 1 & 1 == 1
-        counts = [1, win, connected(rows), win and connected(rows), weight, win * weight]
-        entry = results.setdefault(len(edges(rows)) // 2, [0] * 10)
-        for i, amount in enumerate([*counts, digest, *sums]):
+        win, joined = value >> bits - 1 & 1 == 1, connected(rows)
+        counts = [1, win, joined, win and joined]
+        amounts = [*counts, *sums]
+        entry = results.setdefault(len(edges(rows)) // 2, [0] * 15)
+        for i, amount in enumerate([digest, *amounts, *(weight * amount for amount in amounts)]):
             entry[i] = (entry[i] + amount) % 2**256
     return results
 
@@ -205,9 +206,15 @@ def order_results(graphs, tag, record):
 def main():
     if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
-    with open(sys.argv[1], encoding="ascii") as file:
-        report = json.load(file)
-    last = int(sys.argv[2]) if len(sys.argv) == 3 else 6
+    try:
+        with open(sys.argv[1], encoding="ascii") as file:
+            report = json.load(file)
+        orders = report["orders"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.exit(f"{sys.argv[1]} is not what `trailtrap census N --json` prints: {error!r}")
+    if "class" in report:
+        sys.exit(f"only censuses of all graphs are checked here, not of {report['class']}")
+    last = min(int(sys.argv[2]) if len(sys.argv) == 3 else 6, len(orders))
     tag, record_of, names = GAMES[report.get("game", "trail-trap")]
     graphs = [(0,)]
     for order in range(1, last + 1):
@@ -224,32 +231,47 @@ def main():
         refuted.cache_clear()
         rooted_wins.cache_clear()
         mine = order_results(graphs, tag, record_of)
-        theirs = report["orders"][order - 1]
+        theirs = orders[order - 1]
         # An order that was done up to some number of edges is compared as far as it goes.
-        sizes = theirs.get("max_size", max(mine)) + 1
-        assert theirs["order"] == order and len(theirs["by_size"]) == sizes
-        for entry in theirs["by_size"]:
-            sums = entry["sums"]
-            reported = [
-                entry["graphs"],
-                entry["p1_wins"],
-                entry["connected"]["graphs"],
-                entry["connected"]["p1_wins"],
-                int(entry["labelled"]["graphs"]),
-                int(entry["labelled"]["p1_wins"]),
-                int(entry["digest"], 16),
-                *(sums[name] for name in names),
-            ]
-            if reported != mine[entry["size"]]:
+        sizes = range(theirs.get("max_size", max(mine)) + 1)
+        by_size = [{"size": size, **reported(mine[size], names)} for size in sizes]
+        total = [sum(column) % 2**256 for column in zip(*(mine[size] for size in sizes))]
+        for found, theirs_of_size in zip(by_size, theirs["by_size"]):
+            if theirs_of_size != found:
                 sys.exit(
-                    f"order {order}, {entry['size']} edges: reported {reported}, "
-                    f"found {mine[entry['size']]}"
+                    f"order {order}, {found['size']} edges: reported {theirs_of_size}, "
+                    f"found {found}"
                 )
-        total = sum(mine[size][6] for size in range(sizes)) % 2**256
-        if f"{total:064x}" != theirs["digest"]:
-            sys.exit(f"order {order}: the digests by size do not add up to that of the order")
-        compared = sum(mine[size][0] for size in range(sizes))
-        print(f"order {order}: {compared} graphs agree, digest {total:064x}", flush=True)
+        of_order = {"order": order, **reported(total, names), "by_size": by_size}
+        if "max_size" in theirs:
+            of_order["max_size"] = theirs["max_size"]
+        if theirs != of_order:
+            differ = [key for key in {*theirs, *of_order} if theirs.get(key) != of_order.get(key)]
+            sys.exit(f"order {order}: {', '.join(sorted(differ))}: not what its graphs add up to")
+        print(f"order {order}: {total[1]} graphs agree, digest {total[0]:064x}", flush=True)
+
+
+def reported(entry, names):
+    """What a census reports of graphs with these amounts."""
+    digest, *amounts = entry
+
+    def counted(amounts, number):
+        def winners(graphs, wins):
+            counts = {"graphs": graphs, "p1_wins": wins, "p2_wins": graphs - wins}
+            return {key: number(count) for key, count in counts.items()}
+
+        graphs, wins, joined, joined_wins, *sums = amounts
+        connected = winners(joined, joined_wins)
+        sums = {name: number(total) for name, total in zip(names, sums)}
+        return {**winners(graphs, wins), "connected": connected, "sums": sums}
+
+    classes, labelled = amounts[:7], amounts[7:]
+    # Labelled graphs are too many for numbers of JSON.
+    return {
+        **counted(classes, int),
+        "labelled": counted(labelled, str),
+        "digest": f"{digest:064x}",
+    }
 
 
 if __name__ == "__main__":
