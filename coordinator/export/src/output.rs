@@ -9,7 +9,8 @@ use trailtrap_worker::process::replace::Replacement;
 
 use crate::ExportError;
 
-/// Writes a file beside its place and moves it there when it is complete and on disk.
+/// Writes a file beside its place and moves it there when it is complete and on disk. What is no
+/// file is written to as it is: a device, a pipe, or where a link leads, such as `/dev/stdout`.
 ///
 /// # Errors
 /// Those of `fill`, and [`ExportError::Target`] if the file cannot be written or moved. What was
@@ -24,10 +25,11 @@ pub fn write_file(
         ExportError::Write(source) => target(source),
         other => other,
     };
-    if path.exists() && !path.is_file() {
-        // A device or a named pipe stays what it is.
-        let mut out =
-            BufWriter::new(std::fs::File::options().write(true).open(path).map_err(target)?);
+    if std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        let mut options = std::fs::File::options();
+        // Of what a link leads to nothing is to be left.
+        let file = options.write(true).create(true).truncate(true).open(path);
+        let mut out = BufWriter::new(file.map_err(target)?);
         return fill(&mut out).and_then(|()| Ok(out.flush()?)).map_err(placed);
     }
     Replacement::of(path).fill(fill).map_err(placed)
@@ -35,9 +37,22 @@ pub fn write_file(
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use std::{io, os::unix::fs::symlink};
 
     use super::*;
+
+    /// The link stays, as `/dev/stdout` has to.
+    #[test]
+    fn what_a_link_leads_to_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let [link, file] = ["link", "file"].map(|name| directory.path().join(name));
+        symlink(&file, &link).unwrap();
+        for text in ["some text", "text"] {
+            write_file(&link, |out| Ok(out.write_all(text.as_bytes())?)).unwrap();
+            assert!(link.is_symlink());
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        }
+    }
 
     #[test]
     fn a_file_that_cannot_be_completed_leaves_what_was_there() {
