@@ -111,6 +111,9 @@ impl<G: Game> Verifier<G> {
                 DataFlag::of(store)
             );
         }
+        if let Some((number, alarm)) = store.pending_alarm(plan.order)? {
+            bail!("{}: it has not been solved again yet", alarm.line(number));
+        }
         Ok(format!("{} settled", concerning.count()))
     }
 

@@ -531,6 +531,32 @@ fn verify_counts_winning_first_moves_from_level_3_on() {
 
 /// An alarm about an order that this one was computed from counts, one about an order above does
 /// not.
+/// Nor is it verified, until it has been solved again.
+#[test]
+fn what_is_doubted_is_not_exported() {
+    let data = Data::new();
+    let text = data.text();
+    let before = census_json(6, &data, &[]);
+    let doubt = ["alarms", "--doubt", "5", "--shard", "0,1,1,1,1", "--because", "a test"];
+    let doubted = run(&[&doubt[..], &["--data", &text]].concat());
+    assert!(doubted.status.success(), "{}", stderr(&doubted));
+    let export =
+        |more: &[&str]| run(&[&["export", "table", "orders", "--data", &text], more].concat());
+    // Of order 4 nothing is doubted, and order 6 was computed from order 5.
+    let verify = |order: &str| run(&["verify", order, "--level", "1", "--data", &text]);
+    assert!(verify("4").status.success(), "{}", stdout(&verify("4")));
+    for order in ["5", "6"] {
+        assert!(stdout(&verify(order)).contains("has not been solved again"), "{order}");
+    }
+    let refused = export(&[]);
+    assert!(!refused.status.success());
+    assert!(stderr(&refused).contains("`trailtrap census 6"), "{}", stderr(&refused));
+    let unfinished = export(&["--unfinished", "--format", "csv"]);
+    assert!(stdout(&unfinished).contains("disputed"), "{}", stdout(&unfinished));
+    assert_eq!(census_json(6, &data, &[]), before);
+    assert!(export(&[]).status.success() && verify("6").status.success());
+}
+
 #[test]
 fn verify_heeds_alarms() {
     let data = SOUND.copy();

@@ -37,14 +37,15 @@ use crate::{
 pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
     let mut doubted = Vec::new();
     for (_, alarm) in store.alarms()? {
-        let mut units = alarm.doubted;
+        let mut units = alarm.doubted.clone();
         if alarm.settled.is_none() && !alarm.blamed.is_empty() {
             // The run that raised it may have ended before it knew these.
             let suspect = |worker| Suspect { worker, pending: Vec::new() };
-            units.extend(trace(store, alarm.blamed.into_iter().map(suspect).collect())?);
+            let blamed = alarm.blamed.iter().cloned();
+            units.extend(trace(store, blamed.map(suspect).collect())?);
         }
         for unit in units {
-            if store.unit(unit)?.is_some_and(|record| record.instance <= alarm.last_instance) {
+            if store.is_doubted(unit, &alarm)? {
                 doubted.push(unit);
             }
         }

@@ -58,6 +58,19 @@ pub enum ArchiveError {
         /// The directory, for the advice.
         data: DataFlag,
     },
+    /// Units are doubted, and have not been solved again.
+    #[error(
+        "order {order} has what is to be solved again ({alarm}): `trailtrap census {order}{data}` \
+         does it, or export with --unfinished"
+    )]
+    Doubted {
+        /// The order.
+        order: usize,
+        /// The alarm as one line.
+        alarm: String,
+        /// The directory, for the advice.
+        data: DataFlag,
+    },
     /// Graphs with many edges were left out.
     #[error(
         "order {order} is done up to {max_size} edges only; `trailtrap census {last}{data}` does \
@@ -252,6 +265,12 @@ impl Archive {
                 data,
             });
         }
+        if let Some((number, alarm)) =
+            self.store.pending_alarm(order)?.filter(|_| !self.unfinished)
+        {
+            let (alarm, data) = (alarm.line(number), DataFlag::of(&self.store));
+            return Err(ArchiveError::Doubted { order, alarm, data });
+        }
         match self.store.order(order)? {
             Some(record) if self.unfinished || record.result.is_some() => Ok(record),
             None if self.unfinished => {
@@ -331,7 +350,8 @@ impl Archive {
         let record = self.record(order)?;
         let of_stage = |stage| Completeness { stage, max_size: record.max_size };
         if record.result.is_some() {
-            let is_disputed = self.open_alarm(order).is_some();
+            let is_disputed =
+                self.open_alarm(order).is_some() || self.store.pending_alarm(order)?.is_some();
             return Ok(of_stage(if is_disputed { Stage::Disputed } else { Stage::Finished }));
         }
         let plan = store::plan(self.store.layout(), order, &record)?;

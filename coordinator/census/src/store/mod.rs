@@ -889,6 +889,32 @@ impl Store {
         })
     }
 
+    /// Whether a unit that an alarm doubts has not been solved again since.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
+    pub fn is_doubted(&self, unit: Unit, alarm: &Alarm) -> Result<bool, StoreError> {
+        Ok(self.unit(unit)?.is_some_and(|record| record.instance <= alarm.last_instance))
+    }
+
+    /// An alarm, settled or not, that doubts units of an order, or of those that it was computed
+    /// from, which have not been solved again since.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
+    pub fn pending_alarm(&self, order: usize) -> Result<Option<(u32, Alarm)>, StoreError> {
+        for (number, alarm) in self.alarms()? {
+            for &unit in alarm.doubted.iter().filter(|unit| usize::from(unit.order) <= order) {
+                if self.is_doubted(unit, &alarm)? {
+                    return Ok(Some((number, alarm)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Writes an alarm, new or changed, with [`Alarm::MOST_QUARANTINED`] results at most.
     ///
     /// # Errors
