@@ -158,6 +158,20 @@ fn who_may_only_read_a_directory_cannot_lock_it() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }
 
+/// A copy by somebody else lacks it: only its owner can read it.
+#[test]
+fn a_data_directory_without_its_lock_is_known() {
+    let data = Data::new();
+    census_json(5, &data, &[]);
+    fs::remove_file(data.path().join("LOCK")).unwrap();
+    let status = run(&["status", "--data", &data.text()]);
+    assert!(stdout(&status).contains("orders done: 1 to 5"), "{}", stderr(&status));
+    census_json(6, &data, &[]);
+    fs::remove_file(data.path().join("LOCK")).unwrap();
+    let salvaged = run(&["salvage", "--data", &data.text()]);
+    assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+}
+
 #[test]
 fn directories_that_are_not_ours_are_left_alone() {
     let data = Data::new();
@@ -167,6 +181,9 @@ fn directories_that_are_not_ours_are_left_alone() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("holds other files"), "{}", stderr(&output));
     assert_eq!(fs::read_dir(data.path()).unwrap().count(), 1);
+    let output = run(&["status", "--data", &data.text()]);
+    assert!(stderr(&output).contains("there is no census"), "{}", stderr(&output));
+    fs::write(data.path().join("LOCK"), "").unwrap();
     let output = run(&["status", "--data", &data.text()]);
     assert!(stderr(&output).contains("there is no census"), "{}", stderr(&output));
     let output = run(&["census", "3", "--data", "/proc/nowhere"]);

@@ -153,7 +153,11 @@ impl CensusStatus {
         };
         let of =
             self.class.as_ref().map_or_else(String::new, |class| format!(" of class {class}"));
-        let _ = writeln!(text, "census{of} up to order {}: {state}", self.target_order);
+        let goal = match self.target_order {
+            0 => String::new(),
+            order => format!(" up to order {order}"),
+        };
+        let _ = writeln!(text, "census{of}{goal}: {state}");
         let _ = writeln!(text, "orders done: {done}");
         if !self.orders_limited.is_empty() {
             let limited = self.orders_limited.iter();
@@ -264,9 +268,8 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     let snapshot = path.join("status.json");
     let in_use = match File::open(path.join(LOCK)) {
         Ok(lock) => matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(DirectoryError::Nothing { path: path.to_owned() }.into());
-        }
+        // A copy may lack the lock, which only its owner can read.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         // Those who may not write there may not try the lock. Who has the directory leaves a
         // snapshot every second.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -283,7 +286,7 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     }
     let store = store_in(path);
     if !store.exists() {
-        return Ok(CensusStatus::default());
+        return Err(DirectoryError::Nothing { path: path.to_owned() }.into());
     }
     // Nobody writes: the store itself knows best.
     let store = Store::open_read_only(&store)?;

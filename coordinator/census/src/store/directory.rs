@@ -87,9 +87,9 @@ impl DataDirectory {
     pub fn take(path: &Path) -> Result<Self, DirectoryError> {
         let io = |source| DirectoryError::Io { path: path.to_owned(), source };
         fs::create_dir_all(path).map_err(io)?;
-        let foreign =
-            !path.join(LOCK).exists() && fs::read_dir(path).map_err(io)?.next().is_some();
-        if foreign {
+        // A copy may lack the lock, which only its owner can read.
+        let is_known = [LOCK, STORE, SALVAGED].iter().any(|name| path.join(name).exists());
+        if !is_known && fs::read_dir(path).map_err(io)?.next().is_some() {
             return Err(DirectoryError::Foreign { path: path.to_owned() });
         }
         let mut lock = open::lock_file(&path.join(LOCK)).map_err(io)?;
