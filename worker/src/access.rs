@@ -147,12 +147,7 @@ pub fn credentials(access: &Access) -> Credentials {
 pub fn endpoint(access: &Access, identity: Option<&Identity>) -> Result<Endpoint, AccessError> {
     let address = || access.address.clone();
     let scheme = if access.pass.is_some() { "https" } else { "http" };
-    let host_and_port = access.address.rsplit_once(':').filter(|(host, port)| {
-        !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok()
-    });
-    let mut endpoint = host_and_port
-        .and_then(|_| Endpoint::from_shared(format!("{scheme}://{}", access.address)).ok())
-        .ok_or_else(|| AccessError::Address { address: address() })?
+    let mut endpoint = reachable(scheme, &access.address)?
         .connect_timeout(Duration::from_secs(5))
         .http2_keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(20))
@@ -226,6 +221,25 @@ pub struct Reach {
     /// The certificate's private key (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate", hide_short_help = true)]
     pub key: Option<PathBuf>,
+}
+
+/// Whether an address can be that of a coordinator.
+///
+/// # Errors
+/// [`AccessError::Address`].
+pub fn check_address(address: &str) -> Result<(), AccessError> {
+    reachable("https", address).map(drop)
+}
+
+fn reachable(scheme: &str, address: &str) -> Result<Endpoint, AccessError> {
+    let host_and_port = address.rsplit_once(':').filter(|(host, port)| {
+        !host.is_empty()
+            && !host.contains(['/', '@'])
+            && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    host_and_port
+        .and_then(|_| Endpoint::from_shared(format!("{scheme}://{address}")).ok())
+        .ok_or_else(|| AccessError::Address { address: address.to_owned() })
 }
 
 impl Reach {

@@ -163,6 +163,7 @@ impl Security {
         local: SocketAddr,
     ) -> Result<Option<Door>, SecretsError> {
         let address = public_address(self.advertise.as_deref(), local);
+        access::check_address(&address)?;
         let asked = self.secure
             || self.secrets.is_some()
             || self.certificate.is_some()
