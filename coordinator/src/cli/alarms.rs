@@ -30,12 +30,12 @@ pub struct AlarmsCommand {
     #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
     data: PathBuf,
     /// Settle the alarm of this number
-    #[arg(long, value_name = "NUMBER", requires = "because")]
+    #[arg(long, value_name = "NUMBER", requires = "because", group = "about")]
     settle: Option<u32>,
     /// Raise an alarm about a shard of this order that readers find bad: the next census solves it
     /// again, and whatever comes out otherwise for it
     #[arg(long, value_name = "ORDER", requires_all = ["because", "shard"],
-          conflicts_with = "settle")]
+          conflicts_with = "settle", group = "about")]
     doubt: Option<usize>,
     /// The degree sequence of the shard, for instance 3,2,2,2,1
     #[arg(long, value_name = "DEGREES", requires = "doubt", value_delimiter = ',')]
@@ -44,7 +44,7 @@ pub struct AlarmsCommand {
     #[arg(long, value_name = "PART", requires = "doubt")]
     part: Option<u32>,
     /// Why it is of no concern any more, or why the shard is doubted; kept with it
-    #[arg(long, value_name = "REASON")]
+    #[arg(long, value_name = "REASON", requires = "about")]
     because: Option<String>,
     /// Print one JSON object, with the results that were quarantined
     #[arg(long)]

@@ -219,7 +219,8 @@ struct BfileCommand {
     #[arg(long)]
     by_size: bool,
     /// Index of the first term, which is that of order 1
-    #[arg(long, value_name = "INDEX", default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(long, value_name = "INDEX", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i64).range(-1_000_000_000..=1_000_000_000))]
     offset: i64,
     #[command(flatten)]
     output: OutputFile,

@@ -19,12 +19,12 @@ use walkdir::WalkDir;
 #[derive(Debug, thiserror::Error)]
 pub enum Shortage {
     #[error(
-        "order {order} is beyond this program: its {graphs:.1e} graphs would take {bytes} in the \
-         store, and its partitions hold orders up to {MAX_PLAIN_ORDER}, and order {last} up to \
+        "order {order} is beyond this program: its {graphs:.1e} graphs would take {tebibytes:.1e} \
+         TiB in the store, and its partitions hold orders up to {MAX_PLAIN_ORDER}, and order {last} up to \
          {MOST_EDGES} edges (--max-size)",
         last = MAX_PLAIN_ORDER + 1
     )]
-    Order { order: usize, graphs: f64, bytes: Size },
+    Order { order: usize, graphs: f64, tebibytes: f64 },
     #[error(
         "order {order} is beyond this program: it does class {class} up to order {largest}, and \
          beyond that graphs have no keys of 63 bits, or partitions are too large"
@@ -143,7 +143,7 @@ pub fn check_order(class: Class, goal: Goal) -> Result<(), Shortage> {
     Err(Shortage::Order {
         order,
         graphs,
-        bytes: Size((graphs * graph_bytes(GameName::default(), order)) as u64),
+        tebibytes: graphs * graph_bytes(GameName::default(), order) / f64::from(1 << 20).powi(2),
     })
 }
 

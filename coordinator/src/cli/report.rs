@@ -207,10 +207,12 @@ fn sums<T>(about: &About, weighing: &Weighing, number: impl Fn(u128) -> T) -> Su
     SumsReport(sums.map(|(name, sum)| (name.key, number(sum))).collect())
 }
 
-/// `part` of `whole` in percent, rounded half up to two digits.
+/// `part` of `whole` in percent, rounded half up to two digits; nothing of nothing.
 fn percentage(part: u64, whole: u64) -> String {
-    let hundredths =
-        (u128::from(part) * 20_000 + u128::from(whole)) / (2 * u128::from(whole.max(1)));
+    if whole == 0 {
+        return String::new();
+    }
+    let hundredths = (u128::from(part) * 20_000 + u128::from(whole)) / (2 * u128::from(whole));
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
@@ -223,6 +225,7 @@ mod tests {
         assert_eq!(percentage(734, 853), "86.05");
         assert_eq!(percentage(1, 1), "100.00");
         assert_eq!(percentage(0, 7), "0.00");
+        assert_eq!(percentage(0, 0), "");
         assert_eq!(percentage(1, 32), "3.13");
         assert_eq!(percentage(u64::MAX - 1, u64::MAX), "100.00");
     }

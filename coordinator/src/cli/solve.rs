@@ -25,7 +25,7 @@ use crate::cli::{
 /// Graphs are read in graph6, one a line. Vertices count from 0. A graph that cannot be solved is
 /// named on standard error, the others get their answers, and the exit code is 1. With
 /// `--conditions --limit 1` those are answered, however many edges they have, of which symmetry or
-/// another theorem tells the winner.
+/// another condition of the paper tells the winner.
 #[derive(Args)]
 pub struct SolveCommand {
     #[command(flatten)]

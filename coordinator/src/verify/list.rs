@@ -199,7 +199,11 @@ impl CheckedList {
     fn search_by<S: Search>(&self) -> anyhow::Result<usize> {
         self.drawn.par_iter().with_max_len(1).try_for_each(|graph| {
             let won = S::new(20_000_000).solve(graph)?.is_listed();
-            ensure!(won, "{graph:?} is listed, but forward search says that P2 wins");
+            ensure!(
+                won,
+                "{} is listed, but forward search says that P2 wins",
+                graph6::encode(graph)
+            );
             Ok(())
         })?;
         Ok(self.drawn.len())

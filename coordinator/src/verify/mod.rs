@@ -330,7 +330,15 @@ impl Verification {
             finished.result.by_size.iter().zip(&list.by_size).enumerate()
         {
             let expected = Wins::of(statistics);
-            ensure!(*found == expected, "{found:?} of {size} edges, the census has {expected:?}");
+            ensure!(
+                *found == expected,
+                "it lists {} graphs with {size} edges, {} of them connected, and the census has {} \
+                 and {}: is it only some of them?",
+                found.graphs,
+                found.connected,
+                expected.graphs,
+                expected.connected
+            );
         }
         if list.by_size.iter().skip(max_size + 1).any(|wins| *wins != Wins::default()) {
             return Ok(format!(

@@ -90,6 +90,20 @@ pub struct BlockId {
     pub section: Section,
 }
 
+/// Such as `keys of 3,2,2,2,1, part 0, bucket 0 of 1`.
+impl fmt::Display for BlockId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BlockId { sequence, part, bucket_bits, bucket, section } = self;
+        let section = match section {
+            Section::Keys => "keys",
+            Section::Outcomes => "outcomes",
+            Section::Wins => "wins",
+        };
+        let buckets = 1u64 << bucket_bits;
+        write!(f, "{section} of {sequence}, part {part}, bucket {bucket} of {buckets}")
+    }
+}
+
 /// The checksum at the end of a block: the first 16 bytes of a BLAKE3 hash. Caches and depots keep
 /// blocks under it, since no two different blocks are known to share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -171,7 +171,7 @@ pub enum StoreError {
         source: CodecError,
     },
     /// The bytes of a block cannot be read.
-    #[error("block {id:?} is damaged")]
+    #[error("the block ({id}) is damaged")]
     Block {
         /// Which block.
         id: BlockId,
@@ -179,10 +179,10 @@ pub enum StoreError {
         source: BlockError,
     },
     /// There is no such block.
-    #[error("block {0:?} is missing")]
+    #[error("the block ({0}) is missing")]
     MissingBlock(BlockId),
     /// RocksDB cannot read a block.
-    #[error("block {id:?} cannot be read")]
+    #[error("the block ({id}) cannot be read")]
     UnreadableBlock {
         /// Which block.
         id: BlockId,
