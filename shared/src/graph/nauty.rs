@@ -44,6 +44,22 @@ impl NautyLabelling {
 
 /// Labels a graph with dense nauty, in about a microsecond at order 10.
 pub fn label(graph: &Graph) -> NautyLabelling {
+    labelling(graph, called)
+}
+
+/// What dense nauty returns of a graph.
+struct Found {
+    /// The canonical label of each vertex.
+    label: [u8; MAX_ORDER],
+    /// A vertex of the orbit of each vertex, the same for all of them.
+    representatives: [usize; MAX_ORDER],
+    /// The size of the group is base · 10^exponent.
+    base: f64,
+    exponent: i32,
+}
+
+/// A labelling from what nauty finds when it is called in one of the two ways.
+fn labelling(graph: &Graph, find: impl FnOnce(&Graph) -> Found) -> NautyLabelling {
     let n = graph.order();
     if n == 0 {
         // nauty refuses it, and gives a group of no elements.
@@ -54,37 +70,17 @@ pub fn label(graph: &Graph) -> NautyLabelling {
             orbits: [0; MAX_ORDER],
         };
     }
-    let found = dense(graph);
-    let mut label = [0; MAX_ORDER];
-    for (position, &v) in found.vertices[..n].iter().enumerate() {
-        label[v as usize] = position as u8;
-    }
-    let of = |v: usize| found.representatives[v];
+    let Found { label, representatives: of, base, exponent } = find(graph);
     let orbits = std::array::from_fn(|v| {
-        (0..n).filter(|&w| v < n && of(w) == of(v)).fold(0, |set, w| set | 1 << w)
+        (0..n).filter(|&w| v < n && of[w] == of[v]).fold(0, |set, w| set | 1 << w)
     });
-    NautyLabelling {
-        label,
-        canonical: graph.relabelled(&label),
-        // nauty returns the group size as base · 10^exponent.
-        automorphisms: divisor_near(found.base * 10f64.powi(found.exponent), factorial(n)),
-        orbits,
-    }
-}
-
-/// What dense nauty returns.
-struct Dense {
-    /// The vertex of each canonical label.
-    vertices: [c_int; MAX_ORDER],
-    /// A vertex of the orbit of each vertex, the same for all of them.
-    representatives: [c_int; MAX_ORDER],
-    base: f64,
-    exponent: c_int,
+    let automorphisms = divisor_near(base * 10f64.powi(exponent), factorial(n));
+    NautyLabelling { label, canonical: graph.relabelled(&label), automorphisms, orbits }
 }
 
 /// Calls nauty itself, without the lists and maps that `nauty-pet` goes through, which take three
 /// times as long as nauty does. The graph has a vertex at least.
-fn dense(graph: &Graph) -> Dense {
+fn called(graph: &Graph) -> Found {
     let n = graph.order();
     let row = |v: usize| vertices(graph.neighbours(v)).fold(0, |row, w| row | bit[w]);
     let mut rows: [setword; MAX_ORDER] = std::array::from_fn(|v| if v < n { row(v) } else { 0 });
@@ -108,16 +104,16 @@ fn dense(graph: &Graph) -> Dense {
         );
     }
     assert_eq!(stats.errstatus, 0, "nauty refuses only what is too large for it");
-    Dense {
-        vertices: lab,
-        representatives: orbits,
-        base: stats.grpsize1,
-        exponent: stats.grpsize2,
+    let mut label = [0; MAX_ORDER];
+    for (position, &v) in lab[..n].iter().enumerate() {
+        label[v as usize] = position as u8;
     }
+    let representatives = orbits.map(|v| v as usize);
+    Found { label, representatives, base: stats.grpsize1, exponent: stats.grpsize2 }
 }
 
-/// A graph in nauty's labels, by way of `nauty-pet`.
-fn canonical(graph: &Graph) -> Graph {
+/// Calls nauty by way of `nauty-pet`.
+fn called_by_pet(graph: &Graph) -> Found {
     let n = graph.order();
     let mut input = UnGraph::<(), ()>::with_capacity(n, graph.size());
     let nodes: Vec<_> = (0..n).map(|_| input.add_node(())).collect();
@@ -125,11 +121,14 @@ fn canonical(graph: &Graph) -> Graph {
         input.add_edge(nodes[u], nodes[w], ());
     }
     let found = input.into_canon_labelling_nauty_dense();
-    let mut label = [0; MAX_ORDER];
-    for (v, &position) in found.labelling.iter().enumerate() {
-        label[v] = position as u8;
+    let (mut label, mut representatives) = ([0; MAX_ORDER], [0; MAX_ORDER]);
+    for v in 0..n {
+        label[v] = found.labelling[v] as u8;
+        representatives[v] = found.automorphisms.orbits[v];
     }
-    graph.relabelled(&label)
+    let stats = &found.automorphisms.stats;
+    let (base, exponent) = (stats.grpsize_base, stats.grpsize_exp as i32);
+    Found { label, representatives, base, exponent }
 }
 
 /// The order of a group of permutations, which divides `of`, the number of all permutations, from
@@ -161,12 +160,12 @@ pub fn enumerate(n: usize) -> Vec<Vec<Graph>> {
     let mut orders = vec![vec![Graph::edgeless(1)]];
     while orders.len() < n {
         let parents = orders.last().expect("starts with order 1");
+        let extended = |parent: &Graph, set: u32| {
+            labelling(&parent.with_vertex(set as VertexSet), called_by_pet).canonical
+        };
         let mut found: Vec<Graph> = parents
             .iter()
-            .flat_map(|parent| {
-                (0..1u32 << parent.order())
-                    .map(|set| canonical(&parent.with_vertex(set as VertexSet)))
-            })
+            .flat_map(|parent| (0..1u32 << parent.order()).map(|set| extended(parent, set)))
             .collect();
         found.sort_by_key(Graph::code);
         found.dedup();
@@ -195,7 +194,9 @@ mod tests {
                 codes[..=thinned].iter().fold(u128::MAX, |kept, code| kept & code[i])
             });
             let graph = Graph::from_code(n, Code::new(first, beyond));
-            prop_assert_eq!(label(&graph).canonical, canonical(&graph));
+            let [one, other] = [label(&graph), labelling(&graph, called_by_pet)];
+            let told = |of: NautyLabelling| (of.canonical, of.automorphisms, of.orbits);
+            prop_assert_eq!(told(one), told(other));
         }
     }
 
