@@ -369,7 +369,7 @@ impl Core {
     }
 
     /// If the order in work is done but for what was being found out, lets the committer know.
-    fn after_scrutiny(&mut self) {
+    pub(super) fn after_scrutiny(&mut self) {
         if self.is_order_done() {
             self.emit(Effect::Commit(CommitEntry {
                 urgent: true,
@@ -381,6 +381,6 @@ impl Core {
     /// Whether the order in work is done and durable, and nothing is being found out about it.
     pub(super) fn is_order_done(&self) -> bool {
         let is_done = |order: &super::Order| order.to_commit == 0 && order.is_solved();
-        self.arrivals.is_empty() && self.order().is_some_and(is_done)
+        self.arrivals.is_empty() && self.inquiries.is_empty() && self.order().is_some_and(is_done)
     }
 }

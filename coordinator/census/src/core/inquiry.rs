@@ -199,8 +199,9 @@ impl Core {
                 if !doubted.is_empty() {
                     self.take_back(doubted);
                 }
-                if let Some(id) = arrival {
-                    self.refuse(id, refusal);
+                match arrival {
+                    Some(id) => self.refuse(id, refusal),
+                    None => self.after_scrutiny(),
                 }
                 self.emit(Effect::Wake);
             }
@@ -376,18 +377,23 @@ impl Core {
     }
 
     /// Two workers agree on a unit. So it is known now who was wrong where two differed about it, if
-    /// nobody was blamed for that.
+    /// nobody was blamed for that; unless they computed it from something else.
     pub(super) fn decide(&mut self, unit: Unit, right: &UnitRecord) {
         let undecided = |(number, alarm): &(&u32, &mut Alarm)| {
-            alarm.unit == unit && alarm.is_undecided() && !self.inquiries.contains_key(number)
+            // The first of the two was on record, with what both read.
+            let has_read_the_same = || alarm.quarantined[0].inputs == right.inputs;
+            alarm.unit == unit
+                && alarm.is_undecided()
+                && has_read_the_same()
+                && !self.inquiries.contains_key(number)
         };
         let mut decided = Vec::new();
         for (&number, alarm) in self.alarms.iter_mut().filter(undecided) {
             alarm.quarantined.retain(|record| !record.agrees(right));
             alarm.blamed = alarm.quarantined.iter().map(|record| record.worker.clone()).collect();
             let names: Vec<String> = alarm.blamed.iter().map(Author::to_string).collect();
-            alarm.text += &format!("; by two later ones, wrong is that of {}", names.join("; "));
-            // It was solved again.
+            alarm.text += &format!("; as two agree now, wrong is that of {}", names.join("; "));
+            // What is on record is right.
             alarm.doubted.clear();
             decided.push(number);
         }
