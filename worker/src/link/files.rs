@@ -128,6 +128,22 @@ fn reading(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
     }
 }
 
+/// Reads something, a few times if it is the system that refuses: that may pass. If it does not, it
+/// is this file that cannot be read.
+fn read_again<T>(
+    path: &Path,
+    read: impl FnMut() -> Result<T, OfflineError>,
+) -> Result<T, OfflineError> {
+    let refused =
+        |error: &OfflineError| matches!(error, OfflineError::Io { .. }) && !error.is_missing();
+    let pauses = ConstantBuilder::new().with_delay(CAUTION).with_max_times(5);
+    let read = read.retry(pauses).sleep(std::thread::sleep).when(refused).call();
+    read.map_err(|error| match refused(&error) {
+        true => OfflineError::Damaged { path: path.to_owned(), what: error.to_string() },
+        false => error,
+    })
+}
+
 /// Writes a file that nobody sees before it is complete. Others may write it too.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), OfflineError> {
     make_room(path).and_then(|()| Replacement::of(path).write(bytes)).map_err(at(path))
@@ -347,14 +363,14 @@ fn deliver_result(
     let most = most_bytes(lease.plan.bytes(&lease.units));
     let mut watch = Watch::default();
     while !patience.stop.is_cancelled() {
-        let read =
-            patience.persist(|| match open::read(&result, most).map_err(reading(&result)) {
-                Err(error) if error.is_missing() => Ok(None),
-                read => read.map(Some),
-            });
-        if let Some(bytes) = read? {
-            link.deliver(lease, unpack_result(&result, &bytes, lease)?)?;
-            return Ok(true);
+        let read = || open::read(&result, most).map_err(reading(&result));
+        match read_again(&result, read) {
+            Ok(bytes) => {
+                link.deliver(lease, unpack_result(&result, &bytes, lease)?)?;
+                return Ok(true);
+            }
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error.into()),
         }
         if damaged.exists() {
             return Err(OfflineError::SetAside(damaged).into());
@@ -549,7 +565,7 @@ impl Link for FileLink {
             std::thread::sleep(PAUSE);
             return Ok(Grant::Wait);
         };
-        match self.open(&taken) {
+        match read_again(&taken, || self.open(&taken)) {
             Ok((lease, inputs)) => {
                 self.tasks.lock().insert(lease.number, Arc::new(inputs));
                 return Ok(Grant::Work(lease));
@@ -561,12 +577,6 @@ impl Link for FileLink {
             }
             // The courier has taken it back.
             Err(error) if error.is_missing() => {}
-            // For another try, here or elsewhere.
-            Err(error @ OfflineError::Io { .. }) => {
-                tracing::warn!(%error, "put a task back");
-                let _ = fs::rename(&taken, taken.with_extension("task"));
-                std::thread::sleep(CAUTION);
-            }
             Err(error) => set_aside(&taken, &error),
         }
         Ok(Grant::Wait)
