@@ -387,7 +387,8 @@ impl ShelfRoom {
                 }
                 match self.reader.take(layout, &place, name) {
                     Ok(Some(block)) => {
-                        lacking.into_iter().for_each(|shelf| self.reader.mend(shelf, &block));
+                        let mended = lacking.into_iter().map(|shelf| (shelf, block.clone()));
+                        self.reader.mend(mended.collect());
                         return Ok(Some(block));
                     }
                     Ok(None) => {

@@ -270,19 +270,21 @@ impl Shelf {
         there.map(listed).collect()
     }
 
-    /// A block that lies here, as far as it is sound. If it is not, it is not listed any more.
+    /// A block that lies here, as far as it is sound. If it is not, it goes.
     ///
     /// # Errors
     ///
     /// What the system says.
     pub fn block(&self, layout: Layout, checksum: Checksum) -> io::Result<Option<Block>> {
+        let listed = self.lying.lock().get(&checksum).copied();
         let bytes = self.depot()?.read_any(&checksum, LARGEST_BLOCK)?;
         let block = bytes.and_then(|bytes| Block::parse(layout, bytes).ok());
         let block = block.filter(|block| block.name().checksum == checksum);
         if block.is_none() {
             let shelf = self.path.display();
             tracing::warn!(%shelf, block = %checksum, "a block on the shelf is lost or damaged");
-            self.lying.lock().remove(&checksum);
+            let listed = listed.map(|Lying { since, put, .. }| Listed { checksum, since, put });
+            self.remove(&listed);
         }
         Ok(block)
     }

@@ -156,26 +156,33 @@ impl OtherShelves {
             }
             rest = left.into_iter().collect();
         }
-        for (number, name) in lacking {
-            if let Some(block) = taken.iter().find(|block| block.name() == name) {
-                self.mend(number, block);
-            }
+        if !lacking.is_empty() {
+            let found: HashMap<BlockName, &Block> =
+                taken.iter().map(|block| (block.name(), block)).collect();
+            let mended = |(number, name): (ShelfNumber, BlockName)| {
+                Some((number, Block::clone(found.get(&name)?)))
+            };
+            self.mend(lacking.into_iter().filter_map(mended).collect());
         }
         taken
     }
 
-    /// Puts a block on this shelf again, where it was missing or damaged. If that fails, it lies on
-    /// one shelf less than it should.
-    pub fn mend(&self, number: ShelfNumber, block: &Block) {
-        let Some(shelf) = self.get(number) else { return };
-        let (address, checksum) = (&shelf.place.address, block.name().checksum);
-        match self.run(shelf.put(block.clone())) {
-            Some(Ok(())) => {
-                tracing::info!(shelf = address, block = %checksum, "a block on a shelf is mended");
-            }
-            Some(Err(status)) => shelf.leave_alone(&status),
-            None => {}
-        }
+    /// Puts blocks on these shelves again, where they were missing or damaged. Those for which that
+    /// fails lie on one shelf less than they should.
+    pub fn mend(&self, blocks: Vec<(ShelfNumber, Block)>) {
+        let mends = blocks.into_iter().filter_map(|(number, block)| {
+            let shelf = self.get(number)?;
+            Some(async move {
+                let (address, checksum) = (&shelf.place.address, block.name().checksum);
+                match shelf.put(block).await {
+                    Ok(()) => {
+                        tracing::info!(shelf = address, block = %checksum, "mended on a shelf");
+                    }
+                    Err(status) => shelf.leave_alone(&status),
+                }
+            })
+        });
+        self.run(stream::iter(mends).buffer_unordered(TOGETHER).collect::<Vec<()>>());
     }
 
     /// A block from one shelf; `None` if it is not there, or is not what it should be.
