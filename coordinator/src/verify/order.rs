@@ -111,8 +111,9 @@ impl<G: Game> Verifier<G> {
                 DataFlag::of(store)
             );
         }
-        if let Some((number, alarm)) = store.pending_alarm(plan.order)? {
-            bail!("{}: it has not been solved again yet", alarm.line(number));
+        let pending = store.pending(&alarms)?.filter(|&(order, _)| order <= plan.order);
+        if let Some((order, number)) = pending {
+            bail!("what alarm {number} doubts of order {order} has not been solved again yet");
         }
         Ok(format!("{} settled", concerning.count()))
     }

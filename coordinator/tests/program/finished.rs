@@ -529,9 +529,7 @@ fn verify_counts_winning_first_moves_from_level_3_on() {
     }
 }
 
-/// An alarm about an order that this one was computed from counts, one about an order above does
-/// not.
-/// Nor is it verified, until it has been solved again.
+/// Until it has been solved again, and verify says so.
 #[test]
 fn what_is_doubted_is_not_exported() {
     let data = Data::new();
@@ -557,6 +555,8 @@ fn what_is_doubted_is_not_exported() {
     assert!(export(&[]).status.success() && verify("6").status.success());
 }
 
+/// An alarm about an order that this one was computed from counts, one about an order above does
+/// not.
 #[test]
 fn verify_heeds_alarms() {
     let data = SOUND.copy();

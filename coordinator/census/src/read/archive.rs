@@ -60,14 +60,14 @@ pub enum ArchiveError {
     },
     /// Units are doubted, and have not been solved again.
     #[error(
-        "order {order} has what is to be solved again ({alarm}): `trailtrap census {order}{data}` \
-         does it, or export with --unfinished"
+        "order {order}, or one below, has what alarm {number} doubts: `trailtrap census \
+         {order}{data}` solves it again, or export with --unfinished"
     )]
     Doubted {
         /// The order.
         order: usize,
-        /// The alarm as one line.
-        alarm: String,
+        /// The number of the alarm.
+        number: u32,
         /// The directory, for the advice.
         data: DataFlag,
     },
@@ -111,6 +111,8 @@ pub enum ArchiveError {
 pub struct Archive {
     store: Arc<Store>,
     alarms: Vec<(u32, Alarm)>,
+    /// The lowest order with units that are doubted and have not been solved again, and the alarm.
+    pending: Option<(usize, u32)>,
     /// Whether orders that are not finished may be read.
     unfinished: bool,
 }
@@ -136,7 +138,8 @@ pub enum Stage {
         /// Units of the plan.
         planned: usize,
     },
-    /// It is done, but an alarm about it, or about an order that it was computed from, is open.
+    /// It is done, but an alarm about it, or about an order that it was computed from, is open, or
+    /// doubts what has not been solved again.
     Disputed,
 }
 
@@ -223,7 +226,8 @@ impl Archive {
     pub fn open(data: &Path, unfinished: bool) -> Result<Self, ArchiveError> {
         let store = finished::open_store(data)?;
         let alarms = store.alarms()?;
-        Ok(Archive { store, alarms, unfinished })
+        let pending = store.pending(&alarms)?;
+        Ok(Archive { store, alarms, pending, unfinished })
     }
 
     /// The game that all is about.
@@ -254,6 +258,12 @@ impl Archive {
         self.alarms.iter().find(|(_, alarm)| alarm.settled.is_none() && alarm.concerns(order))
     }
 
+    /// The number of an alarm that doubts what has not been solved again, of an order or of one that
+    /// it was computed from.
+    fn pending_alarm(&self, order: usize) -> Option<u32> {
+        self.pending.filter(|&(least, _)| least <= order).map(|(_, number)| number)
+    }
+
     /// The record of an order that may be read.
     fn record(&self, order: usize) -> Result<OrderRecord, ArchiveError> {
         if let Some((number, alarm)) = self.open_alarm(order).filter(|_| !self.unfinished) {
@@ -265,11 +275,9 @@ impl Archive {
                 data,
             });
         }
-        if let Some((number, alarm)) =
-            self.store.pending_alarm(order)?.filter(|_| !self.unfinished)
-        {
-            let (alarm, data) = (alarm.line(number), DataFlag::of(&self.store));
-            return Err(ArchiveError::Doubted { order, alarm, data });
+        if let Some(number) = self.pending_alarm(order).filter(|_| !self.unfinished) {
+            let data = DataFlag::of(&self.store);
+            return Err(ArchiveError::Doubted { order, number, data });
         }
         match self.store.order(order)? {
             Some(record) if self.unfinished || record.result.is_some() => Ok(record),
@@ -351,7 +359,7 @@ impl Archive {
         let of_stage = |stage| Completeness { stage, max_size: record.max_size };
         if record.result.is_some() {
             let is_disputed =
-                self.open_alarm(order).is_some() || self.store.pending_alarm(order)?.is_some();
+                self.open_alarm(order).is_some() || self.pending_alarm(order).is_some();
             return Ok(of_stage(if is_disputed { Stage::Disputed } else { Stage::Finished }));
         }
         let plan = store::plan(self.store.layout(), order, &record)?;

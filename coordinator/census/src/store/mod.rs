@@ -898,21 +898,23 @@ impl Store {
         Ok(self.unit(unit)?.is_some_and(|record| record.instance <= alarm.last_instance))
     }
 
-    /// An alarm, settled or not, that doubts units of an order, or of those that it was computed
-    /// from, which have not been solved again since.
+    /// The lowest order with units that one of these alarms, settled or not, doubts, and that have
+    /// not been solved again since; and the number of that alarm.
     ///
     /// # Errors
     ///
     /// The store cannot be read, or what it holds is damaged.
-    pub fn pending_alarm(&self, order: usize) -> Result<Option<(u32, Alarm)>, StoreError> {
-        for (number, alarm) in self.alarms()? {
-            for &unit in alarm.doubted.iter().filter(|unit| usize::from(unit.order) <= order) {
-                if self.is_doubted(unit, &alarm)? {
-                    return Ok(Some((number, alarm)));
+    pub fn pending(&self, alarms: &[(u32, Alarm)]) -> Result<Option<(usize, u32)>, StoreError> {
+        let mut pending: Option<(usize, u32)> = None;
+        for (number, alarm) in alarms {
+            for &unit in &alarm.doubted {
+                let found = (usize::from(unit.order), *number);
+                if pending.is_none_or(|least| found < least) && self.is_doubted(unit, alarm)? {
+                    pending = Some(found);
                 }
             }
         }
-        Ok(None)
+        Ok(pending)
     }
 
     /// Writes an alarm, new or changed, with [`Alarm::MOST_QUARANTINED`] results at most.
