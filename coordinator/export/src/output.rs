@@ -9,8 +9,9 @@ use trailtrap_worker::process::replace::Replacement;
 
 use crate::ExportError;
 
-/// Writes a file beside its place and moves it there when it is complete and on disk. What is no
-/// file is written to as it is: a device, a pipe, or where a link leads, such as `/dev/stdout`.
+/// Writes a file beside its place, or that to which a link leads, and moves it there when it is
+/// complete and on disk. A device or a pipe is written to as it is, and so is what is open already,
+/// such as `/dev/stdout`, from its end on.
 ///
 /// # Errors
 /// Those of `fill`, and [`ExportError::Target`] if the file cannot be written or moved. What was
@@ -25,33 +26,40 @@ pub fn write_file(
         ExportError::Write(source) => target(source),
         other => other,
     };
-    if std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
-        let mut options = std::fs::File::options();
-        // Of what a link leads to nothing is to be left.
-        let file = options.write(true).create(true).truncate(true).open(path);
+    let is_open = ["/dev", "/proc"].iter().any(|system| path.starts_with(system));
+    if path.exists() && (is_open || !path.is_file()) {
+        let file = std::fs::File::options().append(true).open(path);
         let mut out = BufWriter::new(file.map_err(target)?);
         return fill(&mut out).and_then(|()| Ok(out.flush()?)).map_err(placed);
     }
-    Replacement::of(path).fill(fill).map_err(placed)
+    // A link that leads nowhere is replaced.
+    let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    Replacement::of(&place).fill(fill).map_err(placed)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{io, os::unix::fs::symlink};
+    use std::{
+        io,
+        os::{fd::AsRawFd, unix::fs::symlink},
+    };
 
     use super::*;
 
-    /// The link stays, as `/dev/stdout` has to.
+    /// The link stays, as `/dev/stdout` has to; and what others have written to that stays, too.
     #[test]
     fn what_a_link_leads_to_is_written() {
         let directory = tempfile::tempdir().unwrap();
         let [link, file] = ["link", "file"].map(|name| directory.path().join(name));
         symlink(&file, &link).unwrap();
-        for text in ["some text", "text"] {
-            write_file(&link, |out| Ok(out.write_all(text.as_bytes())?)).unwrap();
-            assert!(link.is_symlink());
-            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
-        }
+        std::fs::write(&file, "more than that").unwrap();
+        write_file(&link, |out| Ok(out.write_all(b"text")?)).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
+        let open = std::fs::File::options().append(true).open(&file).unwrap();
+        let descriptor = format!("/proc/self/fd/{}", open.as_raw_fd());
+        write_file(Path::new(&descriptor), |out| Ok(out.write_all(b", and more")?)).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "text, and more");
     }
 
     #[test]
