@@ -36,7 +36,7 @@ pub enum DirectoryError {
         /// The directory.
         path: PathBuf,
     },
-    /// It has no lock file, so there never was a census.
+    /// There is no store.
     #[error("there is no census in {path}")]
     Nothing {
         /// The directory.
@@ -88,7 +88,7 @@ impl DataDirectory {
         let io = |source| DirectoryError::Io { path: path.to_owned(), source };
         fs::create_dir_all(path).map_err(io)?;
         // A copy may lack the lock, which only its owner can read.
-        let is_known = [LOCK, STORE, SALVAGED].iter().any(|name| path.join(name).exists());
+        let is_known = path.join(LOCK).exists() || store_in(path).join("CURRENT").exists();
         if !is_known && fs::read_dir(path).map_err(io)?.next().is_some() {
             return Err(DirectoryError::Foreign { path: path.to_owned() });
         }
