@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use trailtrap_census::{
@@ -257,6 +257,14 @@ impl Common {
             preflight::check_order(self.class.unwrap_or_default(), goal)?;
         }
         let directory = DataDirectory::take(&self.data)?;
+        let own = self.data.canonicalize().ok();
+        if own.is_some() && self.depot.as_ref().and_then(|depot| depot.canonicalize().ok()) == own
+        {
+            bail!(
+                "--depot {} is the data directory: choose another directory",
+                self.data.display()
+            );
+        }
         let done = directory
             .has_results(goal)
             .with_context(|| format!("data directory {}", self.data.display()))?;

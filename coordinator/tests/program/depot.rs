@@ -255,6 +255,8 @@ fn a_depot_is_for_one_census() {
     census_json(5, &first, &["--depot", &depot]);
     let other = run(&["census", "5", "--data", &second.text(), "--depot", &depot]);
     assert!(stderr(&other).contains("another census"), "{}", stderr(&other));
+    let same = run(&["census", "5", "--data", &second.text(), "--depot", &second.text()]);
+    assert!(stderr(&same).contains("is the data directory"), "{}", stderr(&same));
     // A copy of the data directory is the same census; one of both can be at work.
     let copy = first.copy();
     let (leader, address) = coordinator(6, &first, "127.0.0.1:0", &[]);
