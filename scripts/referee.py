@@ -215,6 +215,8 @@ def main():
     if "class" in report:
         sys.exit(f"only censuses of all graphs are checked here, not of {report['class']}")
     last = min(int(sys.argv[2]) if len(sys.argv) == 3 else 6, len(orders))
+    if last < 1:
+        sys.exit("there is no order to check")
     tag, record_of, names = GAMES[report.get("game", "trail-trap")]
     graphs = [(0,)]
     for order in range(1, last + 1):
@@ -233,7 +235,7 @@ def main():
         mine = order_results(graphs, tag, record_of)
         theirs = orders[order - 1]
         # An order that was done up to some number of edges is compared as far as it goes.
-        sizes = range(theirs.get("max_size", max(mine)) + 1)
+        sizes = range(min(theirs.get("max_size", max(mine)), max(mine)) + 1)
         by_size = [{"size": size, **reported(mine[size], names)} for size in sizes]
         total = [sum(column) % 2**256 for column in zip(*(mine[size] for size in sizes))]
         for found, theirs_of_size in zip(by_size, theirs["by_size"]):
