@@ -269,7 +269,10 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     let in_use = match File::open(path.join(LOCK)) {
         Ok(lock) => matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)),
         // A copy may lack the lock, which only its owner can read.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && store_in(path).exists() => false,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(DirectoryError::Nothing { path: path.to_owned() }.into());
+        }
         // Those who may not write there may not try the lock. Who has the directory leaves a
         // snapshot every second.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -286,7 +289,8 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     }
     let store = store_in(path);
     if !store.exists() {
-        return Err(DirectoryError::Nothing { path: path.to_owned() }.into());
+        // It was stopped while the store was being made.
+        return Ok(CensusStatus::default());
     }
     // Nobody writes: the store itself knows best.
     let store = Store::open_read_only(&store)?;

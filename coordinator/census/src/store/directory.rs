@@ -36,7 +36,7 @@ pub enum DirectoryError {
         /// The directory.
         path: PathBuf,
     },
-    /// There is no store.
+    /// It has neither lock nor store, so there never was a census.
     #[error("there is no census in {path}")]
     Nothing {
         /// The directory.
