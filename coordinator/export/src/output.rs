@@ -26,8 +26,7 @@ pub fn write_file(
         ExportError::Write(source) => target(source),
         other => other,
     };
-    let is_open = ["/dev", "/proc"].iter().any(|system| path.starts_with(system));
-    if path.exists() && (is_open || !path.is_file()) {
+    if path.exists() && (is_open(path) || !path.is_file()) {
         let file = std::fs::File::options().append(true).open(path);
         let mut out = BufWriter::new(file.map_err(target)?);
         return fill(&mut out).and_then(|()| Ok(out.flush()?)).map_err(placed);
@@ -35,6 +34,16 @@ pub fn write_file(
     // A link that leads nowhere is replaced.
     let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     Replacement::of(&place).fill(fill).map_err(placed)
+}
+
+/// Whether it is the name of a file that this process has open: `/proc/self/fd/1`, or what leads
+/// there, such as `/dev/stdout` and `/dev/fd/1`.
+fn is_open(path: &Path) -> bool {
+    let is_descriptor = |path: &Path| {
+        let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+        directory.is_some_and(|directory| directory.starts_with("/proc"))
+    };
+    is_descriptor(path) || path.read_link().is_ok_and(|to| is_descriptor(&to))
 }
 
 #[cfg(test)]
