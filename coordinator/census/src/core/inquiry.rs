@@ -1,7 +1,11 @@
 //! What is done about an alarm: it is kept, the culprit is found, and what is doubted is taken
 //! back. Whatever is done about an alarm is done after it is durable.
 
-use std::{collections::BTreeMap, error::Error, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+    sync::Arc,
+};
 
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
@@ -374,6 +378,12 @@ impl Core {
             }
         };
         self.distrust(number, arrival, refusal);
+    }
+
+    /// The units of which two results differ, and it is not known which is wrong.
+    pub fn disputed(&self) -> BTreeSet<Unit> {
+        let undecided = self.alarms.values().filter(|alarm| alarm.is_undecided());
+        undecided.map(|alarm| alarm.unit).collect()
     }
 
     /// Two workers agree on a unit. So it is known now who was wrong where two differed about it, if

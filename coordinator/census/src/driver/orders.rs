@@ -121,9 +121,7 @@ impl Census {
             self.store.put_order(n, &record)?;
         }
         let (graphs, pairs) = plan.totals().unwrap_or_default();
-        let alarms = self.store.alarms()?;
-        let undecided = alarms.iter().filter(|(_, alarm)| alarm.is_undecided());
-        let disputed = undecided.map(|(_, alarm)| alarm.unit).collect();
+        let disputed = self.event(|core| core.disputed());
         let (share, secret) = (self.options.compared_share, self.secret.clone());
         let comparisons = Comparisons::new(share, secret, disputed);
         let comparable = match outcomes_kept {

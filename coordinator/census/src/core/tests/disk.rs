@@ -50,9 +50,8 @@ impl World {
         let below = Content::of_all(below.map(|(_, record)| &record.content));
         let records = self.disk.units.iter().filter(|item| of_order(item, order));
         let ahead = records.clone().map(|(unit, _)| (*unit, self.ahead(*unit)));
-        let undecided = self.disk.alarms.values().filter(|alarm| alarm.is_undecided());
-        let disputed = undecided.map(|alarm| alarm.unit).collect();
-        let comparisons = Comparisons::new(self.compared_share, Secret::of(7), disputed);
+        let (share, disputed) = (self.compared_share, self.core.disputed());
+        let comparisons = Comparisons::new(share, Secret::of(7), disputed);
         let comparable = records.clone().map(|(unit, _)| *unit).filter(|&unit| {
             let Ok(alone) =
                 can_be_solved_alone(&plan, &[unit], |shard| self.has_gone(&plan, shard));
