@@ -54,6 +54,8 @@ use crate::{
 const PAUSE: Duration = Duration::from_millis(100);
 /// The pause after a lease that came to nothing, since the next one may fail for the same reason.
 const CAUTION: Duration = Duration::from_secs(1);
+/// What the system refuses to read is tried again for so long.
+const REFUSALS: Duration = Duration::from_secs(5);
 /// A task that was taken, and that its taker has not touched for so long, is put out again.
 const SILENCE: Duration = Duration::from_secs(120);
 /// No lease, without what its units read, takes more bytes.
@@ -128,22 +130,6 @@ fn reading(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
     }
 }
 
-/// Reads something, a few times if it is the system that refuses: that may pass. If it does not, it
-/// is this file that cannot be read.
-fn read_again<T>(
-    path: &Path,
-    read: impl FnMut() -> Result<T, OfflineError>,
-) -> Result<T, OfflineError> {
-    let refused =
-        |error: &OfflineError| matches!(error, OfflineError::Io { .. }) && !error.is_missing();
-    let pauses = ConstantBuilder::new().with_delay(CAUTION).with_max_times(5);
-    let read = read.retry(pauses).sleep(std::thread::sleep).when(refused).call();
-    read.map_err(|error| match refused(&error) {
-        true => OfflineError::Damaged { path: path.to_owned(), what: error.to_string() },
-        false => error,
-    })
-}
-
 /// Writes a file that nobody sees before it is complete. Others may write it too.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), OfflineError> {
     make_room(path).and_then(|()| Replacement::of(path).write(bytes)).map_err(at(path))
@@ -199,9 +185,36 @@ impl Patience {
         &self,
         attempt: impl FnMut() -> Result<T, OfflineError>,
     ) -> Result<T, LinkError> {
+        Ok(self.try_again(attempt)?)
+    }
+
+    /// Reads something, unless it is missing; for some seconds, if it is the system that refuses:
+    /// that may pass. If it does not, it is this file that cannot be read.
+    fn read<T>(
+        &self,
+        path: &Path,
+        mut read: impl FnMut() -> Result<T, OfflineError>,
+    ) -> Result<Option<T>, OfflineError> {
+        let briefly = Patience { lasts: REFUSALS, stop: self.stop.clone() };
+        let read = briefly.try_again(|| match read() {
+            Err(error) if error.is_missing() => Ok(None),
+            read => read.map(Some),
+        });
+        read.map_err(|error| match error {
+            OfflineError::Io { source, .. } => {
+                OfflineError::Damaged { path: path.to_owned(), what: source.to_string() }
+            }
+            other => other,
+        })
+    }
+
+    fn try_again<T>(
+        &self,
+        attempt: impl FnMut() -> Result<T, OfflineError>,
+    ) -> Result<T, OfflineError> {
         let start = Instant::now();
         let mut warned = false;
-        let done = attempt
+        attempt
             .retry(ConstantBuilder::new().with_delay(PAUSE).without_max_times())
             .sleep(std::thread::sleep)
             .when(|error| {
@@ -214,8 +227,7 @@ impl Patience {
                     tracing::warn!(%error, "trying again");
                 }
             })
-            .call();
-        Ok(done?)
+            .call()
     }
 }
 
@@ -364,13 +376,9 @@ fn deliver_result(
     let mut watch = Watch::default();
     while !patience.stop.is_cancelled() {
         let read = || open::read(&result, most).map_err(reading(&result));
-        match read_again(&result, read) {
-            Ok(bytes) => {
-                link.deliver(lease, unpack_result(&result, &bytes, lease)?)?;
-                return Ok(true);
-            }
-            Err(error) if error.is_missing() => {}
-            Err(error) => return Err(error.into()),
+        if let Some(bytes) = patience.read(&result, read)? {
+            link.deliver(lease, unpack_result(&result, &bytes, lease)?)?;
+            return Ok(true);
         }
         if damaged.exists() {
             return Err(OfflineError::SetAside(damaged).into());
@@ -565,8 +573,8 @@ impl Link for FileLink {
             std::thread::sleep(PAUSE);
             return Ok(Grant::Wait);
         };
-        match read_again(&taken, || self.open(&taken)) {
-            Ok((lease, inputs)) => {
+        match self.patience.read(&taken, || self.open(&taken)) {
+            Ok(Some((lease, inputs))) => {
                 self.tasks.lock().insert(lease.number, Arc::new(inputs));
                 return Ok(Grant::Work(lease));
             }
@@ -576,7 +584,7 @@ impl Link for FileLink {
                 return Err(error.into());
             }
             // The courier has taken it back.
-            Err(error) if error.is_missing() => {}
+            Ok(None) => {}
             Err(error) => set_aside(&taken, &error),
         }
         Ok(Grant::Wait)
