@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use backon::{ConstantBuilder, Retryable};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -221,19 +222,16 @@ impl GrpcService {
             _ => SocketAddr::new(from, port).to_string(),
         };
         // What is not reached now is not used as long as the worker has its number.
-        let mut attempts = 0;
-        loop {
-            let why = match timeout(PROBE, TcpStream::connect(&address)).await {
-                Ok(Ok(_)) => return Ok(ShelfPlace { address, ..place }),
-                Ok(Err(error)) => format!("{address}: {error}"),
-                Err(_) => format!("{address}: no answer"),
-            };
-            attempts += 1;
-            if attempts == PROBED {
-                return Err(why);
+        let probe = || async {
+            match timeout(PROBE, TcpStream::connect(&address)).await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err(format!("{address}: {error}")),
+                Err(_) => Err(format!("{address}: no answer")),
             }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
+        };
+        let pauses = ConstantBuilder::new().with_max_times(PROBED - 1);
+        probe.retry(pauses).sleep(tokio::time::sleep).await?;
+        Ok(ShelfPlace { address, ..place })
     }
 
     /// Work for a worker that has room for so many graphs; waits for some until `deadline`.
