@@ -6,8 +6,9 @@
 FILE is what `trailtrap census N --json` printed. All graphs up to ORDER (default 6) are generated
 anew, every position is played out by the rules of the game that the file names (Trail Trap if it
 names none), and all that is reported of it, counts, sums and public digests, is compared for every
-number of edges and for the order. The labelling and the digest are implemented here from their specification in
-ARCHITECTURE.md. Order 6 takes a second, order 7 a minute and a half. Needs nothing but Python 3.
+number of edges and for the order. The labelling and the digest are implemented here from their
+specification in ARCHITECTURE.md. Order 6 takes a second, order 7 a minute and a half. Needs nothing
+but Python 3.
 """
 
 import hashlib
@@ -203,6 +204,29 @@ def order_results(graphs, tag, record):
     return results
 
 
+def reported(entry, names):
+    """What a census reports of graphs with these amounts."""
+    digest, *amounts = entry
+
+    def counted(amounts, number):
+        def winners(graphs, wins):
+            counts = {"graphs": graphs, "p1_wins": wins, "p2_wins": graphs - wins}
+            return {key: number(count) for key, count in counts.items()}
+
+        graphs, wins, joined, joined_wins, *sums = amounts
+        connected = winners(joined, joined_wins)
+        sums = {name: number(total) for name, total in zip(names, sums)}
+        return {**winners(graphs, wins), "connected": connected, "sums": sums}
+
+    classes, labelled = amounts[:7], amounts[7:]
+    # Labelled graphs are too many for numbers of JSON.
+    return {
+        **counted(classes, int),
+        "labelled": counted(labelled, str),
+        "digest": f"{digest:064x}",
+    }
+
+
 def main():
     if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
@@ -246,34 +270,11 @@ def main():
                 )
         of_order = {"order": order, **reported(total, names), "by_size": by_size}
         if "max_size" in theirs:
-            of_order["max_size"] = theirs["max_size"]
+            of_order["max_size"] = sizes[-1]
         if theirs != of_order:
             differ = [key for key in {*theirs, *of_order} if theirs.get(key) != of_order.get(key)]
             sys.exit(f"order {order}: {', '.join(sorted(differ))}: not what its graphs add up to")
         print(f"order {order}: {total[1]} graphs agree, digest {total[0]:064x}", flush=True)
-
-
-def reported(entry, names):
-    """What a census reports of graphs with these amounts."""
-    digest, *amounts = entry
-
-    def counted(amounts, number):
-        def winners(graphs, wins):
-            counts = {"graphs": graphs, "p1_wins": wins, "p2_wins": graphs - wins}
-            return {key: number(count) for key, count in counts.items()}
-
-        graphs, wins, joined, joined_wins, *sums = amounts
-        connected = winners(joined, joined_wins)
-        sums = {name: number(total) for name, total in zip(names, sums)}
-        return {**winners(graphs, wins), "connected": connected, "sums": sums}
-
-    classes, labelled = amounts[:7], amounts[7:]
-    # Labelled graphs are too many for numbers of JSON.
-    return {
-        **counted(classes, int),
-        "labelled": counted(labelled, str),
-        "digest": f"{digest:064x}",
-    }
 
 
 if __name__ == "__main__":
