@@ -20,8 +20,8 @@ use walkdir::WalkDir;
 pub enum Shortage {
     #[error(
         "order {order} is beyond this program: its {graphs:.1e} graphs would take {tebibytes:.1e} \
-         TiB in the store, and its partitions hold orders up to {MAX_PLAIN_ORDER}, and order {last} up to \
-         {MOST_EDGES} edges (--max-size)",
+         TiB in the store, and its partitions hold orders up to {MAX_PLAIN_ORDER}, and order {last} \
+         up to {MOST_EDGES} edges (--max-size)",
         last = MAX_PLAIN_ORDER + 1
     )]
     Order { order: usize, graphs: f64, tebibytes: f64 },
