@@ -405,21 +405,18 @@ impl Block {
     /// The i-th record of an outcomes block.
     #[inline]
     pub fn record(&self, i: usize) -> &[u8] {
-        let width = self.layout.record_bytes(self.id.sequence.order());
-        let records = &self.bytes[HEADER_BYTES..self.bytes.len() - CHECKSUM_BYTES];
-        &records[i * width..(i + 1) * width]
+        self.records().get(i)
     }
 
     /// The records of an outcomes block, to be read quickly.
     #[inline]
     pub(super) fn records(&self) -> Records<'_> {
         let width = self.layout.record_bytes(self.id.sequence.order());
-        Records { bytes: &self.bytes[HEADER_BYTES..], width }
+        Records { bytes: &self.bytes[HEADER_BYTES..self.bytes.len() - CHECKSUM_BYTES], width }
     }
 }
 
-/// The records of a block, whose checksum follows them, so that the last one too can be read in
-/// words of 8 bytes.
+/// The records of a block.
 #[derive(Clone, Copy)]
 pub(super) struct Records<'a> {
     bytes: &'a [u8],
@@ -427,11 +424,16 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The i-th record, followed by bytes that do not belong to it, so that it can be read in words
-    /// of 8 bytes.
+    /// The i-th record.
     #[inline(always)]
-    pub(super) fn in_words(&self, i: usize) -> &'a [u8] {
-        &self.bytes[i * self.width..][..self.width.next_multiple_of(8)]
+    pub(super) fn get(self, i: usize) -> &'a [u8] {
+        &self.bytes[i * self.width..][..self.width]
+    }
+
+    /// One after the other; each has a byte at least, for the verdict.
+    #[inline(always)]
+    pub(super) fn all(self) -> impl Iterator<Item = &'a [u8]> {
+        self.bytes.chunks_exact(self.width)
     }
 }
 
