@@ -31,14 +31,25 @@ pub fn bound() {
 
 /// Suits the allocator to a budget of so much memory: the less there is, the smaller are things
 /// that get memory of their own, which goes back to the system when they go. In arenas, tables of
-/// many lengths that come and go leave gaps.
+/// many lengths that come and go leave gaps. But where buckets are small, they are read so often
+/// that new pages for each took a twelfth of all time: there what a bucket takes comes from arenas.
 pub fn suit(memory_bytes: usize) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        let own = (memory_bytes / 2048).clamp(LEAST_OWN_BYTES, LARGE_BYTES);
+        let own = match memory_bytes < SMALL_BUCKETS {
+            true => SMALL_BUCKET_BYTES,
+            false => (memory_bytes / 2048).clamp(LEAST_OWN_BYTES, LARGE_BYTES),
+        };
         set("MALLOC_MMAP_THRESHOLD_", libc::M_MMAP_THRESHOLD, own);
     }
 }
+
+/// Of less memory than this a thirty-second part, [`crate::memory::splitting`] says, and so a bucket,
+/// is less than [`SMALL_BUCKET_BYTES`].
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const SMALL_BUCKETS: usize = 32 * SMALL_BUCKET_BYTES;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const SMALL_BUCKET_BYTES: usize = 2 << 20;
 
 /// What is smaller than this has no memory of its own. Requests to one predecessor have less, and
 /// come and go thousands of times a second.
