@@ -77,19 +77,19 @@ pub struct Common {
     /// Derive records again from their predecessors, with nauty, before results are let in: one
     /// step of the recurrence, without code of the kernel. A unit is drawn with probability p, and
     /// of it min(1, 16 · RATE) of its records, at least one; 1 tries all. A trial reads
-    /// predecessors, R bytes of them, from the store; p = max(RATE, min(1/16, (U + B/4)/16R)) for
-    /// a unit of U bytes, with buckets of B bytes (--bucket-size), as the plan expects them: so
-    /// trials read about a tenth of what is solved where orders are large, and with buckets of
-    /// 64MiB p is 1/16 for all units of orders up to 10. Where `census` solves, records are tried
-    /// besides, with p = max(1/16, RATE), against the predecessors in memory that they were solved
-    /// from (against the store where these are more than 8192 records of a unit, or all), so that
-    /// each record is tried with probability RATE at least. A worker that gets a share f of the
-    /// records wrong in a unit of g graphs goes unnoticed with probability
-    /// 1 − p · (1 − (1 − f)^s), where s = max(1, g · min(1, 16 · RATE)), about; `trailtrap plan`
-    /// tells how many units are drawn, and what share of the bytes they have. With 1 no wrong
-    /// record is let in. 0 turns it off. Everything else that a worker states is checked whatever
-    /// the rate; what `census` solves in its own process is counted again in the units drawn only,
-    /// and with 0 in none
+    /// predecessors, R bytes of them, from the store;
+    /// p = max(RATE, min(1/16, (U/2 + min(B/4, 1 MiB))/16R)) for a unit of U bytes, with buckets
+    /// of B bytes (--bucket-size), as the plan expects them: so trials read less than a tenth of
+    /// what is solved where orders are large, and with buckets of 4MiB and more p is 1/16 for all
+    /// units of orders up to 9. Where `census` solves, records are tried besides, with
+    /// p = max(1/16, RATE), against the predecessors in memory that they were solved from (against
+    /// the store where these are more than 8192 records of a unit, or all), so that each record is
+    /// tried with probability RATE at least. A worker that gets a share f of the records wrong in
+    /// a unit of g graphs goes unnoticed with probability 1 − p · (1 − (1 − f)^s), where
+    /// s = max(1, g · min(1, 16 · RATE)), about; `trailtrap plan` tells how many units are drawn,
+    /// and what share of the bytes they have. With 1 no wrong record is let in. 0 turns it off.
+    /// Everything else that a worker states is checked whatever the rate; what `census` solves in
+    /// its own process is counted again in the units drawn only, and with 0 in none
     #[arg(long, value_name = "RATE", default_value = TRIED, hide_short_help = true,
           value_parser = parse_share)]
     sample: f64,

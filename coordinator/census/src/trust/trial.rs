@@ -21,6 +21,8 @@ use crate::{core::secret::Draws, records::UnitRecord};
 
 /// One unit in so many is drawn, if trying it costs little, so that many records of it can be.
 const UNIT_SHARE: f64 = 16.0;
+/// What a trial may read whatever the size of its unit, but for that of a bucket.
+const USUAL_BYTES: f64 = (1 << 20) as f64;
 
 /// How likely a unit is to be drawn for trial, and what share of its records is tried then.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,10 +43,10 @@ impl Odds {
         }
     }
 
-    /// At this rate, of a unit whose trial reads its predecessors. So that trials read about a
+    /// At this rate, of a unit whose trial reads its predecessors. So that trials read less than a
     /// tenth of what is solved, units that read much are drawn less often, but with probability
-    /// `rate` at least: a sixteenth of a unit's own bytes, and of a quarter of a bucket, are read
-    /// on average.
+    /// `rate` at least: a sixteenth of half a unit's own bytes is read on average, and of a quarter
+    /// of a bucket, or of a megabyte where that is less.
     pub fn reading(plan: &Plan, unit: Unit, rate: f64) -> Self {
         let at_hand = Odds::at_hand(rate);
         let entry = entry_bytes(plan.layout, plan.order) as f64;
@@ -52,7 +54,8 @@ impl Odds {
         let shard = &plan.shards[unit.shard as usize];
         let own = bytes(shard) / f64::from(shard.parts);
         let read: f64 = shard.predecessors.iter().map(|&p| bytes(&plan.shards[p as usize])).sum();
-        let paid = (own + plan.options.bucket_bytes as f64 / 4.0) / read.max(1.0);
+        let usual = (plan.options.bucket_bytes as f64 / 4.0).min(USUAL_BYTES);
+        let paid = (own / 2.0 + usual) / read.max(1.0);
         Odds { unit: at_hand.unit.min((paid / UNIT_SHARE).max(rate)), ..at_hand }
     }
 
@@ -393,17 +396,17 @@ mod tests {
         assert!((800..1200).contains(&single), "one unit in sixteen, however small: {single}");
     }
 
-    /// Units of order 10 are drawn as if nothing had to be read. Where shards are split as finely
-    /// as those of order 12, trials read little in all. Whoever asks for more gets it.
+    /// Units of order 9 are drawn as if nothing had to be read. Of order 11, and where shards are
+    /// split as finely as those of order 12, trials read little in all. Whoever asks for more gets it.
     #[test]
     fn trials_read_little_beside_what_is_solved() {
         let usual = PlanOptions::default();
         let fine = PlanOptions { part_graphs: 3000, bucket_bytes: 50_000 };
-        let of = |options| {
-            let plan = Plan::new(TrailTrap::LAYOUT, 10, options);
+        let of = |order: u8, options| {
+            let plan = Plan::new(TrailTrap::LAYOUT, order.into(), options);
             let (mut solved, mut read, mut reluctant) = (0.0, 0.0, 0);
             for (index, shard) in (0..).zip(&plan.shards) {
-                let unit = Unit { order: 10, shard: index, part: 0 };
+                let unit = Unit { order, shard: index, part: 0 };
                 let odds = Odds::reading(&plan, unit, 1e-4);
                 let graphs = |p: &u32| plan.shards[*p as usize].estimate as f64;
                 let reads: f64 = shard.predecessors.iter().map(graphs).sum();
@@ -417,10 +420,12 @@ mod tests {
             }
             (read / solved, reluctant)
         };
-        let (read, reluctant) = of(usual);
+        let (read, reluctant) = of(9, usual);
         assert!(read < 0.8 && reluctant == 0, "{read} {reluctant}");
-        let (read, reluctant) = of(fine);
-        assert!(read < 0.11 && reluctant > 1000, "{read} {reluctant}");
+        for (order, options) in [(11, usual), (10, fine)] {
+            let (read, reluctant) = of(order, options);
+            assert!(read < 0.09 && reluctant > 1000, "{read} {reluctant}");
+        }
     }
 
     /// Every record of every unit of order 6 passes; and whichever bit of a record, or of the
