@@ -792,7 +792,7 @@ mod tests {
 
     #[test]
     fn who_asks_has_the_room_that_is_left() {
-        const LITTLE: Option<LookedUp> = Some(LookedUp { bytes: 0, by_bucket: true });
+        const LITTLE: Option<LookedUp> = Some(LookedUp { bytes: 0, by_request: true });
         let room = SharedRoom::new(Room::new(1_000_000 * 8 * GRAPH_BYTES as usize, 0));
         // As long as leases are small, there is room for several that ask.
         let small = [room.take(), room.take()];

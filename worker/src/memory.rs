@@ -41,7 +41,7 @@ const LEAST_PART: u64 = 1 << 18;
 const LEAST_BUCKET: u64 = 1 << 20;
 
 /// Bytes that a graph takes while its unit is solved: itself, its outcome, and its rows and requests
-/// for predecessors that are read by buckets …
+/// to large predecessors …
 pub const GRAPH_BYTES: u64 = 124;
 /// … or, where none is, its place in a table, which is longer beyond order 12.
 const HELD_GRAPH_BYTES: u64 = 80;
@@ -169,7 +169,7 @@ impl Room {
     /// lease of few graphs, says nothing of what larger ones read. Returns the bytes that it takes.
     pub fn lease(&mut self, taken_bytes: u64, graphs: u64, looked_up: Option<LookedUp>) -> u64 {
         let each = match looked_up {
-            Some(LookedUp { by_bucket: false, .. }) => HELD_GRAPH_BYTES,
+            Some(LookedUp { by_request: false, .. }) => HELD_GRAPH_BYTES,
             _ => GRAPH_BYTES,
         };
         self.last = looked_up.map_or(0, |_| graphs);
@@ -213,7 +213,7 @@ mod tests {
         let memory_bytes = 1_000_000 * 8 * GRAPH_BYTES as usize;
         let cache = cache_bytes(memory_bytes);
         let [held, _] = cache::divided(cache);
-        let looked_up = |bytes| Some(LookedUp { bytes, by_bucket: true });
+        let looked_up = |bytes| Some(LookedUp { bytes, by_request: true });
         let mut room = Room::new(memory_bytes, 0);
         assert_eq!((own(&room), room.cache_bytes()), (1_000_000, cache));
         let taken = room.lease(0, 1_000_000, looked_up(held));
@@ -271,16 +271,16 @@ mod tests {
         let mut room = Room::new(memory_bytes, 3);
         for bytes in [0, memory_bytes] {
             let lent = if bytes == 0 { 0 } else { 4_000_000 };
-            let [held, by_bucket] = [false, true].map(|by_bucket| {
-                let taken = room.lease(0, MOST_TOGETHER, Some(LookedUp { bytes, by_bucket }));
+            let [held, by_request] = [false, true].map(|by_request| {
+                let taken = room.lease(0, MOST_TOGETHER, Some(LookedUp { bytes, by_request }));
                 (taken, room.offer().unwrap())
             });
             assert_eq!(held.0, MOST_TOGETHER * HELD_GRAPH_BYTES);
-            assert_eq!(by_bucket.0, MOST_TOGETHER * GRAPH_BYTES);
+            assert_eq!(by_request.0, MOST_TOGETHER * GRAPH_BYTES);
             assert_eq!(held.1, (room.own_bytes - held.0) / HELD_GRAPH_BYTES + lent);
-            let left = room.own_bytes - held.0 - by_bucket.0;
-            assert_eq!(by_bucket.1, left / GRAPH_BYTES + lent);
-            room.give_back(held.0 + by_bucket.0);
+            let left = room.own_bytes - held.0 - by_request.0;
+            assert_eq!(by_request.1, left / GRAPH_BYTES + lent);
+            room.give_back(held.0 + by_request.0);
             assert_eq!(room.taken_bytes(), 0);
         }
     }

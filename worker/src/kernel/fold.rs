@@ -8,7 +8,7 @@ use trailtrap_shared::{
     generate::Child,
     graph::{Graph, NARROW_ORDER, NarrowRows, degree::Deletion, narrowed},
     labelling::{
-        Undecided,
+        MAX_PLAIN_ORDER, Undecided,
         batch::{Batch, Kernel, LABEL_WORDS, LANES, Lane, PackedLabels, first_lanes, lanes_of},
         forest::Forest,
         hashed,
@@ -25,8 +25,9 @@ use super::{
 impl Solver<'_> {
     /// Folds every edge of every graph into its outcome, finishes it, and takes statistics and
     /// public digest of the finished graphs. Each deletion is labelled once. Predecessors are read
-    /// in groups of about the allowance; one that is larger by itself is read some buckets at a time.
-    /// Returns what came of each part of the graphs.
+    /// in groups of about the allowance; one that is larger by itself is read some buckets at a time,
+    /// and one that the processor's cache does not hold is looked up in piece by piece. Returns what
+    /// came of each part of the graphs.
     pub(super) fn fold_all<G: Game>(
         &self,
         plan: &Plan,
@@ -38,11 +39,19 @@ impl Solver<'_> {
         let mut folded: Vec<Folded> = graphs.parts.iter().map(|_| Folded::default()).collect();
         if !large.is_empty() {
             let rows = self.decode_all(shard, graphs.children)?;
+            let mut routed = Vec::new();
             for (deletion, from) in large {
-                let bucket_bits = plan.shards[from as usize].bucket_bits;
-                let predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
-                folded[0].labellings +=
-                    self.fold_by_bucket(&mut graphs, &rows, predecessor, source)?;
+                let from = &plan.shards[from as usize];
+                let predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
+                let is_held = is_held(plan, from, self.allowance_bytes);
+                folded[0].labellings += self.fold_by_request(
+                    &mut graphs,
+                    &rows,
+                    &mut routed,
+                    predecessor,
+                    is_held,
+                    source,
+                )?;
             }
         }
         let mut group: Vec<Predecessor> = Vec::new();
@@ -172,10 +181,14 @@ impl Folded {
     }
 }
 
+/// What takes more than so many bytes is looked up in piece by piece: where most accesses are to
+/// memory that the processor's cache does not hold, they take more time than keeping requests.
+const CACHED_BYTES: usize = if cfg!(test) { 1000 } else { 2 << 20 };
+
 /// The predecessors of a shard, by index in the plan, in the order in which they are read.
 pub(super) struct Reading {
-    /// These at first, some buckets at a time: there are several, and all of them take more than
-    /// the allowance.
+    /// These at first, one after the other, by requests: they take more than [`CACHED_BYTES`], or
+    /// have several buckets, which take more than the allowance together and are read some at a time.
     pub(super) large: Vec<(Deletion, u32)>,
     /// Then these, in groups.
     pub(super) small: Vec<(Deletion, u32)>,
@@ -194,7 +207,9 @@ impl Reading {
         });
         let (large, small) = predecessors.partition(|&(_, from)| {
             let from = &plan.shards[from as usize];
-            from.bucket_bits > 0 && table_bytes(plan, from) > allowance_bytes
+            plan.order <= MAX_PLAIN_ORDER
+                && (table_bytes(plan, from) > CACHED_BYTES
+                    || !is_held(plan, from, allowance_bytes))
         });
         Reading { large, small }
     }
@@ -205,8 +220,8 @@ impl Reading {
 pub struct LookedUp {
     /// About the bytes that its tables take.
     pub bytes: usize,
-    /// Whether some of its partitions are read by buckets.
-    pub by_bucket: bool,
+    /// Whether requests to some of its partitions are kept.
+    pub by_request: bool,
 }
 
 impl LookedUp {
@@ -222,9 +237,15 @@ impl LookedUp {
         let read = large.iter().chain(&small).map(|&(_, from)| &plan.shards[from as usize]);
         Some(LookedUp {
             bytes: read.map(|from| table_bytes(plan, from)).sum(),
-            by_bucket: !large.is_empty(),
+            by_request: !large.is_empty(),
         })
     }
+}
+
+/// Whether all tables of a shard are held together where predecessors have so many bytes: if these
+/// suffice, or there is one.
+pub(super) fn is_held(plan: &Plan, shard: &Shard, allowance_bytes: usize) -> bool {
+    shard.bucket_bits == 0 || table_bytes(plan, shard) <= allowance_bytes
 }
 
 /// About the bytes that the tables of a shard take.

@@ -1,6 +1,7 @@
-//! The second half of the route where a predecessor is too large to be held as a whole: each
-//! deletion that leads there is labelled once and kept as a request, in the order of buckets. Then
-//! the buckets are read one after the other, and each answers its requests.
+//! The second half of the route where a predecessor is large: each deletion that leads there is
+//! labelled once and kept as a request, in the order of slots. Then the buckets are read one after
+//! the other, or all of them are held, and each piece of them, which the processor's cache holds,
+//! answers its requests.
 
 use std::ops::Range;
 
@@ -21,7 +22,7 @@ use trailtrap_shared::{
 use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
     delete::{DeletedEdge, Predecessor},
-    fold::{LabelledDeletion, LookupStage, Reading},
+    fold::{LabelledDeletion, LookupStage, Reading, is_held},
 };
 
 /// Graphs whose requests are sorted together. So many that each bucket of the usual size has
@@ -31,8 +32,8 @@ const ROUTED_CHUNK: usize = if cfg!(test) { 8 } else { 8192 };
 // Requests have 16 bits for a graph of a chunk.
 const _: () = assert!(ROUTED_CHUNK <= 1 << 16);
 
-/// Bytes of requests, for each graph of a unit, that may wait at a time, whatever the allowance:
-/// about as many as the graph itself takes while its unit is solved.
+/// Bytes of requests, for each graph of a unit, that may wait at a time: about as many as the graph
+/// itself takes while its unit is solved.
 const BYTES_PER_GRAPH: usize = 48;
 
 /// The rows of a graph of whose partition there can be buckets.
@@ -49,8 +50,13 @@ struct Request {
     graph: u16,
 }
 
+/// Bytes of a piece of a table whose requests are answered together. The outcomes of a chunk have
+/// room beside it in the processor's cache.
+const PIECE_BYTES: usize = if cfg!(test) { 250 } else { 4 << 20 };
+
 /// The requests of a chunk of graphs to one predecessor.
-struct Routed {
+#[derive(Default)]
+pub(super) struct Routed {
     /// In the order of the upper bits of their slots: at least those that say the bucket, and
     /// [`SORTED_BITS`].
     requests: Vec<Request>,
@@ -65,7 +71,7 @@ const EDGE_BITS: u32 = 2 * END_BITS;
 const REQUEST_WORDS: usize = MAX_PLAIN_ORDER.div_ceil(4);
 /// Requests are sorted by so many bits of their slots even if there are fewer buckets, so that
 /// those that follow each other are answered from what is close together.
-const SORTED_BITS: u32 = 10;
+const SORTED_BITS: u8 = 10;
 
 impl Request {
     #[inline(always)]
@@ -94,7 +100,7 @@ impl Request {
 }
 
 impl Solver<'_> {
-    /// The rows of each graph: decoded once, for all predecessors that are read by buckets.
+    /// The rows of each graph: decoded once, for all predecessors that requests are kept to.
     pub(super) fn decode_all(
         &self,
         shard: &Shard,
@@ -113,97 +119,113 @@ impl Solver<'_> {
         Ok(rows)
     }
 
-    /// Folds all deletions that lead to one predecessor, of which as many buckets are held at a
-    /// time as the allowance has room for, or one. Requests take about the allowance, or 48 bytes
-    /// for each graph of the unit where that is more; all buckets are read once for as many graphs
-    /// as have their requests there. Returns how many deletions were labelled.
-    pub(super) fn fold_by_bucket<G: Game>(
+    /// Folds all deletions that lead to one predecessor. All of it is held, or as many buckets at a
+    /// time as the allowance has room for, or one; these are read once for as many graphs as have
+    /// their requests there. Requests take 48 bytes for each graph of the unit, or about the
+    /// allowance where that is more and spares reading. `routed` is room for requests, whatever is
+    /// in it. Returns how many deletions were labelled.
+    pub(super) fn fold_by_request<G: Game>(
         &self,
         Graphs { shard, outcomes, witness, .. }: &mut Graphs<G>,
         rows: &[PlainRows],
+        routed: &mut Vec<Routed>,
         mut predecessor: Predecessor,
+        is_held: bool,
         source: &dyn Source,
     ) -> Result<u64, SolveError> {
         let n = shard.sequence.order();
         let mut labellings = 0;
-        let together = graphs_together(self.allowance_bytes, shard, rows.len(), &predecessor);
+        let bucket_bits = predecessor.bucket_bits;
+        let [tables_bytes, requests_bytes] = match is_held {
+            true => [usize::MAX, 0],
+            false => [self.allowance_bytes; 2],
+        };
+        let together = graphs_together(requests_bytes, shard, rows.len(), &predecessor);
         for (rows, outcomes) in rows.chunks(together).zip(outcomes.chunks_mut(together)) {
-            let routed = self.label_all(n, rows, &predecessor)?;
+            self.label_all(n, rows, &predecessor, routed)?;
             labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
             let mut next = 0;
-            while next >> predecessor.bucket_bits == 0 {
-                let held = self.hold_from(next, &mut predecessor, source)?;
+            while next >> bucket_bits == 0 {
+                let held = match is_held && !predecessor.tables.is_empty() {
+                    true => 0..1 << bucket_bits,
+                    false => hold_from(next, &mut predecessor, tables_bytes, source)?,
+                };
                 for table in &predecessor.tables {
-                    witness.look_at(table, predecessor.bucket_bits);
+                    witness.look_at(table, bucket_bits);
                 }
-                let chunks = routed.par_iter().zip(outcomes.par_chunks_mut(ROUTED_CHUNK));
-                chunks.try_for_each_init(
-                    || Answerer::new(n, self.kernel),
-                    |answerer, (Routed { requests, .. }, outcomes)| {
-                        self.check_stop()?;
-                        let range = of_buckets(requests, n, predecessor.bucket_bits, &held);
-                        answerer.answer::<G>(&requests[range], &predecessor, outcomes)
-                    },
-                )?;
+                let bits = piece_bits(n, &predecessor);
+                let more = bits - bucket_bits;
+                for piece in held.start << more..held.end << more {
+                    let chunks = routed.par_iter().zip(outcomes.par_chunks_mut(ROUTED_CHUNK));
+                    chunks.try_for_each_init(
+                        || Answerer::new(n, self.kernel),
+                        |answerer, (Routed { requests, .. }, outcomes)| {
+                            self.check_stop()?;
+                            let range = of_buckets(requests, n, bits, &(piece..piece + 1));
+                            answerer.answer::<G>(&requests[range], &predecessor, outcomes)
+                        },
+                    )?;
+                }
                 next = held.end;
             }
-            predecessor.tables.clear();
         }
         Ok(labellings)
     }
 
-    /// Reads the tables of a bucket and of those after it that the allowance has room for, in
-    /// place of those that were held.
-    fn hold_from(
-        &self,
-        first: u32,
-        predecessor: &mut Predecessor,
-        source: &dyn Source,
-    ) -> Result<Range<u32>, SolveError> {
-        let Predecessor { sequence, bucket_bits, tables, first_bucket, .. } = predecessor;
-        tables.clear();
-        *first_bucket = first as usize;
-        let (mut next, mut held_bytes) = (first, 0);
-        loop {
-            let table = source.table(sequence, *bucket_bits, next)?;
-            next += 1;
-            let bytes = table.memory_bytes();
-            tables.push(table);
-            held_bytes += bytes;
-            // The next one will be about as large.
-            if next >> *bucket_bits != 0 || held_bytes + bytes > self.allowance_bytes {
-                return Ok(first..next);
-            }
-        }
-    }
-
-    /// The requests of each chunk of graphs.
+    /// Puts the requests of each chunk of graphs in place of what `routed` has.
     fn label_all(
         &self,
         n: usize,
         rows: &[PlainRows],
         predecessor: &Predecessor,
-    ) -> Result<Vec<Routed>, SolveError> {
+        routed: &mut Vec<Routed>,
+    ) -> Result<(), SolveError> {
         let chunks = rows.par_chunks(ROUTED_CHUNK);
-        let routed = chunks.map_init(
+        routed.resize_with(chunks.len(), Routed::default);
+        routed.par_iter_mut().zip(chunks).try_for_each_init(
             || Router::new(n, self.kernel, predecessor),
-            |router, rows| {
+            |router, (routed, rows)| {
                 self.check_stop()?;
-                Ok(router.run(rows))
+                router.run(rows, routed);
+                Ok(())
             },
-        );
-        routed.collect()
+        )
+    }
+}
+
+/// Reads the tables of a bucket and of those after it that there are bytes for, in place of
+/// those that were held.
+fn hold_from(
+    first: u32,
+    predecessor: &mut Predecessor,
+    most_bytes: usize,
+    source: &dyn Source,
+) -> Result<Range<u32>, SolveError> {
+    let Predecessor { sequence, bucket_bits, tables, first_bucket, .. } = predecessor;
+    tables.clear();
+    *first_bucket = first as usize;
+    let (mut next, mut held_bytes) = (first, 0);
+    loop {
+        let table = source.table(sequence, *bucket_bits, next)?;
+        next += 1;
+        let bytes = table.memory_bytes();
+        tables.push(table);
+        held_bytes += bytes;
+        // The next one will be about as large.
+        if next >> *bucket_bits != 0 || held_bytes + bytes > most_bytes {
+            return Ok(first..next);
+        }
     }
 }
 
 /// How many of so many graphs have their requests to a predecessor answered together.
 fn graphs_together(
-    allowance_bytes: usize,
+    requests_bytes: usize,
     shard: &Shard,
     graphs: usize,
     predecessor: &Predecessor,
 ) -> usize {
-    let budget_bytes = allowance_bytes.max(BYTES_PER_GRAPH * graphs);
+    let budget_bytes = requests_bytes.max(BYTES_PER_GRAPH * graphs);
     graphs_within(budget_bytes, shard, predecessor)
 }
 
@@ -216,8 +238,11 @@ pub fn readings(
     allowance_bytes: usize,
 ) -> Vec<(u32, usize)> {
     let rounds = |(deletion, index): (Deletion, u32)| {
-        let bucket_bits = plan.shards[index as usize].bucket_bits;
-        let predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
+        let from = &plan.shards[index as usize];
+        if is_held(plan, from, allowance_bytes) {
+            return (index, 1);
+        }
+        let predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
         let together = graphs_together(allowance_bytes, shard, graphs, &predecessor);
         (index, graphs.div_ceil(together).max(1))
     };
@@ -236,6 +261,20 @@ fn graphs_within(bytes: usize, shard: &Shard, predecessor: &Predecessor) -> usiz
         .sum();
     let graphs = bytes as f64 / (size_of::<Request>() as f64 * requests.max(0.5));
     (graphs as usize / ROUTED_CHUNK).max(1) * ROUTED_CHUNK
+}
+
+/// The tables that are held have 2^(this - `bucket_bits`) pieces each.
+fn piece_bits(n: usize, predecessor: &Predecessor) -> u8 {
+    let Predecessor { bucket_bits, tables, .. } = predecessor;
+    let bytes = predecessor.held_bytes() / tables.len().max(1);
+    let more = bytes.div_ceil(PIECE_BYTES).next_power_of_two().ilog2() as u8;
+    (bucket_bits + more).min(sorted_bits(n, *bucket_bits))
+}
+
+/// Requests to a predecessor with so many buckets are in the order of so many upper bits of their
+/// slots.
+fn sorted_bits(n: usize, bucket_bits: u8) -> u8 {
+    SORTED_BITS.min(most_bucket_bits(n)).max(bucket_bits)
 }
 
 /// Where the requests to some buckets are.
@@ -320,7 +359,7 @@ impl<'a> Router<'a> {
         }
     }
 
-    fn run(&mut self, rows: &[PlainRows]) -> Routed {
+    fn run(&mut self, rows: &[PlainRows], routed: &mut Routed) {
         self.requests.clear();
         let before = self.stage.labellings;
         for (i, rows) in rows.iter().enumerate() {
@@ -332,12 +371,9 @@ impl<'a> Router<'a> {
         }
         self.label();
         self.search();
-        let bucket_bits = u32::from(self.predecessor.bucket_bits);
-        let sorted_bits =
-            SORTED_BITS.min(most_bucket_bits(self.order).into()).max(bucket_bits) as u8;
-        let labellings = self.stage.labellings - before;
-        let requests = sorted(&self.requests, self.order, sorted_bits);
-        Routed { requests, labellings }
+        routed.labellings = self.stage.labellings - before;
+        let bits = sorted_bits(self.order, self.predecessor.bucket_bits);
+        sort(&self.requests, self.order, bits, &mut routed.requests);
     }
 
     fn label(&mut self) {
@@ -360,8 +396,9 @@ impl<'a> Router<'a> {
     }
 }
 
-/// Requests in the order of the upper bits of their slots, in O(requests + 2^`bits`).
-fn sorted(requests: &[Request], n: usize, bits: u8) -> Vec<Request> {
+/// Puts requests in the order of the upper bits of their slots in place of what `sorted` has, in
+/// O(requests + 2^`bits`).
+fn sort(requests: &[Request], n: usize, bits: u8, sorted: &mut Vec<Request>) {
     let place = |request: &Request| bucket_of_slot(n, request.slot(), bits);
     let mut ends = vec![0u32; 1 << bits];
     for request in requests {
@@ -371,13 +408,12 @@ fn sorted(requests: &[Request], n: usize, bits: u8) -> Vec<Request> {
     for end in &mut ends {
         before += std::mem::replace(end, before);
     }
-    let mut sorted = vec![Request::default(); requests.len()];
+    sorted.resize(requests.len(), Request::default());
     for request in requests {
         let end = &mut ends[place(request)];
         sorted[*end as usize] = *request;
         *end += 1;
     }
-    sorted
 }
 
 #[cfg(test)]
@@ -421,7 +457,8 @@ mod tests {
         ) {
             let n = MAX_PLAIN_ORDER;
             let requests: Vec<Request> = made_of.into_iter().map(Request::new).collect();
-            let sorted = sorted(&requests, n, bucket_bits + more);
+            let mut sorted = vec![Request::default(); 7];
+            sort(&requests, n, bucket_bits + more, &mut sorted);
             let [one, other] = buckets.map(|bucket| bucket.min(1 << bucket_bits));
             let buckets = one.min(other)..one.max(other);
             let slots = |requests: &[Request]| -> Vec<u64> {

@@ -25,7 +25,7 @@ use trailtrap_shared::{
     },
     labelling::batch::Kernel,
     partition::{BucketTable, bucket_of_slot, entry_bytes, graph_of_slot, slot_of},
-    plan::{Plan, PlanOptions, Unit},
+    plan::{Plan, PlanOptions, Shard, Unit},
 };
 
 use super::{Evidence, LookedUp, Solver, Source, SourceError, readings};
@@ -241,7 +241,8 @@ fn parts_together_are_the_parts() {
     assert!(most_parts > 3, "{most_parts}");
 }
 
-/// It is what the predecessors of the shard hold, by buckets if they have some and little is held.
+/// It is what the predecessors of the shard hold, by requests if some are large, or have buckets of
+/// which little is held.
 #[test]
 fn what_units_look_up_in_is_told_of_one_shard() {
     let cut = PlanOptions { part_graphs: 40, bucket_bytes: 300 };
@@ -249,18 +250,22 @@ fn what_units_look_up_in_is_told_of_one_shard() {
     let unit = |shard| Unit { order: 8, shard, part: 0 };
     let of = |units: &[Unit], allowance_bytes| LookedUp::of(&plan, units, allowance_bytes);
     assert_eq!(of(&[], 1), None);
-    let mut by_bucket = 0;
+    let mut by_request = [0; 2];
     for (index, shard) in (0..).zip(&plan.shards).skip(1) {
         assert_eq!(of(&[unit(index), unit(index - 1)], 1), None);
         let read = || shard.predecessors.iter().map(|&p| &plan.shards[p as usize]);
         let [ample, little] = [usize::MAX, 1].map(|bytes| of(&[unit(index)], bytes).unwrap());
         let graphs: u64 = read().map(|shard| shard.estimate).sum();
         assert!(ample.bytes as u64 > graphs * entry_bytes(plan.layout, 8) as u64);
-        assert_eq!((ample.bytes, ample.by_bucket), (little.bytes, false));
-        assert_eq!(little.by_bucket, read().any(|shard| shard.bucket_bits > 0));
-        by_bucket += usize::from(little.by_bucket);
+        assert_eq!(ample.bytes, little.bytes);
+        // Sixty-nine entries of 13 bytes and their directory take more than 1000.
+        assert_eq!(ample.by_request, read().any(|shard| shard.estimate >= 69));
+        let is_asked = |shard: &Shard| shard.bucket_bits > 0 || shard.estimate >= 69;
+        assert_eq!(little.by_request, read().any(is_asked));
+        by_request[0] += usize::from(ample.by_request);
+        by_request[1] += usize::from(little.by_request);
     }
-    assert!(by_bucket > 100, "{by_bucket}");
+    assert!(by_request[0] > 20 && by_request[1] > by_request[0] + 50, "{by_request:?}");
 }
 
 /// However little is held, and however many parts are solved together, evidence is what the drawn
