@@ -358,8 +358,8 @@ impl Builder {
     }
 
     /// Adds slots, each larger than the one before. What is returned is the room for their records,
-    /// all of which are to be written: it takes less time to write many slots and then their records
-    /// than both in turn.
+    /// all of which are to be written. Where records come in their order, it takes less time to write
+    /// many slots and then their records than both in turn.
     #[inline(always)]
     fn push(&mut self, slots: impl Iterator<Item = u64>) -> impl Iterator<Item = &mut [u8]> {
         let places = self.table.places();

@@ -25,8 +25,7 @@ use super::{
     fold::{LabelledDeletion, LookupStage, Reading, is_held},
 };
 
-/// Graphs whose requests are sorted together. So many that each bucket of the usual size has
-/// requests of a chunk for several batches; so few that their outcomes stay in the cache.
+/// Graphs whose requests are sorted together, at most: so few that their outcomes stay in the cache.
 const ROUTED_CHUNK: usize = if cfg!(test) { 8 } else { 8192 };
 
 // Requests have 16 bits for a graph of a chunk.
@@ -53,6 +52,9 @@ struct Request {
 /// Bytes of a piece of a table whose requests are answered together. The outcomes of a chunk have
 /// room beside it in the processor's cache.
 const PIECE_BYTES: usize = if cfg!(test) { 250 } else { 4 << 20 };
+/// A chunk has so many requests to a piece at least, on average: some batches, of which each is asked
+/// for while another is answered.
+const PIECE_REQUESTS: usize = if cfg!(test) { 2 } else { 8 * LANES };
 
 /// The requests of a chunk of graphs to one predecessor.
 #[derive(Default)]
@@ -67,10 +69,10 @@ pub(super) struct Routed {
 /// Of one end of an edge.
 const END_BITS: u32 = 4;
 const EDGE_BITS: u32 = 2 * END_BITS;
-/// Where there are buckets, orders are at most 12.
+/// Where requests are kept, orders are at most 12.
 const REQUEST_WORDS: usize = MAX_PLAIN_ORDER.div_ceil(4);
 /// Requests are sorted by so many bits of their slots even if there are fewer buckets, so that
-/// those that follow each other are answered from what is close together.
+/// those that follow each other are answered from what is close together. A table has no more pieces.
 const SORTED_BITS: u8 = 10;
 
 impl Request {
@@ -135,38 +137,38 @@ impl Solver<'_> {
     ) -> Result<u64, SolveError> {
         let n = shard.sequence.order();
         let mut labellings = 0;
-        let bucket_bits = predecessor.bucket_bits;
         let [tables_bytes, requests_bytes] = match is_held {
             true => [usize::MAX, 0],
             false => [self.allowance_bytes; 2],
         };
         let together = graphs_together(requests_bytes, shard, rows.len(), &predecessor);
         for (rows, outcomes) in rows.chunks(together).zip(outcomes.chunks_mut(together)) {
-            self.label_all(n, rows, &predecessor, routed)?;
+            let chunk = chunk_of(rows.len());
+            self.label_all(n, rows.par_chunks(chunk), &predecessor, routed)?;
             labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
             let mut next = 0;
-            while next >> bucket_bits == 0 {
-                let held = match is_held && !predecessor.tables.is_empty() {
-                    true => 0..1 << bucket_bits,
-                    false => hold_from(next, &mut predecessor, tables_bytes, source)?,
-                };
-                for table in &predecessor.tables {
-                    witness.look_at(table, bucket_bits);
+            while next >> predecessor.bucket_bits == 0 {
+                if !is_held || predecessor.tables.is_empty() {
+                    hold_from(next, &mut predecessor, tables_bytes, source)?;
+                    for table in &predecessor.tables {
+                        witness.look_at(table, predecessor.bucket_bits);
+                    }
                 }
-                let bits = piece_bits(n, &predecessor);
-                let more = bits - bucket_bits;
-                for piece in held.start << more..held.end << more {
-                    let chunks = routed.par_iter().zip(outcomes.par_chunks_mut(ROUTED_CHUNK));
+                next += predecessor.tables.len() as u32;
+                for piece in pieces(n, &predecessor, routed) {
+                    let chunks = routed.par_iter().zip(outcomes.par_chunks_mut(chunk));
                     chunks.try_for_each_init(
                         || Answerer::new(n, self.kernel),
                         |answerer, (Routed { requests, .. }, outcomes)| {
                             self.check_stop()?;
-                            let range = of_buckets(requests, n, bits, &(piece..piece + 1));
+                            let range = places_of(requests, n, predecessor.bucket_bits, &piece);
                             answerer.answer::<G>(&requests[range], &predecessor, outcomes)
                         },
                     )?;
                 }
-                next = held.end;
+            }
+            if !is_held {
+                predecessor.tables.clear();
             }
         }
         Ok(labellings)
@@ -176,11 +178,10 @@ impl Solver<'_> {
     fn label_all(
         &self,
         n: usize,
-        rows: &[PlainRows],
+        chunks: rayon::slice::Chunks<PlainRows>,
         predecessor: &Predecessor,
         routed: &mut Vec<Routed>,
     ) -> Result<(), SolveError> {
-        let chunks = rows.par_chunks(ROUTED_CHUNK);
         routed.resize_with(chunks.len(), Routed::default);
         routed.par_iter_mut().zip(chunks).try_for_each_init(
             || Router::new(n, self.kernel, predecessor),
@@ -193,14 +194,20 @@ impl Solver<'_> {
     }
 }
 
-/// Reads the tables of a bucket and of those after it that there are bytes for, in place of
-/// those that were held.
+/// How many of so many graphs have their requests sorted together: fewer than [`ROUTED_CHUNK`] where
+/// otherwise some threads had none.
+fn chunk_of(graphs: usize) -> usize {
+    graphs.div_ceil(rayon::current_num_threads()).clamp(CHUNK, ROUTED_CHUNK)
+}
+
+/// Reads the tables of a bucket and of those after it that there are bytes for, in place of those
+/// that were held.
 fn hold_from(
     first: u32,
     predecessor: &mut Predecessor,
     most_bytes: usize,
     source: &dyn Source,
-) -> Result<Range<u32>, SolveError> {
+) -> Result<(), SolveError> {
     let Predecessor { sequence, bucket_bits, tables, first_bucket, .. } = predecessor;
     tables.clear();
     *first_bucket = first as usize;
@@ -213,7 +220,7 @@ fn hold_from(
         held_bytes += bytes;
         // The next one will be about as large.
         if next >> *bucket_bits != 0 || held_bytes + bytes > most_bytes {
-            return Ok(first..next);
+            return Ok(());
         }
     }
 }
@@ -263,12 +270,22 @@ fn graphs_within(bytes: usize, shard: &Shard, predecessor: &Predecessor) -> usiz
     (graphs as usize / ROUTED_CHUNK).max(1) * ROUTED_CHUNK
 }
 
-/// The tables that are held have 2^(this - `bucket_bits`) pieces each.
-fn piece_bits(n: usize, predecessor: &Predecessor) -> u8 {
-    let Predecessor { bucket_bits, tables, .. } = predecessor;
-    let bytes = predecessor.held_bytes() / tables.len().max(1);
-    let more = bytes.div_ceil(PIECE_BYTES).next_power_of_two().ilog2() as u8;
-    (bucket_bits + more).min(sorted_bits(n, *bucket_bits))
+/// Ranges of what the upper bits of slots say by which requests are sorted, and which are answered
+/// together: all of the buckets that are held, in pieces of [`PIECE_BYTES`], or of more where each
+/// chunk of graphs had few requests to one.
+fn pieces(
+    n: usize,
+    predecessor: &Predecessor,
+    routed: &[Routed],
+) -> impl Iterator<Item = Range<u32>> + use<> {
+    let Predecessor { bucket_bits, tables, first_bucket, .. } = predecessor;
+    let requests: usize = routed.iter().map(|chunk| chunk.requests.len()).sum();
+    let of_chunk = (requests / routed.len().max(1) * tables.len()) >> bucket_bits;
+    let count = (predecessor.held_bytes() / PIECE_BYTES).min(of_chunk / PIECE_REQUESTS).max(1);
+    let more = sorted_bits(n, *bucket_bits) - bucket_bits;
+    let [first, end] = [*first_bucket, first_bucket + tables.len()].map(|b| (b as u32) << more);
+    let length = (end - first).div_ceil(count as u32);
+    (first..end).step_by(length as usize).map(move |start| start..end.min(start + length))
 }
 
 /// Requests to a predecessor with so many buckets are in the order of so many upper bits of their
@@ -277,19 +294,13 @@ fn sorted_bits(n: usize, bucket_bits: u8) -> u8 {
     SORTED_BITS.min(most_bucket_bits(n)).max(bucket_bits)
 }
 
-/// Where the requests to some buckets are.
-fn of_buckets(
-    requests: &[Request],
-    n: usize,
-    bucket_bits: u8,
-    buckets: &Range<u32>,
-) -> Range<usize> {
-    let up_to = |bucket: u32| {
-        requests.partition_point(|request| {
-            bucket_of_slot(n, request.slot(), bucket_bits) < bucket as usize
-        })
+/// Where those of the requests to a predecessor with so many buckets are that belong to a piece.
+fn places_of(requests: &[Request], n: usize, bucket_bits: u8, piece: &Range<u32>) -> Range<usize> {
+    let bits = sorted_bits(n, bucket_bits);
+    let up_to = |end: u32| {
+        requests.partition_point(|request| bucket_of_slot(n, request.slot(), bits) < end as usize)
     };
-    up_to(buckets.start)..up_to(buckets.end)
+    up_to(piece.start)..up_to(piece.end)
 }
 
 /// Folds what tables answer to requests.
@@ -397,7 +408,7 @@ impl<'a> Router<'a> {
 }
 
 /// Puts requests in the order of the upper bits of their slots in place of what `sorted` has, in
-/// O(requests + 2^`bits`).
+/// O(requests + 2^`bits`). It has room for a quarter more at most.
 fn sort(requests: &[Request], n: usize, bits: u8, sorted: &mut Vec<Request>) {
     let place = |request: &Request| bucket_of_slot(n, request.slot(), bits);
     let mut ends = vec![0u32; 1 << bits];
@@ -407,6 +418,10 @@ fn sort(requests: &[Request], n: usize, bits: u8, sorted: &mut Vec<Request>) {
     let mut before = 0;
     for end in &mut ends {
         before += std::mem::replace(end, before);
+    }
+    let room = sorted.capacity();
+    if room < requests.len() || room > requests.len() + requests.len() / 4 {
+        *sorted = Vec::with_capacity(requests.len());
     }
     sorted.resize(requests.len(), Request::default());
     for request in requests {
@@ -447,20 +462,22 @@ mod tests {
             prop_assert_eq!(same, made_of);
         }
 
-        /// Every bucket finds its requests, and no others.
+        /// Every piece finds its requests, and no others, whatever was in their room before.
         #[test]
-        fn requests_come_in_the_order_of_buckets(
+        fn requests_come_in_the_order_of_pieces(
             made_of in prop::collection::vec(deletions(), 0..50),
-            bucket_bits in 0u8..6,
-            more in 0u8..4,
-            buckets in prop::array::uniform2(0u32..=32),
+            bucket_bits in 0u8..14,
+            ends in prop::array::uniform2(any::<prop::sample::Index>()),
+            before in 0usize..100,
         ) {
             let n = MAX_PLAIN_ORDER;
             let requests: Vec<Request> = made_of.into_iter().map(Request::new).collect();
-            let mut sorted = vec![Request::default(); 7];
-            sort(&requests, n, bucket_bits + more, &mut sorted);
-            let [one, other] = buckets.map(|bucket| bucket.min(1 << bucket_bits));
-            let buckets = one.min(other)..one.max(other);
+            let bits = sorted_bits(n, bucket_bits);
+            let mut sorted = vec![Request::default(); before];
+            sort(&requests, n, bits, &mut sorted);
+            prop_assert!(sorted.capacity() <= sorted.len() + sorted.len() / 4);
+            let [one, other] = ends.map(|end| end.index((1 << bits) + 1) as u32);
+            let piece = one.min(other)..one.max(other);
             let slots = |requests: &[Request]| -> Vec<u64> {
                 let mut slots: Vec<u64> =
                     requests.iter().map(|request| request.slot_and_edge).collect();
@@ -468,10 +485,10 @@ mod tests {
                 slots
             };
             let is_theirs = |request: &Request| {
-                buckets.contains(&(bucket_of_slot(n, request.slot(), bucket_bits) as u32))
+                piece.contains(&(bucket_of_slot(n, request.slot(), bits) as u32))
             };
             let theirs: Vec<Request> = requests.iter().copied().filter(is_theirs).collect();
-            let found = &sorted[of_buckets(&sorted, n, bucket_bits, &buckets)];
+            let found = &sorted[places_of(&sorted, n, bucket_bits, &piece)];
             prop_assert_eq!(slots(found), slots(&theirs));
             prop_assert_eq!(slots(&sorted), slots(&requests));
         }

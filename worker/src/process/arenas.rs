@@ -37,22 +37,20 @@ pub fn suit(memory_bytes: usize) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         let own = match memory_bytes < SMALL_BUCKETS {
-            true => SMALL_BUCKET_BYTES,
+            true => LARGE_BYTES,
             false => (memory_bytes / 2048).clamp(LEAST_OWN_BYTES, LARGE_BYTES),
         };
         set("MALLOC_MMAP_THRESHOLD_", libc::M_MMAP_THRESHOLD, own);
     }
 }
 
-/// Of less memory than this a thirty-second part, [`crate::memory::splitting`] says, and so a bucket,
-/// is less than [`SMALL_BUCKET_BYTES`].
+/// Of less memory than this a sixteenth part is less than [`LARGE_BYTES`], and no bucket takes more
+/// ([`crate::memory::splitting`]), unless it is asked for or was made with more.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const SMALL_BUCKETS: usize = 32 * SMALL_BUCKET_BYTES;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-const SMALL_BUCKET_BYTES: usize = 2 << 20;
+const SMALL_BUCKETS: usize = 16 * LARGE_BYTES;
 
-/// What is smaller than this has no memory of its own. Requests to one predecessor have less, and
-/// come and go thousands of times a second.
+/// What is smaller than this has no memory of its own: small tables come and go thousands of times a
+/// second.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LEAST_OWN_BYTES: usize = 512 << 10;
 

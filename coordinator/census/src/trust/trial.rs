@@ -21,7 +21,7 @@ use crate::{core::secret::Draws, records::UnitRecord};
 
 /// One unit in so many is drawn, if trying it costs little, so that many records of it can be.
 const UNIT_SHARE: f64 = 16.0;
-/// What a trial may read whatever the size of its unit, but for that of a bucket.
+/// Of so many bytes at most a sixteenth is read on average, whatever the size of a unit.
 const USUAL_BYTES: f64 = (1 << 20) as f64;
 
 /// How likely a unit is to be drawn for trial, and what share of its records is tried then.
@@ -422,6 +422,8 @@ mod tests {
         };
         let (read, reluctant) = of(9, usual);
         assert!(read < 0.8 && reluctant == 0, "{read} {reluctant}");
+        let (read, reluctant) = of(10, usual);
+        assert!(read < 0.6 && reluctant < 1000, "{read} {reluctant}");
         for (order, options) in [(11, usual), (10, fine)] {
             let (read, reluctant) = of(order, options);
             assert!(read < 0.09 && reluctant > 1000, "{read} {reluctant}");
