@@ -12,6 +12,8 @@ use trailtrap_shared::{
     partition::{BucketTable, bucket_of_slot},
 };
 
+use super::{Source, SourceError, evidence::Witness};
+
 /// A partition one edge deletion away: which edges lead there, and its tables, of all buckets or
 /// of some.
 pub(super) struct Predecessor {
@@ -110,6 +112,35 @@ impl Predecessor {
     /// The ends u < w of all edges that can lead there.
     pub(super) fn all_edges(&self) -> impl Iterator<Item = (usize, usize)> {
         self.edges_of_any(&[VertexSet::MAX; MAX_ORDER])
+    }
+
+    /// Reads the tables of a bucket and of those after it that there are bytes for, in place of those
+    /// that were held, and shows them to the witness.
+    ///
+    /// # Errors
+    /// If one cannot be had.
+    pub(super) fn hold_from(
+        &mut self,
+        first: u32,
+        most_bytes: usize,
+        source: &dyn Source,
+        witness: &mut Witness,
+    ) -> Result<(), SourceError> {
+        self.tables.clear();
+        self.first_bucket = first as usize;
+        let (mut next, mut held_bytes) = (first, 0);
+        loop {
+            let table = source.table(&self.sequence, self.bucket_bits, next)?;
+            witness.look_at(&table, self.bucket_bits);
+            next += 1;
+            let bytes = table.memory_bytes();
+            self.tables.push(table);
+            held_bytes += bytes;
+            // The next one will be about as large.
+            if next >> self.bucket_bits != 0 || held_bytes + bytes > most_bytes {
+                return Ok(());
+            }
+        }
     }
 
     /// Bytes of the tables that are held.

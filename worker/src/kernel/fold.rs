@@ -42,16 +42,13 @@ impl Solver<'_> {
             let mut routed = Vec::new();
             for (deletion, from) in large {
                 let from = &plan.shards[from as usize];
-                let predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
-                let is_held = is_held(plan, from, self.allowance_bytes);
-                folded[0].labellings += self.fold_by_request(
-                    &mut graphs,
-                    &rows,
-                    &mut routed,
-                    predecessor,
-                    is_held,
-                    source,
-                )?;
+                let mut predecessor =
+                    Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
+                if is_held(plan, from, self.allowance_bytes) {
+                    predecessor.hold_from(0, usize::MAX, source, graphs.witness)?;
+                }
+                folded[0].labellings +=
+                    self.fold_by_request(&mut graphs, &rows, &mut routed, predecessor, source)?;
             }
         }
         let mut group: Vec<Predecessor> = Vec::new();
@@ -63,13 +60,8 @@ impl Solver<'_> {
                 group.clear();
                 held = 0;
             }
-            let bucket_bits = from.bucket_bits;
-            let mut predecessor = Predecessor::new(&shard.sequence, &deletion, bucket_bits);
-            for bucket in 0..1u32 << bucket_bits {
-                let table = source.table(&deletion.sequence, bucket_bits, bucket)?;
-                graphs.witness.look_at(&table, bucket_bits);
-                predecessor.tables.push(table);
-            }
+            let mut predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
+            predecessor.hold_from(0, usize::MAX, source, graphs.witness)?;
             held += predecessor.held_bytes();
             group.push(predecessor);
         }

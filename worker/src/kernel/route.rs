@@ -35,7 +35,7 @@ const _: () = assert!(ROUTED_CHUNK <= 1 << 16);
 /// itself takes while its unit is solved.
 const BYTES_PER_GRAPH: usize = 48;
 
-/// The rows of a graph of whose partition there can be buckets.
+/// The rows of a graph whose deletions can be kept as requests.
 pub(super) type PlainRows = [u16; MAX_PLAIN_ORDER];
 
 /// What a labelled deletion asks for, in 16 bytes.
@@ -121,26 +121,23 @@ impl Solver<'_> {
         Ok(rows)
     }
 
-    /// Folds all deletions that lead to one predecessor. All of it is held, or as many buckets at a
-    /// time as the allowance has room for, or one; these are read once for as many graphs as have
-    /// their requests there. Requests take 48 bytes for each graph of the unit, or about the
-    /// allowance where that is more and spares reading. `routed` is room for requests, whatever is
-    /// in it. Returns how many deletions were labelled.
+    /// Folds all deletions that lead to one predecessor. If it comes without tables, as many buckets
+    /// are held at a time as the allowance has room for, or one; these are read once for as many
+    /// graphs as have their requests there. Requests take 48 bytes for each graph of the unit, or
+    /// about the allowance where that is more and spares reading. `routed` is room for requests,
+    /// whatever is in it. Returns how many deletions were labelled.
     pub(super) fn fold_by_request<G: Game>(
         &self,
         Graphs { shard, outcomes, witness, .. }: &mut Graphs<G>,
         rows: &[PlainRows],
         routed: &mut Vec<Routed>,
         mut predecessor: Predecessor,
-        is_held: bool,
         source: &dyn Source,
     ) -> Result<u64, SolveError> {
         let n = shard.sequence.order();
         let mut labellings = 0;
-        let [tables_bytes, requests_bytes] = match is_held {
-            true => [usize::MAX, 0],
-            false => [self.allowance_bytes; 2],
-        };
+        let is_held = !predecessor.tables.is_empty();
+        let requests_bytes = if is_held { 0 } else { self.allowance_bytes };
         let together = graphs_together(requests_bytes, shard, rows.len(), &predecessor);
         for (rows, outcomes) in rows.chunks(together).zip(outcomes.chunks_mut(together)) {
             let chunk = chunk_of(rows.len());
@@ -148,11 +145,8 @@ impl Solver<'_> {
             labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
             let mut next = 0;
             while next >> predecessor.bucket_bits == 0 {
-                if !is_held || predecessor.tables.is_empty() {
-                    hold_from(next, &mut predecessor, tables_bytes, source)?;
-                    for table in &predecessor.tables {
-                        witness.look_at(table, predecessor.bucket_bits);
-                    }
+                if !is_held {
+                    predecessor.hold_from(next, self.allowance_bytes, source, witness)?;
                 }
                 next += predecessor.tables.len() as u32;
                 for piece in pieces(n, &predecessor, routed) {
@@ -198,31 +192,6 @@ impl Solver<'_> {
 /// otherwise some threads had none.
 fn chunk_of(graphs: usize) -> usize {
     graphs.div_ceil(rayon::current_num_threads()).clamp(CHUNK, ROUTED_CHUNK)
-}
-
-/// Reads the tables of a bucket and of those after it that there are bytes for, in place of those
-/// that were held.
-fn hold_from(
-    first: u32,
-    predecessor: &mut Predecessor,
-    most_bytes: usize,
-    source: &dyn Source,
-) -> Result<(), SolveError> {
-    let Predecessor { sequence, bucket_bits, tables, first_bucket, .. } = predecessor;
-    tables.clear();
-    *first_bucket = first as usize;
-    let (mut next, mut held_bytes) = (first, 0);
-    loop {
-        let table = source.table(sequence, *bucket_bits, next)?;
-        next += 1;
-        let bytes = table.memory_bytes();
-        tables.push(table);
-        held_bytes += bytes;
-        // The next one will be about as large.
-        if next >> *bucket_bits != 0 || held_bytes + bytes > most_bytes {
-            return Ok(());
-        }
-    }
 }
 
 /// How many of so many graphs have their requests to a predecessor answered together.
