@@ -242,7 +242,7 @@ fn block_codec(bencher: Bencher) {
 
 /// A table of the bytes of a bucket of 16 MB, order 11, that was written in so many parts;
 /// checksums included. Items are entries.
-#[divan::bench(args = [1, 10, 100])]
+#[divan::bench(args = [1, 2, 4, 10, 100])]
 fn load_bucket(bencher: Bencher, parts: usize) {
     let sequence = DegreeSequence::new([4; 11]);
     let slots = slots(600_000);
