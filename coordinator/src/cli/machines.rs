@@ -53,8 +53,8 @@ pub struct MachineArguments {
     /// reads and writes what its network and --disk allow
     #[arg(long, requires = "nodes", conflicts_with = "depot")]
     shelves: bool,
-    /// Nanoseconds of a core for a (graph, edge) pair [default: calibrated with order 9, and with
-    /// look-ups in larger tables than it has]
+    /// Nanoseconds of a core for a (graph, edge) pair [default: calibrated with order 9, its requests
+    /// to large predecessors, and look-ups in larger tables than it has]
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pair: Option<u32>,
     /// Share of records that is tried, as with `census --sample`

@@ -11,11 +11,11 @@ use trailtrap_shared::{
     graph::degree::DegreeSequence,
     labelling::batch::{Kernel, LANES},
     partition::{Block, BucketBlocks, BucketTable, Content, KeyedOutcomes},
-    plan::PlanOptions,
+    plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::counting::recount::recount;
 use trailtrap_worker::{
-    kernel::{SolveError, Solver},
+    kernel::{PredecessorReading, SolveError, SolvedUnit, Solver},
     link::memory,
 };
 
@@ -34,29 +34,64 @@ pub struct Calibration {
     pub recount: f64,
     /// To count a unit again, beside its graphs.
     pub recount_unit: f64,
-    /// To load an entry of a table that is not in the cache: checked, and merged from parts.
-    pub load: f64,
+    /// To load an entry of a table that is not in the cache, and to check it: of buckets that were
+    /// written in one part, and in 16, which are merged.
+    pub load: [f64; LOADED_PARTS.len()],
     /// To look up in tables of 2^15, 2^18, 2^21 and 2^24 entries, of which the processor's caches
     /// hold the fewer the more there are; beside what it takes in the smallest of them, which is
     /// in the time for a pair.
     pub look_up: [f64; LOOKED_UP.len()],
+    /// To keep a request and to answer it later, beside what a pair takes that is looked up at once
+    /// in the smallest of these tables. The processor's caches hold all requests here.
+    pub request: f64,
 }
 
 impl Calibration {
     /// Solves with so many nanoseconds for a pair, whatever it looks up in.
     pub fn with_pair(self, nanoseconds: u32) -> Self {
-        Calibration { pair: f64::from(nanoseconds) * 1e-9, look_up: Default::default(), ..self }
+        let look_up = Default::default();
+        Calibration { pair: f64::from(nanoseconds) * 1e-9, look_up, request: 0.0, ..self }
     }
 
-    /// Seconds for a pair that looks up in tables of so many entries, all of them together.
-    pub fn pair_among(&self, entries: f64) -> f64 {
+    /// Seconds for a pair, the mean of all edges of graphs that read their predecessors so, of which
+    /// `entries` tells the number of graphs. Those that are looked up in at once are `held` together,
+    /// as far as so many entries go.
+    pub fn pair_of(
+        &self,
+        readings: &[PredecessorReading],
+        held: f64,
+        entries: impl Fn(u32) -> f64,
+    ) -> f64 {
+        let (mut edges, mut more) = (0.0, 0.0);
+        let (mut edges_at_once, mut entries_at_once) = (0.0, 0.0);
+        for reading in readings {
+            edges += reading.expected_edges;
+            if let Some(piece) = reading.piece {
+                let among = piece * entries(reading.shard);
+                more += reading.expected_edges * (self.request + self.look_up_among(among));
+            } else {
+                edges_at_once += reading.expected_edges;
+                entries_at_once += entries(reading.shard);
+            }
+        }
+        more += edges_at_once * self.look_up_among(entries_at_once.min(held));
+        self.pair + if edges > 0.0 { more / edges } else { 0.0 }
+    }
+
+    /// Seconds to load an entry of a bucket in so many parts.
+    pub fn load_of(&self, parts: u32) -> f64 {
+        self.load[usize::from(parts > 1)]
+    }
+
+    /// Seconds for a look-up in tables of so many entries, all of them together, beside what it takes
+    /// in the smallest.
+    fn look_up_among(&self, entries: f64) -> f64 {
         let steps = LOOKED_UP.windows(2).zip(self.look_up.windows(2));
         let bits = entries.max(1.0).log2();
-        let more = steps.fold(0.0, |more, (bounds, times)| {
+        steps.fold(0.0, |more, (bounds, times)| {
             let [from, to] = [bounds[0], bounds[1]].map(f64::from);
             more + (times[1] - times[0]) * ((bits - from) / (to - from)).clamp(0.0, 1.0)
-        });
-        self.pair + more
+        })
     }
 }
 
@@ -65,19 +100,23 @@ const LOOKED_UP: [u32; 4] = [15, 18, 21, 24];
 /// How often each thread looks up there.
 const LOOK_UPS: u64 = 1 << 19;
 
-/// Order that the calibration solves; about two seconds of a core.
+/// Order that the calibration solves; about two seconds of a core, and three more for requests.
 const ORDER: usize = 9;
 /// Graphs of a large shard of that order.
 const LARGE: f64 = 500.0;
+/// How often each of these is solved again with look-ups at once, and with requests, in turns.
+const SOLVED_AGAIN: usize = 3;
 
-/// Parts, and graphs in all of them, of the bucket that the calibration loads.
-const LOADED: (usize, u64) = (16, 400_000);
-/// How often it loads that.
+/// Parts of the buckets that the calibration loads, …
+const LOADED_PARTS: [usize; 2] = [1, 16];
+/// … graphs in all parts of each, …
+const LOADED_GRAPHS: u64 = 400_000;
+/// … and how often it loads that.
 const LOADS: usize = 3;
 
 /// What pieces of work take each of so many threads that do the same at the same time, as threads
 /// of one machine share more than its memory; with look-ups among at most so many entries, which
-/// take memory.
+/// take memory, and requests, unless there are none.
 ///
 /// # Errors
 /// As [`Solver::solve`].
@@ -91,6 +130,12 @@ pub fn calibrate(
     let of_all = pool.broadcast(|_| calibrate_thread(game, kernel));
     let of_all: Vec<Calibration> = of_all.into_iter().collect::<Result<_, _>>()?;
     let mean = |of: fn(&Calibration) -> f64| of_all.iter().map(of).sum::<f64>() / threads as f64;
+    let request = if most_entries > 0.0 {
+        let of_all = pool.broadcast(|_| calibrate_requests(game, kernel));
+        of_all.into_iter().sum::<Result<f64, _>>()? / threads as f64
+    } else {
+        0.0
+    };
     Ok(Calibration {
         pair: mean(|one| one.pair),
         unit: mean(|one| one.unit),
@@ -98,8 +143,9 @@ pub fn calibrate(
         make_unit: mean(|one| one.make_unit),
         recount: mean(|one| one.recount),
         recount_unit: mean(|one| one.recount_unit),
-        load: mean(|one| one.load),
+        load: [mean(|one| one.load[0]), mean(|one| one.load[1])],
         look_up: look_ups(&pool, most_entries),
+        request,
     })
 }
 
@@ -110,44 +156,83 @@ fn pool_of(threads: usize) -> ThreadPool {
 /// Solves a small order on one thread, and splits what it takes into a part for each pair or graph
 /// and one for each unit.
 fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, SolveError> {
-    let pool = pool_of(1);
+    let (options, stop) = (PlanOptions::default(), &AtomicBool::new(false));
+    let solver = Solver { game, kernel, allowance_bytes: usize::MAX, stop };
     let (mut solving, mut making, mut counting) = (Vec::new(), Vec::new(), Vec::new());
-    pool.install(|| {
-        let (mut since, mut order) = (thread_seconds(), 0);
-        let mut lap = move || {
-            let now = thread_seconds();
-            now - std::mem::replace(&mut since, now)
-        };
-        let options = PlanOptions::default();
-        let solver =
-            Solver { game, kernel, allowance_bytes: usize::MAX, stop: &AtomicBool::new(false) };
+    pool_of(1).install(|| {
+        let (mut clock, mut order) = (Clock::start(), 0);
         memory::census_with(ORDER, options, &solver, &mut |plan, solved| {
-            let taken = lap();
+            let taken = clock.lap();
             // In the time of the first unit of an order is that for its plan.
             if std::mem::replace(&mut order, plan.order) < ORDER {
                 return;
             }
-            let shard = &plan.shards[solved.unit.shard as usize];
-            let graphs = solved.summary.statistics.classes.all.graphs as f64;
-            solving.push((graphs * shard.size as f64, taken));
+            let graphs = graphs_of(solved);
+            solving.push((pairs_of(plan, solved), taken));
             // The largest shards tell what a graph takes, and one in eight of the others what a
             // unit does.
             if graphs > LARGE || solved.unit.shard % 8 == 0 {
                 let blocks = solved.blocks();
                 Content::of_unit(&blocks);
-                making.push((graphs, lap()));
+                making.push((graphs, clock.lap()));
                 // The content of a delivery is taken, too.
                 Content::of_unit(&blocks);
                 recount(game, plan, &blocks).expect("what was just solved is sound");
-                counting.push((graphs, lap()));
+                counting.push((graphs, clock.lap()));
             }
+        })?;
+        let (pair, unit) = fit(&solving);
+        let (make, make_unit) = fit(&making);
+        let (recount, recount_unit) = fit(&counting);
+        let (load, look_up, request) = (LOADED_PARTS.map(load), Default::default(), 0.0);
+        Ok(Calibration {
+            pair,
+            unit,
+            make,
+            make_unit,
+            recount,
+            recount_unit,
+            load,
+            look_up,
+            request,
         })
-    })?;
-    let (pair, unit) = fit(&solving);
-    let (make, make_unit) = fit(&making);
-    let (recount, recount_unit) = fit(&counting);
-    let look_up = Default::default();
-    Ok(Calibration { pair, unit, make, make_unit, recount, recount_unit, load: load(), look_up })
+    })
+}
+
+/// Solves large shards of the order on one thread, with look-ups at once and by request, in turns:
+/// how much longer that takes for a pair.
+fn calibrate_requests(game: GameName, kernel: Kernel) -> Result<f64, SolveError> {
+    let (options, stop) = (PlanOptions::default(), &AtomicBool::new(false));
+    let solvers =
+        [usize::MAX, 0].map(|allowance_bytes| Solver { game, kernel, allowance_bytes, stop });
+    pool_of(1).install(|| {
+        let (_, memory) = memory::census(ORDER, options, &solvers[0])?;
+        let plan = Plan::new(game.layout(), ORDER, options);
+        let large = (0..).zip(&plan.shards).filter(|(_, shard)| shard.estimate as f64 > LARGE);
+        let mut longer = Vec::new();
+        for (shard, _) in large {
+            let unit = Unit { order: ORDER as u8, shard, part: 0 };
+            let (mut least, mut pairs) = ([f64::INFINITY; 2], 0.0);
+            for _ in 0..SOLVED_AGAIN {
+                for (solver, least) in solvers.iter().zip(&mut least) {
+                    let mut clock = Clock::start();
+                    let solved = solver.solve(&plan, unit, &memory)?;
+                    *least = least.min(clock.lap());
+                    pairs = pairs_of(&plan, &solved);
+                }
+            }
+            longer.push((pairs, least[1] - least[0]));
+        }
+        Ok(fit(&longer).0)
+    })
+}
+
+fn graphs_of(solved: &SolvedUnit) -> f64 {
+    solved.summary.statistics.classes.all.graphs as f64
+}
+
+fn pairs_of(plan: &Plan, solved: &SolvedUnit) -> f64 {
+    graphs_of(solved) * plan.shards[solved.unit.shard as usize].size as f64
 }
 
 /// What one of many things takes, and what a unit of them takes beside, from numbers of things in
@@ -158,7 +243,7 @@ fn fit(units: &[(f64, f64)]) -> (f64, f64) {
     let (x, y, xx, xy) = (sum(|s| s.0), sum(|s| s.1), sum(|s| s.0 * s.0), sum(|s| s.0 * s.1));
     let one = (count * xy - x * y) / (count * xx - x * x);
     match (y - one * x) / count {
-        unit if unit < 0.0 => (xy / xx, 0.0),
+        unit if unit < 0.0 => ((xy / xx).max(0.0), 0.0),
         unit => (one.max(0.0), unit),
     }
 }
@@ -197,7 +282,7 @@ fn look_ups(pool: &ThreadPool, most_entries: f64) -> [f64; LOOKED_UP.len()] {
 
 /// Seconds of a look-up in a table of 2^`bits` graphs, of which a batch is asked for ahead.
 fn look_up(table: &BucketTable, bits: u32, thread: u64) -> f64 {
-    let start = thread_seconds();
+    let mut clock = Clock::start();
     let mut sum = 0;
     for batch in 0..LOOK_UPS / LANES as u64 {
         let slots: [u64; LANES] = std::array::from_fn(|lane| {
@@ -212,14 +297,14 @@ fn look_up(table: &BucketTable, bits: u32, thread: u64) -> f64 {
         }
     }
     black_box(sum);
-    (thread_seconds() - start) / LOOK_UPS as f64
+    clock.lap() / LOOK_UPS as f64
 }
 
-/// Seconds to load an entry: the least of some times, which differ more than anything else here.
-fn load() -> f64 {
-    let (parts, graphs) = LOADED;
+/// Seconds to load an entry of a bucket in so many parts: the least of some times, which differ more
+/// than anything else here.
+fn load(parts: usize) -> f64 {
     let bytes = |part: usize| {
-        let table = some_table((0..graphs).skip(part).step_by(parts));
+        let table = some_table((0..LOADED_GRAPHS).skip(part).step_by(parts));
         let BucketBlocks { keys, outcomes, .. } = table.to_blocks(part as u32);
         [keys, outcomes].map(Block::into_bytes)
     };
@@ -227,16 +312,33 @@ fn load() -> f64 {
     let layout = TrailTrap::LAYOUT;
     let parse = |bytes| Block::parse(layout, bytes).expect("what was just made is sound");
     let time = |bytes: Vec<[Vec<u8>; 2]>| {
-        let start = thread_seconds();
+        let mut clock = Clock::start();
         let blocks = bytes.into_iter().map(|bytes| {
             let [keys, outcomes] = bytes.map(parse);
             KeyedOutcomes { keys, outcomes }
         });
         let table = BucketTable::from_blocks(&blocks.collect::<Vec<_>>());
         let loaded = table.expect("parts of one bucket belong together").len();
-        (thread_seconds() - start) / loaded as f64
+        clock.lap() / loaded as f64
     };
     (0..LOADS).map(|_| time(bytes.clone())).fold(f64::INFINITY, f64::min)
+}
+
+/// Tells what the thread that it is started on has worked, whatever else the machine does.
+struct Clock {
+    since: f64,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Clock { since: thread_seconds() }
+    }
+
+    /// Seconds since this was asked last, or since the start.
+    fn lap(&mut self) -> f64 {
+        let now = thread_seconds();
+        now - std::mem::replace(&mut self.since, now)
+    }
 }
 
 /// Seconds that this thread has worked, whatever else the machine does.
@@ -256,27 +358,65 @@ mod tests {
         assert!((one - 0.5).abs() < 1e-9 && (unit - 3.0).abs() < 1e-9, "{one}, {unit}");
         assert_eq!(fit(&[(1.0, 2.0), (2.0, 1.0)]).0, 0.0, "no thing takes less than nothing");
         assert_eq!(fit(&[(1.0, 1.0), (2.0, 3.0)]), (1.4, 0.0), "nor does a unit");
+        assert_eq!(fit(&[(1.0, -2.0), (2.0, -2.0)]), (0.0, 0.0), "nor what both are said to");
+    }
+
+    const CALIBRATION: Calibration = Calibration {
+        pair: 100.0,
+        unit: 0.0,
+        make: 0.0,
+        make_unit: 0.0,
+        recount: 0.0,
+        recount_unit: 0.0,
+        load: [10.0, 18.0],
+        look_up: [0.0, 3.0, 6.0, 18.0],
+        request: 20.0,
+    };
+
+    fn reading(shard: u32, expected_edges: f64, piece: Option<f64>) -> PredecessorReading {
+        PredecessorReading { shard, rounds: 1, expected_edges, piece }
+    }
+
+    #[track_caller]
+    fn check(readings: &[PredecessorReading], held: f64, expected: f64) {
+        let entries = |shard| f64::from(1u32 << shard);
+        let found = CALIBRATION.pair_of(readings, held, entries);
+        assert!((found - expected).abs() < 1e-9, "{readings:?}: {found}, not {expected}");
+        let told = CALIBRATION.with_pair(90);
+        assert_eq!(told.pair_of(readings, held, entries), told.pair);
+    }
+
+    #[test]
+    fn what_comes_in_parts_takes_longer_to_load() {
+        let loads = [0, 1, 2, 16].map(|parts| CALIBRATION.load_of(parts));
+        assert_eq!(loads, [10.0, 10.0, 18.0, 18.0]);
     }
 
     #[test]
     fn look_ups_among_more_take_longer() {
-        let calibration = Calibration {
-            pair: 100.0,
-            unit: 0.0,
-            make: 0.0,
-            make_unit: 0.0,
-            recount: 0.0,
-            recount_unit: 0.0,
-            load: 0.0,
-            look_up: [0.0, 3.0, 6.0, 18.0],
-        };
-        let among = [0.0, 1.0, 32_768.0, 65_536.0, 262_144.0, 2_097_152.0, 4_194_304.0, 1e9];
-        let expected = [100.0, 100.0, 100.0, 101.0, 103.0, 106.0, 110.0, 118.0];
-        for (entries, expected) in among.into_iter().zip(expected) {
-            let found = calibration.pair_among(entries);
-            assert!((found - expected).abs() < 1e-9, "{entries}: {found}, not {expected}");
+        check(&[], 1e9, 100.0);
+        for (bits, expected) in [
+            (0, 100.0),
+            (15, 100.0),
+            (16, 101.0),
+            (18, 103.0),
+            (21, 106.0),
+            (22, 110.0),
+            (30, 118.0),
+        ] {
+            check(&[reading(bits, 2.0, None)], f64::INFINITY, expected);
         }
-        let told = calibration.with_pair(90);
-        assert_eq!([0.0, 1e9].map(|entries| told.pair_among(entries)), [told.pair; 2]);
+        // Both are held together, as far as there is room.
+        let readings = [reading(20, 2.0, None), reading(20, 1.0, None)];
+        check(&readings, 1e9, 106.0);
+        check(&readings, f64::from(1u32 << 18), 103.0);
+    }
+
+    #[test]
+    fn requests_take_longer_but_are_answered_by_pieces() {
+        let by_request = |edges| reading(24, edges, Some(1.0 / 64.0));
+        check(&[by_request(2.0)], 1.0, 123.0);
+        check(&[by_request(1.0), reading(21, 1.0, None)], 1e9, 100.0 + (23.0 + 6.0) / 2.0);
+        check(&[by_request(1.0), reading(15, 3.0, None)], 1e9, 100.0 + 23.0 / 4.0);
     }
 }

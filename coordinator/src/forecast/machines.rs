@@ -15,7 +15,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::{
     cache::{self, Lately, Readers, Retention},
-    kernel::{LookedUp, readings},
+    kernel::{LookedUp, PredecessorReading, readings},
     memory::{self, Room},
 };
 
@@ -93,12 +93,12 @@ fn room(cluster: &Cluster) -> Room {
 struct Input {
     /// Bytes that its worker does not have.
     read: f64,
-    /// Entries of tables among them.
-    loaded: f64,
+    /// Seconds to load the tables among them.
+    loading: f64,
     /// Bytes of all its predecessors.
     predecessors: f64,
-    /// Entries of all their tables.
-    entries: f64,
+    /// Seconds for a (graph, edge) pair.
+    pair: f64,
 }
 
 /// What all workers share.
@@ -292,7 +292,7 @@ impl Machines {
     pub fn begin(&mut self, worker: usize, units: Vec<Unit>, taken: u64) -> Lease {
         let order = self.order();
         let OrderInWork { plan, graphs, .. } = &*order;
-        let Calibration { make, recount, load, .. } = self.calibration;
+        let Calibration { make, recount, .. } = self.calibration;
         let Calibration { unit: each_unit, make_unit, recount_unit, .. } = self.calibration;
         let (mut read, mut made, mut tried) = (0.0, 0.0, 0.0);
         let (mut solving, mut counting, mut trying) = (0.0, 0.0, 0.0);
@@ -309,12 +309,10 @@ impl Machines {
             let again = together.len() < shard.parts as usize;
             let input = self.read(&order, worker, together[0].shard, all, again);
             read += input.read;
-            let held = self.cluster.entries_held(plan.layout, plan.order);
-            let pair = self.calibration.pair_among(input.entries.min(held));
             let parts = together.len() as f64;
-            let solved = all * shard.size as f64 * pair + parts * each_unit;
+            let solved = all * shard.size as f64 * input.pair + parts * each_unit;
             self.solved_seconds += solved;
-            solving += solved + input.loaded * load + all * make + parts * make_unit;
+            solving += solved + input.loading + all * make + parts * make_unit;
             made += bytes;
             let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
             let (evidence, reading) =
@@ -490,14 +488,17 @@ impl Machines {
                 }
             }
         }
-        for (predecessor, rounds) in readings(plan, shard, count as usize, allowance) {
+        let threads = self.cluster.cores;
+        let readings = readings(plan, shard, count as usize, allowance, threads);
+        let held = self.cluster.entries_held(plan.layout, plan.order);
+        input.pair = self.calibration.pair_of(&readings, held, |index| graphs[index as usize]);
+        for PredecessorReading { shard: predecessor, rounds, .. } in readings {
             let from = &plan.shards[predecessor as usize];
             let buckets = 1u32 << from.bucket_bits;
             let of_shard = graphs[predecessor as usize];
             let each = of_shard / f64::from(buckets);
             let stored = stored_entry(plan, from, of_shard);
             input.predecessors += of_shard * stored;
-            input.entries += of_shard;
             for bucket in (0..rounds).flat_map(|_| 0..buckets) {
                 let key = (predecessor, bucket);
                 self.tables.0 += 1;
@@ -505,7 +506,7 @@ impl Machines {
                 if !tables.contains(&key) {
                     let heads = u64::from(from.parts) * BLOCK_BYTES;
                     input.read += each * stored + heads as f64;
-                    input.loaded += each;
+                    input.loading += each * self.calibration.load_of(from.parts);
                     let next = |key: &(u32, u32)| readers.next(key.0, turn);
                     tables.put(key, memory_bytes(entry, each) as usize, turn, next, |_| ());
                 }

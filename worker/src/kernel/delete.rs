@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trailtrap_shared::{
     graph::{
-        AdjacencyRows, MAX_ORDER, NARROW_ORDER, VertexSet,
+        AdjacencyRows, MAX_ORDER, NARROW_ORDER,
         degree::{self, DegreeSequence},
         vertices,
     },
@@ -31,6 +31,8 @@ pub(super) struct Predecessor {
     pub(super) high_colour: u16,
     /// Which vertices may have equal colours.
     pub(super) alike: Alike,
+    /// About how many edges of a graph lead there.
+    pub(super) expected_edges: f64,
     pub(super) bucket_bits: u8,
     /// The tables of successive buckets …
     pub(super) tables: Vec<Arc<BucketTable>>,
@@ -72,6 +74,7 @@ impl Predecessor {
             alike: alike(&lowest, &highest),
             low_colour: ranks[deletion.low - 1],
             high_colour: ranks[deletion.high - 1],
+            expected_edges: expected_edges(from, deletion),
             bucket_bits,
             tables: Vec::new(),
             first_bucket: 0,
@@ -107,11 +110,6 @@ impl Predecessor {
     ) -> impl Iterator<Item = (usize, usize)> {
         let columns = self.edges.iter().zip(rows).enumerate();
         columns.flat_map(|(w, (edges, row))| vertices(edges & row).map(move |u| (u, w)))
-    }
-
-    /// The ends u < w of all edges that can lead there.
-    pub(super) fn all_edges(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.edges_of_any(&[VertexSet::MAX; MAX_ORDER])
     }
 
     /// Reads the tables of a bucket and of those after it that there are bytes for, in place of those
@@ -157,6 +155,19 @@ impl Predecessor {
     }
 }
 
+/// About how many edges of a graph with these degrees, of sum 2m, are deleted so: in a random one,
+/// vertices of degrees d and e are joined with a probability of about d·e/2m.
+pub(super) fn expected_edges(from: &DegreeSequence, deletion: &degree::Deletion) -> f64 {
+    let degree::Deletion { low, high, .. } = *deletion;
+    let of_degree =
+        |degree| (0..from.order()).filter(|&v| from.degree(v) == degree).count() as f64;
+    let pairs = match low == high {
+        true => of_degree(low) * (of_degree(low) - 1.0) / 2.0,
+        false => of_degree(low) * of_degree(high),
+    };
+    pairs * ((low * high) as f64 / (2 * from.size()) as f64).min(1.0)
+}
+
 /// Four sets of 16 bits as one, the first in the lowest bits.
 #[inline(always)]
 fn four(sets: impl DoubleEndedIterator<Item = u16>) -> u64 {
@@ -193,9 +204,18 @@ mod tests {
             let sequence = DegreeSequence::of(&graph);
             let rows = narrowed(graph.rows());
             let mut edges = Vec::new();
+            let mut expected = 0.0;
             for deletion in sequence.deletions() {
                 let predecessor = Predecessor::new(&sequence, &deletion, 0);
                 let there: Vec<_> = predecessor.edges_of(&rows).collect();
+                expected += predecessor.expected_edges;
+                let joined = |u, w| {
+                    let [u, w] = [u, w].map(|v| sequence.degree(v) as f64);
+                    (u * w / (2 * sequence.size()) as f64).min(1.0)
+                };
+                let can_be = predecessor.edges_of_any(&[u32::MAX; MAX_ORDER]);
+                let alone: f64 = can_be.map(|(u, w)| joined(u, w)).sum();
+                prop_assert!((predecessor.expected_edges - alone).abs() < 1e-9);
                 prop_assert!(there.iter().copied().eq(predecessor.edges_of_any(graph.rows())));
                 if n <= 12 {
                     let first: [u16; 12] = std::array::from_fn(|v| rows[v]);
@@ -223,6 +243,7 @@ mod tests {
             edges.sort_unstable_by_key(|&(u, w)| (w, u));
             let all = (0..n).flat_map(|w| (0..w).map(move |u| (u, w)));
             prop_assert!(edges.into_iter().eq(all.filter(|&(u, w)| rows[w] >> u & 1 == 1)));
+            prop_assert!(expected <= sequence.size() as f64 + 1e-9);
         }
     }
 }

@@ -173,14 +173,14 @@ impl Folded {
     }
 }
 
-/// What takes more than so many bytes is looked up in piece by piece: where most accesses are to
-/// memory that the processor's cache does not hold, they take more time than keeping requests.
+/// What takes more than so many bytes is looked up in by request: where most accesses are to memory
+/// that the processor's cache does not hold, they take more time than keeping requests.
 const CACHED_BYTES: usize = if cfg!(test) { 1000 } else { 2 << 20 };
 
 /// The predecessors of a shard, by index in the plan, in the order in which they are read.
 pub(super) struct Reading {
     /// These at first, one after the other, by requests: they take more than [`CACHED_BYTES`], or
-    /// have several buckets, which take more than the allowance together and are read some at a time.
+    /// than the allowance, and then their buckets, if they have several, are read some at a time.
     pub(super) large: Vec<(Deletion, u32)>,
     /// Then these, in groups.
     pub(super) small: Vec<(Deletion, u32)>,
@@ -198,10 +198,8 @@ impl Reading {
             (deletion, from)
         });
         let (large, small) = predecessors.partition(|&(_, from)| {
-            let from = &plan.shards[from as usize];
-            plan.order <= MAX_PLAIN_ORDER
-                && (table_bytes(plan, from) > CACHED_BYTES
-                    || !is_held(plan, from, allowance_bytes))
+            let bytes = table_bytes(plan, &plan.shards[from as usize]);
+            plan.order <= MAX_PLAIN_ORDER && bytes > CACHED_BYTES.min(allowance_bytes)
         });
         Reading { large, small }
     }
@@ -241,7 +239,7 @@ pub(super) fn is_held(plan: &Plan, shard: &Shard, allowance_bytes: usize) -> boo
 }
 
 /// About the bytes that the tables of a shard take.
-fn table_bytes(plan: &Plan, shard: &Shard) -> usize {
+pub(super) fn table_bytes(plan: &Plan, shard: &Shard) -> usize {
     let count = usize::try_from(shard.estimate).unwrap_or(usize::MAX);
     let entries = count.saturating_mul(entry_bytes(plan.layout, plan.order));
     entries.saturating_add(directory_bytes(count))

@@ -26,7 +26,7 @@ pub use evidence::Evidence;
 use evidence::Witness;
 pub use fold::LookedUp;
 use rayon::prelude::*;
-pub use route::readings;
+pub use route::{PredecessorReading, readings};
 use trailtrap_shared::{
     count::summary::Summary,
     game::{Game, GameName, Layout},

@@ -21,8 +21,8 @@ use trailtrap_shared::{
 
 use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
-    delete::{DeletedEdge, Predecessor},
-    fold::{LabelledDeletion, LookupStage, Reading, is_held},
+    delete::{DeletedEdge, Predecessor, expected_edges},
+    fold::{LabelledDeletion, LookupStage, Reading, is_held, table_bytes},
 };
 
 /// Graphs whose requests are sorted together, at most: so few that their outcomes stay in the cache.
@@ -138,9 +138,9 @@ impl Solver<'_> {
         let mut labellings = 0;
         let is_held = !predecessor.tables.is_empty();
         let requests_bytes = if is_held { 0 } else { self.allowance_bytes };
-        let together = graphs_together(requests_bytes, shard, rows.len(), &predecessor);
+        let together = graphs_together(requests_bytes, rows.len(), predecessor.expected_edges);
         for (rows, outcomes) in rows.chunks(together).zip(outcomes.chunks_mut(together)) {
-            let chunk = chunk_of(rows.len());
+            let chunk = chunk_of(rows.len(), rayon::current_num_threads());
             self.label_all(n, rows.par_chunks(chunk), &predecessor, routed)?;
             labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
             let mut next = 0;
@@ -190,58 +190,73 @@ impl Solver<'_> {
 
 /// How many of so many graphs have their requests sorted together: fewer than [`ROUTED_CHUNK`] where
 /// otherwise some threads had none.
-fn chunk_of(graphs: usize) -> usize {
-    graphs.div_ceil(rayon::current_num_threads()).clamp(CHUNK, ROUTED_CHUNK)
+fn chunk_of(graphs: usize, threads: usize) -> usize {
+    graphs.div_ceil(threads).clamp(CHUNK, ROUTED_CHUNK)
 }
 
-/// How many of so many graphs have their requests to a predecessor answered together.
-fn graphs_together(
-    requests_bytes: usize,
-    shard: &Shard,
-    graphs: usize,
-    predecessor: &Predecessor,
-) -> usize {
+/// How many of so many graphs have their requests to a predecessor answered together, in whole
+/// chunks, if about so many edges of each lead there.
+fn graphs_together(requests_bytes: usize, graphs: usize, expected_edges: f64) -> usize {
     let budget_bytes = requests_bytes.max(BYTES_PER_GRAPH * graphs);
-    graphs_within(budget_bytes, shard, predecessor)
+    let within = budget_bytes as f64 / (size_of::<Request>() as f64 * expected_edges.max(0.5));
+    (within as usize / ROUTED_CHUNK).max(1) * ROUTED_CHUNK
 }
 
-/// The predecessors that a unit of so many graphs reads, in this order, by index in the plan, and
-/// how often it reads all buckets of each.
+/// In how many pieces tables of so many bytes are looked up in, if a chunk of graphs has so many
+/// requests to them: of [`PIECE_BYTES`], or of more where each chunk had few requests to one.
+fn piece_count(bytes: usize, requests: usize) -> usize {
+    (bytes / PIECE_BYTES).min(requests / PIECE_REQUESTS).max(1)
+}
+
+/// How a unit reads one of its predecessors.
+#[derive(Clone, Copy, Debug)]
+pub struct PredecessorReading {
+    /// The shard of the predecessor, by index in the plan.
+    pub shard: u32,
+    /// How often all its buckets are read.
+    pub rounds: usize,
+    /// About how many edges of a graph lead there.
+    pub expected_edges: f64,
+    /// If requests are kept, about what part of its entries is in a piece that is looked up in.
+    pub piece: Option<f64>,
+}
+
+/// How a unit of so many graphs reads its predecessors, in this order, on so many threads.
 pub fn readings(
     plan: &Plan,
     shard: &Shard,
     graphs: usize,
     allowance_bytes: usize,
-) -> Vec<(u32, usize)> {
-    let rounds = |(deletion, index): (Deletion, u32)| {
-        let from = &plan.shards[index as usize];
-        if is_held(plan, from, allowance_bytes) {
-            return (index, 1);
-        }
-        let predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
-        let together = graphs_together(allowance_bytes, shard, graphs, &predecessor);
-        (index, graphs.div_ceil(together).max(1))
-    };
+    threads: usize,
+) -> Vec<PredecessorReading> {
     let Reading { large, small } = Reading::of(plan, shard, allowance_bytes);
-    large.into_iter().map(rounds).chain(small.into_iter().map(|(_, index)| (index, 1))).collect()
-}
-
-/// About how many graphs of a shard have requests of so many bytes to a predecessor, in whole
-/// chunks. In a random graph with given degrees of sum 2m, vertices of degrees d and e are joined
-/// with a probability of about d·e/2m.
-fn graphs_within(bytes: usize, shard: &Shard, predecessor: &Predecessor) -> usize {
-    let degree = |v| shard.sequence.degree(v) as f64;
-    let requests: f64 = predecessor
-        .all_edges()
-        .map(|(u, w)| (degree(u) * degree(w) / (2 * shard.size) as f64).min(1.0))
-        .sum();
-    let graphs = bytes as f64 / (size_of::<Request>() as f64 * requests.max(0.5));
-    (graphs as usize / ROUTED_CHUNK).max(1) * ROUTED_CHUNK
+    let at_once = |(deletion, index): (Deletion, u32)| PredecessorReading {
+        shard: index,
+        rounds: 1,
+        expected_edges: expected_edges(&shard.sequence, &deletion),
+        piece: None,
+    };
+    let by_request = |predecessor: (Deletion, u32)| {
+        let reading = at_once(predecessor);
+        let from = &plan.shards[reading.shard as usize];
+        let is_held = is_held(plan, from, allowance_bytes);
+        let requests_bytes = if is_held { 0 } else { allowance_bytes };
+        let together = graphs_together(requests_bytes, graphs, reading.expected_edges);
+        let rounds = if is_held { 1 } else { graphs.div_ceil(together).max(1) };
+        // Some buckets at a time, or one, or all of them.
+        let bytes = table_bytes(plan, from) as f64;
+        let bucket = 1.0 / f64::from(1u32 << from.bucket_bits);
+        let held = if is_held { 1.0 } else { (allowance_bytes as f64 / bytes).max(bucket) };
+        let chunk = chunk_of(graphs.min(together), threads).min(graphs);
+        let requests = chunk as f64 * reading.expected_edges * held;
+        let pieces = piece_count((bytes * held) as usize, requests as usize);
+        PredecessorReading { rounds, piece: Some(held / pieces as f64), ..reading }
+    };
+    large.into_iter().map(by_request).chain(small.into_iter().map(at_once)).collect()
 }
 
 /// Ranges of what the upper bits of slots say by which requests are sorted, and which are answered
-/// together: all of the buckets that are held, in pieces of [`PIECE_BYTES`], or of more where each
-/// chunk of graphs had few requests to one.
+/// together: all of the buckets that are held, in pieces.
 fn pieces(
     n: usize,
     predecessor: &Predecessor,
@@ -250,7 +265,7 @@ fn pieces(
     let Predecessor { bucket_bits, tables, first_bucket, .. } = predecessor;
     let requests: usize = routed.iter().map(|chunk| chunk.requests.len()).sum();
     let of_chunk = (requests / routed.len().max(1) * tables.len()) >> bucket_bits;
-    let count = (predecessor.held_bytes() / PIECE_BYTES).min(of_chunk / PIECE_REQUESTS).max(1);
+    let count = piece_count(predecessor.held_bytes(), of_chunk);
     let more = sorted_bits(n, *bucket_bits) - bucket_bits;
     let [first, end] = [*first_bucket, first_bucket + tables.len()].map(|b| (b as u32) << more);
     let length = (end - first).div_ceil(count as u32);
