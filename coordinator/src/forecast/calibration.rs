@@ -54,12 +54,12 @@ impl Calibration {
     }
 
     /// Seconds for a pair, the mean of all edges of graphs that read their predecessors so, of which
-    /// `entries` tells the number of graphs. Those that are looked up in at once are `held` together,
-    /// as far as so many entries go.
+    /// `entries` tells the number of graphs. Those that are looked up in at once are held together,
+    /// but no more than `held_entries`.
     pub fn pair_of(
         &self,
         readings: &[PredecessorReading],
-        held: f64,
+        held_entries: f64,
         entries: impl Fn(u32) -> f64,
     ) -> f64 {
         let (mut edges, mut more) = (0.0, 0.0);
@@ -74,7 +74,7 @@ impl Calibration {
                 entries_at_once += entries(reading.shard);
             }
         }
-        more += edges_at_once * self.look_up_among(entries_at_once.min(held));
+        more += edges_at_once * self.look_up_among(entries_at_once.min(held_entries));
         self.pair + if edges > 0.0 { more / edges } else { 0.0 }
     }
 
@@ -116,7 +116,7 @@ const LOADS: usize = 3;
 
 /// What pieces of work take each of so many threads that do the same at the same time, as threads
 /// of one machine share more than its memory; with look-ups among at most so many entries, which
-/// take memory, and requests, unless there are none.
+/// take memory, and with requests. Both are left out where there are no entries.
 ///
 /// # Errors
 /// As [`Solver::solve`].
@@ -200,7 +200,7 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
 }
 
 /// Solves large shards of the order on one thread, with look-ups at once and by request, in turns:
-/// how much longer that takes for a pair.
+/// how much longer requests take for a pair.
 fn calibrate_requests(game: GameName, kernel: Kernel) -> Result<f64, SolveError> {
     let (options, stop) = (PlanOptions::default(), &AtomicBool::new(false));
     let solvers =
@@ -358,7 +358,7 @@ mod tests {
         assert!((one - 0.5).abs() < 1e-9 && (unit - 3.0).abs() < 1e-9, "{one}, {unit}");
         assert_eq!(fit(&[(1.0, 2.0), (2.0, 1.0)]).0, 0.0, "no thing takes less than nothing");
         assert_eq!(fit(&[(1.0, 1.0), (2.0, 3.0)]), (1.4, 0.0), "nor does a unit");
-        assert_eq!(fit(&[(1.0, -2.0), (2.0, -2.0)]), (0.0, 0.0), "nor what both are said to");
+        assert_eq!(fit(&[(1.0, -2.0), (2.0, -2.0)]), (0.0, 0.0), "nor less than nothing together");
     }
 
     const CALIBRATION: Calibration = Calibration {

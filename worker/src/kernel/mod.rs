@@ -2,8 +2,8 @@
 //! partitions with one edge less.
 //!
 //! parent → extension → labelling → deletions → look-up → fold → record. The first half is
-//! [`generate`], the second [`fold`], with [`route`] for predecessors that are too large to be
-//! held as a whole; all run on the rayon pool they are called in.
+//! [`generate`], the second [`fold`], with [`route`] for predecessors that the processor's cache does
+//! not hold; all run on the rayon pool they are called in.
 
 mod delete;
 mod evidence;

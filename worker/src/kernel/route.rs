@@ -202,7 +202,7 @@ fn graphs_together(requests_bytes: usize, graphs: usize, expected_edges: f64) ->
     (within as usize / ROUTED_CHUNK).max(1) * ROUTED_CHUNK
 }
 
-/// In how many pieces tables of so many bytes are looked up in, if a chunk of graphs has so many
+/// In how many pieces tables of so many bytes are looked up, if a chunk of graphs has so many
 /// requests to them: of [`PIECE_BYTES`], or of more where each chunk had few requests to one.
 fn piece_count(bytes: usize, requests: usize) -> usize {
     (bytes / PIECE_BYTES).min(requests / PIECE_REQUESTS).max(1)
@@ -221,7 +221,7 @@ pub struct PredecessorReading {
     pub piece: Option<f64>,
 }
 
-/// How a unit of so many graphs reads its predecessors, in this order, on so many threads.
+/// How a unit of so many graphs that so many threads solve reads its predecessors, in this order.
 pub fn readings(
     plan: &Plan,
     shard: &Shard,
@@ -243,12 +243,14 @@ pub fn readings(
         let requests_bytes = if is_held { 0 } else { allowance_bytes };
         let together = graphs_together(requests_bytes, graphs, reading.expected_edges);
         let rounds = if is_held { 1 } else { graphs.div_ceil(together).max(1) };
-        // Some buckets at a time, or one, or all of them.
+        // All buckets, or as many as the allowance has room for, or one.
         let bytes = table_bytes(plan, from) as f64;
-        let bucket = 1.0 / f64::from(1u32 << from.bucket_bits);
-        let held = if is_held { 1.0 } else { (allowance_bytes as f64 / bytes).max(bucket) };
-        let chunk = chunk_of(graphs.min(together), threads).min(graphs);
-        let requests = chunk as f64 * reading.expected_edges * held;
+        let buckets = f64::from(1u32 << from.bucket_bits);
+        let within = (allowance_bytes as f64 / bytes * buckets).floor().max(1.0);
+        let held = if is_held { 1.0 } else { within / buckets };
+        let here = graphs.min(together);
+        let chunk = here as f64 / here.div_ceil(chunk_of(here, threads)).max(1) as f64;
+        let requests = chunk * reading.expected_edges * held;
         let pieces = piece_count((bytes * held) as usize, requests as usize);
         PredecessorReading { rounds, piece: Some(held / pieces as f64), ..reading }
     };
