@@ -710,20 +710,20 @@ mod tests {
         assert_eq!((&one.blocks, &one.after), (&other.blocks, &other.after));
     }
 
+    /// So many slots of order 11: the lowest, the highest, and as many others evenly spread between.
+    fn low_high_and_spread(many: u64) -> [Vec<u64>; 3] {
+        let highest = mask(slot_bits(11)) - many;
+        let spread = (1..=many).map(|i| i * (highest / (many + 1)));
+        [(0..many).collect(), (highest..highest + many).collect(), spread.collect()]
+    }
+
     /// Also where more entries than 8 bits can count lie in one place of the directory, and where
     /// that has several blocks.
     #[test]
     fn parts_become_the_table_of_all_wherever_slots_lie() {
-        const MANY: u64 = 1000;
-        let highest = mask(slot_bits(11)) - MANY;
-        let low = || 0..MANY;
-        let high = || low().map(|slot| highest + slot);
-        let spread = || (1..=MANY).map(|i| i * (highest / MANY));
-        let cases: [Vec<u64>; 3] = [
-            spread().collect(),
-            low().chain(spread()).collect(),
-            low().chain(spread().take(MANY as usize - 1)).chain(high()).collect(),
-        ];
+        let [low, high, spread] = low_high_and_spread(1000);
+        let of_all = [&low[..], &spread, &high].concat();
+        let cases = [[&low[..], &spread].concat(), of_all, spread];
         for slots in cases {
             let (whole, _) = regular_partition(&slots, 0, 0, 0);
             assert!(whole.blocks.len() > 8);
@@ -746,16 +746,10 @@ mod tests {
     #[test]
     fn tables_find_what_they_hold_wherever_it_lies() {
         const MANY: u64 = 140_000;
-        let highest = mask(slot_bits(11)) - MANY;
-        let low = || 0..MANY;
-        let high = || low().map(|slot| highest + slot);
-        let spread = || (1..=MANY).map(|i| i * (highest / MANY));
-        let cases: [Vec<u64>; 4] = [
-            low().collect(),
-            high().collect(),
-            low().chain(high()).collect(),
-            low().chain(spread()).collect(),
-        ];
+        let [low, high, spread] = low_high_and_spread(MANY);
+        let missing = high[0] - 1;
+        let of_both = [&low[..], &high].concat();
+        let cases = [of_both, [&low[..], &spread].concat(), low, high];
         for slots in cases {
             let (table, _) = regular_partition(&slots, 0, 0, 0);
             let last = slots[slots.len() - 1];
@@ -764,7 +758,6 @@ mod tests {
             for i in (0..slots.len()).step_by(9_973).chain(after_low).chain([slots.len() - 1]) {
                 assert_eq!(table.find(slots[i], table.locate(slots[i])), Some(i));
             }
-            let missing = highest - 1;
             assert_eq!(table.find(missing, table.locate(missing)), None);
         }
     }
