@@ -666,16 +666,11 @@ mod tests {
             let (whole, _) = regular_partition(&slots, 0, 0, 0);
             let mut found = 0;
             for bucket in 0..4u32 {
+                let is_there = |slot: &u64| bucket_of_slot(11, *slot, 2) == bucket as usize;
+                let all: Vec<u64> = slots.iter().copied().filter(is_there).collect();
                 let of_part = |part: u64| -> Vec<u64> {
-                    slots
-                        .iter()
-                        .enumerate()
-                        .filter(|(i, slot)| {
-                            bucket_of_slot(11, **slot, 2) == bucket as usize
-                                && pick.rotate_left(*i as u32) % count == part
-                        })
-                        .map(|(_, &slot)| slot)
-                        .collect()
+                    let is_mine = |i: usize| pick.rotate_left(i as u32) % count == part;
+                    (0..all.len()).filter(|&i| is_mine(i)).map(|i| all[i]).collect()
                 };
                 let part = |part| {
                     let (_, blocks) =
@@ -684,11 +679,6 @@ mod tests {
                 };
                 let parts: Vec<KeyedOutcomes> = (0..count).map(part).collect();
                 let table = BucketTable::from_blocks(&parts).unwrap();
-                let all: Vec<u64> = slots
-                    .iter()
-                    .copied()
-                    .filter(|&slot| bucket_of_slot(11, slot, 2) == bucket as usize)
-                    .collect();
                 assert_same(&table, &regular_partition(&all, 2, bucket, 0).0);
                 found += table.len();
                 for i in 0..table.len() {
