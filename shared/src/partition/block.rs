@@ -270,15 +270,10 @@ impl Block {
             if !slots.can_be_read() {
                 return Err(BlockError::Malformed("not as many slots as entries"));
             }
-            if let Some(first) = slots.next() {
-                let mut increase = true;
-                let last = slots.fold(first, |last, slot| {
-                    increase &= last < slot;
-                    slot
-                });
-                if !increase {
-                    return Err(BlockError::Malformed("slots do not increase"));
-                }
+            if !slots.increase() {
+                return Err(BlockError::Malformed("slots do not increase"));
+            }
+            if let (Some(first), Some(last)) = (slots.next(), slots.end()) {
                 // Where the first and the last one belong, those between them do.
                 let is_outside = |slot: u64| {
                     slot > mask(slot_bits(n))
