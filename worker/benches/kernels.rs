@@ -17,7 +17,7 @@ use trailtrap_shared::{
         forest::Forest,
         hashed, reference,
     },
-    partition::{Block, BucketTable, KeyedOutcomes, graph_of_slot},
+    partition::{Asked, Block, BucketTable, KeyedOutcomes, Mismatch, graph_of_slot},
     plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::{
@@ -244,8 +244,28 @@ fn block_codec(bencher: Bencher) {
 /// checksums included. Items are entries.
 #[divan::bench(args = [1, 2, 4, 10, 100])]
 fn load_bucket(bencher: Bencher, parts: usize) {
+    load(bencher, parts, BucketTable::from_blocks);
+}
+
+/// The same of a quarter of its entries that is asked for.
+#[divan::bench(args = [1, 2, 4, 10, 100])]
+fn load_asked(bencher: Bencher, parts: usize) {
+    let asked: Vec<u64> = slots(BUCKET_GRAPHS).into_iter().filter(|slot| slot % 4 == 3).collect();
+    let mut sought = Asked::new(11, 0, asked.len());
+    asked.into_iter().for_each(|slot| sought.ask(slot));
+    load(bencher, parts, |blocks| BucketTable::of_asked(blocks, &sought));
+}
+
+/// Graphs of the buckets that are loaded.
+const BUCKET_GRAPHS: usize = 600_000;
+
+fn load(
+    bencher: Bencher,
+    parts: usize,
+    table: impl Fn(&[KeyedOutcomes]) -> Result<BucketTable, Mismatch>,
+) {
     let sequence = DegreeSequence::new([4; 11]);
-    let slots = slots(600_000);
+    let slots = slots(BUCKET_GRAPHS);
     // Each part has about as many of the slots, as if at random.
     let of_part = |part| {
         let is_mine = |slot: &u64| (slot >> 5) as usize % parts == part;
@@ -270,7 +290,7 @@ fn load_bucket(bencher: Bencher, parts: usize) {
                     KeyedOutcomes { keys, outcomes }
                 })
                 .collect();
-            BucketTable::from_blocks(&blocks).expect("belong together").len()
+            table(&blocks).expect("belong together").len()
         });
 }
 

@@ -10,7 +10,7 @@ use trailtrap_shared::{
     game::{Game, GameName, TrailTrap},
     graph::degree::DegreeSequence,
     labelling::batch::{Kernel, LANES},
-    partition::{Block, BucketBlocks, BucketTable, Content, KeyedOutcomes},
+    partition::{Asked, Block, BucketBlocks, BucketTable, Content, KeyedOutcomes},
     plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::counting::recount::recount;
@@ -37,6 +37,8 @@ pub struct Calibration {
     /// To load an entry of a table that is not in the cache, and to check it: of buckets that were
     /// written in one part, and in 16, which are merged.
     pub load: [f64; LOADED_PARTS.len()],
+    /// The same where only every fourth entry is asked for.
+    pub load_asked: [f64; LOADED_PARTS.len()],
     /// To look up in tables of 2^15, 2^18, 2^21 and 2^24 entries, of which the processor's caches
     /// hold the fewer the more there are; beside what it takes in the smallest of them, which is
     /// in the time for a pair.
@@ -78,9 +80,11 @@ impl Calibration {
         self.pair + if edges > 0.0 { more / edges } else { 0.0 }
     }
 
-    /// Seconds to load an entry of a bucket in so many parts.
-    pub fn load_of(&self, parts: u32) -> f64 {
-        self.load[usize::from(parts > 1)]
+    /// Seconds to load an entry of a bucket in so many parts, or to look at it and leave it out if
+    /// only some are asked for.
+    pub fn load_of(&self, parts: u32, is_asked: bool) -> f64 {
+        let load = if is_asked { self.load_asked } else { self.load };
+        load[usize::from(parts > 1)]
     }
 
     /// Seconds for a look-up in tables of so many entries, all of them together, beside what it takes
@@ -144,6 +148,7 @@ pub fn calibrate(
         recount: mean(|one| one.recount),
         recount_unit: mean(|one| one.recount_unit),
         load: [mean(|one| one.load[0]), mean(|one| one.load[1])],
+        load_asked: [mean(|one| one.load_asked[0]), mean(|one| one.load_asked[1])],
         look_up: look_ups(&pool, most_entries),
         request,
     })
@@ -184,7 +189,9 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
         let (pair, unit) = fit(&solving);
         let (make, make_unit) = fit(&making);
         let (recount, recount_unit) = fit(&counting);
-        let (load, look_up, request) = (LOADED_PARTS.map(load), Default::default(), 0.0);
+        let [load, load_asked] =
+            [false, true].map(|is_asked| LOADED_PARTS.map(|parts| load(parts, is_asked)));
+        let (look_up, request) = (Default::default(), 0.0);
         Ok(Calibration {
             pair,
             unit,
@@ -193,6 +200,7 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
             recount,
             recount_unit,
             load,
+            load_asked,
             look_up,
             request,
         })
@@ -300,15 +308,18 @@ fn look_up(table: &BucketTable, bits: u32, thread: u64) -> f64 {
     clock.lap() / LOOK_UPS as f64
 }
 
-/// Seconds to load an entry of a bucket in so many parts: the least of some times, which differ more
-/// than anything else here.
-fn load(parts: usize) -> f64 {
+/// Seconds to load an entry of a bucket in so many parts, of which all are kept or every fourth is
+/// asked for: the least of some times, which differ more than anything else here.
+fn load(parts: usize, is_asked: bool) -> f64 {
     let bytes = |part: usize| {
         let table = some_table((0..LOADED_GRAPHS).skip(part).step_by(parts));
         let BucketBlocks { keys, outcomes, .. } = table.to_blocks(part as u32);
         [keys, outcomes].map(Block::into_bytes)
     };
     let bytes: Vec<[Vec<u8>; 2]> = (0..parts).map(bytes).collect();
+    let mut asked = Asked::new(11, 0, LOADED_GRAPHS as usize / 4);
+    let one_in_four = (0..LOADED_GRAPHS).map(some_slot).filter(|slot| slot % 4 == 0);
+    one_in_four.for_each(|slot| asked.ask(slot));
     let layout = TrailTrap::LAYOUT;
     let parse = |bytes| Block::parse(layout, bytes).expect("what was just made is sound");
     let time = |bytes: Vec<[Vec<u8>; 2]>| {
@@ -317,9 +328,13 @@ fn load(parts: usize) -> f64 {
             let [keys, outcomes] = bytes.map(parse);
             KeyedOutcomes { keys, outcomes }
         });
-        let table = BucketTable::from_blocks(&blocks.collect::<Vec<_>>());
-        let loaded = table.expect("parts of one bucket belong together").len();
-        clock.lap() / loaded as f64
+        let blocks: Vec<KeyedOutcomes> = blocks.collect();
+        let table = match is_asked {
+            true => BucketTable::of_asked(&blocks, &asked),
+            false => BucketTable::from_blocks(&blocks),
+        };
+        black_box(table.expect("parts of one bucket belong together"));
+        clock.lap() / LOADED_GRAPHS as f64
     };
     (0..LOADS).map(|_| time(bytes.clone())).fold(f64::INFINITY, f64::min)
 }
@@ -369,12 +384,13 @@ mod tests {
         recount: 0.0,
         recount_unit: 0.0,
         load: [10.0, 18.0],
+        load_asked: [6.0, 9.0],
         look_up: [0.0, 3.0, 6.0, 18.0],
         request: 20.0,
     };
 
     fn reading(shard: u32, expected_edges: f64, piece: Option<f64>) -> PredecessorReading {
-        PredecessorReading { shard, rounds: 1, expected_edges, piece }
+        PredecessorReading { shard, rounds: 1, expected_edges, piece, is_asked: false }
     }
 
     #[track_caller]
@@ -388,8 +404,9 @@ mod tests {
 
     #[test]
     fn what_comes_in_parts_takes_longer_to_load() {
-        let loads = [0, 1, 2, 16].map(|parts| CALIBRATION.load_of(parts));
+        let loads = [0, 1, 2, 16].map(|parts| CALIBRATION.load_of(parts, false));
         assert_eq!(loads, [10.0, 10.0, 18.0, 18.0]);
+        assert_eq!([1, 2].map(|parts| CALIBRATION.load_of(parts, true)), [6.0, 9.0]);
     }
 
     #[test]

@@ -490,9 +490,12 @@ impl Machines {
         }
         let threads = self.cluster.cores;
         let readings = readings(plan, shard, count as usize, allowance, threads);
+        let looked_up =
+            readings.iter().map(|reading| memory_bytes(entry, graphs[reading.shard as usize]));
+        let is_kept = cache::keeps(tables.budget_bytes(), looked_up.sum::<u64>() as usize);
         let held = self.cluster.entries_held(plan.layout, plan.order);
         input.pair = self.calibration.pair_of(&readings, held, |index| graphs[index as usize]);
-        for PredecessorReading { shard: predecessor, rounds, .. } in readings {
+        for PredecessorReading { shard: predecessor, rounds, is_asked, .. } in readings {
             let from = &plan.shards[predecessor as usize];
             let buckets = 1u32 << from.bucket_bits;
             let of_shard = graphs[predecessor as usize];
@@ -506,7 +509,11 @@ impl Machines {
                 if !tables.contains(&key) {
                     let heads = u64::from(from.parts) * BLOCK_BYTES;
                     input.read += each * stored + heads as f64;
-                    input.loading += each * self.calibration.load_of(from.parts);
+                    let is_asked = is_asked && !is_kept;
+                    input.loading += each * self.calibration.load_of(from.parts, is_asked);
+                    if is_asked {
+                        continue;
+                    }
                     let next = |key: &(u32, u32)| readers.next(key.0, turn);
                     tables.put(key, memory_bytes(entry, each) as usize, turn, next, |_| ());
                 }

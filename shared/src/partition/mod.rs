@@ -5,6 +5,7 @@
 //! slot, so that equal ranges of slots (*buckets*) hold about equally many graphs and a look-up
 //! needs one step into a directory.
 
+mod asked;
 mod block;
 mod content;
 mod pages;
@@ -12,6 +13,7 @@ mod slot;
 mod sorted;
 mod table;
 
+pub use asked::Asked;
 pub use block::{
     BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, CHECKSUM_BYTES, Checksum, HEADER_BYTES,
     MAGIC, OLDEST_BLOCK_FORMAT, Section,

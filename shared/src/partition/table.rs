@@ -1,10 +1,11 @@
 //! Partitions in memory, for look-ups.
 
 use super::{
+    asked::Asked,
     block::{Block, BlockId, Records, Section},
     pages::zeros,
     slot::{mask, read_word, slot_bits, slot_bytes},
-    sorted::{Slots, sorted_slots_bytes},
+    sorted::sorted_slots_bytes,
 };
 use crate::{game::Layout, graph::degree::DegreeSequence};
 
@@ -148,6 +149,38 @@ impl BucketTable {
     /// many outcomes as keys, if two parts hold the same slot, or if all of them have more graphs
     /// than a table can number.
     pub fn from_blocks(parts: &[KeyedOutcomes]) -> Result<Self, Mismatch> {
+        let count = Self::count_of(parts)?;
+        let BlockId { sequence, bucket_bits, bucket, .. } = parts[0].keys.id;
+        let mut builder = Builder::new(parts[0].keys.layout, sequence, bucket_bits, bucket, count);
+        if let [KeyedOutcomes { keys, outcomes }] = parts {
+            for (from, to) in outcomes.records().all().zip(builder.push(keys.slots())) {
+                copy_record(from, to);
+            }
+            return Ok(builder.finish());
+        }
+        let entries = parts.iter().map(|part| part.keys.slots().zip(0..));
+        Merge::new(parts, entries).into_table(builder)
+    }
+
+    /// What is asked for of the table that [`BucketTable::from_blocks`] makes, and few entries more:
+    /// each slot of `asked` is found, or not, as it is there. Takes much less time where little is
+    /// asked for.
+    ///
+    /// # Errors
+    /// As [`BucketTable::from_blocks`], but that slots of two parts are only seen to be the same if
+    /// they are kept.
+    pub fn of_asked(parts: &[KeyedOutcomes], asked: &Asked) -> Result<Self, Mismatch> {
+        Self::count_of(parts)?;
+        let kept: Vec<Vec<PartEntry>> =
+            parts.iter().map(|part| asked.among(part.keys.slots())).collect();
+        let count = kept.iter().map(Vec::len).sum();
+        let BlockId { sequence, bucket_bits, bucket, .. } = parts[0].keys.id;
+        let builder = Builder::new(parts[0].keys.layout, sequence, bucket_bits, bucket, count);
+        Merge::new(parts, kept.iter().map(|kept| kept.iter().copied())).into_table(builder)
+    }
+
+    /// How many graphs parts of a bucket have together.
+    fn count_of(parts: &[KeyedOutcomes]) -> Result<usize, Mismatch> {
         let Block { id: first, layout, .. } = parts[0].keys;
         let fits = |KeyedOutcomes { keys, outcomes }: &KeyedOutcomes| {
             keys.id == BlockId { part: keys.id.part, ..first }
@@ -157,20 +190,8 @@ impl BucketTable {
                 && [keys.layout, outcomes.layout] == [layout; 2]
         };
         let count: usize = parts.iter().map(|part| part.keys.count).sum();
-        if !parts.iter().all(fits) || u32::try_from(count).is_err() {
-            return Err(Mismatch(first.sequence));
-        }
-        let mut builder =
-            Builder::new(layout, first.sequence, first.bucket_bits, first.bucket, count);
-        if let [KeyedOutcomes { keys, outcomes }] = parts {
-            for (from, to) in outcomes.records().all().zip(builder.push(keys.slots())) {
-                copy_record(from, to);
-            }
-            return Ok(builder.finish());
-        }
-        let are_distinct = Merge::new(parts).fill(&mut builder);
-        match are_distinct && builder.entries == count {
-            true => Ok(builder.finish()),
+        match parts.iter().all(fits) && u32::try_from(count).is_ok() {
+            true => Ok(count),
             false => Err(Mismatch(first.sequence)),
         }
     }
@@ -417,44 +438,51 @@ const READ_TOGETHER: usize = if cfg!(test) { 2 } else { 64 };
 /// scrambled, so that equal ranges of them hold about equally many: each *cell*, the slots of one
 /// place of the table's directory, mostly has one or none, and a slot need only find its way within
 /// its cell. Whatever the slots are, the order is right.
-struct Merge<'a> {
-    parts: Vec<MergedPart<'a>>,
+struct Merge<'a, I> {
+    parts: Vec<MergedPart<'a, I>>,
     /// The first cell that is not merged yet.
     first: usize,
     /// How many slots the cells in work have, or where in the order the next of each goes.
     ends: Vec<u32>,
-    /// The slots of the cells in work, part by part, …
-    coming: Vec<u64>,
-    /// … and in increasing order, …
+    /// The entries of the cells in work, part by part, …
+    coming: Vec<PartEntry>,
+    /// … and their slots in increasing order, …
     slots: Vec<u64>,
-    /// … with the part that each comes from.
-    origins: Vec<u32>,
+    /// … with the part that each comes from, and its index there.
+    origins: Vec<(u32, u32)>,
 }
+
+/// An entry of a part: its slot and its index there.
+type PartEntry = (u64, u32);
 
 /// A part that is being merged.
-struct MergedPart<'a> {
-    /// The first slot that has not come yet, and those after it.
-    next: Option<u64>,
-    after: Slots<'a>,
+struct MergedPart<'a, I> {
+    /// The first entry that has not come yet, and those after it, in increasing order of slots.
+    next: Option<PartEntry>,
+    after: I,
     /// How many of those that are coming are its own.
     coming: usize,
-    /// Of all entries, of which so many are merged.
+    /// Of all entries that it has.
     records: Records<'a>,
-    merged: usize,
 }
 
-impl MergedPart<'_> {
-    /// Reads on while slots are among so many cells, but not more slots than there is room for, and
+impl<'a, I: Iterator<Item = PartEntry> + Clone> MergedPart<'a, I> {
+    fn new(mut entries: I, outcomes: &'a Block) -> Self {
+        let next = entries.next();
+        MergedPart { next, after: entries, coming: 0, records: outcomes.records() }
+    }
+
+    /// Reads on while slots are among so many cells, but not more entries than there is room for, and
     /// says how many were read.
     #[inline(always)]
-    fn read(&mut self, cells: usize, cell: impl Fn(u64) -> usize, to: &mut [u64]) -> usize {
+    fn read(&mut self, cells: usize, cell: impl Fn(u64) -> usize, to: &mut [PartEntry]) -> usize {
         // In variables of their own, which the processor's registers hold.
-        let (mut next, mut after, mut count) = (self.next, self.after, 0);
-        while let Some(slot) = next
-            && cell(slot) < cells
+        let (mut next, mut after, mut count) = (self.next, self.after.clone(), 0);
+        while let Some(entry) = next
+            && cell(entry.0) < cells
             && let Some(to) = to.get_mut(count)
         {
-            *to = slot;
+            *to = entry;
             count += 1;
             next = after.next();
         }
@@ -463,15 +491,13 @@ impl MergedPart<'_> {
     }
 }
 
-impl<'a> Merge<'a> {
-    fn new(parts: &'a [KeyedOutcomes]) -> Self {
-        let part = |KeyedOutcomes { keys, outcomes }: &'a KeyedOutcomes| {
-            let mut after = keys.slots();
-            let next = after.next();
-            MergedPart { next, after, coming: 0, records: outcomes.records(), merged: 0 }
-        };
+impl<'a, I: Iterator<Item = PartEntry> + Clone> Merge<'a, I> {
+    /// Of these entries of each part, in increasing order of slots.
+    fn new(parts: &'a [KeyedOutcomes], entries: impl Iterator<Item = I>) -> Self {
+        let part =
+            |(entries, part): (I, &'a KeyedOutcomes)| MergedPart::new(entries, &part.outcomes);
         Merge {
-            parts: parts.iter().map(part).collect(),
+            parts: entries.zip(parts).map(part).collect(),
             first: 0,
             ends: Vec::new(),
             coming: Vec::new(),
@@ -480,20 +506,24 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Puts all entries into a table, in increasing order of slots; whether no two slots are equal.
-    fn fill(mut self, builder: &mut Builder) -> bool {
+    /// The table of all entries, in increasing order of slots, of which the builder knows the number.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if two slots are equal, or those of a part do not increase.
+    fn into_table(mut self, mut builder: Builder) -> Result<BucketTable, Mismatch> {
         let (mut increase, mut last) = (true, None);
         while self.next_cells(&mut builder.table) {
-            for (&slot, &origin) in self.slots.iter().zip(&self.origins) {
+            for (&slot, &(part, index)) in self.slots.iter().zip(&self.origins) {
                 increase &= last < Some(slot);
                 last = Some(slot);
-                // Of each part the slots increase, so that its records come in their order.
-                let MergedPart { records, merged, .. } = &mut self.parts[origin as usize];
-                copy_record(records.get(*merged), builder.write(slot));
-                *merged += 1;
+                let records = self.parts[part as usize].records;
+                copy_record(records.get(index as usize), builder.write(slot));
             }
         }
-        increase
+        match increase && builder.entries == builder.table.count {
+            true => Ok(builder.finish()),
+            false => Err(Mismatch(builder.table.sequence)),
+        }
     }
 
     /// Goes on with the next cells, if there are any: their slots, in increasing order, are the
@@ -512,10 +542,10 @@ impl<'a> Merge<'a> {
         coming.clear();
         for part in &mut *parts {
             let before = coming.len();
-            let mut read = [0; READ_TOGETHER];
+            let mut read = [(0, 0); READ_TOGETHER];
             loop {
                 let count = part.read(cells, cell, &mut read);
-                read[..count].iter().for_each(|&slot| ends[cell(slot)] += 1);
+                read[..count].iter().for_each(|&(slot, _)| ends[cell(slot)] += 1);
                 coming.extend_from_slice(&read[..count]);
                 if count < READ_TOGETHER {
                     break;
@@ -530,10 +560,10 @@ impl<'a> Merge<'a> {
         }
         slots.clear();
         slots.resize(coming.len(), 0);
-        origins.resize(coming.len(), 0);
+        origins.resize(coming.len(), (0, 0));
         let mut coming = &coming[..];
         for (origin, part) in (0..).zip(&*parts) {
-            for &slot in coming.split_off(..part.coming).expect("as many as came") {
+            for &(slot, index) in coming.split_off(..part.coming).expect("as many as came") {
                 let end = &mut ends[cell(slot)];
                 let mut at = *end as usize;
                 *end += 1;
@@ -542,7 +572,7 @@ impl<'a> Merge<'a> {
                     (slots[at], origins[at]) = (slots[at - 1], origins[at - 1]);
                     at -= 1;
                 }
-                (slots[at], origins[at]) = (slot, origin);
+                (slots[at], origins[at]) = (slot, (origin, index));
             }
         }
         *first = last;
@@ -689,6 +719,21 @@ mod tests {
                         Some(i)
                     );
                 }
+                // Whatever is asked for, there or not, is found as it is there.
+                let is_asked = |slot: &u64| pick.rotate_right(*slot as u32) % 3 == 0;
+                let others = all.iter().map(|slot| slot ^ 1);
+                let asked: Vec<u64> = all.iter().copied().chain(others).filter(is_asked).collect();
+                let mut sought = Asked::new(11, 2, asked.len());
+                asked.iter().for_each(|&slot| sought.ask(slot));
+                let some = BucketTable::of_asked(&parts, &sought).unwrap();
+                for slot in asked {
+                    let entry = |table: &BucketTable| {
+                        let found = table.find(slot, table.locate(slot));
+                        found.map(|i| table.entry(i).to_vec())
+                    };
+                    prop_assert_eq!(entry(&some), entry(&table));
+                }
+                prop_assert!((0..some.len()).all(|i| sought.may_have(some.slot(i))));
             }
             prop_assert_eq!(found, slots.len());
         }
@@ -811,8 +856,11 @@ mod tests {
                 assert!(record.iter().all(|&byte| byte == together.slot(i) as u8));
             }
             for shared in [[1, 4], [2, 3], [6, 7]] {
-                let refused = BucketTable::from_blocks(&[one.clone(), part(1, &shared)]);
-                assert_eq!(refused.err(), Some(Mismatch(sequence)));
+                let both = [one.clone(), part(1, &shared)];
+                assert_eq!(BucketTable::from_blocks(&both).err(), Some(Mismatch(sequence)));
+                let mut asked = Asked::new(n, 0, 8);
+                (0..8).for_each(|slot| asked.ask(slot));
+                assert_eq!(BucketTable::of_asked(&both, &asked).err(), Some(Mismatch(sequence)));
             }
         }
     }

@@ -17,7 +17,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
-    partition::{Block, BucketTable, KeyedOutcomes, entry_bytes},
+    partition::{Asked, Block, BucketTable, KeyedOutcomes, entry_bytes},
     plan::{Plan, Shard, Unit},
     protocol::messages::Wanted,
 };
@@ -87,6 +87,14 @@ impl<K: Copy + Hash + Ord, V, T: Turns<K>> Budgeted<K, V, T> {
             loading: HashSet::new(),
         };
         Budgeted { inner: Mutex::new(inner), loaded: Condvar::new(), turns }
+    }
+
+    /// The value of `key`, if it is here.
+    fn get(&self, key: &K) -> Option<Arc<V>> {
+        let mut inner = self.inner.lock();
+        let value = inner.values.get(key).cloned()?;
+        inner.retention.read(key, self.turns.again(key));
+        Some(value)
     }
 
     /// The value of `key`, loaded by one thread while others that want it wait.
@@ -200,6 +208,15 @@ pub fn divided(budget_bytes: usize) -> [usize; 2] {
 /// Whether the parts of a shard are kept by a cache of so many bytes until all are there.
 pub fn is_kept_aside(plan: &Plan, shard: &Shard, budget_bytes: usize) -> bool {
     shard.estimate * entry_bytes(plan.layout, plan.order) as u64 <= budget_bytes as u64 / 4
+}
+
+/// Of what units look up in, a cache that would keep less than this part keeps nothing new if it need
+/// not.
+const LEAST_KEPT: usize = 8;
+
+/// Whether a cache of so many bytes of tables is of use to units that look up in so many.
+pub fn keeps(budget_bytes: usize, bytes: usize) -> bool {
+    bytes / LEAST_KEPT <= budget_bytes
 }
 
 /// The tables of one part of a partition, one for each bucket.
@@ -369,6 +386,15 @@ impl<F: Fetch> PartitionCache<F> {
     }
 
     fn load_tables(&self, keys: &[BucketKey]) -> Result<Vec<Loaded<BucketTable>>, SourceError> {
+        let fetched = self.fetch_pairs(keys)?.into_iter().map(|pairs| {
+            let table = BucketTable::from_blocks(&pairs)?;
+            Ok(Loaded { bytes: table.memory_bytes(), value: table })
+        });
+        fetched.collect()
+    }
+
+    /// Keys and outcomes of each part of each bucket.
+    fn fetch_pairs(&self, keys: &[BucketKey]) -> Result<Vec<Vec<KeyedOutcomes>>, SourceError> {
         let wanted: Vec<Wanted> =
             keys.iter().map(|key| Wanted::Bucket(key.sequence, key.bucket)).collect();
         let fetched = self.fetch(&wanted)?;
@@ -382,8 +408,7 @@ impl<F: Fetch> PartitionCache<F> {
                     )
                     .into());
                 }
-                let table = BucketTable::from_blocks(&pairs)?;
-                Ok(Loaded { bytes: table.memory_bytes(), value: table })
+                Ok(pairs)
             })
             .collect()
     }
@@ -420,6 +445,26 @@ impl<F: Fetch> Source for PartitionCache<F> {
         self.tables.get_or_load(&key, || only(self.load_tables(&[key])?))
     }
 
+    fn keeps(&self, bytes: usize) -> bool {
+        keeps(self.tables.budget_bytes(), bytes)
+    }
+
+    /// A table that is not in the cache is not kept there.
+    fn asked_table(
+        &self,
+        sequence: &DegreeSequence,
+        bucket_bits: u8,
+        bucket: u32,
+        asked: &Asked,
+    ) -> Result<Arc<BucketTable>, SourceError> {
+        let key = BucketKey { sequence: *sequence, bucket_bits, bucket };
+        if let Some(table) = self.tables.get(&key) {
+            return Ok(table);
+        }
+        let pairs = only(self.fetch_pairs(&[key])?)?;
+        Ok(Arc::new(BucketTable::of_asked(&pairs, asked)?))
+    }
+
     fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
         self.fetch.drawn(unit, graphs)
     }
@@ -428,6 +473,8 @@ impl<F: Fetch> Source for PartitionCache<F> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use trailtrap_shared::game::{Game, TrailTrap};
 
     use super::*;
 
@@ -507,6 +554,35 @@ mod tests {
             25,
             "a failure is not kept"
         );
+    }
+
+    /// Has one bucket, and counts who asks for it.
+    struct OneBucket(KeyedOutcomes, AtomicUsize);
+
+    impl Fetch for OneBucket {
+        fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let OneBucket(KeyedOutcomes { keys, outcomes }, _) = self;
+            Ok(wanted.iter().map(|_| vec![keys.clone(), outcomes.clone()]).collect())
+        }
+    }
+
+    /// What is asked for comes from what is held, or is fetched for whoever asks alone.
+    #[test]
+    fn what_is_asked_for_is_not_kept() {
+        let sequence = DegreeSequence::new([4; 11]);
+        let write = |i: usize, record: &mut [u8]| record.fill(i as u8);
+        let table =
+            BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, (0..100u32).map(u64::from), write);
+        let source = OneBucket(table.to_blocks(0).into(), AtomicUsize::new(0));
+        let cache = PartitionCache::new(1 << 20, source);
+        let mut asked = Asked::new(11, 0, 1);
+        asked.ask(1 << 44);
+        let entries = || cache.asked_table(&sequence, 0, 0, &asked).unwrap().len();
+        let fetched = || cache.fetch.1.load(Ordering::Relaxed);
+        assert_eq!((entries(), entries(), fetched()), (0, 0, 2));
+        assert_eq!(cache.table(&sequence, 0, 0).unwrap().len(), 100);
+        assert_eq!((entries(), fetched()), (100, 3), "all of it is held");
     }
 
     #[test]

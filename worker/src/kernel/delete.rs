@@ -9,7 +9,7 @@ use trailtrap_shared::{
         vertices,
     },
     labelling::{Alike, Colours, alike},
-    partition::{BucketTable, bucket_of_slot},
+    partition::{Asked, BucketTable, bucket_of_slot},
 };
 
 use super::{Source, SourceError, evidence::Witness};
@@ -34,6 +34,8 @@ pub(super) struct Predecessor {
     /// About how many edges of a graph lead there.
     pub(super) expected_edges: f64,
     pub(super) bucket_bits: u8,
+    /// If its tables are not kept for others, about how many graphs it has.
+    pub(super) graphs_not_kept: Option<u64>,
     /// The tables of successive buckets …
     pub(super) tables: Vec<Arc<BucketTable>>,
     /// … from this one on.
@@ -76,6 +78,7 @@ impl Predecessor {
             high_colour: ranks[deletion.high - 1],
             expected_edges: expected_edges(from, deletion),
             bucket_bits,
+            graphs_not_kept: None,
             tables: Vec::new(),
             first_bucket: 0,
         }
@@ -113,7 +116,8 @@ impl Predecessor {
     }
 
     /// Reads the tables of a bucket and of those after it that there are bytes for, in place of those
-    /// that were held, and shows them to the witness.
+    /// that were held, and shows them to the witness. Of a bucket of which `asked` says what is asked
+    /// for, the table need have no more.
     ///
     /// # Errors
     /// If one cannot be had.
@@ -123,12 +127,20 @@ impl Predecessor {
         most_bytes: usize,
         source: &dyn Source,
         witness: &mut Witness,
+        asked: impl Fn(u32) -> Option<Asked>,
     ) -> Result<(), SourceError> {
         self.tables.clear();
         self.first_bucket = first as usize;
         let (mut next, mut held_bytes) = (first, 0);
         loop {
-            let table = source.table(&self.sequence, self.bucket_bits, next)?;
+            let (sequence, bits) = (&self.sequence, self.bucket_bits);
+            let table = match asked(next) {
+                Some(mut asked) => {
+                    witness.wanted(sequence, bits, next).for_each(|slot| asked.ask(slot));
+                    source.asked_table(sequence, bits, next, &asked)?
+                }
+                None => source.table(sequence, bits, next)?,
+            };
             witness.look_at(&table, self.bucket_bits);
             next += 1;
             let bytes = table.memory_bytes();

@@ -39,13 +39,17 @@ impl Solver<'_> {
         let mut folded: Vec<Folded> = graphs.parts.iter().map(|_| Folded::default()).collect();
         if !large.is_empty() {
             let rows = self.decode_all(shard, graphs.children)?;
+            let read = large.iter().chain(&small).map(|&(_, from)| &plan.shards[from as usize]);
+            let is_kept = source.keeps(read.map(|from| table_bytes(plan, from)).sum());
             let mut routed = Vec::new();
             for (deletion, from) in large {
                 let from = &plan.shards[from as usize];
                 let mut predecessor =
                     Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
                 if is_held(plan, from, self.allowance_bytes) {
-                    predecessor.hold_from(0, usize::MAX, source, graphs.witness)?;
+                    predecessor.hold_from(0, usize::MAX, source, graphs.witness, |_| None)?;
+                } else if !is_kept {
+                    predecessor.graphs_not_kept = Some(from.estimate);
                 }
                 folded[0].labellings +=
                     self.fold_by_request(&mut graphs, &rows, &mut routed, predecessor, source)?;
@@ -61,7 +65,7 @@ impl Solver<'_> {
                 held = 0;
             }
             let mut predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
-            predecessor.hold_from(0, usize::MAX, source, graphs.witness)?;
+            predecessor.hold_from(0, usize::MAX, source, graphs.witness, |_| None)?;
             held += predecessor.held_bytes();
             group.push(predecessor);
         }

@@ -33,7 +33,7 @@ use trailtrap_shared::{
     generate::Child,
     graph::{Graph, degree::DegreeSequence},
     labelling::batch::Kernel,
-    partition::{Block, BucketTable, bucket_of_slot, graph_of_slot},
+    partition::{Asked, Block, BucketTable, bucket_of_slot, graph_of_slot},
     plan::{Plan, Shard, Unit},
     play,
 };
@@ -57,6 +57,27 @@ pub trait Source: Sync {
         bucket_bits: u8,
         bucket: u32,
     ) -> Result<Arc<BucketTable>, SourceError>;
+
+    /// Whether tables that a unit looks up in, of so many bytes all together, are mostly still there
+    /// when they are read again. If not, [`Source::asked_table`] is called where it serves better.
+    fn keeps(&self, _bytes: usize) -> bool {
+        true
+    }
+
+    /// As [`Source::table`], or as much of it as is asked for: only slots that are asked for are
+    /// looked up.
+    ///
+    /// # Errors
+    /// As [`Source::table`].
+    fn asked_table(
+        &self,
+        sequence: &DegreeSequence,
+        bucket_bits: u8,
+        bucket: u32,
+        _asked: &Asked,
+    ) -> Result<Arc<BucketTable>, SourceError> {
+        self.table(sequence, bucket_bits, bucket)
+    }
 
     /// Which of the `graphs` graphs of a unit, by their places in the order of their slots, are to
     /// be tried; in increasing order. [`Evidence`] is taken of them.

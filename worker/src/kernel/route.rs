@@ -15,7 +15,7 @@ use trailtrap_shared::{
         batch::{Batch, Kernel, LABEL_WORDS, LANES, PackedLabels},
         forest::Forest,
     },
-    partition::{bucket_of_slot, most_bucket_bits, prefetch, slot_of_key},
+    partition::{Asked, bucket_of_slot, most_bucket_bits, prefetch, slot_of_key},
     plan::{Plan, Shard},
 };
 
@@ -64,6 +64,13 @@ pub(super) struct Routed {
     requests: Vec<Request>,
     /// How many deletions were labelled.
     labellings: u64,
+}
+
+impl Routed {
+    /// The requests, to a predecessor with so many buckets, that belong to a piece.
+    fn of(&self, n: usize, bucket_bits: u8, piece: &Range<u32>) -> &[Request] {
+        &self.requests[places_of(&self.requests, n, bucket_bits, piece)]
+    }
 }
 
 /// Of one end of an edge.
@@ -123,9 +130,10 @@ impl Solver<'_> {
 
     /// Folds all deletions that lead to one predecessor. If it comes without tables, as many buckets
     /// are held at a time as the allowance has room for, or one; these are read once for as many
-    /// graphs as have their requests there. Requests take 48 bytes for each graph of the unit, or
-    /// about the allowance where that is more and spares reading. `routed` is room for requests,
-    /// whatever is in it. Returns how many deletions were labelled.
+    /// graphs as have their requests there. If others do not find them in a cache anyway, and these
+    /// requests ask for little, the tables are of that alone. Requests take 48 bytes for each graph of
+    /// the unit, or about the allowance where that is more and spares reading. `routed` is room for
+    /// requests, whatever is in it. Returns how many deletions were labelled.
     pub(super) fn fold_by_request<G: Game>(
         &self,
         Graphs { shard, outcomes, witness, .. }: &mut Graphs<G>,
@@ -146,17 +154,20 @@ impl Solver<'_> {
             let mut next = 0;
             while next >> predecessor.bucket_bits == 0 {
                 if !is_held {
-                    predecessor.hold_from(next, self.allowance_bytes, source, witness)?;
+                    let Predecessor { bucket_bits: bits, graphs_not_kept, .. } = predecessor;
+                    let asked = |bucket| asked_of(routed, n, bits, bucket, graphs_not_kept?);
+                    let most_bytes = self.allowance_bytes;
+                    predecessor.hold_from(next, most_bytes, source, witness, asked)?;
                 }
                 next += predecessor.tables.len() as u32;
                 for piece in pieces(n, &predecessor, routed) {
                     let chunks = routed.par_iter().zip(outcomes.par_chunks_mut(chunk));
                     chunks.try_for_each_init(
                         || Answerer::new(n, self.kernel),
-                        |answerer, (Routed { requests, .. }, outcomes)| {
+                        |answerer, (routed, outcomes)| {
                             self.check_stop()?;
-                            let range = places_of(requests, n, predecessor.bucket_bits, &piece);
-                            answerer.answer::<G>(&requests[range], &predecessor, outcomes)
+                            let requests = routed.of(n, predecessor.bucket_bits, &piece);
+                            answerer.answer::<G>(requests, &predecessor, outcomes)
                         },
                     )?;
                 }
@@ -219,6 +230,8 @@ pub struct PredecessorReading {
     pub expected_edges: f64,
     /// If requests are kept, about what part of its entries is in a piece that is looked up in.
     pub piece: Option<f64>,
+    /// Whether its tables have only what is asked for, unless they are kept ([`Source::keeps`]).
+    pub is_asked: bool,
 }
 
 /// How a unit of so many graphs that so many threads solve reads its predecessors, in this order.
@@ -235,6 +248,7 @@ pub fn readings(
         rounds: 1,
         expected_edges: expected_edges(&shard.sequence, &deletion),
         piece: None,
+        is_asked: false,
     };
     let by_request = |predecessor: (Deletion, u32)| {
         let reading = at_once(predecessor);
@@ -252,7 +266,9 @@ pub fn readings(
         let chunk = here as f64 / here.div_ceil(chunk_of(here, threads)).max(1) as f64;
         let requests = chunk * reading.expected_edges * held;
         let pieces = piece_count((bytes * held) as usize, requests as usize);
-        PredecessorReading { rounds, piece: Some(held / pieces as f64), ..reading }
+        let asked = (here as f64 * reading.expected_edges) as usize;
+        let is_asked = !is_held && is_little(asked, from.estimate);
+        PredecessorReading { rounds, piece: Some(held / pieces as f64), is_asked, ..reading }
     };
     large.into_iter().map(by_request).chain(small.into_iter().map(at_once)).collect()
 }
@@ -287,6 +303,31 @@ fn places_of(requests: &[Request], n: usize, bucket_bits: u8, piece: &Range<u32>
         requests.partition_point(|request| bucket_of_slot(n, request.slot(), bits) < end as usize)
     };
     up_to(piece.start)..up_to(piece.end)
+}
+
+/// What is asked for of a bucket of a predecessor of about so many graphs, whose tables are not kept;
+/// `None` if it is so much that the table of all takes no more time.
+fn asked_of(
+    routed: &[Routed],
+    n: usize,
+    bucket_bits: u8,
+    bucket: u32,
+    graphs: u64,
+) -> Option<Asked> {
+    let more = sorted_bits(n, bucket_bits) - bucket_bits;
+    let piece = bucket << more..(bucket + 1) << more;
+    let of_bucket = || routed.iter().map(|chunk| chunk.of(n, bucket_bits, &piece));
+    let count: usize = of_bucket().map(<[Request]>::len).sum();
+    is_little(count, graphs >> bucket_bits).then(|| {
+        let mut asked = Asked::new(n, bucket_bits, count);
+        of_bucket().flatten().for_each(|request| asked.ask(request.slot()));
+        asked
+    })
+}
+
+/// Whether so many requests ask for few of so many graphs: for five of eight at most, as if at random.
+fn is_little(requests: usize, graphs: u64) -> bool {
+    (requests as u64) < graphs
 }
 
 /// Folds what tables answer to requests.

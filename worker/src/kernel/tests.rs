@@ -24,7 +24,7 @@ use trailtrap_shared::{
         Graph, VertexSet, all_vertices, degree::DegreeSequence, factorial, invariants, nauty,
     },
     labelling::batch::Kernel,
-    partition::{BucketTable, bucket_of_slot, entry_bytes, graph_of_slot, slot_of},
+    partition::{Asked, BucketTable, bucket_of_slot, entry_bytes, graph_of_slot, slot_of},
     plan::{Plan, PlanOptions, Unit},
 };
 
@@ -165,16 +165,18 @@ fn each_deletion_is_labelled_once_however_little_is_held() {
     }
 }
 
-/// A source that counts the tables that are read, and has some graphs drawn.
+/// A source that counts the tables that are read, and the entries that nobody asked for, and has some
+/// graphs drawn.
 struct Watched<'a> {
     memory: &'a Memory,
     tables_read: AtomicUsize,
+    left_out: AtomicUsize,
     draw: fn(Unit, u64) -> Vec<u64>,
 }
 
 impl<'a> Watched<'a> {
     fn new(memory: &'a Memory, draw: fn(Unit, u64) -> Vec<u64>) -> Self {
-        Watched { memory, tables_read: AtomicUsize::new(0), draw }
+        Watched { memory, tables_read: AtomicUsize::new(0), left_out: AtomicUsize::new(0), draw }
     }
 }
 
@@ -193,6 +195,24 @@ impl Source for Watched<'_> {
         self.memory.table(sequence, bucket_bits, bucket)
     }
 
+    fn keeps(&self, _: usize) -> bool {
+        false
+    }
+
+    /// As a cache does that does not hold it.
+    fn asked_table(
+        &self,
+        sequence: &DegreeSequence,
+        bucket_bits: u8,
+        bucket: u32,
+        asked: &Asked,
+    ) -> Result<Arc<BucketTable>, SourceError> {
+        let whole = self.table(sequence, bucket_bits, bucket)?;
+        let table = BucketTable::of_asked(&[whole.to_blocks(0).into()], asked)?;
+        self.left_out.fetch_add(whole.len() - table.len(), Ordering::Relaxed);
+        Ok(Arc::new(table))
+    }
+
     fn drawn(&self, unit: Unit, graphs: u64) -> Vec<u64> {
         (self.draw)(unit, graphs)
     }
@@ -206,7 +226,7 @@ fn parts_together_are_the_parts() {
     let (stop, kernel) = (&AtomicBool::new(false), Kernel::best());
     let (_, memory) = census(8, cut, kernel, usize::MAX);
     let plan = Plan::new(TrailTrap::LAYOUT, 8, cut);
-    let mut most_parts = 0;
+    let (mut most_parts, mut left_out) = (0, 0);
     for allowance_bytes in [usize::MAX, 1000, 1] {
         let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
         for (index, shard) in (0..).zip(&plan.shards).filter(|(_, shard)| shard.parts > 1) {
@@ -224,6 +244,7 @@ fn parts_together_are_the_parts() {
             let graphs = solved.iter().map(|s| s.summary.statistics.classes.all.graphs as u64);
             let labellings: u64 = solved.iter().map(|solved| solved.labellings).sum();
             assert_eq!(labellings, graphs.sum::<u64>() * shard.size as u64);
+            left_out += alone.left_out.load(Ordering::Relaxed);
             let read = together.tables_read.into_inner();
             if allowance_bytes == usize::MAX {
                 let alone = alone.tables_read.into_inner();
@@ -237,7 +258,7 @@ fn parts_together_are_the_parts() {
             most_parts = most_parts.max(units.len());
         }
     }
-    assert!(most_parts > 3, "{most_parts}");
+    assert!(most_parts > 3 && left_out > 1000, "{most_parts} {left_out}");
 }
 
 /// It is what the predecessors of the shard hold, by requests if some are large, or larger than what
@@ -276,7 +297,7 @@ fn evidence_is_what_drawn_graphs_lead_to() {
     let draw = |unit: Unit, graphs: u64| {
         if unit.part % 3 == 1 { Vec::new() } else { (0..graphs).step_by(3).collect() }
     };
-    let cut = PlanOptions { part_graphs: 40, bucket_bytes: 300 };
+    let cut = PlanOptions { part_graphs: 10, bucket_bytes: 50 };
     let (stop, kernel) = (&AtomicBool::new(false), Kernel::best());
     let (_, memory) = census(7, cut, kernel, usize::MAX);
     let source = Watched::new(&memory, draw);
@@ -290,13 +311,16 @@ fn evidence_is_what_drawn_graphs_lead_to() {
         let record = table.record(entry)[..plan.layout.record_bytes(7)].to_vec();
         ((sequence, slot), record)
     };
-    for allowance_bytes in [usize::MAX, 1000, 1] {
+    for (allowance_bytes, together) in
+        [(usize::MAX, usize::MAX), (1000, usize::MAX), (1, usize::MAX), (1, 1)]
+    {
         let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
         let mut taken = 0;
         for (index, shard) in (0..).zip(&plan.shards) {
             let units: Vec<Unit> =
                 (0..shard.parts).map(|part| Unit { order: 7, shard: index, part }).collect();
-            for solved in solver.solve_together(&plan, &units, &source).unwrap() {
+            let solve = |units| solver.solve_together(&plan, units, &source).unwrap();
+            for solved in units.chunks(together).flat_map(solve) {
                 let tables = solved.tables.iter();
                 let slots: Vec<u64> =
                     tables.flat_map(|t| (0..t.len()).map(|i| t.slot(i))).collect();
@@ -311,6 +335,8 @@ fn evidence_is_what_drawn_graphs_lead_to() {
             }
         }
         assert!(taken > 1000, "{taken}");
+        let left_out = source.left_out.load(Ordering::Relaxed);
+        assert_eq!(left_out > 500, together == 1, "{left_out}");
     }
 }
 
