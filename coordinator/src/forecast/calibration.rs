@@ -80,8 +80,8 @@ impl Calibration {
         self.pair + if edges > 0.0 { more / edges } else { 0.0 }
     }
 
-    /// Seconds to load an entry of a bucket in so many parts, or to look at it and leave it out if
-    /// only some are asked for.
+    /// Seconds to load an entry of a bucket in so many parts; if only some are asked for, on average
+    /// over all.
     pub fn load_of(&self, parts: u32, is_asked: bool) -> f64 {
         let load = if is_asked { self.load_asked } else { self.load };
         load[usize::from(parts > 1)]

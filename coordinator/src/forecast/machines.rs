@@ -490,9 +490,9 @@ impl Machines {
         }
         let threads = self.cluster.cores;
         let readings = readings(plan, shard, count as usize, allowance, threads);
-        let looked_up =
-            readings.iter().map(|reading| memory_bytes(entry, graphs[reading.shard as usize]));
-        let is_kept = cache::keeps(tables.budget_bytes(), looked_up.sum::<u64>() as usize);
+        let unit = Unit { order: plan.order as u8, shard: index, part: 0 };
+        let looked_up = LookedUp::of(plan, &[unit], allowance).map_or(0, |unit| unit.bytes);
+        let is_kept = cache::keeps(tables.budget_bytes(), looked_up);
         let held = self.cluster.entries_held(plan.layout, plan.order);
         input.pair = self.calibration.pair_of(&readings, held, |index| graphs[index as usize]);
         for PredecessorReading { shard: predecessor, rounds, is_asked, .. } in readings {

@@ -509,7 +509,7 @@ impl<'a, I: Iterator<Item = PartEntry> + Clone> Merge<'a, I> {
     /// The table of all entries, in increasing order of slots, of which the builder knows the number.
     ///
     /// # Errors
-    /// [`Mismatch`] if two slots are equal, or those of a part do not increase.
+    /// [`Mismatch`] if two slots are equal. Those of a part increase, as [`Block::parse`] has seen.
     fn into_table(mut self, mut builder: Builder) -> Result<BucketTable, Mismatch> {
         let (mut increase, mut last) = (true, None);
         while self.next_cells(&mut builder.table) {

@@ -210,8 +210,8 @@ pub fn is_kept_aside(plan: &Plan, shard: &Shard, budget_bytes: usize) -> bool {
     shard.estimate * entry_bytes(plan.layout, plan.order) as u64 <= budget_bytes as u64 / 4
 }
 
-/// Of what units look up in, a cache that would keep less than this part keeps nothing new if it need
-/// not.
+/// A cache that would keep less than one part in so many of what units look up in is of no use to
+/// them. It keeps what is fetched ahead, and what is asked for as a whole.
 const LEAST_KEPT: usize = 8;
 
 /// Whether a cache of so many bytes of tables is of use to units that look up in so many.
@@ -449,7 +449,7 @@ impl<F: Fetch> Source for PartitionCache<F> {
         keeps(self.tables.budget_bytes(), bytes)
     }
 
-    /// A table that is not in the cache is not kept there.
+    /// A table that is not in the cache is not kept there. Who asks at the same time fetches it too.
     fn asked_table(
         &self,
         sequence: &DegreeSequence,
@@ -565,6 +565,12 @@ mod tests {
             let OneBucket(KeyedOutcomes { keys, outcomes }, _) = self;
             Ok(wanted.iter().map(|_| vec![keys.clone(), outcomes.clone()]).collect())
         }
+    }
+
+    #[test]
+    fn a_cache_is_of_use_to_those_of_whose_tables_it_keeps_an_eighth() {
+        assert!(keeps(0, 7) && !keeps(0, 8) && keeps(100, 807) && !keeps(100, 808));
+        assert!(keeps(usize::MAX, usize::MAX));
     }
 
     /// What is asked for comes from what is held, or is fetched for whoever asks alone.

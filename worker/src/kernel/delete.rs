@@ -135,10 +135,7 @@ impl Predecessor {
         loop {
             let (sequence, bits) = (&self.sequence, self.bucket_bits);
             let table = match asked(next) {
-                Some(mut asked) => {
-                    witness.wanted(sequence, bits, next).for_each(|slot| asked.ask(slot));
-                    source.asked_table(sequence, bits, next, &asked)?
-                }
+                Some(asked) => source.asked_table(sequence, bits, next, &asked)?,
                 None => source.table(sequence, bits, next)?,
             };
             witness.look_at(&table, self.bucket_bits);

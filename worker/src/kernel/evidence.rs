@@ -66,41 +66,20 @@ impl Witness {
         Ok(witness)
     }
 
-    /// The slots that are asked for of a bucket, one of 2^`bucket_bits`.
-    pub(super) fn wanted(
-        &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
-    ) -> impl Iterator<Item = u64> {
-        self.wanted_of(sequence, bucket_bits, bucket).iter().map(|&(slot, _)| slot)
-    }
-
-    /// The same with their parts.
-    fn wanted_of(
-        &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
-    ) -> &[(u64, usize)] {
-        let Some(wanted) = self.wanted.get(sequence) else { return &[] };
-        let (n, bucket) = (sequence.order(), bucket as usize);
+    /// Takes from a table, one of 2^`bucket_bits`, what is asked for. Of a table that has only what
+    /// graphs of the unit look up, too: those that are to be tried are among them.
+    pub(super) fn look_at(&mut self, table: &BucketTable, bucket_bits: u8) {
+        let sequence = table.sequence();
+        let Some(wanted) = self.wanted.get(sequence) else { return };
+        let (n, bucket) = (sequence.order(), table.bucket() as usize);
         let up_to = |bucket: usize| {
             wanted.partition_point(|&(slot, _)| bucket_of_slot(n, slot, bucket_bits) < bucket)
         };
-        &wanted[up_to(bucket)..up_to(bucket + 1)]
-    }
-
-    /// Takes from a table, one of 2^`bucket_bits`, what is asked for.
-    pub(super) fn look_at(&mut self, table: &BucketTable, bucket_bits: u8) {
-        let sequence = table.sequence();
-        let found = self.wanted_of(sequence, bucket_bits, table.bucket());
-        let found = found.iter().filter_map(|&(slot, part)| {
-            let entry = table.find(slot, table.locate(slot))?;
-            Some((slot, part, table.record(entry)[..self.record_bytes].to_vec()))
-        });
-        for (slot, part, record) in found.collect::<Vec<_>>() {
-            self.evidence[part].records.insert((*sequence, slot), record);
+        for &(slot, part) in &wanted[up_to(bucket)..up_to(bucket + 1)] {
+            if let Some(entry) = table.find(slot, table.locate(slot)) {
+                let record = table.record(entry)[..self.record_bytes].to_vec();
+                self.evidence[part].records.insert((*sequence, slot), record);
+            }
         }
     }
 

@@ -35,12 +35,12 @@ impl Solver<'_> {
         source: &dyn Source,
     ) -> Result<Vec<Folded>, SolveError> {
         let shard = graphs.shard;
-        let Reading { large, small } = Reading::of(plan, shard, self.allowance_bytes);
+        let reading = Reading::of(plan, shard, self.allowance_bytes);
+        let is_kept = source.keeps(reading.bytes(plan));
+        let Reading { large, small } = reading;
         let mut folded: Vec<Folded> = graphs.parts.iter().map(|_| Folded::default()).collect();
         if !large.is_empty() {
             let rows = self.decode_all(shard, graphs.children)?;
-            let read = large.iter().chain(&small).map(|&(_, from)| &plan.shards[from as usize]);
-            let is_kept = source.keeps(read.map(|from| table_bytes(plan, from)).sum());
             let mut routed = Vec::new();
             for (deletion, from) in large {
                 let from = &plan.shards[from as usize];
@@ -207,6 +207,12 @@ impl Reading {
         });
         Reading { large, small }
     }
+
+    /// About the bytes that all their tables take.
+    fn bytes(&self, plan: &Plan) -> usize {
+        let all = self.large.iter().chain(&self.small);
+        all.map(|&(_, from)| table_bytes(plan, &plan.shards[from as usize])).sum()
+    }
 }
 
 /// What units of a shard look up in.
@@ -227,12 +233,8 @@ impl LookedUp {
             return None;
         }
         let shard = &plan.shards[shard as usize];
-        let Reading { large, small } = Reading::of(plan, shard, allowance_bytes);
-        let read = large.iter().chain(&small).map(|&(_, from)| &plan.shards[from as usize]);
-        Some(LookedUp {
-            bytes: read.map(|from| table_bytes(plan, from)).sum(),
-            by_request: !large.is_empty(),
-        })
+        let reading = Reading::of(plan, shard, allowance_bytes);
+        Some(LookedUp { bytes: reading.bytes(plan), by_request: !reading.large.is_empty() })
     }
 }
 

@@ -58,8 +58,8 @@ pub trait Source: Sync {
         bucket: u32,
     ) -> Result<Arc<BucketTable>, SourceError>;
 
-    /// Whether tables that a unit looks up in, of so many bytes all together, are mostly still there
-    /// when they are read again. If not, [`Source::asked_table`] is called where it serves better.
+    /// Whether of the tables that a unit looks up in, of so many bytes all together, enough stay for
+    /// other units that read them. If not, [`Source::asked_table`] is called where it takes less time.
     fn keeps(&self, _bytes: usize) -> bool {
         true
     }

@@ -306,7 +306,7 @@ fn places_of(requests: &[Request], n: usize, bucket_bits: u8, piece: &Range<u32>
 }
 
 /// What is asked for of a bucket of a predecessor of about so many graphs, whose tables are not kept;
-/// `None` if it is so much that the table of all takes no more time.
+/// `None` if it is so much, or the bucket so small, that the table of all takes no more time.
 fn asked_of(
     routed: &[Routed],
     n: usize,
@@ -325,7 +325,8 @@ fn asked_of(
     })
 }
 
-/// Whether so many requests ask for few of so many graphs: for five of eight at most, as if at random.
+/// Whether so many requests ask for few of so many graphs: for two thirds at most, about, if they were
+/// at random.
 fn is_little(requests: usize, graphs: u64) -> bool {
     (requests as u64) < graphs
 }

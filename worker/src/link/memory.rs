@@ -48,7 +48,8 @@ impl Memory {
             .collect()
     }
 
-    fn parts(&self, sequence: &DegreeSequence, bucket: u32) -> Option<Parts> {
+    /// The tables of a bucket, one for each part.
+    pub(crate) fn parts(&self, sequence: &DegreeSequence, bucket: u32) -> Option<Parts> {
         self.tables.read().get(&(*sequence, bucket)).cloned()
     }
 }
