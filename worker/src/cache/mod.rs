@@ -91,7 +91,11 @@ impl<K: Copy + Hash + Ord, V, T: Turns<K>> Budgeted<K, V, T> {
 
     /// The value of `key`, if it is here.
     fn get(&self, key: &K) -> Option<Arc<V>> {
-        let mut inner = self.inner.lock();
+        self.read(&mut self.inner.lock(), key)
+    }
+
+    /// The same, for who has the lock.
+    fn read(&self, inner: &mut Inner<K, V>, key: &K) -> Option<Arc<V>> {
         let value = inner.values.get(key).cloned()?;
         inner.retention.read(key, self.turns.again(key));
         Some(value)
@@ -105,8 +109,7 @@ impl<K: Copy + Hash + Ord, V, T: Turns<K>> Budgeted<K, V, T> {
     ) -> Result<Arc<V>, E> {
         let mut inner = self.inner.lock();
         loop {
-            if let Some(value) = inner.values.get(key).cloned() {
-                inner.retention.read(key, self.turns.again(key));
+            if let Some(value) = self.read(&mut inner, key) {
                 return Ok(value);
             }
             if inner.loading.insert(*key) {
