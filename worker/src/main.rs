@@ -21,7 +21,7 @@ use trailtrap_worker::{
     },
     memory::counted_bytes,
     process::{
-        self, arenas,
+        self, arenas, environment,
         limits::{self, Size},
         log,
         signals::{self, Signals},
@@ -76,14 +76,16 @@ struct WorkerArguments {
     /// then
     #[arg(long, value_name = "TIME", env = "SLURM_JOB_END_TIME")]
     until: Option<u64>,
-    /// Keep trying for so long when the coordinator, or the directory of tasks, is out of reach:
-    /// seconds, or a time such as 5min
+    /// Keep trying for so long when the coordinator, or the directory of tasks, is out of reach, or
+    /// nothing is heard of its courier: seconds, or a time such as 5min
     #[arg(long, value_name = "TIME", default_value = "300", value_parser = limits::parse_time)]
     patience: Duration,
 }
 
 fn main() -> ExitCode {
     arenas::bound();
+    // SAFETY: the process has just begun.
+    unsafe { environment::forget_empty() };
     let arguments = WorkerArguments::parse();
     if !arguments.reach.is_given() && arguments.offline.is_none() {
         let what = "say where the coordinator is: --access FILE or, on its own machine, \

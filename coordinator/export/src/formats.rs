@@ -1,5 +1,7 @@
 //! Tables as CSV, JSON and Markdown, and what else they can be written as.
 
+use std::path::Path;
+
 use comfy_table::{Cell, CellAlignment, presets};
 use serde_json::{Number, json};
 
@@ -19,6 +21,20 @@ choices! {
         Json = "json": "",
         Markdown = "markdown": "",
         Parquet = "parquet": "",
+    }
+}
+
+impl TableFormat {
+    /// The format that the name of a file asks for.
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "tex" => Some(TableFormat::Latex),
+            "csv" => Some(TableFormat::Csv),
+            "json" => Some(TableFormat::Json),
+            "md" => Some(TableFormat::Markdown),
+            "parquet" => Some(TableFormat::Parquet),
+            _ => None,
+        }
     }
 }
 

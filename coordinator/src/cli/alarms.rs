@@ -7,9 +7,12 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use trailtrap_census::{
-    read::{finished::open_store, status},
+    read::{
+        finished::{USUAL_DATA, open_store},
+        status,
+    },
     records::alarm::{Alarm, AlarmKind},
     store::{Store, directory::DataDirectory, plan},
 };
@@ -27,7 +30,7 @@ use crate::terminal;
 #[derive(Args)]
 pub struct AlarmsCommand {
     /// The data directory
-    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
     data: PathBuf,
     /// Settle the alarm of this number
     #[arg(long, value_name = "NUMBER", requires = "because", group = "about")]
@@ -44,7 +47,8 @@ pub struct AlarmsCommand {
     #[arg(long, value_name = "PART", requires = "doubt")]
     part: Option<u32>,
     /// Why it is of no concern any more, or why the shard is doubted; kept with it
-    #[arg(long, value_name = "REASON", requires = "about")]
+    #[arg(long, value_name = "REASON", requires = "about",
+          value_parser = NonEmptyStringValueParser::new())]
     because: Option<String>,
     /// Print one JSON object, with the results that were quarantined
     #[arg(long)]

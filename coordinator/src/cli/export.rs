@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use trailtrap_census::read::archive::Archive;
+use trailtrap_census::read::{archive::Archive, finished::USUAL_DATA};
 use trailtrap_export::{
     ExportError, bundle,
     formats::{TableFormat, render},
@@ -146,7 +146,7 @@ pub struct ExportCommand {
         long,
         global = true,
         value_name = "DIR",
-        default_value = "trailtrap-data",
+        default_value = USUAL_DATA,
         env = "TRAILTRAP_DATA"
     )]
     data: PathBuf,
@@ -176,9 +176,9 @@ struct TableCommand {
     /// The order; without it, all finished orders. `orders` has a row for each order up to N
     #[arg(value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
-    #[arg(long, short, value_name = "FORMAT", default_value = "markdown",
-          value_parser = choices::<TableFormat>())]
-    format: TableFormat,
+    /// [default: as the name of the file ends (.tex, .csv, .json, .parquet), or markdown]
+    #[arg(long, short, value_name = "FORMAT", value_parser = choices::<TableFormat>())]
+    format: Option<TableFormat>,
     /// Also take an order in work, as far as its units are recorded, or one about which an alarm
     /// is open: captions say so, and CSV and JSON have one more column, `status`, which is
     /// `finished`, `unfinished` or `disputed` (of an order that was done up to a number of edges,
@@ -366,7 +366,9 @@ impl TableCommand {
             (_, Some(order)) => Orders::One(order),
             (_, None) => Orders::UpTo(None),
         };
-        let bytes = render(&tables::build(archive, self.kind, orders)?, self.format)?;
+        let named = || self.output.path().and_then(TableFormat::of);
+        let format = self.format.or_else(named).unwrap_or(TableFormat::Markdown);
+        let bytes = render(&tables::build(archive, self.kind, orders)?, format)?;
         self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
 }

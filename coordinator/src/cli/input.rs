@@ -10,7 +10,11 @@ use std::{
 };
 
 use anyhow::Context;
+use flate2::read::MultiGzDecoder;
 use trailtrap_shared::graph::graph6;
+use trailtrap_worker::process::open;
+
+use crate::verify::GZIP_MAGIC;
 
 /// One graph of the input, not yet decoded. Of a line that is longer than that of any graph there
 /// is as much as says so.
@@ -48,9 +52,17 @@ pub fn for_each_batch(
     for input in inputs {
         if input == "-" {
             read("standard input", io::stdin().lock(), at_most, &mut take)?;
-        } else if Path::new(input).exists() {
+        } else if open::may_be_there(Path::new(input)) {
             let file = File::open(input).with_context(|| format!("cannot open {input}"))?;
-            read(input, BufReader::new(file), at_most, &mut take)?;
+            let mut file = BufReader::new(file);
+            let start = file.fill_buf().with_context(|| format!("cannot read {input}"))?;
+            match start.starts_with(&GZIP_MAGIC) {
+                true => {
+                    let text = BufReader::new(MultiGzDecoder::new(file));
+                    read(input, text, at_most, &mut take)?;
+                }
+                false => read(input, file, at_most, &mut take)?,
+            }
         } else {
             let name = match graph6::decode(input.as_bytes()) {
                 Ok(_) => format!("'{input}'"),

@@ -8,7 +8,7 @@ use lru::LruCache;
 use rayon::prelude::*;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use trailtrap_census::{
-    read::finished::{DataFlag, FinishedOrder, open_store},
+    read::finished::{DataFlag, FinishedOrder, USUAL_DATA, open_store},
     store::Store,
 };
 use trailtrap_shared::{
@@ -40,7 +40,7 @@ pub struct LookupCommand {
     #[command(flatten)]
     questions: Questions,
     /// The data directory, in use or not
-    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
     data: PathBuf,
     /// Add the outcome of every rooted position, in the labels of the graph as given: for Trail
     /// Trap for each vertex a of the player to move the opponent's vertices b for which that

@@ -25,7 +25,7 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use trailtrap_worker::process::{arenas, limits, log, signals};
+use trailtrap_worker::process::{arenas, environment, limits, log, signals};
 
 use self::{
     alarms::AlarmsCommand, census::CensusCommand, coordinator::CoordinatorCommand,
@@ -82,6 +82,8 @@ enum Command {
 /// What the program does.
 pub fn main() -> ExitCode {
     arenas::bound();
+    // SAFETY: the process has just begun.
+    unsafe { environment::forget_empty() };
     let arguments = CommandLine::parse();
     // That leases expire is what a rehearsal may be about, and told in the end.
     let is_rehearsal = matches!(arguments.command, Command::Rehearse(_));

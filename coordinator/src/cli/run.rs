@@ -17,9 +17,12 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use trailtrap_census::{
     driver::{Census, CensusError, CensusOptions, Keep, KeptIn, Tried},
-    read::status::{CensusStatus, duration},
+    read::{
+        finished::USUAL_DATA,
+        status::{CensusStatus, duration},
+    },
     records::OrderResult,
-    store::directory::{DataDirectory, Kept},
+    store::directory::{DataDirectory, Kept, store_in},
 };
 use trailtrap_shared::{
     class::Class,
@@ -52,7 +55,7 @@ pub struct Common {
     #[arg(long, value_name = "CLASS")]
     class: Option<Class>,
     /// Where results are kept; a run that was stopped goes on from there
-    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
     data: PathBuf,
     /// Keep graphs and outcomes as files of this directory, not in the data directory: on a file
     /// system that workers see as well they name it with their own --depot, and then write and
@@ -263,6 +266,12 @@ impl Common {
             bail!(
                 "--depot {} is the data directory: choose another directory",
                 self.data.display()
+            );
+        }
+        if let Some(depot) = self.depot.as_ref().filter(|depot| store_in(depot).exists()) {
+            bail!(
+                "--depot {} is the data directory of another census: choose another directory",
+                depot.display()
             );
         }
         let done = directory

@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Context, bail};
 use clap::Args;
 use trailtrap_census::{
-    read::finished::FinishedError,
+    read::finished::{FinishedError, USUAL_DATA},
     store::{
         directory::{DataDirectory, store_in},
         salvage::{Salvaged, salvage},
@@ -30,7 +30,7 @@ use crate::terminal::{self, Terminal};
 #[command(verbatim_doc_comment)]
 pub struct SalvageCommand {
     /// The data directory
-    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
     data: PathBuf,
 }
 

@@ -2,11 +2,9 @@
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::ensure;
+use anyhow::{anyhow, ensure};
 use clap::Args;
-use trailtrap_export::{
-    ExportError, formats::TableFormat, output::write_file, picture::PictureFormat,
-};
+use trailtrap_export::{formats::TableFormat, output::write_file, picture::PictureFormat};
 use trailtrap_shared::{
     game::trail_trap::decide::{MAX_DECIDED_ORDER, METHOD},
     graph::pairs,
@@ -89,7 +87,7 @@ pub struct SampleCommand {
 /// What is drawn, and how it is decided.
 #[derive(Args)]
 pub struct Drawn {
-    /// The order of the graphs, up to 13
+    /// The order of the graphs, up to 13 (of 14 `plan sample` extrapolates the cost)
     #[arg(long, value_name = "N", value_parser = parse_order)]
     pub order: usize,
     /// gnm:M (labelled graphs with M edges), gnp or gnp:P (each edge with probability 1/2, or P),
@@ -136,7 +134,10 @@ impl SampleCommand {
         let Drawn { order, model, endgame, endgame_size, sizes, recheck, threads } = self.drawn;
         let plot = self.plot.as_deref().map(|path| match PictureFormat::of(path) {
             Some(format) => Ok((path, format)),
-            None => Err(ExportError::PictureFormat(path.to_owned())),
+            None => Err(anyhow!(
+                "the format of {} is not told by its name: end it in .svg, .pdf or .png",
+                path.display()
+            )),
         });
         let plot = plot.transpose()?;
         ensure!(
@@ -168,15 +169,15 @@ impl SampleCommand {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let run = Run::open(parameters, known.as_ref(), &self.output, self.lease, &pool)?;
         let report = run.estimate(recheck)?;
-        if let Some((path, format)) = plot {
-            let bytes = report.plot().render(format);
-            write_file(path, |out| Ok(out.write_all(&bytes)?))?;
-        }
         terminal::print(&match (self.json, self.csv) {
             (true, _) => report.to_json().into_bytes(),
             (false, true) => report.render(TableFormat::Csv)?,
             (false, false) => report.render(self.format)?,
         })?;
+        if let Some((path, format)) = plot {
+            let bytes = report.plot().render(format);
+            write_file(path, |out| Ok(out.write_all(&bytes)?))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

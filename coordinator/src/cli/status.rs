@@ -20,8 +20,9 @@ use crate::terminal;
 pub struct StatusCommand {
     #[command(flatten)]
     reach: Reach,
-    /// Look at a data directory, in use or not
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["access", "coordinator"])]
+    /// Look at a data directory, in use or not, whatever is said of a coordinator. If nothing is,
+    /// that of TRAILTRAP_DATA
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
@@ -31,14 +32,18 @@ pub struct StatusCommand {
 impl StatusCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let status = match &self.data {
-            Some(data) => status::look(data)?,
-            None if self.reach.is_given() => ask(&self.reach)?,
-            None => {
-                let what =
-                    "say where to look: --data DIR, --access FILE or --coordinator HOST:PORT";
-                CommandLine::command().error(ErrorKind::MissingRequiredArgument, what).exit();
-            }
+        let usual = || std::env::var_os("TRAILTRAP_DATA").map(PathBuf::from);
+        let status = match (self.data, self.reach.is_given()) {
+            (Some(data), _) => status::look(&data)?,
+            (None, true) => ask(&self.reach)?,
+            (None, false) => match usual() {
+                Some(data) => status::look(&data)?,
+                None => {
+                    let what =
+                        "say where to look: --data DIR, --access FILE or --coordinator HOST:PORT";
+                    CommandLine::command().error(ErrorKind::MissingRequiredArgument, what).exit();
+                }
+            },
         };
         terminal::print(&if self.json { status.to_json() + "\n" } else { status.to_text() })?;
         Ok(ExitCode::SUCCESS)

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
+use trailtrap_census::read::finished::USUAL_DATA;
 use trailtrap_shared::game::GameName;
 
 use super::run::parse_order;
@@ -37,7 +38,9 @@ use crate::verify::{Drawing, Verification};
 ///
 /// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands
 /// twice, all are of one order; forward search finds P1-wins among those drawn at random; and if
-/// the order is finished in the data directory, they are all P1-wins of it. Of a bundle:
+/// the order is finished in the data directory, they are all P1-wins of it. Whether a list that
+/// has only some of these should have more, it does not say: that is something that could not be
+/// checked, and so is a list without graphs. Of a bundle:
 /// checksums; tables, sequences and shard files (CSV, JSON, b-files, Parquet) against Pólya
 /// counting, the mass formula (of a class of graphs: published counts, connected graphs against
 /// all of them, and the mass formula where degrees tell the class), and each other; and from level
@@ -46,8 +49,8 @@ use crate::verify::{Drawing, Verification};
 /// compared with each other. Levels above 2 add nothing there.
 ///
 /// Of an order of which not all was kept (`--keep`), checks that need what was not kept are named
-/// and left out. So are checks that the system does not let be made, for want of descriptors,
-/// memory, room, or a sound disk: they say nothing about the results.
+/// and left out. So are checks that the system does not let be made, for want of permission,
+/// descriptors, memory, room, or a sound disk: they say nothing about the results.
 ///
 /// Exit code 0: nothing wrong; 1: something is, and standard output says what; 75: nothing wrong
 /// was found, but not everything could be checked now.
@@ -58,7 +61,7 @@ pub struct VerifyCommand {
     #[arg(value_name = "N|LIST|BUNDLE")]
     what: Option<String>,
     /// The data directory, in use or not
-    #[arg(long, value_name = "DIR", default_value = "trailtrap-data", env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
     data: PathBuf,
     /// The game that a list is about [default: that of the data directory, or trail-trap]; orders
     /// and bundles say themselves

@@ -24,6 +24,17 @@ use trailtrap_shared::{
     sample::model::Model,
 };
 
+fn too_large(order: usize, max_size: usize, size: usize, data: &Path) -> String {
+    if max_size == pairs(order) {
+        return format!("no graph of order {order} has {size} edges: the most are {max_size}");
+    }
+    let data = data.display();
+    format!(
+        "order {order} is done up to {max_size} edges only, and {size} were asked for; \
+         `trailtrap census {order} --max-size {size} --data {data}` does more of it"
+    )
+}
+
 /// Why there is no endgame.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -44,10 +55,7 @@ pub enum LoadError {
     #[error("the census in {0} is of the class {1}; endgames are made of all graphs")]
     Class(PathBuf, Class),
     /// The order ends before the size asked for.
-    #[error(
-        "order {order} is done up to {max_size} edges only, and {size} were asked for; \
-         `trailtrap census {order} --max-size {size} --data {data}` does more of it"
-    )]
+    #[error("{}", too_large(*.order, *.max_size, *.size, .data))]
     Size {
         /// The order.
         order: usize,

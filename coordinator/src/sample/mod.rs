@@ -19,6 +19,7 @@ pub mod strata;
 mod verdicts;
 
 use std::{
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
     sync::atomic::AtomicU64,
@@ -128,6 +129,12 @@ pub enum SampleError {
         /// Edges.
         size: usize,
     },
+    /// The directory was never that of a run.
+    #[error(
+        "{} holds other files and no sample; choose an empty or new directory for --output",
+        .0.display()
+    )]
+    Foreign(PathBuf),
     /// Everything is left out.
     #[error(
         "there is nothing to estimate: --sizes leaves out all graphs, and those of {model} have \
@@ -253,6 +260,20 @@ fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, SampleError> {
     result.map_err(|source| SampleError::File { path: path.to_owned(), source })
 }
 
+/// Makes sure that a directory in which no run has begun holds nothing else. Another process may
+/// just begin one.
+fn check_free(directory: &Path) -> Result<(), SampleError> {
+    let entries = at(directory, fs::read_dir(directory))?;
+    let names: Result<Vec<_>, io::Error> =
+        entries.map(|entry| entry.map(|entry| entry.file_name())).collect();
+    let names = at(directory, names)?;
+    let is_begun = |name: &OsString| name.as_encoded_bytes().starts_with(b"parameters.json");
+    if names.is_empty() || names.iter().any(is_begun) {
+        return Ok(());
+    }
+    Err(SampleError::Foreign(directory.to_owned()))
+}
+
 /// A run in its directory.
 pub struct Run<'a> {
     parameters: Parameters,
@@ -337,6 +358,7 @@ impl<'a> Run<'a> {
         at(directory, fs::create_dir_all(directory))?;
         let path = directory.join("parameters.json");
         if !path.exists() {
+            check_free(directory)?;
             let text = serde_json::to_string_pretty(&parameters).unwrap_or_default() + "\n";
             replace(&path, text.as_bytes())?;
         }

@@ -587,6 +587,7 @@ fn sha256_of(path: &Path) -> std::io::Result<String> {
 fn files_below(root: &Path) -> anyhow::Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for entry in WalkDir::new(root).min_depth(1) {
+        let entry = entry.map_err(std::io::Error::from);
         let entry = entry.with_context(|| format!("cannot read {}", root.display()))?;
         if !entry.file_type().is_dir() {
             let path = entry.path().strip_prefix(root)?.to_string_lossy().into_owned();

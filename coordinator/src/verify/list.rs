@@ -11,6 +11,7 @@ use flate2::read::MultiGzDecoder;
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 use trailtrap_census::core::random::Random;
+use trailtrap_export::graphs::GraphList;
 use trailtrap_shared::{
     class::Class,
     count::statistics::Statistics,
@@ -18,6 +19,9 @@ use trailtrap_shared::{
     graph::{Graph, factorial, graph6, nauty, pairs},
     play,
 };
+
+/// What a file begins with that `gzip` has made, as `export` does of lists.
+pub const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// P1-win graphs of one size, counted in each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +59,16 @@ const LINES: usize = 1 << 16;
 /// Longer than the line of any graph that can be read.
 const LINE_BYTES: u64 = graph6::LONGEST_LINE as u64 + 1;
 
+/// The text of a list, gzip or plain.
+fn text_of(path: &Path) -> anyhow::Result<impl BufRead + use<>> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut reader = BufReader::new(file);
+    let gzip = reader.fill_buf()?.starts_with(&GZIP_MAGIC);
+    let text: Box<dyn Read> =
+        if gzip { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
+    Ok(BufReader::with_capacity(1 << 20, text))
+}
+
 /// What a list of P1-win graphs holds.
 pub struct CheckedList {
     pub order: usize,
@@ -77,13 +91,34 @@ impl CheckedList {
         seed: u64,
         largest_size: usize,
     ) -> anyhow::Result<Self> {
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        let mut reader = BufReader::new(file);
-        let gzip = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let text: Box<dyn Read> =
-            if gzip { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
-        Self::parse(BufReader::with_capacity(1 << 20, text), class, sample, seed, largest_size)
+        Self::parse(text_of(path)?, class, sample, seed, largest_size)
             .with_context(|| format!("{}", path.display()))
+    }
+
+    /// Looks for each graph of this list, which is read once more from its file, among others:
+    /// those with at most so many edges have to be there. Gives their number.
+    pub fn check_among(
+        &self,
+        path: &Path,
+        others: &GraphList,
+        max_size: usize,
+    ) -> anyhow::Result<u128> {
+        let mut others = others.graphs().map(|graph| graph6::encode(&graph).into_bytes());
+        let mut other = others.next();
+        let mut found = 0;
+        for (number, line) in text_of(path)?.split(b'\n').enumerate() {
+            let line = line?;
+            while other.as_ref().is_some_and(|other| *other < line) {
+                other = others.next();
+            }
+            if other.as_ref() == Some(&line) {
+                found += 1;
+            } else if graph6::decode(&line)?.size() <= max_size {
+                let (number, line) = (number + 1, String::from_utf8_lossy(&line));
+                bail!("line {number}: {line} is not among the P1-wins of the census");
+            }
+        }
+        Ok(found)
     }
 
     fn parse(

@@ -13,27 +13,29 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use serde::Serialize;
 use trailtrap_census::{
     read::{
         archive::{Archive, ArchiveError},
-        finished::{self, DataFlag, FinishedError, FinishedOrder, open_store},
+        finished::{self, DataFlag, FinishedError, FinishedOrder, USUAL_DATA, open_store},
         status::duration,
     },
-    store::StoreError,
+    store::{Store, StoreError},
 };
 use trailtrap_export::{
     bundle::sha256_of,
     graphs::{self, Filter},
 };
 
-use trailtrap_shared::{class::Class, count::summary::Summary, game::GameName, play};
+use trailtrap_shared::{class::Class, game::GameName, play};
 use trailtrap_worker::process::{log, open};
+
+pub use self::list::GZIP_MAGIC;
 
 use self::{
     bundle::Bundle,
-    list::{CheckedList, Wins},
+    list::CheckedList,
     order::{LARGEST_FORWARD_SIZE, Verifier},
 };
 use crate::terminal::{self, Terminal};
@@ -123,12 +125,19 @@ impl State {
     }
 }
 
-/// Whether it is the system that refuses, for want of descriptors, memory, room, or a sound disk.
+/// Nothing wrong was found, but not what there was to find either.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct CannotSay(String);
+
+/// Whether a check could not be made: as a rule since the system refuses, for want of permission,
+/// descriptors, memory, room, or a sound disk.
 fn is_of_the_system(cause: &(dyn Error + 'static)) -> bool {
     let of_finished = |error: &FinishedError| match error {
         FinishedError::Store(error) | FinishedError::Open { source: error, .. } => {
             error.is_of_the_system()
         }
+        FinishedError::Directory(_) => true,
         _ => false,
     };
     let of_archive = |error: &ArchiveError| match error {
@@ -136,7 +145,8 @@ fn is_of_the_system(cause: &(dyn Error + 'static)) -> bool {
         ArchiveError::Finished(error) => of_finished(error),
         _ => false,
     };
-    cause.downcast_ref().is_some_and(StoreError::is_of_the_system)
+    cause.is::<CannotSay>()
+        || cause.downcast_ref().is_some_and(StoreError::is_of_the_system)
         || cause.downcast_ref().is_some_and(|error: &Arc<StoreError>| error.is_of_the_system())
         || cause.downcast_ref().is_some_and(of_finished)
         || cause.downcast_ref().is_some_and(of_archive)
@@ -202,7 +212,7 @@ impl Verification {
                 let path = PathBuf::from(what);
                 if path.is_dir() {
                     self.check_bundle(&Bundle::open(&path)?, what, &mut findings)?;
-                } else if path.exists() {
+                } else if open::may_be_there(&path) {
                     self.check_list(&path, what, &mut findings)?;
                 } else {
                     bail!("'{what}' is no order ({why}) and there is no such file");
@@ -298,17 +308,21 @@ impl Verification {
 
     fn check_list(&self, path: &Path, name: &str, findings: &mut Findings) -> anyhow::Result<()> {
         let Drawing { sample, seed, .. } = self.drawing;
-        let of_store =
-            || open_store(&self.data).map_or_else(|_| GameName::default(), |store| store.game());
-        let game = self.game.unwrap_or_else(of_store);
+        let store = self.store()?;
+        let of_store = store.as_ref().map(|store| store.game());
+        let game = self.game.or(of_store).unwrap_or_default();
+        let store = store.filter(|store| store.game() == game);
         let check = || {
             let list =
                 CheckedList::read(path, Class::All, sample as usize, seed, LARGEST_FORWARD_SIZE)?;
-            ensure!(list.graphs() > 0, "the list is empty: there is nothing to check");
+            if list.graphs() == 0 {
+                let why = "the list is empty: there is nothing to check".to_owned();
+                return Err(CannotSay(why).into());
+            }
             let searched = list.search(game)?;
-            let complete = self.is_complete(game, &list)?;
+            let compared = self.compare(path, store.as_ref(), &list)?;
             Ok(format!(
-                "{} graphs of order {}, {searched} of them searched forward; {complete}",
+                "{} graphs of order {}, {searched} of them searched forward; {compared}",
                 list.graphs(),
                 list.order
             ))
@@ -316,51 +330,64 @@ impl Verification {
         findings.run(name, &[(1, "canonical, distinct, P1-wins", &check)])
     }
 
+    /// The store of the data directory; `None` if there is no census where one would be that was
+    /// not told where to be.
+    fn store(&self) -> Result<Option<Arc<Store>>, FinishedError> {
+        match open_store(&self.data) {
+            Err(FinishedError::NoCensus(data)) if data == Path::new(USUAL_DATA) => Ok(None),
+            store => store.map(Some),
+        }
+    }
+
     /// Compares a list with the census, if there is one of its order.
-    fn is_complete(&self, game: GameName, list: &CheckedList) -> anyhow::Result<String> {
-        let finished =
-            open_store(&self.data).and_then(|store| FinishedOrder::open(&store, list.order));
-        let Some(finished) = finished.ok().filter(|order| order.store.game() == game) else {
-            return Ok("whether some are missing cannot be said without a census of that order \
-                       (--data)"
-                .to_owned());
+    fn compare(
+        &self,
+        path: &Path,
+        store: Option<&Arc<Store>>,
+        list: &CheckedList,
+    ) -> anyhow::Result<String> {
+        let finished = match store.map(|store| FinishedOrder::open(store, list.order)) {
+            None | Some(Err(FinishedError::NotFinished { .. })) => {
+                return Ok(
+                    "whether some are missing cannot be said without a census of that order \
+                           (--data)"
+                        .to_owned(),
+                );
+            }
+            Some(finished) => finished?,
         };
-        let max_size = finished.plan.max_size;
-        for (size, (Summary { statistics, .. }, found)) in
-            finished.result.by_size.iter().zip(&list.by_size).enumerate()
-        {
-            let expected = Wins::of(statistics);
-            ensure!(
-                *found == expected,
-                "it lists {} graphs with {size} edges, {} of them connected, and the census has {} \
-                 and {}: is it only some of them?",
-                found.graphs,
-                found.connected,
-                expected.graphs,
-                expected.connected
-            );
-        }
-        if list.by_size.iter().skip(max_size + 1).any(|wins| *wins != Wins::default()) {
-            return Ok(format!(
-                "those with at most {max_size} edges are as many as in the census, which goes no \
-                 further: whether others are missing cannot be said"
-            ));
-        }
         let stored = graphs::GraphList::read(
             &Archive::open(&self.data, true)?,
             list.order,
             &Filter::default(),
             &Terminal,
         )?;
-        ensure!(sha256_of(&stored)? == list.sha256, "it lists other graphs than the census has");
         let of_class = match finished.plan.layout.class {
             Class::All => String::new(),
             class => format!(" of the class {class}"),
         };
+        let max_size = finished.plan.max_size;
         let few = match finished.plan.is_complete() {
             true => String::new(),
             false => format!(" with at most {max_size} edges"),
         };
-        Ok(format!("they are those of the census{of_class}{few}, and none is missing"))
+        if sha256_of(&stored)? == list.sha256 {
+            return Ok(format!(
+                "they are those of the census{of_class}{few}, and none is missing"
+            ));
+        }
+        let comparable = list.check_among(path, &stored, max_size)?;
+        let missing = stored.len() as u128 - comparable;
+        if missing > 0 {
+            let why = format!(
+                "{comparable} of them are P1-wins of the census{of_class}{few}, and {missing} \
+                 others of it are not listed: whether they should be, the list does not say"
+            );
+            return Err(CannotSay(why).into());
+        }
+        Ok(format!(
+            "those{few} are as many as in the census, which goes no further: whether others are \
+             missing cannot be said"
+        ))
     }
 }

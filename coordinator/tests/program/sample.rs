@@ -319,6 +319,31 @@ fn the_last_outcomes_are_enough() {
     assert_eq!(found[0], found[1]);
 }
 
+/// A directory with other files was not meant; a census least of all.
+#[test]
+fn a_sample_has_a_directory_of_its_own() {
+    let endgame = endgame();
+    let more = ["--model", "gnm:12", "--samples", "40", "--seed", "1"];
+    let before = fs::read_dir(endgame.path()).unwrap().count();
+    let refused = sample(&endgame, &endgame, &more);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("holds other files and no sample"), "{}", stderr(&refused));
+    assert_eq!(fs::read_dir(endgame.path()).unwrap().count(), before);
+    // Of a run that was killed at its very beginning there may be this.
+    let begun = Data::new();
+    fs::create_dir_all(begun.path()).unwrap();
+    fs::write(begun.path().join("parameters.json.x.new"), "").unwrap();
+    assert!(sample(&endgame, &begun, &more).status.success());
+    let all = sample(&endgame, &Data::new(), &[&more[..], &["--endgame-size", "30"]].concat());
+    assert!(stderr(&all).contains("--max-size 30"), "{}", stderr(&all));
+    let whole = Data::new();
+    census_json(6, &whole, &[]);
+    let text = whole.text();
+    let order = ["sample", "--order", "6", "--endgame", &text, "--endgame-size", "30"];
+    let all = run(&[&order[..], &more].concat());
+    assert!(stderr(&all).contains("the most are 15"), "{}", stderr(&all));
+}
+
 #[test]
 fn refusals_say_what_to_do() {
     let (endgame, output) = (endgame(), Data::new());

@@ -2,6 +2,7 @@
 
 pub mod arenas;
 pub mod connections;
+pub mod environment;
 pub mod limits;
 pub mod log;
 pub mod open;

@@ -38,10 +38,12 @@ fn irregular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")
 }
 
-/// Whether it is the system that refuses, for want of descriptors, memory, room, or a sound disk:
-/// of the file itself that says nothing.
+/// Whether it is the system that refuses, for want of permission, descriptors, memory, room, or a
+/// sound disk: of the file itself that says nothing.
 pub fn is_of_the_system(error: &io::Error) -> bool {
     let refusals = [
+        Errno::ACCESS,
+        Errno::PERM,
         Errno::MFILE,
         Errno::NFILE,
         Errno::NOMEM,
@@ -51,6 +53,14 @@ pub fn is_of_the_system(error: &io::Error) -> bool {
         Errno::STALE,
     ];
     Errno::from_io_error(error).is_some_and(|error| refusals.contains(&error))
+}
+
+/// Whether there is something at this place, or may be: the system does not let it be looked for.
+pub fn may_be_there(path: &Path) -> bool {
+    match path.try_exists() {
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+        Ok(is_there) => is_there,
+    }
 }
 
 /// The content of a regular file, if it has no more bytes than `most`.

@@ -16,7 +16,10 @@ use trailtrap_worker::kernel::{Source, SourceError};
 use crate::{
     core::parents::Parents,
     records::{OrderRecord, OrderResult},
-    store::{self, Store, StoreError, directory::store_in},
+    store::{
+        self, Store, StoreError, block_id,
+        directory::{DirectoryError, store_in},
+    },
 };
 
 /// Why an order cannot be read.
@@ -33,6 +36,9 @@ pub enum FinishedError {
         /// Why not.
         source: StoreError,
     },
+    /// The system does not let the directory be looked at.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     /// The order has no result yet.
     #[error(
         "order {order} is not finished here; `trailtrap census {order}{limit}{data}` does it, \
@@ -66,6 +72,9 @@ pub enum FinishedError {
     Mismatch(#[from] Mismatch),
 }
 
+/// The data directory, if none is named.
+pub const USUAL_DATA: &str = "trailtrap-data";
+
 /// The flag that names a data directory in a command that is recommended, with a space before it;
 /// nothing for the default one.
 #[derive(Debug)]
@@ -80,7 +89,7 @@ impl DataFlag {
 
 impl fmt::Display for DataFlag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 == Path::new("trailtrap-data") {
+        match self.0 == Path::new(USUAL_DATA) {
             true => Ok(()),
             false => write!(f, " --data {}", self.0.display()),
         }
@@ -94,7 +103,8 @@ impl fmt::Display for DataFlag {
 /// There is no census here, or its store cannot be read.
 pub fn open_store(data: &Path) -> Result<Arc<Store>, FinishedError> {
     let path = store_in(data);
-    if !path.exists() {
+    let io = |source| DirectoryError::Io { path: data.to_owned(), source };
+    if !path.try_exists().map_err(io)? {
         return Err(FinishedError::NoCensus(data.to_owned()));
     }
     let store = Store::open_read_only(&path)
@@ -132,6 +142,17 @@ pub fn not_finished(store: &Store, order: usize) -> FinishedError {
     FinishedError::NotFinished { order, limit, data: DataFlag::of(store) }
 }
 
+/// Whether outcomes of graphs with the most edges of a plan are gone.
+fn lacks_last(store: &Store, plan: &Plan) -> Result<bool, StoreError> {
+    let shards = plan.layer(plan.max_size).map(|shard| &plan.shards[shard as usize]);
+    for (shard, part) in shards.flat_map(|shard| (0..shard.parts).map(move |part| (shard, part))) {
+        if !store.has(&block_id(shard, part, 0, Section::Outcomes))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// A finished order.
 pub struct FinishedOrder {
     /// The store that it is in.
@@ -162,7 +183,11 @@ impl FinishedOrder {
         let outcomes_kept = record.outcomes_kept;
         let may_be_gone = record.graphs_dropped || store.order(order + 1)?.is_some();
         let graphs_kept = outcomes_kept || !may_be_gone || store.has_graphs(order)?;
-        let retired_size = plan.retired_size(record.graphs_dropped).filter(|_| !outcomes_kept);
+        let mut retired_size = plan.retired_size(record.graphs_dropped).filter(|_| !outcomes_kept);
+        // A run that was to do more drops those with most edges, too.
+        if retired_size < Some(plan.max_size) && !outcomes_kept && lacks_last(store, &plan)? {
+            retired_size = Some(plan.max_size);
+        }
         let store = store.clone();
         Ok(FinishedOrder { store, plan, result, outcomes_kept, graphs_kept, retired_size })
     }

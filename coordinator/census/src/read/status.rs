@@ -276,6 +276,7 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
         // Those who may not write there may not try the lock. Who has the directory leaves a
         // snapshot every second.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            fs::symlink_metadata(path.join(LOCK)).map_err(io)?;
             let written = fs::metadata(&snapshot).and_then(|file| file.modified());
             written.is_ok_and(|time| time.elapsed().map_or(true, |since| since < FRESH))
         }
@@ -288,7 +289,7 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
         return Ok(snapshot.unwrap_or(CensusStatus { running: true, ..CensusStatus::default() }));
     }
     let store = store_in(path);
-    if !store.exists() {
+    if !store.try_exists().map_err(io)? {
         // It was stopped while the store was being made.
         return Ok(CensusStatus::default());
     }
