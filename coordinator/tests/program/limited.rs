@@ -308,13 +308,42 @@ fn units_of_more_edges_are_of_no_concern() {
 
 #[test]
 fn what_is_limited_is_salvaged_as_such() {
-    let data = Data::new();
-    let report = limited(&data, 10, &[]);
-    fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
-    let salvaged = run(&["salvage", "--data", &data.text()]);
-    assert!(salvaged.status.success(), "{}", stderr(&salvaged));
-    assert_eq!(limited(&data, 10, &[]), report);
-    assert_eq!(census_json(8, &data, &[]), WHOLE);
+    for keep in ["all", "graphs", "minimal"] {
+        let data = Data::new();
+        let keep = ["--keep", keep];
+        let report = limited(&data, 10, &keep);
+        fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
+        let salvaged = run(&["salvage", "--data", &data.text()]);
+        assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+        assert!(stdout(&salvaged).contains("; 0 are damaged"), "{}", stdout(&salvaged));
+        assert_eq!(limited(&data, 10, &keep), report);
+        assert_eq!(census_json(8, &data, &["--keep", keep[1], "--force"]), WHOLE);
+    }
+}
+
+/// A run that is to do more drops outcomes with most edges, too. Nobody takes the lack of them for
+/// damage, if it is stopped.
+#[test]
+fn the_last_outcomes_may_be_gone() {
+    for keep in ["minimal", "graphs"] {
+        let (data, output) = (Data::new(), Data::new());
+        limited(&data, 3, &["--keep", keep]);
+        remove_all(&data, "outcomes");
+        let text = data.text();
+        let sampled = ["sample", "--order", "8", "--endgame", &text, "--output", &output.text()];
+        let drawn = ["--model", "gnm:12", "--samples", "40", "--seed", "1"];
+        let refused = run(&[&sampled[..], &drawn].concat());
+        assert!(stderr(&refused).contains("were not kept"), "{}", stderr(&refused));
+    }
+}
+
+/// Removes all blocks from a family.
+fn remove_all(data: &Data, family: &str) {
+    let db = data.database();
+    let blocks = db.cf_handle(family).unwrap();
+    for item in db.iterator_cf(blocks, rocksdb::IteratorMode::Start) {
+        db.delete_cf(blocks, item.unwrap().0).unwrap();
+    }
 }
 
 #[test]

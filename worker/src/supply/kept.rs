@@ -185,6 +185,12 @@ impl KeptDepot {
         }
     }
 
+    /// Whether the file of this block is here, with its length, and this process may read it.
+    pub fn may_read(&self, name: &BlockName) -> bool {
+        let opened = open::regular(&self.path.join(object_name(&name.checksum)));
+        opened.is_ok_and(|(_, metadata)| metadata.len() == name.length)
+    }
+
     /// The bytes of the block with this checksum, which nobody has looked at yet, if there are no
     /// more than `most`.
     ///

@@ -25,7 +25,7 @@ type Leased = (Arc<Plan>, Vec<Unit>);
 /// Results of one lease that are being examined, compared or inquired into.
 pub(super) struct Arrival {
     pub(super) worker: WorkerId,
-    lease: u64,
+    pub(super) lease: u64,
     /// Whether its worker waits until it is durable.
     durable: bool,
     pub(super) edition: u32,
@@ -166,7 +166,7 @@ impl Core {
             self.void();
             return self.inquire(id, alarm, Next::TakeBack { refusal: Refusal::Void });
         }
-        let alarm = Alarm { blamed: vec![author], ..alarm };
+        let alarm = self.blaming(author, alarm);
         self.inquire(id, alarm, Next::Distrust { refusal: Refusal::Wrong { unit, why } });
     }
 
@@ -279,6 +279,9 @@ impl Core {
                 return self.emit(Effect::ReadRecords { arrival: id, units: vec![unit] });
             }
             deliveries.pop_front();
+            if let Some(arrival) = self.arrivals.get(&id) {
+                self.leases.came_late(arrival.lease, self.now);
+            }
         }
     }
 

@@ -43,7 +43,7 @@ pub(super) struct Inquiry {
 /// What comes next: in most cases, when the alarm is durable.
 pub(super) enum Next {
     /// Find out which of two results is wrong.
-    Judge { case: Box<Case>, outcomes_kept: bool },
+    Judge { case: Box<Case> },
     /// The verdict is awaited.
     Judging { dispute: Dispute },
     /// Find out which parts of a shard are wrong.
@@ -64,8 +64,6 @@ pub(super) struct Dispute {
     first: Author,
     second: Author,
     edition: u32,
-    /// Whether what the unit was computed from is still there for certain.
-    outcomes_kept: bool,
 }
 
 /// The parts of a shard, which do not add up.
@@ -136,6 +134,12 @@ impl Core {
         Alarm { last_instance: self.leases.last(), ..Alarm::at(time, kind, unit, sequence, text) }
     }
 
+    /// The same alarm, which blames this worker. Until it gets no more work, any lease of this run
+    /// may be the last one that it delivers under.
+    pub(super) fn blaming(&self, author: Author, alarm: Alarm) -> Alarm {
+        Alarm { blamed: vec![author], last_instance: self.leases.last_possible(), ..alarm }
+    }
+
     /// Whether what a worker has done wrong in these units counts as an accident: it is in the
     /// coordinator's own process, where nobody lies, and there were few accidents before, none of
     /// them in one of these units.
@@ -185,13 +189,12 @@ impl Core {
     pub fn alarm_kept(&mut self, number: u32) {
         let Some(Inquiry { arrival, next }) = self.inquiries.remove(&number) else { return };
         match next {
-            Next::Judge { case, outcomes_kept } => {
+            Next::Judge { case } => {
                 let dispute = Dispute {
                     unit: case.other.unit,
                     first: case.accepted.worker.clone(),
                     second: case.other.record.worker.clone(),
                     edition: case.edition,
-                    outcomes_kept,
                 };
                 let next = Next::Judging { dispute };
                 self.inquiries.insert(number, Inquiry { arrival, next });
@@ -229,7 +232,7 @@ impl Core {
         let author = by.author.clone();
         let text = format!("{author} has counted a unit of another worker again, and miscounted");
         let alarm = self.alarm(AlarmKind::Trial, unit, sequence, text);
-        let alarm = Alarm { blamed: vec![author], ..alarm };
+        let alarm = self.blaming(author, alarm);
         self.raise(None, alarm, Next::Distrust { refusal: Refusal::Void });
     }
 
@@ -325,16 +328,19 @@ impl Core {
     pub(super) fn dispute(&mut self, id: ArrivalId, accepted: UnitRecord, other: Delivery) {
         let (first, second) = (&accepted.worker, &other.record.worker);
         let text = format!("computations by {first} and by {second} differ");
-        let alarm = Alarm {
-            doubted: vec![other.unit],
-            quarantined: vec![accepted.clone(), other.record.clone()],
-            ..self.alarm(AlarmKind::Disagreement, other.unit, &other.sequence, text)
-        };
         let arrival = &self.arrivals[&id];
         let (plan, edition) = (arrival.plan.clone(), arrival.edition);
         let outcomes_kept = arrival.outcomes_kept;
+        let alarm = Alarm {
+            // Should this run end before it is known who is wrong, the unit is solved again; but
+            // not if what it was computed from may have gone: then its whole order would have to
+            // be, whenever somebody says something else, however late.
+            doubted: if outcomes_kept { vec![other.unit] } else { Vec::new() },
+            quarantined: vec![accepted.clone(), other.record.clone()],
+            ..self.alarm(AlarmKind::Disagreement, other.unit, &other.sequence, text)
+        };
         let case = Box::new(Case { plan, accepted, other, edition });
-        self.inquire(id, alarm, Next::Judge { case, outcomes_kept });
+        self.inquire(id, alarm, Next::Judge { case });
     }
 
     /// It was found out which of two results is wrong.
@@ -355,11 +361,13 @@ impl Core {
         let refusal = match verdict {
             DisputeVerdict::First(_) => {
                 alarm.blamed.push(dispute.first);
+                alarm.doubted = vec![dispute.unit];
                 alarm.quarantined.truncate(1);
                 Refusal::Void
             }
             DisputeVerdict::Both(_) => {
                 alarm.blamed.extend([dispute.first, dispute.second]);
+                alarm.doubted = vec![dispute.unit];
                 Refusal::Wrong { unit: dispute.unit, why }
             }
             DisputeVerdict::Second | DisputeVerdict::SecondFor(_) => {
@@ -368,14 +376,7 @@ impl Core {
                 alarm.doubted.clear();
                 Refusal::Wrong { unit: dispute.unit, why }
             }
-            DisputeVerdict::Unknown(_) => {
-                // What it was computed from may have gone: then its whole order would have to be
-                // solved again, whenever somebody says something else, however late.
-                if !dispute.outcomes_kept {
-                    alarm.doubted.clear();
-                }
-                Refusal::Void
-            }
+            DisputeVerdict::Unknown(_) => Refusal::Void,
         };
         self.distrust(number, arrival, refusal);
     }

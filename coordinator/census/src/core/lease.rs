@@ -16,10 +16,12 @@ pub struct LeaseTable {
     leases: BTreeMap<u64, Held>,
     /// The last leases that expired: their results may still come.
     expired: BTreeMap<u64, Held>,
+    /// A lease that is renewed this many terms long, and not delivered, goes to whoever has nothing
+    /// else to do.
+    long: u32,
 }
 
-/// A lease that is renewed this many terms long, and not delivered, goes to whoever has nothing
-/// else to do.
+/// So many terms are long, until it is seen that units take longer.
 const LONG: u32 = 10;
 /// So many expired leases are remembered.
 const EXPIRED: usize = 1000;
@@ -64,6 +66,7 @@ impl LeaseTable {
             next: u64::from(epoch) << 32,
             leases: BTreeMap::new(),
             expired: BTreeMap::new(),
+            long: LONG,
         }
     }
 
@@ -139,17 +142,33 @@ impl LeaseTable {
         numbers.into_iter().filter_map(|number| self.expire_one(number)).collect()
     }
 
-    /// Ends the oldest lease that takes much longer than it should, of those that `may_go`: life
-    /// alone, which is all that renewing shows, is no progress.
+    /// Ends the oldest lease that takes much longer than it should, of those that `may_go`, by
+    /// number and holder: life alone, which is all that renewing shows, is no progress.
     pub fn expire_long(
         &mut self,
         now: Duration,
-        may_go: impl Fn(WorkerId) -> bool,
+        may_go: impl Fn(u64, WorkerId) -> bool,
     ) -> Option<EndedLease> {
-        let is_long = |held: &Held| held.deadline.is_some() && held.since + LONG * self.term < now;
-        let mut long = self.leases.iter().filter(|(_, held)| is_long(held) && may_go(held.worker));
+        let is_long = |held: &Held| held.deadline.is_some() && self.is_long(held, now);
+        let mut long = self
+            .leases
+            .iter()
+            .filter(|(number, held)| is_long(held) && may_go(**number, held.worker));
         let number = *long.next()?.0;
         self.expire_one(number)
+    }
+
+    fn is_long(&self, held: &Held, now: Duration) -> bool {
+        held.since + self.long * self.term < now
+    }
+
+    /// Results came under a lease that had expired, and nobody else has delivered them yet: if that
+    /// took long, units take longer than was thought, and from now on twice as long is long. Else
+    /// whoever gets such a unit might lose it before it is done.
+    pub fn came_late(&mut self, number: u64, now: Duration) {
+        if self.expired.get(&number).is_some_and(|held| self.is_long(held, now)) {
+            self.long = self.long.saturating_mul(2);
+        }
     }
 
     fn expire_one(&mut self, number: u64) -> Option<EndedLease> {
@@ -166,6 +185,11 @@ impl LeaseTable {
     /// The largest number that any lease has had.
     pub fn last(&self) -> u64 {
         self.next
+    }
+
+    /// The largest number that any lease of this epoch can have.
+    pub fn last_possible(&self) -> u64 {
+        self.next | u64::from(u32::MAX)
     }
 
     /// Number of units that are leased.
@@ -242,13 +266,36 @@ mod tests {
             assert!(table.expire(at(now)).is_empty());
         };
         (0..=600).step_by(50).for_each(|now| renew(&mut table, now));
-        assert_eq!(table.expire_long(at(600), |_| true), None);
+        assert_eq!(table.expire_long(at(600), |_, _| true), None);
         renew(&mut table, 601);
-        assert_eq!(table.expire_long(at(601), |holder| holder != 1), None);
+        assert_eq!(table.expire_long(at(601), |_, holder| holder != 1), None);
+        assert_eq!(table.expire_long(at(601), |number, _| number != hung), None);
         let ended = ended(hung, 1, Purpose::Solve, vec![unit(1)]);
-        assert_eq!(table.expire_long(at(601), |_| true), Some(ended));
-        assert_eq!(table.expire_long(at(601), |_| true), None);
+        assert_eq!(table.expire_long(at(601), |_, _| true), Some(ended));
+        assert_eq!(table.expire_long(at(601), |_, _| true), None);
         assert_eq!(table.get(1, hung), Some(&[unit(1)][..]), "its result may still come");
+    }
+
+    /// Two workers take longer for a unit than is thought long, again and again.
+    #[test]
+    fn what_comes_late_shows_that_more_time_is_needed() {
+        let mut table = LeaseTable::new(1, TERM);
+        let first = table.grant(1, Purpose::Solve, vec![unit(1)], at(0));
+        table.renew(1, &[first], at(601));
+        assert!(table.expire_long(at(601), |_, _| true).is_some());
+        let second = table.grant(2, Purpose::Solve, vec![unit(1)], at(601));
+        table.came_late(first, at(900));
+        table.came_late(first, at(901));
+        table.renew(2, &[second], at(1801));
+        assert_eq!(table.expire_long(at(1801), |_, _| true), None);
+        assert!(table.expire_long(at(1802), |_, _| true).is_some(), "it may have hung");
+        // Of a worker that was not heard of that says nothing.
+        let silent = table.grant(1, Purpose::Solve, vec![unit(2)], at(2000));
+        table.expire(at(2061));
+        table.came_late(silent, at(2070));
+        let third = table.grant(2, Purpose::Solve, vec![unit(2)], at(2061));
+        table.renew(2, &[third], at(3262));
+        assert!(table.expire_long(at(3262), |_, _| true).is_some());
     }
 
     #[test]
@@ -256,7 +303,9 @@ mod tests {
         let mut before = LeaseTable::new(3, TERM);
         let mut after = LeaseTable::new(4, TERM);
         let old = (0..1000).map(|_| before.grant(1, Purpose::Solve, vec![], at(0))).max();
-        assert!(old < Some(after.grant(1, Purpose::Solve, vec![], at(0))));
+        assert!(Some(before.last_possible()) >= old);
+        let new = after.grant(1, Purpose::Solve, vec![], at(0));
+        assert!(before.last_possible() < new && new <= after.last_possible());
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Workers, and the work that is leased to them.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use trailtrap_shared::plan::{Plan, Unit};
 
@@ -326,8 +330,11 @@ impl Core {
         let author = self.author(worker);
         let is_alone = self.others(&author).next().is_none();
         let workers = &self.workers;
-        let may_go = |holder: WorkerId| {
-            is_alone || workers.get(&holder).is_none_or(|holder| !holder.author.is(&author))
+        // What has been delivered is looked at as soon as there is time.
+        let arrived: BTreeSet<u64> = self.arrivals.values().map(|arrival| arrival.lease).collect();
+        let may_go = |number: u64, holder: WorkerId| {
+            let is_other = workers.get(&holder).is_none_or(|holder| !holder.author.is(&author));
+            (is_alone || is_other) && !arrived.contains(&number)
         };
         let ended = self.leases.expire_long(self.now, may_go);
         if let Some(ended) = ended {

@@ -243,6 +243,10 @@ impl Census {
         };
         let miscounted = match stated {
             Some((_, statement)) if self.agrees(delivery, &statement) => {
+                // Whoever has counted it may be allowed to read what this process is not.
+                if !delivery.named.iter().all(|(_, name)| self.store.may_read(name)) {
+                    return Ok(None);
+                }
                 self.check_sums(plan, planned(plan, *unit)?, record)?;
                 self.trials.note_named(record.bytes, false);
                 let ahead = Ahead::of(record.content, statement.ahead);
@@ -470,7 +474,10 @@ impl Census {
         let judged =
             self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
                 self.look_over(plan, other.unit, &blocks, accepted, Counts::Again)?;
-                let others = self.blocks_of(other)?.ok_or(TrialError::Gone)?;
+                let others = match self.blocks_of(other) {
+                    Err(TrialError::Flaw(why)) => return Ok(DisputeVerdict::SecondFor(why)),
+                    blocks => blocks?.ok_or(TrialError::Gone)?,
+                };
                 // Others may have counted it.
                 match self.look_over(plan, other.unit, &others, &other.record, Counts::Again) {
                     Err(TrialError::Flaw(why)) => return Ok(DisputeVerdict::SecondFor(why)),

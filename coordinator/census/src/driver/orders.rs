@@ -84,8 +84,9 @@ impl Census {
         if records.len() < units && self.lacks_parents(n)? {
             return self.solve_again(n, n - 1, edition);
         }
+        let is_begun = self.store.each_unit(n).next().transpose()?.is_some();
         // Before any outcome is dropped.
-        let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept)
+        let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept || !is_begun)
             && self.options.keep == Keep::All;
         let keeps_graphs = n < goal.order || self.options.keep != Keep::Minimal;
         // What is carried further from graphs that are there loses them when that is done.
@@ -93,7 +94,6 @@ impl Census {
             begun.as_ref().is_some_and(|record| record.result.is_some() && !record.graphs_dropped);
         let mut graphs_dropped = !keeps_graphs && !is_carried_further;
         if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
-            let is_begun = self.store.each_unit(n).next().transpose()?.is_some();
             if n < goal.order && is_begun {
                 return self.solve_again(n + 1, n, edition);
             }

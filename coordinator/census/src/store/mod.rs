@@ -447,6 +447,12 @@ impl Store {
         Ok(bytes.map(|bytes| Block::parse_named(self.layout(), bytes, name)))
     }
 
+    /// Whether this process may read the file of this block, if it is to be in the depot; without
+    /// reading it.
+    pub fn may_read(&self, name: &BlockName) -> bool {
+        self.depot.as_ref().is_none_or(|depot| depot.may_read(name))
+    }
+
     /// The name of a block of a finished unit, if it lies in the depot or on shelves: so it need not
     /// be read to be named.
     ///

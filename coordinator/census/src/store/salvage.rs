@@ -41,6 +41,8 @@ struct Copied {
     first_missing: Option<usize>,
     /// Shards with such units.
     missing: BTreeSet<u32>,
+    /// The most edges of a unit that is there.
+    last: usize,
     /// Shards with units that have been copied and whose outcomes, or keys, were not kept.
     dropped: HashSet<u32>,
 }
@@ -53,6 +55,7 @@ impl Copied {
             max_size,
             first_missing: None,
             missing: BTreeSet::new(),
+            last: 0,
             dropped: HashSet::new(),
         }
     }
@@ -61,12 +64,13 @@ impl Copied {
         self.first_missing.is_none_or(|missing| missing > self.max_size)
     }
 
-    /// Whether what is not there cannot be solved: that takes the outcomes of what it reads.
+    /// Whether what is not there cannot be solved: that takes the outcomes of what it reads. What
+    /// has more edges than had to be solved, and than anything that was, is not looked at.
     fn lacks_outcomes(&self, plan: &Plan) -> bool {
-        let mut read = self.missing.iter().flat_map(|&shard| {
-            let shard = &plan.shards[shard as usize];
-            shard.predecessors.iter()
-        });
+        let end = self.max_size.max(self.last);
+        let missing = self.missing.iter().map(|&shard| &plan.shards[shard as usize]);
+        let mut read =
+            missing.filter(|shard| shard.size <= end).flat_map(|shard| shard.predecessors.iter());
         read.any(|predecessor| self.dropped.contains(predecessor))
     }
 }
@@ -239,6 +243,7 @@ impl Salvage<'_> {
                         }
                         bytes += record.bytes;
                         copied.units += 1;
+                        copied.last = copied.last.max(shard.size);
                         let has_depot = self.new.depot().is_some();
                         let lies_there = |block: &Block| has_depot && self.old.refers_to(block);
                         let (named, blocks): (Vec<Block>, Vec<Block>) =

@@ -134,6 +134,10 @@ fn tell(world: &mut World, sentence: &str) {
                 world.collect();
             }
         }
+        ["the", "last", "of", "the", "others", "goes", "on"] => {
+            let effect = world.todo.pop().expect("there is one");
+            world.carry_out(effect);
+        }
         ["the", "others", "go", "on"] => {
             while !world.todo.is_empty() {
                 let effect = world.todo.remove(0);
