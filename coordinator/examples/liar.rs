@@ -95,6 +95,7 @@ impl Liar {
         let answer = link.complete(lease, &altered);
         let said = match &answer {
             Ok(Delivered::Accepted { .. }) => "accepted",
+            Ok(Delivered::Left) => "left",
             Ok(Delivered::Void) => "void",
             Err(LinkError::Refused(_)) => "refused",
             Err(LinkError::Lost(_)) => "lost",

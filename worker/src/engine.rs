@@ -345,6 +345,8 @@ impl<L: Link> Engine<L> {
         let mut last = self.cache.lock();
         if last.edition != lease.edition {
             let cache_bytes = memory::cache_bytes(self.memory_bytes);
+            // The old one keeps nothing beside it.
+            last.cache.set_budget(0);
             *last = EditionCache::new(lease.edition, cache_bytes, &self.link, &self.effort);
         }
         // Who is alone has the coordinator's plan, of whose memory the budget says nothing.
@@ -499,7 +501,7 @@ impl<L: Link> Engine<L> {
             Delivered::Void if is_alone => {
                 mine().for_each(|solved| cache.retire(shard_of(solved)))
             }
-            Delivered::Void => {}
+            Delivered::Left | Delivered::Void => {}
         }
         Ok(())
     }

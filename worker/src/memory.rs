@@ -13,7 +13,7 @@ pub fn cache_bytes(memory_bytes: usize) -> usize {
 }
 
 /// What a unit holds of predecessor tables, unless one table is more, and as much again of requests
-/// to one that is read some buckets at a time. There is one such unit for each thread.
+/// to one that is read some buckets at a time. About one such unit for each thread is in work.
 pub fn allowance_bytes(memory_bytes: usize, threads: usize) -> usize {
     memory_bytes / 8 / threads
 }

@@ -258,7 +258,7 @@ impl Block {
         let head = Head::parse(layout, body)?;
         let Head { id, count, graphs, .. } = head;
         let n = id.sequence.order();
-        // Plain slots and records that take no bytes (n ≤ 2) can stand only once.
+        // Plain slots that take no bytes (n ≤ 2) can stand only once.
         let is_empty = bytes.len() == HEADER_BYTES + CHECKSUM_BYTES;
         if head.length(layout) != Some(bytes.len() as u64) || is_empty && count > 1 {
             return Err(BlockError::Malformed("length does not match the number of entries"));

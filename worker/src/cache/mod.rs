@@ -334,21 +334,23 @@ impl BucketKey {
 }
 
 impl<F: Fetch> PartitionCache<F> {
-    /// Fetches those of the parents that are not in the cache, some with each request, until as
-    /// many have come as it holds. Those that another thread is loading are left to it, and not
-    /// waited for.
+    /// Fetches those of the parents that are not in the cache, some with each request, as many as it
+    /// holds if they are as long as those that have come. Those that another thread is loading are
+    /// left to it, and not waited for.
     ///
     /// # Errors
     /// If some cannot be fetched; none of this request is kept then.
     pub fn warm_parents(&self, sequences: &[DegreeSequence]) -> Result<(), SourceError> {
         let budget_bytes = self.parents.budget_bytes();
-        let mut bytes = 0;
-        for some in sequences.chunks(PARENTS_TOGETHER) {
+        let (mut bytes, mut begun, mut together) = (0, 0, 1);
+        while together > 0 && begun < sequences.len() {
+            let some = &sequences[begun..sequences.len().min(begun + together)];
             let load = |missing: &[DegreeSequence]| self.load_parents(missing);
             bytes += self.parents.load_missing(some.iter().copied(), load)?;
-            if bytes >= budget_bytes {
-                break;
-            }
+            begun += some.len();
+            let room = budget_bytes.saturating_sub(bytes);
+            together =
+                PARENTS_TOGETHER.min((room * begun).checked_div(bytes).unwrap_or(usize::MAX));
         }
         Ok(())
     }

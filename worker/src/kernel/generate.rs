@@ -1,6 +1,6 @@
 //! The first half of the route: from the parents of a part of a shard to its graphs.
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use rayon::prelude::*;
 use trailtrap_shared::{
@@ -13,20 +13,40 @@ use trailtrap_shared::{
 
 use super::{CHUNK, SolveError, Solver, Source, decode};
 
-/// The kinds of parents of a shard, each with the slots of all of its kind.
-type Parents = Vec<(Parent, Arc<Vec<u64>>)>;
+/// The parents of some parts of a shard that are of one kind.
+pub(super) struct Parents {
+    kind: Parent,
+    /// How many parents of this kind there are for all parts.
+    count: usize,
+    /// The slots of these, in order.
+    slots: Arc<Vec<u64>>,
+    /// The index of the first of these among all.
+    first: usize,
+}
 
 /// Parents are extended in chunks of this many.
 const PARENT_CHUNK: usize = 256;
 
 impl Solver<'_> {
-    /// The slots of the parents of a shard, of each kind.
-    pub(super) fn parents(shard: &Shard, source: &dyn Source) -> Result<Parents, SolveError> {
+    /// The parents of parts of a shard, by kind. Of a shard in several parts, of whose parents there
+    /// may be tens of millions, those of other parts are let go at once.
+    pub(super) fn parents(
+        shard: &Shard,
+        parts: RangeInclusive<u32>,
+        source: &dyn Source,
+    ) -> Result<Vec<Parents>, SolveError> {
         let kinds = shard.sequence.parents().into_iter();
         kinds
             .map(|kind| {
-                let slots = source.parents(&kind.sequence)?;
-                Ok((kind, slots))
+                let all = source.parents(&kind.sequence)?;
+                let count = all.len();
+                let bound = |part: u32| parent_range(count, part, shard.parts);
+                let range = bound(*parts.start()).start..bound(*parts.end()).end;
+                let (slots, first) = match range.len() == count {
+                    true => (all, 0),
+                    false => (Arc::new(all[range.clone()].to_vec()), range.start),
+                };
+                Ok(Parents { kind, count, slots, first })
             })
             .collect()
     }
@@ -37,7 +57,7 @@ impl Solver<'_> {
         class: Class,
         shard: &Shard,
         part: u32,
-        parents: &Parents,
+        parents: &[Parents],
     ) -> Result<Vec<Child>, SolveError> {
         let target = shard.sequence;
         if target.order() == 1 {
@@ -47,10 +67,10 @@ impl Solver<'_> {
         }
         let mut lists = Vec::with_capacity(parents.len());
         let mut before = 0u32;
-        for (kind, slots) in parents {
-            let range = parent_range(slots.len(), part, shard.parts);
-            lists.push((kind, before, slots, range));
-            before += slots.len() as u32;
+        for list in parents {
+            let range = parent_range(list.count, part, shard.parts);
+            lists.push((list, before, range));
+            before += list.count as u32;
         }
         // Neighbouring lists are taken together until a chunk is full, long ones are cut.
         let mut chunks: Vec<Vec<(usize, std::ops::Range<usize>)>> = vec![Vec::new()];
@@ -75,10 +95,10 @@ impl Solver<'_> {
                 let mut extensions = Vec::new();
                 let mut extender = Extender::new(class, &target, self.kernel);
                 for (list, range) in chunk {
-                    let (kind, before, slots, _) = &lists[list];
+                    let (Parents { kind, slots, first, .. }, before, _) = lists[list];
                     extender.take_from(kind);
                     for i in range {
-                        let parent = decode(&kind.sequence, slots[i])?;
+                        let parent = decode(&kind.sequence, slots[i - first])?;
                         extender.extend(before + i as u32, &parent, &mut extensions);
                     }
                 }

@@ -233,7 +233,8 @@ impl Solver<'_> {
     ) -> Result<Vec<SolvedUnit>, SolveError> {
         let start = Instant::now();
         let shard = &plan.shards[units[0].shard as usize];
-        let parents = Self::parents(shard, source)?;
+        let [first, last] = [&units[0], &units[units.len() - 1]].map(|unit| unit.part);
+        let parents = Self::parents(shard, first..=last, source)?;
         let generate = |unit: &Unit| self.generate(plan.layout.class, shard, unit.part, &parents);
         let mut generated: Vec<Vec<Child>> =
             units.iter().map(generate).collect::<Result<_, _>>()?;

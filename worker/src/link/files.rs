@@ -8,23 +8,28 @@
 //! each after its length, and they are checked like messages. A task that a worker cannot use is
 //! set aside as `NUMBER.damaged`, and the courier gives its lease back. Others may put anything
 //! into the directory: what is no regular file, or is too large, is not read, and a directory that
-//! is in the way is renamed. No time that one machine says is compared with that of another.
+//! is in the way is renamed. No time that one machine says is compared with that of another. What a
+//! unit reads may be much larger than a machine's memory: neither the courier nor the worker holds
+//! more of a task at a time than a bucket or a list of parents.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fs::{self, TryLockError},
-    io::{self, Read},
+    fs::{self, File, TryLockError},
+    io::{self, BufReader, Read, Write},
+    ops::Range,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc::{RecvTimeoutError, channel},
     },
     time::{Duration, Instant, SystemTime},
 };
 
 use backon::{BlockingRetryable, ConstantBuilder};
 use parking_lot::Mutex;
-use prost::Message;
+use prost::{Message, decode_length_delimiter};
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::Layout,
@@ -58,10 +63,16 @@ const CAUTION: Duration = Duration::from_secs(1);
 const REFUSALS: Duration = Duration::from_secs(5);
 /// A task that was taken, and that its taker has not touched for so long, is put out again.
 const SILENCE: Duration = Duration::from_secs(120);
+/// So often whoever is at work shows that, by touching a file.
+const HEARTBEAT: Duration = Duration::from_secs(20);
 /// No lease, without what its units read, takes more bytes.
 const GRANT_BYTES: u64 = 1 << 20;
+/// The length of a message takes no more bytes.
+const MAX_PREFIX: usize = 10;
 /// A directory that is in the way of a file gets this added to its name.
 const IN_THE_WAY: &str = ".aside";
+/// The name of the file that the courier has locked, and touches as long as it is at work.
+const COURIER: &str = "courier";
 /// The name of the file that the courier leaves when there will be no more tasks.
 const FINISHED: &str = "finished";
 
@@ -147,7 +158,7 @@ fn make_room(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Tells whether somebody still works on a task, from the changes of a file that a worker touches,
+/// Tells whether somebody is still at work, from the changes of a file that is touched meanwhile,
 /// and the clock of this process alone.
 #[derive(Default)]
 struct Watch {
@@ -156,11 +167,16 @@ struct Watch {
 }
 
 impl Watch {
-    /// Whether nothing has changed for too long, if this is when the file was last modified.
-    fn is_silent(&mut self, modified: Option<SystemTime>, now: Instant) -> bool {
+    /// Whether nothing has changed for longer than this, if this is when the file was last modified.
+    fn is_silent(
+        &mut self,
+        modified: Option<SystemTime>,
+        now: Instant,
+        silence: Duration,
+    ) -> bool {
         match (modified, self.seen) {
             (Some(modified), Some((before, since))) if modified == before => {
-                now.saturating_duration_since(since) > SILENCE
+                now.saturating_duration_since(since) > silence
             }
             (modified, _) => {
                 self.seen = modified.map(|modified| (modified, now));
@@ -271,7 +287,7 @@ pub fn carry(
     patience: &Patience,
 ) -> Result<RunEnd, LinkError> {
     fs::create_dir_all(directory).map_err(at(directory))?;
-    let place = directory.join("courier");
+    let place = directory.join(COURIER);
     let lock = open::lock_file(&place).map_err(at(&place))?;
     match lock.try_lock() {
         Ok(()) => {}
@@ -284,9 +300,9 @@ pub fn carry(
     for extension in ["task", "taken", "result", "damaged", replace::EXTENSION] {
         files(directory, extension)?.iter().for_each(|path| drop(fs::remove_file(path)));
     }
-    let place = directory.join(FINISHED);
-    make_room(&place).map_err(at(&place))?;
-    let _ = fs::remove_file(place);
+    let end = directory.join(FINISHED);
+    make_room(&end).map_err(at(&end))?;
+    let _ = fs::remove_file(end);
     let finished = AtomicBool::new(false);
     let slot = || -> Result<(), LinkError> {
         while !patience.stop.is_cancelled() {
@@ -314,8 +330,16 @@ pub fn carry(
         })
     };
     std::thread::scope(|scope| {
+        let (work, working) = channel::<()>();
+        scope.spawn(move || {
+            while working.recv_timeout(HEARTBEAT) == Err(RecvTimeoutError::Timeout) {
+                let _ = open::touch(&place);
+            }
+        });
         let slots: Vec<_> = (0..slots).map(|_| scope.spawn(slot)).collect();
-        slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"))
+        let done = slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"));
+        drop(work);
+        done
     })?;
     if !finished.load(Ordering::Relaxed) {
         return Ok(RunEnd::Stopped);
@@ -333,13 +357,7 @@ fn carry_lease(
     patience: &Patience,
 ) -> Result<(), LinkError> {
     let path = |extension: &str| directory.join(format!("{}.{extension}", lease.number));
-    let carried = pack(link, lease)
-        .map_err(|error| {
-            error
-                .downcast()
-                .map_or_else(|error| LinkError::Refused(error.to_string()), |error| *error)
-        })
-        .and_then(|bytes| patience.persist(|| write(&path("task"), &bytes)))
+    let carried = put_out(link, &path("task"), lease, patience)
         .and_then(|()| deliver_result(link, path, lease, patience));
     for extension in ["task", "taken", "result"] {
         let _ = fs::remove_file(path(extension));
@@ -384,7 +402,7 @@ fn deliver_result(
             return Err(OfflineError::SetAside(damaged).into());
         }
         let modified = fs::symlink_metadata(&taken).and_then(|file| file.modified());
-        if watch.is_silent(modified.ok(), Instant::now()) {
+        if watch.is_silent(modified.ok(), Instant::now(), SILENCE) {
             watch = Watch::default();
             tracing::warn!(
                 lease = lease.number,
@@ -397,18 +415,47 @@ fn deliver_result(
     Ok(false)
 }
 
-/// The lease, and all that its units read.
-fn pack(link: &GrpcLink, lease: &Lease) -> Result<Vec<u8>, SourceError> {
+/// Why a task was not written.
+#[derive(Debug, thiserror::Error)]
+enum PackError {
+    #[error("cannot write a task")]
+    Io(#[from] io::Error),
+    #[error("cannot fetch what a unit reads: {0}")]
+    Source(SourceError),
+}
+
+/// Writes the task of a lease.
+fn put_out(
+    link: &GrpcLink,
+    path: &Path,
+    lease: &Lease,
+    patience: &Patience,
+) -> Result<(), LinkError> {
+    let packed = patience.persist(|| {
+        make_room(path).map_err(at(path))?;
+        match Replacement::of(path).fill(|out| pack(link, lease, out)) {
+            Ok(()) => Ok(Ok(())),
+            Err(PackError::Io(error)) => Err(at(path)(error)),
+            Err(PackError::Source(error)) => Ok(Err(error)),
+        }
+    })?;
+    packed.map_err(|error| {
+        error.downcast().map_or_else(|error| LinkError::Refused(error.to_string()), |error| *error)
+    })
+}
+
+/// Writes the lease, and all that its units read.
+fn pack(link: &GrpcLink, lease: &Lease, out: &mut dyn Write) -> Result<(), PackError> {
     let plan = &lease.plan;
-    let mut bytes = messages::grant(lease.number, plan, &lease.units, lease.edition)
-        .encode_length_delimited_to_vec();
+    let grant = messages::grant(lease.number, plan, &lease.units, lease.edition);
+    out.write_all(&grant.encode_length_delimited_to_vec())?;
     let mut seen = HashSet::new();
-    let mut add = |wanted: Wanted| -> Result<(), SourceError> {
+    let mut add = |wanted: Wanted| -> Result<(), PackError> {
         if seen.insert(wanted) {
-            let blocks =
-                link.fetch(&[wanted])?.concat().into_iter().map(Block::into_bytes).collect();
+            let blocks = link.fetch(&[wanted]).map_err(PackError::Source)?.concat();
+            let blocks = blocks.into_iter().map(Block::into_bytes).collect();
             let input = wire::Input { request: Some(messages::request(0, &wanted, &[])), blocks };
-            bytes.extend(input.encode_length_delimited_to_vec());
+            out.write_all(&input.encode_length_delimited_to_vec())?;
         }
         Ok(())
     };
@@ -425,7 +472,7 @@ fn pack(link: &GrpcLink, lease: &Lease) -> Result<Vec<u8>, SourceError> {
             buckets.try_for_each(|bucket| add(Wanted::Bucket(predecessor.sequence, bucket)))?;
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// The messages of a result, which have to be those of the lease.
@@ -452,8 +499,79 @@ fn unpack_result(
     Ok(messages)
 }
 
-/// The blocks that the units of a task read.
-type Inputs = HashMap<Wanted, Vec<Block>>;
+/// A file of messages, each after its length, read one by one.
+struct Messages<'a> {
+    path: &'a Path,
+    file: BufReader<&'a File>,
+    /// Where the next one begins.
+    place: u64,
+    /// The bytes of the file.
+    end: u64,
+}
+
+impl Messages<'_> {
+    fn damaged(&self, what: impl ToString) -> OfflineError {
+        OfflineError::Damaged { path: self.path.to_owned(), what: what.to_string() }
+    }
+
+    /// The next message, of this many bytes at most, and its place without its length; `None` at
+    /// the end of the file.
+    fn next<M: Message + Default>(
+        &mut self,
+        most: u64,
+    ) -> Result<Option<(M, Range<u64>)>, OfflineError> {
+        let left = self.end - self.place;
+        if left == 0 {
+            return Ok(None);
+        }
+        let mut prefix = Vec::new();
+        for byte in (&mut self.file).bytes().take(MAX_PREFIX.min(left as usize)) {
+            prefix.push(byte.map_err(reading(self.path))?);
+            if prefix.last().is_some_and(|byte| byte & 0x80 == 0) {
+                break;
+            }
+        }
+        let length = decode_length_delimiter(&prefix[..]).map_err(|error| self.damaged(error))?;
+        let start = self.place + prefix.len() as u64;
+        let length = length as u64;
+        if length > most || length > self.end - start {
+            return Err(self.damaged(format!("a message of {length} bytes is not all there")));
+        }
+        let mut bytes = vec![0; length as usize];
+        self.file.read_exact(&mut bytes).map_err(reading(self.path))?;
+        let message = M::decode(&bytes[..]).map_err(|error| self.damaged(error))?;
+        self.place = start + length;
+        Ok(Some((message, start..self.place)))
+    }
+}
+
+/// What the units of a task read: where it is in the file of the task.
+struct Inputs {
+    path: PathBuf,
+    file: File,
+    layout: Layout,
+    places: HashMap<Wanted, Range<u64>>,
+}
+
+impl Inputs {
+    /// The blocks of what is wanted; `None` if the task does not have them.
+    fn get(&self, wanted: &Wanted) -> Result<Option<Vec<Block>>, OfflineError> {
+        let Some(place) = self.places.get(wanted) else { return Ok(None) };
+        let mut bytes = vec![0; (place.end - place.start) as usize];
+        self.file.read_exact_at(&mut bytes, place.start).map_err(reading(&self.path))?;
+        let input = wire::Input::decode(&bytes[..]);
+        let damaged = |what: String| OfflineError::Damaged { path: self.path.clone(), what };
+        let input = input.map_err(|error| damaged(error.to_string()))?;
+        drop(bytes);
+        blocks_of(self.layout, input).map(Some).map_err(damaged)
+    }
+}
+
+/// The blocks of a message, if they are sound.
+fn blocks_of(layout: Layout, input: wire::Input) -> Result<Vec<Block>, String> {
+    let blocks = input.blocks.into_iter().map(|bytes| Block::parse(layout, bytes));
+    blocks.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
 
 /// The link of a worker without network.
 pub struct FileLink {
@@ -464,8 +582,11 @@ pub struct FileLink {
     plans: PlanKeeper,
     /// What tells how much a task may hold.
     counts: Mutex<LabelledCounts>,
-    /// The tasks in work, by the numbers of their leases: later leases have larger numbers.
-    tasks: Mutex<BTreeMap<u64, Arc<Inputs>>>,
+    /// The tasks in work, by the numbers of their leases: later leases have larger numbers. `None`
+    /// while they are being looked through.
+    tasks: Mutex<BTreeMap<u64, Option<Arc<Inputs>>>>,
+    /// Tells whether there is a courier.
+    courier: Mutex<Watch>,
 }
 
 impl FileLink {
@@ -473,7 +594,8 @@ impl FileLink {
     pub fn new(directory: PathBuf, layout: Layout, patience: Patience) -> Self {
         let plans = PlanKeeper::new(layout);
         let counts = Mutex::default();
-        FileLink { directory, layout, patience, plans, counts, tasks: Mutex::default() }
+        let (tasks, courier) = Default::default();
+        FileLink { directory, layout, patience, plans, counts, tasks, courier }
     }
 
     fn path(&self, number: u64, extension: &str) -> PathBuf {
@@ -498,11 +620,11 @@ impl FileLink {
     fn open(&self, path: &Path) -> Result<(Lease, Inputs), OfflineError> {
         let damaged = |what: String| OfflineError::Damaged { path: path.to_owned(), what };
         let (file, metadata) = open::regular(path).map_err(reading(path))?;
-        let mut head = Vec::new();
-        (&file).take(GRANT_BYTES).read_to_end(&mut head).map_err(reading(path))?;
-        let mut begun = &head[..];
-        let grant: wire::Grant =
-            next(path, &mut begun)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
+        let file_bytes = metadata.len();
+        let mut messages =
+            Messages { path, file: BufReader::new(&file), place: 0, end: file_bytes };
+        let (grant, _): (wire::Grant, _) =
+            messages.next(GRANT_BYTES)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
         if path.file_stem().and_then(|stem| stem.to_str())
             != Some(grant.lease.to_string().as_str())
         {
@@ -511,18 +633,18 @@ impl FileLink {
         let plan: Arc<Plan> = self.plans.agree(&grant).map_err(OfflineError::Differ)?;
         let units = messages::units(&grant);
         let most = most_bytes(plan.input_bytes(&units, &mut self.counts.lock()));
-        let left = metadata.len().saturating_sub(head.len() as u64);
-        let left = open::read_on(&file, left, most).map_err(reading(path))?;
-        let bytes = [begun, &left].concat();
-        let mut rest = &bytes[..];
-        let mut inputs = Inputs::new();
-        while let Some(input) = next::<wire::Input>(path, &mut rest)? {
-            let wanted = messages::wanted(&input.request.unwrap_or_default());
-            let wanted = wanted.map_err(|error| damaged(error.to_string()))?;
-            let blocks: Result<Vec<Block>, _> =
-                input.blocks.into_iter().map(|bytes| Block::parse(self.layout, bytes)).collect();
-            inputs.insert(wanted, blocks.map_err(|error| damaged(error.to_string()))?);
+        if file_bytes > messages.place.saturating_add(most) {
+            return Err(damaged(format!("it has more bytes than it should, {most} at most")));
         }
+        let mut places = HashMap::new();
+        // Each is looked at before any work is done, and let go.
+        while let Some((input, place)) = messages.next::<wire::Input>(most)? {
+            let wanted = messages::wanted(&input.request.clone().unwrap_or_default());
+            let wanted = wanted.map_err(|error| damaged(error.to_string()))?;
+            blocks_of(self.layout, input).map_err(damaged)?;
+            places.insert(wanted, place);
+        }
+        let inputs = Inputs { path: path.to_owned(), file, layout: self.layout, places };
         Ok((Lease { number: grant.lease, worker: 0, plan, units, edition: grant.edition }, inputs))
     }
 
@@ -540,7 +662,7 @@ impl FileLink {
                     }
                 };
                 let _ = tokio::task::spawn_blocking(touch).await;
-                tokio::time::sleep(SILENCE / 6).await;
+                tokio::time::sleep(HEARTBEAT).await;
             }
         }
     }
@@ -549,11 +671,21 @@ impl FileLink {
     /// edition may hold other blocks; a unit of the newest edition finds its blocks in its own
     /// task, or in a later one of the same edition.
     fn blocks(&self, wanted: &Wanted) -> Result<Vec<Block>, SourceError> {
-        let tasks: Vec<Arc<Inputs>> = self.tasks.lock().values().rev().cloned().collect();
-        let found = tasks.iter().find_map(|inputs| inputs.get(wanted));
-        Ok(found
-            .ok_or_else(|| format!("no task in work holds partition {}", wanted.sequence()))?
-            .clone())
+        let tasks: Vec<Arc<Inputs>> =
+            self.tasks.lock().values().rev().flatten().cloned().collect();
+        for inputs in tasks {
+            if let Some(blocks) = self.patience.persist(|| inputs.get(wanted))? {
+                return Ok(blocks);
+            }
+        }
+        Err(format!("no task in work holds partition {}", wanted.sequence()).into())
+    }
+
+    /// Whether the courier has not been heard of for as long as it is waited for.
+    fn is_left_alone(&self) -> bool {
+        let touched = fs::symlink_metadata(self.directory.join(COURIER));
+        let modified = touched.and_then(|file| file.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.courier.lock().is_silent(Some(modified), Instant::now(), self.patience.lasts)
     }
 }
 
@@ -570,12 +702,25 @@ impl Link for FileLink {
             if open::regular(&self.directory.join(FINISHED)).is_ok() {
                 return Ok(Grant::Finished);
             }
+            if self.tasks.lock().is_empty() && self.is_left_alone() {
+                let place = self.directory.display();
+                return Err(LinkError::Lost(format!("nothing is heard of a courier in {place}")));
+            }
             std::thread::sleep(PAUSE);
             return Ok(Grant::Wait);
         };
-        match self.patience.read(&taken, || self.open(&taken)) {
+        let number = taken.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
+        if let Some(number) = number {
+            self.tasks.lock().entry(number).or_insert(None);
+        }
+        let opened = self.patience.read(&taken, || self.open(&taken));
+        if !matches!(opened, Ok(Some(_))) {
+            let is_sound = |inputs: &Option<_>| inputs.is_some();
+            self.tasks.lock().retain(|&task, inputs| Some(task) != number || is_sound(inputs));
+        }
+        match opened {
             Ok(Some((lease, inputs))) => {
-                self.tasks.lock().insert(lease.number, Arc::new(inputs));
+                self.tasks.lock().insert(lease.number, Some(Arc::new(inputs)));
                 return Ok(Grant::Work(lease));
             }
             // For a worker of the right version.
@@ -602,7 +747,7 @@ impl Link for FileLink {
                 return Ok(Delivered::Void);
             }
             write(&result, &bytes)?;
-            Ok(Delivered::Accepted { retired: Vec::new() })
+            Ok(Delivered::Left)
         });
         self.tasks.lock().remove(&lease.number);
         delivered.inspect_err(|_| drop(fs::rename(&taken, &task)))
@@ -637,7 +782,7 @@ impl Fetch for FileLink {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, os::unix::fs::symlink};
+    use std::os::unix::fs::symlink;
 
     use trailtrap_shared::{
         game::{Game, TrailTrap},
@@ -679,8 +824,9 @@ mod tests {
 
     #[test]
     fn the_latest_task_says_what_a_partition_holds() {
-        let link = link(Path::new("nowhere"));
-        let sequence = DegreeSequence::new([4; 11]);
+        let directory = tempfile::tempdir().unwrap();
+        let link = link(directory.path());
+        let sequence = DegreeSequence::new([1, 1, 0]);
         let keys = |slot: u64| {
             BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, [slot].into_iter(), |_, record| {
                 record.fill(0)
@@ -689,17 +835,72 @@ mod tests {
             .keys
         };
         let wanted = Wanted::Parents(sequence);
+        let put_out = |number: u64, inputs: &[(Wanted, Block)]| {
+            let mut bytes = task(number);
+            for (wanted, block) in inputs {
+                let input = wire::Input {
+                    request: Some(messages::request(0, wanted, &[])),
+                    blocks: vec![block.clone().into_bytes()],
+                };
+                bytes.extend(input.encode_length_delimited_to_vec());
+            }
+            fs::write(directory.path().join(format!("{number}.task")), bytes).unwrap();
+            let granted = link.lease(0).unwrap();
+            assert!(matches!(granted, Grant::Work(lease) if lease.number == number));
+        };
         for number in [3, 9, 1, 7] {
-            link.tasks
-                .lock()
-                .insert(number, Arc::new(Inputs::from([(wanted, vec![keys(number)])])));
+            put_out(number, &[(wanted, keys(number % 2))]);
         }
-        link.tasks.lock().insert(11, Arc::default());
+        put_out(11, &[]);
         for expected in [9, 7, 3, 1] {
-            assert_eq!(link.fetch(&[wanted]).unwrap(), [[keys(expected)]]);
+            assert_eq!(link.fetch(&[wanted]).unwrap(), [[keys(expected % 2)]]);
             link.tasks.lock().remove(&expected);
         }
         assert!(link.fetch(&[wanted]).is_err());
+    }
+
+    /// What a task says is looked at before it is worked on, wherever it is cut short.
+    #[test]
+    fn a_task_that_is_cut_short_is_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = link(directory.path());
+        let sequence = DegreeSequence::new([1, 1, 0]);
+        let table =
+            BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, [1].into_iter(), |_, record| {
+                record.fill(0)
+            });
+        let input = wire::Input {
+            request: Some(messages::request(0, &Wanted::Parents(sequence), &[])),
+            blocks: vec![table.to_blocks(0).keys.into_bytes()],
+        };
+        let begun = task(5);
+        let whole = [&begun[..], &input.encode_length_delimited_to_vec()].concat();
+        let path = directory.path().join("5.taken");
+        for length in 0..=whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let is_whole = length == begun.len() || length == whole.len();
+            match link.open(&path) {
+                Ok((lease, _)) => assert!(is_whole && lease.number == 5, "{length}"),
+                Err(OfflineError::Damaged { .. }) => assert!(!is_whole, "{length}"),
+                Err(other) => panic!("{length}: {other}"),
+            }
+        }
+    }
+
+    /// Whoever waits for tasks goes when there is no courier any more.
+    #[test]
+    fn a_courier_that_is_gone_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = link(directory.path());
+        let courier = directory.path().join(COURIER);
+        fs::write(&courier, "").unwrap();
+        assert!(matches!(link.lease(0), Ok(Grant::Wait)));
+        // It is at work.
+        let later = SystemTime::now() + Duration::from_secs(1);
+        File::options().append(true).open(&courier).unwrap().set_modified(later).unwrap();
+        assert!(matches!(link.lease(0), Ok(Grant::Wait)));
+        let gone = link.lease(0);
+        assert!(matches!(&gone, Err(LinkError::Lost(why)) if why.contains("courier")), "{gone:?}");
     }
 
     #[test]
@@ -757,7 +958,7 @@ mod tests {
             (1520, Some(now), false),
             (1521, Some(now), true),
         ] {
-            assert_eq!(watch.is_silent(modified, at(second)), silent, "{second}");
+            assert_eq!(watch.is_silent(modified, at(second), SILENCE), silent, "{second}");
         }
     }
 
@@ -815,10 +1016,7 @@ mod tests {
         assert!(matches!(link.complete(&lease, &[]), Err(LinkError::Lost(_))));
         assert_eq!(names(directory.path()), ["5.result", "5.result.aside", "5.task"]);
         fs::remove_dir(path("5.result.aside/thesis")).unwrap();
-        assert_eq!(
-            link.complete(&take(), &[]).unwrap(),
-            Delivered::Accepted { retired: Vec::new() }
-        );
+        assert_eq!(link.complete(&take(), &[]).unwrap(), Delivered::Left);
         assert_eq!(names(directory.path()), ["5.result", "5.result.aside", "5.taken"]);
         fs::remove_dir(path("5.result.aside")).unwrap();
         // The courier has cleared up.

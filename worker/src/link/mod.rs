@@ -62,6 +62,8 @@ pub enum Delivered {
         /// Indices of shards that no unit will read any more, as far as the link knows.
         retired: Vec<u32>,
     },
+    /// They lie where they will be found, and whether they will be accepted is not known.
+    Left,
     /// The lease had ended, and the results were dropped.
     Void,
 }
@@ -102,7 +104,7 @@ pub trait Link: Fetch {
     fn lease(&self, room: u64) -> Result<Grant, LinkError>;
 
     /// Delivers the results of a lease. When this returns without an error, they are stored
-    /// durably or were dropped.
+    /// durably, in the census or on their way to it, or were dropped.
     ///
     /// # Errors
     /// If the coordinator is lost, or refuses the results.

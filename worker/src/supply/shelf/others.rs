@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    future::ready,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -9,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::RwLock;
 use tokio::{runtime::Handle, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -240,7 +241,9 @@ impl OtherShelves {
                 async move { shelf.put(block).await }
             };
             let puts = stream::iter(blocks.to_vec()).map(put).buffer_unordered(TOGETHER);
-            let all = puts.fold(Ok(()), async |all: Result<(), Status>, put| all.and(put));
+            // What is under way when one fails is given up: a shelf that is gone would be waited for
+            // with each of them.
+            let all = puts.try_for_each(|()| ready(Ok::<(), Status>(())));
             match self.run(all)? {
                 Ok(()) => return Some(shelf.place.number),
                 Err(status) => shelf.leave_alone(&status),
