@@ -96,29 +96,35 @@ impl CheckedList {
     }
 
     /// Looks for each graph of this list, which is read once more from its file, among others:
-    /// those with at most so many edges have to be there. Gives their number.
+    /// those of the class with at most so many edges have to be there. Gives their number; `None` if
+    /// the file cannot be read twice.
     pub fn check_among(
         &self,
         path: &Path,
         others: &GraphList,
+        class: Class,
         max_size: usize,
-    ) -> anyhow::Result<u128> {
+    ) -> anyhow::Result<Option<u128>> {
         let mut others = others.graphs().map(|graph| graph6::encode(&graph).into_bytes());
         let mut other = others.next();
-        let mut found = 0;
+        let (mut found, mut lines) = (0, 0);
         for (number, line) in text_of(path)?.split(b'\n').enumerate() {
             let line = line?;
+            lines += 1;
             while other.as_ref().is_some_and(|other| *other < line) {
                 other = others.next();
             }
             if other.as_ref() == Some(&line) {
                 found += 1;
-            } else if graph6::decode(&line)?.size() <= max_size {
+                continue;
+            }
+            let graph = graph6::decode(&line)?;
+            if graph.size() <= max_size && (class == Class::All || class.contains(&graph)) {
                 let (number, line) = (number + 1, String::from_utf8_lossy(&line));
                 bail!("line {number}: {line} is not among the P1-wins of the census");
             }
         }
-        Ok(found)
+        Ok((lines == self.graphs()).then_some(found))
     }
 
     fn parse(

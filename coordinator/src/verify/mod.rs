@@ -376,7 +376,10 @@ impl Verification {
                 "they are those of the census{of_class}{few}, and none is missing"
             ));
         }
-        let comparable = list.check_among(path, &stored, max_size)?;
+        let class = finished.plan.layout.class;
+        let Some(comparable) = list.check_among(path, &stored, class, max_size)? else {
+            return Err(CannotSay("the list cannot be read a second time".to_owned()).into());
+        };
         let missing = stored.len() as u128 - comparable;
         if missing > 0 {
             let why = format!(
@@ -386,8 +389,8 @@ impl Verification {
             return Err(CannotSay(why).into());
         }
         Ok(format!(
-            "those{few} are as many as in the census, which goes no further: whether others are \
-             missing cannot be said"
+            "those{of_class}{few} are as many as in the census, which goes no further: whether \
+             others are missing cannot be said"
         ))
     }
 }

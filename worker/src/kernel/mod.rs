@@ -233,8 +233,9 @@ impl Solver<'_> {
     ) -> Result<Vec<SolvedUnit>, SolveError> {
         let start = Instant::now();
         let shard = &plan.shards[units[0].shard as usize];
-        let [first, last] = [&units[0], &units[units.len() - 1]].map(|unit| unit.part);
-        let parents = Self::parents(shard, first..=last, source)?;
+        let parts = || units.iter().map(|unit| unit.part);
+        let range = parts().min().unwrap_or(0)..=parts().max().unwrap_or(0);
+        let parents = Self::parents(shard, range, source)?;
         let generate = |unit: &Unit| self.generate(plan.layout.class, shard, unit.part, &parents);
         let mut generated: Vec<Vec<Child>> =
             units.iter().map(generate).collect::<Result<_, _>>()?;

@@ -332,6 +332,7 @@ pub fn carry(
     std::thread::scope(|scope| {
         let (work, working) = channel::<()>();
         scope.spawn(move || {
+            let _ = open::touch(&place);
             while working.recv_timeout(HEARTBEAT) == Err(RecvTimeoutError::Timeout) {
                 let _ = open::touch(&place);
             }
@@ -685,7 +686,8 @@ impl FileLink {
     fn is_left_alone(&self) -> bool {
         let touched = fs::symlink_metadata(self.directory.join(COURIER));
         let modified = touched.and_then(|file| file.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-        self.courier.lock().is_silent(Some(modified), Instant::now(), self.patience.lasts)
+        let silence = self.patience.lasts.max(SILENCE);
+        self.courier.lock().is_silent(Some(modified), Instant::now(), silence)
     }
 }
 
@@ -895,12 +897,16 @@ mod tests {
         let courier = directory.path().join(COURIER);
         fs::write(&courier, "").unwrap();
         assert!(matches!(link.lease(0), Ok(Grant::Wait)));
-        // It is at work.
+        let Some((modified, since)) = link.courier.lock().seen else { panic!("it is there") };
+        // It was seen to change long ago, or there would have been time for that.
+        let Some(long_ago) = since.checked_sub(SILENCE + HEARTBEAT) else { return };
+        link.courier.lock().seen = Some((modified, long_ago));
+        let gone = link.lease(0);
+        assert!(matches!(&gone, Err(LinkError::Lost(why)) if why.contains("courier")), "{gone:?}");
+        // It is at work again.
         let later = SystemTime::now() + Duration::from_secs(1);
         File::options().append(true).open(&courier).unwrap().set_modified(later).unwrap();
         assert!(matches!(link.lease(0), Ok(Grant::Wait)));
-        let gone = link.lease(0);
-        assert!(matches!(&gone, Err(LinkError::Lost(why)) if why.contains("courier")), "{gone:?}");
     }
 
     #[test]

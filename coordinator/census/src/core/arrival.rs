@@ -280,7 +280,7 @@ impl Core {
             }
             deliveries.pop_front();
             if let Some(arrival) = self.arrivals.get(&id) {
-                self.leases.came_late(arrival.lease, self.now);
+                self.leases.came_late(arrival.lease);
             }
         }
     }

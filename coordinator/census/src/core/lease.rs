@@ -56,6 +56,8 @@ struct Held {
     deadline: Option<Duration>,
     /// When it was granted.
     since: Duration,
+    /// Whether it was renewed to its end, and took too long.
+    was_long: bool,
 }
 
 impl LeaseTable {
@@ -79,13 +81,13 @@ impl LeaseTable {
         now: Duration,
     ) -> u64 {
         let deadline = Some(now + self.term);
-        self.insert(Held { worker, purpose, units, deadline, since: now })
+        self.insert(Held { worker, purpose, units, deadline, since: now, was_long: false })
     }
 
     /// Leases units to a worker of this process, which needs no deadline.
     pub fn grant_embedded(&mut self, worker: WorkerId, purpose: Purpose, units: Vec<Unit>) -> u64 {
         let since = Duration::ZERO;
-        self.insert(Held { worker, purpose, units, deadline: None, since })
+        self.insert(Held { worker, purpose, units, deadline: None, since, was_long: false })
     }
 
     fn insert(&mut self, held: Held) -> u64 {
@@ -155,18 +157,24 @@ impl LeaseTable {
             .iter()
             .filter(|(number, held)| is_long(held) && may_go(**number, held.worker));
         let number = *long.next()?.0;
-        self.expire_one(number)
+        let ended = self.expire_one(number);
+        if let Some(held) = self.expired.get_mut(&number) {
+            held.was_long = true;
+        }
+        ended
     }
 
     fn is_long(&self, held: &Held, now: Duration) -> bool {
         held.since + self.long * self.term < now
     }
 
-    /// Results came under a lease that had expired, and nobody else has delivered them yet: if that
-    /// took long, units take longer than was thought, and from now on twice as long is long. Else
-    /// whoever gets such a unit might lose it before it is done.
-    pub fn came_late(&mut self, number: u64, now: Duration) {
-        if self.expired.get(&number).is_some_and(|held| self.is_long(held, now)) {
+    /// Results came under a lease that has expired, and nobody else has delivered them yet: if it
+    /// was ended because it took long, units take longer than was thought, and from now on twice as
+    /// long is long. Else whoever gets such a unit might lose it before it is done.
+    pub fn came_late(&mut self, number: u64) {
+        if let Some(held) = self.expired.get_mut(&number)
+            && std::mem::take(&mut held.was_long)
+        {
             self.long = self.long.saturating_mul(2);
         }
     }
@@ -284,15 +292,15 @@ mod tests {
         table.renew(1, &[first], at(601));
         assert!(table.expire_long(at(601), |_, _| true).is_some());
         let second = table.grant(2, Purpose::Solve, vec![unit(1)], at(601));
-        table.came_late(first, at(900));
-        table.came_late(first, at(901));
+        table.came_late(first);
+        table.came_late(first);
         table.renew(2, &[second], at(1801));
         assert_eq!(table.expire_long(at(1801), |_, _| true), None);
         assert!(table.expire_long(at(1802), |_, _| true).is_some(), "it may have hung");
         // Of a worker that was not heard of that says nothing.
         let silent = table.grant(1, Purpose::Solve, vec![unit(2)], at(2000));
         table.expire(at(2061));
-        table.came_late(silent, at(2070));
+        table.came_late(silent);
         let third = table.grant(2, Purpose::Solve, vec![unit(2)], at(2061));
         table.renew(2, &[third], at(3262));
         assert!(table.expire_long(at(3262), |_, _| true).is_some());
