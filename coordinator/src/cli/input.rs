@@ -3,18 +3,16 @@
 
 use std::{
     fmt,
-    fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, Read},
     path::Path,
     sync::Arc,
 };
 
 use anyhow::Context;
-use flate2::read::MultiGzDecoder;
 use trailtrap_shared::graph::graph6;
 use trailtrap_worker::process::open;
 
-use crate::verify::GZIP_MAGIC;
+use crate::verify::text_of;
 
 /// One graph of the input, not yet decoded. Of a line that is longer than that of any graph there
 /// is as much as says so.
@@ -53,16 +51,7 @@ pub fn for_each_batch(
         if input == "-" {
             read("standard input", io::stdin().lock(), at_most, &mut take)?;
         } else if open::may_be_there(Path::new(input)) {
-            let file = File::open(input).with_context(|| format!("cannot open {input}"))?;
-            let mut file = BufReader::new(file);
-            let start = file.fill_buf().with_context(|| format!("cannot read {input}"))?;
-            match start.starts_with(&GZIP_MAGIC) {
-                true => {
-                    let text = BufReader::new(MultiGzDecoder::new(file));
-                    read(input, text, at_most, &mut take)?;
-                }
-                false => read(input, file, at_most, &mut take)?,
-            }
+            read(input, text_of(Path::new(input))?, at_most, &mut take)?;
         } else {
             let name = match graph6::decode(input.as_bytes()) {
                 Ok(_) => format!("'{input}'"),
@@ -129,6 +118,8 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::BufReader;
+
     use super::*;
 
     fn lines(input: impl BufRead) -> Vec<(Option<usize>, Vec<u8>)> {

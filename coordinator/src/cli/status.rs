@@ -32,18 +32,16 @@ pub struct StatusCommand {
 impl StatusCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let usual = || std::env::var_os("TRAILTRAP_DATA").map(PathBuf::from);
-        let status = match (self.data, self.reach.is_given()) {
-            (Some(data), _) => status::look(&data)?,
-            (None, true) => ask(&self.reach)?,
-            (None, false) => match usual() {
-                Some(data) => status::look(&data)?,
-                None => {
-                    let what =
-                        "say where to look: --data DIR, --access FILE or --coordinator HOST:PORT";
-                    CommandLine::command().error(ErrorKind::MissingRequiredArgument, what).exit();
-                }
-            },
+        let is_asked = self.reach.is_given();
+        let usual = || std::env::var_os("TRAILTRAP_DATA").filter(|_| !is_asked).map(PathBuf::from);
+        let status = match self.data.or_else(usual) {
+            Some(data) => status::look(&data)?,
+            None if is_asked => ask(&self.reach)?,
+            None => {
+                let what =
+                    "say where to look: --data DIR, --access FILE or --coordinator HOST:PORT";
+                CommandLine::command().error(ErrorKind::MissingRequiredArgument, what).exit();
+            }
         };
         terminal::print(&if self.json { status.to_json() + "\n" } else { status.to_text() })?;
         Ok(ExitCode::SUCCESS)

@@ -20,8 +20,8 @@ use trailtrap_shared::{
     play,
 };
 
-/// What a file begins with that `gzip` has made, as `export` does of lists.
-pub const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// What a file begins with that `gzip` has made.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// P1-win graphs of one size, counted in each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,11 +59,15 @@ const LINES: usize = 1 << 16;
 /// Longer than the line of any graph that can be read.
 const LINE_BYTES: u64 = graph6::LONGEST_LINE as u64 + 1;
 
-/// The text of a list, gzip or plain.
-fn text_of(path: &Path) -> anyhow::Result<impl BufRead + use<>> {
+/// The text of a list, gzip or plain, as `export` writes it.
+///
+/// # Errors
+/// It cannot be opened, or begun to be read.
+pub fn text_of(path: &Path) -> anyhow::Result<impl BufRead + use<>> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut reader = BufReader::new(file);
-    let gzip = reader.fill_buf()?.starts_with(&GZIP_MAGIC);
+    let start = reader.fill_buf().with_context(|| format!("cannot read {}", path.display()))?;
+    let gzip = start.starts_with(&GZIP_MAGIC);
     let text: Box<dyn Read> =
         if gzip { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
     Ok(BufReader::with_capacity(1 << 20, text))

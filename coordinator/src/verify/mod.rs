@@ -31,7 +31,7 @@ use trailtrap_export::{
 use trailtrap_shared::{class::Class, game::GameName, play};
 use trailtrap_worker::process::{log, open};
 
-pub use self::list::GZIP_MAGIC;
+pub use self::list::text_of;
 
 use self::{
     bundle::Bundle,
@@ -362,7 +362,8 @@ impl Verification {
             &Filter::default(),
             &Terminal,
         )?;
-        let of_class = match finished.plan.layout.class {
+        let class = finished.plan.layout.class;
+        let of_class = match class {
             Class::All => String::new(),
             class => format!(" of the class {class}"),
         };
@@ -376,7 +377,6 @@ impl Verification {
                 "they are those of the census{of_class}{few}, and none is missing"
             ));
         }
-        let class = finished.plan.layout.class;
         let Some(comparable) = list.check_among(path, &stored, class, max_size)? else {
             return Err(CannotSay("the list cannot be read a second time".to_owned()).into());
         };

@@ -151,7 +151,8 @@ impl LeaseTable {
         now: Duration,
         may_go: impl Fn(u64, WorkerId) -> bool,
     ) -> Option<EndedLease> {
-        let is_long = |held: &Held| held.deadline.is_some() && self.is_long(held, now);
+        let term = self.long * self.term;
+        let is_long = |held: &Held| held.deadline.is_some() && held.since + term < now;
         let mut long = self
             .leases
             .iter()
@@ -162,10 +163,6 @@ impl LeaseTable {
             held.was_long = true;
         }
         ended
-    }
-
-    fn is_long(&self, held: &Held, now: Duration) -> bool {
-        held.since + self.long * self.term < now
     }
 
     /// Results came under a lease that has expired, and nobody else has delivered them yet: if it
