@@ -39,7 +39,7 @@ pub struct Claims {
 }
 
 /// Where claims are, in the directory of a run.
-const CLAIMS: &str = "claims";
+pub(super) const CLAIMS: &str = "claims";
 /// Where processes are, in that directory.
 const PROCESSES: &str = "processes";
 /// A process writes so often in the time of a lease, at least.

@@ -260,18 +260,19 @@ fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, SampleError> {
     result.map_err(|source| SampleError::File { path: path.to_owned(), source })
 }
 
-/// Makes sure that a directory in which no run has begun holds nothing else. Another process may
-/// just begin one.
+/// Makes sure that a directory without parameters has nothing else than a run makes: another process
+/// may just begin one, or somebody has removed them.
 fn check_free(directory: &Path) -> Result<(), SampleError> {
-    let entries = at(directory, fs::read_dir(directory))?;
-    let names: Result<Vec<_>, io::Error> =
-        entries.map(|entry| entry.map(|entry| entry.file_name())).collect();
-    let names = at(directory, names)?;
-    let is_begun = |name: &OsString| name.as_encoded_bytes().starts_with(b"parameters.json");
-    if names.is_empty() || names.iter().any(is_begun) {
-        return Ok(());
+    let is_own = |name: &OsString| {
+        name.as_encoded_bytes().starts_with(PARAMETERS.as_bytes())
+            || [claims::CLAIMS, VERDICTS, RECHECKS, CHECKSUMS].iter().any(|own| name == own)
+    };
+    for entry in at(directory, fs::read_dir(directory))? {
+        if !is_own(&at(directory, entry)?.file_name()) {
+            return Err(SampleError::Foreign(directory.to_owned()));
+        }
     }
-    Err(SampleError::Foreign(directory.to_owned()))
+    Ok(())
 }
 
 /// A run in its directory.
@@ -356,7 +357,7 @@ impl<'a> Run<'a> {
             known.check_outcomes(size)?;
         }
         at(directory, fs::create_dir_all(directory))?;
-        let path = directory.join("parameters.json");
+        let path = directory.join(PARAMETERS);
         if !path.exists() {
             check_free(directory)?;
             let text = serde_json::to_string_pretty(&parameters).unwrap_or_default() + "\n";
@@ -582,6 +583,8 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The file that says what is sampled, and how.
+const PARAMETERS: &str = "parameters.json";
 /// Where verdicts are in the directory of a run.
 const VERDICTS: &str = "verdicts";
 /// Where those of rechecks are, in a directory for each share.
@@ -659,7 +662,7 @@ fn nothing(model: Model, shares: &[f64]) -> SampleError {
 /// Removes files that processes that were killed have left unfinished, where all of this kind are
 /// there by now.
 fn sweep(directory: &Path, kind: &str) -> Result<(), SampleError> {
-    at(directory, replacement::sweep(&directory.join("parameters.json")))?;
+    at(directory, replacement::sweep(&directory.join(PARAMETERS)))?;
     for kind in [Path::new(kind), &Path::new(CHECKSUMS).join(kind)] {
         let entries = WalkDir::new(directory.join(kind)).into_iter().filter_map(Result::ok);
         let is_unfinished =
