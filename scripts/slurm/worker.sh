@@ -23,7 +23,7 @@ fi
 # Older versions of Slurm do not say when a job ends.
 if [ -z "${SLURM_JOB_END_TIME:-}" ]; then
   end=$(squeue --noheader --job "$job" --format %e | head -n 1)
-  if SLURM_JOB_END_TIME=$(date --date "$end" +%s 2>/dev/null); then
+  if [ -n "$end" ] && SLURM_JOB_END_TIME=$(date --date "$end" +%s 2>/dev/null); then
     export SLURM_JOB_END_TIME
   else
     unset SLURM_JOB_END_TIME
