@@ -79,10 +79,13 @@ const RULES: [Rule; 14] = [
             "trailtrap_census::trust",
             "trailtrap_census::watch",
             // Exports replace files by `process::replace`; of workers they know nothing else.
+            "trailtrap_worker::access",
             "trailtrap_worker::cache",
+            "trailtrap_worker::counting",
             "trailtrap_worker::engine",
             "trailtrap_worker::kernel",
             "trailtrap_worker::link",
+            "trailtrap_worker::memory",
             "trailtrap_worker::supply",
         ],
     },

@@ -1,7 +1,7 @@
 //! The time of a census that is rehearsed: it passes as fast as on this machine while somebody
 //! holds it, since the coordinator is at work, and faster while all sleep.
 
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -30,36 +30,10 @@ struct State {
     since: Instant,
     /// How many hold the time.
     holds: usize,
-    sleepers: BinaryHeap<Reverse<Sleeper>>,
+    /// By the moment at which somebody is to be woken, and its number.
+    sleepers: BTreeMap<(Moment, u64), oneshot::Sender<()>>,
     /// How many have ever slept.
     number: u64,
-}
-
-/// When somebody is to be woken.
-struct Sleeper {
-    at: Moment,
-    number: u64,
-    wake: oneshot::Sender<()>,
-}
-
-impl PartialEq for Sleeper {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Sleeper {}
-
-impl PartialOrd for Sleeper {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Sleeper {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
 }
 
 /// Holds the time until it is dropped.
@@ -96,7 +70,7 @@ impl Clock {
             seconds: 0.0,
             since: Instant::now(),
             holds: 0,
-            sleepers: BinaryHeap::new(),
+            sleepers: BTreeMap::new(),
             number: 0,
         };
         Clock(Arc::new(Inner { speed, state: Mutex::new(state), changed: Notify::new() }))
@@ -127,8 +101,8 @@ impl Clock {
                 return;
             }
             state.number += 1;
-            let sleeper = Sleeper { at: Moment(seconds), number: state.number, wake };
-            state.sleepers.push(Reverse(sleeper));
+            let place = (Moment(seconds), state.number);
+            state.sleepers.insert(place, wake);
         }
         self.0.changed.notify_one();
         // It is not dropped before it was sent.
@@ -158,14 +132,14 @@ impl Clock {
         let mut state = self.0.state.lock();
         state.advance(self.0.speed);
         loop {
-            let Reverse(Sleeper { at: Moment(at), .. }) = state.sleepers.peek()?;
+            let (&(Moment(at), _), _) = state.sleepers.first_key_value()?;
             let left = (at - state.seconds) / state.pace(self.0.speed);
             if left > 0.0 {
                 // What takes longer than can be said is looked at again tomorrow.
                 let day = 86400.0;
                 return Some(Duration::from_secs_f64(left.min(day)));
             }
-            if let Some(Reverse(Sleeper { wake, .. })) = state.sleepers.pop() {
+            if let Some((_, wake)) = state.sleepers.pop_first() {
                 // Whoever slept may have gone.
                 let _ = wake.send(());
             }

@@ -102,27 +102,29 @@ fn connected_labelled(all: &[Polynomial]) -> Vec<Polynomial> {
     connected
 }
 
+/// The partitions of `left` into parts of at most `most`, behind `parts`.
+pub(crate) fn each_partition(
+    left: usize,
+    most: usize,
+    parts: &mut Vec<usize>,
+    visit: &mut impl FnMut(&[usize]),
+) {
+    if left == 0 {
+        visit(parts);
+    }
+    for part in (1..=most.min(left)).rev() {
+        parts.push(part);
+        each_partition(left - part, part, parts, visit);
+        parts.pop();
+    }
+}
+
 /// Σ over the cycle types of permutations of n points of (their number / n!) · ∏ (1 + x^length)
 /// over the cycles they induce on pairs: ⌊k/2⌋ from each k-cycle (one of them of length k/2 if k
 /// is even) and gcd(j, k) of length lcm(j, k) from each pair of cycles.
 fn cycle_index(n: usize) -> Polynomial {
-    fn partitions(
-        left: usize,
-        most: usize,
-        parts: &mut Vec<usize>,
-        visit: &mut impl FnMut(&[usize]),
-    ) {
-        if left == 0 {
-            visit(parts);
-        }
-        for part in (1..=most.min(left)).rev() {
-            parts.push(part);
-            partitions(left - part, part, parts, visit);
-            parts.pop();
-        }
-    }
     let mut sum: Polynomial = vec![BigInt::ZERO; pairs(n) + 1];
-    partitions(n, n, &mut Vec::new(), &mut |parts| {
+    each_partition(n, n, &mut Vec::new(), &mut |parts| {
         let mut centralizer = 1u64;
         for k in 1..=n {
             let count = parts.iter().filter(|&&part| part == k).count();

@@ -34,11 +34,6 @@ impl Content {
         hasher.finalize_xof().fill(&mut half);
         Content(half)
     }
-
-    /// As text.
-    pub fn to_hex(self) -> String {
-        hex::encode(self.0)
-    }
 }
 
 #[cfg(test)]
@@ -75,6 +70,6 @@ mod tests {
         assert_eq!(Content::hash(plain.iter().map(|block| block.name().checksum.0)), content);
         assert_ne!(Content::of_unit(&blocks(8)), content);
         // Recorded in stores.
-        assert_eq!(content.to_hex(), "c13b1df9e83ec7d393bf74762be937c1");
+        assert_eq!(hex::encode(content.0), "c13b1df9e83ec7d393bf74762be937c1");
     }
 }

@@ -3,7 +3,7 @@
 //! Each graph has random numbers of its own, by seed, order, stratum and index, so that it does not
 //! matter which others are drawn, or where.
 
-use crate::graph::{Graph, MAX_ORDER, NARROW_ORDER, factorial, pairs};
+use crate::graph::{Graph, MAX_ORDER, NARROW_ORDER, factorial, pairs, polya::each_partition};
 
 /// What is drawn with equal probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,23 +271,6 @@ impl CycleType {
             }
         }
         code
-    }
-}
-
-/// The partitions of `left` into parts of at most `most`, behind `parts`.
-fn each_partition(
-    left: usize,
-    most: usize,
-    parts: &mut Vec<usize>,
-    visit: &mut impl FnMut(&[usize]),
-) {
-    if left == 0 {
-        visit(parts);
-    }
-    for part in (1..=most.min(left)).rev() {
-        parts.push(part);
-        each_partition(left - part, part, parts, visit);
-        parts.pop();
     }
 }
 

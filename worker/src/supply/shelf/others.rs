@@ -33,9 +33,9 @@ use crate::{
 
 /// Shelves that are read from, or blocks that are put there, at a time.
 const TOGETHER: usize = 8;
-/// A shelf that says nothing for so long is left alone for a while.
+/// A shelf that says nothing for so long is left alone …
 const PATIENCE: Duration = Duration::from_secs(20);
-/// So long.
+/// … for this time.
 const REST: Duration = Duration::from_secs(30);
 /// So many others are asked to take a copy.
 const ATTEMPTS: usize = 3;
