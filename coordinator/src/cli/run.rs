@@ -81,9 +81,9 @@ pub struct Common {
     /// step of the recurrence, without code of the kernel. A unit is drawn with probability p, and
     /// of it min(1, 16 · RATE) of its records, at least one; 1 tries all. A trial reads
     /// predecessors, R bytes of them, from the store;
-    /// p = max(RATE, min(1/16, (U/2 + min(B/4, 1 MiB))/16R)) for a unit of U bytes, with buckets
+    /// p = max(RATE, min(1/16, (U/2 + min(B/4, 768 KiB))/16R)) for a unit of U bytes, with buckets
     /// of B bytes (--bucket-size), as the plan expects them: so trials read less than a tenth of
-    /// what is solved where orders are large, and with buckets of 4MiB and more p is 1/16 for all
+    /// what is solved where orders are large, and with buckets of 3MiB and more p is 1/16 for all
     /// units of orders up to 9. Where `census` solves, records are tried besides, with
     /// p = max(1/16, RATE), against the predecessors in memory that they were solved from (against
     /// the store where these are more than 8192 records of a unit, or all), so that each record is

@@ -21,8 +21,9 @@ use crate::{core::secret::Draws, records::UnitRecord};
 
 /// One unit in so many is drawn, if trying it costs little, so that many records of it can be.
 const UNIT_SHARE: f64 = 16.0;
-/// Of so many bytes at most a sixteenth is read on average, whatever the size of a unit.
-const USUAL_BYTES: f64 = (1 << 20) as f64;
+/// Beside half of a unit's own bytes, a sixteenth of so many is read on average, or of a quarter of
+/// a bucket where that is less.
+const USUAL_BYTES: f64 = (3 << 18) as f64;
 
 /// How likely a unit is to be drawn for trial, and what share of its records is tried then.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +47,7 @@ impl Odds {
     /// At this rate, of a unit whose trial reads its predecessors. So that trials read less than a
     /// tenth of what is solved, units that read much are drawn less often, but with probability
     /// `rate` at least: a sixteenth of half a unit's own bytes is read on average, and of a quarter
-    /// of a bucket, or of a megabyte where that is less.
+    /// of a bucket, or of 768 KiB where that is less.
     pub fn reading(plan: &Plan, unit: Unit, rate: f64) -> Self {
         let at_hand = Odds::at_hand(rate);
         let entry = entry_bytes(plan.layout, plan.order) as f64;
@@ -426,7 +427,7 @@ mod tests {
         assert!(read < 0.6 && reluctant < 1000, "{read} {reluctant}");
         for (order, options) in [(11, usual), (10, fine)] {
             let (read, reluctant) = of(order, options);
-            assert!(read < 0.09 && reluctant > 1000, "{read} {reluctant}");
+            assert!(read < 0.08 && reluctant > 1000, "{read} {reluctant}");
         }
     }
 
