@@ -97,7 +97,12 @@ impl Plan {
         let shards: Vec<Shard> = sequences
             .into_iter()
             .map(|sequence| {
-                let (mass, estimate) = estimate(layout.class, &sequence, &mut counts);
+                let mass = mass(&sequence, &mut counts);
+                // Of other classes nothing is known beforehand.
+                let estimate = match layout.class.is_by_degrees() {
+                    true => expected_graphs(mass, order),
+                    false => 1,
+                };
                 let buckets = (estimate * entry_bytes)
                     .div_ceil(options.bucket_bytes.max(1))
                     .next_power_of_two();
@@ -230,27 +235,38 @@ impl Plan {
         units.iter().map(of_unit).sum()
     }
 
-    /// In the same way, the bytes of the partitions in which these units look up.
-    fn predecessor_bytes(&self, units: &[Unit]) -> u64 {
+    /// The blocks of these units have no more bytes than this, in whatever class.
+    pub fn most_bytes(&self, units: &[Unit]) -> u64 {
         let entry = entry_bytes(self.layout, self.order) as u64;
-        let shards = units.iter().map(|unit| &self.shards[unit.shard as usize]);
-        let predecessors: BTreeSet<u32> =
-            shards.flat_map(|shard| shard.predecessors.iter().copied()).collect();
-        predecessors.iter().map(|&i| self.shards[i as usize].estimate * entry).sum()
+        let of_unit = |unit: &Unit| {
+            let shard = &self.shards[unit.shard as usize];
+            (expected_graphs(shard.mass, self.order) / u64::from(shard.parts))
+                .saturating_mul(entry)
+        };
+        most_bytes(units.iter().map(of_unit))
     }
 
-    /// In the same way, the bytes of the blocks that these units read.
-    pub fn input_bytes(&self, units: &[Unit], counts: &mut LabelledCounts) -> u64 {
-        let shards = units.iter().map(|unit| &self.shards[unit.shard as usize]);
-        let parents: HashSet<DegreeSequence> = shards
+    /// The blocks that these units read, parents and the partitions in which they look up, have no
+    /// more bytes than this, in whatever class.
+    pub fn most_input_bytes(&self, units: &[Unit], counts: &mut LabelledCounts) -> u64 {
+        let shards = || units.iter().map(|unit| &self.shards[unit.shard as usize]);
+        let predecessors: BTreeSet<u32> =
+            shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
+        let parents: HashSet<DegreeSequence> = shards()
             .flat_map(|shard| shard.sequence.parents())
             .map(|parent| parent.sequence)
             .collect();
+        let entry = entry_bytes(self.layout, self.order) as u64;
+        let looked_up = predecessors.iter().map(|&predecessor| {
+            expected_graphs(self.shards[predecessor as usize].mass, self.order)
+                .saturating_mul(entry)
+        });
         let order = self.order - 1;
         let slot = slot_bytes(order) as u64;
-        let class = self.layout.class;
-        let graphs = |parent: &DegreeSequence| estimate(class, parent, counts).1 * slot;
-        self.predecessor_bytes(units) + parents.iter().map(graphs).sum::<u64>()
+        let listed = parents
+            .iter()
+            .map(|parent| expected_graphs(mass(parent, counts), order).saturating_mul(slot));
+        most_bytes(looked_up.chain(listed))
     }
 
     /// Bytes of memory that the plan takes, about.
@@ -323,6 +339,14 @@ impl Goal {
         Goal { order, max_size: max_size.unwrap_or(usize::MAX).min(pairs(order)) }
     }
 
+    /// The same in a class: if it has no graphs with more edges, nothing is left out.
+    pub fn of_class(self, class: Class) -> Self {
+        match self.max_size >= class.most_edges(self.order) {
+            true => Goal::new(self.order, None),
+            false => self,
+        }
+    }
+
     /// The most edges of graphs of an order ≤ the last one. A graph with m edges is generated from
     /// one that lacks a vertex of maximum degree, and this is at least the mean, 2m/n.
     pub fn max_size(self, order: usize) -> usize {
@@ -337,20 +361,20 @@ pub fn order_name(order: usize, max_size: Option<usize>) -> String {
     format!("order {order}{limit}")
 }
 
-/// Σ n!/|Aut| over the graphs of a degree sequence, and a lower bound for the number of those that
-/// belong to a class.
-fn estimate(class: Class, sequence: &DegreeSequence, counts: &mut LabelledCounts) -> (u128, u64) {
-    let mass = sequence.arrangements() * counts.count(sequence);
-    let graphs = match class.is_by_degrees() {
-        true => (mass / u128::from(factorial(sequence.order()))) as u64 + 1,
-        false => 1,
-    };
-    (mass, graphs)
+/// Σ n!/|Aut| over all graphs of a degree sequence.
+fn mass(sequence: &DegreeSequence, counts: &mut LabelledCounts) -> u128 {
+    sequence.arrangements() * counts.count(sequence)
 }
 
-/// No blocks that are expected to have so many bytes have more than this.
-pub fn most_bytes(expected: u64) -> u64 {
-    expected.saturating_mul(4).saturating_add(64 << 20)
+/// A lower bound for the number of graphs of this mass, near the truth where it is large.
+fn expected_graphs(mass: u128, order: usize) -> u64 {
+    u64::try_from(mass / u128::from(factorial(order))).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+/// Blocks that are expected to have so many bytes if all graphs are in their class have no more
+/// bytes than this.
+fn most_bytes(expected: impl Iterator<Item = u64>) -> u64 {
+    expected.fold(0, u64::saturating_add).saturating_mul(4).saturating_add(64 << 20)
 }
 
 /// The smallest piece of work: one part of one shard.
@@ -398,6 +422,26 @@ mod tests {
                 1 << pairs(order)
             );
         }
+    }
+
+    /// Whatever the class, as many bytes may come as of all graphs: honest results are never too
+    /// many. Of all graphs that is what it was, and more units may have more.
+    #[test]
+    fn no_class_has_more_bytes_than_all_graphs() {
+        let plan = |class| Plan::new(TrailTrap::LAYOUT.on(class), 9, PlanOptions::default());
+        let (all, planar) = (plan(Class::All), plan(Class::Planar));
+        let unit = |shard| Unit { order: 9, shard, part: 0 };
+        let mut counts = LabelledCounts::default();
+        for (index, shard) in (0..).zip(&planar.shards) {
+            let same = all.find(&shard.sequence).expect("all graphs have it");
+            let (units, of_all) = ([unit(index)], [unit(same)]);
+            assert_eq!(all.most_bytes(&of_all), 4 * all.bytes(&of_all) + (64 << 20));
+            assert_eq!(planar.most_bytes(&units), all.most_bytes(&of_all));
+            let inputs = planar.most_input_bytes(&units, &mut counts);
+            assert!(inputs <= all.most_input_bytes(&of_all, &mut counts));
+        }
+        let [few, many] = [10, 500].map(|count| (0..count).map(unit).collect::<Vec<_>>());
+        assert!(planar.most_bytes(&few) < planar.most_bytes(&many));
     }
 
     /// The plan of a class has the shards that graphs of the class are in and lead to, and is no

@@ -11,7 +11,7 @@ use trailtrap_census::{
 use trailtrap_shared::{
     count::{digest::Digest, statistics::Statistics, summary::Summary},
     partition::{Block, BlockId, BlockName, Content, Section},
-    plan::{Plan, Shard, Unit, most_bytes},
+    plan::{Plan, Shard, Unit},
     protocol::{
         codec,
         messages::{self, Assembly},
@@ -75,15 +75,15 @@ struct Arriving<'a> {
 }
 
 impl<'a> Unpacking<'a> {
-    /// Nothing yet of units of a plan whose blocks have about so many bytes.
-    pub fn new(plan: &'a Plan, units: &[Unit], expected_bytes: u64, author: Author) -> Self {
+    /// Nothing yet of these units of a plan.
+    pub fn new(plan: &'a Plan, units: &[Unit], author: Author) -> Self {
         let blocks = |unit: &Unit| 3 << plan.shards[unit.shard as usize].bucket_bits;
         Unpacking {
             plan,
             author,
             units_left: units.len(),
             blocks_left: units.iter().map(blocks).sum(),
-            bytes_left: most_bytes(expected_bytes),
+            bytes_left: plan.most_bytes(units),
             deliveries: Vec::new(),
             shelved: Vec::new(),
             current: None,
@@ -131,7 +131,7 @@ impl<'a> Unpacking<'a> {
                 };
                 let (order, part) = (self.plan.order as u8, id.part);
                 let unit = Unit { order, shard: id.shard, part };
-                let named_left = most_bytes(self.plan.bytes(&[unit]));
+                let named_left = self.plan.most_bytes(&[unit]);
                 let (blocks, named) = (Vec::new(), Vec::new());
                 self.current = Some(Arriving { unit, shard, result, blocks, named, named_left });
                 Ok(())

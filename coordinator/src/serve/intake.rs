@@ -32,9 +32,9 @@ use crate::serve::{
 
 /// The call that brings much and is answered by little.
 const COMPLETE: &str = "/trailtrap.v1.Census/Complete";
-/// The calls that consist of a stream of messages.
-const STREAMS: [&str; 3] =
-    [COMPLETE, "/trailtrap.v1.Census/FetchPartition", "/trailtrap.v1.Census/Describe"];
+/// The calls that ask, in a stream of messages, for blocks or what is said of them.
+const FETCHES: [&str; 2] =
+    ["/trailtrap.v1.Census/FetchPartition", "/trailtrap.v1.Census/Describe"];
 /// The call whose answer is large, and which onlookers may make too.
 const STATUS: &str = "/trailtrap.v1.Census/Status";
 
@@ -48,8 +48,10 @@ const STALLED: Duration = Duration::from_secs(60);
 
 /// So many calls of one message, …
 const MESSAGES_AT_A_TIME: usize = 1024;
-/// … streams …
-const STREAMS_AT_A_TIME: usize = 2048;
+/// … deliveries, which keep it as long as they wait for their share, …
+const DELIVERIES_AT_A_TIME: usize = 1024;
+/// … other streams …
+const FETCHES_AT_A_TIME: usize = 1024;
 /// … and questions for the status have a place at a time.
 const QUESTIONS_AT_A_TIME: usize = 32;
 /// Answers are handed on in pieces of this size, since those that were handed on wait in memory
@@ -63,7 +65,8 @@ pub struct Intake {
     /// For those whose message or stream is not read to its end: until it is, HTTP/2 lets each of
     /// them send some bytes unasked.
     messages: Arc<Semaphore>,
-    streams: Arc<Semaphore>,
+    deliveries: Arc<Semaphore>,
+    fetches: Arc<Semaphore>,
     /// For those whose answer is not taken to its end.
     questions: Arc<Semaphore>,
 }
@@ -75,7 +78,8 @@ impl Intake {
         Intake {
             budget,
             messages: places(MESSAGES_AT_A_TIME),
-            streams: places(STREAMS_AT_A_TIME),
+            deliveries: places(DELIVERIES_AT_A_TIME),
+            fetches: places(FETCHES_AT_A_TIME),
             questions: places(QUESTIONS_AT_A_TIME),
         }
     }
@@ -87,13 +91,14 @@ impl Gate for Intake {
         S: Service<Request<Body>, Response = Response<Body>, Error: 'static>,
         S::Future: Send + 'static,
     {
-        let Intake { budget, messages, streams, questions } = self;
+        let Intake { budget, messages, deliveries, fetches, questions } = self;
         let path = request.uri().path();
-        let (is_stream, is_question) = (STREAMS.contains(&path), path == STATUS);
-        let is_delivery = path == COMPLETE;
-        let places = match (is_stream, is_question) {
-            (true, _) => streams,
-            (_, true) => questions,
+        let (is_delivery, is_question) = (path == COMPLETE, path == STATUS);
+        let is_stream = is_delivery || FETCHES.contains(&path);
+        let places = match (is_delivery, is_stream, is_question) {
+            (true, ..) => deliveries,
+            (_, true, _) => fetches,
+            (.., true) => questions,
             _ => messages,
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
@@ -423,10 +428,18 @@ mod tests {
     #[tokio::test]
     async fn places_are_for_those_whose_message_is_not_read() {
         let intake = Intake::new(Budget::new(1 << 20));
-        for (path, places) in [(REGISTER, MESSAGES_AT_A_TIME), (COMPLETE, STREAMS_AT_A_TIME)] {
+        let kinds = [
+            (REGISTER, MESSAGES_AT_A_TIME),
+            (COMPLETE, DELIVERIES_AT_A_TIME),
+            (FETCHES[0], FETCHES_AT_A_TIME),
+        ];
+        for (path, places) in kinds {
             let ask = || ask(&intake, call(path, 1, 10, true));
             let mut open: Vec<_> = (0..places).map(|_| ask()).collect();
             assert!(!open.iter().any(is_refused) && is_refused(&ask()), "{path}");
+            for (other, _) in kinds.iter().filter(|(other, _)| *other != path) {
+                assert!(!is_refused(&self::ask(&intake, call(other, 1, 10, true))), "{other}");
+            }
             let mut first = open.swap_remove(0).into_body();
             let mut next = || {
                 at_once(std::future::poll_fn(|context| Pin::new(&mut first).poll_frame(context)))

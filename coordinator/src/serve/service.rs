@@ -543,13 +543,12 @@ impl CensusService for GrpcService {
         let Some((plan, units)) = self.census.leased(start.worker, start.lease) else {
             return Ok(Response::new(wire::CompleteReply::default()));
         };
-        let expected = plan.bytes(&units);
         // What is only named is not in memory.
         if !start.by_name {
-            share.cover(expected as usize).await;
+            share.cover(plan.bytes(&units) as usize).await;
         }
         let author = self.census.author(start.worker);
-        let unpacked = Unpacking::new(&plan, &units, expected, author).unpack(&mut stream).await;
+        let unpacked = Unpacking::new(&plan, &units, author).unpack(&mut stream).await;
         if let Err(Unreadable::Broken(status)) = unpacked {
             return Err(status);
         }

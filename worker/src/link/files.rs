@@ -35,7 +35,7 @@ use trailtrap_shared::{
     game::Layout,
     graph::degree::LabelledCounts,
     partition::Block,
-    plan::{Plan, most_bytes},
+    plan::Plan,
     protocol::{
         messages::{self, Wanted},
         wire,
@@ -391,7 +391,7 @@ fn deliver_result(
     patience: &Patience,
 ) -> Result<bool, LinkError> {
     let [task, taken, result, damaged] = ["task", "taken", "result", "damaged"].map(path);
-    let most = most_bytes(lease.plan.bytes(&lease.units));
+    let most = lease.plan.most_bytes(&lease.units);
     let mut watch = Watch::default();
     while !patience.stop.is_cancelled() {
         let read = || open::read(&result, most).map_err(reading(&result));
@@ -633,7 +633,7 @@ impl FileLink {
         }
         let plan: Arc<Plan> = self.plans.agree(&grant).map_err(OfflineError::Differ)?;
         let units = messages::units(&grant);
-        let most = most_bytes(plan.input_bytes(&units, &mut self.counts.lock()));
+        let most = plan.most_input_bytes(&units, &mut self.counts.lock());
         if file_bytes > messages.place.saturating_add(most) {
             return Err(damaged(format!("it has more bytes than it should, {most} at most")));
         }

@@ -5,6 +5,7 @@ mod counting;
 mod shelf;
 
 use std::{
+    cell::Cell,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -314,22 +315,31 @@ impl GrpcLink {
     }
 
     /// Repeats a call until it is answered, with growing, jittered pauses after failures of the
-    /// network and of the coordinator, for as long as `patience` lasts. Blocks.
+    /// network and of the coordinator, until nobody has been there for as long as `patience` lasts.
+    /// Blocks.
     fn persist<T, F>(&self, what: &str, call: impl Fn() -> F) -> Result<T, LinkError>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
     {
-        let start = Instant::now();
+        // Since when nobody has been there. A call may wait long for a coordinator that is well, so
+        // that this begins with the first failure, and anew when an answer shows that one is there.
+        let silent_since: Cell<Option<Instant>> = Cell::new(None);
         let attempt = || async {
             loop {
-                let generation = self.generation();
-                match call().await {
+                let (generation, start) = (self.generation(), Instant::now());
+                let answer = call().await;
+                match &answer {
                     // The access file has another address or token: try that at once.
-                    Err(_) if self.refresh(generation) => {}
-                    answer => return answer,
+                    Err(_) if self.refresh(generation) => continue,
+                    Err(status) if !shows_presence(status, start.elapsed()) => {
+                        silent_since.set(silent_since.get().or_else(|| Some(Instant::now())));
+                    }
+                    _ => silent_since.set(Some(Instant::now())),
                 }
+                return answer;
             }
         };
+        let silence = || silent_since.get().map_or(Duration::ZERO, |since| since.elapsed());
         let pauses = ExponentialBuilder::new()
             .with_min_delay(LEAST_PAUSE)
             .with_max_delay(Duration::from_secs(10))
@@ -342,7 +352,7 @@ impl GrpcLink {
             .when(|status| passes(status) && !self.stop.is_cancelled())
             // The last pause ends when patience does.
             .adjust(|_, pause| {
-                let left = self.patience.checked_sub(start.elapsed())?;
+                let left = self.patience.checked_sub(silence())?;
                 pause.map(|pause| pause.min(left))
             })
             .notify(|status, _| {
@@ -379,7 +389,7 @@ impl GrpcLink {
              and is the address right? \
              Beyond loopback it admits those who have its access file (--access)",
             root_cause(&status),
-            start.elapsed().as_secs()
+            silence().as_secs()
         )))
     }
 
@@ -554,7 +564,10 @@ impl GrpcLink {
         if reply?.accepted {
             return Ok(Delivered::Accepted { retired: Vec::new() });
         }
-        tracing::warn!(lease = lease.number, "the lease was void; its results were dropped");
+        tracing::warn!(
+            lease = lease.number,
+            "the lease had ended: its results are there already, or not wanted any more"
+        );
         Ok(Delivered::Void)
     }
 
@@ -664,6 +677,20 @@ fn units_of_bytes(results: &[SolvedUnit], most: u64) -> usize {
         bytes <= most
     };
     results.iter().take_while(fits).count().max(1)
+}
+
+/// A connection that nobody answers is given up in less time (`AdmittedClient`).
+const NOTICED: Duration = Duration::from_secs(60);
+
+/// Whether there was a coordinator, though a call failed after this time: it had no room for the
+/// call, or it held the call for longer than nobody does.
+fn shows_presence(status: &Status, after: Duration) -> bool {
+    match status.code() {
+        Code::ResourceExhausted => true,
+        // The time that the caller had set; tonic says that it was cancelled.
+        Code::DeadlineExceeded | Code::Cancelled => false,
+        _ => after > NOTICED,
+    }
 }
 
 /// Whether the same call may succeed later.
