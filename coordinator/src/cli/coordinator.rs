@@ -10,6 +10,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 use trailtrap_census::{
     driver::{Census, CensusOptions, KeptIn, Worker},
+    read::status::CensusStatus,
     store::directory::Kept,
 };
 use trailtrap_worker::{
@@ -22,7 +23,7 @@ use trailtrap_worker::{
 };
 
 use super::{
-    run::{Common, EXIT_STOPPED, parse_order, parse_share, watched},
+    run::{Common, EXIT_STOPPED, conclude, parse_order, parse_share, watched},
     secrets::SecurityArguments,
 };
 use crate::serve::{
@@ -164,6 +165,7 @@ impl CoordinatorCommand {
         let complete = census.is_complete();
         let code = if complete && self.stay {
             self.common.print(&census, &census.results())?;
+            conclude(&census, &directory, &CensusStatus::of(&census));
             while !stop.is_cancelled() && !server.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
             }

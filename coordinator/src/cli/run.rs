@@ -309,14 +309,7 @@ impl Common {
             ..CensusStatus::of(census)
         };
         let closed = census.close();
-        directory.publish(&status);
-        let tried = census.tried();
-        if tried.bytes_examined > 0 {
-            log::say(&format!("trailtrap: {}", told(&tried)));
-        }
-        for (number, alarm) in status.alarms.iter().filter(|(_, alarm)| alarm.settled.is_none()) {
-            log::say(&format!("trailtrap: {}", alarm.line(*number)));
-        }
+        conclude(census, directory, &status);
         match closed {
             Ok(Some(results)) => self.print(census, &results).map(|()| ExitCode::SUCCESS),
             Ok(None) => {
@@ -335,6 +328,19 @@ impl Common {
                 Err(error).with_context(|| format!("data directory {}", self.data.display()))
             }
         }
+    }
+}
+
+/// Leaves the last status of a run for onlookers, and says what trials took and which alarms are
+/// open.
+pub fn conclude(census: &Census, directory: &DataDirectory, status: &CensusStatus) {
+    directory.publish(status);
+    let tried = census.tried();
+    if tried.bytes_examined > 0 {
+        log::say(&format!("trailtrap: {}", told(&tried)));
+    }
+    for (number, alarm) in status.alarms.iter().filter(|(_, alarm)| alarm.settled.is_none()) {
+        log::say(&format!("trailtrap: {}", alarm.line(*number)));
     }
 }
 

@@ -131,6 +131,9 @@ impl Core {
             Examined::Lacking => return self.refuse(id, Refusal::Lacking),
             Examined::Gone | Examined::Flaw { .. } => Err(Refusal::Void),
         };
+        if verdict.is_ok() && edition == self.edition {
+            self.go_on(worker, lease, true);
+        }
         let ended = self.leases.end(worker, lease);
         let purpose = ended.as_ref().map(|ended| ended.purpose);
         if let Some(arrival) = self.arrivals.get_mut(&id) {
@@ -206,7 +209,7 @@ impl Core {
             order.retire(&retired);
             accepted.retired.extend(retired);
             let pairs = order.count(*unit, record, ahead.as_ref());
-            self.pairs_this_run += pairs;
+            self.pace.add(pairs, self.now);
             if let Some(worker) = self.workers.get_mut(&worker) {
                 worker.units += 1;
                 worker.pairs += pairs;

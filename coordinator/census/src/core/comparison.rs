@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trailtrap_shared::plan::Unit;
 
-use super::setbacks::{Setback, Setbacks};
+use super::{
+    schedule::MOST_WORK,
+    setbacks::{Setback, Setbacks},
+};
 use crate::{core::secret::Secret, records::Author};
-
-/// Comparisons are leased in bundles of at most about this many (graph, edge) pairs.
-const MOST_WORK: u64 = 2_000_000;
 
 /// The units of an order that wait for a second computation.
 pub struct Comparisons {
@@ -30,10 +30,9 @@ struct Open {
 }
 
 impl Open {
-    /// Whether none of these workers can compare it, and this one can.
-    fn is_left(&self, workers: &[Author], by: &Author) -> bool {
-        let can = |worker: &Author| !self.by.is(worker) && !self.setbacks.is_refused_to(worker);
-        self.setbacks.admit(by, &[]) && can(by) && !workers.iter().any(can)
+    /// Whether this worker can compare it: whoever solved it cannot.
+    fn is_for(&self, worker: &Author) -> bool {
+        !self.by.is(worker) && self.setbacks.admit(worker, &[])
     }
 }
 
@@ -83,12 +82,16 @@ impl Comparisons {
         by: &Author,
         work: impl Fn(Unit) -> u64,
     ) -> Vec<Unit> {
-        self.bundle(|open| open.is_left(workers, by), work)
+        let is_left =
+            |open: &Open| open.is_for(by) && !workers.iter().any(|worker| open.is_for(worker));
+        self.bundle(is_left, work)
     }
 
-    /// Whether there are such units.
-    pub fn has_left(&self, workers: &[Author], by: &Author) -> bool {
-        self.open.values().any(|open| !open.leased && open.is_left(workers, by))
+    /// Units that nobody is comparing, and none of these can, and who has tried in vain.
+    pub fn stuck(&self, by: &[Author]) -> impl Iterator<Item = (Unit, &Setbacks)> {
+        let is_stuck = |open: &Open| !open.leased && !by.iter().any(|by| open.is_for(by));
+        let stuck = self.open.iter().filter(move |(_, open)| is_stuck(open));
+        stuck.map(|(&unit, open)| (unit, &open.setbacks))
     }
 
     fn bundle(
@@ -136,14 +139,14 @@ impl Comparisons {
         self.open.remove(&unit);
     }
 
-    /// Units that wait or are being solved, without those that are set aside.
-    pub fn waiting(&self) -> usize {
-        self.open.values().filter(|open| !open.setbacks.is_set_aside()).count()
-    }
-
     /// Units that have not been compared.
     pub fn open(&self) -> usize {
         self.open.len()
+    }
+
+    /// Whether a unit is one of them.
+    pub fn has(&self, unit: Unit) -> bool {
+        self.open.contains_key(&unit)
     }
 
     /// The first of them in the order of the plan.
@@ -196,7 +199,8 @@ mod tests {
             assert_eq!(set_aside.len(), usize::from(i == WORKERS));
         }
         assert_eq!(comparisons.lease(&worker("b"), &[], |_| MOST_WORK), [unit(2)]);
-        assert_eq!((comparisons.waiting(), comparisons.open()), (1, 2));
+        let stuck: Vec<Unit> = comparisons.stuck(&[worker("c")]).map(|(unit, _)| unit).collect();
+        assert_eq!((stuck, comparisons.open()), (vec![unit(1)], 2));
         let tried: Vec<(Unit, usize)> =
             comparisons.setbacks().map(|(unit, tried)| (unit, tried.failures().count())).collect();
         assert_eq!(tried, [(unit(1), WORKERS)]);
@@ -222,12 +226,16 @@ mod tests {
         let (ann, bea, other) = (worker("a"), worker("b"), worker("the coordinator"));
         comparisons.add(unit(1), ann.clone());
         comparisons.add(unit(2), bea.clone());
-        assert!(!comparisons.has_left(&[ann.clone(), bea.clone()], &other));
-        assert!(comparisons.has_left(std::slice::from_ref(&ann), &other));
+        let stuck = |comparisons: &Comparisons, by: &[Author]| -> Vec<Unit> {
+            comparisons.stuck(by).map(|(unit, _)| unit).collect()
+        };
+        assert_eq!(stuck(&comparisons, &[ann.clone(), bea.clone()]), []);
+        assert_eq!(stuck(&comparisons, std::slice::from_ref(&ann)), [unit(1)]);
+        assert_eq!(stuck(&comparisons, &[]), [unit(1), unit(2)]);
         let mut left = |workers: &[Author]| comparisons.lease_left(workers, &other, |_| 10);
         assert_eq!(left(&[ann.clone(), bea.clone()]), []);
         assert_eq!(left(std::slice::from_ref(&ann)), [unit(1)]);
-        assert!(!comparisons.has_left(std::slice::from_ref(&ann), &other), "it is leased");
+        assert_eq!(stuck(&comparisons, std::slice::from_ref(&ann)), [], "it is leased");
         // One who has failed often is not asked again.
         for _ in 0..super::super::setbacks::ATTEMPTS {
             comparisons.lease(&ann, &[], |_| 10);

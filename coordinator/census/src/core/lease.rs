@@ -176,6 +176,21 @@ impl LeaseTable {
         }
     }
 
+    /// The units that a worker was to solve under a lease that has expired, if it may have them
+    /// again: when it delivers them; or when it is heard of, if it did not take long.
+    pub fn late(&self, worker: WorkerId, number: u64, delivers: bool) -> Option<&[Unit]> {
+        let held = self.expired.get(&number).filter(|held| held.worker == worker)?;
+        let may_go_on = held.purpose == Purpose::Solve && (delivers || !held.was_long);
+        may_go_on.then_some(&held.units[..])
+    }
+
+    /// A lease that has expired goes on: nobody else has its units.
+    pub fn go_on(&mut self, number: u64, now: Duration) {
+        if let Some(held) = self.expired.remove(&number) {
+            self.leases.insert(number, Held { deadline: Some(now + self.term), ..held });
+        }
+    }
+
     fn expire_one(&mut self, number: u64) -> Option<EndedLease> {
         let held = self.leases.remove(&number)?;
         let Held { worker, purpose, ref units, .. } = held;
@@ -258,6 +273,24 @@ mod tests {
         assert_eq!(table.end(1, second), None, "a lease of somebody else");
         assert_eq!(table.end(2, second), Some(ended(second, 2, Purpose::Solve, vec![unit(7)])));
         assert_eq!(table.end(2, second), None, "delivered twice");
+    }
+
+    #[test]
+    fn whoever_was_late_may_go_on_and_whoever_took_long_may_not() {
+        let mut table = LeaseTable::new(1, TERM);
+        let late = table.grant(1, Purpose::Solve, vec![unit(1)], at(0));
+        let comparing = table.grant(1, Purpose::Compare, vec![unit(2)], at(0));
+        assert_eq!(table.late(1, late, false), None, "it is held");
+        assert_eq!(table.expire(at(61)).len(), 2);
+        assert_eq!(table.late(1, late, false), Some(&[unit(1)][..]));
+        assert_eq!((table.late(2, late, true), table.late(1, comparing, true)), (None, None));
+        table.go_on(late, at(61));
+        assert_eq!((table.late(1, late, false), table.units()), (None, 1));
+        assert!(table.expire(at(121)).is_empty());
+        table.renew(1, &[late], at(601));
+        assert!(table.expire_long(at(601), |_, _| true).is_some());
+        assert_eq!(table.late(1, late, false), None);
+        assert_eq!(table.late(1, late, true), Some(&[unit(1)][..]));
     }
 
     #[test]

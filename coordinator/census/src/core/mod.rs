@@ -26,6 +26,7 @@ pub mod effect;
 mod inquiry;
 pub mod lease;
 pub mod order;
+mod pace;
 pub mod parents;
 pub mod random;
 pub mod schedule;
@@ -58,7 +59,7 @@ pub use self::{
     work::{Assignment, COORDINATOR, MOST_WORKERS, Work, Worker},
 };
 
-use self::{arrival::Arrival, inquiry::Inquiry, lease::LeaseTable};
+use self::{arrival::Arrival, inquiry::Inquiry, lease::LeaseTable, pace::Pace};
 use crate::records::{Delivery, OrderResult, alarm::Alarm};
 
 /// What does not change while a census is open.
@@ -114,13 +115,13 @@ pub struct Progress {
     pub pairs_done: u64,
     /// (graph, edge) pairs of the order; exact.
     pub pairs: u64,
-    /// (graph, edge) pairs solved in this run.
-    pub pairs_this_run: u64,
+    /// (graph, edge) pairs solved in a second, lately: within ten minutes, or since the run began.
+    pub pairs_per_second: f64,
     /// Time since the run began.
     pub elapsed: Duration,
     /// Units that wait for a second computation by another worker.
     pub units_to_compare: usize,
-    /// Units that failed again and again.
+    /// Units that failed again and again, and that nobody who is there is asked for any more.
     pub set_aside: Vec<SetAsideUnit>,
 }
 
@@ -150,7 +151,8 @@ pub struct Core {
     /// Accepted and not durable yet.
     pending: HashMap<Unit, Arc<Delivery>>,
     pending_bytes: usize,
-    pairs_this_run: u64,
+    /// (graph, edge) pairs solved in this run.
+    pace: Pace,
     /// Changes with every start, and whenever units are taken back.
     edition: u32,
     /// Editions that the committer is to begin.
@@ -188,7 +190,7 @@ impl Core {
             unaided_since: None,
             pending: HashMap::new(),
             pending_bytes: 0,
-            pairs_this_run: 0,
+            pace: Pace::new(Duration::ZERO),
             edition,
             editions_due: 0,
             arrivals: BTreeMap::new(),
@@ -259,9 +261,13 @@ impl Core {
         self.ended.as_ref()
     }
 
-    /// The end, to be reported by whoever takes it.
+    /// The end. Why it did not end well is reported by whoever takes it; that everything is done
+    /// stays so, for workers that ask late.
     pub fn take_ended(&mut self) -> Option<Result<(), Fault>> {
-        self.ended.take()
+        match self.ended {
+            Some(Ok(())) => Some(Ok(())),
+            _ => self.ended.take(),
+        }
     }
 
     /// Whether it is stopped before everything is done.
@@ -309,19 +315,20 @@ impl Core {
         let mut progress = Progress {
             order: self.results.len(),
             target: self.settings.target,
-            pairs_this_run: self.pairs_this_run,
+            pairs_per_second: self.pace.per_second(self.now),
             elapsed: self.now,
             units_leased: self.leases.units(),
             ..Progress::default()
         };
         if let Some(order) = &self.order {
             let plan = order.plan();
-            let set_aside = order.set_aside().map(|(unit, setbacks)| SetAsideUnit {
+            let set_aside = self.given_up().into_iter().map(|(unit, setbacks)| SetAsideUnit {
                 unit,
                 sequence: plan.shards[unit.shard as usize].sequence,
                 failures: setbacks.failures().cloned().collect(),
             });
-            progress.set_aside = set_aside.collect();
+            progress.set_aside =
+                set_aside.filter(|set_aside| !set_aside.failures.is_empty()).collect();
             progress.order = plan.order;
             progress.max_size = plan.limit();
             progress.units_to_compare = order.comparisons.open();

@@ -233,9 +233,20 @@ impl Order {
         self.schedule.setbacks().chain(self.comparisons.setbacks())
     }
 
-    /// Those of them that nobody is asked for any more.
-    pub(super) fn set_aside(&self) -> impl Iterator<Item = (Unit, &Setbacks)> {
-        self.setbacks().filter(|(_, setbacks)| setbacks.is_set_aside())
+    /// Units that nobody is asked for any more: none of these workers, if there are any, is to solve
+    /// them, or none of these comparers can compare them.
+    pub(super) fn given_up(
+        &self,
+        workers: &[Author],
+        comparers: &[Author],
+    ) -> impl Iterator<Item = (Unit, &Setbacks)> {
+        let is_refused = |setbacks: &Setbacks| {
+            !workers.is_empty() && workers.iter().all(|worker| setbacks.is_refused_to(worker))
+        };
+        let to_solve = self.schedule.setbacks();
+        let to_solve =
+            to_solve.filter(move |(_, setbacks)| setbacks.is_set_aside() || is_refused(setbacks));
+        to_solve.chain(self.comparisons.stuck(comparers))
     }
 
     /// Whether nothing is left to do but to make it durable.
@@ -466,7 +477,7 @@ impl Order {
 }
 
 /// All parts of a shard.
-pub(super) fn parts_of(plan: &Plan, shard: u32) -> Vec<Unit> {
+pub(crate) fn parts_of(plan: &Plan, shard: u32) -> Vec<Unit> {
     let parts = plan.shards[shard as usize].parts;
     (0..parts).map(|part| Unit { order: plan.order as u8, shard, part }).collect()
 }

@@ -31,7 +31,7 @@ use crate::records::Author;
 /// units to add …
 const LEAST_WORK: u64 = 50_000;
 /// … nor larger than this, unless by one large unit: about a fifth of a second of a core.
-const MOST_WORK: u64 = 2_000_000;
+pub(super) const MOST_WORK: u64 = 2_000_000;
 /// What a unit costs beside its pairs, in pairs.
 const UNIT_WORK: u64 = 500;
 
@@ -274,6 +274,21 @@ impl Schedule {
         }
         self.ready_work -= work;
         bundle
+    }
+
+    /// Takes these units, if all of them are of this order and ready.
+    pub fn take(&mut self, units: &[Unit]) -> bool {
+        let is_ready = |&unit: &Unit| {
+            usize::from(unit.order) == self.plan.order && self.ready.contains(&self.place(unit))
+        };
+        let are_ready = units.iter().all(is_ready);
+        if are_ready {
+            for &unit in units {
+                self.ready.remove(&self.place(unit));
+                self.ready_work -= self.work(unit);
+            }
+        }
+        are_ready
     }
 
     fn place(&self, unit: Unit) -> Place {

@@ -26,7 +26,9 @@ pub struct Worker {
     pub threads: usize,
     /// Bytes of memory that it may take, if it says so.
     pub memory: Option<u64>,
-    /// Last time it was heard of, since the start of the census.
+    /// When it registered, since the start of the census.
+    pub since: Duration,
+    /// Last time it was heard of, likewise.
     pub seen: Duration,
     /// Last time it asked for work.
     pub asked: Option<Duration>,
@@ -109,6 +111,7 @@ impl Core {
             author,
             threads,
             memory,
+            since: self.now,
             seen: self.now,
             asked: None,
             units: 0,
@@ -137,14 +140,28 @@ impl Core {
         !worker.dismissed && self.now.saturating_sub(worker.seen) < self.settings.lease_term
     }
 
-    /// Those beside this worker who want work: a sign of life is none of that.
-    fn others(&self, author: &Author) -> impl Iterator<Item = &Author> {
-        let others = self.workers.values().filter(move |worker| {
+    /// Those who want work: a sign of life is none of that.
+    fn asking(&self) -> impl Iterator<Item = &Author> {
+        let asking = self.workers.values().filter(|worker| {
             let has_asked = |asked| self.now.saturating_sub(asked) < self.settings.lease_term;
-            worker.asked.is_some_and(has_asked)
-                && !(worker.dismissed || worker.distrusted || worker.author.is(author))
+            worker.asked.is_some_and(has_asked) && !(worker.dismissed || worker.distrusted)
         });
-        others.map(|worker| &worker.author)
+        asking.map(|worker| &worker.author)
+    }
+
+    /// Those of them beside this worker.
+    fn others(&self, author: &Author) -> impl Iterator<Item = &Author> {
+        self.asking().filter(move |other| !other.is(author))
+    }
+
+    /// Units of the order in work that nobody is asked for any more as long as no others want work,
+    /// and who has tried them in vain.
+    pub(super) fn given_up(&self) -> Vec<(Unit, &Setbacks)> {
+        let Some(order) = self.order() else { return Vec::new() };
+        let workers: Vec<Author> = self.asking().cloned().collect();
+        let own = Some(Author::coordinator()).filter(|own| !self.is_blamed(own));
+        let comparers: Vec<Author> = workers.iter().cloned().chain(own).collect();
+        order.given_up(&workers, &comparers).collect()
     }
 
     /// Forgets workers that are long gone. If there are too many all the same, some of them go: at
@@ -176,9 +193,29 @@ impl Core {
         self.workers.get_mut(&worker).map(|worker| worker.seen = now).is_some()
     }
 
-    /// Renews leases.
+    /// Renews leases. Those that have expired go on if nobody else has their units: the coordinator
+    /// itself may have been out of reach.
     pub fn renew(&mut self, worker: WorkerId, leases: &[u64]) {
         self.leases.renew(worker, leases, self.now);
+        for &lease in leases {
+            self.go_on(worker, lease, false);
+        }
+    }
+
+    /// A lease that has expired goes on if nobody else has its units, and its worker is believed: one
+    /// that was only late, or that delivers now.
+    pub(super) fn go_on(&mut self, worker: WorkerId, lease: u64, delivers: bool) {
+        if self.trusted(worker).is_err() {
+            return;
+        }
+        let units = self.leases.late(worker, lease, delivers);
+        let (Some(units), Some(order)) = (units, &mut self.order) else { return };
+        if order.schedule.take(units) {
+            if delivers {
+                self.leases.came_late(lease);
+            }
+            self.leases.go_on(lease, self.now);
+        }
     }
 
     /// A worker as records name it; one that is not known has no name.
@@ -240,10 +277,13 @@ impl Core {
             self.find_work(worker, room)
         });
         let Some((plan, purpose, units)) = found else {
-            self.compare_unaided(worker);
-            self.end_if_stuck(worker, embedded);
+            self.compare_unaided();
+            self.end_if_stuck(embedded);
             return Assignment::Wait;
         };
+        if self.leases.units() == 0 {
+            self.pace.begin(self.now);
+        }
         let lease = match embedded {
             true => self.leases.grant_embedded(worker, purpose, units.clone()),
             false => self.leases.grant(worker, purpose, units.clone(), self.now),
@@ -285,29 +325,41 @@ impl Core {
         (!units.is_empty()).then_some((plan, purpose, units))
     }
 
-    /// This worker has nothing to do. What neither it nor anybody else who asks for work can
-    /// compare, the coordinator compares, if that has been so for the time of a lease.
-    fn compare_unaided(&mut self, worker: WorkerId) {
+    /// Somebody has nothing to do. What nobody who asks for work can compare, the coordinator
+    /// compares, if that has been so for the time of a lease.
+    fn compare_unaided(&mut self) {
         if self.order().is_none_or(|order| order.comparisons.open() == 0) {
             return;
         }
-        let (author, by) = (self.author(worker), Author::coordinator());
-        let workers: Vec<Author> = self.others(&author).chain([&author]).cloned().collect();
-        let is_left = |order: &Order| order.comparisons.has_left(&workers, &by);
-        if self.is_blamed(&by) || !self.order().is_some_and(is_left) {
+        let workers: Vec<Author> = self.asking().cloned().collect();
+        let is_left = |order: &Order| {
+            let mut stuck = order.comparisons.stuck(&workers);
+            stuck.any(|(_, setbacks)| !setbacks.is_set_aside())
+        };
+        if !self.order().is_some_and(is_left) {
             return;
         }
-        let since = *self.unaided_since.get_or_insert(self.now);
-        let is_over = self.now.saturating_sub(since) >= self.settings.lease_term;
+        let own = Author::coordinator();
         // One bundle at a time.
-        if !is_over || self.leases.held().contains_key(&COORDINATOR) {
+        let is_busy = self.leases.held().contains_key(&COORDINATOR);
+        if !self.is_unaided() || is_busy || self.is_blamed(&own) {
             return;
         }
         let Some(order) = &mut self.order else { return };
         let plan = order.plan().clone();
-        let units = order.comparisons.lease_left(&workers, &by, |unit| plan.pairs(unit));
+        let units = order.comparisons.lease_left(&workers, &own, |unit| plan.pairs(unit));
+        if units.is_empty() {
+            return;
+        }
         let lease = self.leases.grant_embedded(COORDINATOR, Purpose::Compare, units.clone());
         self.emit(Effect::Compare { lease, plan, units });
+    }
+
+    /// Whether something is to be compared that no worker can compare, and that has been so for the
+    /// time of a lease.
+    fn is_unaided(&mut self) -> bool {
+        let since = *self.unaided_since.get_or_insert(self.now);
+        self.now.saturating_sub(since) >= self.settings.lease_term
     }
 
     /// Whether there is something for this worker to solve now.
@@ -354,6 +406,10 @@ impl Core {
         if let Some(ended) = self.leases.end(worker, lease) {
             self.make_available(ended, failure.map_or(Setback::None, Setback::Failed));
         }
+        if worker == COORDINATOR && failure.is_some() {
+            // What is in its way may be gone after a while, or somebody else be there.
+            self.unaided_since = Some(self.now);
+        }
         self.emit(Effect::Wake);
     }
 
@@ -382,33 +438,38 @@ impl Core {
         }
     }
 
-    /// Ends the census if there is nothing left to do but what was set aside. A worker of this
-    /// process is the only one: what it cannot do, nobody can.
-    fn end_if_stuck(&mut self, worker: WorkerId, embedded: bool) {
-        let Some(order) = &self.order else { return };
+    /// Ends the census if there is nothing left to do but what nobody is asked for any more. Others
+    /// who can solve it may come, unless a worker of this process is the only one. For somebody who
+    /// can compare what the coordinator cannot, the time of a lease is enough.
+    fn end_if_stuck(&mut self, embedded: bool) {
+        let Some(order) = self.order() else { return };
         let is_idle = self.pending.is_empty()
             && self.arrivals.is_empty()
             && self.inquiries.is_empty()
             && (order.schedule.ready() == 0 || embedded)
-            && order.comparisons.waiting() == 0
             && self.leases.units() == 0;
         if !is_idle {
             return;
         }
-        let author = self.author(worker);
-        let is_given_up = |setbacks: &Setbacks| {
-            setbacks.is_set_aside() || embedded && setbacks.is_refused_to(&author)
+        let (given_up, own) = (self.given_up(), Author::coordinator());
+        let has_failed =
+            |setbacks: &Setbacks| setbacks.is_set_aside() || setbacks.is_refused_to(&own);
+        let to_compare = || {
+            let to_compare = given_up.iter().filter(|(unit, _)| order.comparisons.has(*unit));
+            to_compare.filter(|(_, setbacks)| has_failed(setbacks))
         };
-        let given_up: Vec<(Unit, &Setbacks)> =
-            order.setbacks().filter(|(_, setbacks)| is_given_up(setbacks)).collect();
-        let Some((unit, setbacks)) = given_up.first() else { return };
+        let may_others_come = to_compare().any(|(_, setbacks)| !setbacks.is_set_aside());
+        let is_all = order.comparisons.open() == to_compare().count();
+        let Some((unit, setbacks)) = given_up.first().filter(|_| is_all) else { return };
         let fault = Fault::SetAside {
             count: given_up.len(),
             sequence: order.plan().shards[unit.shard as usize].sequence,
             part: unit.part,
             failures: setbacks.failures().cloned().collect::<Vec<_>>().join("; "),
         };
-        self.end(Err(fault));
+        if !may_others_come || self.is_unaided() {
+            self.end(Err(fault));
+        }
     }
 }
 

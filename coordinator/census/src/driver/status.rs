@@ -2,7 +2,7 @@
 
 use super::Census;
 use crate::{
-    read::status::{CensusStatus, OrderStatus, SetAside, WorkerStatus, class_name},
+    read::status::{CensusStatus, OrderStatus, SetAside, WorkerStatus, class_name, game_name},
     store::directory::DataDirectory,
 };
 
@@ -10,9 +10,8 @@ impl CensusStatus {
     /// The status of a census of this process.
     pub fn of(census: &Census) -> Self {
         let progress = census.progress();
-        let elapsed = progress.elapsed.as_secs_f64();
-        let per_second = |pairs: u64| pairs as f64 / elapsed.max(0.001);
-        let rate = per_second(progress.pairs_this_run);
+        let since = |moment| progress.elapsed.saturating_sub(moment).as_secs_f64();
+        let rate = progress.pairs_per_second;
         let left = progress.pairs.saturating_sub(progress.pairs_done);
         let in_work = progress.shards > 0;
         let results = census.results();
@@ -21,6 +20,7 @@ impl CensusStatus {
         CensusStatus {
             running: true,
             process: Some(std::process::id()),
+            game: game_name(census.game()),
             class: class_name(census.class()),
             target_order: progress.target,
             orders_done: results.iter().map(|result| result.order).collect(),
@@ -57,11 +57,8 @@ impl CensusStatus {
                 .map(|(_, worker, units_leased)| WorkerStatus {
                     units_leased,
                     units_done: worker.units,
-                    pairs_per_second: per_second(worker.pairs),
-                    seconds_since_heard: progress
-                        .elapsed
-                        .saturating_sub(worker.seen)
-                        .as_secs_f64(),
+                    pairs_per_second: worker.pairs as f64 / since(worker.since).max(0.001),
+                    seconds_since_heard: since(worker.seen),
                     name: worker.author.name().to_owned(),
                     threads: worker.threads,
                     kernel: worker.author.kernel().to_owned(),
@@ -70,7 +67,7 @@ impl CensusStatus {
             pairs_per_second: rate,
             seconds_left: (in_work && rate > 0.0 && progress.pairs > 0)
                 .then(|| left as f64 / rate),
-            seconds_running: elapsed,
+            seconds_running: progress.elapsed.as_secs_f64(),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use trailtrap_shared::{class::Class, plan::order_name};
+use trailtrap_shared::{class::Class, game::GameName, plan::order_name};
 use trailtrap_worker::process::replace::Replacement;
 
 use crate::{
@@ -28,6 +28,9 @@ pub struct CensusStatus {
     pub running: bool,
     /// Which.
     pub process: Option<u32>,
+    /// The game, if it is not Trail Trap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub game: Option<String>,
     /// The class of the graphs, if it is not all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
@@ -42,7 +45,7 @@ pub struct CensusStatus {
     pub order: Option<OrderStatus>,
     /// The workers that are at work, or were lately.
     pub workers: Vec<WorkerStatus>,
-    /// (graph, edge) pairs a second in this run.
+    /// (graph, edge) pairs a second, lately: in the last ten minutes, or since the run began.
     pub pairs_per_second: f64,
     /// What was found wrong in this census so far, by number.
     pub alarms: Vec<(u32, Alarm)>,
@@ -78,11 +81,11 @@ pub struct OrderStatus {
     pub pairs: u64,
     /// Units that wait for a second computation by another worker.
     pub units_to_compare: usize,
-    /// Units that failed too often and are not leased any more in this run.
+    /// Units that failed too often: nobody who asks for work is asked for them any more.
     pub set_aside: Vec<SetAside>,
 }
 
-/// A unit that failed again and again, and is left out until the next start.
+/// A unit that failed again and again, and is left out until others come, or the next start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetAside {
     /// Degree sequence of the shard.
@@ -106,7 +109,7 @@ pub struct WorkerStatus {
     pub units_leased: usize,
     /// Units of it that were accepted in this run.
     pub units_done: u64,
-    /// (graph, edge) pairs of those, for each second of the run.
+    /// (graph, edge) pairs of those, for each second since it registered.
     pub pairs_per_second: f64,
     /// Time since it last said anything.
     pub seconds_since_heard: f64,
@@ -151,13 +154,14 @@ impl CensusStatus {
             (true, None) => "running".to_owned(),
             (false, _) => "not running".to_owned(),
         };
-        let of =
+        let game = self.game.as_ref().map_or_else(String::new, |game| format!(" of {game}"));
+        let class =
             self.class.as_ref().map_or_else(String::new, |class| format!(" of class {class}"));
         let goal = match self.target_order {
             0 => String::new(),
             order => format!(" up to order {order}"),
         };
-        let _ = writeln!(text, "census{of}{goal}: {state}");
+        let _ = writeln!(text, "census{game}{class}{goal}: {state}");
         let _ = writeln!(text, "orders done: {done}");
         if !self.orders_limited.is_empty() {
             let limited = self.orders_limited.iter();
@@ -296,6 +300,7 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     // Nobody writes: the store itself knows best.
     let store = Store::open_read_only(&store)?;
     let mut status = CensusStatus {
+        game: game_name(store.game()),
         class: class_name(store.class()),
         target_order: snapshot.map_or(0, |s| s.target_order),
         alarms: store.alarms()?,
@@ -336,6 +341,11 @@ fn order_status(
         status.shards_done += usize::from(parts_done[unit.shard as usize] == shard.parts);
     }
     Ok(status)
+}
+
+/// The name of a game, unless it is Trail Trap.
+pub fn game_name(game: GameName) -> Option<String> {
+    (game != GameName::default()).then(|| game.about().name.to_owned())
 }
 
 /// The name of a class, unless it has all graphs.

@@ -101,6 +101,8 @@ struct World {
     at_a_loss: bool,
     /// The coordinator miscounts what it solves next to compare.
     miscounts: bool,
+    /// The coordinator fails at whatever it is to compare.
+    fails: bool,
     now: Duration,
     disk: Disk,
     core: Core,
@@ -146,6 +148,7 @@ impl World {
             sizes_kept: 0,
             at_a_loss: false,
             miscounts: false,
+            fails: false,
             now: Duration::ZERO,
             disk: Disk::default(),
             core: Core::new(settings, Start::default()),
@@ -547,6 +550,9 @@ impl World {
                 let inputs = units.iter().map(|unit| order.schedule.inputs(unit.shard)).collect();
                 let what = self.names(&units);
                 self.say(format!("the coordinator compares {what}"));
+                if self.fails {
+                    return self.core.give_back(COORDINATOR, lease, Some("the disk fails"));
+                }
                 let held = HeldWork { worker: COORDINATOR, lease, units, inputs, compares: true };
                 let way = match std::mem::take(&mut self.miscounts) {
                     true => Way::Miscounted,

@@ -120,6 +120,7 @@ fn tell(world: &mut World, sentence: &str) {
         }
         ["the", "judge", "is", "at", "a", "loss"] => world.at_a_loss = true,
         ["the", "coordinator", "miscounts"] => world.miscounts = true,
+        ["the", "coordinator", "fails"] => world.fails = true,
         ["a", "block", "of", unit, "is", "damaged"] => {
             let known = world.disk.units.keys().find(|&&known| world.name(known) == unit);
             world.damage(*known.expect("a unit of the store"));
