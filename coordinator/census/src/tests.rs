@@ -101,6 +101,7 @@ fn a_store_of_a_rehearsal_is_refused() {
         outcomes_kept: false,
         max_size: Some(3),
         graphs_dropped: true,
+        withdrawn: false,
     };
     store.put_order(7, &record).unwrap();
     drop(store);

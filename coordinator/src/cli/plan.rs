@@ -127,7 +127,7 @@ impl PlanCommand {
             return command.run();
         }
         let order = self.order.context("an order is missing")?;
-        let goal = Goal::new(order, self.max_size);
+        let goal = Goal::new(order, self.max_size).of_class(self.class);
         preflight::check_order(self.class, goal)?;
         if self.class != Class::All {
             let outline = Outline::of(self.game, self.class, goal, self.machines.plan_options());

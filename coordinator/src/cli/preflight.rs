@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use trailtrap_census::{core::order::SIZES_KEPT, driver::Keep};
+use trailtrap_census::{core::order::SIZES_KEPT, driver::Keep, store::directory::store_in};
 use trailtrap_shared::{
     class::Class,
     game::GameName,
@@ -158,7 +158,8 @@ pub fn check_disk(
     depot: Option<&Path>,
 ) -> Result<(), Shortage> {
     let directory = depot.unwrap_or(data);
-    let present = bytes_below(data) + depot.map_or(0, bytes_below);
+    // What a salvage has put aside is of no use to a census.
+    let present = bytes_below(&store_in(data)) + depot.map_or(0, bytes_below);
     let needed = disk_needed(game, class, goal, keep) + BESIDE;
     let free =
         rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);

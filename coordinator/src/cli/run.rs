@@ -279,6 +279,7 @@ impl Common {
             .with_context(|| format!("data directory {}", self.data.display()))?;
         if !done {
             let (game, class) = directory.subject(self.game, self.class)?;
+            let goal = goal.of_class(class);
             preflight::check_order(class, goal)?;
             if !self.force {
                 let (keep, data) = (self.keep.into(), directory.path());

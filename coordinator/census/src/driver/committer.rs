@@ -202,7 +202,10 @@ impl Census {
             }
             if let Some(record) = order.record.filter(|_| !units.is_empty()) {
                 let graphs_dropped = record.graphs_dropped && !is_whole;
-                withdrawn.push((n, OrderRecord { result: None, graphs_dropped, ..record }));
+                let was_done = record.withdrawn || record.result.is_some();
+                let record =
+                    OrderRecord { result: None, graphs_dropped, withdrawn: was_done, ..record };
+                withdrawn.push((n, record));
             }
         }
         let first = units.iter().map(|unit| usize::from(unit.order)).min();

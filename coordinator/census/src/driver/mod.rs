@@ -242,7 +242,8 @@ impl Census {
             }
             KeptIn::TheSame => store.take_depot()?,
         }
-        Self::on(store, options, Box::new(options.clock))
+        let goal = options.goal.of_class(store.class());
+        Self::on(store, CensusOptions { goal, ..options }, Box::new(options.clock))
     }
 
     /// Begins a rehearsal of a census of all graphs in a new store in `directory`, which no census

@@ -21,8 +21,11 @@ use trailtrap_worker::{
 use super::{Census, CensusError, Keep};
 use crate::{
     core::{
-        Order, OrderOpening, Recorded, comparison::Comparisons, order::SIZES_KEPT,
-        parents::ENUMERATED_ORDER, withdrawal,
+        Order, OrderOpening, Recorded,
+        comparison::Comparisons,
+        order::{SIZES_KEPT, parts_of},
+        parents::ENUMERATED_ORDER,
+        withdrawal,
     },
     read::finished,
     records::{OrderRecord, OrderResult, UnitRecord, ahead::Ahead, alarm::Alarm},
@@ -66,7 +69,7 @@ impl Census {
         }
         // It is done as far as it was to go, lest a result that was taken back come out shorter
         // for the sake of a later order that needs less.
-        let taken_back = begun.as_ref().filter(|record| n < goal.order && record.result.is_none());
+        let taken_back = begun.as_ref().filter(|record| n < goal.order && record.withdrawn);
         let aimed = taken_back.map(|record| record.max_size.unwrap_or_else(|| pairs(n)));
         let max_size = aimed.unwrap_or(0).max(needed);
         let options = begun.as_ref().map_or_else(|| self.splitting(), |record| record.options);
@@ -94,11 +97,12 @@ impl Census {
             begun.as_ref().is_some_and(|record| record.result.is_some() && !record.graphs_dropped);
         let mut graphs_dropped = !keeps_graphs && !is_carried_further;
         if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
-            if n < goal.order && is_begun {
+            let has_gone = self.has_any_gone(n, options)?;
+            if n < goal.order && has_gone {
                 return self.solve_again(n + 1, n, edition);
             }
             // Of this order some are gone, and nothing brings them back.
-            graphs_dropped = is_begun;
+            graphs_dropped = has_gone;
         }
         let record = match &begun {
             // A result with fewer edges stands until there is one with more.
@@ -114,6 +118,7 @@ impl Census {
                     outcomes_kept,
                     max_size,
                     graphs_dropped,
+                    withdrawn: begun.as_ref().is_some_and(|record| record.withdrawn),
                 }
             }
         };
@@ -187,17 +192,35 @@ impl Census {
         Ok(n > ENUMERATED_ORDER + 1 && !self.store.has_graphs(n - 1)?)
     }
 
-    /// Whether an order was to end with fewer edges than are needed now, and its graphs with most
-    /// edges may be gone, from which it would be carried further.
+    /// Whether an order was to end with fewer edges than are needed now, and graphs are gone from
+    /// which it would be carried further.
     fn lacks_end(&self, n: usize) -> Result<bool, StoreError> {
         let Some(record) = self.store.order(n)?.filter(|record| record.graphs_dropped) else {
             return Ok(false);
         };
         let needed = self.options.goal.max_size(n);
-        let Some(end) = record.max_size.filter(|&end| end < needed) else { return Ok(false) };
-        let plan = store::plan(self.store.layout(), n, &record)?;
-        for item in self.store.each_unit_of(&plan) {
-            if plan.shards[item?.0.shard as usize].size == end {
+        if record.max_size.is_none_or(|end| end >= needed) {
+            return Ok(false);
+        }
+        let unlimited = OrderRecord { max_size: None, ..record };
+        let plan = store::plan(self.store.layout(), n, &unlimited)?.limited(needed);
+        let solved: HashSet<Unit> = self
+            .store
+            .each_unit_of(&plan)
+            .map(|item| item.map(|(unit, _)| unit))
+            .collect::<Result<_, _>>()?;
+        let units = (0..plan.shards.len() as u32).flat_map(|shard| parts_of(&plan, shard));
+        let open: Vec<Unit> = units.filter(|unit| !solved.contains(unit)).collect();
+        let can_go_on =
+            withdrawal::can_be_solved_alone(&plan, &open, |shard| self.has_gone(&plan, shard))?;
+        Ok(!can_go_on)
+    }
+
+    /// Whether outcomes of an order were there and have been dropped.
+    fn has_any_gone(&self, n: usize, options: PlanOptions) -> Result<bool, StoreError> {
+        let plan = Plan::new(self.store.layout(), n, options);
+        for shard in 0..plan.shards.len() as u32 {
+            if self.has_gone(&plan, shard)? {
                 return Ok(true);
             }
         }
@@ -306,7 +329,8 @@ impl Census {
             self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
         }
         let (result, max_size) = (Some(by_size.clone()), plan.limit());
-        self.store.put_order(n, &OrderRecord { result, max_size, ..begun })?;
+        let record = OrderRecord { result, max_size, withdrawn: false, ..begun };
+        self.store.put_order(n, &record)?;
         self.event(|core| core.closed(OrderResult { order: n, by_size }));
         Ok(())
     }

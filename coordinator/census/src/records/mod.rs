@@ -80,21 +80,34 @@ pub struct OrderRecord {
     /// either. Kept beside the record, too.
     #[serde(skip)]
     pub graphs_dropped: bool,
+    /// Whether there was a result, of which something has been taken back. Kept beside the record,
+    /// too.
+    #[serde(skip)]
+    pub withdrawn: bool,
+}
+
+/// What is kept of an order beside its record, which is older.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// See [`OrderRecord::max_size`].
+    pub limit: Option<u16>,
+    /// See [`OrderRecord::graphs_dropped`].
+    pub graphs_dropped: bool,
+    /// See [`OrderRecord::withdrawn`].
+    pub withdrawn: bool,
 }
 
 impl OrderRecord {
-    /// The record of an order with what is kept beside it: a number of edges, though that of a
-    /// result follows from the result itself, and whether its graphs go.
-    pub fn with(self, order: usize, limit: Option<u16>, graphs_dropped: Option<bool>) -> Self {
+    /// The record of an order with what is kept beside it. The number of edges of a result follows
+    /// from the result itself.
+    pub fn with(self, order: usize, beside: Beside) -> Self {
+        let Beside { limit, graphs_dropped, withdrawn } = beside;
         let max_size = match &self.result {
             Some(by_size) => Some(by_size.len().saturating_sub(1)),
             None => limit.map(usize::from),
         };
-        OrderRecord {
-            max_size: max_size.filter(|&max_size| max_size < pairs(order)),
-            graphs_dropped: graphs_dropped.unwrap_or(false),
-            ..self
-        }
+        let max_size = max_size.filter(|&max_size| max_size < pairs(order));
+        OrderRecord { max_size, graphs_dropped, withdrawn, ..self }
     }
 }
 

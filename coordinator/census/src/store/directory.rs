@@ -132,6 +132,14 @@ impl DataDirectory {
         }
         let directory = DataDirectory { path: path.to_owned(), _lock: lock };
         directory.keep_others_out();
+        // What a salvage left that was interrupted: the next one begins anew.
+        for remains in
+            ["salvaging", "rebuilt", "new"].map(|of| directory.store().with_extension(of))
+        {
+            if remains.exists() {
+                fs::remove_dir_all(remains).map_err(io)?;
+            }
+        }
         if !directory.store().exists() && directory.salvaged().exists() {
             // Otherwise an empty store would take the place of what was salvaged.
             directory.rename(&directory.salvaged(), &directory.store()).map_err(io)?;

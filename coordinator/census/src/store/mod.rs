@@ -66,7 +66,9 @@ use self::{
     journal::{Change, Journal, JournalContents},
     shelves::{SHELVES, ShelfRoom},
 };
-use crate::records::{Author, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm};
+use crate::records::{
+    Author, Beside, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm,
+};
 
 /// Version of the layout of keys and records below …
 const STORE_FORMAT: u16 = 3;
@@ -596,9 +598,12 @@ impl Store {
     /// The store cannot be read, or what it holds is damaged.
     pub fn order(&self, order: usize) -> Result<Option<OrderRecord>, StoreError> {
         let record = self.get::<OrderRecord>(&order_key(order))?;
-        let limit = self.get::<u16>(&limit_key(order))?;
-        let graphs_dropped = self.get::<bool>(&dropped_key(order))?;
-        Ok(record.map(|record| record.with(order, limit, graphs_dropped)))
+        let beside = Beside {
+            limit: self.get(&limit_key(order))?,
+            graphs_dropped: self.get(&dropped_key(order))?.unwrap_or(false),
+            withdrawn: self.get(&withdrawn_key(order))?.unwrap_or(false),
+        };
+        Ok(record.map(|record| record.with(order, beside)))
     }
 
     /// Writes the record of an order; durable when this returns.
@@ -615,11 +620,13 @@ impl Store {
         let written = (order_key(order).to_vec(), Some(codec::encode(record)));
         let limit = record.max_size.map(|max_size| codec::encode(&(max_size as u16)));
         let dropped = record.graphs_dropped.then(|| codec::encode(&true));
+        let withdrawn = record.withdrawn.then(|| codec::encode(&true));
         let is_later = limit.is_some() || dropped.is_some();
         let mut changes = vec![
             written,
             (limit_key(order).to_vec(), limit),
             (dropped_key(order).to_vec(), dropped),
+            (withdrawn_key(order).to_vec(), withdrawn),
         ];
         if is_later && self.depot.is_none() && self.shelf_mark.is_none() {
             let format = codec::encode(&self.format(LATER_FORMAT));
@@ -1385,6 +1392,11 @@ fn limit_key(order: usize) -> [u8; 2] {
 /// Where it says that the graphs of an order go; nothing if they stay.
 fn dropped_key(order: usize) -> [u8; 2] {
     [b'd', order as u8]
+}
+
+/// Where it says that there was a result of an order, and something of it has been taken back.
+fn withdrawn_key(order: usize) -> [u8; 2] {
+    [b'w', order as u8]
 }
 
 fn unit_key(unit: Unit) -> Vec<u8> {

@@ -162,7 +162,11 @@ impl Salvage<'_> {
                 && n > ENUMERATED_ORDER
                 && !record.graphs_dropped
                 && !self.new.has_graphs(n)?;
-            if copied.units > 0 && (keys_are_needed || copied.lacks_outcomes(plan)) {
+            // What is finished needs nothing any more. Units of more edges, which an interrupted run
+            // may have left, do not change that.
+            let is_finished = record.result.is_some() && copied.is_whole();
+            let lacks_outcomes = !is_finished && copied.lacks_outcomes(plan);
+            if copied.units > 0 && (keys_are_needed || lacks_outcomes) {
                 self.leave_out(plan, copied)?;
             }
             next_is_whole = copied.is_whole();
@@ -171,8 +175,10 @@ impl Salvage<'_> {
         // again.
         for (plan, record, copied) in orders {
             complete &= copied.is_whole();
+            let was_done = record.withdrawn || record.result.is_some();
             let result = record.result.filter(|_| complete);
-            self.new.put_order(plan.order, &OrderRecord { result, ..record })?;
+            let withdrawn = was_done && result.is_none();
+            self.new.put_order(plan.order, &OrderRecord { result, withdrawn, ..record })?;
         }
         Ok(())
     }

@@ -31,10 +31,10 @@ use super::{
     journal::{self, JournalContents, Records},
     limit_key, masses_key, mended, of_depot, order_key, plan,
     shelves::SHELVES,
-    unit_key, unit_of_key,
+    unit_key, unit_of_key, withdrawn_key,
 };
 use crate::{
-    records::{OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
+    records::{Beside, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
     watch::Watcher,
 };
 
@@ -201,9 +201,13 @@ impl Wreck {
     /// The record of an order.
     pub fn order(&self, order: usize) -> Result<Option<OrderRecord>, StoreError> {
         let record = self.get::<OrderRecord>(&order_key(order))?;
-        let limit = self.get::<u16>(&limit_key(order)).unwrap_or(None);
-        let graphs_dropped = self.get::<bool>(&dropped_key(order)).unwrap_or(None);
-        Ok(record.map(|record| record.with(order, limit, graphs_dropped)))
+        let is_set = |key: [u8; 2]| self.get(&key).unwrap_or(None).unwrap_or(false);
+        let beside = Beside {
+            limit: self.get(&limit_key(order)).unwrap_or(None),
+            graphs_dropped: is_set(dropped_key(order)),
+            withdrawn: is_set(withdrawn_key(order)),
+        };
+        Ok(record.map(|record| record.with(order, beside)))
     }
 
     /// The record of a unit.
