@@ -26,7 +26,7 @@ use crate::{
     graphs::{Filter, GraphList},
     latex,
     manifest::{
-        BUNDLE_FORMAT, FormatVersions, ListEntry, Manifest, OrderEntry, Program, Trust,
+        BUNDLE_FORMAT, Done, FormatVersions, ListEntry, Manifest, OrderEntry, Program, Trust,
         WorkerEntry,
     },
     output,
@@ -117,6 +117,7 @@ pub fn bundle(
         .unwrap_or(Path::new("."));
     let results = archive.complete_orders(last)?;
     let (about, class, last) = (archive.game().about(), archive.class(), results.len());
+    fs::read_dir(parent).map_err(target)?;
     // Goes with everything in it, unless it is moved to its place.
     let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent);
     // Its own words name a directory of which nobody has heard.
@@ -241,25 +242,24 @@ fn put_order(
     }
     let options = archive.plan(order)?.options;
     let Summary { statistics: sum, digest } = result.total();
-    let units = shards.iter().map(|shard| shard.parts).sum();
-    let units_confirmed = shards.iter().map(|shard| shard.parts_confirmed).sum();
+    let done = Done::of(&shards);
     Ok(OrderEntry {
         order,
         graphs: sum.classes.all.graphs as u64,
         p1_wins: sum.classes.all.listed as u64,
         digest,
         checks: documents::checks(class),
-        shards: shards.len(),
-        units,
+        shards: done.shards,
+        units: done.units as u32,
         trust: Trust {
-            replication: if units_confirmed == units { 2 } else { 1 },
-            units_confirmed,
-            records_tried: shards.iter().map(|shard| shard.records_tried).sum(),
+            replication: done.replication(),
+            units_confirmed: done.units_confirmed as u32,
+            records_tried: done.records_tried,
             alarms_settled: archive.alarms(order).count(),
         },
         part_graphs: options.part_graphs,
         bucket_bytes: options.bucket_bytes,
-        stored_bytes: shards.iter().map(|shard| shard.bytes).sum(),
+        stored_bytes: done.stored_bytes,
         worker_seconds: shards.iter().map(|shard| shard.microseconds).sum::<u64>() as f64 / 1e6,
         workers: workers(&shards),
         shard_file,

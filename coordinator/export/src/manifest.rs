@@ -4,6 +4,7 @@
 //! cannot mean one thing to the writer and another to the reader.
 
 use serde::{Deserialize, Serialize};
+use trailtrap_census::read::archive::ShardSummary;
 use trailtrap_shared::{class::Class, count::digest::Digest};
 
 /// Version of the layout of bundles and of their manifests. Programs read bundles of this version
@@ -148,6 +149,54 @@ pub struct OrderEntry {
     pub shard_file: String,
     /// The list of graphs that the first player wins.
     pub p1_win_list: ListEntry,
+}
+
+/// What its shards tell of how an order was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// See [`OrderEntry::shards`].
+    pub shards: usize,
+    /// See [`OrderEntry::units`].
+    pub units: u64,
+    /// See [`Trust::units_confirmed`].
+    pub units_confirmed: u64,
+    /// See [`Trust::records_tried`].
+    pub records_tried: u64,
+    /// See [`OrderEntry::stored_bytes`].
+    pub stored_bytes: u64,
+}
+
+impl Done {
+    /// The sums over all shards of an order, wherever these come from.
+    pub fn of(shards: &[ShardSummary]) -> Self {
+        let sum =
+            |of: fn(&ShardSummary) -> u64| shards.iter().map(of).fold(0, u64::saturating_add);
+        Done {
+            shards: shards.len(),
+            units: sum(|shard| shard.parts.into()),
+            units_confirmed: sum(|shard| shard.parts_confirmed.into()),
+            records_tried: sum(|shard| shard.records_tried),
+            stored_bytes: sum(|shard| shard.bytes),
+        }
+    }
+
+    /// See [`Trust::replication`].
+    pub fn replication(&self) -> u32 {
+        if self.units_confirmed == self.units { 2 } else { 1 }
+    }
+}
+
+impl OrderEntry {
+    /// What it says of how the order was done.
+    pub fn done(&self) -> Done {
+        Done {
+            shards: self.shards,
+            units: self.units.into(),
+            units_confirmed: self.trust.units_confirmed.into(),
+            records_tried: self.trust.records_tried,
+            stored_bytes: self.stored_bytes,
+        }
+    }
 }
 
 /// What was done, beside the checks, to find wrong results.

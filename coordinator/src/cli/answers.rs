@@ -56,13 +56,14 @@ impl Questions {
         let out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
         let mut printer = Printer { command, format: self.format, out, answers: 0, failures: 0 };
         let done = printer.begin(csv_header).and_then(|()| {
-            input::for_each_batch(&self.inputs, at_a_time, |lines| {
-                printer.print(answer(&lines)?)
+            input::for_each_batch(&self.inputs, at_a_time, |lines| match lines {
+                Ok(lines) => printer.print(answer(&lines)?),
+                Err(error) => printer.fail(&log::explained(&error)),
             })?;
             printer.end()
         });
         match done {
-            Err(error) if input::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+            Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
             Err(error) => Err(error),
             Ok(()) if printer.failures > 0 => Ok(ExitCode::FAILURE),
             Ok(()) => Ok(ExitCode::SUCCESS),
@@ -91,14 +92,17 @@ impl Printer {
         for reply in replies {
             match reply {
                 Ok(answer) => self.print_one(&answer)?,
-                Err(message) => {
-                    self.failures += 1;
-                    log::say(&format!("trailtrap {}: {message}", self.command));
-                }
+                Err(message) => self.fail(&message)?,
             }
         }
         // Whoever reads along sees what is done.
         self.flush()
+    }
+
+    fn fail(&mut self, message: &str) -> anyhow::Result<()> {
+        self.failures += 1;
+        log::say(&format!("trailtrap {}: {message}", self.command));
+        Ok(())
     }
 
     fn print_one<A: GraphAnswer>(&mut self, answer: &A) -> anyhow::Result<()> {
@@ -129,6 +133,13 @@ impl Printer {
     fn flush(&mut self) -> anyhow::Result<()> {
         self.out.flush().context(CANNOT_WRITE)
     }
+}
+
+/// Whether an error says that nobody reads the output any more, which is no failure.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn csv_row<C: AsRef<[u8]>>(cells: &[C]) -> anyhow::Result<Vec<u8>> {

@@ -488,5 +488,5 @@ impl BundleCommand {
 }
 
 fn is_gzip(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "gz")
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
 }

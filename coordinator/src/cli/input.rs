@@ -8,7 +8,6 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context;
 use trailtrap_shared::graph::graph6;
 use trailtrap_worker::process::open;
 
@@ -37,12 +36,15 @@ impl fmt::Display for LineOrigin {
     }
 }
 
+/// What is read of an input: lines, or why it cannot be read on.
+pub type Batch = Result<Vec<Line>, anyhow::Error>;
+
 /// Hands over all lines of the inputs (`-`, and no input at all, mean standard input), in order,
-/// at most `at_most` at a time.
+/// at most `at_most` at a time. An input that breaks off is followed by the next.
 pub fn for_each_batch(
     inputs: &[String],
     at_most: usize,
-    mut take: impl FnMut(Vec<Line>) -> anyhow::Result<()>,
+    mut take: impl FnMut(Batch) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if inputs.is_empty() {
         return read("standard input", io::stdin().lock(), at_most, &mut take);
@@ -51,16 +53,19 @@ pub fn for_each_batch(
         if input == "-" {
             read("standard input", io::stdin().lock(), at_most, &mut take)?;
         } else if open::may_be_there(Path::new(input)) {
-            read(input, text_of(Path::new(input))?, at_most, &mut take)?;
+            match text_of(Path::new(input)) {
+                Ok(text) => read(input, text, at_most, &mut take)?,
+                Err(error) => take(Err(error))?,
+            }
         } else {
             let name = match graph6::decode(input.as_bytes()) {
                 Ok(_) => format!("'{input}'"),
                 Err(_) => format!("'{input}' is neither a file nor graph6"),
             };
-            take(vec![Line {
+            take(Ok(vec![Line {
                 origin: LineOrigin { name: name.into(), line: None },
                 text: input.clone().into_bytes(),
-            }])?;
+            }]))?;
         }
     }
     Ok(())
@@ -70,12 +75,20 @@ fn read(
     name: &str,
     mut input: impl BufRead,
     at_most: usize,
-    take: &mut impl FnMut(Vec<Line>) -> anyhow::Result<()>,
+    take: &mut impl FnMut(Batch) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let shared: Arc<str> = name.into();
     let mut lines = Vec::new();
     for number in 1.. {
-        let mut text = read_line(&mut input).with_context(|| format!("cannot read {name}"))?;
+        let mut text = match read_line(&mut input) {
+            Ok(text) => text,
+            Err(error) => {
+                take(Ok(lines))?;
+                return take(
+                    Err(anyhow::Error::new(error).context(format!("cannot read {name}"))),
+                );
+            }
+        };
         if text.is_empty() {
             break;
         }
@@ -91,10 +104,10 @@ fn read(
         }
         lines.push(Line { origin: LineOrigin { name: shared.clone(), line: Some(number) }, text });
         if lines.len() >= at_most {
-            take(std::mem::take(&mut lines))?;
+            take(Ok(std::mem::take(&mut lines)))?;
         }
     }
-    take(lines)
+    take(Ok(lines))
 }
 
 /// The next line with its end, cut if it is longer than that of any graph; nothing at the end of
@@ -109,13 +122,6 @@ fn read_line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Whether an error says that nobody reads the output any more, which is no failure.
-pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::BufReader;
@@ -124,8 +130,8 @@ mod tests {
 
     fn lines(input: impl BufRead) -> Vec<(Option<usize>, Vec<u8>)> {
         let mut found = Vec::new();
-        let mut take = |lines: Vec<Line>| {
-            found.extend(lines.into_iter().map(|line| (line.origin.line, line.text)));
+        let mut take = |lines: Batch| {
+            found.extend(lines.unwrap().into_iter().map(|line| (line.origin.line, line.text)));
             Ok(())
         };
         read("input", input, 2, &mut take).unwrap();
@@ -151,6 +157,27 @@ mod tests {
             [(Some(2), b"DQc".to_vec()), (Some(3), Vec::new()), (Some(4), b"C~".to_vec())]
         );
         assert_eq!(lines(&b">>graph6<<DQc\n"[..]), [(Some(1), b"DQc".to_vec())]);
+    }
+
+    /// A packed file that was cut short, say.
+    #[test]
+    fn what_was_read_before_an_input_breaks_off_is_taken() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+        }
+        let mut found = Vec::new();
+        let mut take = |batch: Batch| {
+            found.push(batch.map(|lines| lines.len()).map_err(|error| format!("{error:#}")));
+            Ok(())
+        };
+        let input = BufReader::new((&b"C~\nDQc\nC?\nC~"[..]).chain(Broken));
+        read("input", input, 2, &mut take).unwrap();
+        assert_eq!(found[..2], [Ok(2), Ok(1)]);
+        assert!(found[2].as_ref().is_err_and(|why| why.starts_with("cannot read input: ")));
+        assert_eq!(found.len(), 3);
     }
 
     #[test]

@@ -285,10 +285,7 @@ impl Session<'_> {
         let n = query.graph.order();
         let store = &self.store;
         let order = self.orders.entry(n).or_insert_with(|| {
-            let order = FinishedOrder::open(store, n);
-            order
-                .and_then(|order| order.outcomes().map(|()| order))
-                .map_err(|error| log::explained(&error.into()))
+            FinishedOrder::open(store, n).map_err(|error| log::explained(&error.into()))
         });
         let order = match order {
             Ok(order) => order,
@@ -310,6 +307,9 @@ impl Session<'_> {
                  searches single graphs",
                 plan.max_size,
             )));
+        }
+        if let Err(error) = order.outcomes_of(query.graph.size()) {
+            return Ok(Err(log::explained(&error.into())));
         }
         let index = plan.find(&query.sequence).context("the plan lacks a degree sequence")?;
         let bits = order.plan.shards[index as usize].bucket_bits;

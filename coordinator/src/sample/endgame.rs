@@ -235,6 +235,10 @@ impl Known {
 
 /// That a directory lacks what samples need, and what to do.
 fn needs(order: usize, data: &Path, cause: FinishedError) -> LoadError {
+    if let FinishedError::NotKept(_) | FinishedError::GraphsNotKept(_) = cause {
+        // It says itself what to do.
+        return LoadError::Read(cause);
+    }
     let most = pairs(order.min(MAX_PLAIN_ORDER)) * 3 / 10;
     let data = data.display();
     let advice = format!("`trailtrap census {order} --max-size {most} --data {data}` makes them");

@@ -3,7 +3,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
-    fs::File,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     str::FromStr,
@@ -15,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use trailtrap_census::{read::archive::ShardSummary, records::OrderResult, trust::checks};
 use trailtrap_export::{
     choice::Choice as _,
-    manifest::Manifest,
+    manifest::{Done, Manifest, OrderEntry},
     sequences::{self, Sequence},
     shards,
     table::{SHARE_DIGITS, Table, decimal},
@@ -32,6 +31,7 @@ use trailtrap_shared::{
     labelling::MAX_PLAIN_ORDER,
     plan::{Plan, PlanOptions},
 };
+use trailtrap_worker::process::open;
 use walkdir::WalkDir;
 
 use super::list::{CheckedList, Wins};
@@ -102,10 +102,11 @@ impl Bundle {
     /// Opens a bundle.
     pub fn open(root: &Path) -> anyhow::Result<Self> {
         let path = root.join("manifest.json");
-        let kind = path.symlink_metadata().map(|found| found.is_file());
-        let no_bundle = || format!("{} has no manifest.json: it is no bundle", root.display());
-        ensure!(kind.with_context(no_bundle)?, "{} is no regular file", path.display());
-        let text = std::fs::read(&path).with_context(no_bundle)?;
+        let text =
+            open::read(&path, MOST_BYTES).with_context(|| match path.symlink_metadata() {
+                Err(_) => format!("{} has no manifest.json: it is no bundle", root.display()),
+                Ok(_) => path.display().to_string(),
+            })?;
         let manifest = Manifest::from_json(&text).with_context(|| path.display().to_string())?;
         let orders = manifest.orders.iter().map(|entry| entry.order);
         let most = match manifest.class {
@@ -160,7 +161,8 @@ impl Bundle {
 
     /// The files that `SHA256SUMS` lists, and their checksums.
     fn listed(&self) -> anyhow::Result<BTreeMap<String, String>> {
-        let text = std::fs::read_to_string(self.root.join(SUMS)).context(SUMS)?;
+        let bytes = open::read(&self.root.join(SUMS), MOST_BYTES).context(SUMS)?;
+        let text = String::from_utf8(bytes).context(SUMS)?;
         let mut listed = BTreeMap::new();
         for line in text.lines() {
             let (sum, name) = line
@@ -187,9 +189,7 @@ impl Bundle {
     /// are; of a class, how many of them are connected.
     fn results(&self) -> anyhow::Result<Vec<OrderResult>> {
         let name = "tables/sizes.csv";
-        let mut reader = csv::Reader::from_path(self.root.join(name)).context(name)?;
-        let rows: Vec<BTreeMap<String, String>> =
-            reader.deserialize().collect::<Result<_, _>>().context(name)?;
+        let rows = self.csv(name)?;
         let rows: Vec<Row> =
             rows.into_iter().map(|cells| Row { about: self.about(), cells }).collect();
         let places: Vec<(usize, usize)> =
@@ -244,11 +244,45 @@ impl Bundle {
         Ok(kinds)
     }
 
+    /// Where files are that say something of orders, there is none that nobody looks into.
+    fn names(&self) -> anyhow::Result<()> {
+        let of_table = |kind: TableKind| {
+            ["csv", "json", "md", "tex"].map(|format| format!("tables/{}.{format}", kind.name()))
+        };
+        let of_sequence = |sequence: &Sequence| {
+            [false, true].map(|by_size| format!("bfiles/{}", sequence.file_name(by_size)))
+        };
+        let of_order = |entry: &OrderEntry| {
+            [Some(entry.shard_file.clone()), entry.p1_win_list.file.clone()].into_iter().flatten()
+        };
+        let known: HashSet<String> = self
+            .kinds()?
+            .into_iter()
+            .flat_map(of_table)
+            .chain(Sequence::ALL.iter().flat_map(of_sequence))
+            .chain(self.manifest.orders.iter().flat_map(of_order))
+            .chain(["tables/all.tex".to_owned()])
+            .collect();
+        let is_looked_into = |name: &str| {
+            ["tables/", "bfiles/", "shards/", "graphs/"]
+                .iter()
+                .any(|directory| name.starts_with(directory))
+        };
+        for name in self.listed()?.into_keys().filter(|name| is_looked_into(name)) {
+            ensure!(
+                known.contains(&name),
+                "{name} is no file of such a bundle: nobody looks into it"
+            );
+        }
+        Ok(())
+    }
+
     /// The table by size agrees with Pólya counting and the mass formula; or, of a class, with what
     /// others have counted, and its connected graphs with all of its graphs. The one by order, the
     /// manifest, and the b-files follow from it; the others add up to it; and JSON says what CSV
     /// says.
     pub fn tables(&self) -> anyhow::Result<String> {
+        self.names()?;
         let results = self.results()?;
         for (entry, result) in self.manifest.orders.iter().zip(&results) {
             let Summary { statistics: sum, digest } = result.total();
@@ -303,7 +337,7 @@ impl Bundle {
             let (n, name) = (entry.order, &entry.shard_file);
             let layout = self.game.layout().on(self.class());
             let plan = Plan::new(layout, n, PlanOptions::default());
-            let file = File::open(self.named(name)?).with_context(|| name.clone())?;
+            let (file, _) = open::regular(&self.named(name)?).with_context(|| name.clone())?;
             let sequences: Vec<_> = plan.shards.iter().map(|shard| shard.sequence).collect();
             let mut shards: Vec<ShardSummary> =
                 shards::read(self.about(), self.class(), file, &sequences)
@@ -335,6 +369,13 @@ impl Bundle {
                     "{name}: shards with {size} edges do not add up to tables/sizes.csv"
                 );
             }
+            let (found, said) = (Done::of(&shards), entry.done());
+            ensure!(
+                found == said && found.replication() == entry.trust.replication,
+                "{name}: order {n} was done as {found:?}; manifest.json says {said:?}, and {} \
+                 computations of each graph",
+                entry.trust.replication
+            );
             let count_of_order = shards.len();
             tables::leave_empty_out(self.class(), &mut shards);
             for (kind, rows) in &mut by_degrees {
@@ -424,14 +465,24 @@ impl Bundle {
         ))
     }
 
+    /// The rows of a CSV file.
+    fn csv(&self, name: &str) -> anyhow::Result<TextRows> {
+        let read = || -> anyhow::Result<TextRows> {
+            let (file, _) = open::regular(&self.root.join(name))?;
+            let rows: Result<TextRows, csv::Error> =
+                csv::Reader::from_reader(file).into_deserialize().collect();
+            // Its own error does not tell what the system said.
+            rows.map_err(|error| match (error.to_string(), error.into_kind()) {
+                (_, csv::ErrorKind::Io(error)) => error.into(),
+                (text, _) => anyhow::Error::msg(text),
+            })
+        };
+        read().with_context(|| name.to_owned())
+    }
+
     fn rows(&self, table: &str) -> anyhow::Result<TextRows> {
         let name = format!("tables/{table}.csv");
-        let read = || {
-            csv::Reader::from_path(self.root.join(&name))?
-                .deserialize()
-                .collect::<Result<TextRows, _>>()
-        };
-        let rows = read().with_context(|| name.clone())?;
+        let rows = self.csv(&name)?;
         let complete = |row: &BTreeMap<String, String>| {
             COUNTS.iter().chain(&["order"]).all(|name| row.contains_key(*name))
         };
@@ -548,6 +599,8 @@ impl Bundle {
     }
 }
 
+/// Those two files that are read before it is known what they are have no more bytes.
+const MOST_BYTES: u64 = 16 << 20;
 /// The list of all other files, with their checksums.
 const SUMS: &str = "SHA256SUMS";
 /// The columns of counts that all tables have.
@@ -570,7 +623,7 @@ fn possible(name: &str, count: u128) -> anyhow::Result<u128> {
 
 fn sha256_of(path: &Path) -> std::io::Result<String> {
     let (mut sha256, mut file) =
-        (Sha256::new(), BufReader::with_capacity(1 << 20, File::open(path)?));
+        (Sha256::new(), BufReader::with_capacity(1 << 20, open::regular(path)?.0));
     loop {
         let bytes = file.fill_buf()?;
         if bytes.is_empty() {

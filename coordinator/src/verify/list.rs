@@ -170,6 +170,11 @@ impl CheckedList {
                     }
                     bail!("line {at}: no line break: the list is cut short");
                 }
+                // A header may stand on a line of its own before the first graph.
+                if number == 0 && lines.is_empty() && line == graph6::HEADER.as_bytes() {
+                    number = 1;
+                    continue;
+                }
                 lines.push(line);
             }
             if lines.is_empty() {
@@ -197,12 +202,12 @@ impl CheckedList {
                 let (graph, automorphisms) =
                     checked.map_err(|why| anyhow!("line {number}: {why}"))?;
                 ensure!(
-                    number == 1 || last < line,
+                    list.by_size.is_empty() || last < line,
                     "line {number}: not greater than the line before: not sorted, or a graph \
                      stands twice"
                 );
                 last = line;
-                if number == 1 {
+                if list.by_size.is_empty() {
                     list.order = graph.order();
                     list.by_size = vec![Wins::default(); pairs(list.order) + 1];
                 }
@@ -280,6 +285,15 @@ mod tests {
         let list = read(&text.map(member).concat()).unwrap();
         assert_eq!((list.graphs(), list.bytes), (2, 6));
         assert_eq!(list.sha256, read(&text.concat()).unwrap().sha256);
+    }
+
+    #[test]
+    fn a_header_may_stand_alone() {
+        let list = read(b">>graph6<<\nC?\nC~\n").unwrap();
+        assert_eq!((list.graphs(), list.order), (2, 4));
+        let why = |bytes: &[u8]| format!("{:#}", read(bytes).err().unwrap());
+        assert!(why(b">>graph6<<\nC~\nC?\n").contains("line 3: not greater"));
+        assert!(why(b">>graph6<<\n>>graph6<<\nC~\n").contains("line 2: "));
     }
 
     #[test]

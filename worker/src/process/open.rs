@@ -52,7 +52,8 @@ pub fn is_of_the_system(error: &io::Error) -> bool {
         Errno::IO,
         Errno::STALE,
     ];
-    Errno::from_io_error(error).is_some_and(|error| refusals.contains(&error))
+    error.kind() == io::ErrorKind::OutOfMemory
+        || Errno::from_io_error(error).is_some_and(|error| refusals.contains(&error))
 }
 
 /// Whether there is something at this place, or may be: the system does not let it be looked for.

@@ -4,11 +4,10 @@
 //! complete. A symbolic link in the place is replaced; it is never written through.
 
 use std::{
-    error::Error,
     ffi::OsString,
-    fs::{self, File, Permissions},
+    fs::{self, File},
     io::{self, BufWriter, Write},
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -59,12 +58,14 @@ impl Replacement {
         fill: impl FnOnce(&mut dyn Write) -> Result<(), E>,
     ) -> Result<(), E> {
         let directory = directory_of(&self.path);
+        // Made here, errors are those of the system. Those of `tempfile` name the file, of which nobody
+        // has heard.
+        let create =
+            |path: &Path| File::options().write(true).create_new(true).mode(self.mode).open(path);
         let file = tempfile::Builder::new()
             .prefix(&prefix(&self.path))
             .suffix(&format!(".{EXTENSION}"))
-            .permissions(Permissions::from_mode(self.mode))
-            .tempfile_in(directory)
-            .map_err(|error| plain(&error))?;
+            .make_in(directory, create)?;
         let mut out = BufWriter::new(file);
         fill(&mut out)?;
         let file = out.into_inner().map_err(|error| error.into_error())?;
@@ -109,19 +110,6 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// An error of the system as it was, without what `tempfile` adds: the name of the temporary file,
-/// which means nothing to the user.
-fn plain(error: &io::Error) -> io::Error {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(inner) = cause {
-        if let Some(number) = inner.downcast_ref().and_then(io::Error::raw_os_error) {
-            return io::Error::from_raw_os_error(number);
-        }
-        cause = inner.source();
-    }
-    io::Error::from(error.kind())
-}
-
 fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -134,7 +122,7 @@ fn prefix(path: &Path) -> OsString {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -161,6 +149,9 @@ mod tests {
         assert_eq!(failed.unwrap_err().to_string(), "no more");
         assert_eq!(fs::read(&path).unwrap(), b"secret");
         assert_eq!(names(directory.path()), ["status.json"]);
+        // What the system says, as it says it.
+        let nowhere = Replacement::of(&directory.path().join("nowhere/x")).write(b"");
+        assert_eq!(nowhere.unwrap_err().raw_os_error(), Some(2));
     }
 
     #[test]
