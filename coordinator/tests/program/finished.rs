@@ -874,7 +874,7 @@ struct Forgery {
     says: &'static str,
 }
 
-const FORGERIES: [Forgery; 17] = [
+const FORGERIES: [Forgery; 20] = [
     // The name of a column.
     Forgery {
         forge: |root| rename_column(root, "bipartite"),
@@ -997,6 +997,27 @@ const FORGERIES: [Forgery; 17] = [
         forge: |root| rewrite_manifest(root, "\"bundle_format\": 3", "\"bundle_format\": 1"),
         check: "tables",
         says: "tables/density.csv is none of bundle format 1",
+    },
+    // Files of an order that the manifest does not have.
+    Forgery {
+        forge: |root| {
+            let name = "graphs/trailtrap.n09.p1.g6.gz";
+            fs::write(root.join(name), "H??????\n").unwrap();
+            rewrite(root.join("SHA256SUMS"), |sums| format!("{sums}0  {name}\n"));
+        },
+        check: "tables",
+        says: "graphs/trailtrap.n09.p1.g6.gz is no file of such a bundle",
+    },
+    // How an order was done.
+    Forgery {
+        forge: |root| rewrite_manifest(root, "\"units_confirmed\": 0", "\"units_confirmed\": 1"),
+        check: "shards",
+        says: "manifest.json says",
+    },
+    Forgery {
+        forge: |root| rewrite_manifest(root, "\"replication\": 1", "\"replication\": 2"),
+        check: "shards",
+        says: "and 2 computations of each graph",
     },
     // A list that lacks its last graph, and one that has the edgeless graph instead of the one
     // with an edge.
