@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio_util::sync::CancellationToken;
 use trailtrap_census::{read::status::duration, watch::Watcher};
 use trailtrap_worker::process::log;
 
@@ -38,6 +39,23 @@ impl Watcher for Terminal {
 
     fn watched(&self, what: &str, total: u64, done: &AtomicU64, work: &mut dyn FnMut()) {
         watched(what, total, done, work);
+    }
+}
+
+/// The same, of a process that is asked to stop by a signal.
+pub struct StoppableTerminal(pub CancellationToken);
+
+impl Watcher for StoppableTerminal {
+    fn say(&self, text: &str) {
+        Terminal.say(text);
+    }
+
+    fn watched(&self, what: &str, total: u64, done: &AtomicU64, work: &mut dyn FnMut()) {
+        Terminal.watched(what, total, done, work);
+    }
+
+    fn wants_no_more(&self) -> bool {
+        self.0.is_cancelled()
     }
 }
 

@@ -3,13 +3,18 @@
 
 use std::sync::atomic::AtomicU64;
 
-/// Somebody who wants to hear how far things are.
-pub trait Watcher {
+/// Somebody who wants to hear how far things are, from whichever thread.
+pub trait Watcher: Sync {
     /// Hears one sentence.
     fn say(&self, text: &str);
 
     /// Does `work`, which counts in `done` up to `total`, and may show meanwhile how far it is.
     fn watched(&self, what: &str, total: u64, done: &AtomicU64, work: &mut dyn FnMut());
+
+    /// Whether what is being done is not wanted any more. Who can stop halfway asks now and then.
+    fn wants_no_more(&self) -> bool {
+        false
+    }
 }
 
 impl dyn Watcher + '_ {

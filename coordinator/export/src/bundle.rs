@@ -43,8 +43,9 @@ const DRAWINGS: usize = 20;
 const DRAWN_ORDER: usize = 7;
 
 /// A directory that is being filled, and the digests of its files.
-struct Filling {
+struct Filling<'a> {
     root: PathBuf,
+    watcher: &'a dyn Watcher,
     sums: BTreeMap<String, String>,
 }
 
@@ -66,7 +67,7 @@ impl Write for Hashing<'_> {
     }
 }
 
-impl Filling {
+impl Filling<'_> {
     fn put(&mut self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), ExportError> {
         self.fill(name, |out| Ok(out.write_all(bytes.as_ref())?))
     }
@@ -76,6 +77,9 @@ impl Filling {
         name: &str,
         write: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
+        if self.watcher.wants_no_more() {
+            return Err(ExportError::Stopped);
+        }
         let path = self.root.join(name);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)
@@ -97,8 +101,8 @@ impl Filling {
 /// P1-win graphs of more than `list_bytes` bytes of text are described, not included.
 ///
 /// # Errors
-/// If the directory exists or cannot be written, if no order is finished or an alarm is open, or
-/// if the data directory cannot be read. Nothing is left behind then.
+/// If the directory exists or cannot be written, if no order is finished or an alarm is open, if
+/// the data directory cannot be read, or if `watcher` wants no more. Nothing is left behind then.
 pub fn bundle(
     archive: &Archive,
     directory: &Path,
@@ -122,7 +126,8 @@ pub fn bundle(
     let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent);
     // Its own words name a directory of which nobody has heard.
     let beside = beside.map_err(|error| target(error.kind().into()))?;
-    let mut filling = Filling { root: beside.path().join("bundle"), sums: BTreeMap::new() };
+    let (root, sums) = (beside.path().join("bundle"), BTreeMap::new());
+    let mut filling = Filling { root, watcher, sums };
     fs::create_dir(&filling.root).map_err(target)?;
 
     put_tables(&mut filling, archive, last)?;
@@ -141,7 +146,6 @@ pub fn bundle(
             result,
             list_bytes,
             result.order == last.min(DRAWN_ORDER),
-            watcher,
         )?);
     }
     let table = formats::markdown(&tables::build(
@@ -224,13 +228,12 @@ fn put_order(
     result: &OrderResult,
     list_bytes: u64,
     drawn: bool,
-    watcher: &dyn Watcher,
 ) -> Result<OrderEntry, ExportError> {
     let (order, class) = (result.order, archive.class());
     let shards = archive.shards(order)?;
     let shard_file = format!("shards/n{order:02}.parquet");
     filling.put(&shard_file, shards::parquet(archive.game().about(), class, &shards, None)?)?;
-    let list = GraphList::read(archive, order, &Filter::default(), watcher)?;
+    let list = GraphList::read(archive, order, &Filter::default(), filling.watcher)?;
     if drawn {
         let sheet = sheet::sheet(archive.game(), class, &list, (order, None), DRAWINGS);
         for &format in PictureFormat::ALL {

@@ -195,7 +195,8 @@ impl GraphList {
     /// Reads them from an archive.
     ///
     /// # Errors
-    /// If the archive does not have the order, or its blocks cannot be read.
+    /// If the archive does not have the order, its blocks cannot be read, or nobody wants them any
+    /// more.
     pub fn read(
         archive: &Archive,
         order: usize,
@@ -225,6 +226,9 @@ impl GraphList {
             let found: Result<Vec<Vec<Key<BYTES>>>, ExportError> = parts
                 .par_iter()
                 .map(|&(shard, part)| {
+                    if watcher.wants_no_more() {
+                        return Err(ExportError::Stopped);
+                    }
                     let label = |graph: &Graph| {
                         let found = nauty::label(graph);
                         filter.admits_group(found.automorphisms).then(|| Key::of(&found.canonical))

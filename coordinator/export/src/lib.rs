@@ -47,6 +47,9 @@ pub enum ExportError {
     /// Standard output, or another writer without a name, cannot be written.
     #[error("cannot write to standard output")]
     Write(#[from] io::Error),
+    /// Whoever watches wants no more of it.
+    #[error("stopped; nothing is left of it")]
+    Stopped,
     /// A bundle would overwrite something.
     #[error("{0} exists already; name a new directory for the bundle, or move the old one away")]
     Exists(PathBuf),

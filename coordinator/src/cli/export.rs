@@ -22,10 +22,13 @@ use trailtrap_export::{
     tables::{self, Orders, TableKind},
 };
 use trailtrap_shared::{class::Class, graph::nauty};
-use trailtrap_worker::process::{limits::Size, log};
+use trailtrap_worker::process::{limits::Size, log, signals::Signals};
 
-use super::{choices::choices, run::parse_order};
-use crate::terminal::Terminal;
+use super::{
+    choices::choices,
+    run::{EXIT_STOPPED, parse_order},
+};
+use crate::terminal::{StoppableTerminal, Terminal};
 
 /// The option that all exports to one file have.
 #[derive(Args, Clone, Debug)]
@@ -324,6 +327,10 @@ impl ExportCommand {
             What::Bundle(command) => command.run(&archive),
         };
         match done {
+            Err(error @ ExportError::Stopped) => {
+                log::say(&format!("trailtrap: {error}"));
+                Ok(ExitCode::from(EXIT_STOPPED))
+            }
             // These do not say where.
             Err(error @ ExportError::Archive(_)) => {
                 Err(error).with_context(|| format!("data directory {}", self.data.display()))
@@ -483,7 +490,12 @@ impl BundleCommand {
         };
         let (directory, last) = (&self.directory, self.order);
         say_limit(archive, last)?;
-        bundle::bundle(archive, directory, last, self.list_size.0, program, &Terminal)
+        // Only one that notices a signal takes away what it has written until then.
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
+        let watcher = StoppableTerminal(stop);
+        bundle::bundle(archive, directory, last, self.list_size.0, program, &watcher)
     }
 }
 

@@ -186,7 +186,7 @@ fn parse_depot(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// A census that was stopped; the same command goes on with it.
+/// Exit code of what a signal has stopped. The same command goes on with a census.
 pub const EXIT_STOPPED: u8 = 130;
 
 impl Common {

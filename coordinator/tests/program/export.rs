@@ -493,6 +493,27 @@ fn relative(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
+fn a_signal_leaves_nothing_of_a_bundle() {
+    loop {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = directory.path().join("bundle");
+        let begun = || fs::read_dir(directory.path()).unwrap().next().is_some();
+        let mut process =
+            Process::start(&mut export_command(&["bundle", bundle.to_str().unwrap()]));
+        eventually("it is begun", || begun() || !process.is_running());
+        process.signal("INT");
+        let output = process.finish();
+        if output.status.code() == Some(130) {
+            assert!(stderr(&output).contains("stopped; nothing is left"), "{}", stderr(&output));
+            assert!(!begun());
+            return;
+        }
+        // It was quicker.
+        assert!(output.status.success() && bundle.join("SHA256SUMS").exists());
+    }
+}
+
+#[test]
 fn a_bundle_is_complete_and_the_same_every_time() {
     let directory = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| directory.path().join(name));
