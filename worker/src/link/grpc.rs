@@ -332,7 +332,7 @@ impl GrpcLink {
                     // The access file has another address or token: try that at once.
                     Err(_) if self.refresh(generation) => continue,
                     Err(status) if !shows_presence(status, start.elapsed()) => {
-                        silent_since.set(silent_since.get().or_else(|| Some(Instant::now())));
+                        silent_since.set(silent_since.get().or(Some(Instant::now())));
                     }
                     _ => silent_since.set(Some(Instant::now())),
                 }
@@ -679,7 +679,7 @@ fn units_of_bytes(results: &[SolvedUnit], most: u64) -> usize {
     results.iter().take_while(fits).count().max(1)
 }
 
-/// A connection that nobody answers is given up in less time (`AdmittedClient`).
+/// A connection that falls silent is given up after 40 s (`access`).
 const NOTICED: Duration = Duration::from_secs(60);
 
 /// Whether there was a coordinator, though a call failed after this time: it had no room for the
@@ -689,7 +689,8 @@ fn shows_presence(status: &Status, after: Duration) -> bool {
         Code::ResourceExhausted => true,
         // The time that the caller had set; tonic says that it was cancelled.
         Code::DeadlineExceeded | Code::Cancelled => false,
-        _ => after > NOTICED,
+        // Calls that wait for a connection wait one after another.
+        _ => after > NOTICED && !causes(status).any(|cause| cause.is::<tonic::ConnectError>()),
     }
 }
 
@@ -756,6 +757,19 @@ mod tests {
     };
 
     use super::*;
+
+    /// What a coordinator says shows that it is there; what nobody answers does not, however long
+    /// it takes, nor what was given up here.
+    #[test]
+    fn who_holds_a_call_for_long_is_there() {
+        let short = Duration::from_secs(1);
+        assert!(shows_presence(&Status::resource_exhausted("no room"), short));
+        assert!(!shows_presence(&Status::unavailable("it stops"), short));
+        assert!(shows_presence(&Status::unavailable("it stops"), 2 * NOTICED));
+        for given_up in [Status::deadline_exceeded("late"), Status::cancelled("Timeout expired")] {
+            assert!(!shows_presence(&given_up, 2 * NOTICED));
+        }
+    }
 
     /// A worker has as much of a plan as the census does of the order, and another one when it is
     /// taken up again with more edges.
