@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use trailtrap_census::read::{archive::Archive, finished::USUAL_DATA};
+use trailtrap_census::read::{Watcher, archive::Archive, finished::USUAL_DATA};
 use trailtrap_export::{
     ExportError, bundle,
     formats::{TableFormat, render},
@@ -324,7 +324,15 @@ impl ExportCommand {
             What::Graphs(command) => command.run(&archive),
             What::Plot(command) => command.run(&archive),
             What::Drawing(command) => command.run(&archive),
-            What::Bundle(command) => command.run(&archive),
+            What::Bundle(command) => {
+                // Only one that notices a signal takes away what it has written until then.
+                let runtime = tokio::runtime::Builder::new_multi_thread()
+                    .worker_threads(1)
+                    .enable_all()
+                    .build()?;
+                let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
+                command.run(&archive, &StoppableTerminal(stop))
+            }
         };
         match done {
             Err(error @ ExportError::Stopped) => {
@@ -480,7 +488,7 @@ impl PictureOutput {
 }
 
 impl BundleCommand {
-    fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+    fn run(&self, archive: &Archive, watcher: &dyn Watcher) -> Result<(), ExportError> {
         let program = Program {
             name: "trailtrap".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -490,12 +498,7 @@ impl BundleCommand {
         };
         let (directory, last) = (&self.directory, self.order);
         say_limit(archive, last)?;
-        // Only one that notices a signal takes away what it has written until then.
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
-        let watcher = StoppableTerminal(stop);
-        bundle::bundle(archive, directory, last, self.list_size.0, program, &watcher)
+        bundle::bundle(archive, directory, last, self.list_size.0, program, watcher)
     }
 }
 

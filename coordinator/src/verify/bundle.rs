@@ -263,12 +263,12 @@ impl Bundle {
             .chain(self.manifest.orders.iter().flat_map(of_order))
             .chain(["tables/all.tex".to_owned()])
             .collect();
-        let is_looked_into = |name: &str| {
+        let says_something = |name: &str| {
             ["tables/", "bfiles/", "shards/", "graphs/"]
                 .iter()
                 .any(|directory| name.starts_with(directory))
         };
-        for name in self.listed()?.into_keys().filter(|name| is_looked_into(name)) {
+        for name in self.listed()?.into_keys().filter(|name| says_something(name)) {
             ensure!(
                 known.contains(&name),
                 "{name} is no file of such a bundle: nobody looks into it"

@@ -20,7 +20,7 @@ impl Pace {
         Pace { moments: [(now, 0)].into(), done: 0 }
     }
 
-    /// So much more is done. What took long until now was done meanwhile.
+    /// So much more is done.
     pub fn add(&mut self, more: u64, now: Duration) {
         self.done += more;
         let is_new = |&(last, _): &(Duration, u64)| now.saturating_sub(last) >= STEP;
@@ -34,8 +34,7 @@ impl Pace {
         }
     }
 
-    /// Somebody begins, and nobody else is at work: if nothing has been done lately, what was before
-    /// does not count.
+    /// Work begins after nobody had any: a pause of ten minutes or more is no time that work took.
     pub fn begin(&mut self, now: Duration) {
         let &(last, _) = self.moments.back().expect("one moment at least");
         if now.saturating_sub(last) >= LATELY {
@@ -45,7 +44,8 @@ impl Pace {
 
     /// How much is done in a second, lately.
     pub fn per_second(&self, now: Duration) -> f64 {
-        // What takes longer than that is done all the same.
+        // If nothing was done since then, back to the last moment before something was: a unit may
+        // take longer.
         let is_before = |&&(moment, done): &&(Duration, u64)| {
             now.saturating_sub(moment) >= LATELY && done < self.done
         };

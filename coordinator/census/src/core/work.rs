@@ -202,8 +202,8 @@ impl Core {
         }
     }
 
-    /// A lease that has expired goes on if nobody else has its units, and its worker is believed: one
-    /// that was only late, or that delivers now.
+    /// An expired lease to solve units goes on if nobody else has them and its worker is believed.
+    /// One that was ended because it took long does so only when it `delivers`.
     pub(super) fn go_on(&mut self, worker: WorkerId, lease: u64, delivers: bool) {
         if self.trusted(worker).is_err() {
             return;
@@ -342,7 +342,7 @@ impl Core {
         let own = Author::coordinator();
         // One bundle at a time.
         let is_busy = self.leases.held().contains_key(&COORDINATOR);
-        if !self.is_unaided() || is_busy || self.is_blamed(&own) {
+        if !self.has_waited_unaided() || is_busy || self.is_blamed(&own) {
             return;
         }
         let Some(order) = &mut self.order else { return };
@@ -355,9 +355,9 @@ impl Core {
         self.emit(Effect::Compare { lease, plan, units });
     }
 
-    /// Whether something is to be compared that no worker can compare, and that has been so for the
-    /// time of a lease.
-    fn is_unaided(&mut self) -> bool {
+    /// Whether it has been for the time of a lease, since this was first asked, that no worker can
+    /// compare what is left. Begins to count if it has not.
+    fn has_waited_unaided(&mut self) -> bool {
         let since = *self.unaided_since.get_or_insert(self.now);
         self.now.saturating_sub(since) >= self.settings.lease_term
     }
@@ -439,8 +439,8 @@ impl Core {
     }
 
     /// Ends the census if there is nothing left to do but what nobody is asked for any more. Others
-    /// who can solve it may come, unless a worker of this process is the only one. For somebody who
-    /// can compare what the coordinator cannot, the time of a lease is enough.
+    /// who can solve it may come, unless a worker of this process is the only one. What the
+    /// coordinator has failed to compare another may: one is waited for, for the time of a lease.
     fn end_if_stuck(&mut self, embedded: bool) {
         let Some(order) = self.order() else { return };
         let is_idle = self.pending.is_empty()
@@ -454,12 +454,13 @@ impl Core {
         let (given_up, own) = (self.given_up(), Author::coordinator());
         let has_failed =
             |setbacks: &Setbacks| setbacks.is_set_aside() || setbacks.is_refused_to(&own);
-        let to_compare = || {
-            let to_compare = given_up.iter().filter(|(unit, _)| order.comparisons.has(*unit));
-            to_compare.filter(|(_, setbacks)| has_failed(setbacks))
-        };
-        let may_others_come = to_compare().any(|(_, setbacks)| !setbacks.is_set_aside());
-        let is_all = order.comparisons.open() == to_compare().count();
+        let to_compare: Vec<&Setbacks> = given_up
+            .iter()
+            .filter(|(unit, setbacks)| order.comparisons.has(*unit) && has_failed(setbacks))
+            .map(|&(_, setbacks)| setbacks)
+            .collect();
+        let may_others_come = to_compare.iter().any(|setbacks| !setbacks.is_set_aside());
+        let is_all = order.comparisons.open() == to_compare.len();
         let Some((unit, setbacks)) = given_up.first().filter(|_| is_all) else { return };
         let fault = Fault::SetAside {
             count: given_up.len(),
@@ -467,7 +468,7 @@ impl Core {
             part: unit.part,
             failures: setbacks.failures().cloned().collect::<Vec<_>>().join("; "),
         };
-        if !may_others_come || self.is_unaided() {
+        if !may_others_come || self.has_waited_unaided() {
             self.end(Err(fault));
         }
     }

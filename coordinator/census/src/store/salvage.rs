@@ -162,8 +162,7 @@ impl Salvage<'_> {
                 && n > ENUMERATED_ORDER
                 && !record.graphs_dropped
                 && !self.new.has_graphs(n)?;
-            // What is finished needs nothing any more. Units of more edges, which an interrupted run
-            // may have left, do not change that.
+            // A finished order needs nothing, whatever a stopped run has left of more edges.
             let is_finished = record.result.is_some() && copied.is_whole();
             let lacks_outcomes = !is_finished && copied.lacks_outcomes(plan);
             if copied.units > 0 && (keys_are_needed || lacks_outcomes) {
