@@ -269,10 +269,7 @@ impl Schedule {
                 break;
             }
         }
-        for &unit in &bundle {
-            self.ready.remove(&self.place(unit));
-        }
-        self.ready_work -= work;
+        bundle.iter().for_each(|&unit| self.take_out(unit));
         bundle
     }
 
@@ -283,10 +280,7 @@ impl Schedule {
         };
         let are_ready = units.iter().all(is_ready);
         if are_ready {
-            for &unit in units {
-                self.ready.remove(&self.place(unit));
-                self.ready_work -= self.work(unit);
-            }
+            units.iter().for_each(|&unit| self.take_out(unit));
         }
         are_ready
     }
@@ -399,6 +393,12 @@ impl Schedule {
     fn put_out(&mut self, unit: Unit) {
         if self.ready.insert(self.place(unit)) {
             self.ready_work += self.work(unit);
+        }
+    }
+
+    fn take_out(&mut self, unit: Unit) {
+        if self.ready.remove(&self.place(unit)) {
+            self.ready_work -= self.work(unit);
         }
     }
 

@@ -202,10 +202,7 @@ impl Census {
             }
             if let Some(record) = order.record.filter(|_| !units.is_empty()) {
                 let graphs_dropped = record.graphs_dropped && !is_whole;
-                let was_done = record.withdrawn || record.result.is_some();
-                let record =
-                    OrderRecord { result: None, graphs_dropped, withdrawn: was_done, ..record };
-                withdrawn.push((n, record));
+                withdrawn.push((n, OrderRecord { graphs_dropped, ..record.withdraw() }));
             }
         }
         let first = units.iter().map(|unit| usize::from(unit.order)).min();

@@ -56,16 +56,16 @@ impl Census {
     /// Reads what the store knows of an order, and has the core go on with it.
     pub(super) fn open_order(&self, n: usize, edition: u32) -> Result<(), CensusError> {
         let goal = self.options.goal;
-        // Before the orders below are done as far as it takes.
-        if self.lacks_end(goal.order)? {
-            return self.solve_again(goal.order, goal.order, edition);
-        }
         let begun = self.store.order(n)?;
         let needed = goal.max_size(n);
         let result = begun.as_ref().and_then(|record| finished::result(n, record));
         if let Some(result) = result.filter(|result| result.max_size() >= needed) {
             self.event(|core| core.found_finished(edition, result));
             return Ok(());
+        }
+        // Before the orders below are done as far as it takes.
+        if self.lacks_end(goal.order)? {
+            return self.solve_again(goal.order, goal.order, edition);
         }
         // It is done as far as it was to go, lest a result that was taken back come out shorter
         // for the sake of a later order that needs less.

@@ -98,6 +98,12 @@ pub struct Beside {
 }
 
 impl OrderRecord {
+    /// The record when something of the order is taken back.
+    pub fn withdraw(self) -> Self {
+        let withdrawn = self.withdrawn || self.result.is_some();
+        OrderRecord { result: None, withdrawn, ..self }
+    }
+
     /// The record of an order with what is kept beside it. The number of edges of a result follows
     /// from the result itself.
     pub fn with(self, order: usize, beside: Beside) -> Self {

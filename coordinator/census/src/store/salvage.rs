@@ -174,10 +174,8 @@ impl Salvage<'_> {
         // again.
         for (plan, record, copied) in orders {
             complete &= copied.is_whole();
-            let was_done = record.withdrawn || record.result.is_some();
-            let result = record.result.filter(|_| complete);
-            let withdrawn = was_done && result.is_none();
-            self.new.put_order(plan.order, &OrderRecord { result, withdrawn, ..record })?;
+            let record = if complete { record } else { record.withdraw() };
+            self.new.put_order(plan.order, &record)?;
         }
         Ok(())
     }
