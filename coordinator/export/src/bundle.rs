@@ -37,6 +37,21 @@ use crate::{
     tables::{self, Orders},
 };
 
+/// How each table of a bundle is written, and what the names of the files end in.
+pub const TABLE_FORMATS: [(TableFormat, &str); 4] = [
+    (TableFormat::Csv, "csv"),
+    (TableFormat::Json, "json"),
+    (TableFormat::Markdown, "md"),
+    (TableFormat::Latex, "tex"),
+];
+/// The file that has all tables for LaTeX.
+pub const ALL_TABLES: &str = "tables/all.tex";
+
+/// The file of a table in a bundle.
+pub fn table_file(kind: tables::TableKind, extension: &str) -> String {
+    format!("tables/{}.{extension}", kind.name())
+}
+
 /// Drawings on a sheet.
 const DRAWINGS: usize = 20;
 /// The order of the sheet: the largest whose graphs forward search solves at once.
@@ -121,7 +136,7 @@ pub fn bundle(
         .unwrap_or(Path::new("."));
     let results = archive.complete_orders(last)?;
     let (about, class, last) = (archive.game().about(), archive.class(), results.len());
-    fs::read_dir(parent).map_err(target)?;
+    fs::metadata(parent).map_err(target)?;
     // Goes with everything in it, unless it is moved to its place.
     let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent);
     // Its own words name a directory of which nobody has heard.
@@ -185,18 +200,12 @@ fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(
             continue;
         }
         let table = tables::build(archive, kind, Orders::UpTo(Some(last)))?;
-        for (format, extension) in [
-            (TableFormat::Csv, "csv"),
-            (TableFormat::Json, "json"),
-            (TableFormat::Markdown, "md"),
-            (TableFormat::Latex, "tex"),
-        ] {
-            let name = format!("tables/{}.{extension}", kind.name());
-            filling.put(&name, render(&table, format)?)?;
+        for (format, extension) in TABLE_FORMATS {
+            filling.put(&table_file(kind, extension), render(&table, format)?)?;
         }
         inputs += &latex::input(kind.name());
     }
-    filling.put("tables/all.tex", latex::document(&inputs))
+    filling.put(ALL_TABLES, latex::document(&inputs))
 }
 
 fn put_plots(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(), ExportError> {

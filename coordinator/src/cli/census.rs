@@ -10,11 +10,10 @@ use trailtrap_worker::{
         self,
         limits::{self, Size},
         log,
-        signals::Signals,
     },
 };
 
-use super::run::{Common, EXIT_STOPPED, parse_order, watched};
+use super::run::{Common, parse_order, stopping, watched};
 use crate::serve::embedded::EmbeddedLink;
 
 /// Does a census in this process: coordinator, solver and store together.
@@ -48,9 +47,7 @@ impl CensusCommand {
         let directory = self.common.prepare(self.order, Some(memory), false)?;
         let options = self.common.options(self.order, Duration::from_secs(60), Some(memory));
         let census = self.common.open(&directory, options, None)?;
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
+        let (_runtime, stop) = stopping()?;
         let link =
             EmbeddedLink::new(census.clone(), process::identity(), threads, self.kernel.name())?;
         let memory = memory.0 as usize;

@@ -22,11 +22,11 @@ use trailtrap_export::{
     tables::{self, Orders, TableKind},
 };
 use trailtrap_shared::{class::Class, graph::nauty};
-use trailtrap_worker::process::{limits::Size, log, signals::Signals};
+use trailtrap_worker::process::{limits::Size, log};
 
 use super::{
     choices::choices,
-    run::{EXIT_STOPPED, parse_order},
+    run::{EXIT_STOPPED, parse_order, stopping},
 };
 use crate::terminal::{StoppableTerminal, Terminal};
 
@@ -326,11 +326,7 @@ impl ExportCommand {
             What::Drawing(command) => command.run(&archive),
             What::Bundle(command) => {
                 // Only one that notices a signal takes away what it has written until then.
-                let runtime = tokio::runtime::Builder::new_multi_thread()
-                    .worker_threads(1)
-                    .enable_all()
-                    .build()?;
-                let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
+                let (_runtime, stop) = stopping()?;
                 command.run(&archive, &StoppableTerminal(stop))
             }
         };

@@ -11,13 +11,13 @@ use trailtrap_shared::{
     game::GameName,
     plan::{Goal, order_name},
 };
-use trailtrap_worker::process::{limits::Size, log, signals::Signals};
+use trailtrap_worker::process::{limits::Size, log};
 
 use super::{
     coordinator::parse_term,
     machines::MachineArguments,
     preflight,
-    run::{EXIT_STOPPED, parse_order, parse_share},
+    run::{EXIT_STOPPED, parse_order, parse_share, stopping},
 };
 use crate::{
     rehearsal::{Rehearsal, Rehearsed},
@@ -124,9 +124,7 @@ impl RehearseCommand {
         let (question, forecast) = self.machines.forecast(self.game, goal)?;
         let speed =
             self.speed.unwrap_or_else(|| (forecast.simulated.wall_seconds / USUAL).max(1.0));
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
+        let (_runtime, stop) = stopping()?;
         let what = format!("rehearsing {}", order_name(self.order, self.max_size));
         log::say(&format!("{what}, {speed:.0} times as fast …"));
         let (lease, losses) = (self.lease, self.losses);

@@ -2,7 +2,7 @@
 //! this process or in others.
 
 use std::{
-    io::IsTerminal,
+    io::{self, IsTerminal},
     path::PathBuf,
     process::ExitCode,
     sync::{
@@ -15,6 +15,8 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
 use trailtrap_census::{
     driver::{Census, CensusError, CensusOptions, Keep, KeptIn, Tried},
     read::{
@@ -32,7 +34,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::{
     memory,
-    process::{limits::Size, log},
+    process::{limits::Size, log, signals::Signals},
 };
 
 use super::{preflight, report::CensusReport};
@@ -188,6 +190,18 @@ fn parse_depot(text: &str) -> Result<PathBuf, String> {
 
 /// Exit code of what a signal has stopped. The same command goes on with a census.
 pub const EXIT_STOPPED: u8 = 130;
+
+/// What a signal cancels; a second one ends the process. The runtime has the signals delivered, on
+/// one thread, as long as it exists.
+///
+/// # Errors
+/// If the system does not grant what that takes.
+pub fn stopping() -> io::Result<(Runtime, CancellationToken)> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let stop = Signals::stopping(&runtime, EXIT_STOPPED)?;
+    Ok((runtime, stop))
+}
 
 impl Common {
     /// The options of a census whose solver has so much memory, if it is in this process.

@@ -53,9 +53,9 @@ impl SalvageCommand {
         }
         let path = directory.store();
         let (new, salvaged) = (path.with_extension("salvaging"), directory.salvaged());
-        for remains in [&new, &salvaged].into_iter().filter(|remains| remains.exists()) {
+        if salvaged.exists() {
             // An earlier attempt was interrupted, and the old store may have changed since.
-            std::fs::remove_dir_all(remains)?;
+            std::fs::remove_dir_all(&salvaged)?;
         }
         let Salvaged { kept, lost } = salvage(&path, &new, &Terminal)
             .with_context(|| format!("cannot salvage {}", path.display()))?;

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use trailtrap_census::{read::archive::ShardSummary, records::OrderResult, trust::checks};
 use trailtrap_export::{
+    bundle::{ALL_TABLES, TABLE_FORMATS, table_file},
     choice::Choice as _,
     manifest::{Done, Manifest, OrderEntry},
     sequences::{self, Sequence},
@@ -246,9 +247,8 @@ impl Bundle {
 
     /// Where files are that say something of orders, there is none that nobody looks into.
     fn names(&self) -> anyhow::Result<()> {
-        let of_table = |kind: TableKind| {
-            ["csv", "json", "md", "tex"].map(|format| format!("tables/{}.{format}", kind.name()))
-        };
+        let of_table =
+            |kind: TableKind| TABLE_FORMATS.map(|(_, extension)| table_file(kind, extension));
         let of_sequence = |sequence: &Sequence| {
             [false, true].map(|by_size| format!("bfiles/{}", sequence.file_name(by_size)))
         };
@@ -261,7 +261,7 @@ impl Bundle {
             .flat_map(of_table)
             .chain(Sequence::ALL.iter().flat_map(of_sequence))
             .chain(self.manifest.orders.iter().flat_map(of_order))
-            .chain(["tables/all.tex".to_owned()])
+            .chain([ALL_TABLES.to_owned()])
             .collect();
         let says_something = |name: &str| {
             ["tables/", "bfiles/", "shards/", "graphs/"]
