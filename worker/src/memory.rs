@@ -35,6 +35,12 @@ pub fn splitting(memory_bytes: u64) -> PlanOptions {
     }
 }
 
+/// How orders are split for workers of which that with least memory has so much: a part takes half
+/// of it, so that its cache has the other half.
+pub fn splitting_for_workers(least_memory_bytes: u64) -> PlanOptions {
+    splitting(least_memory_bytes / 2)
+}
+
 /// Graphs of a part, if a shard is split for want of memory.
 const LEAST_PART: u64 = 1 << 18;
 /// Bytes of a bucket, if a partition is split for want of memory.

@@ -91,7 +91,10 @@ impl MachineArguments {
     /// How orders are split on them, as `census` or a coordinator splits them.
     pub fn plan_options(&self) -> PlanOptions {
         let Cluster { nodes, memory, .. } = self.cluster();
-        self.splitting.options(nodes.is_none().then_some(Size(memory)))
+        match nodes {
+            Some(_) => self.splitting.options_for_workers(Size(memory)),
+            None => self.splitting.options(Some(Size(memory))),
+        }
     }
 
     /// What a census takes on them, and what exactly was asked. Calibrates here, and simulates:
@@ -118,5 +121,34 @@ impl MachineArguments {
         }
         log::say(&format!("simulating {cluster} …"));
         Ok((question, simulate(&question, calibration, cluster)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use trailtrap_worker::memory;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        machines: MachineArguments,
+    }
+
+    /// One process is to hold a part, and workers on nodes a cache besides, unless people say how
+    /// to split.
+    #[test]
+    fn orders_are_split_as_a_census_on_these_machines_splits_them() {
+        let options = |line: &str| {
+            let line = format!("plan --memory 256MiB {line}");
+            Line::try_parse_from(line.split_whitespace()).unwrap().machines.plan_options()
+        };
+        assert_eq!(options(""), memory::splitting(256 << 20));
+        assert_eq!(options("--nodes 3"), memory::splitting_for_workers(256 << 20));
+        assert!(options("--nodes 3").part_graphs < options("").part_graphs);
+        let said = PlanOptions { part_graphs: 1000, ..PlanOptions::default() };
+        assert_eq!(options("--nodes 3 --part-graphs 1000"), said);
     }
 }

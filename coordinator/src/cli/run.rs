@@ -132,6 +132,15 @@ impl Splitting {
             bucket_bytes: self.bucket_size.map_or(usual.bucket_bytes, |size| size.0),
         }
     }
+
+    /// For workers of which none has less memory than so much: unless something is said, parts and
+    /// buckets follow that.
+    pub fn options_for_workers(&self, least_memory: Size) -> PlanOptions {
+        match self.is_usual() {
+            true => memory::splitting_for_workers(least_memory.0),
+            false => self.options(None),
+        }
+    }
 }
 
 /// What to keep of a finished order.

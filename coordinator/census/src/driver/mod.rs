@@ -596,7 +596,7 @@ mod tests {
         }
         census.register("Bea", 1, "kernel", Some(256 << 20)).unwrap();
         let split = census.splitting();
-        assert_eq!(split, memory::splitting(128 << 20));
+        assert_eq!(split, memory::splitting_for_workers(256 << 20));
         assert!(split.part_graphs * memory::GRAPH_BYTES <= 128 << 20);
         let (_other, census) = opened(false);
         census.register("Bea", 1, "kernel", Some(256 << 20)).unwrap();

@@ -37,20 +37,13 @@ use crate::{
 const DROPPED_TOGETHER: u64 = 1 << 16;
 
 impl Census {
-    /// How an order is split that is begun now: so that a part takes half of what the worker has
-    /// that has least, whose cache is to have the other half.
+    /// How an order is split that is begun now: for the worker that has least memory, if the options
+    /// leave that open.
     pub(super) fn splitting(&self) -> PlanOptions {
-        let usual = self.options.plan;
         let state = self.state();
         let memories = state.core.workers().filter_map(|(_, worker, _)| worker.memory);
-        let Some(least) = memories.min().filter(|_| self.options.fits_workers) else {
-            return usual;
-        };
-        let PlanOptions { part_graphs, bucket_bytes } = memory::splitting(least / 2);
-        PlanOptions {
-            part_graphs: usual.part_graphs.min(part_graphs),
-            bucket_bytes: usual.bucket_bytes.min(bucket_bytes),
-        }
+        let least = memories.min().filter(|_| self.options.fits_workers);
+        least.map_or(self.options.plan, memory::splitting_for_workers)
     }
 
     /// Reads what the store knows of an order, and has the core go on with it.
