@@ -9,12 +9,13 @@ use std::{
 use anyhow::{Context, bail};
 use clap::{Args, builder::NonEmptyStringValueParser};
 use trailtrap_census::{
-    read::{
-        finished::{USUAL_DATA, open_store},
-        status,
-    },
+    read::{finished::open_store, status},
     records::alarm::{Alarm, AlarmKind},
-    store::{Store, directory::DataDirectory, plan},
+    store::{
+        Store,
+        directory::{DataDirectory, USUAL_DATA},
+        plan,
+    },
 };
 use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 
@@ -116,7 +117,7 @@ impl AlarmsCommand {
             doubted,
             quarantined,
             last_instance: last,
-            settled: Some("the next census solves it again".to_owned()),
+            settled: Some("given up: a census solves it again".to_owned()),
             ..Alarm::at(time, AlarmKind::Damage, first, &sequence, text)
         };
         store.put_alarm(number, &alarm).context("cannot raise the alarm")

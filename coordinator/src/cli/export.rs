@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use trailtrap_census::read::{Watcher, archive::Archive, finished::USUAL_DATA};
+use trailtrap_census::{
+    read::{Watcher, archive::Archive},
+    store::directory::USUAL_DATA,
+};
 use trailtrap_export::{
     ExportError, bundle,
     formats::{TableFormat, render},

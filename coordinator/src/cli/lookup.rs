@@ -8,8 +8,9 @@ use lru::LruCache;
 use rayon::prelude::*;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use trailtrap_census::{
-    read::finished::{DataFlag, FinishedOrder, USUAL_DATA, open_store},
+    read::finished::{FinishedOrder, open_store},
     store::Store,
+    store::directory::{DataFlag, USUAL_DATA},
 };
 use trailtrap_shared::{
     game::{About, Game, Positions, SumName, Told},

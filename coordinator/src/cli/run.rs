@@ -19,12 +19,9 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use trailtrap_census::{
     driver::{Census, CensusError, CensusOptions, Keep, KeptIn, Tried},
-    read::{
-        finished::USUAL_DATA,
-        status::{CensusStatus, duration},
-    },
+    read::status::{CensusStatus, duration},
     records::OrderResult,
-    store::directory::{DataDirectory, Kept, store_in},
+    store::directory::{DataDirectory, Kept, USUAL_DATA, store_in},
 };
 use trailtrap_shared::{
     class::Class,

@@ -6,9 +6,9 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Context, bail};
 use clap::Args;
 use trailtrap_census::{
-    read::finished::{FinishedError, USUAL_DATA},
+    read::finished::FinishedError,
     store::{
-        directory::{DataDirectory, store_in},
+        directory::{DataDirectory, DataFlag, USUAL_DATA, store_in},
         salvage::{Salvaged, salvage},
     },
 };
@@ -78,9 +78,8 @@ impl SalvageCommand {
 
     fn remedy(&self) -> String {
         format!(
-            "`trailtrap census N --data {}`, with the options that it had, solves what is \
-             missing\n",
-            self.data.display()
+            "`trailtrap census N{}`, with the options that it had, solves what is missing\n",
+            DataFlag::to(&self.data)
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use trailtrap_census::read::finished::USUAL_DATA;
+use trailtrap_census::store::directory::USUAL_DATA;
 use trailtrap_shared::game::GameName;
 
 use super::run::parse_order;

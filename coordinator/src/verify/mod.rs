@@ -18,10 +18,13 @@ use serde::Serialize;
 use trailtrap_census::{
     read::{
         archive::{Archive, ArchiveError},
-        finished::{self, DataFlag, FinishedError, FinishedOrder, USUAL_DATA, open_store},
+        finished::{self, FinishedError, FinishedOrder, open_store},
         status::duration,
     },
-    store::{Store, StoreError},
+    store::{
+        Store, StoreError,
+        directory::{DataFlag, USUAL_DATA},
+    },
 };
 use trailtrap_export::{
     bundle::sha256_of,

@@ -19,9 +19,9 @@ use trailtrap_census::{
         schedule::{OnRecord, Schedule},
     },
     driver::contents_of_parents,
-    read::finished::{self, DataFlag, FinishedOrder, FinishedSource},
+    read::finished::{self, FinishedOrder, FinishedSource},
     records::UnitRecord,
-    store::StoreError,
+    store::{StoreError, directory::DataFlag},
     trust::checks,
 };
 use trailtrap_shared::{

@@ -494,7 +494,7 @@ fn a_shard_that_is_doubted_is_solved_again() {
     let refused = doubt("3,3,3,3,3");
     assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
     let doubted = doubt("3,3,3,3,3,3");
-    assert!(stdout(&doubted).contains("doubted: odd (settled: the next census"), "{doubted:?}");
+    assert!(stdout(&doubted).contains("doubted: odd (settled: given up: a census"), "{doubted:?}");
     assert_eq!(census_json(6, &data, &[]), before);
     let again = leases(&data);
     let changed: Vec<Unit> = first

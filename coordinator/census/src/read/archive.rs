@@ -18,9 +18,9 @@ use trailtrap_shared::{
 };
 
 use crate::{
-    read::finished::{self, DataFlag, FinishedError, FinishedOrder},
+    read::finished::{self, FinishedError, FinishedOrder},
     records::{OrderRecord, OrderResult, UnitRecord, alarm::Alarm},
-    store::{self, Store, StoreError},
+    store::{self, Store, StoreError, directory::DataFlag},
 };
 
 /// Why orders cannot be read.

@@ -1,7 +1,6 @@
 //! A finished order in a data directory, to read from.
 
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -18,7 +17,7 @@ use crate::{
     records::{OrderRecord, OrderResult},
     store::{
         self, Store, StoreError, block_id,
-        directory::{DirectoryError, store_in},
+        directory::{DataFlag, DirectoryError, store_in},
     },
 };
 
@@ -26,7 +25,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum FinishedError {
     /// There is no store in this directory.
-    #[error("there is no census in {0}; `trailtrap census N --data {0}` makes one")]
+    #[error("there is no census in {0}; `trailtrap census N{flag}` makes one", flag = DataFlag::to(.0))]
     NoCensus(PathBuf),
     /// The store cannot be opened.
     #[error("data directory {data}")]
@@ -70,30 +69,6 @@ pub enum FinishedError {
     /// Two blocks of one bucket do not belong together.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-}
-
-/// The data directory, if none is named.
-pub const USUAL_DATA: &str = "trailtrap-data";
-
-/// The flag that names a data directory in a command that is recommended, with a space before it;
-/// nothing for the default one.
-#[derive(Debug)]
-pub struct DataFlag(PathBuf);
-
-impl DataFlag {
-    /// That of the directory in which this store is.
-    pub fn of(store: &Store) -> Self {
-        DataFlag(store.path().parent().unwrap_or(store.path()).to_owned())
-    }
-}
-
-impl fmt::Display for DataFlag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 == Path::new(USUAL_DATA) {
-            true => Ok(()),
-            false => write!(f, " --data {}", self.0.display()),
-        }
-    }
 }
 
 /// Opens the store of a data directory, in use or not, to read from.

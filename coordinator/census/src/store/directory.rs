@@ -2,6 +2,8 @@
 //! status for those who look on.
 
 use std::{
+    borrow::Cow,
+    fmt,
     fs::{self, File, TryLockError},
     io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
@@ -22,7 +24,8 @@ pub enum DirectoryError {
     /// Another process has it.
     #[error(
         "data directory {path} is in use by process {process}; wait for it, choose another \
-         --data, or look on with `trailtrap status --data {path}`"
+         --data, or look on with `trailtrap status{flag}`",
+        flag = DataFlag::to(.path)
     )]
     InUse {
         /// The directory.
@@ -50,6 +53,36 @@ pub enum DirectoryError {
         /// What the system says.
         source: io::Error,
     },
+}
+
+/// The data directory, if none is named.
+pub const USUAL_DATA: &str = "trailtrap-data";
+
+/// The flag that names a data directory in a command that is recommended, as a shell reads it, with
+/// a space before it; nothing for the default one.
+#[derive(Debug)]
+pub struct DataFlag(PathBuf);
+
+impl DataFlag {
+    /// That of this directory.
+    pub fn to(data: &Path) -> Self {
+        DataFlag(data.to_owned())
+    }
+
+    /// That of the directory in which this store is.
+    pub fn of(store: &Store) -> Self {
+        DataFlag::to(store.path().parent().unwrap_or(store.path()))
+    }
+}
+
+impl fmt::Display for DataFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == Path::new(USUAL_DATA) {
+            return Ok(());
+        }
+        let path = self.0.to_string_lossy();
+        write!(f, " --data {}", shlex::try_quote(&path).unwrap_or(Cow::Borrowed(&path)))
+    }
 }
 
 /// Where a census keeps its larger blocks.
@@ -239,4 +272,22 @@ impl DataDirectory {
 pub fn store_in(path: &Path) -> PathBuf {
     let (store, salvaged) = (path.join(STORE), path.join(SALVAGED));
     if !store.exists() && salvaged.exists() { salvaged } else { store }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command that is recommended can be copied into a shell.
+    #[test]
+    fn a_directory_is_named_as_a_shell_reads_it() {
+        let flag = |path: &str| DataFlag::to(Path::new(path)).to_string();
+        assert_eq!(flag(USUAL_DATA), "");
+        assert_eq!(flag("/data/eleven"), " --data /data/eleven");
+        assert_eq!(flag("my runs/it's 11"), r#" --data "my runs/it's 11""#);
+        for path in ["a b", "a'b", "$HOME", "a\"b", "*"] {
+            let words = shlex::split(&flag(path));
+            assert_eq!(words, Some(vec!["--data".to_owned(), path.to_owned()]));
+        }
+    }
 }
