@@ -73,6 +73,17 @@ pub fn text_of(path: &Path) -> anyhow::Result<impl BufRead + use<>> {
     Ok(BufReader::with_capacity(1 << 20, text))
 }
 
+/// A line without what others may write beside a graph: carriage returns after it, and a header
+/// before the first, which may also stand alone.
+fn bare(mut line: Vec<u8>, is_first: bool) -> Vec<u8> {
+    let returns = line.iter().rev().take_while(|&&byte| byte == b'\r').count();
+    line.truncate(line.len() - returns);
+    if is_first && line.starts_with(graph6::HEADER.as_bytes()) {
+        line.drain(..graph6::HEADER.len());
+    }
+    line
+}
+
 /// What a list of P1-win graphs holds.
 pub struct CheckedList {
     pub order: usize,
@@ -113,13 +124,17 @@ impl CheckedList {
         let mut other = others.next();
         let (mut found, mut lines) = (0, 0);
         for (number, line) in text_of(path)?.split(b'\n').enumerate() {
-            let line = line?;
+            let line = bare(line?, number == 0);
+            if number == 0 && line.is_empty() {
+                continue;
+            }
             lines += 1;
             while other.as_ref().is_some_and(|other| *other < line) {
                 other = others.next();
             }
             if other.as_ref() == Some(&line) {
                 found += 1;
+                other = others.next();
                 continue;
             }
             let graph = graph6::decode(&line)?;
@@ -170,8 +185,10 @@ impl CheckedList {
                     }
                     bail!("line {at}: no line break: the list is cut short");
                 }
-                // A header may stand on a line of its own before the first graph.
-                if number == 0 && lines.is_empty() && line == graph6::HEADER.as_bytes() {
+                let is_first = number == 0 && lines.is_empty();
+                let has_header = is_first && line.starts_with(graph6::HEADER.as_bytes());
+                let line = bare(line, is_first);
+                if has_header && line.is_empty() {
                     number = 1;
                     continue;
                 }
@@ -291,6 +308,7 @@ mod tests {
     fn a_header_may_stand_alone() {
         let list = read(b">>graph6<<\nC?\nC~\n").unwrap();
         assert_eq!((list.graphs(), list.order), (2, 4));
+        assert_eq!(read(b">>graph6<<\r\nC?\r\nC~\r\n").unwrap().graphs(), 2);
         let why = |bytes: &[u8]| format!("{:#}", read(bytes).err().unwrap());
         assert!(why(b">>graph6<<\nC~\nC?\n").contains("line 3: not greater"));
         assert!(why(b">>graph6<<\n>>graph6<<\nC~\n").contains("line 2: "));

@@ -378,10 +378,9 @@ impl Verification {
             true => String::new(),
             false => format!(" with at most {max_size} edges"),
         };
+        let all = format!("they are those of the census{of_class}{few}, and none is missing");
         if sha256_of(&stored)? == list.sha256 {
-            return Ok(format!(
-                "they are those of the census{of_class}{few}, and none is missing"
-            ));
+            return Ok(all);
         }
         let Some(comparable) = list.check_among(path, &stored, class, max_size)? else {
             return Err(CannotSay("the list cannot be read a second time".to_owned()).into());
@@ -393,6 +392,10 @@ impl Verification {
                  others of it are not listed: whether they should be, the list does not say"
             );
             return Err(CannotSay(why).into());
+        }
+        if comparable == list.graphs() {
+            // Written otherwise than by `export`.
+            return Ok(all);
         }
         Ok(format!(
             "those{of_class}{few} are as many as in the census, which goes no further: whether \

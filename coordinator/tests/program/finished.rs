@@ -581,10 +581,14 @@ struct SpoiltList {
     says: &'static str,
 }
 
-const SPOILT_LISTS: [SpoiltList; 3] = [
+const SPOILT_LISTS: [SpoiltList; 4] = [
     SpoiltList {
         spoil: |lines| lines.insert(5, lines[5].clone()),
         says: "line 7: not greater than",
+    },
+    SpoiltList {
+        spoil: |lines| lines.insert(1, format!("{}\r", lines[0])),
+        says: "line 2: not greater than",
     },
     // A graph in other labels.
     SpoiltList {
@@ -638,6 +642,13 @@ fn verify_passes_a_sound_list_and_no_spoilt_one() {
     assert_eq!(passed.status.code(), Some(0), "{text}");
     for part in ["158 graphs of order 7", "they are those of the census, and none is missing"] {
         assert!(text.contains(part), "{text}");
+    }
+    // As other programs write it.
+    let text = ended(&sound);
+    let headed = [format!(">>graph6<<{text}"), format!(">>graph6<<\n{text}")];
+    for list in headed.into_iter().flat_map(|list| [list.replace('\n', "\r\n"), list]) {
+        let passed = stdout(&verify_list(&list, "1"));
+        assert!(passed.contains("they are those of the census, and none is missing"), "{passed}");
     }
     let mut spoilt = vec![(sound.join("\n"), "cut short")];
     for SpoiltList { spoil, says } in SPOILT_LISTS {
