@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -105,8 +105,10 @@ impl Bundle {
         let path = root.join("manifest.json");
         let text =
             open::read(&path, MOST_BYTES).with_context(|| match path.symlink_metadata() {
-                Err(_) => format!("{} has no manifest.json: it is no bundle", root.display()),
-                Ok(_) => path.display().to_string(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    format!("{} has no manifest.json: it is no bundle", root.display())
+                }
+                _ => path.display().to_string(),
             })?;
         let manifest = Manifest::from_json(&text).with_context(|| path.display().to_string())?;
         let orders = manifest.orders.iter().map(|entry| entry.order);
