@@ -1115,6 +1115,16 @@ fn of_an_order_whose_graphs_go_the_rest_is_salvaged() {
     assert!(!store.has_graphs(9).unwrap());
 }
 
+/// Outcomes that have gone do not come back because they are asked for in the middle of an order.
+#[test]
+fn an_order_that_is_begun_keeps_no_more_than_it_was_to_keep() {
+    let data = Data::new();
+    killed_in_order_9(&data, &["--keep", "minimal"]);
+    let output = run(&["census", "9", "--json", "--keep", "all", "--data", &data.text()]);
+    assert_eq!(stdout(&output), expected(9));
+    assert!(stderr(&output).contains("its outcomes are not kept"), "{}", stderr(&output));
+}
+
 /// Graphs that have served are not asked for again by what is only to be added up, or looked at.
 #[test]
 fn nothing_is_solved_again_for_the_sake_of_graphs_that_are_not_needed() {

@@ -152,6 +152,13 @@ impl Census {
                 "not solved a second time: what they read has been dropped"
             );
         }
+        if !outcomes_kept && self.options.keep == Keep::All {
+            tracing::warn!(
+                order = n,
+                "its outcomes are not kept, since an earlier run had another --keep; to have \
+                 them, do it in another directory"
+            );
+        }
         self.event(|core| core.opened(edition, order));
         Ok(())
     }
