@@ -93,9 +93,13 @@ impl AlarmsCommand {
         let Some(shard) = plan.find(&sequence) else {
             bail!("there is no {sequence} in {}", plan.name())
         };
+        let all = plan.shards[shard as usize].parts;
         let parts = match self.part {
-            Some(part) => part..part.saturating_add(1),
-            None => 0..plan.shards[shard as usize].parts,
+            Some(part) if part >= all => {
+                bail!("{sequence} has no part {part}: the last of its {all} parts is {}", all - 1)
+            }
+            Some(part) => part..part + 1,
+            None => 0..all,
         };
         let (mut doubted, mut quarantined) = (Vec::new(), Vec::new());
         for part in parts {

@@ -487,13 +487,16 @@ fn a_shard_that_is_doubted_is_solved_again() {
         units.map(|(unit, record)| (unit, record.instance)).collect()
     };
     let first = leases(&data);
-    let doubt = |shard: &str| {
-        let data = data.text();
-        run(&["alarms", "--doubt", "6", "--shard", shard, "--because", "odd", "--data", &data])
+    let alarms = |more: &[&str]| {
+        run(&[&["alarms", "--because", "odd", "--data", &data.text()], more].concat())
     };
-    let refused = doubt("3,3,3,3,3");
+    let doubt =
+        |shard: &str, more: &[&str]| alarms(&[&["--doubt", "6", "--shard", shard], more].concat());
+    let refused = doubt("3,3,3,3,3", &[]);
     assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
-    let doubted = doubt("3,3,3,3,3,3");
+    let refused = doubt("3,3,3,3,3,3", &["--part", "1"]);
+    assert!(stderr(&refused).contains("has no part 1: the last of its 1 parts is 0"));
+    let doubted = doubt("3,3,3,3,3,3", &[]);
     assert!(stdout(&doubted).contains("doubted: odd (settled: given up: a census"), "{doubted:?}");
     assert_eq!(census_json(6, &data, &[]), before);
     let again = leases(&data);
