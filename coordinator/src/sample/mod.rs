@@ -356,7 +356,7 @@ impl<'a> Run<'a> {
         {
             known.check_outcomes(size)?;
         }
-        at(directory, fs::create_dir_all(directory))?;
+        at(directory, open::make_directory(directory))?;
         let path = directory.join(PARAMETERS);
         if !path.exists() {
             check_free(directory)?;

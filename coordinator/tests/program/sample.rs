@@ -528,5 +528,5 @@ fn a_cause_is_named_once() {
     fs::write(&file, "").unwrap();
     let places = ["--sizes", "..9", "--output", &file.display().to_string()];
     let errors = stderr(&run(&[&arguments[..], &places].concat()));
-    assert_eq!(errors.matches("exists").count(), 1, "{errors}");
+    assert_eq!(errors.matches("not a directory").count(), 1, "{errors}");
 }

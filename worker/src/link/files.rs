@@ -286,7 +286,7 @@ pub fn carry(
     slots: usize,
     patience: &Patience,
 ) -> Result<RunEnd, LinkError> {
-    fs::create_dir_all(directory).map_err(at(directory))?;
+    open::make_directory(directory).map_err(at(directory))?;
     let place = directory.join(COURIER);
     let lock = open::lock_file(&place).map_err(at(&place))?;
     match lock.try_lock() {

@@ -2,7 +2,7 @@
 //! and without being led elsewhere by a symbolic link.
 
 use std::{
-    fs::{File, Metadata, OpenOptions, Permissions},
+    fs::{self, File, Metadata, OpenOptions, Permissions},
     io::{self, Read},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::Path,
@@ -116,6 +116,17 @@ pub fn only_for_writers(file: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes a directory, and those that it is to lie in, if they are not there.
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::NotADirectory`] if something else has its name.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+        _ => error,
+    })
+}
+
 /// Has a file modified now, on the clock of its file system; others see by the change that
 /// somebody works on it.
 ///
@@ -129,13 +140,27 @@ pub fn touch(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
     fn make_fifo(path: &Path) {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    }
+
+    #[test]
+    fn what_is_in_the_way_of_a_directory_is_said_to_be_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        for _ in 0..2 {
+            make_directory(&path("new/one")).unwrap();
+        }
+        fs::write(path("file"), "").unwrap();
+        for name in ["file", "file/in"] {
+            let error = make_directory(&path(name)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotADirectory, "{error}");
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl DiskCache {
     /// If the directory cannot be made or listed.
     pub fn open(directory: &Path, budget_bytes: u64) -> Result<Self, DiskError> {
         let error = |source| DiskError { path: directory.to_owned(), source };
-        fs::create_dir_all(directory).map_err(error)?;
+        open::make_directory(directory).map_err(error)?;
         let cache = DiskCache {
             directory: directory.to_owned(),
             budget_bytes,

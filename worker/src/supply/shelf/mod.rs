@@ -10,7 +10,7 @@ mod server;
 
 use std::{
     collections::HashMap,
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -127,7 +127,7 @@ impl Shelf {
     /// It is no directory, cannot be written, or holds the number of no shelf.
     pub fn new(path: &Path) -> Result<Self, ShelfError> {
         let unusable = |cause| ShelfError::Unusable { path: path.to_owned(), cause };
-        fs::create_dir_all(path).map_err(unusable)?;
+        open::make_directory(path).map_err(unusable)?;
         let path = path.canonicalize().map_err(unusable)?;
         let file = path.join(NUMBER_FILE);
         let number = match open::read(&file, 4096) {
@@ -324,6 +324,8 @@ fn number(text: &[u8]) -> Option<ShelfNumber> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
