@@ -8,7 +8,7 @@ use clap::Args;
 use trailtrap_census::{
     read::finished::FinishedError,
     store::{
-        directory::{DataDirectory, DataFlag, USUAL_DATA, store_in},
+        directory::{DataDirectory, USUAL_DATA, quoted, store_in},
         salvage::{Salvaged, salvage},
     },
 };
@@ -78,8 +78,8 @@ impl SalvageCommand {
 
     fn remedy(&self) -> String {
         format!(
-            "`trailtrap census N{}`, with the options that it had, solves what is missing\n",
-            DataFlag::to(&self.data)
+            "`trailtrap census N --data {}`, with the options that it had, solves what is missing\n",
+            quoted(&self.data)
         )
     }
 }

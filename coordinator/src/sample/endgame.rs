@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use trailtrap_census::{
     read::finished::{FinishedError, FinishedOrder, open_store},
     store::StoreError,
-    store::directory::DataFlag,
+    store::directory::quoted,
 };
 use trailtrap_shared::{
     class::Class,
@@ -29,10 +29,10 @@ fn too_large(order: usize, max_size: usize, size: usize, data: &Path) -> String 
     if max_size == pairs(order) {
         return format!("no graph of order {order} has {size} edges: the most are {max_size}");
     }
-    let data = DataFlag::to(data);
+    let data = quoted(data);
     format!(
         "order {order} is done up to {max_size} edges only, and {size} were asked for; \
-         `trailtrap census {order} --max-size {size}{data}` does more of it"
+         `trailtrap census {order} --max-size {size} --data {data}` does more of it"
     )
 }
 
@@ -241,8 +241,8 @@ fn needs(order: usize, data: &Path, cause: FinishedError) -> LoadError {
         return LoadError::Read(cause);
     }
     let most = pairs(order.min(MAX_PLAIN_ORDER)) * 3 / 10;
-    let data = DataFlag::to(data);
-    let advice = format!("`trailtrap census {order} --max-size {most}{data}` makes them");
+    let data = quoted(data);
+    let advice = format!("`trailtrap census {order} --max-size {most} --data {data}` makes them");
     LoadError::Finished { cause, order, advice }
 }
 

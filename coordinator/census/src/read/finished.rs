@@ -17,7 +17,7 @@ use crate::{
     records::{OrderRecord, OrderResult},
     store::{
         self, Store, StoreError, block_id,
-        directory::{DataFlag, DirectoryError, store_in},
+        directory::{DataFlag, DirectoryError, quoted, store_in},
     },
 };
 
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum FinishedError {
     /// There is no store in this directory.
-    #[error("there is no census in {0}; `trailtrap census N{flag}` makes one", flag = DataFlag::to(.0))]
+    #[error("there is no census in {0}; `trailtrap census N --data {quoted}` makes one", quoted = quoted(.0))]
     NoCensus(PathBuf),
     /// The store cannot be opened.
     #[error("data directory {data}")]

@@ -24,8 +24,8 @@ pub enum DirectoryError {
     /// Another process has it.
     #[error(
         "data directory {path} is in use by process {process}; wait for it, choose another \
-         --data, or look on with `trailtrap status{flag}`",
-        flag = DataFlag::to(.path)
+         --data, or look on with `trailtrap status --data {quoted}`",
+        quoted = quoted(.path)
     )]
     InUse {
         /// The directory.
@@ -58,30 +58,30 @@ pub enum DirectoryError {
 /// The data directory, if none is named.
 pub const USUAL_DATA: &str = "trailtrap-data";
 
-/// The flag that names a data directory in a command that is recommended, as a shell reads it, with
-/// a space before it; nothing for the default one.
+/// A path as a shell reads it, for a command that is recommended.
+pub fn quoted(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    shlex::try_quote(&path).map_or_else(|_| path.to_string(), Cow::into_owned)
+}
+
+/// The flag that names a data directory in a command that is recommended, with a space before it;
+/// nothing for the default one.
 #[derive(Debug)]
 pub struct DataFlag(PathBuf);
 
 impl DataFlag {
-    /// That of this directory.
-    pub fn to(data: &Path) -> Self {
-        DataFlag(data.to_owned())
-    }
-
     /// That of the directory in which this store is.
     pub fn of(store: &Store) -> Self {
-        DataFlag::to(store.path().parent().unwrap_or(store.path()))
+        DataFlag(store.path().parent().unwrap_or(store.path()).to_owned())
     }
 }
 
 impl fmt::Display for DataFlag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == Path::new(USUAL_DATA) {
-            return Ok(());
+        match self.0 == Path::new(USUAL_DATA) {
+            true => Ok(()),
+            false => write!(f, " --data {}", quoted(&self.0)),
         }
-        let path = self.0.to_string_lossy();
-        write!(f, " --data {}", shlex::try_quote(&path).unwrap_or(Cow::Borrowed(&path)))
     }
 }
 
@@ -119,7 +119,7 @@ impl DataDirectory {
     /// Another process has it, it holds something else, or it cannot be written.
     pub fn take(path: &Path) -> Result<Self, DirectoryError> {
         let io = |source| DirectoryError::Io { path: path.to_owned(), source };
-        fs::create_dir_all(path).map_err(io)?;
+        open::make_directory(path).map_err(io)?;
         // A copy may lack the lock, which only its owner can read.
         let is_known = path.join(LOCK).exists() || store_in(path).join("CURRENT").exists();
         if !is_known && fs::read_dir(path).map_err(io)?.next().is_some() {
@@ -281,13 +281,11 @@ mod tests {
     /// A command that is recommended can be copied into a shell.
     #[test]
     fn a_directory_is_named_as_a_shell_reads_it() {
-        let flag = |path: &str| DataFlag::to(Path::new(path)).to_string();
-        assert_eq!(flag(USUAL_DATA), "");
-        assert_eq!(flag("/data/eleven"), " --data /data/eleven");
-        assert_eq!(flag("my runs/it's 11"), r#" --data "my runs/it's 11""#);
-        for path in ["a b", "a'b", "$HOME", "a\"b", "*"] {
-            let words = shlex::split(&flag(path));
-            assert_eq!(words, Some(vec!["--data".to_owned(), path.to_owned()]));
+        assert_eq!(quoted(Path::new("/data/eleven-2")), "/data/eleven-2");
+        assert_eq!(DataFlag("my runs".into()).to_string(), " --data 'my runs'");
+        assert_eq!(DataFlag(USUAL_DATA.into()).to_string(), "");
+        for path in ["a b", "a'b", "$HOME", "a\"b", "*", "it's \"11\""] {
+            assert_eq!(shlex::split(&quoted(Path::new(path))), Some(vec![path.to_owned()]));
         }
     }
 }
