@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{class::Class, game::GameName, labelling::batch::Kernel};
 use trailtrap_worker::{
-    access::Reach,
+    access::{Reach, check_address},
     engine::Engine,
     link::{
         Link, LinkError, RunEnd,
@@ -91,6 +91,11 @@ fn main() -> ExitCode {
         let what = "say where the coordinator is: --access FILE or, on its own machine, \
                     --coordinator HOST:PORT";
         WorkerArguments::command().error(ErrorKind::MissingRequiredArgument, what).exit();
+    }
+    if let Some(error) =
+        arguments.reach.coordinator.as_deref().map(check_address).and_then(Result::err)
+    {
+        WorkerArguments::command().error(ErrorKind::ValueValidation, error).exit();
     }
     log::log_to_stderr("info");
     signals::abort_on_panic();

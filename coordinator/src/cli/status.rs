@@ -9,7 +9,7 @@ use trailtrap_census::read::status::{self, CensusStatus};
 use trailtrap_shared::protocol::wire;
 use trailtrap_worker::{
     access::{self, AccessError, Reach},
-    link::grpc::root_cause,
+    link::grpc::{other_coordinator, root_cause},
 };
 
 use super::CommandLine;
@@ -68,14 +68,16 @@ fn ask(reach: &Reach) -> anyhow::Result<CensusStatus> {
         Err(_) => tonic::Status::unavailable("no answer in 10 s"),
     };
     let address = access.address;
+    if let Some(other) = other_coordinator(&address, &status) {
+        anyhow::bail!(other);
+    }
     Err(match status.code() {
         Code::Unauthenticated | Code::PermissionDenied => {
             anyhow::anyhow!("coordinator at {address}: {}", status.message())
         }
         _ => anyhow::anyhow!(
-            "cannot reach a coordinator at {address} ({}); is it running there? Beyond loopback \
-             it admits those who have \
-             an access file (--access)",
+            "cannot reach a coordinator at {address} ({}); is it running there? Beyond \
+             loopback, or with --secure, it admits those who have an access file (--access)",
             root_cause(&status)
         ),
     })

@@ -186,9 +186,17 @@ impl GrpcLink {
         let refused = |error: AccessError| LinkError::Refused(log::explained(&error.into()));
         let start = Instant::now();
         let pauses = ConstantBuilder::new().with_delay(LEAST_PAUSE).without_max_times();
-        let access =
-            (|| async { reach.access() }).retry(pauses).sleep(sleeper(&stop)).when(|error| {
+        let mut is_told = false;
+        let access = (|| async { reach.access() })
+            .retry(pauses)
+            .sleep(sleeper(&stop))
+            .when(|error| {
                 error.is_missing() && !stop.is_cancelled() && start.elapsed() <= patience
+            })
+            .notify(|error, _| {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!(%error, "waiting for the access file");
+                }
             });
         let access = runtime.block_on(access).map_err(|error| match error.is_missing() {
             true => {
@@ -368,11 +376,8 @@ impl GrpcLink {
             Err(status) => status,
         };
         let address = self.address();
-        if let Some(certificate) = certificate_error(&status) {
-            return Err(LinkError::Refused(format!(
-                "what answers at {address} is not the coordinator of the access file: \
-                 {certificate}"
-            )));
+        if let Some(other) = other_coordinator(&address, &status) {
+            return Err(LinkError::Refused(other));
         }
         if !is_passing(&status) {
             return Err(LinkError::Refused(format!(
@@ -387,7 +392,7 @@ impl GrpcLink {
         Err(LinkError::Lost(format!(
             "cannot reach the coordinator at {address} ({}); gave up after {} s. Is it running, \
              and is the address right? \
-             Beyond loopback it admits those who have its access file (--access)",
+             Beyond loopback, or with --secure, it admits those who have its access file (--access)",
             root_cause(&status),
             silence().as_secs()
         )))
@@ -718,6 +723,15 @@ fn causes(status: &Status) -> impl Iterator<Item = &(dyn std::error::Error + 'st
         let inner = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
         inner.map_or_else(|| cause.source(), |inner| Some(inner))
     })
+}
+
+/// Says, if it is so, that what answers at an address does not show that it is the coordinator of
+/// the access file.
+pub fn other_coordinator(address: &str, status: &Status) -> Option<String> {
+    let certificate = certificate_error(status)?;
+    Some(format!(
+        "what answers at {address} is not the coordinator of the access file: {certificate}"
+    ))
 }
 
 /// What is wrong with the coordinator's certificate, if that is why the call failed. Trying again
