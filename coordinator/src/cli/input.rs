@@ -80,7 +80,7 @@ fn read(
     let shared: Arc<str> = name.into();
     let mut lines = Vec::new();
     for number in 1.. {
-        let mut text = match read_line(&mut input) {
+        let text = match read_line(&mut input) {
             Ok(text) => text,
             Err(error) => {
                 take(Ok(lines))?;
@@ -92,16 +92,11 @@ fn read(
         if text.is_empty() {
             break;
         }
-        while text.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
-            text.pop();
+        let is_first = number == 1;
+        if is_first && graph6::is_header(&text) {
+            continue;
         }
-        // A header may stand before the first graph, on its line or on one of its own.
-        if number == 1 && text.starts_with(graph6::HEADER.as_bytes()) {
-            text.drain(..graph6::HEADER.len());
-            if text.is_empty() {
-                continue;
-            }
-        }
+        let text = graph6::in_line(&text, is_first).to_vec();
         lines.push(Line { origin: LineOrigin { name: shared.clone(), line: Some(number) }, text });
         if lines.len() >= at_most {
             take(Ok(std::mem::take(&mut lines)))?;

@@ -73,17 +73,6 @@ pub fn text_of(path: &Path) -> anyhow::Result<impl BufRead + use<>> {
     Ok(BufReader::with_capacity(1 << 20, text))
 }
 
-/// A line without what others may write beside a graph: carriage returns after it, and a header
-/// before the first, which may also stand alone.
-fn bare(mut line: Vec<u8>, is_first: bool) -> Vec<u8> {
-    let returns = line.iter().rev().take_while(|&&byte| byte == b'\r').count();
-    line.truncate(line.len() - returns);
-    if is_first && line.starts_with(graph6::HEADER.as_bytes()) {
-        line.drain(..graph6::HEADER.len());
-    }
-    line
-}
-
 /// What a list of P1-win graphs holds.
 pub struct CheckedList {
     pub order: usize,
@@ -124,23 +113,25 @@ impl CheckedList {
         let mut other = others.next();
         let (mut found, mut lines) = (0, 0);
         for (number, line) in text_of(path)?.split(b'\n').enumerate() {
-            let line = bare(line?, number == 0);
-            if number == 0 && line.is_empty() {
+            let line = line?;
+            let is_first = number == 0;
+            if is_first && graph6::is_header(&line) {
                 continue;
             }
+            let text = graph6::in_line(&line, is_first);
             lines += 1;
-            while other.as_ref().is_some_and(|other| *other < line) {
+            while other.as_ref().is_some_and(|other| other[..] < *text) {
                 other = others.next();
             }
-            if other.as_ref() == Some(&line) {
+            if other.as_deref() == Some(text) {
                 found += 1;
                 other = others.next();
                 continue;
             }
             let graph = graph6::decode(&line)?;
             if graph.size() <= max_size && (class == Class::All || class.contains(&graph)) {
-                let (number, line) = (number + 1, String::from_utf8_lossy(&line));
-                bail!("line {number}: {line} is not among the P1-wins of the census");
+                let (number, text) = (number + 1, String::from_utf8_lossy(text));
+                bail!("line {number}: {text} is not among the P1-wins of the census");
             }
         }
         Ok((lines == self.graphs()).then_some(found))
@@ -185,10 +176,7 @@ impl CheckedList {
                     }
                     bail!("line {at}: no line break: the list is cut short");
                 }
-                let is_first = number == 0 && lines.is_empty();
-                let has_header = is_first && line.starts_with(graph6::HEADER.as_bytes());
-                let line = bare(line, is_first);
-                if has_header && line.is_empty() {
+                if number == 0 && lines.is_empty() && graph6::is_header(&line) {
                     number = 1;
                     continue;
                 }
@@ -218,12 +206,13 @@ impl CheckedList {
                 number += 1;
                 let (graph, automorphisms) =
                     checked.map_err(|why| anyhow!("line {number}: {why}"))?;
+                let text = graph6::in_line(&line, number == 1);
                 ensure!(
-                    list.by_size.is_empty() || last < line,
+                    list.by_size.is_empty() || last[..] < *text,
                     "line {number}: not greater than the line before: not sorted, or a graph \
                      stands twice"
                 );
-                last = line;
+                last = text.to_vec();
                 if list.by_size.is_empty() {
                     list.order = graph.order();
                     list.by_size = vec![Wins::default(); pairs(list.order) + 1];

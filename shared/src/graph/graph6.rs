@@ -101,17 +101,29 @@ pub fn encode_code(n: usize, code: Code, out: &mut Vec<u8>) {
 const HALF: usize = pairs(NARROW_ORDER);
 const _: () = assert!(HALF.is_multiple_of(6));
 
+/// The text of a graph in a line, without the end of the line, and without the header if it is the
+/// first line of a file.
+pub fn in_line(line: &[u8], is_first: bool) -> &[u8] {
+    let mut text = line;
+    while let [rest @ .., b'\n' | b'\r'] = text {
+        text = rest;
+    }
+    let without = text.strip_prefix(HEADER.as_bytes()).filter(|_| is_first);
+    without.unwrap_or(text)
+}
+
+/// Whether a line has the header and no graph, as the first line of a file may.
+pub fn is_header(line: &[u8]) -> bool {
+    line.starts_with(HEADER.as_bytes()) && in_line(line, true).is_empty()
+}
+
 /// Reads one graph from a line; a trailing line break and a leading `>>graph6<<` are accepted.
 /// Never panics.
 ///
 /// # Errors
 /// [`Graph6Error`] says what is wrong with the line, and at which column.
 pub fn decode(line: &[u8]) -> Result<Graph, Graph6Error> {
-    let mut text = line;
-    while let [rest @ .., b'\n' | b'\r'] = text {
-        text = rest;
-    }
-    let text = text.strip_prefix(HEADER.as_bytes()).unwrap_or(text);
+    let text = in_line(line, true);
     let skipped = if line.starts_with(HEADER.as_bytes()) { HEADER.len() } else { 0 };
     let column = |index: usize| skipped + index + 1;
     match text.first() {
@@ -176,6 +188,17 @@ mod tests {
         // The example of the format's description: order 5, edges 02 04 13 34.
         assert_eq!(encode(&Graph::from_edges(5, [(0, 2), (0, 4), (1, 3), (3, 4)])), "DQc");
         assert_eq!(decode(b">>graph6<<DQc\r\n").unwrap().size(), 4);
+    }
+
+    #[test]
+    fn a_header_stands_in_the_first_line_only() {
+        for line in ["DQc", "DQc\n", "DQc\r\n", ">>graph6<<DQc\r\n"] {
+            assert_eq!(in_line(line.as_bytes(), true), b"DQc");
+            assert!(!is_header(line.as_bytes()));
+        }
+        assert_eq!(in_line(b">>graph6<<DQc", false), b">>graph6<<DQc");
+        assert!([">>graph6<<", ">>graph6<<\r\n"].iter().all(|line| is_header(line.as_bytes())));
+        assert!(!is_header(b"\r\n"));
     }
 
     #[test]
