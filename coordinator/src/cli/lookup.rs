@@ -9,8 +9,10 @@ use rayon::prelude::*;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use trailtrap_census::{
     read::finished::{FinishedOrder, open_store},
-    store::Store,
-    store::directory::{DataFlag, USUAL_DATA},
+    store::{
+        Store,
+        directory::{DataFlag, USUAL_DATA},
+    },
 };
 use trailtrap_shared::{
     game::{About, Game, Positions, SumName, Told},

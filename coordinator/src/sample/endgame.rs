@@ -8,8 +8,7 @@ use std::{
 use rayon::prelude::*;
 use trailtrap_census::{
     read::finished::{FinishedError, FinishedOrder, open_store},
-    store::StoreError,
-    store::directory::quoted,
+    store::{StoreError, directory::quoted},
 };
 use trailtrap_shared::{
     class::Class,

@@ -25,7 +25,10 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum FinishedError {
     /// There is no store in this directory.
-    #[error("there is no census in {0}; `trailtrap census N --data {quoted}` makes one", quoted = quoted(.0))]
+    #[error(
+        "there is no census in {0}; `trailtrap census N --data {quoted}` makes one",
+        quoted = quoted(.0)
+    )]
     NoCensus(PathBuf),
     /// The store cannot be opened.
     #[error("data directory {data}")]
