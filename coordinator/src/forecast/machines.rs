@@ -22,8 +22,10 @@ use trailtrap_worker::{
 use super::{Busy, Calibration, Cluster, Question, Simulated};
 
 /// Bytes a second of what workers deliver that a core of the coordinator takes from the network and
-/// writes into the store: 28 % of its time, by perf, with `--order 11 --max-size 20`.
-const TAKEN_IN_BYTES: f64 = 90e6;
+/// writes into the store: 20 % of its time, by perf, with `--order 11 --max-size 20` and two workers.
+const TAKEN_IN_BYTES: f64 = 100e6;
+/// Bytes a second that it reads from the store and sends to workers: 6 % of its time there.
+const SENT_BYTES: f64 = 170e6;
 /// The same where it finds them in a depot, reads them, and writes their names: 8 % of its time.
 const LOOKED_UP_BYTES: f64 = 300e6;
 /// Bytes a second that a trial reads, checks and looks through …
@@ -147,8 +149,8 @@ pub struct Lease {
     read: f64,
     made: f64,
     tried: f64,
-    /// Seconds of a core to solve it, for the coordinator to take it in and count it again, for
-    /// another worker to count it, and for the coordinator to try records.
+    /// Seconds of a core to solve it, for the coordinator to send what it reads, take it in and count
+    /// it again, for another worker to count it, and for the coordinator to try records.
     solving: f64,
     counting: f64,
     elsewhere: f64,
@@ -346,7 +348,7 @@ impl Machines {
         // The cores of one process are those that solve, and it counts again only what is tried.
         match self.cluster.nodes {
             Some(_) if self.cluster.depot.is_some() => {}
-            Some(_) => counting += made / TAKEN_IN_BYTES,
+            Some(_) => counting += made / TAKEN_IN_BYTES + read / SENT_BYTES,
             None => solving += std::mem::take(&mut counting) + tried / TRIED_BYTES + trying,
         }
         let room = &self.rooms[worker];
