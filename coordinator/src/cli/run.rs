@@ -32,6 +32,7 @@ use trailtrap_shared::{
 use trailtrap_worker::{
     memory,
     process::{limits::Size, log, signals::Signals},
+    supply::{depot::check_place, kept::is_in_object_store},
 };
 
 use super::{preflight, report::CensusReport};
@@ -58,9 +59,11 @@ pub struct Common {
     data: PathBuf,
     /// Keep graphs and outcomes as files of this directory, not in the data directory: on a file
     /// system that workers see as well they name it with their own --depot, and then write and
-    /// read blocks there, and send the coordinator their names. Needed as long as the data
-    /// directory is; later runs know it, and need the flag only if it was moved
-    #[arg(long, value_name = "DIR", value_parser = parse_depot)]
+    /// read blocks there, and send the coordinator their names. Or as objects of s3://BUCKET/PREFIX,
+    /// if the programs were built with the feature s3, with credentials, region and endpoint in
+    /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL and the like. Needed
+    /// as long as the data directory is; later runs know it, and need the flag only if it was moved
+    #[arg(long, value_name = "DIR|URL")]
     depot: Option<PathBuf>,
     /// What to keep of the orders that this run does
     #[arg(long, value_enum, value_name = "WHAT", default_value = "all")]
@@ -184,16 +187,6 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A directory; not the address of an object store, in which workers alone put blocks.
-fn parse_depot(text: &str) -> Result<PathBuf, String> {
-    match text.split_once("://") {
-        None => Ok(PathBuf::from(text)),
-        Some(_) => Err("a census keeps its blocks in a directory; depots of other kinds are for \
-                        workers alone, to which everything in them is sent besides"
-            .to_owned()),
-    }
-}
-
 /// Exit code of what a signal has stopped. The same command goes on with a census.
 pub const EXIT_STOPPED: u8 = 130;
 
@@ -267,7 +260,7 @@ impl Common {
     }
 
     /// Takes the directory, if there is room for what is to come, unless that is on the shelves of
-    /// workers. A coordinator holds no partitions, and has no budget.
+    /// workers or in an object store, which do not say. A coordinator holds no partitions, and has no budget.
     pub fn prepare(
         &self,
         order: usize,
@@ -275,6 +268,7 @@ impl Common {
         shelves: bool,
     ) -> anyhow::Result<DataDirectory> {
         let goal = self.goal(order);
+        self.depot.as_deref().map_or(Ok(()), check_place)?;
         // Unless it is said, the class is that of the store, if there is one.
         if self.class.is_some() || !self.data.exists() {
             preflight::check_order(self.class.unwrap_or_default(), goal)?;
@@ -306,6 +300,7 @@ impl Common {
                 let check = |depot| preflight::check_disk(game, class, goal, keep, data, depot);
                 match self.kept(&directory, shelves)? {
                     Kept::OnShelves => {}
+                    Kept::InDepot(depot) if is_in_object_store(&depot) => {}
                     Kept::Here => check(None)?,
                     Kept::InDepot(depot) => check(Some(&*depot))?,
                 }

@@ -176,8 +176,18 @@ fn a_depot_that_is_away_is_no_damage() {
     assert!(stderr(&other).contains("is not that one"), "{}", stderr(&other));
     let missing = census(&["--depot", directory.path().join("x").to_str().unwrap()]);
     assert!(stderr(&missing).contains("cannot be used"), "{}", stderr(&missing));
-    let remote = census(&["--depot", "s3://bucket/census"]);
-    assert!(stderr(&remote).contains("in a directory"), "{}", stderr(&remote));
+    for (address, says) in [
+        ("gs://bucket/census", "'gs://bucket/census' is no depot"),
+        ("s3://someone:hunter2@bucket", "put credentials into"),
+        ("someone:hunter2@bucket", "put credentials into"),
+        #[cfg(not(feature = "s3"))]
+        ("s3://bucket/census", "--features s3"),
+    ] {
+        let remote = census(&["--depot", address]);
+        let text = stderr(&remote);
+        assert!(!remote.status.success() && text.contains(says), "{text}");
+        assert!(!text.contains("hunter"), "{text}");
+    }
     // Where it is now is remembered.
     assert_eq!(census_json(9, &data, &["--depot", moved.to_str().unwrap()]), expected);
     let checked = verified(&data);

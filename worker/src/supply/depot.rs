@@ -26,12 +26,11 @@ use trailtrap_shared::{
     partition::{Block, BlockError, BlockName},
 };
 
-#[cfg(feature = "s3")]
-use crate::supply::bucket::Bucket;
 use crate::supply::{
     backoff::Rest,
+    bucket::Bucket,
     files::{object_name, read, write},
-    kept::{MARK_TEXT, Mark, marks},
+    kept::{MARK_TEXT, Mark, is_in_object_store, marks},
 };
 
 /// Why a depot cannot be used.
@@ -55,12 +54,6 @@ pub enum DepotError {
         /// Why it is of no use.
         why: String,
     },
-    /// The depot is in an object store, and this program was built without the feature `s3`.
-    #[error(
-        "the depot {0} is in an object store, and this program was built without: build it with \
-         `scripts/build build --release --workspace --locked --features s3`"
-    )]
-    NoS3(String),
     /// The place cannot be reached now, but perhaps later.
     #[error("the depot {place} cannot be reached: {why}")]
     Away {
@@ -102,7 +95,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const NOTE_NAME: &str = "README.txt";
 /// What somebody who comes across a depot should know.
 const NOTE_TEXT: &str = "\
-    Blocks of a census by trailtrap, under their checksums. Unless there is a file here whose \
+    Blocks of a census by trailtrap, under their checksums. Unless there is something here whose \
     name begins with census-, all of this can be deleted at any time, and should be when the \
     census is done: what is missing is fetched from the coordinator.\n";
 
@@ -113,7 +106,8 @@ impl Depot {
     /// depot any more.
     ///
     /// # Errors
-    /// If the place is no depot, holds credentials, cannot be reached, or needs the feature `s3`.
+    /// If the place is no depot, holds credentials, cannot be reached, or is an object store and the
+    /// program was built without.
     pub fn open(
         runtime: Handle,
         place: &str,
@@ -133,16 +127,15 @@ impl Depot {
         self.reads.lasts() || self.writes.lasts()
     }
 
-    /// Whether it is a directory, in which a census may keep its blocks.
+    /// Whether it is a directory, where not all that is put outlasts a loss of power.
     pub fn is_directory(&self) -> bool {
         matches!(self.objects, Objects::Directory(_))
     }
 
-    /// Whether some census keeps its blocks here, whichever.
+    /// Whether it is a directory in which some census keeps its blocks, whichever.
     pub fn is_marked(&self) -> bool {
         match &self.objects {
             Objects::Directory(path) => marks(path).is_ok_and(|marks| !marks.is_empty()),
-            #[cfg(feature = "s3")]
             Objects::Bucket(_) => false,
         }
     }
@@ -277,33 +270,48 @@ fn object(block: &Block) -> (String, Arc<Vec<u8>>) {
 /// Where the objects of a depot are.
 enum Objects {
     Directory(PathBuf),
-    #[cfg(feature = "s3")]
     Bucket(Bucket),
+}
+
+/// Whether a census may keep its blocks at a place, as far as that is said without asking for it: in
+/// a directory, or in an object store that this program can ask.
+///
+/// # Errors
+/// If it is neither, or the address holds credentials.
+pub fn check_place(place: &Path) -> Result<(), DepotError> {
+    let text = place.to_string_lossy();
+    refuse_credentials(&text)?;
+    if is_in_object_store(place) { bucket_at(&text).map(drop) } else { Ok(()) }
+}
+
+/// To be called before anything else is: all other messages repeat the place.
+fn refuse_credentials(place: &str) -> Result<(), DepotError> {
+    match place.contains('@') && !Path::new(place).is_dir() {
+        true => Err(DepotError::Credentials),
+        false => Ok(()),
+    }
+}
+
+fn bucket_at(place: &str) -> Result<Bucket, DepotError> {
+    match Bucket::open(place) {
+        Ok(Some(bucket)) => Ok(bucket),
+        Ok(None) => Err(DepotError::Place(place.to_owned())),
+        Err(error) => {
+            Err(DepotError::Unusable { place: place.to_owned(), why: error.to_string() })
+        }
+    }
 }
 
 impl Objects {
     fn open(place: &str) -> Result<Self, DepotError> {
-        // This comes before all other checks, whose messages repeat the place.
-        if place.contains('@') && !Path::new(place).is_dir() {
-            return Err(DepotError::Credentials);
-        }
+        refuse_credentials(place)?;
         match place.split_once("://") {
             None => Self::directory(place, place.as_ref()),
             Some(("file", path)) if path.starts_with('/') => {
                 let path: Vec<u8> = percent_decode_str(path).collect();
                 Self::directory(place, OsStr::from_bytes(&path).as_ref())
             }
-            #[cfg(feature = "s3")]
-            Some(("s3", _)) => match Bucket::open(place) {
-                Ok(Some(bucket)) => Ok(Objects::Bucket(bucket)),
-                Ok(None) => Err(DepotError::Place(place.to_owned())),
-                Err(error) => {
-                    Err(DepotError::Unusable { place: place.to_owned(), why: error.to_string() })
-                }
-            },
-            #[cfg(not(feature = "s3"))]
-            Some(("s3", bucket)) if !bucket.is_empty() => Err(DepotError::NoS3(place.to_owned())),
-            Some(_) => Err(DepotError::Place(place.to_owned())),
+            Some(_) => bucket_at(place).map(Objects::Bucket),
         }
     }
 
@@ -335,7 +343,6 @@ impl Objects {
                 let path = path.join(name);
                 spawn_blocking(move || read(&path, length)).await?
             }
-            #[cfg(feature = "s3")]
             Objects::Bucket(bucket) => bucket.get(name, length).await,
         }
     }
@@ -348,8 +355,7 @@ impl Objects {
                 let path = path.join(name);
                 spawn_blocking(move || write(&path, &bytes, durable)).await?
             }
-            #[cfg(feature = "s3")]
-            Objects::Bucket(bucket) => bucket.put(name, Arc::unwrap_or_clone(bytes)).await,
+            Objects::Bucket(bucket) => bucket.put(name, bytes).await,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! these, the coordinator only names the blocks, and sends those that are nowhere else.
 
 mod backoff;
-#[cfg(feature = "s3")]
+#[cfg_attr(not(feature = "s3"), path = "no_bucket.rs")]
 mod bucket;
 pub mod depot;
 pub mod disk;
@@ -60,8 +60,8 @@ pub struct SupplyOptions {
     /// Share blocks with all workers that name the same depot: a directory on a file system that
     /// all see, or, if the program was built with the feature s3, s3://BUCKET/PREFIX with
     /// credentials, region and endpoint in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION,
-    /// AWS_ENDPOINT_URL and the like. If the coordinator has the same directory as its --depot,
-    /// results are kept there, and only named to it
+    /// AWS_ENDPOINT_URL and the like. If the coordinator has the same --depot, results are kept
+    /// there, and only named to it
     #[arg(long, value_name = "DIR|URL", env = "TRAILTRAP_DEPOT")]
     pub depot: Option<String>,
     /// Keep blocks of the census in this directory, best on a disk of this machine, for all
@@ -269,9 +269,7 @@ impl Supply {
     /// The depot, if it is the one in which the census keeps its blocks.
     fn look_again(&self) -> Option<&Depot> {
         let mark = Mark(self.mark.load(Ordering::Relaxed));
-        let may_be_kept = |depot: &&Depot| {
-            mark.0 != 0 && depot.is_directory() && !depot.rests() && !self.lacking.lasts()
-        };
+        let may_be_kept = |depot: &&Depot| mark.0 != 0 && !depot.rests() && !self.lacking.lasts();
         let has_mark = |depot: &&Depot| depot.has_mark(mark);
         let kept = self.depot.as_ref().filter(may_be_kept).filter(has_mark);
         let was_kept = self.is_kept.swap(kept.is_some(), Ordering::Relaxed);
@@ -469,8 +467,12 @@ impl Supply {
         let names = std::slice::from_ref(name);
         let blocks = match shelves.is_empty() {
             true => {
-                let blocks = self.look_again()?.get(layout, names);
+                let blocks = self.depot.as_ref()?.get(layout, names);
                 count(&self.traffic.depot, &blocks);
+                if blocks.is_empty() {
+                    // It may be another one by now.
+                    self.look_again();
+                }
                 blocks
             }
             false => self.take_from_shelves(layout, &[(*name, shelves)], Vec::new),
@@ -485,11 +487,14 @@ impl Supply {
     }
 
     /// Puts blocks into a depot that is a cache: where a census keeps its blocks, they are not to
-    /// be replaced by what a loss of power may damage.
+    /// be replaced by what a loss of power may damage. An object store keeps whatever it has.
     fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
         let has_mark = self.mark.load(Ordering::Relaxed) != 0;
-        let may_be_kept = |depot: &Depot| depot.is_directory() && has_mark || self.is_marked;
-        if let Some(depot) = self.depot.as_ref().filter(|depot| !may_be_kept(depot)) {
+        let is_kept = |depot: &Depot| match depot.is_directory() {
+            true => has_mark || self.is_marked,
+            false => self.is_kept.load(Ordering::Relaxed),
+        };
+        if let Some(depot) = self.depot.as_ref().filter(|depot| !is_kept(depot)) {
             self.traffic.put.fetch_add(depot.put(blocks), Ordering::Relaxed);
         }
     }

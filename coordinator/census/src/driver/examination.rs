@@ -13,7 +13,7 @@ use trailtrap_shared::{
     game::GameName,
     graph::MAX_ORDER,
     labelling::batch::Kernel,
-    partition::{Block, BlockId, Content, Section},
+    partition::{Block, BlockId, BlockName, Content, Section},
     plan::{Plan, Shard, Unit},
     protocol::messages::Wanted,
 };
@@ -244,7 +244,8 @@ impl Census {
         let miscounted = match stated {
             Some((_, statement)) if self.agrees(delivery, &statement) => {
                 // Whoever has counted it may be allowed to read what this process is not.
-                if !delivery.named.iter().all(|(_, name)| self.store.may_read(name)) {
+                let names: Vec<BlockName> = delivery.named.iter().map(|&(_, name)| name).collect();
+                if !self.store.may_read(&names) {
                     return Ok(None);
                 }
                 self.check_sums(plan, planned(plan, *unit)?, record)?;

@@ -119,7 +119,7 @@ pub struct CensusOptions {
 pub enum KeptIn<'a> {
     /// Where it did before; in a new one, in its database.
     TheSame,
-    /// In a depot in this directory.
+    /// In a depot: this directory, or the part of an object store at this address.
     Depot(&'a Path),
     /// On the shelves of its workers.
     Shelves {

@@ -25,11 +25,11 @@ pub(super) struct DepotRecord {
 
 impl DepotRecord {
     pub fn of(depot: &KeptDepot) -> Self {
-        DepotRecord { path: depot.path().as_os_str().as_bytes().to_vec(), mark: depot.mark().0 }
+        DepotRecord { path: depot.place().as_os_str().as_bytes().to_vec(), mark: depot.mark().0 }
     }
 
-    /// The directory.
-    pub fn path(&self) -> PathBuf {
+    /// The directory, or the address of the object store.
+    pub fn place(&self) -> PathBuf {
         Path::new(OsStr::from_bytes(&self.path)).to_owned()
     }
 
@@ -40,7 +40,7 @@ impl DepotRecord {
 
     /// The depot, which need not be there now.
     pub fn depot(&self) -> KeptDepot {
-        KeptDepot::at(&self.path(), self.mark())
+        KeptDepot::at(&self.place(), self.mark())
     }
 }
 

@@ -208,7 +208,7 @@ impl DataDirectory {
         }
         let store = Store::open_read_only(&self.store())?;
         Ok(match store.depot() {
-            Some(depot) => Kept::InDepot(depot.path().to_owned()),
+            Some(depot) => Kept::InDepot(depot.place().to_owned()),
             None if store.is_on_shelves() => Kept::OnShelves,
             None => Kept::Here,
         })

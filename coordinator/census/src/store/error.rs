@@ -64,19 +64,20 @@ pub enum StoreError {
     /// The depot in which blocks are kept cannot be used.
     #[error("the depot {path} cannot be used: {cause}")]
     Depot {
-        /// Its directory.
+        /// Its directory, or the address of its object store.
         path: PathBuf,
         /// What the system says.
         cause: io::Error,
     },
     /// The depot in which blocks are kept is not there.
     #[error(
-        "the census keeps its graphs in the depot {0}, and this is not there now, or another \
-         directory is: mount its file system, or, if it was moved, link the new place there or \
-         have `trailtrap census` or `trailtrap coordinator` know of it by --depot"
+        "the census keeps its graphs in the depot {0}, and this is not there now, or another one \
+         is: mount its file system (for an object store, look at AWS_ENDPOINT_URL), or, if it was \
+         moved, link the new place there or have `trailtrap census` or `trailtrap coordinator` know \
+         of it by --depot"
     )]
     DepotAway(PathBuf),
-    /// Another directory was given than that in which blocks are kept.
+    /// Another depot was given than that in which blocks are kept.
     #[error(
         "the census keeps its graphs in the depot {kept}, and {asked} is not that one: leave out \
          --depot, or, if it was moved, say where it is now"
@@ -84,7 +85,7 @@ pub enum StoreError {
     OtherDepot {
         /// The depot of the store.
         kept: PathBuf,
-        /// The directory that was given.
+        /// The one that was given.
         asked: PathBuf,
     },
     /// Blocks lie on the shelves of workers, which nobody knows who is not their coordinator.

@@ -54,7 +54,7 @@ use trailtrap_worker::{
     process::{replace::sync_directory, together::together},
     supply::{
         is_shared,
-        kept::{KeptDepot, Mark},
+        kept::{self, KeptDepot, Mark},
         shelf::others::OtherShelves,
     },
 };
@@ -96,7 +96,7 @@ const TAKEN_BACK: &[u8] = b"taken back";
 const UNITS_AT_A_TIME: usize = 256;
 /// The key of the mark that a depot gets, or shelves.
 const MARK: &[u8] = b"mark";
-/// So many threads put blocks into a depot, or remove some, at a time.
+/// So many threads put blocks into a depot, look for some, or remove some, at a time.
 const TOGETHER: usize = 8;
 /// Groups with fewer bytes of blocks go through the log.
 const LOGGED_BYTES: usize = 64 << 10;
@@ -257,24 +257,24 @@ impl Store {
         Ok(Store { game, class, depot, shelf_mark, ..store })
     }
 
-    /// Keeps larger blocks in this directory from now on: it is marked as the depot of this census.
-    /// A store that has a depot keeps it; the directory has to be that one, wherever it is now. A
-    /// new one gets the mark `new`.
+    /// Keeps larger blocks in this directory, or object store, from now on: it is marked as the
+    /// depot of this census. A store that has a depot keeps it; it has to be that one, wherever it
+    /// is now. A new one gets the mark `new`.
     ///
     /// # Errors
     ///
-    /// The directory cannot be used, is not the depot that the store has, is that of another
-    /// census, or another process is at work on this one; or the store cannot be written.
-    pub fn keep_in(&mut self, path: &Path, new: Mark) -> Result<(), StoreError> {
-        let unusable = |cause| StoreError::Depot { path: path.to_owned(), cause };
-        let path = path.canonicalize().map_err(unusable)?;
+    /// The depot cannot be used, is not the one that the store has, is that of another census, or
+    /// another process is at work on this one; or the store cannot be written.
+    pub fn keep_in(&mut self, place: &Path, new: Mark) -> Result<(), StoreError> {
+        let unusable = |cause| StoreError::Depot { path: place.to_owned(), cause };
+        let place = kept::canonical(place).map_err(unusable)?;
         let mut depot = match &self.depot {
             Some(depot) => {
-                let moved = KeptDepot::at(&path, depot.mark());
+                let moved = KeptDepot::at(&place, depot.mark());
                 moved.check().map_err(|error| match error.kind() {
                     io::ErrorKind::NotFound => StoreError::OtherDepot {
-                        kept: depot.path().to_owned(),
-                        asked: path.clone(),
+                        kept: depot.place().to_owned(),
+                        asked: place.clone(),
                     },
                     _ => unusable(error),
                 })?;
@@ -282,7 +282,7 @@ impl Store {
             }
             None => {
                 self.leave_shelves()?;
-                KeptDepot::begin(&path, self.own_mark(new)?).map_err(unusable)?
+                KeptDepot::begin(&place, self.own_mark(new)?).map_err(unusable)?
             }
         };
         depot.take().map_err(|error| of_depot(&depot, error))?;
@@ -311,7 +311,7 @@ impl Store {
         patience: Duration,
     ) -> Result<(), StoreError> {
         if let Some(depot) = &self.depot {
-            return Err(StoreError::InDepot(depot.path().to_owned()));
+            return Err(StoreError::InDepot(depot.place().to_owned()));
         }
         let mark = self.own_mark(new)?;
         if self.shelf_mark.is_none() {
@@ -404,8 +404,8 @@ impl Store {
         self.depot.as_ref().is_none_or(|depot| depot.check().is_ok())
     }
 
-    /// Does something with the depot, if there is one; again for half a minute, if this is what
-    /// writes to the store and the system may do later what it refuses now.
+    /// Does something with the depot, if there is one; again, with pauses of half a minute in all,
+    /// if this is what writes to the store and the system may do later what it refuses now.
     fn with_depot<T>(
         &self,
         work: impl Fn(&KeptDepot) -> io::Result<T>,
@@ -419,7 +419,7 @@ impl Store {
             };
             let pause = pauses.next().filter(|_| may_return(&error));
             let Some(pause) = pause else { return Err(of_depot(depot, error)) };
-            let (depot, seconds) = (depot.path().display(), pause.as_secs_f32());
+            let (depot, seconds) = (depot.place().display(), pause.as_secs_f32());
             tracing::warn!("the depot {depot} fails ({error}); trying again in {seconds} s");
             std::thread::sleep(pause);
         }
@@ -449,10 +449,15 @@ impl Store {
         Ok(bytes.map(|bytes| Block::parse_named(self.layout(), bytes, name)))
     }
 
-    /// Whether this process may read the file of this block, if it is to be in the depot; without
-    /// reading it.
-    pub fn may_read(&self, name: &BlockName) -> bool {
-        self.depot.as_ref().is_none_or(|depot| depot.may_read(name))
+    /// Whether this process may read these blocks, if they are to be in the depot; without reading
+    /// them.
+    pub fn may_read(&self, names: &[BlockName]) -> bool {
+        let Some(depot) = &self.depot else { return true };
+        let look = |name: &BlockName| match depot.may_read(name) {
+            true => Ok(()),
+            false => Err(()),
+        };
+        together(names, TOGETHER, look).is_ok()
     }
 
     /// The name of a block of a finished unit, if it lies in the depot or on shelves: so it need not
@@ -481,6 +486,9 @@ impl Store {
     fn put_into_depot(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
         let sent = deliveries.iter().flat_map(|delivery| &delivery.blocks);
         let blocks: Vec<&Block> = sent.filter(|block| self.is_for_depot(block)).collect();
+        if !blocks.is_empty() {
+            self.with_depot(KeptDepot::check)?;
+        }
         together(&blocks, TOGETHER, |block| self.with_depot(|depot| depot.write(block)).map(drop))
     }
 
@@ -505,6 +513,9 @@ impl Store {
         if let Some(shelves) = &self.shelves {
             shelves.let_go(&names);
             return Ok(());
+        }
+        if !names.is_empty() {
+            self.with_depot(KeptDepot::check)?;
         }
         together(&names, TOGETHER, |name| match self.with_depot(|depot| depot.remove(name)) {
             Err(error @ StoreError::Depot { .. }) => {
@@ -1330,7 +1341,7 @@ fn may_return(error: &io::Error) -> bool {
 
 /// What keeps a depot from being used.
 fn of_depot(depot: &KeptDepot, error: io::Error) -> StoreError {
-    let path = depot.path().to_owned();
+    let path = depot.place().to_owned();
     match error.kind() {
         io::ErrorKind::NotFound => StoreError::DepotAway(path),
         _ => StoreError::Depot { path, cause: error },

@@ -101,7 +101,7 @@ pub fn salvage(old: &Path, new: &Path, watcher: &dyn Watcher) -> Result<Salvaged
         std::fs::remove_dir_all(&room)?;
     }
     let wreck = Wreck::open(old, &room, watcher)?;
-    let mut depot = wreck.depot().map(|depot| KeptDepot::at(depot.path(), depot.mark()));
+    let mut depot = wreck.depot().map(|depot| KeptDepot::at(depot.place(), depot.mark()));
     if let Some(depot) = &mut depot {
         depot.take().map_err(|error| of_depot(depot, error))?;
     }

@@ -1,9 +1,4 @@
-//! A depot that is no cache: the directory in which a census keeps its blocks. The database of the
-//! census has no more of them than their names.
-//!
-//! Such a directory has the [`Mark`] of the census, a file. Whoever finds it sees the same
-//! directory as the coordinator; where it is not, nothing is missing, but the directory is another
-//! one, or its file system is away.
+//! A directory in which a census keeps its blocks.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -14,29 +9,17 @@ use std::{
 
 use trailtrap_shared::partition::{Block, BlockName, Checksum};
 
-use super::files::{checksum_of_object, directories, object_name, read, write};
-use crate::process::{
-    open,
-    replace::{self, Replacement, sync_directory},
+use super::{MARK_TEXT, Mark, is_mark, no_other};
+use crate::{
+    process::{
+        open,
+        replace::{self, Replacement, sync_directory},
+    },
+    supply::files::{checksum_of_object, directories, object_name, read, write},
 };
 
-/// The number of a census that keeps its blocks in a depot. Not zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark(pub u64);
-
-/// What names of marks begin with.
-const MARK_PREFIX: &str = "census-";
-/// What they end with.
-const MARK_SUFFIX: &str = ".txt";
 /// The name of the file that the process of the census locks.
 const LOCK: &str = "LOCK";
-
-impl Mark {
-    /// The name of the file that marks the depot.
-    pub fn file_name(self) -> String {
-        format!("{MARK_PREFIX}{:016x}{MARK_SUFFIX}", self.0)
-    }
-}
 
 /// Makes the directories that blocks need, as far as they are not there.
 fn make_directories(path: &Path) -> io::Result<()> {
@@ -53,37 +36,30 @@ fn make_directories(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system says.
-pub(super) fn marks(path: &Path) -> io::Result<Vec<String>> {
+pub(in crate::supply) fn marks(path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path)? {
-        let name = entry?.file_name().into_string().ok();
-        let is_mark = |name: &String| name.starts_with(MARK_PREFIX) && name.ends_with(MARK_SUFFIX);
-        names.extend(name.filter(is_mark));
+        names.extend(entry?.file_name().into_string().ok().filter(|name| is_mark(name)));
     }
     Ok(names)
 }
-
-/// What somebody who comes across such a depot should know.
-pub const MARK_TEXT: &str = "\
-    A census by trailtrap keeps graphs and outcomes in this directory. Delete it when the census is \
-    done, or together with its data directory, not before.\n";
 
 /// What writers that were killed have left is removed when it is older than this.
 const LEFTOVER: Duration = Duration::from_secs(24 * 3600);
 
 /// The directory in which a census keeps its blocks.
 #[derive(Debug)]
-pub struct KeptDepot {
+pub struct KeptDirectory {
     path: PathBuf,
     mark: Mark,
     /// Held by the process of the census.
     lock: Option<File>,
 }
 
-impl KeptDepot {
-    /// The depot of a census in a directory, which need not be there now.
+impl KeptDirectory {
+    /// That of a census, which need not be there now.
     pub fn at(path: &Path, mark: Mark) -> Self {
-        KeptDepot { path: path.to_owned(), mark, lock: None }
+        KeptDirectory { path: path.to_owned(), mark, lock: None }
     }
 
     /// Begins to keep blocks in a directory: marks it, for good, and makes all the directories in
@@ -106,17 +82,11 @@ impl KeptDepot {
 
     /// Whether there is no mark of another census.
     fn look_for_others(&self) -> io::Result<()> {
-        let own = self.mark.file_name();
-        match marks(&self.path)?.into_iter().find(|name| *name != own) {
-            Some(other) => Err(io::Error::other(format!(
-                "another census keeps its blocks there ({other}): a directory is for one"
-            ))),
-            None => Ok(()),
-        }
+        no_other(self.mark, &marks(&self.path)?)
     }
 
     /// The directory.
-    pub fn path(&self) -> &Path {
+    pub fn place(&self) -> &Path {
         &self.path
     }
 
@@ -262,13 +232,8 @@ impl KeptDepot {
 
 #[cfg(test)]
 mod tests {
-    use trailtrap_shared::{
-        game::{Game, TrailTrap},
-        graph::degree::DegreeSequence,
-        partition::BucketTable,
-    };
-
     use super::*;
+    use crate::supply::kept::some_block;
 
     #[test]
     fn what_is_missing_is_told_from_a_depot_that_is_away() {
@@ -277,14 +242,10 @@ mod tests {
         let away = |result: io::Result<_>| {
             assert_eq!(result.unwrap_err().kind(), io::ErrorKind::NotFound);
         };
-        away(KeptDepot::begin(&path, Mark(7)).map(drop));
+        away(KeptDirectory::begin(&path, Mark(7)).map(drop));
         fs::create_dir(&path).unwrap();
-        let depot = KeptDepot::begin(&path, Mark(7)).unwrap();
-        let sequence = DegreeSequence::new([4; 11]);
-        let slots = Vec::from_iter(0..1000).into_iter();
-        let table =
-            BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots, |_, bytes| bytes.fill(1));
-        let block = table.to_blocks(0).keys;
+        let depot = KeptDirectory::begin(&path, Mark(7)).unwrap();
+        let block = some_block();
         let name = block.name();
         assert_eq!(depot.read(&name).unwrap(), None);
         depot.write(&block).unwrap();
@@ -296,12 +257,12 @@ mod tests {
         assert_eq!(depot.read(&name).unwrap(), None);
         depot.check().unwrap();
         // Of another census, whose directory this is not, or not mounted.
-        away(KeptDepot::at(&path, Mark(8)).read(&name).map(drop));
-        let refused = KeptDepot::begin(&path, Mark(8)).unwrap_err().to_string();
+        away(KeptDirectory::at(&path, Mark(8)).read(&name).map(drop));
+        let refused = KeptDirectory::begin(&path, Mark(8)).unwrap_err().to_string();
         assert!(refused.contains("another census"), "{refused}");
         // A process was killed while it wrote this.
         fs::write(path.join("census-0000000000000008.txt.abc.new"), "").unwrap();
-        KeptDepot::begin(&path, Mark(7)).unwrap();
+        KeptDirectory::begin(&path, Mark(7)).unwrap();
         fs::remove_dir_all(&path).unwrap();
         fs::create_dir(&path).unwrap();
         away(depot.read(&name).map(drop));
@@ -313,7 +274,7 @@ mod tests {
     #[test]
     fn one_process_takes_a_depot_and_sweeps_it() {
         let directory = tempfile::tempdir().unwrap();
-        let mut depot = KeptDepot::begin(directory.path(), Mark(7)).unwrap();
+        let mut depot = KeptDirectory::begin(directory.path(), Mark(7)).unwrap();
         let [old, new, block] = ["00/a.x.new", "00/b.x.new", "00/c"].map(|name| {
             let path = directory.path().join(name);
             fs::write(&path, "").unwrap();
@@ -325,7 +286,7 @@ mod tests {
         }
         depot.take().unwrap();
         assert!(!old.exists() && new.exists() && block.exists());
-        let mut copy = KeptDepot::at(directory.path(), Mark(7));
+        let mut copy = KeptDirectory::at(directory.path(), Mark(7));
         assert!(copy.take().unwrap_err().to_string().contains("another process"));
         drop(depot);
         copy.take().unwrap();

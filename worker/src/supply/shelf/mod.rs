@@ -28,7 +28,7 @@ use trailtrap_shared::{
 
 pub use self::server::serve;
 
-use super::kept::{KeptDepot, Mark};
+use super::kept::{KeptDirectory, Mark};
 use crate::process::{open, replace::Replacement, together::together};
 
 /// The name of the file with the number of a shelf.
@@ -86,7 +86,7 @@ enum Of {
     #[default]
     Unknown,
     /// Of the one of this directory.
-    Census(Arc<KeptDepot>),
+    Census(Arc<KeptDirectory>),
     /// Of none any more: that census is done.
     Nobody,
 }
@@ -173,9 +173,9 @@ impl Shelf {
         *of = Of::Unknown;
         self.lying.lock().clear();
         let unusable = |cause| ShelfError::Unusable { path: self.path.clone(), cause };
-        let mut kept = KeptDepot::at(&self.path, mark);
+        let mut kept = KeptDirectory::at(&self.path, mark);
         if kept.check().is_err() {
-            kept = KeptDepot::begin(&self.path, mark).map_err(unusable)?;
+            kept = KeptDirectory::begin(&self.path, mark).map_err(unusable)?;
         }
         kept.take().map_err(unusable)?;
         let found = kept.checksums().map_err(unusable)?;
@@ -203,7 +203,7 @@ impl Shelf {
     }
 
     /// The directory, if it is known of which census it is.
-    fn depot(&self) -> io::Result<Arc<KeptDepot>> {
+    fn depot(&self) -> io::Result<Arc<KeptDirectory>> {
         match &*self.of.lock() {
             Of::Census(depot) => Ok(depot.clone()),
             Of::Unknown => Err(io::Error::other("it is not known yet of which census it is")),
@@ -296,7 +296,11 @@ impl Shelf {
         }
     }
 
-    fn remove_from<'l>(&self, depot: &KeptDepot, listed: impl IntoIterator<Item = &'l Listed>) {
+    fn remove_from<'l>(
+        &self,
+        depot: &KeptDirectory,
+        listed: impl IntoIterator<Item = &'l Listed>,
+    ) {
         for Listed { checksum, put, .. } in listed {
             // Held, so that nobody begins to put it here meanwhile.
             let mut lying = self.lying.lock();
