@@ -26,6 +26,9 @@ use super::{Busy, Calibration, Cluster, Question, Simulated};
 const TAKEN_IN_BYTES: f64 = 100e6;
 /// Bytes a second that it reads from the store and sends to workers: 6 % of its time there.
 const SENT_BYTES: f64 = 170e6;
+/// Seconds of its cores for each unit of several machines, whatever its size: to grant it, say what
+/// it reads, and record it. What is left of its time there, and with `--order 10`.
+const HANDLED_UNIT: f64 = 3.5e-4;
 /// The same where it finds them in a depot, reads them, and writes their names: 8 % of its time.
 const LOOKED_UP_BYTES: f64 = 300e6;
 /// Bytes a second that a trial reads, checks and looks through …
@@ -327,6 +330,9 @@ impl Machines {
             let untried = evidence.map_or(1.0, |odds| 1.0 - odds.unit) * (1.0 - reading.unit);
             let counted = if is_own { 1.0 - untried } else { 1.0 };
             let again_seconds = all * recount + parts * recount_unit;
+            if !is_own {
+                counting += parts * HANDLED_UNIT;
+            }
             if !is_own && self.cluster.depot.is_some() {
                 let looked_up = bytes / LOOKED_UP_BYTES;
                 let seconds = again_seconds + looked_up;
