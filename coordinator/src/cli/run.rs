@@ -259,8 +259,8 @@ impl Common {
         Goal::new(order, self.max_size)
     }
 
-    /// Takes the directory, if there is room for what is to come, unless that is on the shelves of
-    /// workers or in an object store, which do not say. A coordinator holds no partitions, and has no budget.
+    /// Takes the directory, if there is room for what is to come; shelves of workers and object
+    /// stores do not say what room they have. A coordinator holds no partitions, and has no budget.
     pub fn prepare(
         &self,
         order: usize,

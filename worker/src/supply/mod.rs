@@ -137,8 +137,10 @@ pub struct Supply {
     mark: AtomicU64,
     /// Whether the depot had the mark of some census in the beginning.
     is_marked: bool,
-    /// Whether the depot had it lately.
+    /// Whether the depot had it lately …
     is_kept: AtomicBool,
+    /// … or ever, since it is this one.
+    was_kept: AtomicBool,
     /// A pause after the coordinator has not found what was put there.
     lacking: Rest,
     /// That of this process.
@@ -262,7 +264,10 @@ impl Supply {
     /// Finds out whether the depot is the one in which the census keeps its blocks; that has this
     /// mark, if there is such a depot.
     pub fn look_for(&self, mark: Option<Mark>) {
-        self.mark.store(mark.map_or(0, |mark| mark.0), Ordering::Relaxed);
+        let mark = mark.map_or(0, |mark| mark.0);
+        if self.mark.swap(mark, Ordering::Relaxed) != mark {
+            self.was_kept.store(false, Ordering::Relaxed);
+        }
         self.look_again();
     }
 
@@ -272,6 +277,7 @@ impl Supply {
         let may_be_kept = |depot: &&Depot| mark.0 != 0 && !depot.rests() && !self.lacking.lasts();
         let has_mark = |depot: &&Depot| depot.has_mark(mark);
         let kept = self.depot.as_ref().filter(may_be_kept).filter(has_mark);
+        self.was_kept.fetch_or(kept.is_some(), Ordering::Relaxed);
         let was_kept = self.is_kept.swap(kept.is_some(), Ordering::Relaxed);
         match (was_kept, kept.is_some()) {
             (false, true) => tracing::info!("results are kept in the depot, and only named"),
@@ -487,12 +493,13 @@ impl Supply {
     }
 
     /// Puts blocks into a depot that is a cache: where a census keeps its blocks, they are not to
-    /// be replaced by what a loss of power may damage. An object store keeps whatever it has.
+    /// be replaced by what a loss of power may damage. An object store, where nothing is, is a cache
+    /// unless it is known to have the mark.
     fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
         let has_mark = self.mark.load(Ordering::Relaxed) != 0;
         let is_kept = |depot: &Depot| match depot.is_directory() {
             true => has_mark || self.is_marked,
-            false => self.is_kept.load(Ordering::Relaxed),
+            false => self.was_kept.load(Ordering::Relaxed),
         };
         if let Some(depot) = self.depot.as_ref().filter(|depot| !is_kept(depot)) {
             self.traffic.put.fetch_add(depot.put(blocks), Ordering::Relaxed);

@@ -245,7 +245,8 @@ impl Census {
             Some((_, statement)) if self.agrees(delivery, &statement) => {
                 // Whoever has counted it may be allowed to read what this process is not.
                 let names: Vec<BlockName> = delivery.named.iter().map(|&(_, name)| name).collect();
-                if !self.store.may_read(&names) {
+                let may_read = self.store.may_read(&names);
+                if !may_read.map_err(|error| TrialError::Read(error.into()))? {
                     return Ok(None);
                 }
                 self.check_sums(plan, planned(plan, *unit)?, record)?;

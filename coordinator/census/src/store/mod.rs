@@ -30,7 +30,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -451,13 +451,27 @@ impl Store {
 
     /// Whether this process may read these blocks, if they are to be in the depot; without reading
     /// them.
-    pub fn may_read(&self, names: &[BlockName]) -> bool {
-        let Some(depot) = &self.depot else { return true };
-        let look = |name: &BlockName| match depot.may_read(name) {
-            true => Ok(()),
-            false => Err(()),
+    ///
+    /// # Errors
+    ///
+    /// The depot does not say.
+    pub fn may_read(&self, names: &[BlockName]) -> Result<bool, StoreError> {
+        let may = |name: &BlockName| {
+            let may = self.with_depot(|depot| depot.may_read(name));
+            may.map(|may| may.unwrap_or(true))
         };
-        together(names, TOGETHER, look).is_ok()
+        match &self.depot {
+            // Each answer takes its time.
+            Some(KeptDepot::Bucket(_)) => {
+                let all = AtomicBool::new(true);
+                together(names, TOGETHER, |name| {
+                    all.fetch_and(may(name)?, Ordering::Relaxed);
+                    Ok::<_, StoreError>(())
+                })?;
+                Ok(all.into_inner())
+            }
+            _ => names.iter().try_fold(true, |all, name| Ok(all && may(name)?)),
+        }
     }
 
     /// The name of a block of a finished unit, if it lies in the depot or on shelves: so it need not
@@ -514,9 +528,16 @@ impl Store {
             shelves.let_go(&names);
             return Ok(());
         }
-        if !names.is_empty() {
-            self.with_depot(KeptDepot::check)?;
+        if names.is_empty() {
+            return Ok(());
         }
+        match self.with_depot(KeptDepot::check) {
+            Err(error @ StoreError::Depot { .. }) => {
+                tracing::warn!("{} blocks stay in the depot: {error}", names.len());
+                return Ok(());
+            }
+            checked => checked?,
+        };
         together(&names, TOGETHER, |name| match self.with_depot(|depot| depot.remove(name)) {
             Err(error @ StoreError::Depot { .. }) => {
                 tracing::warn!("block {} stays in the depot: {error}", name.checksum);

@@ -88,19 +88,28 @@ impl KeptBucket {
 
     /// As [`super::KeptDepot::read`].
     pub(super) fn read(&self, name: &BlockName) -> io::Result<Option<Vec<u8>>> {
-        let (object, length) = (object_name(&name.checksum), name.length);
-        match self.ask(move |bucket| async move { bucket.get(&object, length).await }) {
-            Ok(bytes) => Ok(Some(bytes.unwrap_or_default())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.check().map(|()| None),
-            Err(error) => Err(error),
+        let get = || {
+            let (object, length) = (object_name(&name.checksum), name.length);
+            match self.ask(move |bucket| async move { bucket.get(&object, length).await }) {
+                Ok(bytes) => Ok(Some(bytes.unwrap_or_default())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        match get()? {
+            // For a moment it may have been another that answered.
+            None => self.check().and_then(|()| get()),
+            found => Ok(found),
         }
     }
 
     /// As [`super::KeptDepot::may_read`].
-    pub(super) fn may_read(&self, name: &BlockName) -> bool {
+    pub(super) fn may_read(&self, name: &BlockName) -> io::Result<bool> {
         let object = object_name(&name.checksum);
-        let length = self.ask(|bucket| async move { bucket.length(&object).await });
-        length.is_ok_and(|length| length == name.length)
+        match self.ask(|bucket| async move { bucket.length(&object).await }) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.check().map(|()| false),
+            length => length.map(|length| length == name.length),
+        }
     }
 
     /// As [`super::KeptDepot::write`].
@@ -171,13 +180,13 @@ mod tests {
         }
         kept.take().unwrap();
         assert_eq!(kept.read(&name).unwrap(), None);
-        assert!(!kept.may_read(&name));
+        assert!(!kept.may_read(&name).unwrap());
         kept.write(&block).unwrap();
         assert_eq!(kept.read(&name).unwrap().as_deref(), Some(block.bytes()));
-        assert!(kept.may_read(&name));
+        assert!(kept.may_read(&name).unwrap());
         let longer = BlockName { length: name.length + 1, ..name };
         assert_eq!(kept.read(&longer).unwrap(), Some(Vec::new()));
-        assert!(!kept.may_read(&longer));
+        assert!(!kept.may_read(&longer).unwrap());
         let other = depot(8);
         for refused in [other.look_for_others(), other.put_mark()] {
             let refused = refused.unwrap_err().to_string();

@@ -135,8 +135,14 @@ impl KeptDepot {
     }
 
     /// Whether this block is here, with its length, and this process may read it.
-    pub fn may_read(&self, name: &BlockName) -> bool {
-        either!(self, kept => kept.may_read(name))
+    ///
+    /// # Errors
+    /// If an object store does not say; [`io::ErrorKind::NotFound`] if the depot is not there.
+    pub fn may_read(&self, name: &BlockName) -> io::Result<bool> {
+        match self {
+            KeptDepot::Directory(kept) => Ok(kept.may_read(name)),
+            KeptDepot::Bucket(kept) => kept.may_read(name),
+        }
     }
 
     /// Keeps a block; it outlasts a loss of power when this returns.
