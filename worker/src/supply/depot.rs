@@ -122,6 +122,28 @@ impl Depot {
         Ok(depot)
     }
 
+    /// One in an object store in memory.
+    #[cfg(all(test, feature = "s3"))]
+    pub(super) fn in_memory(runtime: Handle) -> Self {
+        let (reads, writes) = (Rest::default(), Rest::default());
+        Depot {
+            runtime,
+            objects: Objects::Bucket(Bucket::in_memory()),
+            place: "s3://depot/census".to_owned(),
+            stop: CancellationToken::new(),
+            patience: PATIENCE,
+            reads,
+            writes,
+        }
+    }
+
+    /// A census begins to keep its blocks here.
+    #[cfg(all(test, feature = "s3"))]
+    pub(super) fn put_mark(&self, mark: Mark) {
+        let text = Arc::new(MARK_TEXT.as_bytes().to_vec());
+        self.put_all(std::iter::once((mark.file_name(), text)), true, self.patience);
+    }
+
     /// Whether it was left alone lately, after a failure.
     pub fn rests(&self) -> bool {
         self.reads.lasts() || self.writes.lasts()

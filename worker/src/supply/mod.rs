@@ -758,6 +758,31 @@ mod tests {
         assert!(supply.is_kept() && !offer(&supply));
     }
 
+    /// An object store is a cache, wherever the census keeps its blocks, until it has the mark; and
+    /// then it never is, whatever fails.
+    #[test]
+    #[cfg(feature = "s3")]
+    fn a_bucket_is_a_cache_until_it_has_the_mark() {
+        let coordinator = Coordinator::new();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let depot = Depot::in_memory(runtime.handle().clone());
+        let supply = Supply { depot: Some(depot), ..Supply::default() };
+        let sent = |index| {
+            supply.fetch(&[bucket(index)], &coordinator).unwrap();
+            coordinator.take_sent().len()
+        };
+        let offer = || supply.offer(coordinator.buckets[2].iter()).is_some();
+        supply.look_for(Some(Mark(7)));
+        assert_eq!([sent(1), sent(1)], [2, 0]);
+        assert!(!supply.is_kept() && !offer());
+        supply.depot.as_ref().unwrap().put_mark(Mark(7));
+        assert!(offer() && supply.is_kept());
+        assert_eq!([sent(0), sent(0), sent(2)], [2, 2, 0]);
+        supply.note_lacking();
+        assert!(!supply.is_kept() && !offer());
+        assert_eq!([sent(0), sent(0)], [2, 2]);
+    }
+
     #[test]
     fn damage_is_noticed_and_mended() {
         let coordinator = Coordinator::new();
