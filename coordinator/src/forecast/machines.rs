@@ -24,13 +24,13 @@ use super::{Busy, Calibration, Cluster, Question, Simulated};
 /// Bytes a second of what workers deliver that a core of the coordinator takes from the network and
 /// writes into the store: 20 % of its time, by perf, with `--order 11 --max-size 20` and two workers.
 const TAKEN_IN_BYTES: f64 = 100e6;
-/// Bytes a second that it reads from the store and sends to workers: 6 % of its time there.
-const SENT_BYTES: f64 = 170e6;
-/// Seconds of its cores for each unit of several machines, whatever its size: to grant it, say what
-/// it reads, and record it. What is left of its time there, and with `--order 10`.
-const HANDLED_UNIT: f64 = 3.5e-4;
 /// The same where it finds them in a depot, reads them, and writes their names: 8 % of its time.
 const LOOKED_UP_BYTES: f64 = 300e6;
+/// Bytes a second that it reads from the store and sends to workers: 6 % of its time with the same.
+const SENT_BYTES: f64 = 170e6;
+/// Seconds of a core of a coordinator for each unit, whatever its size: to grant it, say what it
+/// reads, and record it. What is left of its time with the same, and with `--order 10`.
+const HANDLED_UNIT: f64 = 3.5e-4;
 /// Bytes a second that a trial reads, checks and looks through …
 const TRIED_BYTES: f64 = 1e9;
 /// … and seconds of a core to derive a record again.
@@ -330,9 +330,6 @@ impl Machines {
             let untried = evidence.map_or(1.0, |odds| 1.0 - odds.unit) * (1.0 - reading.unit);
             let counted = if is_own { 1.0 - untried } else { 1.0 };
             let again_seconds = all * recount + parts * recount_unit;
-            if !is_own {
-                counting += parts * HANDLED_UNIT;
-            }
             if !is_own && self.cluster.depot.is_some() {
                 let looked_up = bytes / LOOKED_UP_BYTES;
                 let seconds = again_seconds + looked_up;
@@ -353,8 +350,12 @@ impl Machines {
         }
         // The cores of one process are those that solve, and it counts again only what is tried.
         match self.cluster.nodes {
-            Some(_) if self.cluster.depot.is_some() => {}
-            Some(_) => counting += made / TAKEN_IN_BYTES + read / SENT_BYTES,
+            Some(_) => {
+                counting += units.len() as f64 * HANDLED_UNIT;
+                if self.cluster.depot.is_none() {
+                    counting += made / TAKEN_IN_BYTES + read / SENT_BYTES;
+                }
+            }
             None => solving += std::mem::take(&mut counting) + tried / TRIED_BYTES + trying,
         }
         let room = &self.rooms[worker];
