@@ -14,8 +14,6 @@ use object_store::{
 use tokio::time::timeout;
 use url::Url;
 
-use super::kept::is_mark;
-
 /// A single request may take so long, a large block on a slow line included.
 const REQUEST: Duration = Duration::from_secs(120);
 /// After so long no attempt is made to repeat one.
@@ -86,15 +84,15 @@ impl Bucket {
         soon(self.0.delete(&Path::from(name))).await
     }
 
-    /// The names of the marks.
-    pub(super) async fn marks(&self) -> io::Result<Vec<String>> {
+    /// The names of the objects beside the blocks: those without a slash.
+    pub(super) async fn names(&self) -> io::Result<Vec<String>> {
         let found = match soon(self.0.list_with_delimiter(None)).await {
             // Of lists a missing bucket is told by the text alone.
             Err(error) if status(&error.to_string()) == Some(404) => Err(no_such_place()),
             found => found,
         }?;
         let names = found.objects.iter().filter_map(|object| object.location.filename());
-        Ok(names.filter(|name| is_mark(name)).map(str::to_owned).collect())
+        Ok(names.map(str::to_owned).collect())
     }
 }
 
@@ -149,10 +147,12 @@ fn cause(error: Error) -> io::Error {
                 |status| matches!(status, 408 | 429 | 500..) || code == Some("RequestTimeout"),
             );
             let kind = if may_pass { io::ErrorKind::TimedOut } else { io::ErrorKind::Other };
-            let begin = text.find(STATUS).map_or(0, |at| at + STATUS.len());
-            let end = if begin > 0 { &[':', '<'][..] } else { &['<'] };
-            let end = text[begin..].find(end).map_or(text.len(), |at| begin + at);
-            let said = text[..end].trim_end_matches([' ', ':']);
+            // Behind the status, or where there is none a tag, comes what a server says.
+            let said = match text.find(STATUS).map(|at| at + STATUS.len()) {
+                Some(status) => text[status..].find([':', '<']).map(|end| status + end),
+                None => text.find('<'),
+            };
+            let said = text[..said.unwrap_or(text.len())].trim_end_matches([' ', ':']);
             let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
             io::Error::new(kind, format!("{said}{code}"))
         }
@@ -232,7 +232,7 @@ mod tests {
                 bucket.get("00/x", 5).await.map(drop),
                 bucket.put("00/x", bytes).await,
                 bucket.remove("00/x").await,
-                bucket.marks().await.map(drop),
+                bucket.names().await.map(drop),
             ];
             // Without a body there is no code.
             if answer.is_none_or(|[_, body]| body != LATE) {

@@ -113,28 +113,23 @@ impl Depot {
         place: &str,
         stop: CancellationToken,
     ) -> Result<Self, DepotError> {
-        let (objects, place) = (Objects::open(place)?, place.to_owned());
-        let (reads, writes) = (Rest::default(), Rest::default());
-        let depot = Depot { runtime, objects, place, stop, patience: PATIENCE, reads, writes };
+        let depot = Self::of(runtime, Objects::open(place)?, place, stop);
         let note =
             std::iter::once((NOTE_NAME.to_owned(), Arc::new(NOTE_TEXT.as_bytes().to_vec())));
         depot.put_all(note, false, depot.patience);
         Ok(depot)
     }
 
+    fn of(runtime: Handle, objects: Objects, place: &str, stop: CancellationToken) -> Self {
+        let (place, reads, writes) = (place.to_owned(), Rest::default(), Rest::default());
+        Depot { runtime, objects, place, stop, patience: PATIENCE, reads, writes }
+    }
+
     /// One in an object store in memory.
     #[cfg(all(test, feature = "s3"))]
     pub(super) fn in_memory(runtime: Handle) -> Self {
-        let (reads, writes) = (Rest::default(), Rest::default());
-        Depot {
-            runtime,
-            objects: Objects::Bucket(Bucket::in_memory()),
-            place: "s3://depot/census".to_owned(),
-            stop: CancellationToken::new(),
-            patience: PATIENCE,
-            reads,
-            writes,
-        }
+        let objects = Objects::Bucket(Bucket::in_memory());
+        Self::of(runtime, objects, "s3://depot/census", CancellationToken::new())
     }
 
     /// A census begins to keep its blocks here.

@@ -135,12 +135,11 @@ pub struct Supply {
     depot: Option<Depot>,
     /// The mark of the depot in which the census keeps its blocks; zero if there is none.
     mark: AtomicU64,
-    /// Whether the depot had the mark of some census in the beginning.
-    is_marked: bool,
-    /// Whether the depot had it lately …
+    /// Whether the depot had the mark of some census, in the beginning if it is a directory, or
+    /// since.
+    is_marked: AtomicBool,
+    /// Whether the depot had it lately.
     is_kept: AtomicBool,
-    /// … or ever, since it is this one.
-    was_kept: AtomicBool,
     /// A pause after the coordinator has not found what was put there.
     lacking: Rest,
     /// That of this process.
@@ -189,7 +188,7 @@ impl Supply {
             }
             other => other?,
         };
-        let is_marked = depot.as_ref().is_some_and(Depot::is_marked);
+        let is_marked = depot.as_ref().is_some_and(Depot::is_marked).into();
         let shelf = options.shelf.as_deref().map(Shelf::new).transpose()?.map(Arc::new);
         let (disk, shelf_listen) = (disk.transpose()?, options.shelf_listen);
         Ok(Supply { disk, depot, is_marked, shelf, shelf_listen, ..Supply::default() })
@@ -264,10 +263,7 @@ impl Supply {
     /// Finds out whether the depot is the one in which the census keeps its blocks; that has this
     /// mark, if there is such a depot.
     pub fn look_for(&self, mark: Option<Mark>) {
-        let mark = mark.map_or(0, |mark| mark.0);
-        if self.mark.swap(mark, Ordering::Relaxed) != mark {
-            self.was_kept.store(false, Ordering::Relaxed);
-        }
+        self.mark.store(mark.map_or(0, |mark| mark.0), Ordering::Relaxed);
         self.look_again();
     }
 
@@ -277,7 +273,7 @@ impl Supply {
         let may_be_kept = |depot: &&Depot| mark.0 != 0 && !depot.rests() && !self.lacking.lasts();
         let has_mark = |depot: &&Depot| depot.has_mark(mark);
         let kept = self.depot.as_ref().filter(may_be_kept).filter(has_mark);
-        self.was_kept.fetch_or(kept.is_some(), Ordering::Relaxed);
+        self.is_marked.fetch_or(kept.is_some(), Ordering::Relaxed);
         let was_kept = self.is_kept.swap(kept.is_some(), Ordering::Relaxed);
         match (was_kept, kept.is_some()) {
             (false, true) => tracing::info!("results are kept in the depot, and only named"),
@@ -497,11 +493,9 @@ impl Supply {
     /// unless it is known to have the mark.
     fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
         let has_mark = self.mark.load(Ordering::Relaxed) != 0;
-        let is_kept = |depot: &Depot| match depot.is_directory() {
-            true => has_mark || self.is_marked,
-            false => self.was_kept.load(Ordering::Relaxed),
-        };
-        if let Some(depot) = self.depot.as_ref().filter(|depot| !is_kept(depot)) {
+        let is_marked = self.is_marked.load(Ordering::Relaxed);
+        let may_be_kept = |depot: &Depot| depot.is_directory() && has_mark || is_marked;
+        if let Some(depot) = self.depot.as_ref().filter(|depot| !may_be_kept(depot)) {
             self.traffic.put.fetch_add(depot.put(blocks), Ordering::Relaxed);
         }
     }

@@ -34,7 +34,7 @@ impl Bucket {
         match *self {}
     }
 
-    pub(super) async fn marks(&self) -> io::Result<Vec<String>> {
+    pub(super) async fn names(&self) -> io::Result<Vec<String>> {
         match *self {}
     }
 }

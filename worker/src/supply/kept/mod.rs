@@ -41,14 +41,14 @@ pub const MARK_TEXT: &str = "\
     done, or together with its data directory, not before.\n";
 
 /// Whether a file, or an object, of this name is the mark of some census.
-pub(super) fn is_mark(name: &str) -> bool {
+fn is_mark(name: &str) -> bool {
     name.starts_with(MARK_PREFIX) && name.ends_with(MARK_SUFFIX)
 }
 
-/// Whether there is no mark of another census among these.
-fn no_other(mark: Mark, marks: &[String]) -> io::Result<()> {
+/// Whether there is no mark of another census among these names.
+fn no_other(mark: Mark, names: Vec<String>) -> io::Result<()> {
     let own = mark.file_name();
-    match marks.iter().find(|name| **name != own) {
+    match names.into_iter().find(|name| is_mark(name) && *name != own) {
         Some(other) => Err(io::Error::other(format!(
             "another census keeps its blocks there ({other}): a depot is for one"
         ))),
