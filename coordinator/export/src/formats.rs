@@ -31,7 +31,7 @@ impl TableFormat {
             "tex" => Some(TableFormat::Latex),
             "csv" => Some(TableFormat::Csv),
             "json" => Some(TableFormat::Json),
-            "md" => Some(TableFormat::Markdown),
+            "md" | "txt" => Some(TableFormat::Markdown),
             "parquet" => Some(TableFormat::Parquet),
             _ => None,
         }

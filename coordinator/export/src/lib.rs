@@ -53,6 +53,12 @@ pub enum ExportError {
     /// A bundle would overwrite something.
     #[error("{0} exists already; name a new directory for the bundle, or move the old one away")]
     Exists(PathBuf),
+    /// It would be written in a format that nobody expects of it.
+    #[error(
+        "the format of {0} is not told by its name: end it in .tex, .csv, .json, .parquet, .md or \
+         .txt, or say --format"
+    )]
+    TableFormat(PathBuf),
     /// Neither the name of a file nor an option says how to write a picture.
     #[error(
         "the format of {0} is not told by its name: end it in .svg, .pdf or .png, or say --format"

@@ -182,7 +182,8 @@ struct TableCommand {
     /// The order; without it, all finished orders. `orders` has a row for each order up to N
     #[arg(value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
-    /// [default: as the name of the file ends (.tex, .csv, .json, .parquet), or markdown]
+    /// [default: as the name of the file ends (.tex, .csv, .json, .parquet, .md, .txt); markdown
+    /// if it has no end, and for standard output]
     #[arg(long, short, value_name = "FORMAT", value_parser = choices::<TableFormat>())]
     format: Option<TableFormat>,
     /// Also take an order in work, as far as its units are recorded, or one about which an alarm
@@ -380,8 +381,13 @@ impl TableCommand {
             (_, Some(order)) => Orders::One(order),
             (_, None) => Orders::UpTo(None),
         };
-        let named = || self.output.path().and_then(TableFormat::of);
-        let format = self.format.or_else(named).unwrap_or(TableFormat::Markdown);
+        let format = match (self.format, self.output.path()) {
+            (Some(format), _) => format,
+            (None, Some(path)) if path.extension().is_some() => {
+                TableFormat::of(path).ok_or_else(|| ExportError::TableFormat(path.to_owned()))?
+            }
+            (None, _) => TableFormat::Markdown,
+        };
         let bytes = render(&tables::build(archive, self.kind, orders)?, format)?;
         self.output.write(|out| Ok(out.write_all(&bytes)?))
     }

@@ -399,6 +399,26 @@ fn shards_read_back_from_parquet() {
     assert_eq!(cubic, 4, "0-, 2-, 4- and 6-regular");
 }
 
+/// A table in a format that the name does not promise would be taken for a broken one.
+#[test]
+fn names_of_tables_promise_formats() {
+    let directory = tempfile::tempdir().unwrap();
+    let named = |name: &str| {
+        let path = directory.path().join(name);
+        let arguments = ["table", "orders", "-o", path.to_str().unwrap()];
+        let output = export_command(&arguments).output().unwrap();
+        (output.status.success(), stderr(&output), fs::read_to_string(path).ok())
+    };
+    for name in ["table.xlsx", "table.TEXT"] {
+        let (is_written, said, text) = named(name);
+        assert!(!is_written && said.contains("or say --format") && text.is_none(), "{said}");
+    }
+    for name in ["table", "table.md", "table.TXT"] {
+        assert!(named(name).2.unwrap().contains("P2-win |"), "{name}");
+    }
+    assert!(named("table.CSV").2.unwrap().starts_with("order,"));
+}
+
 /// Numbers stay exact, and what is missing in CSV is missing there.
 #[test]
 fn tables_read_back_from_parquet() {
