@@ -121,7 +121,8 @@ impl DataDirectory {
         let io = |source| DirectoryError::Io { path: path.to_owned(), source };
         open::make_directory(path).map_err(io)?;
         // A copy may lack the lock, which only its owner can read.
-        let is_known = path.join(LOCK).exists() || store_in(path).join("CURRENT").exists();
+        let is_there = |path: PathBuf| path.try_exists().map_err(io);
+        let is_known = is_there(path.join(LOCK))? || is_there(store_in(path).join("CURRENT"))?;
         if !is_known && fs::read_dir(path).map_err(io)?.next().is_some() {
             return Err(DirectoryError::Foreign { path: path.to_owned() });
         }
@@ -169,11 +170,11 @@ impl DataDirectory {
         for remains in
             ["salvaging", "rebuilt", "new"].map(|of| directory.store().with_extension(of))
         {
-            if remains.exists() {
+            if is_there(remains.clone())? {
                 fs::remove_dir_all(remains).map_err(io)?;
             }
         }
-        if !directory.store().exists() && directory.salvaged().exists() {
+        if !is_there(directory.store())? && is_there(directory.salvaged())? {
             // Otherwise an empty store would take the place of what was salvaged.
             directory.rename(&directory.salvaged(), &directory.store()).map_err(io)?;
         }
@@ -190,7 +191,7 @@ impl DataDirectory {
         game: Option<GameName>,
         class: Option<Class>,
     ) -> Result<(GameName, Class), StoreError> {
-        if !self.store().exists() {
+        if !self.store().try_exists()? {
             return Ok((game.unwrap_or_default(), class.unwrap_or_default()));
         }
         let store = Store::open_read_only(&self.store())?;
@@ -203,7 +204,7 @@ impl DataDirectory {
     ///
     /// When the store cannot be read.
     pub fn kept(&self) -> Result<Kept, StoreError> {
-        if !self.store().exists() {
+        if !self.store().try_exists()? {
             return Ok(Kept::Here);
         }
         let store = Store::open_read_only(&self.store())?;
@@ -220,7 +221,7 @@ impl DataDirectory {
     ///
     /// The store cannot be opened or read.
     pub fn has_results(&self, goal: Goal) -> Result<bool, StoreError> {
-        if !self.store().exists() {
+        if !self.store().try_exists()? {
             return Ok(false);
         }
         let store = Store::open_read_only(&self.store())?;

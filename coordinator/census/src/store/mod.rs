@@ -146,9 +146,9 @@ impl Store {
         game: Option<GameName>,
         class: Option<Class>,
     ) -> Result<Self, StoreError> {
-        if !path.exists() {
+        if !path.try_exists()? {
             let new = path.with_extension("new");
-            if new.exists() {
+            if new.try_exists()? {
                 // An earlier run was interrupted here.
                 std::fs::remove_dir_all(&new)?;
             }
@@ -193,7 +193,7 @@ impl Store {
     ///
     /// There is something in `path`, or it cannot be made there.
     pub fn of_rehearsal(path: &Path, game: GameName) -> Result<Self, StoreError> {
-        if path.exists() {
+        if path.try_exists()? {
             return Err(StoreError::Make(io::ErrorKind::AlreadyExists.into()));
         }
         Self::create(path, game, Class::All, true)
@@ -962,6 +962,21 @@ impl Store {
         Ok(pending)
     }
 
+    /// How many of the units that an alarm doubts have not been solved again since: they are as they
+    /// were, or taken back.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
+    pub fn unsolved(&self, alarm: &Alarm) -> Result<usize, StoreError> {
+        let mut unsolved = 0;
+        for &unit in &alarm.doubted {
+            let is_solved = |record: UnitRecord| record.instance > alarm.last_instance;
+            unsolved += usize::from(!self.unit(unit)?.is_some_and(is_solved));
+        }
+        Ok(unsolved)
+    }
+
     /// Writes an alarm, new or changed, with [`Alarm::MOST_QUARANTINED`] results at most.
     ///
     /// # Errors
@@ -1042,6 +1057,10 @@ impl Store {
     /// A damaged block as it was; `None` if that cannot be found out. If the store may be written,
     /// it is as before there, too.
     fn mend(&self, id: &BlockId, error: &StoreError) -> Result<Option<Block>, StoreError> {
+        // What lies in a depot has no parity, and to read it again may take long.
+        if self.database.run(|db| parity_of(db, id))?.is_none() {
+            return Ok(self.read_as_it_is(id).ok());
+        }
         // Nobody is to write or drop it meanwhile, or to mend it as well.
         let alone = self.journal.as_ref().map(Mutex::lock);
         let again = match alone.is_some().then(|| self.read_as_it_is(id)) {
@@ -1383,20 +1402,34 @@ fn mended(
     error: &StoreError,
 ) -> Result<Option<Block>, StoreError> {
     let Some(section) = db.cf_handle(section_name(id.section)) else { return Ok(None) };
-    let undamaged = |read: Result<_, rocksdb::Error>| match read.map_err(StoreError::from) {
-        Err(StoreError::Damaged(_)) => Ok(None),
-        read => read,
-    };
     // What is not checked is nothing for those who read after it.
     let mut reading = ReadOptions::default();
     reading.set_verify_checksums(!error.is_within_value());
     reading.fill_cache(false);
     let damaged = undamaged(db.get_cf_opt(section, block_key(id), &reading))?;
-    let parity = undamaged(db.get_cf(section, parity_key(id)))?;
+    let parity = parity_of(db, id)?;
     let block = damaged.zip(parity).and_then(|(damaged, parity)| {
         Block::parse(layout, parity::mended(&damaged, &parity)?).ok()
     });
     Ok(block.filter(|block| block.id == *id))
+}
+
+/// The parity of a block, if it has one that is not damaged.
+///
+/// # Errors
+///
+/// The system lacks something.
+fn parity_of(db: &DB, id: &BlockId) -> Result<Option<Vec<u8>>, StoreError> {
+    let Some(section) = db.cf_handle(section_name(id.section)) else { return Ok(None) };
+    undamaged(db.get_cf(section, parity_key(id)))
+}
+
+/// What was read, or nothing where it is damaged.
+fn undamaged<T>(read: Result<Option<T>, rocksdb::Error>) -> Result<Option<T>, StoreError> {
+    match read.map_err(StoreError::from) {
+        Err(StoreError::Damaged(_)) => Ok(None),
+        read => read,
+    }
 }
 
 /// Not for what must outlast a crash, unless it is flushed.

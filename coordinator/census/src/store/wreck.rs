@@ -76,9 +76,11 @@ impl Wreck {
         let names: Vec<String> =
             database::families().iter().map(|family| family.name().to_owned()).collect();
         // RocksDB reads some damaged manifests for ever.
-        let opened = match told.manifest.is_in(path).unwrap_or(false) {
-            true => database::open_damaged(path, &names).map_err(StoreError::from),
-            false => Err(StoreError::Manifest),
+        let is_sound = told.manifest.is_in(path).map_err(StoreError::Journal);
+        let opened = match unless_short(is_sound)? {
+            Ok(true) => database::open_damaged(path, &names).map_err(StoreError::from),
+            Ok(false) => Err(StoreError::Manifest),
+            Err(error) => Err(error),
         };
         let (database, is_rebuilt) = match unless_short(opened)? {
             Ok(db) => (Some(db), false),
