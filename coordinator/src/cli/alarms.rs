@@ -33,7 +33,7 @@ pub struct AlarmsCommand {
     /// The data directory
     #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
     data: PathBuf,
-    /// Settle the alarm of this number
+    /// Settle the alarm of this number; reasons that it has already are kept
     #[arg(long, value_name = "NUMBER", requires = "because", group = "about")]
     settle: Option<u32>,
     /// Raise an alarm about a shard of this order that readers find bad: the next census solves it
@@ -51,7 +51,8 @@ pub struct AlarmsCommand {
     #[arg(long, value_name = "REASON", requires = "about",
           value_parser = NonEmptyStringValueParser::new())]
     because: Option<String>,
-    /// Print one JSON object, with the results that were quarantined
+    /// Print one JSON object, with the results that were quarantined, and how many of the doubted
+    /// units have not been solved again yet (`unsolved`)
     #[arg(long)]
     json: bool,
 }
@@ -66,18 +67,32 @@ impl AlarmsCommand {
             self.doubt(order, reason)?;
         }
         // A census in progress has not written all it knows where a reader sees it.
-        open_store(&self.data)?;
-        let alarms = status::look(&self.data)?.alarms;
+        let store = open_store(&self.data)?;
+        let mut alarms = Vec::new();
+        for (number, alarm) in status::look(&self.data)?.alarms {
+            let unsolved = store.unsolved(&alarm)?;
+            alarms.push((number, alarm, unsolved));
+        }
         let text = if self.json {
             let alarms: Vec<_> = alarms
                 .iter()
-                .map(|(number, alarm)| serde_json::json!({ "number": number, "alarm": alarm }))
+                .map(|(number, alarm, unsolved)| {
+                    serde_json::json!({ "number": number, "alarm": alarm, "unsolved": unsolved })
+                })
                 .collect();
             serde_json::json!({ "alarms": alarms }).to_string()
         } else if alarms.is_empty() {
             "no alarms".to_owned()
         } else {
-            alarms.iter().map(|(number, alarm)| alarm.line(*number)).collect::<Vec<_>>().join("\n")
+            let line = |(number, alarm, unsolved): &(u32, Alarm, usize)| match unsolved {
+                0 => alarm.line(*number),
+                unsolved => format!(
+                    "{}; doubted units that are not solved again yet: {unsolved} of {}",
+                    alarm.line(*number),
+                    alarm.doubted.len()
+                ),
+            };
+            alarms.iter().map(line).collect::<Vec<_>>().join("\n")
         };
         terminal::print(&(text + "\n"))?;
         Ok(ExitCode::SUCCESS)
@@ -145,8 +160,12 @@ impl AlarmsCommand {
         else {
             bail!("there is no alarm {number}; `trailtrap alarms` lists them");
         };
+        let settled = match &alarm.settled {
+            Some(before) => format!("{before}; {reason}"),
+            None => reason.to_owned(),
+        };
         store
-            .put_alarm(number, &Alarm { settled: Some(reason.to_owned()), ..alarm })
+            .put_alarm(number, &Alarm { settled: Some(settled), ..alarm })
             .context("cannot settle it")
     }
 }

@@ -538,6 +538,8 @@ fn what_is_doubted_is_not_exported() {
     let doubt = ["alarms", "--doubt", "5", "--shard", "0,1,1,1,1", "--because", "a test"];
     let doubted = run(&[&doubt[..], &["--data", &text]].concat());
     assert!(doubted.status.success(), "{}", stderr(&doubted));
+    let unsolved = "doubted units that are not solved again yet: 1 of 1";
+    assert!(stdout(&doubted).contains(unsolved), "{}", stdout(&doubted));
     let export =
         |more: &[&str]| run(&[&["export", "table", "orders", "--data", &text], more].concat());
     // Of order 4 nothing is doubted, and order 6 was computed from order 5.
@@ -553,6 +555,10 @@ fn what_is_doubted_is_not_exported() {
     assert!(stdout(&unfinished).contains("disputed"), "{}", stdout(&unfinished));
     assert_eq!(census_json(6, &data, &[]), before);
     assert!(export(&[]).status.success() && verify("6").status.success());
+    let settle = ["alarms", "--settle", "1", "--because", "a reader erred", "--data", &text];
+    let settled = stdout(&run(&settle));
+    assert!(settled.contains("settled: given up: a census solves it again; a reader erred"));
+    assert!(!settled.contains("not solved again yet"), "{settled}");
 }
 
 /// An alarm about an order that this one was computed from counts, one about an order above does
