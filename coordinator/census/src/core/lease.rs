@@ -1,7 +1,10 @@
 //! Who is working on what, and until when that is believed. A pure state machine: time is what the
 //! caller says it is.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use trailtrap_shared::plan::Unit;
 
@@ -16,6 +19,8 @@ pub struct LeaseTable {
     leases: BTreeMap<u64, Held>,
     /// The last leases that expired: their results may still come.
     expired: BTreeMap<u64, Held>,
+    /// Their numbers, and those of leases that have gone on, in the order in which they expired.
+    expiries: VecDeque<u64>,
     /// A lease that is renewed this many terms long, and not delivered, goes to whoever has nothing
     /// else to do.
     long: u32,
@@ -23,8 +28,9 @@ pub struct LeaseTable {
 
 /// So many terms are long, until it is seen that units take longer.
 const LONG: u32 = 10;
-/// So many expired leases are remembered.
-const EXPIRED: usize = 1000;
+/// So many expired leases are remembered: more than all workers of a large cluster hold, since all
+/// expire at once if the coordinator was out of reach for longer than a term.
+const EXPIRED: usize = 1 << 16;
 
 /// What units are leased for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +74,7 @@ impl LeaseTable {
             next: u64::from(epoch) << 32,
             leases: BTreeMap::new(),
             expired: BTreeMap::new(),
+            expiries: VecDeque::new(),
             long: LONG,
         }
     }
@@ -134,6 +141,7 @@ impl LeaseTable {
     pub fn void(&mut self) {
         self.leases.clear();
         self.expired.clear();
+        self.expiries.clear();
     }
 
     /// Ends the leases that are past their deadline.
@@ -196,8 +204,11 @@ impl LeaseTable {
         let Held { worker, purpose, ref units, .. } = held;
         let ended = EndedLease { number, worker, purpose, units: units.clone() };
         self.expired.insert(number, held);
-        while self.expired.len() > EXPIRED {
-            self.expired.pop_first();
+        self.expiries.push_back(number);
+        if self.expiries.len() > EXPIRED
+            && let Some(oldest) = self.expiries.pop_front()
+        {
+            self.expired.remove(&oldest);
         }
         Some(ended)
     }
@@ -291,6 +302,24 @@ mod tests {
         assert!(table.expire_long(at(601), |_, _| true).is_some());
         assert_eq!(table.late(1, late, false), None);
         assert_eq!(table.late(1, late, true), Some(&[unit(1)][..]));
+    }
+
+    /// After an outage all leases expire at once, and all workers are there.
+    #[test]
+    fn the_leases_that_expired_last_are_remembered() {
+        let mut table = LeaseTable::new(1, TERM);
+        let grant = |table: &mut LeaseTable, now| table.grant(1, Purpose::Solve, vec![], at(now));
+        let oldest = grant(&mut table, 0);
+        let all: Vec<u64> = (1..EXPIRED).map(|_| grant(&mut table, 10)).collect();
+        table.renew(1, &[oldest], at(50));
+        assert_eq!(table.expire(at(71)).len(), EXPIRED - 1);
+        assert_eq!(table.expire(at(111)).len(), 1);
+        assert!(all.iter().all(|&number| table.late(1, number, true).is_some()));
+        let newest = grant(&mut table, 200);
+        table.expire(at(300));
+        // The one that expired first is forgotten, and not the one that was granted first.
+        let is_known = |number: u64| table.late(1, number, true).is_some();
+        assert!(is_known(oldest) && is_known(newest) && !is_known(all[0]) && is_known(all[1]));
     }
 
     #[test]
