@@ -1,13 +1,14 @@
 //! Units that workers count again for the coordinator: which of them wait for somebody, who has
 //! which, and what was stated. A pure state machine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::WorkerId;
 use crate::records::Author;
 
-/// So many units may wait for each worker that can count them; more the coordinator counts.
-const WAITING_EACH: usize = 4;
+/// Units wait until so many bytes of them do for each worker that can count them, which takes it
+/// some seconds; more the coordinator counts.
+const WAITING_BYTES_EACH: u64 = 128 << 20;
 /// And so many are put out at a time, at most.
 const MOST_TASKS: usize = 128;
 
@@ -17,8 +18,6 @@ pub struct CountDesk<T, S> {
     /// Those who wait for something to count.
     idle: BTreeMap<WorkerId, Counter>,
     tasks: BTreeMap<u64, Task<T, S>>,
-    /// Those who let a task run out. They are given none until they state something.
-    late: BTreeSet<WorkerId>,
 }
 
 /// A worker that counts.
@@ -31,6 +30,8 @@ struct Counter {
 struct Task<T, S> {
     /// Who has solved it, and so does not count it.
     solver: Author,
+    /// Bytes of its unit, and of the largest bucket of it.
+    bytes: u64,
     bucket_bytes: u64,
     stage: Stage<T, S>,
 }
@@ -59,8 +60,7 @@ impl Counter {
 impl<T, S> CountDesk<T, S> {
     /// Nothing to count. Tasks have numbers beyond `last`.
     pub fn new(last: u64) -> Self {
-        let (idle, tasks, late) = Default::default();
-        CountDesk { next: last, idle, tasks, late }
+        CountDesk { next: last, idle: BTreeMap::new(), tasks: BTreeMap::new() }
     }
 
     /// How many workers could count such a unit, now or when they have counted something else.
@@ -73,18 +73,18 @@ impl<T, S> CountDesk<T, S> {
         counters.filter(|counter| counter.can(solver, bucket_bytes)).count()
     }
 
-    /// Puts out a task about a unit of `solver`, whose buckets take so many bytes. `None` if there
-    /// is nobody else to count it, or if those have enough to do.
-    pub fn put(&mut self, solver: &Author, bucket_bytes: u64, task: T) -> Option<u64> {
+    /// Puts out a task about a unit of `solver` of so many bytes, of which a bucket takes at most
+    /// so many. `None` if there is nobody else to count it, or if those have enough to do.
+    pub fn put(&mut self, solver: &Author, bytes: u64, bucket_bytes: u64, task: T) -> Option<u64> {
         let is_waiting = |task: &&Task<T, S>| matches!(task.stage, Stage::Waiting(_));
-        let waiting = self.tasks.values().filter(is_waiting).count();
-        let most = WAITING_EACH * self.counters(solver, bucket_bytes);
+        let waiting: u64 = self.tasks.values().filter(is_waiting).map(|task| task.bytes).sum();
+        let most = WAITING_BYTES_EACH * self.counters(solver, bucket_bytes) as u64;
         if waiting >= most || self.tasks.len() >= MOST_TASKS {
             return None;
         }
         self.next += 1;
-        let stage = Stage::Waiting(task);
-        self.tasks.insert(self.next, Task { solver: solver.clone(), bucket_bytes, stage });
+        let (solver, stage) = (solver.clone(), Stage::Waiting(task));
+        self.tasks.insert(self.next, Task { solver, bytes, bucket_bytes, stage });
         Some(self.next)
     }
 
@@ -92,9 +92,6 @@ impl<T, S> CountDesk<T, S> {
     /// that is not about a unit of its own, or it waits for one. What it still has is given up.
     pub fn take(&mut self, worker: WorkerId, author: &Author, room: u64) -> Option<(u64, T)> {
         self.give_up(|task| matches!(task.stage, Stage::Taken(by, _) if by == worker));
-        if self.late.contains(&worker) {
-            return None;
-        }
         let counter = Counter { author: author.clone(), room };
         let is_for_worker = |task: &Task<T, S>| {
             let is_waiting = matches!(task.stage, Stage::Waiting(_));
@@ -144,7 +141,6 @@ impl<T, S> CountDesk<T, S> {
     /// A worker states what came of a task, or that it could not count it (`None`). Nothing happens
     /// if it does not have that task.
     pub fn state(&mut self, worker: WorkerId, number: u64, stated: Option<S>) {
-        self.late.remove(&worker);
         if let Some(task) = self.tasks.get_mut(&number)
             && matches!(task.stage, Stage::Taken(by, _) if by == worker)
         {
@@ -164,11 +160,9 @@ impl<T, S> CountDesk<T, S> {
         }
     }
 
-    /// Nobody waits for a task any more. If a worker has it, it has taken too long.
+    /// Nobody waits for a task any more. A worker that has it is given another when it asks for one.
     pub fn withdraw(&mut self, number: u64) {
-        if let Some(Task { stage: Stage::Taken(worker, _), .. }) = self.tasks.remove(&number) {
-            self.late.insert(worker);
-        }
+        self.tasks.remove(&number);
     }
 }
 
@@ -187,13 +181,13 @@ mod tests {
     #[test]
     fn nobody_counts_what_it_has_solved_or_has_no_room_for() {
         let (mut desk, [ann, bea, cid]) = (desk(), ["a", "b", "c"].map(author));
-        assert_eq!(desk.put(&ann, 10, "nobody is there"), None);
+        assert_eq!(desk.put(&ann, 10, 10, "nobody is there"), None);
         assert_eq!(desk.take(1, &ann, 100), None);
-        assert_eq!(desk.put(&ann, 10, "only its solver is there"), None);
+        assert_eq!(desk.put(&ann, 10, 10, "only its solver is there"), None);
         assert_eq!(desk.take(2, &bea, 9), None);
-        assert_eq!(desk.put(&ann, 10, "it is too large"), None);
+        assert_eq!(desk.put(&ann, 10, 10, "it is too large"), None);
         assert_eq!(desk.take(3, &cid, 10), None);
-        let one = desk.put(&ann, 10, "one").unwrap();
+        let one = desk.put(&ann, 10, 10, "one").unwrap();
         for (worker, author, room) in [(1, &ann, 100), (2, &bea, 9)] {
             assert_eq!(desk.take(worker, author, room), None);
         }
@@ -205,7 +199,7 @@ mod tests {
     fn what_is_stated_by_whoever_has_a_task_is_collected_once() {
         let (mut desk, [ann, bea]) = (desk(), ["a", "b"].map(author));
         desk.take(2, &bea, 10);
-        let [one, two] = [1, 2].map(|_| desk.put(&ann, 10, "task").unwrap());
+        let [one, two] = [1, 2].map(|_| desk.put(&ann, 10, 10, "task").unwrap());
         assert_eq!(desk.take(2, &bea, 10).map(|(number, _)| number), Some(one));
         desk.state(3, one, Some(7));
         desk.state(2, two, Some(7));
@@ -222,27 +216,34 @@ mod tests {
     #[test]
     fn no_more_waits_than_those_who_are_there_can_count() {
         let (mut desk, [ann, bea]) = (desk(), ["a", "b"].map(author));
+        let put = |desk: &mut CountDesk<_, _>, bytes| desk.put(&ann, bytes, 10, "task");
         desk.take(2, &bea, 10);
-        let numbers: Vec<u64> = std::iter::from_fn(|| desk.put(&ann, 10, "task")).collect();
-        assert_eq!(numbers.len(), WAITING_EACH);
+        let half = WAITING_BYTES_EACH / 2;
+        let numbers = [half - 1, half, half].map(|bytes| put(&mut desk, bytes).unwrap());
+        assert_eq!(put(&mut desk, 1), None);
         desk.withdraw(numbers[0]);
-        assert!(desk.put(&ann, 10, "task").is_some());
-        assert_eq!(desk.take(2, &bea, 10).map(|(number, _)| number), Some(numbers[1]));
-        assert!(desk.put(&ann, 10, "for whoever is busy now").is_some());
+        assert_eq!(put(&mut desk, 1), None);
+        desk.withdraw(numbers[1]);
+        let huge = put(&mut desk, 10 * WAITING_BYTES_EACH);
+        assert!(huge.is_some(), "one more, however large");
+        assert_eq!(desk.take(2, &bea, 10).map(|(number, _)| number), Some(numbers[2]));
+        assert_eq!(put(&mut desk, 1), None, "the huge one waits");
+        desk.withdraw(huge.unwrap());
+        assert!(put(&mut desk, 1).is_some(), "for whoever is busy now");
+        while put(&mut desk, 1).is_some() {}
+        assert_eq!(desk.tasks.len(), MOST_TASKS);
     }
 
     #[test]
     fn who_is_late_or_asks_again_gives_up_what_it_has() {
         let (mut desk, [ann, bea]) = (desk(), ["a", "b"].map(author));
         desk.take(2, &bea, 10);
-        let [one, two, three] = [1, 2, 3].map(|_| desk.put(&ann, 10, "task").unwrap());
+        let [one, two, three] = [1, 2, 3].map(|_| desk.put(&ann, 10, 10, "task").unwrap());
         assert_eq!(desk.take(2, &bea, 10), Some((one, "task")));
         assert_eq!(desk.take(2, &bea, 10), Some((two, "task")));
         assert_eq!(desk.collect(one), Some(Counted::Failed));
         desk.withdraw(two);
-        assert_eq!(desk.take(2, &bea, 10), None, "it has let the second run out");
-        desk.state(2, two, Some(7));
-        assert_eq!(desk.take(2, &bea, 10), Some((three, "task")));
+        assert_eq!(desk.take(2, &bea, 10), Some((three, "task")), "its last answer may be lost");
         desk.clear();
         assert_eq!(desk.collect(three), Some(Counted::Failed));
     }
@@ -252,15 +253,15 @@ mod tests {
         let (mut desk, [ann, bea, cid]) = (desk(), ["a", "b", "c"].map(author));
         desk.take(1, &ann, 10);
         desk.take(2, &bea, 10);
-        let of_ann = desk.put(&ann, 10, "of ann").unwrap();
-        let of_cid = desk.put(&cid, 10, "of cid").unwrap();
+        let of_ann = desk.put(&ann, 10, 10, "of ann").unwrap();
+        let of_cid = desk.put(&cid, 10, 10, "of cid").unwrap();
         desk.leave(2);
         assert_eq!(desk.collect(of_ann), Some(Counted::Failed));
         assert_eq!(desk.collect(of_cid), None, "ann is there");
         // Who is busy will come back.
         assert_eq!(desk.take(1, &ann, 10), Some((of_cid, "of cid")));
         desk.leave(1);
-        let another = desk.put(&cid, 10, "another").unwrap();
+        let another = desk.put(&cid, 10, 10, "another").unwrap();
         desk.leave(3);
         assert_eq!(desk.collect(another), None);
     }

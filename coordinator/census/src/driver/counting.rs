@@ -178,7 +178,7 @@ impl Census {
         if desk.is_closed {
             return None;
         }
-        let number = desk.tasks.put(&record.worker, bucket_bytes, task)?;
+        let number = desk.tasks.put(&record.worker, record.bytes, bucket_bytes, task)?;
         drop(desk);
         self.counting.put.notify_waiters();
         let until = Instant::now() + self.options.lease_term.min(PATIENCE);
