@@ -1,22 +1,50 @@
 //! Which graphs belong to which part of a shard.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use trailtrap_shared::{
     graph::{Graph, degree::DegreeSequence},
     labelling::{batch::Kernel, many},
     partition::{graph_of_slot, slot_of_key},
-    plan::{Shard, parent_range},
+    plan::{Plan, Shard, parent_range},
 };
 
 /// So many parents are labelled together: a unit of millions has no more of them in memory.
 const LABELLED_TOGETHER: usize = 1 << 14;
+/// Ranges of so many shards are remembered.
+const MOST_KNOWN: usize = 256;
 
 /// For each part of a shard, the parents that it is generated from.
 pub struct PartRanges {
     sequence: DegreeSequence,
     /// Of each list of parents, for each part the first and the last slot, if it takes any.
     bounds: HashMap<DegreeSequence, Vec<Option<(u64, u64)>>>,
+}
+
+/// The ranges of shards of which something was counted lately, in one edition of one plan.
+#[derive(Default)]
+pub struct KnownRanges {
+    /// The edition, and the plan's fingerprint.
+    of: (u32, u64),
+    by_shard: HashMap<u32, Arc<PartRanges>>,
+}
+
+impl KnownRanges {
+    /// Those of a shard, if they are known.
+    pub fn get(&self, edition: u32, plan: &Plan, shard: u32) -> Option<Arc<PartRanges>> {
+        let is_it = self.of == (edition, plan.fingerprint);
+        self.by_shard.get(&shard).filter(|_| is_it).cloned()
+    }
+
+    /// Remembers those of a shard, read in this edition; those of other editions and plans are
+    /// forgotten.
+    pub fn put(&mut self, edition: u32, plan: &Plan, shard: u32, ranges: Arc<PartRanges>) {
+        let of = (edition, plan.fingerprint);
+        if self.of != of || self.by_shard.len() >= MOST_KNOWN {
+            *self = KnownRanges { of, ..KnownRanges::default() };
+        }
+        self.by_shard.insert(shard, ranges);
+    }
 }
 
 impl PartRanges {

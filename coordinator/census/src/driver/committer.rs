@@ -15,6 +15,7 @@ use trailtrap_shared::{
     partition::Section,
     plan::{Plan, Unit},
 };
+use trailtrap_worker::counting::parts::KnownRanges;
 
 use super::{Census, CensusError};
 use crate::{
@@ -208,7 +209,7 @@ impl Census {
         let first = units.iter().map(|unit| usize::from(unit.order)).min();
         self.store.begin_edition(edition, &units, &withdrawn)?;
         *self.parent_plan.lock() = None;
-        *self.part_ranges.lock() = None;
+        *self.part_ranges.lock() = KnownRanges::default();
         self.event(|core| core.begun(first));
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use std::{
     borrow::Cow,
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     sync::{Arc, atomic::AtomicBool},
 };
 
@@ -107,8 +107,7 @@ struct Drawn {
     to_read: Vec<u64>,
 }
 
-/// What a delivery tells ahead, and which of its records are to be tried. There is none if a block
-/// that it names is lacking.
+/// What a delivery tells ahead, and which of its records are to be tried.
 type LookedOver = (Ahead, Drawn);
 
 impl Drawn {
@@ -142,10 +141,20 @@ impl Census {
         let is_here = deliveries.iter().all(|delivery| delivery.named.is_empty());
         let looked_over: Vec<(usize, Sound<Option<LookedOver>>)> = match is_here {
             true => {
+                // Parts of one shard are examined together, and their ranges may take long to read.
+                let others = deliveries.iter().filter(|delivery| delivery.own.is_none());
+                let in_parts = others.map(|delivery| delivery.unit.shard).filter(|&shard| {
+                    plan.shards.get(shard as usize).is_some_and(|shard| shard.parts > 1)
+                });
+                let mut in_parts = in_parts.collect::<BTreeSet<u32>>().into_iter();
+                let known = in_parts.try_for_each(|shard| self.part_ranges(plan, shard).map(drop));
                 let look_over = |delivery: &Delivery| {
                     self.look_over_delivery(plan, delivery, &delivery.blocks).map(Some)
                 };
-                deliveries.par_iter().map(look_over).enumerate().collect()
+                match known {
+                    Ok(()) => deliveries.par_iter().map(look_over).enumerate().collect(),
+                    Err(error) => vec![(0, Err(error))],
+                }
             }
             // One of them is in memory at a time, and others are counted elsewhere meanwhile.
             false => {
@@ -193,6 +202,8 @@ impl Census {
                 Err(TrialError::Read(error)) => return Err(error),
             }
         }
+        let mut lackings = self.lackings.lock();
+        deliveries.iter().for_each(|delivery| drop(lackings.remove(&delivery.unit)));
         Ok(Examined::Passed)
     }
 

@@ -47,9 +47,12 @@ use trailtrap_shared::{
     protocol::{messages::Described, shelves::Shelves},
 };
 
-use trailtrap_worker::supply::{
-    kept::{KeptDepot, Mark},
-    shelf::others::OtherShelves,
+use trailtrap_worker::{
+    counting::parts::KnownRanges,
+    supply::{
+        kept::{KeptDepot, Mark},
+        shelf::others::OtherShelves,
+    },
 };
 
 use self::{
@@ -57,7 +60,6 @@ use self::{
     comparer::Comparer,
     counting::Counting,
     names::Names,
-    parts::KnownRanges,
     trials::{Trials, Turns},
 };
 use crate::{
@@ -187,8 +189,8 @@ pub struct Census {
     lackings: Mutex<HashMap<Unit, u32>>,
     /// Judgements take long, and take their turns.
     judgements: Mutex<()>,
-    /// Which parents the parts of the shard that was examined last are generated from.
-    part_ranges: Mutex<Option<KnownRanges>>,
+    /// Which parents the parts of shards that were examined lately are generated from.
+    part_ranges: Mutex<KnownRanges>,
     clock: Clock,
     started: Instant,
     state: Mutex<CensusState>,

@@ -46,13 +46,6 @@ impl Source for CensusSource<'_> {
     }
 }
 
-/// The ranges of parents of a shard of a plan.
-pub(super) struct KnownRanges {
-    plan: u64,
-    shard: u32,
-    ranges: Arc<PartRanges>,
-}
-
 impl Census {
     /// The ranges of parents of a shard of the order in work.
     pub(super) fn part_ranges(
@@ -60,24 +53,17 @@ impl Census {
         plan: &Plan,
         index: u32,
     ) -> Result<Arc<PartRanges>, TrialError<CensusError>> {
-        if let Some(known) = &*self.part_ranges.lock()
-            && (known.plan, known.shard) == (plan.fingerprint, index)
-        {
-            return Ok(known.ranges.clone());
-        }
         let edition = self.state().core.edition();
+        if let Some(ranges) = self.part_ranges.lock().get(edition, plan, index) {
+            return Ok(ranges);
+        }
         let parents = |sequence: &DegreeSequence| {
             let blocks = self.wanted_blocks(&Wanted::Parents(*sequence));
             let blocks = blocks.map_err(TrialError::Read)?.ok_or(TrialError::Gone)?;
             Ok::<_, TrialError<CensusError>>(Block::sorted_slots(&blocks))
         };
         let ranges = Arc::new(PartRanges::of(&plan.shards[index as usize], parents)?);
-        let (plan, known) = (plan.fingerprint, ranges.clone());
-        let mut last = self.part_ranges.lock();
-        // Not what was read before something was taken back.
-        if self.state().core.edition() == edition {
-            *last = Some(KnownRanges { plan, shard: index, ranges: known });
-        }
+        self.part_ranges.lock().put(edition, plan, index, ranges.clone());
         Ok(ranges)
     }
 }

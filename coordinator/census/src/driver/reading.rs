@@ -234,7 +234,10 @@ impl Census {
         };
         let Some(shard) = plan.find(&id.sequence) else { return Ok(()) };
         let unit = Unit { order: order as u8, shard, part: id.part };
-        let Some(record) = self.store.unit(unit)? else { return Ok(()) };
+        // What was accepted may not be in the store yet.
+        let pending = self.state().core.pending(unit).map(|delivery| delivery.record.clone());
+        let record = if pending.is_some() { pending } else { self.store.unit(unit)? };
+        let Some(record) = record else { return Ok(()) };
         let cause = std::error::Error::source(error);
         let cause = cause.map_or_else(String::new, |cause| format!(" ({cause})"));
         let text = format!("{error}{cause}");

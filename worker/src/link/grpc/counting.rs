@@ -1,7 +1,7 @@
 //! Counts units of other workers again, beside solving, for a census that keeps its blocks in a
 //! depot or on shelves. It takes a bucket at a time, and a list of parents.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tonic::Code;
 use trailtrap_shared::{
@@ -16,24 +16,16 @@ use trailtrap_shared::{
 use super::{GrpcLink, with_timeout};
 use crate::{
     cache::Fetch,
-    counting::{self, CountTask, Statement, parts::PartRanges},
+    counting::{
+        self, CountTask, Statement,
+        parts::{KnownRanges, PartRanges},
+    },
     kernel::SourceError,
     link::LinkError,
 };
 
 /// The pause while results are not kept in the depot of the census, and after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// The ranges of shards in parts of which something was counted lately.
-#[derive(Default)]
-struct KnownRanges {
-    /// Edition and plan that they belong to.
-    of: (u32, u64),
-    by_shard: HashMap<u32, Arc<PartRanges>>,
-}
-
-/// Ranges of so many shards are remembered.
-const MOST_KNOWN: usize = 256;
 
 impl GrpcLink {
     /// Counts units of others again until the worker stops; those of which a bucket takes no more
@@ -108,19 +100,15 @@ impl GrpcLink {
         CountTask { plan, unit, edition, .. }: &CountTask,
         known: &mut KnownRanges,
     ) -> Result<Arc<PartRanges>, SourceError> {
-        let of = (*edition, plan.fingerprint);
-        if known.of != of || known.by_shard.len() >= MOST_KNOWN {
-            *known = KnownRanges { of, ..KnownRanges::default() };
-        }
-        if let Some(ranges) = known.by_shard.get(&unit.shard) {
-            return Ok(ranges.clone());
+        if let Some(ranges) = known.get(*edition, plan, unit.shard) {
+            return Ok(ranges);
         }
         let parents = |sequence: &DegreeSequence| {
             let blocks = self.fetch(&[Wanted::Parents(*sequence)])?.concat();
             Ok::<_, SourceError>(Block::sorted_slots(&blocks))
         };
         let ranges = Arc::new(PartRanges::of(&plan.shards[unit.shard as usize], parents)?);
-        known.by_shard.insert(unit.shard, ranges.clone());
+        known.put(*edition, plan, unit.shard, ranges.clone());
         Ok(ranges)
     }
 
