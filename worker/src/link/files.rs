@@ -345,7 +345,9 @@ pub fn carry(
     if !finished.load(Ordering::Relaxed) {
         return Ok(RunEnd::Stopped);
     }
-    write(&directory.join(FINISHED), b"")?;
+    // All is delivered, and who is asked to stop now leaves no less behind.
+    let briefly = Patience { lasts: REFUSALS, stop: CancellationToken::new() };
+    briefly.persist(|| write(&directory.join(FINISHED), b""))?;
     Ok(RunEnd::Finished)
 }
 

@@ -413,7 +413,10 @@ impl GrpcLink {
                 drop(link);
                 if let Err(status) = client.heartbeat(with_timeout(request, 10)).await {
                     tracing::debug!(cause = root_cause(&status), "heartbeat not answered");
-                    weak.upgrade().map(|link| link.refresh(generation));
+                    // A file system may keep it waiting, and signals have to be heard meanwhile.
+                    let weak = weak.clone();
+                    let refresh = move || weak.upgrade().map(|link| link.refresh(generation));
+                    let _ = tokio::task::spawn_blocking(refresh).await;
                 }
                 tokio::time::sleep(pause).await;
             }

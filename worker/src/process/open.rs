@@ -13,6 +13,8 @@ use rustix::{
     io::Errno,
 };
 
+use super::replace;
+
 fn quietly(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32)
 }
@@ -116,15 +118,19 @@ pub fn only_for_writers(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a directory, and those that it is to lie in, if they are not there.
+/// Makes a directory, and those that it is to lie in, if they are not there. What it makes outlasts
+/// a loss of power.
 ///
 /// # Errors
 /// What the system says; [`io::ErrorKind::NotADirectory`] if something else has its name.
 pub fn make_directory(path: &Path) -> io::Result<()> {
+    let is_missing = |path: &&Path| matches!(path.try_exists(), Ok(false));
+    let made: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     fs::create_dir_all(path).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
         _ => error,
-    })
+    })?;
+    made.into_iter().try_for_each(|path| replace::sync_directory(replace::directory_of(path)))
 }
 
 /// Has a file modified now, on the clock of its file system; others see by the change that

@@ -110,7 +110,8 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-fn directory_of(path: &Path) -> &Path {
+/// The directory that something lies in.
+pub fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
