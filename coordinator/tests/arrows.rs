@@ -55,6 +55,7 @@ const RULES: [Rule; 14] = [
             "tokio",
             "getrandom",
             "tracing",
+            "trailtrap_worker",
         ],
     },
     Rule {
@@ -186,7 +187,9 @@ fn paths(module: &[String], text: &str) -> Vec<String> {
 fn expand(prefix: &str, tree: &str, found: &mut Vec<String>) {
     let tree = tree.trim();
     let Some((path, inner)) = tree.split_once('{') else {
-        return found.push(format!("{prefix}{tree}"));
+        // Under another name it is the same.
+        let path = tree.split(" as ").next().unwrap_or(tree);
+        return found.push(format!("{prefix}{path}"));
     };
     let inner = inner.trim_end().strip_suffix('}').unwrap_or(inner);
     let (mut depth, mut start) = (0, 0);

@@ -388,6 +388,10 @@ pub struct Unit {
     pub part: u32,
 }
 
+/// Units that have no more than so many graphs together may be leased together, however little room
+/// a worker has: each lease takes two calls to the coordinator.
+pub const LEAST_TOGETHER: u64 = 25_000;
+
 /// The indices of those of `count` parents of one degree sequence that part `part` of `parts`
 /// extends. The ranges of all parts are consecutive and differ in length by one at most.
 pub fn parent_range(count: usize, part: u32, parts: u32) -> std::ops::Range<usize> {

@@ -3,7 +3,7 @@
 //! that saves reading, or where the rest is less than they need. The plan of the order takes from the
 //! cache, too, if the worker has one of its own. Pure, so that it can be told beforehand.
 
-use trailtrap_shared::plan::PlanOptions;
+use trailtrap_shared::plan::{LEAST_TOGETHER, PlanOptions};
 
 use crate::{cache, kernel::LookedUp};
 
@@ -55,9 +55,6 @@ const HELD_GRAPH_BYTES: u64 = 80;
 /// made of a few units at a time where they are kept in a depot. Elsewhere they are made of a whole
 /// lease, and what they take is not counted.
 const SOLVED_PART: u64 = 3;
-/// Units that have no more than so many graphs together may be leased together, however little room
-/// there is: each lease takes two calls to the coordinator.
-pub const LEAST_TOGETHER: u64 = 25_000;
 /// Room for as many graphs is there at least, whatever the memory. With less, the parts of a shard
 /// are solved a few at a time, and each time read all that it reads.
 const LEAST_GRAPHS: u64 = 400_000;

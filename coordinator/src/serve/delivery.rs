@@ -9,7 +9,7 @@ use trailtrap_census::{
     store::block_id,
 };
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics, summary::Summary},
+    count::{ahead::ToldAhead, digest::Digest, statistics::Statistics, summary::Summary},
     partition::{Block, BlockId, BlockName, Content, Section},
     plan::{Plan, Shard, Unit},
     protocol::{
@@ -19,7 +19,6 @@ use trailtrap_shared::{
         wire::{self, complete_request::Part},
     },
 };
-use trailtrap_worker::counting::recount::ToldAhead;
 
 /// Nobody works on a unit for longer than these twelve days. Sums of such times do not overflow.
 const LONGEST_MICROSECONDS: u64 = 1 << 40;

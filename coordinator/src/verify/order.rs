@@ -26,15 +26,19 @@ use trailtrap_census::{
 };
 use trailtrap_shared::{
     class::Class,
-    count::{digest::Digester, statistics::Statistics, summary::Summary},
+    count::{
+        ahead::{Share, ToldAhead},
+        digest::Digester,
+        statistics::Statistics,
+        summary::Summary,
+    },
     game::{Game, Method, SUMS, Search, Theorem, Told},
     graph::{Code, Graph, factorial, nauty},
     labelling::batch::Kernel,
     partition::{BucketTable, Section, graph_of_slot, slot_of_labelled},
     plan::{Shard, Unit},
 };
-use trailtrap_worker::counting::recount::{AheadCounter, Share, ToldAhead};
-use trailtrap_worker::kernel::Solver;
+use trailtrap_worker::{counting::recount::AheadCounter, kernel::Solver};
 
 use super::{Check, Drawing, Findings};
 use crate::terminal;

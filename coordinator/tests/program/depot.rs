@@ -12,6 +12,7 @@ use std::{
 use tonic::{Code, Status, transport::Channel};
 use trailtrap_census::store::{Store, plan};
 use trailtrap_shared::{
+    count::ahead::ToldAhead,
     game::{Game, GameName, TrailTrap},
     partition::{Block, BlockName, Section},
     plan::{Plan, PlanOptions},
@@ -26,7 +27,7 @@ use trailtrap_shared::{
     },
 };
 use trailtrap_worker::{
-    counting::{self, CountTask, Statement, recount::ToldAhead},
+    counting::{self, CountTask, Statement},
     supply::{
         is_shared,
         kept::{KeptDepot, MARK_TEXT, Mark},

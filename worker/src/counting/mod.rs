@@ -7,7 +7,11 @@ pub mod recount;
 use std::{collections::BTreeMap, sync::Arc};
 
 use trailtrap_shared::{
-    count::{digest::Digest, summary::Summary},
+    count::{
+        ahead::{Share, ToldAhead},
+        digest::Digest,
+        summary::Summary,
+    },
     game::GameName,
     partition::{Block, BlockId, BlockName, BucketBlocks, Checksum, Section},
     plan::{Plan, Unit},
@@ -19,10 +23,7 @@ use trailtrap_shared::{
     },
 };
 
-use self::{
-    parts::PartRanges,
-    recount::{Recount, Share, ToldAhead},
-};
+use self::{parts::PartRanges, recount::Recount};
 use crate::kernel::SourceError;
 
 /// A unit that is to be counted again.

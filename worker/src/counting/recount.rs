@@ -19,17 +19,17 @@
 //!
 //! [`Told::ByOutcome`]: trailtrap_shared::game::Told::ByOutcome
 
-use std::{
-    collections::BTreeMap,
-    iter::Take,
-    ops::{AddAssign, Range},
-};
+use std::{collections::BTreeMap, iter::Take, ops::Range};
 
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use trailtrap_shared::{
     class::Class,
-    count::{digest::Digester, statistics::Statistics, summary::Summary},
+    count::{
+        ahead::{Share, ToldAhead},
+        digest::Digester,
+        statistics::Statistics,
+        summary::Summary,
+    },
     game::{Game, GameName},
     graph::{Graph, MAX_ORDER, degree::DegreeSequence, factorial, vertices},
     labelling::{
@@ -85,32 +85,6 @@ pub struct AheadCounter {
     told: Vec<((usize, usize), u128)>,
     sums: BTreeMap<(usize, usize), Share>,
     masses: BTreeMap<(usize, usize), u128>,
-}
-
-/// A sum over graphs, each class once and with weight n!/|Aut|.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Share {
-    /// n! times the sum over the classes; what single graphs with one edge less tell is a
-    /// fraction.
-    pub classes: u128,
-    /// The weighted sum.
-    pub labelled: u128,
-}
-
-impl AddAssign for Share {
-    fn add_assign(&mut self, other: Self) {
-        self.classes += other.classes;
-        self.labelled += other.labelled;
-    }
-}
-
-/// What was told of each shard with one edge more.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToldAhead {
-    /// By the number of the shard, in increasing order, whether the plan goes so far or not.
-    pub shares: Vec<(u32, Share)>,
-    /// The same.
-    pub masses: Vec<(u32, u128)>,
 }
 
 impl AheadCounter {

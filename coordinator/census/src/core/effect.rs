@@ -102,7 +102,7 @@ pub enum Effect {
         units: Vec<Unit>,
     },
     /// Find out what the store holds of these workers since a result of theirs was last
-    /// confirmed, `besides` what is accepted and not durable:
+    /// confirmed, beside what is accepted and not durable, which each suspect has with it:
     /// [`Core::traced`](super::Core::traced).
     Trace {
         /// The number of the alarm that blames them.

@@ -6,12 +6,11 @@ use std::{
 };
 
 use trailtrap_shared::{
-    count::statistics::Statistics,
+    count::{ahead::Share, statistics::Statistics},
     graph::factorial,
     partition::Content,
     plan::{Plan, Unit},
 };
-use trailtrap_worker::counting::recount::Share;
 
 use super::{
     comparison::Comparisons,

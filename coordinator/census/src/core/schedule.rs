@@ -20,9 +20,8 @@ use std::{
 
 use trailtrap_shared::{
     partition::Content,
-    plan::{Plan, Turn, Unit},
+    plan::{LEAST_TOGETHER, Plan, Turn, Unit},
 };
-use trailtrap_worker::memory::LEAST_TOGETHER;
 
 use super::setbacks::{Setback, Setbacks};
 use crate::records::Author;

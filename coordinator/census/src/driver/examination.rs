@@ -9,7 +9,7 @@ use std::{
 
 use rayon::prelude::*;
 use trailtrap_shared::{
-    count::{statistics::Statistics, summary::Summary},
+    count::{ahead::ToldAhead, statistics::Statistics, summary::Summary},
     game::GameName,
     graph::MAX_ORDER,
     labelling::batch::Kernel,
@@ -20,7 +20,7 @@ use trailtrap_shared::{
 use trailtrap_worker::{
     counting::{
         Statement,
-        recount::{self, Recount, ToldAhead},
+        recount::{self, Recount},
     },
     kernel::{SolvedUnit, Solver},
 };
@@ -67,8 +67,8 @@ pub(super) fn trace(store: &Store, suspects: Vec<Suspect>) -> Result<Vec<Unit>, 
     Ok(traces.into_iter().flat_map(Trace::finish).collect())
 }
 
-/// Predecessors that the coordinator holds at a time when it solves a unit itself; a graph of that
-/// takes some 124 bytes besides.
+/// So many bytes of predecessors are at hand when the coordinator solves a unit itself. Each graph of
+/// the unit takes some 124 bytes beside them.
 const ALLOWANCE_BYTES: usize = 256 << 20;
 
 /// What was found where nothing is wrong.
@@ -203,7 +203,9 @@ impl Census {
             }
         }
         let mut lackings = self.lackings.lock();
-        deliveries.iter().for_each(|delivery| drop(lackings.remove(&delivery.unit)));
+        for delivery in deliveries.iter() {
+            lackings.remove(&delivery.unit);
+        }
         Ok(Examined::Passed)
     }
 

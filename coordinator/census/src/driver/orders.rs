@@ -8,13 +8,13 @@ use std::{
 
 use rayon::prelude::*;
 use trailtrap_shared::{
-    count::summary::Summary,
+    count::{ahead::Share, summary::Summary},
     graph::pairs,
     partition::{Content, Section},
     plan::{Plan, PlanOptions, Shard, Unit},
 };
 use trailtrap_worker::{
-    counting::recount::{self, Recount, Share},
+    counting::recount::{self, Recount},
     memory,
 };
 

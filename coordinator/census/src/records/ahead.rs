@@ -1,8 +1,10 @@
 //! What the graphs of a unit tell about those with one edge more.
 
 use serde::{Deserialize, Serialize};
-use trailtrap_shared::partition::Content;
-use trailtrap_worker::counting::recount::{Share, ToldAhead};
+use trailtrap_shared::{
+    count::ahead::{Share, ToldAhead},
+    partition::Content,
+};
 
 /// What a unit adds to sums of other shards, those with one edge more: its share in the sum that
 /// is [`Told::ByOutcome`](trailtrap_shared::game::Told::ByOutcome), which their own records do not

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use trailtrap_shared::{
-    count::{digest::Digest, statistics::Statistics, summary::Summary},
+    count::{ahead::ToldAhead, digest::Digest, statistics::Statistics, summary::Summary},
     graph::{degree::DegreeSequence, pairs},
     partition::{Block, BlockId, BlockName, Content, Section},
     plan::{PlanOptions, Unit},
 };
-use trailtrap_worker::{counting::recount::ToldAhead, kernel::Evidence};
+use trailtrap_worker::kernel::Evidence;
 
 pub use self::author::Author;
 

@@ -4,11 +4,13 @@
 use num_bigint::{BigInt, BigUint};
 use trailtrap_shared::{
     class::Class,
-    count::statistics::{Breakdown, Statistics, Weighing},
+    count::{
+        ahead::Share,
+        statistics::{Breakdown, Statistics, Weighing},
+    },
     game::About,
     graph::{factorial, polya},
 };
-use trailtrap_worker::counting::recount::Share;
 
 use crate::records::OrderResult;
 

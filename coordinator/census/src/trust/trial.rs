@@ -21,8 +21,8 @@ use crate::{core::secret::Draws, records::UnitRecord};
 
 /// One unit in so many is drawn, if trying it costs little, so that many records of it can be.
 const UNIT_SHARE: f64 = 16.0;
-/// Beside half of a unit's own bytes, a sixteenth of so many is read on average, or of a quarter of
-/// a bucket where that is less.
+/// Of a unit of U bytes, with buckets of B bytes in what it reads, trials read a sixteenth of
+/// U/2 + min(B/4, these) on average.
 const USUAL_BYTES: f64 = (3 << 18) as f64;
 
 /// How likely a unit is to be drawn for trial, and what share of its records is tried then.

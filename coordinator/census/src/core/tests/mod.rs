@@ -12,13 +12,12 @@ use std::{
 };
 
 use trailtrap_shared::{
-    count::{statistics::Statistics, summary::Summary},
+    count::{ahead::Share, statistics::Statistics, summary::Summary},
     game::{Game, TrailTrap},
     graph::factorial,
     partition::Content,
     plan::{Plan, PlanOptions, Unit},
 };
-use trailtrap_worker::counting::recount::Share;
 
 use super::{comparison::Comparisons, effect::Effect, secret::Secret, *};
 use crate::records::{Author, Delivery, UnitRecord, ahead::Ahead, alarm::Alarm};
