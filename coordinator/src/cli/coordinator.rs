@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use trailtrap_census::{
     driver::{Census, CensusOptions, KeptIn, Worker},
     read::status::CensusStatus,
-    store::directory::Kept,
+    store::directory::{ACCESS, Kept, VIEWER},
 };
 use trailtrap_worker::{
     process::{
@@ -26,11 +26,7 @@ use super::{
     run::{Common, EXIT_STOPPED, conclude, parse_order, parse_share, watched},
     secrets::SecurityArguments,
 };
-use crate::serve::{
-    admission,
-    secrets::{self, Security},
-    service,
-};
+use crate::serve::{admission, secrets::Security, service};
 
 /// What messages may take, unless it is said, in a coordinator that has so much memory.
 pub fn message_memory(memory: Size) -> Size {
@@ -65,8 +61,9 @@ pub struct CoordinatorCommand {
     /// Have workers keep graphs and outcomes on their own disks, those with a --shelf: each block on
     /// two of them, from which the others read it. The coordinator has names, counts and P1-win
     /// graphs alone, and not even a file system that all see is needed. With --keep minimal, since
-    /// what lies with workers goes with them. If both of a block's workers are gone, its order is
-    /// solved again. Later runs know it, and need no flag
+    /// what lies with workers goes with them. If both of a block's workers are gone, its unit is
+    /// solved again, or its order, if what that was computed from is gone too. Later runs know it,
+    /// and need no flag
     #[arg(long, conflicts_with = "depot")]
     shelves: bool,
     /// Wait so long for a worker that has blocks which nobody else has, once nothing is heard of it,
@@ -142,7 +139,7 @@ impl CoordinatorCommand {
         log::say(&format!("trailtrap: listening on {local}"));
         if door.is_some() {
             let file = |name: &str| directory.path().join(name).display().to_string();
-            let (access, viewer) = (file(secrets::ACCESS), file(secrets::VIEWER));
+            let (access, viewer) = (file(ACCESS), file(VIEWER));
             log::say(&format!(
                 "trailtrap: only for those with an access file: workers {access}, onlookers \
                  {viewer}"

@@ -8,7 +8,7 @@ use clap::Args;
 use trailtrap_census::{
     read::finished::FinishedError,
     store::{
-        directory::{DataDirectory, USUAL_DATA, quoted, store_in},
+        directory::{DataDirectory, STORE, USUAL_DATA, quoted, store_in},
         salvage::{Salvaged, salvage},
     },
 };
@@ -20,8 +20,9 @@ use crate::terminal::{self, Terminal};
 /// Copies every unit of which all is undamaged into a new store, which takes the place of the old
 /// one; that is kept beside it, unchanged. If the database does not open, what is in its files is
 /// read without it. Then `trailtrap census` solves what is missing, and nothing else.
-/// Takes as long as reading the data, and as much space again. Of an order whose outcomes were not
-/// kept (`--keep`), no unit can be solved again alone: if one is damaged, all of it is left out.
+/// Takes as long as reading the data, and as much space again. Where the outcomes that a damaged unit
+/// was computed from were not kept (`--keep`), it cannot be solved again alone, and all of its order
+/// is left out.
 ///
 /// A census mends single damaged blocks by itself when it reads them. This is for what it cannot
 /// read around: a database that does not open or has lost what it had, or damage in finished
@@ -40,7 +41,7 @@ impl SalvageCommand {
         if !store_in(&self.data).exists() {
             return Err(FinishedError::NoCensus(self.data).into());
         }
-        let complete = !self.data.join("store").exists();
+        let complete = !self.data.join(STORE).exists();
         let directory = DataDirectory::take(&self.data)?;
         if complete {
             // An earlier attempt was interrupted when only a name was left to change, which is

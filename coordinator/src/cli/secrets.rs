@@ -3,10 +3,10 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use trailtrap_census::store::directory::DataDirectory;
+use trailtrap_census::store::directory::{ACCESS, DataDirectory, SECRETS, VIEWER};
 use trailtrap_worker::process::log;
 
-use crate::serve::secrets::{ACCESS, CertificateFiles, SECRETS, Security, VIEWER};
+use crate::serve::secrets::{CertificateFiles, Security};
 
 /// The flags that say whom to admit.
 #[derive(Args)]

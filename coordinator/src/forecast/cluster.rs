@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::Serialize;
 use trailtrap_shared::{game::Layout, partition::entry_bytes};
-use trailtrap_worker::{memory, process::limits::Size};
+use trailtrap_worker::{link, memory, process::limits::Size};
 
 /// One machine that does everything, or nodes around a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -47,7 +47,11 @@ impl Cluster {
 
     /// How many leases a worker has in work at a time.
     pub fn slots(&self) -> usize {
-        self.cores + if self.nodes.is_some() { self.cores.max(4) } else { 1 }
+        self.cores
+            + match self.nodes {
+                Some(_) => link::leases_under_way(self.cores),
+                None => link::LEASES_ALONE,
+            }
     }
 }
 

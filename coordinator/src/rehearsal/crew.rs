@@ -22,7 +22,10 @@ use tonic::{
     Code, Request, Response, Status,
     transport::{Channel, Endpoint},
 };
-use trailtrap_census::{core::random::Random, driver::Census};
+use trailtrap_census::{
+    core::random::Random,
+    driver::{Census, GATHER, GATHER_AWAITED},
+};
 use trailtrap_shared::{
     labelling::LABELLING,
     partition::BLOCK_FORMAT,
@@ -154,10 +157,6 @@ struct Begun {
 
 /// A request for work that is not answered for so long waits for others to be done, mostly.
 const QUIET: Duration = Duration::from_millis(1);
-/// A coordinator gathers results for a part of the time that it has run, …
-const GATHER: f64 = 1.0 / 20.0;
-/// … and no more seconds than this, before it syncs its disk. Here it does not: so this is slept.
-const GATHERED: f64 = 0.1;
 /// Pauses before a call is made again, by the clock of this machine.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
@@ -405,7 +404,9 @@ impl Crew {
             self.returned[node].notify_waiters();
             self.clock.sleep_until(at).await;
         }
-        self.clock.sleep_until(at + (at * GATHER).min(GATHERED)).await;
+        // Results are gathered for as long before a coordinator syncs its disk. Here it does not.
+        let gathered = (at / f64::from(GATHER)).min(GATHER_AWAITED.as_secs_f64());
+        self.clock.sleep_until(at + gathered).await;
         let is_lost = {
             let State { random, .. } = &mut *self.state.lock();
             random.chance(self.losses)

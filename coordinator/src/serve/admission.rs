@@ -19,8 +19,10 @@ use crate::serve::gate::{Answering, Gate};
 /// queue resets some of them.
 const QUEUE: u32 = 4096;
 
+/// The call that tells how far a census is. Its answer is large.
+pub const STATUS: &str = "/trailtrap.v1.Census/Status";
 /// The calls that a viewer's token allows.
-const VIEWER_CALLS: [&str; 1] = ["/trailtrap.v1.Census/Status"];
+const VIEWER_CALLS: [&str; 1] = [STATUS];
 
 /// Knows the tokens.
 #[derive(Clone)]
@@ -178,12 +180,9 @@ mod tests {
             assert_eq!(admit(&call, &header(3)), Err(Code::Unauthenticated));
             assert_eq!(guard.admit(&call, None).unwrap_err().code(), Code::Unauthenticated);
         }
-        assert_eq!(admit("/trailtrap.v1.Census/Status", &header(1)), Ok(Role::Worker));
-        assert_eq!(admit("/trailtrap.v1.Census/Status", &header(2)), Ok(Role::Viewer));
-        assert_eq!(admit("/trailtrap.v1.Census/Status", &header(3)), Err(Code::Unauthenticated));
-        assert_eq!(
-            admit("/trailtrap.v1.Census/Status", &header(1)[1..]),
-            Err(Code::Unauthenticated)
-        );
+        assert_eq!(admit(STATUS, &header(1)), Ok(Role::Worker));
+        assert_eq!(admit(STATUS, &header(2)), Ok(Role::Viewer));
+        assert_eq!(admit(STATUS, &header(3)), Err(Code::Unauthenticated));
+        assert_eq!(admit(STATUS, &header(1)[1..]), Err(Code::Unauthenticated));
     }
 }

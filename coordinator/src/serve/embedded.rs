@@ -12,7 +12,7 @@ use trailtrap_shared::{partition::Block, plan::Unit, protocol::messages::Wanted}
 use trailtrap_worker::{
     cache::Fetch,
     kernel::{SolvedUnit, SourceError},
-    link::{Delivered, Grant, Lease, Link, LinkError, Unsolved},
+    link::{Delivered, Grant, LEASES_ALONE, Lease, Link, LinkError, Unsolved},
 };
 
 const FAULTY: &str = "this machine, or this program, is faulty";
@@ -81,7 +81,7 @@ impl Link for EmbeddedLink {
     }
 
     fn pipeline(&self) -> usize {
-        1
+        LEASES_ALONE
     }
 
     fn give_back(&self, lease: &Lease, reason: Unsolved) {

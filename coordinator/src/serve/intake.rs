@@ -26,6 +26,7 @@ use tower::Service;
 use trailtrap_shared::protocol::wire::PIECE_BYTES;
 
 use crate::serve::{
+    admission::STATUS,
     budget::{Budget, MemoryShare},
     gate::{Answering, Gate},
 };
@@ -35,8 +36,6 @@ const COMPLETE: &str = "/trailtrap.v1.Census/Complete";
 /// The calls that ask, in a stream of messages, for blocks or what is said of them.
 const FETCHES: [&str; 2] =
     ["/trailtrap.v1.Census/FetchPartition", "/trailtrap.v1.Census/Describe"];
-/// The call whose answer is large, and which onlookers may make too.
-const STATUS: &str = "/trailtrap.v1.Census/Status";
 
 /// A call of one message has no more bytes than this …
 const MESSAGE_BYTES: usize = 64 << 10;

@@ -9,6 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use trailtrap_census::store::directory::{ACCESS, SECRETS, VIEWER};
 use trailtrap_shared::protocol::access::{Access, AccessToken, CERTIFICATE_NAME, Pass};
 use trailtrap_worker::{
     access::{self, AccessError, read_private},
@@ -16,13 +17,6 @@ use trailtrap_worker::{
 };
 
 use crate::serve::admission::Guard;
-
-/// The access file for workers, in the data directory.
-pub const ACCESS: &str = "access.json";
-/// The access file for those who only look on.
-pub const VIEWER: &str = "viewer.json";
-/// What neither of them may know.
-pub const SECRETS: &str = "secrets.json";
 
 /// Why a coordinator cannot decide whom to admit.
 #[derive(Debug, thiserror::Error)]

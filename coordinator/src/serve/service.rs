@@ -63,6 +63,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Whoever is first in the line of those who wait for work steps back after this long: what there
 /// is may not be for them, but for one behind.
 const TURN: Duration = Duration::from_millis(200);
+/// So many answers that describe blocks are made at a time.
 const DESCRIBING: usize = 8;
 /// More names of blocks than any worker has to list in a message.
 const LONGEST_LIST: usize = 1 << 16;
@@ -83,8 +84,9 @@ const STREAM_WINDOW: u32 = 64 << 10;
 /// streams get through.
 const STREAMS: u32 = 1024;
 
-/// What is leased together has results of at most so many bytes, unless it is one unit, where
-/// messages may take `memory` bytes: some workers deliver at a time.
+/// Units that are leased together have results of at most so many bytes in all; one unit alone may
+/// have more. All messages together take `memory` bytes at most, and several workers deliver at a
+/// time.
 pub fn together_bytes(memory: u64) -> u64 {
     memory / 4
 }

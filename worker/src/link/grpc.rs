@@ -39,7 +39,9 @@ use crate::{
     cache::Fetch,
     counting::recount,
     kernel::{SolvedUnit, SourceError},
-    link::{Delivered, Grant, Lease, Link, LinkError, Unsolved, delivery, result},
+    link::{
+        Delivered, Grant, Lease, Link, LinkError, Unsolved, delivery, leases_under_way, result,
+    },
     process::log,
     supply::{BlockOrigin, BlockRequest, Supply, is_shared, kept::Mark},
 };
@@ -311,8 +313,8 @@ impl GrpcLink {
             .map_err(|error| LinkError::Refused(log::explained(&error.into())))?;
         // Whoever else is about to register hears of an error as well.
         self.worker.store(reply.worker, Ordering::Relaxed);
-        // Before anything is asked for that lies there.
-        // If that fails, it is done soon.
+        // The shelf is tidied before the coordinator can ask for blocks on it. If that fails, it is
+        // tidied again later.
         let _ = self.tidy_shelf();
         tracing::info!(worker = reply.worker, coordinator = self.address(), "registered");
         Ok(())
@@ -494,8 +496,7 @@ impl Link for GrpcLink {
     }
 
     fn pipeline(&self) -> usize {
-        // A delivery is answered when the coordinator has gathered results and synced its disk.
-        self.identity.threads.max(4)
+        leases_under_way(self.identity.threads)
     }
 
     fn give_back(&self, lease: &Lease, reason: Unsolved) {

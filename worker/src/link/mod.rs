@@ -15,6 +15,15 @@ use trailtrap_shared::{
 
 use crate::{cache::Fetch, kernel::SolvedUnit};
 
+/// A worker in the coordinator's process has so many leases beside those that its threads solve.
+pub const LEASES_ALONE: usize = 1;
+
+/// A worker with so many threads, behind a network or files, has so many leases beside those that
+/// they solve: a delivery is answered when the coordinator has gathered results and synced its disk.
+pub fn leases_under_way(threads: usize) -> usize {
+    threads.max(4)
+}
+
 /// Why a link cannot go on. Failures that may pass, such as a coordinator that restarts, are not
 /// errors: the link itself tries again for a while.
 #[derive(Debug, thiserror::Error)]

@@ -43,10 +43,10 @@ enum Group {
 /// The committer gathers deliveries for this part of the time that a run has lasted, and no longer
 /// than the options say, when nobody waits for them: a crash costs little of what was done, and
 /// long runs write few files …
-const GATHER: u32 = 20;
+pub const GATHER: u32 = 20;
 /// … half as long as a lease of much work takes when a worker waits, …
-const GATHER_AWAITED: Duration = Duration::from_millis(100);
-/// … and no more than a quarter of the bytes that may wait, or half of few, so that nobody is held
+pub const GATHER_AWAITED: Duration = Duration::from_millis(100);
+/// … and no more than a quarter of the bytes that may wait, 16 MiB at least, so that nobody is held
 /// back for what is only being gathered. The store flushes after as much, of which it has a copy
 /// until then; much less would be many files.
 fn gathered_bytes(memory: Option<u64>) -> u64 {

@@ -20,7 +20,10 @@ mod status;
 mod trials;
 
 pub use self::{
-    counting::LEAST_BYTES as LEAST_COUNTED_BYTES, orders::contents_of_parents, trials::Tried,
+    committer::{GATHER, GATHER_AWAITED},
+    counting::LEAST_BYTES as LEAST_COUNTED_BYTES,
+    orders::contents_of_parents,
+    trials::Tried,
 };
 pub use crate::core::{
     Accepted, Assignment, DisputeVerdict, Fault, Progress, Refusal, Work, Worker, WorkerId,

@@ -3,7 +3,7 @@
 use super::Census;
 use crate::{
     read::status::{CensusStatus, OrderStatus, SetAside, WorkerStatus, class_name, game_name},
-    store::directory::DataDirectory,
+    store::directory::{DataDirectory, STATUS},
 };
 
 impl CensusStatus {
@@ -75,7 +75,7 @@ impl CensusStatus {
 impl DataDirectory {
     /// Leaves a snapshot for onlookers.
     pub fn publish(&self, status: &CensusStatus) {
-        if let Err(error) = status.write(&self.path().join("status.json")) {
+        if let Err(error) = status.write(&self.path().join(STATUS)) {
             tracing::debug!(%error, "cannot write the status");
         }
     }

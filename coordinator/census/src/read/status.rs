@@ -17,7 +17,7 @@ use crate::{
     records::{OrderRecord, alarm::Alarm},
     store::{
         self, Store, StoreError,
-        directory::{DirectoryError, LOCK, store_in},
+        directory::{DirectoryError, LOCK, STATUS, store_in},
     },
 };
 
@@ -269,7 +269,7 @@ pub enum LookError {
 /// There is no census, or its store cannot be read.
 pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     let io = |source| DirectoryError::Io { path: path.to_owned(), source };
-    let snapshot = path.join("status.json");
+    let snapshot = path.join(STATUS);
     let in_use = match File::open(path.join(LOCK)) {
         Ok(lock) => matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)),
         // A copy may lack the lock, which only its owner can read.

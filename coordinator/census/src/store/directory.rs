@@ -99,7 +99,16 @@ pub enum Kept {
 /// Locked by who has the directory. Whoever may open it could keep others out, so only those may
 /// who may write it.
 pub const LOCK: &str = "LOCK";
-const STORE: &str = "store";
+/// The snapshot that a run leaves for onlookers.
+pub const STATUS: &str = "status.json";
+/// The access file for workers.
+pub const ACCESS: &str = "access.json";
+/// The access file for those who only look on.
+pub const VIEWER: &str = "viewer.json";
+/// What neither of them may know.
+pub const SECRETS: &str = "secrets.json";
+/// The database.
+pub const STORE: &str = "store";
 const SALVAGED: &str = "store.salvaged";
 /// How long to wait for a lock that may only be an onlooker's.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -160,8 +169,8 @@ impl DataDirectory {
             tracing::debug!(%error, "cannot note the process in the lock");
         }
         // The snapshot of an earlier run, and what that run left if it was killed writing a file.
-        let _ = fs::remove_file(path.join("status.json"));
-        for name in ["status.json", "secrets.json", "access.json", "viewer.json"] {
+        let _ = fs::remove_file(path.join(STATUS));
+        for name in [STATUS, SECRETS, ACCESS, VIEWER] {
             let _ = replace::sweep(&path.join(name));
         }
         let directory = DataDirectory { path: path.to_owned(), _lock: lock };

@@ -72,7 +72,8 @@ const CHECKSUM_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 1 << 20;
 /// An entry has a record more than that; and a record of so many bytes is not read again.
 const MOST_ENTRY_BYTES: usize = 64 << 20;
-/// A journal with so many bytes, and several times those of the records, is written anew.
+/// A journal with so many bytes, and several times those of the records, is written anew when the
+/// store is opened.
 const SLACK_BYTES: u64 = 4 << 20;
 /// So many bytes of a journal are read at a time.
 const PIECE_BYTES: usize = 1 << 20;

@@ -15,7 +15,7 @@
 //! | 2 × bytes of a piece | sums of the even and of the odd pieces, the last piece filled with zeros |
 //! | 4 | CRC-32 of everything before |
 
-/// The first bytes of a parity. They stand for all constants here.
+/// The first bytes of a parity: others if any constant of this format is another.
 const MAGIC: &[u8; 4] = b"TTPY";
 const MOST_PIECES: usize = 128;
 /// Of the last piece alone there may be less.

@@ -24,7 +24,8 @@ pub(super) const SHELVES: &[u8] = b"shelves";
 
 /// Between two attempts to read a block whose shelves are away.
 const PAUSE: Duration = Duration::from_millis(200);
-/// A block that nobody has named is one that nobody will, when it has lain somewhere for so long.
+/// A block that has lain on a shelf for so long without being named by a delivery is removed: no
+/// delivery will name it.
 const SETTLED: Duration = Duration::from_secs(900);
 /// Whoever was heard of within this time is read from first.
 const FRESH: Duration = Duration::from_secs(30);
