@@ -3,6 +3,7 @@
 use std::{
     path::PathBuf,
     process::ExitCode,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -84,7 +85,7 @@ impl AlarmsCommand {
         } else if alarms.is_empty() {
             "no alarms".to_owned()
         } else {
-            let line = |(number, alarm, unsolved): &(u32, Alarm, usize)| match unsolved {
+            let line = |(number, alarm, unsolved): &(u32, Arc<Alarm>, usize)| match unsolved {
                 0 => alarm.line(*number),
                 unsolved => format!(
                     "{}; doubted units that are not solved again yet: {unsolved} of {}",

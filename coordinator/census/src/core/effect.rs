@@ -72,7 +72,7 @@ pub enum Effect {
         /// Its number.
         number: u32,
         /// What is to be kept.
-        alarm: Alarm,
+        alarm: Arc<Alarm>,
     },
     /// Find out which of two results is wrong: [`Core::judged`](super::Core::judged).
     Judge {

@@ -145,9 +145,9 @@ impl Core {
     /// them in one of these units.
     pub(super) fn is_accident(&self, author: &Author, units: &[Unit]) -> bool {
         let is_own = |worker: &Worker| worker.embedded && worker.author.is(author);
-        let is_one = |alarm: &&Alarm| alarm.settled.as_deref() == Some(ACCIDENT);
-        let before: Vec<&Alarm> = self.alarms.values().filter(is_one).collect();
-        let is_again = |alarm: &&Alarm| alarm.doubted.iter().any(|unit| units.contains(unit));
+        let is_one = |alarm: &&Arc<Alarm>| alarm.settled.as_deref() == Some(ACCIDENT);
+        let before: Vec<&Arc<Alarm>> = self.alarms.values().filter(is_one).collect();
+        let is_again = |alarm: &&Arc<Alarm>| alarm.doubted.iter().any(|unit| units.contains(unit));
         self.workers.values().any(is_own)
             && before.len() < MOST_ACCIDENTS
             && !before.iter().any(is_again)
@@ -181,6 +181,7 @@ impl Core {
     }
 
     fn keep(&mut self, number: u32, alarm: Alarm) {
+        let alarm = Arc::new(alarm);
         self.alarms.insert(number, alarm.clone());
         self.emit(Effect::KeepAlarm { number, alarm });
     }
@@ -298,7 +299,7 @@ impl Core {
                 }
                 let names: Vec<String> = authors.iter().map(Author::to_string).collect();
                 let is_accident = authors.iter().all(|author| self.is_accident(author, &doubted));
-                let Some(alarm) = self.alarms.get_mut(&number) else { return };
+                let Some(alarm) = self.alarms.get_mut(&number).map(Arc::make_mut) else { return };
                 (alarm.doubted, alarm.quarantined) = (doubted, quarantined);
                 alarm.text = format!("{why}; solved again, wrong is that of {}", names.join("; "));
                 if is_accident {
@@ -316,7 +317,7 @@ impl Core {
                     }
                     return self.end(Err(Fault::Faulty(format!("{why} ({unknown})"))));
                 }
-                let Some(alarm) = self.alarms.get_mut(&number) else { return };
+                let Some(alarm) = self.alarms.get_mut(&number).map(Arc::make_mut) else { return };
                 alarm.text = format!("{why}; which part is wrong could not be told ({unknown})");
             }
         }
@@ -355,7 +356,7 @@ impl Core {
             // What was read may not be what they were computed from.
             false => DisputeVerdict::Unknown("units were taken back meanwhile".to_owned()),
         };
-        let Some(alarm) = self.alarms.get_mut(&number) else { return };
+        let Some(alarm) = self.alarms.get_mut(&number).map(Arc::make_mut) else { return };
         alarm.text = format!("{}: {verdict}", alarm.text);
         let why = alarm.text.clone();
         let refusal = match verdict {
@@ -390,7 +391,7 @@ impl Core {
     /// Two workers agree on a unit. So it is known now who was wrong where two differed about it, if
     /// nobody was blamed for that; unless they computed it from something else.
     pub(super) fn decide(&mut self, unit: Unit, right: &UnitRecord) {
-        let undecided = |(number, alarm): &(&u32, &mut Alarm)| {
+        let undecided = |(number, alarm): &(&u32, &mut Arc<Alarm>)| {
             // The first of the two was on record, with what both read.
             let has_read_the_same = || alarm.quarantined[0].inputs == right.inputs;
             alarm.unit == unit
@@ -400,6 +401,7 @@ impl Core {
         };
         let mut decided = Vec::new();
         for (&number, alarm) in self.alarms.iter_mut().filter(undecided) {
+            let alarm = Arc::make_mut(alarm);
             alarm.quarantined.retain(|record| !record.agrees(right));
             alarm.blamed = alarm.quarantined.iter().map(|record| record.worker.clone()).collect();
             let names: Vec<String> = alarm.blamed.iter().map(Author::to_string).collect();
@@ -426,7 +428,7 @@ impl Core {
             ended.extend(self.leases.end_all(COORDINATOR));
         }
         ended.into_iter().for_each(|ended| self.make_available(ended, Setback::None));
-        if let Some(alarm) = self.alarms.get_mut(&number) {
+        if let Some(alarm) = self.alarms.get_mut(&number).map(Arc::make_mut) {
             // Nothing of theirs is accepted from here on.
             alarm.last_instance = self.leases.last();
         }
@@ -454,7 +456,7 @@ impl Core {
         let Next::Tracing { refusal } = &inquiry.next else { return };
         inquiry.next = Next::TakeBack { refusal: refusal.clone() };
         let Some(alarm) = self.alarms.get(&number) else { return };
-        let mut alarm = alarm.clone();
+        let mut alarm = Alarm::clone(alarm);
         alarm.doubted.extend(units);
         alarm.doubted.sort_unstable();
         alarm.doubted.dedup();

@@ -165,7 +165,7 @@ pub struct Core {
     awaited: BTreeMap<ArrivalId, Accepted>,
     /// Arrivals that were accepted and are held back until there is room for more.
     held_back: VecDeque<(ArrivalId, Accepted)>,
-    alarms: BTreeMap<u32, Alarm>,
+    alarms: BTreeMap<u32, Arc<Alarm>>,
     /// What is being done about alarms.
     inquiries: BTreeMap<u32, Inquiry>,
     /// By order and number of edges: damaged blocks that were found since all units with so many
@@ -197,7 +197,7 @@ impl Core {
             next_arrival: 0,
             awaited: BTreeMap::new(),
             held_back: VecDeque::new(),
-            alarms,
+            alarms: alarms.into_iter().map(|(number, alarm)| (number, Arc::new(alarm))).collect(),
             inquiries: BTreeMap::new(),
             damages: BTreeMap::new(),
             ended: None,
@@ -286,7 +286,7 @@ impl Core {
     }
 
     /// All alarms, by number.
-    pub fn alarms(&self) -> &BTreeMap<u32, Alarm> {
+    pub fn alarms(&self) -> &BTreeMap<u32, Arc<Alarm>> {
         &self.alarms
     }
 

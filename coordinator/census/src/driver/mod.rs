@@ -544,7 +544,7 @@ impl Census {
     }
 
     /// All alarms, by number.
-    pub fn alarms(&self) -> Vec<(u32, Alarm)> {
+    pub fn alarms(&self) -> Vec<(u32, Arc<Alarm>)> {
         self.state().core.alarms().clone().into_iter().collect()
     }
 

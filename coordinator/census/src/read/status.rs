@@ -6,6 +6,7 @@ use std::{
     fs::{self, File, TryLockError},
     io,
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
@@ -48,7 +49,7 @@ pub struct CensusStatus {
     /// (graph, edge) pairs a second, lately: in the last ten minutes, or since the run began.
     pub pairs_per_second: f64,
     /// What was found wrong in this census so far, by number.
-    pub alarms: Vec<(u32, Alarm)>,
+    pub alarms: Vec<(u32, Arc<Alarm>)>,
     /// Until the order in work is done, at this rate.
     pub seconds_left: Option<f64>,
     /// Time since the run began; 0 without one.
@@ -120,7 +121,7 @@ impl CensusStatus {
     /// a message.
     pub fn brief(mut self) -> Self {
         for (_, alarm) in &mut self.alarms {
-            (alarm.doubted, alarm.quarantined) = (Vec::new(), Vec::new());
+            *alarm = Arc::new(alarm.brief());
         }
         self
     }
@@ -299,11 +300,12 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     }
     // Nobody writes: the store itself knows best.
     let store = Store::open_read_only(&store)?;
+    let alarms = store.alarms()?.into_iter();
     let mut status = CensusStatus {
         game: game_name(store.game()),
         class: class_name(store.class()),
         target_order: snapshot.map_or(0, |s| s.target_order),
-        alarms: store.alarms()?,
+        alarms: alarms.map(|(number, alarm)| (number, Arc::new(alarm))).collect(),
         ..CensusStatus::default()
     };
     for order in 1.. {
@@ -376,7 +378,7 @@ mod tests {
         let alarm =
             Alarm::at(0, AlarmKind::Trial, unit, &DegreeSequence::new([0; 7]), "wrong".to_owned());
         let status = |doubted: usize| CensusStatus {
-            alarms: vec![(1, Alarm { doubted: vec![unit; doubted], ..alarm.clone() })],
+            alarms: vec![(1, Arc::new(Alarm { doubted: vec![unit; doubted], ..alarm.clone() }))],
             ..CensusStatus::default()
         };
         assert_eq!(status(100_000).brief(), status(0));

@@ -99,6 +99,22 @@ impl Alarm {
         units.map(|unit| usize::from(unit.order)).any(|known| known <= order)
     }
 
+    /// Without the units and results that it is about, which may be many.
+    pub fn brief(&self) -> Self {
+        Alarm {
+            time: self.time,
+            kind: self.kind,
+            unit: self.unit,
+            sequence: self.sequence.clone(),
+            text: self.text.clone(),
+            blamed: self.blamed.clone(),
+            doubted: Vec::new(),
+            last_instance: self.last_instance,
+            quarantined: Vec::new(),
+            settled: self.settled.clone(),
+        }
+    }
+
     /// One line for people.
     pub fn line(&self, number: u32) -> String {
         let Unit { order, part, .. } = self.unit;

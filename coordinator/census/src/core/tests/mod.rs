@@ -498,7 +498,7 @@ impl World {
                 self.say(format!(
                     "alarm {number} is kept: {kind}, blames {blamed}, doubts {doubted}"
                 ));
-                self.disk.alarms.insert(number, alarm);
+                self.disk.alarms.insert(number, Arc::unwrap_or_clone(alarm));
                 self.core.alarm_kept(number);
             }
             Effect::Judge { alarm, case } => {
