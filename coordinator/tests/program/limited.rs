@@ -3,6 +3,7 @@
 use std::fs;
 
 use serde_json::Value;
+use trailtrap_census::{records::OrderRecord, store::Store};
 
 use crate::common::{
     Data, Process, census_json, coordinator, eventually, run, run_with_input, status, stderr,
@@ -280,7 +281,7 @@ fn units_of_more_edges_are_of_no_concern() {
     let data = Data::new();
     limited(&data, 12, &[]);
     let text = data.text();
-    // Takes back the result of the order, and one unit; what follows goes only up to 9 edges.
+    // Takes back the result of the order, and one unit, which is done again as far as it was.
     let doubted = run(&[
         "alarms",
         "--doubt",
@@ -293,6 +294,13 @@ fn units_of_more_edges_are_of_no_concern() {
         &text,
     ]);
     assert!(doubted.status.success(), "{}", stderr(&doubted));
+    let again = data.copy();
+    assert_eq!(limits(&limited(&again, 9, &[]))[7], Some(12));
+    // One that had no result yet goes only up to 9 edges.
+    let store = Store::open(&data.path().join("store"), None, None).unwrap();
+    let record = store.order(8).unwrap().unwrap().withdraw();
+    store.put_order(8, &OrderRecord { withdrawn: false, ..record }).unwrap();
+    drop(store);
     let report = limited(&data, 9, &[]);
     assert_eq!(limits(&report)[7], Some(9));
     let verified = run(&["verify", "8", "--level", "3", "--data", &text]);

@@ -60,9 +60,8 @@ impl Census {
         if self.lacks_end(goal.order)? {
             return self.solve_again(goal.order, goal.order, edition);
         }
-        // It is done as far as it was to go, lest a result that was taken back come out shorter
-        // for the sake of a later order that needs less.
-        let taken_back = begun.as_ref().filter(|record| n < goal.order && record.withdrawn);
+        // It is done as far as it was to go, lest a result that was taken back come out shorter.
+        let taken_back = begun.as_ref().filter(|record| record.withdrawn);
         let aimed = taken_back.map(|record| record.max_size.unwrap_or_else(|| pairs(n)));
         let max_size = aimed.unwrap_or(0).max(needed);
         let options = begun.as_ref().map_or_else(|| self.splitting(), |record| record.options);
