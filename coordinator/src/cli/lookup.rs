@@ -288,7 +288,7 @@ impl Session<'_> {
         let n = query.graph.order();
         let store = &self.store;
         let order = self.orders.entry(n).or_insert_with(|| {
-            FinishedOrder::open(store, n).map_err(|error| log::explained(&error.into()))
+            FinishedOrder::open_undisputed(store, n).map_err(|error| log::explained(&error.into()))
         });
         let order = match order {
             Ok(order) => order,

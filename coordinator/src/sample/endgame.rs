@@ -129,7 +129,7 @@ impl Known {
         if store.class() != Class::All {
             return Err(LoadError::Class(data.to_owned(), store.class()));
         }
-        let order = FinishedOrder::open(&store, order).map_err(finished)?;
+        let order = FinishedOrder::open_undisputed(&store, order).map_err(finished)?;
         Ok(Known { order, data: data.to_owned() })
     }
 
@@ -235,7 +235,11 @@ impl Known {
 
 /// That a directory lacks what samples need, and what to do.
 fn needs(order: usize, data: &Path, cause: FinishedError) -> LoadError {
-    if let FinishedError::NotKept(_) | FinishedError::GraphsNotKept(_) = cause {
+    if let FinishedError::NotKept(_)
+    | FinishedError::GraphsNotKept(_)
+    | FinishedError::OpenAlarm { .. }
+    | FinishedError::Doubted { .. } = cause
+    {
         // It says itself what to do.
         return LoadError::Read(cause);
     }

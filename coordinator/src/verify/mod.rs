@@ -352,7 +352,7 @@ impl Verification {
         store: Option<&Arc<Store>>,
         list: &CheckedList,
     ) -> anyhow::Result<String> {
-        let finished = match store.map(|store| FinishedOrder::open(store, list.order)) {
+        let finished = match store.map(|store| FinishedOrder::open_undisputed(store, list.order)) {
             None | Some(Err(FinishedError::NotFinished { .. })) => {
                 return Ok(
                     "whether some are missing cannot be said without a census of that order \

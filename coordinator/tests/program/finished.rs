@@ -535,6 +535,20 @@ fn what_is_doubted_is_not_exported() {
     let data = Data::new();
     let text = data.text();
     let before = census_json(6, &data, &[]);
+    let list = data.path().join("five.g6");
+    let list = list.to_str().unwrap();
+    let listed = run(&["export", "graphs", "5", "-o", list, "--data", &text]);
+    assert!(listed.status.success(), "{}", stderr(&listed));
+    let look_up = || run(&["lookup", "DCw", "--data", &text]);
+    let compare = || run(&["verify", list, "--data", &text]);
+    let sample = |place: &str| {
+        let place = data.path().join(place);
+        let how = ["--model", "gnm:4", "--samples", "10", "--seed", "1", "--output"];
+        let of = ["sample", "--order", "5", "--endgame", &text];
+        run(&[&of[..], &how, &[place.to_str().unwrap()]].concat())
+    };
+    let all = [look_up(), compare(), sample("before")];
+    all.iter().for_each(|output| assert!(output.status.success(), "{}", stderr(output)));
     let doubt = ["alarms", "--doubt", "5", "--shard", "0,1,1,1,1", "--because", "a test"];
     let doubted = run(&[&doubt[..], &["--data", &text]].concat());
     assert!(doubted.status.success(), "{}", stderr(&doubted));
@@ -551,9 +565,16 @@ fn what_is_doubted_is_not_exported() {
     let refused = export(&[]);
     assert!(!refused.status.success());
     assert!(stderr(&refused).contains("`trailtrap census 6"), "{}", stderr(&refused));
+    for output in [look_up(), compare(), sample("meanwhile")] {
+        let said = stdout(&output) + &stderr(&output);
+        assert!(!output.status.success() && said.contains("solves it again"), "{said}");
+    }
     let unfinished = export(&["--unfinished", "--format", "csv"]);
     assert!(stdout(&unfinished).contains("disputed"), "{}", stdout(&unfinished));
     assert_eq!(census_json(6, &data, &[]), before);
+    for output in [look_up(), compare(), sample("after")] {
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
     assert!(export(&[]).status.success() && verify("6").status.success());
     let settle = ["alarms", "--settle", "1", "--because", "a reader erred", "--data", &text];
     let settled = stdout(&run(&settle));

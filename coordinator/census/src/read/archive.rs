@@ -18,7 +18,7 @@ use trailtrap_shared::{
 };
 
 use crate::{
-    read::finished::{self, FinishedError, FinishedOrder},
+    read::finished::{self, Alarms, FinishedError, FinishedOrder},
     records::{OrderRecord, OrderResult, UnitRecord, alarm::Alarm},
     store::{self, Store, StoreError, directory::DataFlag},
 };
@@ -40,34 +40,6 @@ pub enum ArchiveError {
     NotBegun {
         /// The order.
         order: usize,
-        /// The directory, for the advice.
-        data: DataFlag,
-    },
-    /// An alarm about the order, or one below, is not settled.
-    #[error(
-        "order {order} is not exported, as this is open:\n{alarm}\nLook into it, then `trailtrap \
-         alarms --settle {number} --because REASON{data}`"
-    )]
-    OpenAlarm {
-        /// The order.
-        order: usize,
-        /// The number of the alarm.
-        number: u32,
-        /// The alarm as one line.
-        alarm: String,
-        /// The directory, for the advice.
-        data: DataFlag,
-    },
-    /// Units are doubted, and have not been solved again.
-    #[error(
-        "order {order}, or one below, has what alarm {number} doubts: `trailtrap census \
-         {order}{data}` solves it again, or export with --unfinished"
-    )]
-    Doubted {
-        /// The order.
-        order: usize,
-        /// The number of the alarm.
-        number: u32,
         /// The directory, for the advice.
         data: DataFlag,
     },
@@ -110,9 +82,7 @@ pub enum ArchiveError {
 /// The orders of a data directory, in use or not.
 pub struct Archive {
     store: Arc<Store>,
-    alarms: Vec<(u32, Alarm)>,
-    /// The lowest order with units that are doubted and have not been solved again, and the alarm.
-    pending: Option<(usize, u32)>,
+    alarms: Alarms,
     /// Whether orders that are not finished may be read.
     unfinished: bool,
 }
@@ -225,9 +195,8 @@ impl Archive {
     /// There is no census here, or its store cannot be read.
     pub fn open(data: &Path, unfinished: bool) -> Result<Self, ArchiveError> {
         let store = finished::open_store(data)?;
-        let alarms = store.alarms()?;
-        let pending = store.pending(&alarms)?;
-        Ok(Archive { store, alarms, pending, unfinished })
+        let alarms = Alarms::of(&store)?;
+        Ok(Archive { store, alarms, unfinished })
     }
 
     /// The game that all is about.
@@ -248,36 +217,21 @@ impl Archive {
     /// Alarms about an order, settled or not.
     pub fn alarms(&self, order: usize) -> impl Iterator<Item = &Alarm> {
         self.alarms
+            .all
             .iter()
             .map(|(_, alarm)| alarm)
             .filter(move |alarm| alarm.unit.order as usize == order)
     }
 
-    /// The first open alarm about an order, or about one that it was computed from.
-    fn open_alarm(&self, order: usize) -> Option<&(u32, Alarm)> {
-        self.alarms.iter().find(|(_, alarm)| alarm.settled.is_none() && alarm.concerns(order))
-    }
-
-    /// The number of an alarm that doubts what has not been solved again, of an order or of one that
-    /// it was computed from.
-    fn pending_alarm(&self, order: usize) -> Option<u32> {
-        self.pending.filter(|&(least, _)| least <= order).map(|(_, number)| number)
+    /// Why results of an order are disputed, if they are.
+    fn dispute(&self, order: usize) -> Option<FinishedError> {
+        self.alarms.dispute(order, DataFlag::of(&self.store))
     }
 
     /// The record of an order that may be read.
     fn record(&self, order: usize) -> Result<OrderRecord, ArchiveError> {
-        if let Some((number, alarm)) = self.open_alarm(order).filter(|_| !self.unfinished) {
-            let data = DataFlag::of(&self.store);
-            return Err(ArchiveError::OpenAlarm {
-                order,
-                number: *number,
-                alarm: alarm.line(*number),
-                data,
-            });
-        }
-        if let Some(number) = self.pending_alarm(order).filter(|_| !self.unfinished) {
-            let data = DataFlag::of(&self.store);
-            return Err(ArchiveError::Doubted { order, number, data });
+        if let Some(dispute) = self.dispute(order).filter(|_| !self.unfinished) {
+            return Err(dispute.into());
         }
         match self.store.order(order)? {
             Some(record) if self.unfinished || record.result.is_some() => Ok(record),
@@ -358,8 +312,7 @@ impl Archive {
         let record = self.record(order)?;
         let of_stage = |stage| Completeness { stage, max_size: record.max_size };
         if record.result.is_some() {
-            let is_disputed =
-                self.open_alarm(order).is_some() || self.pending_alarm(order).is_some();
+            let is_disputed = self.dispute(order).is_some();
             return Ok(of_stage(if is_disputed { Stage::Disputed } else { Stage::Finished }));
         }
         let plan = store::plan(self.store.layout(), order, &record)?;

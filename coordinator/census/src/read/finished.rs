@@ -14,7 +14,7 @@ use trailtrap_worker::kernel::{Source, SourceError};
 
 use crate::{
     core::parents::Parents,
-    records::{OrderRecord, OrderResult},
+    records::{OrderRecord, OrderResult, alarm::Alarm},
     store::{
         self, Store, StoreError, block_id,
         directory::{DataFlag, DirectoryError, quoted, store_in},
@@ -51,6 +51,34 @@ pub enum FinishedError {
         order: usize,
         /// Up to how many edges it was to be done, for the advice: an option, or nothing.
         limit: String,
+        /// The directory, for the advice.
+        data: DataFlag,
+    },
+    /// An alarm about the order, or one below, is not settled.
+    #[error(
+        "order {order} is disputed, as this is open:\n{alarm}\nLook into it, then `trailtrap alarms \
+         --settle {number} --because REASON{data}`"
+    )]
+    OpenAlarm {
+        /// The order.
+        order: usize,
+        /// The number of the alarm.
+        number: u32,
+        /// The alarm as one line.
+        alarm: String,
+        /// The directory, for the advice.
+        data: DataFlag,
+    },
+    /// Units are doubted, and have not been solved again.
+    #[error(
+        "order {order}, or one below, has what alarm {number} doubts: `trailtrap census \
+         {order}{data}` solves it again"
+    )]
+    Doubted {
+        /// The order.
+        order: usize,
+        /// The number of the alarm.
+        number: u32,
         /// The directory, for the advice.
         data: DataFlag,
     },
@@ -93,6 +121,40 @@ pub fn open_store(data: &Path) -> Result<Arc<Store>, FinishedError> {
 /// The result of an order, if its record has one.
 pub fn result(order: usize, record: &OrderRecord) -> Option<OrderResult> {
     Some(OrderResult { order, by_size: record.result.clone()? })
+}
+
+/// The alarms of a census.
+pub struct Alarms {
+    /// All of them, by number.
+    pub all: Vec<(u32, Alarm)>,
+    /// See [`Store::pending`].
+    pending: Option<(usize, u32)>,
+}
+
+impl Alarms {
+    /// Those that a store has.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn of(store: &Store) -> Result<Self, StoreError> {
+        let all = store.alarms()?;
+        let pending = store.pending(&all)?;
+        Ok(Alarms { all, pending })
+    }
+
+    /// Why results of an order are disputed: an alarm is open about it, or about an order that it
+    /// was computed from, or doubts what has not been solved again.
+    pub fn dispute(&self, order: usize, data: DataFlag) -> Option<FinishedError> {
+        let is_open =
+            |(_, alarm): &&(u32, Alarm)| alarm.settled.is_none() && alarm.concerns(order);
+        if let Some((number, alarm)) = self.all.iter().find(is_open) {
+            let (number, alarm) = (*number, alarm.line(*number));
+            return Some(FinishedError::OpenAlarm { order, number, alarm, data });
+        }
+        let (_, number) = self.pending.filter(|&(least, _)| least <= order)?;
+        Some(FinishedError::Doubted { order, number, data })
+    }
 }
 
 /// The results of all finished orders: those from 1 to the last one. None of them may be missing.
@@ -168,6 +230,18 @@ impl FinishedOrder {
         }
         let store = store.clone();
         Ok(FinishedOrder { store, plan, result, outcomes_kept, graphs_kept, retired_size })
+    }
+
+    /// An order, if it is finished and nothing of it is disputed.
+    ///
+    /// # Errors
+    ///
+    /// As [`FinishedOrder::open`]; or an alarm is open, or doubts what has not been solved again.
+    pub fn open_undisputed(store: &Arc<Store>, order: usize) -> Result<Self, FinishedError> {
+        match Alarms::of(store)?.dispute(order, DataFlag::of(store)) {
+            Some(dispute) => Err(dispute),
+            None => Self::open(store, order),
+        }
     }
 
     /// The shard of a degree sequence of this order.
