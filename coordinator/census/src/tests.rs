@@ -85,7 +85,7 @@ fn a_store_of_a_rehearsal_is_refused() {
             Store::open(&path, None, None).err(),
             Store::open(&path, Some(GameName::TrailTrap), None).err(),
             Store::open_read_only(&path).err(),
-            salvage(&path, &new, &Silent).err(),
+            salvage(&path, &new, false, &Silent).err(),
         ];
         for error in refused {
             let error = error.expect("it is refused");

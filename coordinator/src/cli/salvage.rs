@@ -33,6 +33,10 @@ pub struct SalvageCommand {
     /// The data directory
     #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
     data: PathBuf,
+    /// Also if graphs and outcomes lie on the shelves of workers, which are not reached: all that is
+    /// done of the order in work is left out
+    #[arg(long)]
+    force: bool,
 }
 
 impl SalvageCommand {
@@ -58,7 +62,7 @@ impl SalvageCommand {
             // An earlier attempt was interrupted, and the old store may have changed since.
             std::fs::remove_dir_all(&salvaged)?;
         }
-        let Salvaged { kept, lost } = salvage(&path, &new, &Terminal)
+        let Salvaged { kept, lost } = salvage(&path, &new, self.force, &Terminal)
             .with_context(|| format!("cannot salvage {}", path.display()))?;
         // No database is open when its directory moves.
         directory.rename(&new, &salvaged)?;

@@ -103,6 +103,10 @@ fn nothing_is_lost_with_a_coordinator_or_a_worker() {
         ["one", "two", "three"].iter().all(|name| shelf(name).len() > 10) || !leader.is_running()
     });
     assert!(leader.is_killed(), "it was not done yet");
+    // A salvage reaches no shelf, and would leave out what it does not see.
+    let salvaged = run(&["salvage", "--data", &data.text()]);
+    assert!(!salvaged.status.success(), "{}", stdout(&salvaged));
+    assert!(stderr(&salvaged).contains("lie on the shelves of workers"), "{}", stderr(&salvaged));
     eventually("every block lies on two shelves", || {
         let all = ["one", "two", "three"].map(shelf);
         let on_two = |name: &&String| all.iter().filter(|shelf| shelf.contains(*name)).count() > 1;

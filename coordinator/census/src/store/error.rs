@@ -94,6 +94,16 @@ pub enum StoreError {
          coordinator` and these workers; they are not there for anything else"
     )]
     OnShelves,
+    /// Blocks of an order in work lie on the shelves of workers, which a salvage does not reach.
+    #[error(
+        "graphs and outcomes of order {order} lie on the shelves of workers, which this does not \
+         reach: all that is done of the order would be left out. `trailtrap coordinator` goes on \
+         with it, if the database opens; if it does not, use --force"
+    )]
+    SalvageOfShelves {
+        /// The order in work.
+        order: usize,
+    },
     /// A block was waited for whose shelves are away, and the census is closed meanwhile: nothing is
     /// said about the block.
     #[error("the census is closed")]
@@ -212,7 +222,10 @@ pub struct Lost {
 impl std::fmt::Display for Lost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Lost { units, orders, alarms } = self;
-        write!(f, "{units} units, {orders} orders and {alarms} alarms")
+        match (units, orders, alarms) {
+            (0, 0, 0) => write!(f, "writes beside units, orders and alarms"),
+            _ => write!(f, "{units} units, {orders} orders and {alarms} alarms"),
+        }
     }
 }
 

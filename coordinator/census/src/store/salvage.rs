@@ -86,21 +86,30 @@ pub struct Salvaged {
 
 /// Copies what is undamaged of the store in `old`, which is not changed, into a new one in `new`.
 /// What lies in a depot stays there, and is referred to by both; what is of no use to the new one
-/// is not removed from there. What lies on shelves is not reached: it is left out.
+/// is not removed from there. What lies on shelves is not reached: it is left out, if
+/// `leaves_shelves` says so.
 /// If the old one does not open, there is need of room beside the new one, for links and logs.
 ///
 /// # Errors
 ///
-/// Nothing can be read of the old one, it is of another format, the new one cannot be written, or
+/// Blocks of an order in work lie on shelves, nothing can be read of the old one, it is of another format, the new one cannot be written, or
 /// the system lacks something, such as descriptors or room. What cannot be read of the old one
 /// otherwise is counted and left out.
-pub fn salvage(old: &Path, new: &Path, watcher: &dyn Watcher) -> Result<Salvaged, StoreError> {
+pub fn salvage(
+    old: &Path,
+    new: &Path,
+    leaves_shelves: bool,
+    watcher: &dyn Watcher,
+) -> Result<Salvaged, StoreError> {
     let room = new.with_extension("rebuilt");
     if room.exists() {
         // An earlier attempt was interrupted.
         std::fs::remove_dir_all(&room)?;
     }
     let wreck = Wreck::open(old, &room, watcher)?;
+    if let Some(order) = wreck.order_on_shelves().filter(|_| !leaves_shelves) {
+        return Err(StoreError::SalvageOfShelves { order });
+    }
     let mut depot = wreck.depot().map(|depot| KeptDepot::at(depot.place(), depot.mark()));
     if let Some(depot) = &mut depot {
         depot.take().map_err(|error| of_depot(depot, error))?;

@@ -178,6 +178,16 @@ impl Wreck {
         self.shelf_mark
     }
 
+    /// The order in work, if blocks of it lie on shelves.
+    pub fn order_on_shelves(&self) -> Option<usize> {
+        let last = self.last_order();
+        let is_done = || {
+            self.order(last)
+                .is_ok_and(|record| record.is_some_and(|record| record.result.is_some()))
+        };
+        (self.shelf_mark.is_some() && last > 0 && !is_done()).then_some(last)
+    }
+
     /// The depot in which its larger blocks are.
     pub fn depot(&self) -> Option<&KeptDepot> {
         self.depot.as_ref()
