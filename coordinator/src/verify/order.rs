@@ -5,7 +5,7 @@ use std::{
     marker::PhantomData,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -393,8 +393,14 @@ impl<G: Game> Verifier<G> {
         Ok(of_shards)
     }
 
+    /// How many graphs there are.
+    fn graphs(&self) -> u128 {
+        let summaries = self.finished.result.by_size.iter();
+        summaries.map(|summary| summary.statistics.classes.all.graphs).sum()
+    }
+
     /// Graphs drawn at random, in groups from one shard each, derived again from their
-    /// predecessors.
+    /// predecessors; or all, if so many are to be drawn.
     fn steps(&self) -> anyhow::Result<String> {
         self.finished.outcomes()?;
         let plan = &self.finished.plan;
@@ -402,6 +408,9 @@ impl<G: Game> Verifier<G> {
         let mut random = Random(self.drawing.seed);
         let mut drawn: HashMap<usize, Vec<u64>> = HashMap::new();
         let mut left = self.drawing.sample as usize;
+        if u128::from(self.drawing.sample) >= self.graphs() {
+            return self.steps_of_all();
+        }
         while left > 0 {
             let shard = draw_shard(&masses, &mut random);
             let together = left.min(DRAWN_TOGETHER);
@@ -411,7 +420,7 @@ impl<G: Game> Verifier<G> {
         let mut drawn: Vec<(usize, Vec<u64>)> = drawn.into_iter().collect();
         drawn.sort_unstable();
         let cache = KnownShards::<G>::default();
-        let checked: usize = drawn.iter().map(|(_, picks)| picks.len()).sum();
+        let checked = AtomicUsize::new(0);
         self.for_each_in_turn("steps", &drawn, |(index, picks)| {
             let shard = &plan.shards[*index];
             let known = cache.of_predecessors(&self.finished, shard)?;
@@ -419,8 +428,13 @@ impl<G: Game> Verifier<G> {
             let tables: Vec<BucketTable> =
                 self.finished.tables(shard).collect::<Result<_, _>>()?;
             let total: usize = tables.iter().map(BucketTable::len).sum();
-            picks.par_iter().try_for_each(|pick| {
-                let mut i = (*pick % total.max(1) as u64) as usize;
+            // A graph that is drawn again is not another one.
+            let places = picks.iter().map(|pick| (pick % total.max(1) as u64) as usize);
+            let mut places: Vec<usize> = places.collect();
+            places.sort_unstable();
+            places.dedup();
+            checked.fetch_add(places.len(), Ordering::Relaxed);
+            places.into_par_iter().try_for_each(|mut i| {
                 let table = tables.iter().find(|table| {
                     let here = i < table.len();
                     i -= if here { 0 } else { table.len() };
@@ -432,7 +446,7 @@ impl<G: Game> Verifier<G> {
             cache.forget();
             Ok(())
         })?;
-        Ok(format!("{checked} graphs drawn with seed {}", self.drawing.seed))
+        Ok(format!("{} graphs drawn with seed {}", checked.into_inner(), self.drawing.seed))
     }
 
     /// Every graph, derived again from its predecessors; and so the numbers of first moves that
@@ -505,7 +519,7 @@ impl<G: Game> Verifier<G> {
         let small = plan.shards.iter().zip(&masses);
         let small = small.filter(|(shard, _)| shard.size <= LARGEST_FORWARD_SIZE);
         let total: u128 = small.clone().map(|(_, mass)| mass).sum();
-        let picks: Vec<(&Shard, u64)> = (0..self.drawing.sample)
+        let picks: Vec<(&Shard, u64)> = (0..u128::from(self.drawing.sample).min(self.graphs()))
             .map(|_| {
                 let mut at = random.below_large(total);
                 let found = small.clone().find(|(_, mass)| {
@@ -516,7 +530,8 @@ impl<G: Game> Verifier<G> {
                 (found.expect("masses add up to the total").0, random.draw())
             })
             .collect();
-        let searched = AtomicU64::new(0);
+        // A graph that is drawn again is not another one.
+        let searched = Mutex::new(HashSet::new());
         self.for_each("forward search", &picks, |(shard, pick)| {
             let bucket = (pick >> 32) as u32 & ((1 << shard.bucket_bits) - 1);
             let table = self.finished.table(shard, bucket)?;
@@ -524,9 +539,11 @@ impl<G: Game> Verifier<G> {
                 return Ok(());
             }
             let i = (pick & 0xffff_ffff) as usize % table.len();
+            if !searched.lock().insert((shard.sequence, bucket, i)) {
+                return Ok(());
+            }
             let graph = stored_graph(shard, &table, i)?;
             let won = G::Search::new(20_000_000).solve(&graph)?.is_listed();
-            searched.fetch_add(1, Ordering::Relaxed);
             let stored = plan.layout.is_listed(plan.order, table.record(i));
             ensure!(
                 won == stored,
@@ -537,7 +554,7 @@ impl<G: Game> Verifier<G> {
         })?;
         Ok(format!(
             "{} graphs of at most {LARGEST_FORWARD_SIZE} edges drawn with seed {}",
-            searched.into_inner(),
+            searched.into_inner().len(),
             self.drawing.seed
         ))
     }
