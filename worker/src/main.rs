@@ -22,7 +22,7 @@ use trailtrap_worker::{
     memory::counted_bytes,
     process::{
         self, arenas, environment,
-        limits::{self, Size},
+        limits::{self, LEAST_BUDGET, Size},
         log,
         signals::{self, Signals},
     },
@@ -47,7 +47,8 @@ struct WorkerArguments {
     reach: Reach,
     #[command(flatten)]
     supply: SupplyOptions,
-    /// Work from the task files that a courier leaves in this directory, without a network
+    /// Work from the task files that a courier leaves in this directory, without a network. In a
+    /// directory that has served for another census, start the courier first
     #[arg(long, value_name = "DIR", conflicts_with_all = ["access", "coordinator", "disk_cache",
           "depot", "shelf"])]
     offline: Option<PathBuf>,
@@ -59,7 +60,7 @@ struct WorkerArguments {
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Budget for anonymous memory, such as 4GiB [default: six tenths of what is available]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = limits::parse_size_from::<LEAST_BUDGET>)]
     memory: Option<Size>,
     /// Instruction set: auto, portable, avx2 or avx512. Has no influence on results
     #[arg(long, value_name = "KERNEL", default_value = "auto")]
@@ -74,10 +75,10 @@ struct WorkerArguments {
     class: Class,
     /// Be gone by this moment, in seconds since 1970, and begin nothing that will not be done by
     /// then
-    #[arg(long, value_name = "TIME", env = "SLURM_JOB_END_TIME")]
+    #[arg(long, value_name = "TIME", env = environment::END_TIME)]
     until: Option<u64>,
     /// Keep trying for so long when the coordinator, or the directory of tasks, is out of reach, or
-    /// nothing is heard of its courier: seconds, or a time such as 5min
+    /// nothing is heard of its courier (then two minutes at least): seconds, or a time such as 5min
     #[arg(long, value_name = "TIME", default_value = "300", value_parser = limits::parse_time)]
     patience: Duration,
 }

@@ -20,6 +20,8 @@ use trailtrap_census::{
 };
 use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 
+use trailtrap_worker::process::log;
+
 use crate::terminal;
 
 /// Shows what was found wrong in a census, settles it, or adds to it.
@@ -38,7 +40,8 @@ pub struct AlarmsCommand {
     #[arg(long, value_name = "NUMBER", requires = "because", group = "about")]
     settle: Option<u32>,
     /// Raise an alarm about a shard of this order that readers find bad: the next census solves it
-    /// again, and whatever comes out otherwise for it
+    /// again, and whatever comes out otherwise for it; and before, what it is computed from, where
+    /// that was not kept
     #[arg(long, value_name = "ORDER", requires_all = ["because", "shard"],
           conflicts_with = "settle", group = "about")]
     doubt: Option<usize>,
@@ -140,7 +143,15 @@ impl AlarmsCommand {
             settled: Some("given up: a census solves it again".to_owned()),
             ..Alarm::at(time, AlarmKind::Damage, first, &sequence, text)
         };
-        store.put_alarm(number, &alarm).context("cannot raise the alarm")
+        store.put_alarm(number, &alarm).context("cannot raise the alarm")?;
+        if !begun.outcomes_kept {
+            log::say(&format!(
+                "trailtrap: the outcomes of order {order} were not kept (--keep), so more than that \
+                 may have to be solved again: all of the order, and orders below it whose graphs \
+                 are gone"
+            ));
+        }
+        Ok(())
     }
 
     fn sequence(&self, order: usize) -> anyhow::Result<DegreeSequence> {

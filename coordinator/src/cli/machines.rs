@@ -9,7 +9,7 @@ use trailtrap_shared::{
     plan::{Goal, PlanOptions},
 };
 use trailtrap_worker::process::{
-    limits::{self, Size},
+    limits::{self, LEAST_BUDGET, Size},
     log,
 };
 
@@ -33,7 +33,7 @@ pub struct MachineArguments {
     cores: Option<u16>,
     /// Budget of each worker, as with `census --memory` [default: six tenths of what is available
     /// here]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = limits::parse_size_from::<LEAST_BUDGET>)]
     memory: Option<Size>,
     /// Network interface of each node, such as 10Gbit
     #[arg(long, value_name = "RATE", default_value = "10Gbit", requires = "nodes")]

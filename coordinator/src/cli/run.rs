@@ -31,7 +31,11 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::{
     memory,
-    process::{limits::Size, log, signals::Signals},
+    process::{
+        limits::{self, Size},
+        log,
+        signals::Signals,
+    },
     supply::{depot::check_place, kept::is_in_object_store},
 };
 
@@ -113,9 +117,13 @@ pub struct Splitting {
     part_graphs: Option<u64>,
     /// Split partitions larger than this into buckets (applies to orders not yet begun)
     /// [default: 64MiB, or less where there is little memory: a sixteenth of it]
-    #[arg(long, value_name = "SIZE", hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", hide_short_help = true,
+          value_parser = limits::parse_size_from::<LEAST_BUCKET>)]
     bucket_size: Option<Size>,
 }
+
+/// Bytes of a bucket that hold a few graphs. As with fewer, tasks and files have no end.
+const LEAST_BUCKET: u64 = 100;
 
 impl Splitting {
     /// Whether nothing is said.

@@ -8,10 +8,12 @@ use super::bitset::{Code, Graph, MAX_ORDER, NARROW_ORDER, pairs};
 
 /// The optional header of a graph6 file; it has no newline of its own.
 pub const HEADER: &str = ">>graph6<<";
+/// The format of directed graphs.
+const DIGRAPHS: &str = "digraph6";
 /// The headers of other formats begin like this.
 const OTHER_HEADERS: [(&str, &str); 5] = [
     (">>sparse6", "sparse6"),
-    (">>digraph6", "digraph6"),
+    (">>digraph6", DIGRAPHS),
     (">>planar_code", "planar code"),
     (">>edge_code", "edge code"),
     (">>", "a file of another format"),
@@ -27,7 +29,14 @@ pub enum Graph6Error {
     #[error("column 1: empty line where a graph6 graph was expected")]
     Empty,
     /// Another format, by its header or its first character.
-    #[error("column 1: this is {0}, not graph6 (convert it with `nauty-copyg -g`)")]
+    #[error(
+        "column 1: this is {0}, not graph6 ({hint})",
+        hint = if *.0 == DIGRAPHS {
+            "its graphs are directed, and this program has none of that kind"
+        } else {
+            "convert it with `nauty-copyg -g`"
+        }
+    )]
     OtherFormat(&'static str),
     /// A byte outside 63 ..= 126.
     #[error("column {column}: byte 0x{byte:02x} is not a graph6 character (allowed: '?' to '~')")]
@@ -137,7 +146,7 @@ pub fn decode(line: &[u8]) -> Result<Graph, Graph6Error> {
             }
         }
         Some(b':') => return Err(Graph6Error::OtherFormat("sparse6")),
-        Some(b'&') => return Err(Graph6Error::OtherFormat("digraph6")),
+        Some(b'&') => return Err(Graph6Error::OtherFormat(DIGRAPHS)),
         Some(b';') => return Err(Graph6Error::OtherFormat("incremental sparse6")),
         Some(_) => {}
     }

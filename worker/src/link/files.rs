@@ -703,7 +703,12 @@ fn set_aside(taken: &Path, why: &dyn std::fmt::Display) {
 impl Link for FileLink {
     fn lease(&self, _: u64) -> Result<Grant, LinkError> {
         let Some(taken) = self.patience.persist(|| self.take())? else {
-            if open::regular(&self.directory.join(FINISHED)).is_ok() {
+            let end = self.directory.join(FINISHED);
+            if open::regular(&end).is_ok() {
+                tracing::info!(
+                    "the census is done, says {}, which the courier of another one removes first",
+                    end.display()
+                );
                 return Ok(Grant::Finished);
             }
             if self.tasks.lock().is_empty() && self.is_left_alone() {

@@ -391,10 +391,19 @@ impl GrpcLink {
             let why = "stopped while the coordinator was out of reach";
             return Err(LinkError::Lost(why.to_owned()));
         }
+        let advice = match self.connection.lock().access.pass {
+            Some(_) => {
+                "It is spoken to in TLS, as the access file says; one on loopback without --secure \
+                 takes plain text: --coordinator alone"
+            }
+            None => {
+                "Beyond loopback, or with --secure, it admits those who have its access file \
+                 (--access)"
+            }
+        };
         Err(LinkError::Lost(format!(
             "cannot reach the coordinator at {address} ({}); gave up after {} s. Is it running, \
-             and is the address right? \
-             Beyond loopback, or with --secure, it admits those who have its access file (--access)",
+             and is the address right? {advice}",
             root_cause(&status),
             silence().as_secs()
         )))

@@ -120,6 +120,21 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
+/// A [`Size`] of at least `LEAST` bytes, so that who forgets a unit is told.
+///
+/// # Errors
+/// If the text is no size, or a smaller one; the message shows how to write one.
+pub fn parse_size_from<const LEAST: u64>(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    match size.0 >= LEAST {
+        true => Ok(size),
+        false => Err(format!("{size} is too small; write 512MiB or 14GiB")),
+    }
+}
+
+/// No budget is smaller: so many bytes hold nothing.
+pub const LEAST_BUDGET: u64 = 1 << 10;
+
 impl FromStr for Size {
     type Err = String;
 

@@ -31,6 +31,8 @@ impl Signals {
             SignalKind::user_defined2(),
         ]
         .map(signal);
+        // A file that may not grow is an error for whoever writes it, and does not end the process.
+        let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
         Ok(Signals([interrupt?, terminate?, user1?, user2?]))
     }
 

@@ -114,7 +114,8 @@ impl KeptDirectory {
         let file = open::lock_file(&self.path.join(LOCK))?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
-                let why = "another process is at work on this census, or on a copy of it";
+                let why = "another process is at work with it: on this census, or a copy of it; \
+                           or, if it is a shelf, another worker, which needs one of its own";
                 return Err(io::Error::other(why));
             }
             Err(TryLockError::Error(error)) => {
