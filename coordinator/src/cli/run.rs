@@ -73,7 +73,8 @@ pub struct Common {
     #[arg(long, value_enum, value_name = "WHAT", default_value = "all")]
     keep: KeepArgument,
     /// Do only graphs with at most so many edges of the last order, and of the orders before it
-    /// only those that these are made from. Can be done with more edges later
+    /// only those that these are made from. Can be done with more edges later. An order of which
+    /// something was taken back (see `trailtrap alarms`) is done as far as it was, if that is more
     #[arg(long, value_name = "EDGES")]
     max_size: Option<usize>,
     /// Start even though disk or memory do not seem to suffice, or finished orders have to be solved

@@ -11,7 +11,7 @@ use trailtrap_shared::{
     count::{ahead::Share, summary::Summary},
     graph::pairs,
     partition::{Content, Section},
-    plan::{Plan, PlanOptions, Shard, Unit},
+    plan::{Goal, Plan, PlanOptions, Shard, Unit},
 };
 use trailtrap_worker::{
     counting::recount::{self, Recount},
@@ -50,7 +50,15 @@ impl Census {
     pub(super) fn open_order(&self, n: usize, edition: u32) -> Result<(), CensusError> {
         let goal = self.options.goal;
         let begun = self.store.order(n)?;
-        let needed = goal.max_size(n);
+        let needed = self.needed(n)?;
+        if needed > goal.max_size(n) {
+            tracing::warn!(
+                order = n,
+                edges = needed,
+                "done as far as it was, or as a later order takes that was: something of it was \
+                 taken back"
+            );
+        }
         let result = begun.as_ref().and_then(|record| finished::result(n, record));
         if let Some(result) = result.filter(|result| result.max_size() >= needed) {
             self.event(|core| core.found_finished(edition, result));
@@ -60,12 +68,8 @@ impl Census {
         if self.lacks_end(goal.order)? {
             return self.solve_again(goal.order, goal.order, edition);
         }
-        // It is done as far as it was to go, lest a result that was taken back come out shorter.
-        let taken_back = begun.as_ref().filter(|record| record.withdrawn);
-        let aimed = taken_back.map(|record| record.max_size.unwrap_or_else(|| pairs(n)));
-        let max_size = aimed.unwrap_or(0).max(needed);
         let options = begun.as_ref().map_or_else(|| self.splitting(), |record| record.options);
-        let plan = Arc::new(Plan::new(self.store.layout(), n, options).limited(max_size));
+        let plan = Arc::new(Plan::new(self.store.layout(), n, options).limited(needed));
         let plan_fingerprint = plan.fingerprint;
         if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan_fingerprint) {
             return Err(StoreError::Plan(n).into());
@@ -186,6 +190,19 @@ impl Census {
         Ok(comparable)
     }
 
+    /// The most edges of the graphs of an order that are to be done: as the goal says; and as far as
+    /// results went of which something was taken back, lest they come out shorter.
+    fn needed(&self, n: usize) -> Result<usize, StoreError> {
+        let goal = self.options.goal;
+        let mut needed = goal.max_size(n);
+        for order in n..=goal.order {
+            if let Some(record) = self.store.order(order)?.filter(|record| record.withdrawn) {
+                needed = needed.max(Goal::new(order, record.max_size).max_size(n));
+            }
+        }
+        Ok(needed)
+    }
+
     /// Whether the graphs that an order is generated from are not there.
     pub(super) fn lacks_parents(&self, n: usize) -> Result<bool, StoreError> {
         Ok(n > ENUMERATED_ORDER + 1 && !self.store.has_graphs(n - 1)?)
@@ -197,7 +214,7 @@ impl Census {
         let Some(record) = self.store.order(n)?.filter(|record| record.graphs_dropped) else {
             return Ok(false);
         };
-        let needed = self.options.goal.max_size(n);
+        let needed = self.needed(n)?;
         if record.max_size.is_none_or(|end| end >= needed) {
             return Ok(false);
         }

@@ -225,7 +225,7 @@ impl Archive {
 
     /// Why results of an order are disputed, if they are.
     fn dispute(&self, order: usize) -> Option<FinishedError> {
-        self.alarms.dispute(order, DataFlag::of(&self.store))
+        self.alarms.dispute(&self.store, order)
     }
 
     /// The record of an order that may be read.

@@ -72,13 +72,15 @@ pub enum FinishedError {
     /// Units are doubted, and have not been solved again.
     #[error(
         "order {order}, or one below, has what alarm {number} doubts: `trailtrap census \
-         {order}{data}` solves it again"
+         {order}{limit}{data}` solves it again"
     )]
     Doubted {
         /// The order.
         order: usize,
         /// The number of the alarm.
         number: u32,
+        /// Up to how many edges the order was done, for the advice: an option, or nothing.
+        limit: String,
         /// The directory, for the advice.
         data: DataFlag,
     },
@@ -145,7 +147,8 @@ impl Alarms {
 
     /// Why results of an order are disputed: an alarm is open about it, or about an order that it
     /// was computed from, or doubts what has not been solved again.
-    pub fn dispute(&self, order: usize, data: DataFlag) -> Option<FinishedError> {
+    pub fn dispute(&self, store: &Store, order: usize) -> Option<FinishedError> {
+        let data = DataFlag::of(store);
         let is_open =
             |(_, alarm): &&(u32, Alarm)| alarm.settled.is_none() && alarm.concerns(order);
         if let Some((number, alarm)) = self.all.iter().find(is_open) {
@@ -153,7 +156,7 @@ impl Alarms {
             return Some(FinishedError::OpenAlarm { order, number, alarm, data });
         }
         let (_, number) = self.pending.filter(|&(least, _)| least <= order)?;
-        Some(FinishedError::Doubted { order, number, data })
+        Some(FinishedError::Doubted { order, number, limit: limit_flag(store, order), data })
     }
 }
 
@@ -176,10 +179,18 @@ pub fn results(store: &Store) -> Result<Vec<OrderResult>, FinishedError> {
 
 /// That an order is not finished in this store.
 pub fn not_finished(store: &Store, order: usize) -> FinishedError {
+    FinishedError::NotFinished {
+        order,
+        limit: limit_flag(store, order),
+        data: DataFlag::of(store),
+    }
+}
+
+/// The option by which an order is done as far as it was, or is to be; nothing if that is to its end.
+fn limit_flag(store: &Store, order: usize) -> String {
     let begun = store.order(order).ok().flatten();
     let limit = begun.and_then(|record| record.max_size);
-    let limit = limit.map_or_else(String::new, |max_size| format!(" --max-size {max_size}"));
-    FinishedError::NotFinished { order, limit, data: DataFlag::of(store) }
+    limit.map_or_else(String::new, |max_size| format!(" --max-size {max_size}"))
 }
 
 /// Whether outcomes of graphs with the most edges of a plan are gone.
@@ -238,7 +249,7 @@ impl FinishedOrder {
     ///
     /// As [`FinishedOrder::open`]; or an alarm is open, or doubts what has not been solved again.
     pub fn open_undisputed(store: &Arc<Store>, order: usize) -> Result<Self, FinishedError> {
-        match Alarms::of(store)?.dispute(order, DataFlag::of(store)) {
+        match Alarms::of(store)?.dispute(store, order) {
             Some(dispute) => Err(dispute),
             None => Self::open(store, order),
         }
