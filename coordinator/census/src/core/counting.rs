@@ -9,7 +9,9 @@ use crate::records::Author;
 /// Units wait until so many bytes of them do for each worker that can count them, which takes it
 /// some seconds; more the coordinator counts.
 const WAITING_BYTES_EACH: u64 = 128 << 20;
-/// And so many are put out at a time, at most.
+/// A worker of which so many tasks in a row run out is given none until it states something.
+const MOST_LATE: u32 = 3;
+/// So many tasks are put out at a time, at most.
 const MOST_TASKS: usize = 128;
 
 /// Tasks of a kind `T`, of which something of a kind `S` is stated.
@@ -18,6 +20,8 @@ pub struct CountDesk<T, S> {
     /// Those who wait for something to count.
     idle: BTreeMap<WorkerId, Counter>,
     tasks: BTreeMap<u64, Task<T, S>>,
+    /// How many tasks of workers have run out since they stated something last.
+    late: BTreeMap<WorkerId, u32>,
 }
 
 /// A worker that counts.
@@ -60,7 +64,8 @@ impl Counter {
 impl<T, S> CountDesk<T, S> {
     /// Nothing to count. Tasks have numbers beyond `last`.
     pub fn new(last: u64) -> Self {
-        CountDesk { next: last, idle: BTreeMap::new(), tasks: BTreeMap::new() }
+        let (idle, tasks, late) = Default::default();
+        CountDesk { next: last, idle, tasks, late }
     }
 
     /// How many workers could count such a unit, now or when they have counted something else.
@@ -92,6 +97,9 @@ impl<T, S> CountDesk<T, S> {
     /// that is not about a unit of its own, or it waits for one. What it still has is given up.
     pub fn take(&mut self, worker: WorkerId, author: &Author, room: u64) -> Option<(u64, T)> {
         self.give_up(|task| matches!(task.stage, Stage::Taken(by, _) if by == worker));
+        if self.late.get(&worker).is_some_and(|&late| late >= MOST_LATE) {
+            return None;
+        }
         let counter = Counter { author: author.clone(), room };
         let is_for_worker = |task: &Task<T, S>| {
             let is_waiting = matches!(task.stage, Stage::Waiting(_));
@@ -141,6 +149,7 @@ impl<T, S> CountDesk<T, S> {
     /// A worker states what came of a task, or that it could not count it (`None`). Nothing happens
     /// if it does not have that task.
     pub fn state(&mut self, worker: WorkerId, number: u64, stated: Option<S>) {
+        self.late.remove(&worker);
         if let Some(task) = self.tasks.get_mut(&number)
             && matches!(task.stage, Stage::Taken(by, _) if by == worker)
         {
@@ -160,9 +169,12 @@ impl<T, S> CountDesk<T, S> {
         }
     }
 
-    /// Nobody waits for a task any more. A worker that has it is given another when it asks for one.
+    /// Nobody waits for a task any more. A worker that has it has taken too long, or its answer was
+    /// lost: it is given another when it asks for one, unless that was the third in a row.
     pub fn withdraw(&mut self, number: u64) {
-        self.tasks.remove(&number);
+        if let Some(Task { stage: Stage::Taken(worker, _), .. }) = self.tasks.remove(&number) {
+            *self.late.entry(worker).or_default() += 1;
+        }
     }
 }
 
@@ -246,6 +258,15 @@ mod tests {
         assert_eq!(desk.take(2, &bea, 10), Some((three, "task")), "its last answer may be lost");
         desk.clear();
         assert_eq!(desk.collect(three), Some(Counted::Failed));
+        desk.take(2, &bea, 10);
+        let more = [1, 2, 3].map(|_| desk.put(&ann, 10, 10, "task").unwrap());
+        for number in &more[..2] {
+            assert_eq!(desk.take(2, &bea, 10), Some((*number, "task")));
+            desk.withdraw(*number);
+        }
+        assert_eq!(desk.take(2, &bea, 10), None, "three have run out");
+        desk.state(2, more[1], Some(7));
+        assert_eq!(desk.take(2, &bea, 10), Some((more[2], "task")));
     }
 
     #[test]

@@ -19,8 +19,11 @@ pub struct LeaseTable {
     leases: BTreeMap<u64, Held>,
     /// The last leases that expired: their results may still come.
     expired: BTreeMap<u64, Held>,
-    /// Their numbers, and those of leases that have gone on, in the order in which they expired.
-    expiries: VecDeque<u64>,
+    /// Their numbers in the order in which they expired, each with how many had before; and those
+    /// of leases that have gone on since.
+    expiries: VecDeque<(u64, u64)>,
+    /// How many leases have expired.
+    expirations: u64,
     /// A lease that is renewed this many terms long, and not delivered, goes to whoever has nothing
     /// else to do.
     long: u32,
@@ -64,6 +67,8 @@ struct Held {
     since: Duration,
     /// Whether it was renewed to its end, and took too long.
     was_long: bool,
+    /// How many leases had expired before it did last.
+    expiration: u64,
 }
 
 impl LeaseTable {
@@ -75,6 +80,7 @@ impl LeaseTable {
             leases: BTreeMap::new(),
             expired: BTreeMap::new(),
             expiries: VecDeque::new(),
+            expirations: 0,
             long: LONG,
         }
     }
@@ -88,13 +94,16 @@ impl LeaseTable {
         now: Duration,
     ) -> u64 {
         let deadline = Some(now + self.term);
-        self.insert(Held { worker, purpose, units, deadline, since: now, was_long: false })
+        let held =
+            Held { worker, purpose, units, deadline, since: now, was_long: false, expiration: 0 };
+        self.insert(held)
     }
 
     /// Leases units to a worker of this process, which needs no deadline.
     pub fn grant_embedded(&mut self, worker: WorkerId, purpose: Purpose, units: Vec<Unit>) -> u64 {
         let since = Duration::ZERO;
-        self.insert(Held { worker, purpose, units, deadline: None, since, was_long: false })
+        let (deadline, was_long, expiration) = (None, false, 0);
+        self.insert(Held { worker, purpose, units, deadline, since, was_long, expiration })
     }
 
     fn insert(&mut self, held: Held) -> u64 {
@@ -203,10 +212,13 @@ impl LeaseTable {
         let held = self.leases.remove(&number)?;
         let Held { worker, purpose, ref units, .. } = held;
         let ended = EndedLease { number, worker, purpose, units: units.clone() };
-        self.expired.insert(number, held);
-        self.expiries.push_back(number);
+        let expiration = self.expirations;
+        self.expirations += 1;
+        self.expired.insert(number, Held { expiration, ..held });
+        self.expiries.push_back((number, expiration));
         if self.expiries.len() > EXPIRED
-            && let Some(oldest) = self.expiries.pop_front()
+            && let Some((oldest, expiration)) = self.expiries.pop_front()
+            && self.expired.get(&oldest).is_some_and(|held| held.expiration == expiration)
         {
             self.expired.remove(&oldest);
         }
@@ -320,6 +332,15 @@ mod tests {
         // The one that expired first is forgotten, and not the one that was granted first.
         let is_known = |number: u64| table.late(1, number, true).is_some();
         assert!(is_known(oldest) && is_known(newest) && !is_known(all[0]) && is_known(all[1]));
+        // Those that go on and expire again have expired last.
+        table.go_on(all[1], at(400));
+        assert_eq!(table.expire(at(500)).len(), 1);
+        for _ in 0..EXPIRED / 2 {
+            grant(&mut table, 600);
+        }
+        table.expire(at(700));
+        let is_known = |number: u64| table.late(1, number, true).is_some();
+        assert!(is_known(all[1]) && !is_known(all[2]));
     }
 
     #[test]
