@@ -141,6 +141,8 @@ fn is_of_the_system(cause: &(dyn Error + 'static)) -> bool {
             error.is_of_the_system()
         }
         FinishedError::Directory(_) => true,
+        // What is disputed says nothing of a list that is compared with it.
+        FinishedError::OpenAlarm { .. } | FinishedError::Doubted { .. } => true,
         _ => false,
     };
     let of_archive = |error: &ArchiveError| match error {

@@ -402,15 +402,15 @@ impl<G: Game> Verifier<G> {
     /// Graphs drawn at random, in groups from one shard each, derived again from their
     /// predecessors; or all, if so many are to be drawn.
     fn steps(&self) -> anyhow::Result<String> {
+        if u128::from(self.drawing.sample) >= self.graphs() {
+            return self.steps_of_all();
+        }
         self.finished.outcomes()?;
         let plan = &self.finished.plan;
         let masses = self.masses()?;
         let mut random = Random(self.drawing.seed);
         let mut drawn: HashMap<usize, Vec<u64>> = HashMap::new();
         let mut left = self.drawing.sample as usize;
-        if u128::from(self.drawing.sample) >= self.graphs() {
-            return self.steps_of_all();
-        }
         while left > 0 {
             let shard = draw_shard(&masses, &mut random);
             let together = left.min(DRAWN_TOGETHER);
@@ -608,7 +608,7 @@ impl<G: Game> Verifier<G> {
         };
         let masses = self.masses()?;
         let mut random = Random(self.drawing.seed ^ 0x5a4d);
-        let mut drawn: Vec<usize> = match all {
+        let mut drawn: Vec<usize> = match all || self.drawing.sample >= plan.shards.len() as u64 {
             true => (0..plan.shards.len()).collect(),
             false => (0..self.drawing.sample).map(|_| draw_shard(&masses, &mut random)).collect(),
         };
