@@ -223,7 +223,7 @@ impl std::fmt::Display for Lost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Lost { units, orders, alarms } = self;
         match (units, orders, alarms) {
-            (0, 0, 0) => write!(f, "writes beside units, orders and alarms"),
+            (0, 0, 0) => write!(f, "writes that change no unit, order or alarm"),
             _ => write!(f, "{units} units, {orders} orders and {alarms} alarms"),
         }
     }

@@ -92,9 +92,9 @@ pub struct Salvaged {
 ///
 /// # Errors
 ///
-/// Blocks of an order in work lie on shelves, nothing can be read of the old one, it is of another format, the new one cannot be written, or
-/// the system lacks something, such as descriptors or room. What cannot be read of the old one
-/// otherwise is counted and left out.
+/// Blocks of an order in work lie on shelves, nothing can be read of the old one, it is of another
+/// format, the new one cannot be written, or the system lacks something, such as descriptors or
+/// room. What cannot be read of the old one otherwise is counted and left out.
 pub fn salvage(
     old: &Path,
     new: &Path,

@@ -181,10 +181,9 @@ impl Wreck {
     /// The order in work, if blocks of it lie on shelves.
     pub fn order_on_shelves(&self) -> Option<usize> {
         let last = self.last_order();
-        let is_done = || {
-            self.order(last)
-                .is_ok_and(|record| record.is_some_and(|record| record.result.is_some()))
-        };
+        // The next order reads the graphs of all but the last one of a census.
+        let is_last = |record: OrderRecord| record.result.is_some() && record.graphs_dropped;
+        let is_done = || self.order(last).is_ok_and(|record| record.is_some_and(is_last));
         (self.shelf_mark.is_some() && last > 0 && !is_done()).then_some(last)
     }
 
