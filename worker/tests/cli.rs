@@ -54,6 +54,7 @@ fn bad_flags_are_refused() {
         (&[][..], "--coordinator"),
         (&["--coordinator", "x:1", "--threads", "0"], "0"),
         (&["--coordinator", "x:1", "--memory", "lots"], "14GiB"),
+        (&["--coordinator", "x:1", "--memory", "64"], "64 B is too small"),
         (&["--coordinator", "x:1", "--kernel", "mmx"], "portable"),
     ] {
         let output = worker(arguments);

@@ -706,7 +706,8 @@ impl Link for FileLink {
             let end = self.directory.join(FINISHED);
             if open::regular(&end).is_ok() {
                 tracing::info!(
-                    "the census is done, says {}, which the courier of another one removes first",
+                    "the census is done, says {}; for another one start its courier first, which \
+                     removes that file",
                     end.display()
                 );
                 return Ok(Grant::Finished);

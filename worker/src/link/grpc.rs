@@ -15,7 +15,7 @@ use std::{
 
 use backon::{ConstantBuilder, ExponentialBuilder, Retryable};
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Status};
 use trailtrap_shared::{
@@ -414,6 +414,7 @@ impl GrpcLink {
     pub fn heartbeats(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
         let weak = Arc::downgrade(self);
         async move {
+            let mut refreshing: Option<JoinHandle<_>> = None;
             while let Some(link) = weak.upgrade() {
                 let (mut client, pause) = (link.client(), *link.heartbeat.lock());
                 let generation = link.generation();
@@ -424,10 +425,12 @@ impl GrpcLink {
                 drop(link);
                 if let Err(status) = client.heartbeat(with_timeout(request, 10)).await {
                     tracing::debug!(cause = root_cause(&status), "heartbeat not answered");
-                    // A file system may keep it waiting, and signals have to be heard meanwhile.
-                    let weak = weak.clone();
-                    let refresh = move || weak.upgrade().map(|link| link.refresh(generation));
-                    let _ = tokio::task::spawn_blocking(refresh).await;
+                    // A file system may keep it waiting, and leases have to be renewed meanwhile.
+                    if refreshing.as_ref().is_none_or(JoinHandle::is_finished) {
+                        let weak = weak.clone();
+                        let refresh = move || weak.upgrade().map(|link| link.refresh(generation));
+                        refreshing = Some(tokio::task::spawn_blocking(refresh));
+                    }
                 }
                 tokio::time::sleep(pause).await;
             }

@@ -128,7 +128,7 @@ pub fn parse_size_from<const LEAST: u64>(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     match size.0 >= LEAST {
         true => Ok(size),
-        false => Err(format!("{size} is too small; write 512MiB or 14GiB")),
+        false => Err(format!("{size} is too small; say the unit, as in 64MiB")),
     }
 }
 

@@ -130,7 +130,13 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
         io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
         _ => error,
     })?;
-    made.into_iter().try_for_each(|path| replace::sync_directory(replace::directory_of(path)))
+    made.into_iter().try_for_each(|path| {
+        match replace::sync_directory(replace::directory_of(path)) {
+            // Who may only write to a directory cannot open it to sync it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        }
+    })
 }
 
 /// Has a file modified now, on the clock of its file system; others see by the change that

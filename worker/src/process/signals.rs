@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::log::say;
 
 /// The signals by which people and batch systems ask a process to leave, caught from the moment
-/// this exists: SIGINT, SIGTERM, SIGUSR1 and SIGUSR2.
+/// this exists: SIGINT, SIGTERM, SIGUSR1 and SIGUSR2. SIGXFSZ does nothing from then on.
 pub struct Signals([Signal; 4]);
 
 impl Signals {

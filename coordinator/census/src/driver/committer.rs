@@ -15,7 +15,6 @@ use trailtrap_shared::{
     partition::Section,
     plan::{Plan, Unit},
 };
-use trailtrap_worker::counting::parts::KnownRanges;
 
 use super::{Census, CensusError};
 use crate::{
@@ -40,13 +39,14 @@ enum Group {
     BeginEdition(Vec<Unit>),
 }
 
-/// The committer gathers deliveries for this part of the time that a run has lasted, and no longer
-/// than the options say, when nobody waits for them: a crash costs little of what was done, and
-/// long runs write few files …
+/// The committer gathers deliveries that nobody waits for for one part in so many of the time that a
+/// run has lasted, and no longer than the options say: a crash costs little of what was done, and
+/// long runs write few files.
 pub const GATHER: u32 = 20;
-/// … half as long as a lease of much work takes when a worker waits, …
+/// It gathers deliveries no longer than this while a worker waits for them: half as long as a lease
+/// of much work takes.
 pub const GATHER_AWAITED: Duration = Duration::from_millis(100);
-/// … and no more than a quarter of the bytes that may wait, 16 MiB at least, so that nobody is held
+/// It gathers no more than a quarter of the bytes that may wait, 16 MiB at least, so that nobody is held
 /// back for what is only being gathered. The store flushes after as much, of which it has a copy
 /// until then; much less would be many files.
 fn gathered_bytes(memory: Option<u64>) -> u64 {
@@ -209,7 +209,6 @@ impl Census {
         let first = units.iter().map(|unit| usize::from(unit.order)).min();
         self.store.begin_edition(edition, &units, &withdrawn)?;
         *self.parent_plan.lock() = None;
-        *self.part_ranges.lock() = KnownRanges::default();
         self.event(|core| core.begun(first));
         Ok(())
     }

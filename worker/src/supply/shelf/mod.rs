@@ -474,8 +474,10 @@ mod tests {
                 }
             });
             // Until it was looked for often enough before the other removed it.
-            let mut found = 0;
+            let (mut found, mut attempts) = (0, 0);
             while found < 50 {
+                attempts += 1;
+                assert!(attempts < 1_000_000, "it is never found");
                 // Nothing that is listed before this goes after it.
                 shelf.put(&block).unwrap();
                 let put = shelf.lying.lock().get(&block.name().checksum).map(|lying| lying.put);
