@@ -295,7 +295,11 @@ fn units_of_more_edges_are_of_no_concern() {
     ]);
     assert!(doubted.status.success(), "{}", stderr(&doubted));
     let refused = run(&["export", "table", "sizes", "8", "--data", &text]);
-    assert!(stderr(&refused).contains("`trailtrap census 8 --max-size 12"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("`trailtrap census 8 --max-size 12"),
+        "{}",
+        stderr(&refused)
+    );
     let again = data.copy();
     assert_eq!(limits(&limited(&again, 9, &[]))[7], Some(12));
     // One that had no result yet goes only up to 9 edges.
