@@ -53,12 +53,18 @@ pub enum ExportError {
     /// A bundle would overwrite something.
     #[error("{0} exists already; name a new directory for the bundle, or move the old one away")]
     Exists(PathBuf),
-    /// It would be written in a format that nobody expects of it.
+    /// The end of the name is that of no format: whatever was written, nobody would expect it there.
     #[error(
         "the format of {0} is not told by its name: end it in .tex, .csv, .json, .parquet, .md or \
          .txt, or say --format"
     )]
     TableFormat(PathBuf),
+    /// As above.
+    #[error(
+        "{0} would be Parquet, and its name says otherwise: end it in .parquet, or use `trailtrap \
+         export table degrees`, which has fewer columns"
+    )]
+    ShardsFormat(PathBuf),
     /// Neither the name of a file nor an option says how to write a picture.
     #[error(
         "the format of {0} is not told by its name: end it in .svg, .pdf or .png, or say --format"

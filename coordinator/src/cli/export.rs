@@ -395,6 +395,12 @@ impl TableCommand {
 
 impl ShardsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        let is_other = |path: &&Path| {
+            TableFormat::of(path).is_some_and(|named| named != TableFormat::Parquet)
+        };
+        if let Some(path) = self.output.path().filter(is_other) {
+            return Err(ExportError::ShardsFormat(path.to_owned()));
+        }
         let status = archive.status(self.order)?;
         let is_told = self.unfinished || !status.is_complete();
         let status = is_told.then_some(status);

@@ -413,6 +413,11 @@ fn names_of_tables_promise_formats() {
         let (is_written, said, text) = named(name);
         assert!(!is_written && said.contains("or say --format") && text.is_none(), "{said}");
     }
+    let shards = directory.path().join("shards.csv");
+    let output =
+        export_command(&["shards", "7", "-o", shards.to_str().unwrap()]).output().unwrap();
+    assert!(!output.status.success() && !shards.exists());
+    assert!(stderr(&output).contains("export table degrees"), "{}", stderr(&output));
     for name in ["table", "table.md", "table.TXT"] {
         assert!(named(name).2.unwrap().contains("P2-win |"), "{name}");
     }
