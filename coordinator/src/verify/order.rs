@@ -19,7 +19,7 @@ use trailtrap_census::{
         schedule::{OnRecord, Schedule},
     },
     driver::contents_of_parents,
-    read::finished::{self, FinishedOrder, FinishedSource},
+    read::finished::{self, Alarms, Dispute, FinishedOrder, FinishedSource},
     records::UnitRecord,
     store::{StoreError, directory::DataFlag},
     trust::checks,
@@ -103,22 +103,20 @@ impl<G: Game> Verifier<G> {
     /// computed from.
     fn alarms(&self) -> anyhow::Result<String> {
         let FinishedOrder { store, plan, .. } = &self.finished;
-        let alarms = store.alarms()?;
-        let concerning = alarms.iter().filter(|(_, alarm)| alarm.concerns(plan.order));
-        if let Some((number, alarm)) =
-            concerning.clone().find(|(_, alarm)| alarm.settled.is_none())
-        {
-            bail!(
+        let alarms = Alarms::of(store)?;
+        match alarms.dispute(plan.order) {
+            Some(Dispute::Open(number, alarm)) => bail!(
                 "{}; when it is of no concern any more, `trailtrap alarms --settle {number} \
                  --because REASON{}`",
-                alarm.line(*number),
+                alarm.line(number),
                 DataFlag::of(store)
-            );
+            ),
+            Some(Dispute::Doubted(number, order)) => {
+                bail!("what alarm {number} doubts of order {order} has not been solved again yet")
+            }
+            None => {}
         }
-        let pending = store.pending(&alarms)?.filter(|&(order, _)| order <= plan.order);
-        if let Some((order, number)) = pending {
-            bail!("what alarm {number} doubts of order {order} has not been solved again yet");
-        }
+        let concerning = alarms.all.iter().filter(|(_, alarm)| alarm.concerns(plan.order));
         Ok(format!("{} settled", concerning.count()))
     }
 

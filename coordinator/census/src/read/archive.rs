@@ -223,15 +223,10 @@ impl Archive {
             .filter(move |alarm| alarm.unit.order as usize == order)
     }
 
-    /// Why results of an order are disputed, if they are.
-    fn dispute(&self, order: usize) -> Option<FinishedError> {
-        self.alarms.dispute(&self.store, order)
-    }
-
     /// The record of an order that may be read.
     fn record(&self, order: usize) -> Result<OrderRecord, ArchiveError> {
-        if let Some(dispute) = self.dispute(order).filter(|_| !self.unfinished) {
-            return Err(dispute.into());
+        if let Some(dispute) = self.alarms.dispute(order).filter(|_| !self.unfinished) {
+            return Err(dispute.refusal(&self.store, order).into());
         }
         match self.store.order(order)? {
             Some(record) if self.unfinished || record.result.is_some() => Ok(record),
@@ -312,7 +307,7 @@ impl Archive {
         let record = self.record(order)?;
         let of_stage = |stage| Completeness { stage, max_size: record.max_size };
         if record.result.is_some() {
-            let is_disputed = self.dispute(order).is_some();
+            let is_disputed = self.alarms.dispute(order).is_some();
             return Ok(of_stage(if is_disputed { Stage::Disputed } else { Stage::Finished }));
         }
         let plan = store::plan(self.store.layout(), order, &record)?;

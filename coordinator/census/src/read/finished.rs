@@ -133,6 +133,29 @@ pub struct Alarms {
     pending: Option<(usize, u32)>,
 }
 
+/// Why results of an order are disputed.
+pub enum Dispute<'a> {
+    /// This alarm about the order, or about one that it was computed from, is not settled.
+    Open(u32, &'a Alarm),
+    /// What this alarm doubts of this order has not been solved again.
+    Doubted(u32, usize),
+}
+
+impl Dispute<'_> {
+    /// That results of an order are not given for that reason, and what to do.
+    pub fn refusal(&self, store: &Store, order: usize) -> FinishedError {
+        let data = DataFlag::of(store);
+        match *self {
+            Dispute::Open(number, alarm) => {
+                FinishedError::OpenAlarm { order, number, alarm: alarm.line(number), data }
+            }
+            Dispute::Doubted(number, _) => {
+                FinishedError::Doubted { order, number, limit: limit_flag(store, order), data }
+            }
+        }
+    }
+}
+
 impl Alarms {
     /// Those that a store has.
     ///
@@ -145,18 +168,15 @@ impl Alarms {
         Ok(Alarms { all, pending })
     }
 
-    /// Why results of an order are disputed: an alarm is open about it, or about an order that it
-    /// was computed from, or doubts what has not been solved again.
-    pub fn dispute(&self, store: &Store, order: usize) -> Option<FinishedError> {
-        let data = DataFlag::of(store);
+    /// Why results of an order are disputed, if they are.
+    pub fn dispute(&self, order: usize) -> Option<Dispute<'_>> {
         let is_open =
             |(_, alarm): &&(u32, Alarm)| alarm.settled.is_none() && alarm.concerns(order);
         if let Some((number, alarm)) = self.all.iter().find(is_open) {
-            let (number, alarm) = (*number, alarm.line(*number));
-            return Some(FinishedError::OpenAlarm { order, number, alarm, data });
+            return Some(Dispute::Open(*number, alarm));
         }
-        let (_, number) = self.pending.filter(|&(least, _)| least <= order)?;
-        Some(FinishedError::Doubted { order, number, limit: limit_flag(store, order), data })
+        let (least, number) = self.pending.filter(|&(least, _)| least <= order)?;
+        Some(Dispute::Doubted(number, least))
     }
 }
 
@@ -249,8 +269,8 @@ impl FinishedOrder {
     ///
     /// As [`FinishedOrder::open`]; or an alarm is open, or doubts what has not been solved again.
     pub fn open_undisputed(store: &Arc<Store>, order: usize) -> Result<Self, FinishedError> {
-        match Alarms::of(store)?.dispute(store, order) {
-            Some(dispute) => Err(dispute),
+        match Alarms::of(store)?.dispute(order) {
+            Some(dispute) => Err(dispute.refusal(store, order)),
             None => Self::open(store, order),
         }
     }
