@@ -18,7 +18,7 @@ pub struct LeaseTable {
     next: u64,
     leases: BTreeMap<u64, Held>,
     /// The last leases that expired: their results may still come.
-    expired: BTreeMap<u64, Held>,
+    expired: BTreeMap<u64, Expired>,
     /// Their numbers in the order in which they expired, each with how many had before; and those
     /// of leases that have gone on since.
     expiries: VecDeque<(u64, u64)>,
@@ -67,7 +67,11 @@ struct Held {
     since: Duration,
     /// Whether it was renewed to its end, and took too long.
     was_long: bool,
-    /// How many leases had expired before it did last.
+}
+
+struct Expired {
+    held: Held,
+    /// How many leases had expired before.
     expiration: u64,
 }
 
@@ -94,16 +98,13 @@ impl LeaseTable {
         now: Duration,
     ) -> u64 {
         let deadline = Some(now + self.term);
-        let held =
-            Held { worker, purpose, units, deadline, since: now, was_long: false, expiration: 0 };
-        self.insert(held)
+        self.insert(Held { worker, purpose, units, deadline, since: now, was_long: false })
     }
 
     /// Leases units to a worker of this process, which needs no deadline.
     pub fn grant_embedded(&mut self, worker: WorkerId, purpose: Purpose, units: Vec<Unit>) -> u64 {
         let since = Duration::ZERO;
-        let (deadline, was_long, expiration) = (None, false, 0);
-        self.insert(Held { worker, purpose, units, deadline, since, was_long, expiration })
+        self.insert(Held { worker, purpose, units, deadline: None, since, was_long: false })
     }
 
     fn insert(&mut self, held: Held) -> u64 {
@@ -123,7 +124,8 @@ impl LeaseTable {
 
     /// The units of a lease that this worker holds, or held until it expired a while ago.
     pub fn get(&self, worker: WorkerId, number: u64) -> Option<&[Unit]> {
-        let held = self.leases.get(&number).or_else(|| self.expired.get(&number));
+        let expired = || self.expired.get(&number).map(|expired| &expired.held);
+        let held = self.leases.get(&number).or_else(expired);
         held.filter(|held| held.worker == worker).map(|held| &held.units[..])
     }
 
@@ -176,7 +178,7 @@ impl LeaseTable {
             .filter(|(number, held)| is_long(held) && may_go(**number, held.worker));
         let number = *long.next()?.0;
         let ended = self.expire_one(number);
-        if let Some(held) = self.expired.get_mut(&number) {
+        if let Some(Expired { held, .. }) = self.expired.get_mut(&number) {
             held.was_long = true;
         }
         ended
@@ -186,7 +188,7 @@ impl LeaseTable {
     /// was ended because it took long, units take longer than was thought, and from now on twice as
     /// long is long. Else whoever gets such a unit might lose it before it is done.
     pub fn came_late(&mut self, number: u64) {
-        if let Some(held) = self.expired.get_mut(&number)
+        if let Some(Expired { held, .. }) = self.expired.get_mut(&number)
             && std::mem::take(&mut held.was_long)
         {
             self.long = self.long.saturating_mul(2);
@@ -196,14 +198,17 @@ impl LeaseTable {
     /// The units that a worker was to solve under a lease that has expired, if it may have them
     /// again: when it delivers them; or when it is heard of, if it did not take long.
     pub fn late(&self, worker: WorkerId, number: u64, delivers: bool) -> Option<&[Unit]> {
-        let held = self.expired.get(&number).filter(|held| held.worker == worker)?;
+        let held = &self.expired.get(&number)?.held;
+        if held.worker != worker {
+            return None;
+        }
         let may_go_on = held.purpose == Purpose::Solve && (delivers || !held.was_long);
         may_go_on.then_some(&held.units[..])
     }
 
     /// A lease that has expired goes on: nobody else has its units.
     pub fn go_on(&mut self, number: u64, now: Duration) {
-        if let Some(held) = self.expired.remove(&number) {
+        if let Some(Expired { held, .. }) = self.expired.remove(&number) {
             self.leases.insert(number, Held { deadline: Some(now + self.term), ..held });
         }
     }
@@ -214,11 +219,11 @@ impl LeaseTable {
         let ended = EndedLease { number, worker, purpose, units: units.clone() };
         let expiration = self.expirations;
         self.expirations += 1;
-        self.expired.insert(number, Held { expiration, ..held });
+        self.expired.insert(number, Expired { held, expiration });
         self.expiries.push_back((number, expiration));
         if self.expiries.len() > EXPIRED
             && let Some((oldest, expiration)) = self.expiries.pop_front()
-            && self.expired.get(&oldest).is_some_and(|held| held.expiration == expiration)
+            && self.expired.get(&oldest).is_some_and(|known| known.expiration == expiration)
         {
             self.expired.remove(&oldest);
         }
