@@ -51,6 +51,11 @@ impl Census {
         let goal = self.options.goal;
         let begun = self.store.order(n)?;
         let needed = self.needed(n)?;
+        let result = begun.as_ref().and_then(|record| finished::result(n, record));
+        if let Some(result) = result.filter(|result| result.max_size() >= needed) {
+            self.event(|core| core.found_finished(edition, result));
+            return Ok(());
+        }
         if needed > goal.max_size(n) {
             tracing::warn!(
                 order = n,
@@ -58,11 +63,6 @@ impl Census {
                 "done as far as it was, or as a later order takes that was: something of it was \
                  taken back"
             );
-        }
-        let result = begun.as_ref().and_then(|record| finished::result(n, record));
-        if let Some(result) = result.filter(|result| result.max_size() >= needed) {
-            self.event(|core| core.found_finished(edition, result));
-            return Ok(());
         }
         // Before the orders below are done as far as it takes.
         if self.lacks_end(goal.order)? {

@@ -130,7 +130,11 @@ impl DataDirectory {
         let io = |source| DirectoryError::Io { path: path.to_owned(), source };
         open::make_directory(path).map_err(io)?;
         // A copy may lack the lock, which only its owner can read.
-        let is_there = |path: PathBuf| path.try_exists().map_err(io);
+        let is_there = |path: PathBuf| match path.try_exists() {
+            // Something else has the name of a directory that it would lie in.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+            found => found.map_err(io),
+        };
         let is_known = is_there(path.join(LOCK))? || is_there(store_in(path).join("CURRENT"))?;
         if !is_known && fs::read_dir(path).map_err(io)?.next().is_some() {
             return Err(DirectoryError::Foreign { path: path.to_owned() });
