@@ -473,9 +473,9 @@ mod tests {
                     shelf.remove(&listed);
                 }
             });
-            // Until it was looked for often enough before the other removed it.
+            // Until it was also looked for often enough before the other removed it.
             let (mut found, mut attempts) = (0, 0);
-            while found < 50 {
+            while found < 50 || attempts < 200 {
                 attempts += 1;
                 assert!(attempts < 1_000_000, "it is never found");
                 // Nothing that is listed before this goes after it.
