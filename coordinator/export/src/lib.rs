@@ -59,7 +59,7 @@ pub enum ExportError {
          .txt, or say --format"
     )]
     TableFormat(PathBuf),
-    /// As above.
+    /// The end of the name is that of a format of tables, and not of this one.
     #[error(
         "{0} would be Parquet, and its name says otherwise: end it in .parquet, or use `trailtrap \
          export table degrees`, which has fewer columns"

@@ -19,7 +19,6 @@ use trailtrap_census::{
     },
 };
 use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
-
 use trailtrap_worker::process::log;
 
 use crate::terminal;

@@ -46,9 +46,9 @@ pub const GATHER: u32 = 20;
 /// It gathers deliveries no longer than this while a worker waits for them: half as long as a lease
 /// of much work takes.
 pub const GATHER_AWAITED: Duration = Duration::from_millis(100);
-/// It gathers no more than a quarter of the bytes that may wait, 16 MiB at least, so that nobody is held
-/// back for what is only being gathered. The store flushes after as much, of which it has a copy
-/// until then; much less would be many files.
+/// It gathers no more than a quarter of the bytes that may wait, 16 MiB at least, so that nobody is
+/// held back for what is only being gathered. The store flushes after as much, of which it has a
+/// copy until then; much less would be many files.
 fn gathered_bytes(memory: Option<u64>) -> u64 {
     (super::pending_bytes(memory) / 4).max(16 << 20)
 }

@@ -1057,7 +1057,8 @@ impl Store {
     /// A damaged block as it was; `None` if that cannot be found out. If the store may be written,
     /// it is as before there, too.
     fn mend(&self, id: &BlockId, error: &StoreError) -> Result<Option<Block>, StoreError> {
-        // What lies in a depot has no parity, and to read it again may take long.
+        // What lies in a depot has no parity. To read it again may take long, and is done without
+        // keeping others from writing.
         if self.database.run(|db| parity_of(db, id))?.is_none() {
             return Ok(self.read_as_it_is(id).ok());
         }
