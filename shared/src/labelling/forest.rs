@@ -24,6 +24,8 @@ pub struct Forest<T> {
     graphs: Vec<Undecided>,
     wanted_for: Vec<T>,
     nodes: Vec<Node>,
+    /// Those that are in the lanes.
+    taken: Vec<Node>,
     found: Vec<(T, Leaf)>,
 }
 
@@ -35,6 +37,7 @@ impl<T> Forest<T> {
             graphs: Vec::new(),
             wanted_for: Vec::new(),
             nodes: Vec::new(),
+            taken: Vec::new(),
             found: Vec::new(),
         }
     }
@@ -75,12 +78,13 @@ impl<T> Forest<T> {
         }
         while !self.nodes.is_empty() {
             let first = self.nodes.len().saturating_sub(LANES);
-            let nodes: Vec<Node> = self.nodes.drain(first..).collect();
-            for (lane, node) in nodes.iter().enumerate() {
+            self.taken.clear();
+            self.taken.extend(self.nodes.drain(first..));
+            for (lane, node) in self.taken.iter().enumerate() {
                 self.batch.set(lane, &self.graphs[node.graph].rows, &node.colours);
             }
-            let decided = self.batch.label(nodes.len());
-            for (lane, node) in nodes.iter().enumerate() {
+            let decided = self.batch.label(self.taken.len());
+            for (lane, node) in self.taken.iter().enumerate() {
                 if decided >> lane & 1 == 0 {
                     let undecided = self.batch.undecided(lane);
                     let graph = &self.graphs[node.graph];
