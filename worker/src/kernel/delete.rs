@@ -1,6 +1,6 @@
 //! Deletions of edges: which edges of the graphs of a shard lead to which partition.
 
-use std::sync::Arc;
+use std::{hint::select_unpredictable, sync::Arc};
 
 use trailtrap_shared::{
     graph::{
@@ -84,29 +84,8 @@ impl Predecessor {
         }
     }
 
-    /// The ends u < w of the edges that lead there, of a graph of order at most 16 with these rows,
-    /// in the order of the code of a graph.
-    #[inline(always)]
-    pub(super) fn edges_of<const R: usize>(
-        &self,
-        rows: &[u16; R],
-    ) -> impl Iterator<Item = (usize, usize)> {
-        const { assert!(R.is_multiple_of(4) && R <= NARROW_ORDER) };
-        let (mut fours, of_rows) = (self.fours.iter(), rows.as_chunks::<4>().0);
-        let (mut number, mut edges) = (0, 0);
-        std::iter::from_fn(move || {
-            while edges == 0 {
-                let bits;
-                (number, bits) = *fours.next()?;
-                edges = four(of_rows[number].iter().copied()) & bits;
-            }
-            let edge = edges.trailing_zeros() as usize;
-            edges &= edges - 1;
-            Some((edge % 16, 4 * number + edge / 16))
-        })
-    }
-
-    /// The same of a graph of any order.
+    /// The ends u < w of the edges that lead there, of a graph of any order, in the order of the code
+    /// of a graph.
     pub(super) fn edges_of_any(
         &self,
         rows: &AdjacencyRows,
@@ -164,6 +143,66 @@ impl Predecessor {
     }
 }
 
+/// Which edges of some graphs lead to one predecessor, and room for finding that.
+///
+/// A graph has about one such edge, or none, or some: whoever asks one graph after the other has the
+/// processor guess, and guess wrong, at nearly each. So the sets that are not empty are put side by
+/// side first, and then are gone through edge by edge, both without branches.
+#[derive(Default)]
+pub(super) struct LeadingEdges {
+    fours: Vec<LeadingFour>,
+}
+
+/// Edges that lead to a predecessor, of one graph.
+#[derive(Clone, Copy, Default)]
+struct LeadingFour {
+    /// As [`Predecessor::fours`] has them.
+    edges: u64,
+    number: u32,
+    /// The index of the graph.
+    graph: u32,
+}
+
+impl LeadingEdges {
+    /// Each edge that leads there, of graphs of order at most 16 with these rows: the index of the
+    /// graph, and its ends u < w. Those of a graph come in the order of its code.
+    #[inline(always)]
+    pub(super) fn of<'a, const R: usize>(
+        &'a mut self,
+        predecessor: &Predecessor,
+        graphs: &[[u16; R]],
+    ) -> impl Iterator<Item = (usize, usize, usize)> + use<'a, R> {
+        const { assert!(R.is_multiple_of(4) && R <= NARROW_ORDER) };
+        // One more, without edges, follows the last.
+        self.fours.resize(graphs.len() * predecessor.fours.len() + 1, LeadingFour::default());
+        let mut count = 0;
+        for (graph, rows) in graphs.iter().enumerate() {
+            let of_rows = rows.as_chunks::<4>().0;
+            for &(number, bits) in &predecessor.fours {
+                let edges = four(of_rows[number].iter().copied()) & bits;
+                self.fours[count] =
+                    LeadingFour { edges, number: number as u32, graph: graph as u32 };
+                count += usize::from(edges != 0);
+            }
+        }
+        self.fours[count].edges = 0;
+        let fours = &self.fours[..=count];
+        let (mut next, mut edges) = (0, fours[0].edges);
+        std::iter::from_fn(move || {
+            if edges == 0 {
+                return None;
+            }
+            let LeadingFour { number, graph, .. } = fours[next];
+            let edge = edges.trailing_zeros() as usize;
+            edges &= edges - 1;
+            let is_last = edges == 0;
+            next += usize::from(is_last);
+            edges = select_unpredictable(is_last, fours[next].edges, edges);
+            Some((graph as usize, edge % 16, 4 * number as usize + edge / 16))
+        })
+    }
+}
+
 /// About how many edges of a graph with these degrees, of sum 2m, are deleted so: in a random one,
 /// vertices of degrees d and e are joined with a probability of about d·e/2m.
 pub(super) fn expected_edges(from: &DegreeSequence, deletion: &degree::Deletion) -> f64 {
@@ -216,7 +255,16 @@ mod tests {
             let mut expected = 0.0;
             for deletion in sequence.deletions() {
                 let predecessor = Predecessor::new(&sequence, &deletion, 0);
-                let there: Vec<_> = predecessor.edges_of(&rows).collect();
+                // Others before and after it have no edges, and the room was in use.
+                let mut leading = LeadingEdges::default();
+                leading.of(&predecessor, &[[u16::MAX; NARROW_ORDER]]).for_each(drop);
+                let graphs = [[0; NARROW_ORDER], rows, [0; NARROW_ORDER], rows];
+                let both: Vec<_> = leading.of(&predecessor, &graphs).collect();
+                let of = |i| both.iter().filter(move |edge| edge.0 == i);
+                let there: Vec<_> = of(1).map(|&(_, u, w)| (u, w)).collect();
+                prop_assert!(both.is_sorted_by_key(|&(i, _, w)| (i, w)));
+                prop_assert!(of(3).map(|&(_, u, w)| (u, w)).eq(there.iter().copied()));
+                prop_assert_eq!(both.len(), 2 * there.len());
                 expected += predecessor.expected_edges;
                 let joined = |u, w| {
                     let [u, w] = [u, w].map(|v| sequence.degree(v) as f64);
@@ -228,7 +276,8 @@ mod tests {
                 prop_assert!(there.iter().copied().eq(predecessor.edges_of_any(graph.rows())));
                 if n <= 12 {
                     let first: [u16; 12] = std::array::from_fn(|v| rows[v]);
-                    prop_assert!(there.iter().copied().eq(predecessor.edges_of(&first)));
+                    let short = leading.of(&predecessor, &[first]).map(|(_, u, w)| (u, w));
+                    prop_assert!(short.eq(there.iter().copied()));
                 }
                 for &(u, w) in &there {
                     let left = DegreeSequence::of(&graph.without_edge(u, w));

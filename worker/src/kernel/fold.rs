@@ -19,7 +19,7 @@ use trailtrap_shared::{
 
 use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
-    delete::{DeletedEdge, Predecessor},
+    delete::{DeletedEdge, LeadingEdges, Predecessor},
 };
 
 impl Solver<'_> {
@@ -287,6 +287,8 @@ struct Folder<'a> {
     group: &'a [Predecessor],
     /// Of the graphs of a chunk.
     rows: Vec<NarrowRows>,
+    /// Of these graphs, to one predecessor.
+    leading: LeadingEdges,
     gathering: Box<LookupStage>,
     labelled: Box<LookupStage>,
     located: Box<LookupStage>,
@@ -304,6 +306,7 @@ impl<'a> Folder<'a> {
             order,
             group,
             rows: Vec::new(),
+            leading: LeadingEdges::default(),
             gathering: stage(),
             labelled: stage(),
             located: stage(),
@@ -323,22 +326,22 @@ impl<'a> Folder<'a> {
             // The edgeless graph, a game that reads no predecessors, or all have been folded.
             return Ok(());
         }
-        self.rows.clear();
-        self.rows.extend(graphs.iter().map(|graph| narrowed(graph.rows())));
+        let (mut rows, mut leading) =
+            (std::mem::take(&mut self.rows), std::mem::take(&mut self.leading));
+        rows.clear();
+        rows.extend(graphs.iter().map(|graph| narrowed(graph.rows())));
         for (p, predecessor) in self.group.iter().enumerate() {
             self.gathering.predecessor = p;
-            for i in 0..self.rows.len() {
-                let rows = self.rows[i];
-                for (u, w) in predecessor.edges_of(&rows) {
-                    if self.gathering.gather(predecessor, i, &rows, u, w) {
-                        self.advance::<G>(outcomes)?;
-                    }
+            for (i, u, w) in leading.of(predecessor, &rows) {
+                if self.gathering.gather(predecessor, i, &rows[i], u, w) {
+                    self.advance::<G>(outcomes)?;
                 }
             }
             if self.gathering.count > 0 {
                 self.advance::<G>(outcomes)?;
             }
         }
+        (self.rows, self.leading) = (rows, leading);
         // Run the pipeline empty.
         for _ in 0..2 {
             self.advance::<G>(outcomes)?;

@@ -21,7 +21,7 @@ use trailtrap_shared::{
 
 use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
-    delete::{DeletedEdge, Predecessor, expected_edges},
+    delete::{DeletedEdge, LeadingEdges, Predecessor, expected_edges},
     fold::{LabelledDeletion, LookupStage, Reading, is_held, table_bytes},
 };
 
@@ -379,6 +379,7 @@ impl Answerer {
 struct Router<'a> {
     order: usize,
     predecessor: &'a Predecessor,
+    leading: LeadingEdges,
     stage: Box<LookupStage>,
     /// Deletions whose colours did not decide their labels wait for each other to be searched
     /// together.
@@ -392,6 +393,7 @@ impl<'a> Router<'a> {
         Router {
             order,
             predecessor,
+            leading: LeadingEdges::default(),
             stage: LookupStage::new(order, kernel),
             forest: Forest::new(Batch::new(order, kernel)),
             requests: Vec::new(),
@@ -401,13 +403,13 @@ impl<'a> Router<'a> {
     fn run(&mut self, rows: &[PlainRows], routed: &mut Routed) {
         self.requests.clear();
         let before = self.stage.labellings;
-        for (i, rows) in rows.iter().enumerate() {
-            for (u, w) in self.predecessor.edges_of(rows) {
-                if self.stage.gather(self.predecessor, i, rows, u, w) {
-                    self.label();
-                }
+        let mut leading = std::mem::take(&mut self.leading);
+        for (i, u, w) in leading.of(self.predecessor, rows) {
+            if self.stage.gather(self.predecessor, i, &rows[i], u, w) {
+                self.label();
             }
         }
+        self.leading = leading;
         self.label();
         self.search();
         routed.labellings = self.stage.labellings - before;
