@@ -53,7 +53,10 @@ pub fn block(data: &[u8]) {
     };
     assert_eq!(table.len(), keys.count);
     for (i, slot) in keys.slots().enumerate() {
-        assert_eq!((table.slot(i), table.find(slot, table.locate(slot))), (slot, Some(i)));
+        let first = table.locate(slot);
+        assert_eq!((table.slot(i), table.find(slot, first)), (slot, Some(i)));
+        let record = table.look_up(slot, first);
+        assert_eq!(record, Some(table.record(i)));
     }
     let again = table.to_blocks(part);
     assert_eq!(again.outcomes, outcomes);

@@ -17,7 +17,7 @@ use trailtrap_shared::{
         forest::Forest,
         hashed, reference,
     },
-    partition::{Asked, Block, BucketTable, KeyedOutcomes, Mismatch, graph_of_slot},
+    partition::{Asked, Block, BucketTable, KeyedOutcomes, Mismatch, graph_of_slot, slot_bits},
     plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::{
@@ -57,10 +57,12 @@ fn random() -> impl Iterator<Item = u128> {
     })
 }
 
-/// The slots of so many graphs of order 11, in increasing order.
+/// The slots of so many graphs of [`TABLE_ORDER`], in increasing order.
 fn slots(count: usize) -> Vec<u64> {
-    let mut slots: Vec<u64> =
-        random().take(count).map(|number| (number >> (u128::BITS - 45)) as u64).collect();
+    let mut slots: Vec<u64> = random()
+        .take(count)
+        .map(|number| (number >> (u128::BITS - slot_bits(TABLE_ORDER) as u32)) as u64)
+        .collect();
     slots.sort_unstable();
     slots.dedup();
     slots
@@ -174,13 +176,16 @@ fn solve_unit_of_order_8(bencher: Bencher) {
         .bench_local(|| SOLVER.solve(plan, *unit, memory).expect("solved before").summary);
 }
 
+/// The order of tables that are loaded and looked up in.
+const TABLE_ORDER: usize = 11;
+
 /// Look-ups in tables of 2.5 MB, 50 MB, and 3.6 GB, the last of which takes 5 GB to make: at random,
 /// as where all tables of a group are held, and in the order of the upper bits of slots, as requests
 /// of a chunk of graphs to one predecessor come. As in the kernel, entries of the directory and then
 /// records are asked for a batch ahead.
 #[divan::bench(args = [100_000, 2_000_000, 148_000_000], consts = [false, true])]
 fn look_up<const IN_ORDER: bool>(bencher: Bencher, entries: usize) {
-    let sequence = DegreeSequence::new([4; 11]);
+    let sequence = DegreeSequence::new([4; TABLE_ORDER]);
     let slots = slots(entries);
     let table =
         BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.iter().copied(), |_, record| {
@@ -200,7 +205,8 @@ fn look_up<const IN_ORDER: bool>(bencher: Bencher, entries: usize) {
                 *place = table.locate(slot);
             }
             for (&slot, &place) in located.iter().zip(&places[0]) {
-                sum += table.find(slot, place).map_or(0, |i| usize::from(table.record(i)[0]));
+                let record = table.look_up(slot, place);
+                sum += record.map_or(0, |record| usize::from(record[0]));
             }
             places.swap(0, 1);
             (located, before) = (before, asked);
@@ -251,7 +257,7 @@ fn load_bucket(bencher: Bencher, parts: usize) {
 #[divan::bench(args = [1, 2, 4, 10, 100])]
 fn load_asked(bencher: Bencher, parts: usize) {
     let asked: Vec<u64> = slots(BUCKET_GRAPHS).into_iter().filter(|slot| slot % 4 == 3).collect();
-    let mut sought = Asked::new(11, 0, asked.len());
+    let mut sought = Asked::new(TABLE_ORDER, 0, asked.len());
     asked.into_iter().for_each(|slot| sought.ask(slot));
     load(bencher, parts, |blocks| BucketTable::of_asked(blocks, &sought));
 }
@@ -264,7 +270,7 @@ fn load(
     parts: usize,
     table: impl Fn(&[KeyedOutcomes]) -> Result<BucketTable, Mismatch>,
 ) {
-    let sequence = DegreeSequence::new([4; 11]);
+    let sequence = DegreeSequence::new([4; TABLE_ORDER]);
     let slots = slots(BUCKET_GRAPHS);
     // Each part has about as many of the slots, as if at random.
     let of_part = |part| {

@@ -10,7 +10,7 @@ use trailtrap_shared::{
     game::{Game, GameName, TrailTrap},
     graph::degree::DegreeSequence,
     labelling::batch::{Kernel, LANES},
-    partition::{Asked, Block, BucketBlocks, BucketTable, Content, KeyedOutcomes},
+    partition::{Asked, Block, BucketBlocks, BucketTable, Content, KeyedOutcomes, slot_bits},
     plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::counting::recount::recount;
@@ -259,8 +259,11 @@ fn fit(units: &[(f64, f64)]) -> (f64, f64) {
 /// The slot of the i-th of many graphs, as if at random: multiples of one number would be spread too
 /// evenly.
 fn some_slot(i: u64) -> u64 {
-    Random(i).draw() >> 19
+    Random(i).draw() >> (64 - slot_bits(TABLE_ORDER))
 }
+
+/// The order of tables that are loaded and looked up in.
+const TABLE_ORDER: usize = 11;
 
 /// A table with the slots of these graphs, of which few are equal.
 fn some_table(graphs: impl Iterator<Item = u64>) -> BucketTable {
@@ -268,7 +271,7 @@ fn some_table(graphs: impl Iterator<Item = u64>) -> BucketTable {
     slots.sort_unstable();
     slots.dedup();
     let record = |i: usize, record: &mut [u8]| record.fill(i as u8 & 1);
-    let sequence = DegreeSequence::new([4; 11]);
+    let sequence = DegreeSequence::new([4; TABLE_ORDER]);
     BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.into_iter(), record)
 }
 
@@ -301,7 +304,8 @@ fn look_up(table: &BucketTable, bits: u32, thread: u64) -> f64 {
         slots.iter().for_each(|&slot| table.prefetch(slot));
         let places = slots.map(|slot| table.locate(slot));
         for (slot, place) in slots.into_iter().zip(places) {
-            sum += table.find(slot, place).map_or(0, |i| usize::from(table.record(i)[0]));
+            let record = table.look_up(slot, place);
+            sum += record.map_or(0, |record| usize::from(record[0]));
         }
     }
     black_box(sum);
@@ -317,7 +321,7 @@ fn load(parts: usize, is_asked: bool) -> f64 {
         [keys, outcomes].map(Block::into_bytes)
     };
     let bytes: Vec<[Vec<u8>; 2]> = (0..parts).map(bytes).collect();
-    let mut asked = Asked::new(11, 0, LOADED_GRAPHS as usize / 4);
+    let mut asked = Asked::new(TABLE_ORDER, 0, LOADED_GRAPHS as usize / 4);
     let one_in_four = (0..LOADED_GRAPHS).map(some_slot).filter(|slot| slot % 4 == 0);
     one_in_four.for_each(|slot| asked.ask(slot));
     let layout = TrailTrap::LAYOUT;

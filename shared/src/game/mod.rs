@@ -634,7 +634,14 @@ fn bits(record: &[u8], start: usize, count: usize) -> VertexSet {
     let byte = start / 8;
     let word = match record.get(byte..byte + 4) {
         Some(four) => u32::from_le_bytes(four.try_into().expect("four bytes")),
-        None => record[byte..].iter().rev().fold(0, |word, &b| word << 8 | u32::from(b)),
+        None => last_word(record, byte),
     };
     word >> (start % 8) & all_vertices(count)
+}
+
+/// The bytes from this one to the last, of which there are fewer than four. Not inlined, since where
+/// most records are read, in tables, more bytes follow.
+#[inline(never)]
+fn last_word(record: &[u8], byte: usize) -> u32 {
+    record[byte..].iter().rev().fold(0, |word, &b| word << 8 | u32::from(b))
 }

@@ -329,10 +329,26 @@ impl Batch {
         if self.order > MAX_PLAIN_ORDER {
             return short_key(self.order, self.code(lane).into());
         }
-        let code = self.codes[..4]
-            .iter()
-            .rev()
-            .fold(0, |code, word| code << 16 | u64::from(word.0[lane]));
+        self.plain_key(lane)
+    }
+
+    /// The short keys of all lanes; of those that are not among `labelled`, any numbers.
+    #[inline(always)]
+    pub fn keys(&self, labelled: u32) -> [u64; LANES] {
+        let mut keys = [0; LANES];
+        if self.order > MAX_PLAIN_ORDER {
+            lanes_of(labelled).for_each(|lane| keys[lane] = self.key(lane));
+        } else {
+            (0..LANES).for_each(|lane| keys[lane] = self.plain_key(lane));
+        }
+        keys
+    }
+
+    /// The short key up to order 12.
+    #[inline(always)]
+    fn plain_key(&self, lane: usize) -> u64 {
+        let words = self.codes[..4].iter().rev();
+        let code = words.fold(0, |code, word| code << 16 | u64::from(word.0[lane]));
         code & ((1 << key_bits(self.order)) - 1)
     }
 

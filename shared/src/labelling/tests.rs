@@ -344,6 +344,7 @@ fn check_batch(
         let mut taken_over = new();
         taken_over.put_packed_labels(&packed);
         let pulled_too = taken_over.pull_back(&sets);
+        let keys = batch.keys(decided);
         for (lane, graph) in chunk.iter().enumerate() {
             if decided >> lane & 1 == 0 {
                 forest.push(batch.undecided(lane), graph);
@@ -354,6 +355,7 @@ fn check_batch(
                 label_one(graph).short_key(graph),
                 "{name}: key of {graph:?}"
             );
+            assert_eq!(keys[lane], batch.key(lane), "{name}: keys of {graph:?}");
             for (set, pulled) in sets.iter().zip(&pulled) {
                 assert_eq!(
                     u32::from(pulled.0[lane]),

@@ -116,8 +116,11 @@ impl From<BucketBlocks> for KeyedOutcomes {
 /// Entries are read and slots written in words of 8 bytes, and records read in words of 4, which may
 /// reach this far past the last entry.
 const SLACK: usize = 8;
-/// A look-up compares this many entries at once, without branches.
+/// A look-up has so many entries at hand.
 const LOOK: usize = 2;
+
+// Between two it chooses without a branch.
+const _: () = assert!(LOOK == 2);
 
 /// The keys and outcomes of the partition of this degree sequence do not fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -277,7 +280,7 @@ impl BucketTable {
     }
 
     /// The index of the first entry that can be that of a slot of this bucket. Starts loading that
-    /// entry into the processor's cache, for a later [`BucketTable::find`].
+    /// entry into the processor's cache, for a later [`BucketTable::look_up`].
     #[inline(always)]
     pub fn locate(&self, slot: u64) -> u32 {
         let first = self.first(self.place(slot));
@@ -289,21 +292,30 @@ impl BucketTable {
         first as u32
     }
 
-    /// The index of the entry of a slot, if the table has it; `first` is what
+    /// The record of a slot, as [`BucketTable::record`] has it, if the table has it; `first` is what
     /// [`BucketTable::locate`] returned for this slot.
     #[inline(always)]
+    pub fn look_up(&self, slot: u64, first: u32) -> Option<&[u8]> {
+        let Self { stride, slot_bytes, slot_mask, .. } = *self;
+        let is_slot = |entry: &[u8]| read_word(entry, 0) & slot_mask == slot;
+        // Nearly always it is one of the first two. Choosing between these without a branch spares the
+        // processor a wrong guess at each look-up.
+        let begin = first as usize * stride;
+        let two = &self.entries[begin..][..LOOK * stride + SLACK];
+        let second = usize::from(!is_slot(two));
+        let mut entry = &two[second * stride..][..stride + SLACK];
+        if !is_slot(entry) || first as usize + second >= self.count {
+            let further = self.find(slot, first + LOOK as u32)?;
+            entry = &self.entries[further * stride..][..stride + SLACK];
+        }
+        Some(&entry[slot_bytes..stride + 4])
+    }
+
+    /// The index of the entry of a slot, if the table has it; `first` is what
+    /// [`BucketTable::locate`] returned for this slot, or any entry from there on that is not after it.
+    #[inline(never)]
     pub fn find(&self, slot: u64, first: u32) -> Option<usize> {
-        let first = first as usize;
-        // Nearly always it is one of the first two. Comparing with both of these, without branches,
-        // spares the processor a wrong guess at each look-up.
-        let mut found = usize::MAX;
-        for i in (first..first + LOOK).rev() {
-            found = if self.slot(i) == slot { i } else { found };
-        }
-        if found < self.count {
-            return Some(found);
-        }
-        (first + LOOK..self.count)
+        (first as usize..self.count)
             .take_while(|&i| self.slot(i) <= slot)
             .find(|&i| self.slot(i) == slot)
     }
@@ -636,23 +648,32 @@ mod tests {
     };
     use crate::{
         class::Class,
-        game::{Game, TrailTrap},
+        game::{EdgeGeography, Game, TrailTrap},
         graph::MAX_ORDER,
     };
+
+    /// The index of the entry of a slot, if the table has it; a look-up finds the same.
+    fn find(table: &BucketTable, slot: u64) -> Option<usize> {
+        let first = table.locate(slot);
+        let found = table.find(slot, first);
+        let record = table.look_up(slot, first);
+        assert_eq!(record, found.map(|i| table.record(i)));
+        found
+    }
 
     proptest! {
         #[test]
         fn tables_find_what_they_hold(slots in slots(), other in 0u64..1 << 45) {
             let (table, _) = regular_partition(&slots, 0, 0, 0);
             for (i, &slot) in slots.iter().enumerate() {
-                prop_assert_eq!(table.find(slot, table.locate(slot)), Some(i));
+                prop_assert_eq!(find(&table, slot), Some(i));
                 prop_assert_eq!(table.slot(i), slot);
                 let begin = slots.iter().position(|&other| table.place(other) == table.place(slot));
                 prop_assert_eq!(Some(table.locate(slot) as usize), begin);
                 prop_assert_eq!(table.record(i)[0], slot as u8);
             }
             prop_assert_eq!(
-                table.find(other, table.locate(other)),
+                find(&table, other),
                 slots.iter().position(|&slot| slot == other)
             );
         }
@@ -712,10 +733,10 @@ mod tests {
                 assert_same(&table, &regular_partition(&all, 2, bucket, 0).0);
                 found += table.len();
                 for i in 0..table.len() {
-                    let j = whole.find(table.slot(i), whole.locate(table.slot(i))).unwrap();
+                    let j = find(&whole, table.slot(i)).unwrap();
                     prop_assert_eq!(table.entry(i), whole.entry(j));
                     prop_assert_eq!(
-                        table.find(table.slot(i), table.locate(table.slot(i))),
+                        find(&table, table.slot(i)),
                         Some(i)
                     );
                 }
@@ -728,7 +749,7 @@ mod tests {
                 let some = BucketTable::of_asked(&parts, &sought).unwrap();
                 for slot in asked {
                     let entry = |table: &BucketTable| {
-                        let found = table.find(slot, table.locate(slot));
+                        let found = find(table, slot);
                         found.map(|i| table.entry(i).to_vec())
                     };
                     prop_assert_eq!(entry(&some), entry(&table));
@@ -791,16 +812,18 @@ mod tests {
             assert!(table.locate(last) as usize + usize::from(u8::MAX) < slots.len());
             let after_low = (MANY as usize..slots.len()).take(200);
             for i in (0..slots.len()).step_by(9_973).chain(after_low).chain([slots.len() - 1]) {
-                assert_eq!(table.find(slots[i], table.locate(slots[i])), Some(i));
+                assert_eq!(find(&table, slots[i]), Some(i));
             }
-            assert_eq!(table.find(missing, table.locate(missing)), None);
+            assert_eq!(find(&table, missing), None);
         }
     }
 
     /// Also of no graph or few, and where the bucket says all bits of a slot.
     #[test]
     fn small_tables_find_what_they_hold() {
-        for n in 1..=6 {
+        // Entries have a byte or two at least.
+        let layouts = [TrailTrap::LAYOUT, EdgeGeography::LAYOUT];
+        for (n, layout) in (1..=6).flat_map(|n| layouts.map(|layout| (n, layout))) {
             let sequence = DegreeSequence::new(std::iter::repeat_n(0, n));
             let bits = slot_bits(n);
             for bucket_bits in [0, bits / 2, bits] {
@@ -812,7 +835,7 @@ mod tests {
                     for count in 0..=all.len().min(3) {
                         let held = &all[all.len() - count..];
                         let table = BucketTable::new(
-                            TrailTrap::LAYOUT,
+                            layout,
                             sequence,
                             bucket_bits as u8,
                             bucket,
@@ -820,7 +843,7 @@ mod tests {
                             |_, record| record.fill(1),
                         );
                         for slot in &all {
-                            let found = table.find(*slot, table.locate(*slot));
+                            let found = find(&table, *slot);
                             assert_eq!(found, held.iter().position(|held| held == slot));
                         }
                     }

@@ -377,8 +377,9 @@ impl<'a> Folder<'a> {
         let p = stage.predecessor;
         stage.label(self.order, |undecided, deletion| self.forest.push(undecided, (p, deletion)));
         let predecessor = &self.group[p];
+        let table_of = predecessor.tables_by_slot(self.order);
         for lane in lanes_of(stage.labelled) {
-            predecessor.table_of(self.order, stage.slots[lane]).prefetch(stage.slots[lane]);
+            table_of(stage.slots[lane]).prefetch(stage.slots[lane]);
         }
     }
 
@@ -411,19 +412,20 @@ fn fold_wide<G: Game>(
 ) -> Result<u64, SolveError> {
     let mut labellings = 0;
     for predecessor in group {
+        let table_of = predecessor.tables_by_slot(n);
         for (graph, outcome) in graphs.iter().zip(&mut *outcomes) {
             for (u, w) in predecessor.edges_of_any(graph.rows()) {
                 let left = graph.without_edge(u, w);
                 let labelling = hashed::label(&left);
                 labellings += 1;
                 let slot = slot_of_labelled(&left, &labelling);
-                let table = predecessor.table_of(n, slot);
-                let Some(entry) = table.find(slot, table.locate(slot)) else {
+                let table = table_of(slot);
+                let Some(record) = table.look_up(slot, table.locate(slot)) else {
                     let sequence = predecessor.sequence;
                     return Err(SolveError::MissingPredecessor { sequence, slot });
                 };
                 let label = |v: usize| usize::from(labelling.label[v]);
-                let mut answer = G::Method::ask(n, table.record(entry), label(u), label(w));
+                let mut answer = G::Method::ask(n, record, label(u), label(w));
                 for set in &mut answer.sets {
                     *set = (0..n).fold(0, |back, v| back | (*set >> label(v) & 1) << v);
                 }
@@ -466,20 +468,22 @@ impl LookupStage {
         u: usize,
         w: usize,
     ) -> bool {
-        let LookupStage { batch, deletions, rows: left, count, .. } = self;
-        if *count == 0 {
+        let LookupStage { batch, deletions, rows: left, .. } = self;
+        // Read once, as a compiler that cannot tell it from what is written would do again and again.
+        let lane = self.count;
+        if lane == 0 {
             batch.set_colours(&predecessor.colours);
             batch.set_alike(&predecessor.alike);
         }
-        let left = &mut left[*count];
+        let left = &mut left[lane];
         left[..R].copy_from_slice(rows);
         left[u] = rows[u] & !(1 << w);
         left[w] = rows[w] & !(1 << u);
-        batch.set_colour(*count, u, predecessor.low_colour);
-        batch.set_colour(*count, w, predecessor.high_colour);
-        deletions[*count] = DeletedEdge { graph: i as u32, u: u as u8, w: w as u8 };
-        *count += 1;
-        *count == LANES
+        batch.set_colour(lane, u, predecessor.low_colour);
+        batch.set_colour(lane, w, predecessor.high_colour);
+        deletions[lane] = DeletedEdge { graph: i as u32, u: u as u8, w: w as u8 };
+        self.count = lane + 1;
+        self.count == LANES
     }
 
     /// Labels what was gathered. Undecided lanes are taken out, and handed over.
@@ -495,8 +499,8 @@ impl LookupStage {
         for lane in lanes_of(first_lanes(self.count) & !self.labelled) {
             hand_over(self.batch.undecided(lane), self.deletions[lane]);
         }
-        for lane in lanes_of(self.labelled) {
-            self.slots[lane] = slot_of_key(n, self.batch.key(lane));
+        for (slot, key) in self.slots.iter_mut().zip(self.batch.keys(self.labelled)) {
+            *slot = slot_of_key(n, key);
         }
     }
 
@@ -527,9 +531,9 @@ impl LookupStage {
 
     /// Finds out where the records of labelled deletions are, and asks for them.
     pub(super) fn locate(&mut self, group: &[Predecessor], n: usize) {
-        let predecessor = &group[self.predecessor];
+        let table_of = group[self.predecessor].tables_by_slot(n);
         for lane in lanes_of(self.labelled) {
-            self.places[lane] = predecessor.table_of(n, self.slots[lane]).locate(self.slots[lane]);
+            self.places[lane] = table_of(self.slots[lane]).locate(self.slots[lane]);
         }
     }
 
@@ -544,30 +548,28 @@ impl LookupStage {
             return Ok(());
         }
         let predecessor = &group[self.predecessor];
-        let mut answers = [PredecessorAnswer::default(); LANES];
+        let table_of = predecessor.tables_by_slot(n);
         let mut sets = [Lane([0; LANES]); 2];
+        let mut flags = [0; LANES];
         for lane in lanes_of(self.labelled) {
-            let slot = self.slots[lane];
-            let table = predecessor.table_of(n, slot);
-            let Some(entry) = table.find(slot, self.places[lane]) else {
-                return Err(SolveError::MissingPredecessor {
-                    sequence: predecessor.sequence,
-                    slot,
-                });
+            let (slot, place) = (self.slots[lane], self.places[lane]);
+            let Some(record) = table_of(slot).look_up(slot, place) else {
+                let sequence = predecessor.sequence;
+                return Err(SolveError::MissingPredecessor { sequence, slot });
             };
             let DeletedEdge { u, w, .. } = self.deletions[lane];
-            let (u, w) =
-                (self.batch.label_of(lane, u as usize), self.batch.label_of(lane, w as usize));
-            answers[lane] = G::Method::ask(n, table.record(entry), u, w);
-            sets[0].0[lane] = answers[lane].sets[0] as u16;
-            sets[1].0[lane] = answers[lane].sets[1] as u16;
+            let [u, w] = [u, w].map(|v| self.batch.label_of(lane, v.into()));
+            let answer = G::Method::ask(n, record, u, w);
+            sets[0].0[lane] = answer.sets[0] as u16;
+            sets[1].0[lane] = answer.sets[1] as u16;
+            flags[lane] = answer.flags;
         }
         let sets = self.batch.pull_back(&sets);
         for lane in lanes_of(self.labelled) {
             let DeletedEdge { graph, u, w } = self.deletions[lane];
             let answer = PredecessorAnswer {
                 sets: [sets[0].0[lane].into(), sets[1].0[lane].into()],
-                flags: answers[lane].flags,
+                flags: flags[lane],
             };
             G::Method::fold(n, &mut outcomes[graph as usize], u as usize, w as usize, &answer);
         }

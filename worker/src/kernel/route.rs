@@ -353,11 +353,12 @@ impl Answerer {
         outcomes: &mut [G::Outcome],
     ) -> Result<(), SolveError> {
         let (n, group) = (self.order, std::slice::from_ref(predecessor));
+        let table_of = predecessor.tables_by_slot(n);
         let mut batches = requests.chunks(LANES);
         while let Some(requests) = batches.next() {
             let [next, located] = &mut self.stages;
             for request in batches.clone().next().unwrap_or_default() {
-                predecessor.table_of(n, request.slot()).prefetch(request.slot());
+                table_of(request.slot()).prefetch(request.slot());
             }
             next.put(requests.iter().map(|request| request.labelled()));
             for request in requests {
@@ -404,9 +405,11 @@ impl<'a> Router<'a> {
         self.requests.clear();
         let before = self.stage.labellings;
         let mut leading = std::mem::take(&mut self.leading);
-        for (i, u, w) in leading.of(self.predecessor, rows) {
-            if self.stage.gather(self.predecessor, i, &rows[i], u, w) {
-                self.label();
+        for (first, rows) in (0..).step_by(CHUNK).zip(rows.chunks(CHUNK)) {
+            for (i, u, w) in leading.of(self.predecessor, rows) {
+                if self.stage.gather(self.predecessor, first + i, &rows[i], u, w) {
+                    self.label();
+                }
             }
         }
         self.leading = leading;

@@ -32,7 +32,7 @@ use trailtrap_shared::{
     protocol::messages::Wanted,
 };
 
-use super::{Evidence, LookedUp, Solver, Source, SourceError, readings};
+use super::{Evidence, LookedUp, SolveError, Solver, Source, SourceError, readings};
 use crate::{
     cache::{Fetch, PartitionCache},
     link::memory::{self, Memory},
@@ -148,6 +148,98 @@ fn cuts_and_kernels_change_nothing() {
             "{}",
             kernel.name()
         );
+    }
+}
+
+/// In orders that the kernel is compiled for by themselves, and beyond those that have plain keys,
+/// too: few graphs, however little is held.
+#[test]
+fn cuts_change_nothing_in_large_orders() {
+    let cut = PlanOptions { part_graphs: 40, bucket_bytes: 200 };
+    for (class, order) in
+        [(Class::MaxDegree(3), 9), (Class::MaxDegree(2), 12), (Class::Forest, 13)]
+    {
+        for game in GameName::ALL {
+            let places_by = |options, allowance_bytes| {
+                let (stop, kernel) = (&AtomicBool::new(false), Kernel::best());
+                let solver = Solver { game, kernel, allowance_bytes, stop };
+                let memory = memory::census_of(class, order, options, &solver, &mut |_, _| ());
+                let memory = memory.unwrap();
+                let of_order = |n| places(&memory, game.layout(), n);
+                (9..=order).flat_map(of_order).collect::<Vec<_>>()
+            };
+            let expected = places_by(PlanOptions::default(), usize::MAX);
+            assert!(expected.len() > 100, "{class}");
+            for allowance_bytes in [usize::MAX, 1000, 1] {
+                let found = places_by(cut, allowance_bytes);
+                assert!(found == expected, "{game}, {class}, {allowance_bytes}");
+            }
+        }
+    }
+}
+
+/// A source of which one table lacks a graph.
+struct Lacking<'a> {
+    memory: &'a Memory,
+    sequence: DegreeSequence,
+    slot: u64,
+}
+
+impl Source for Lacking<'_> {
+    fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
+        self.memory.parents(sequence)
+    }
+
+    fn table(
+        &self,
+        sequence: &DegreeSequence,
+        bucket_bits: u8,
+        bucket: u32,
+    ) -> Result<Arc<BucketTable>, SourceError> {
+        let table = self.memory.table(sequence, bucket_bits, bucket)?;
+        if *sequence != self.sequence {
+            return Ok(table);
+        }
+        let others: Vec<usize> =
+            (0..table.len()).filter(|&i| table.slot(i) != self.slot).collect();
+        let slots = others.iter().map(|&i| table.slot(i));
+        let bytes = TrailTrap::LAYOUT.record_bytes(sequence.order());
+        let record = |i: usize, record: &mut [u8]| {
+            record.copy_from_slice(&table.record(others[i])[..bytes]);
+        };
+        let layout = TrailTrap::LAYOUT;
+        Ok(Arc::new(BucketTable::new(layout, *sequence, bucket_bits, bucket, slots, record)))
+    }
+}
+
+/// A graph that is not where it should be is named, and nothing is taken in its place.
+#[test]
+fn a_missing_predecessor_is_named() {
+    for bucket_bytes in [u64::MAX, 100] {
+        let cut = PlanOptions { part_graphs: u64::MAX, bucket_bytes };
+        let (_, memory) = census(7, cut, Kernel::best(), usize::MAX);
+        let plan = Plan::new(TrailTrap::LAYOUT, 7, cut);
+        let mut compared = 0;
+        for table in memory.tables(7).iter().step_by(5) {
+            let graph = graph_of_slot(table.sequence(), table.slot(table.len() / 2)).unwrap();
+            let Some((u, w)) = graph.edges().last() else { continue };
+            let rest = graph.without_edge(u, w);
+            let (sequence, slot) = (DegreeSequence::of(&rest), slot_of(&rest));
+            let source = Lacking { memory: &memory, sequence, slot };
+            let shard = plan.find(table.sequence()).unwrap();
+            for allowance_bytes in [usize::MAX, 1] {
+                let (stop, kernel) = (&AtomicBool::new(false), Kernel::best());
+                let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
+                let solved = solver.solve(&plan, Unit { order: 7, shard, part: 0 }, &source);
+                let missing = match solved {
+                    Err(SolveError::MissingPredecessor { sequence, slot }) => (sequence, slot),
+                    other => panic!("{:?}", other.err()),
+                };
+                assert_eq!(missing, (sequence, slot));
+                compared += 1;
+            }
+        }
+        assert!(compared > 100, "{compared}");
     }
 }
 
