@@ -267,8 +267,8 @@ impl Session<'_> {
                 let query = queries[i].as_ref().expect("only graphs have places");
                 let found = match &table {
                     Err(error) => Err(log::explained(error)),
-                    Ok(table) => match table.find(query.slot, table.locate(query.slot)) {
-                        Some(entry) => Ok(self.describe(&lines[i], query, table.record(entry))),
+                    Ok(table) => match table.look_up(query.slot, table.locate(query.slot)) {
+                        Some(record) => Ok(self.describe(&lines[i], query, record)),
                         None => Err(format!(
                             "partition {} lacks this graph: the store is damaged; see `trailtrap \
                              verify`",

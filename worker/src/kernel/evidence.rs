@@ -76,8 +76,8 @@ impl Witness {
             wanted.partition_point(|&(slot, _)| bucket_of_slot(n, slot, bucket_bits) < bucket)
         };
         for &(slot, part) in &wanted[up_to(bucket)..up_to(bucket + 1)] {
-            if let Some(entry) = table.find(slot, table.locate(slot)) {
-                let record = table.record(entry)[..self.record_bytes].to_vec();
+            if let Some(record) = table.look_up(slot, table.locate(slot)) {
+                let record = record[..self.record_bytes].to_vec();
                 self.evidence[part].records.insert((*sequence, slot), record);
             }
         }

@@ -151,8 +151,8 @@ fn cuts_and_kernels_change_nothing() {
     }
 }
 
-/// In orders that the kernel is compiled for by themselves, and beyond those that have plain keys,
-/// too: few graphs, however little is held.
+/// Of few graphs, in orders that tests do no census of all graphs of, and beyond those that have
+/// plain keys, too.
 #[test]
 fn cuts_change_nothing_in_large_orders() {
     let cut = PlanOptions { part_graphs: 40, bucket_bytes: 200 };
@@ -426,8 +426,8 @@ fn evidence_is_what_drawn_graphs_lead_to() {
         let bits = plan.shards[plan.find(&sequence).unwrap() as usize].bucket_bits;
         let bucket = bucket_of_slot(7, slot, bits) as u32;
         let table = memory.table(&sequence, bits, bucket).unwrap();
-        let entry = table.find(slot, table.locate(slot)).unwrap();
-        let record = table.record(entry)[..plan.layout.record_bytes(7)].to_vec();
+        let record = table.look_up(slot, table.locate(slot)).unwrap();
+        let record = record[..plan.layout.record_bytes(7)].to_vec();
         ((sequence, slot), record)
     };
     for (allowance_bytes, together) in
