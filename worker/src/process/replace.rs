@@ -24,8 +24,8 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// A replacement of the file at `path`, which need not exist. Its permissions follow the
-    /// umask, and it outlasts a loss of power.
+    /// A replacement of the file at `path`, which need not exist. Its permissions are those of the
+    /// old file, or follow the umask, and it outlasts a loss of power.
     pub fn of(path: &Path) -> Self {
         Replacement { path: path.to_owned(), mode: 0o666, durable: true }
     }
@@ -33,6 +33,10 @@ impl Replacement {
     /// Only its owner may use the file.
     pub fn private(self) -> Self {
         Replacement { mode: 0o600, ..self }
+    }
+
+    fn is_private(&self) -> bool {
+        self.mode & 0o077 == 0
     }
 
     /// Does not wait for the disk: a loss of power may damage the file or undo the replacement.
@@ -66,6 +70,13 @@ impl Replacement {
             .prefix(&prefix(&self.path))
             .suffix(&format!(".{EXTENSION}"))
             .make_in(directory, create)?;
+        if let Ok(old) = fs::symlink_metadata(&self.path)
+            && old.is_file()
+            && !self.is_private()
+        {
+            // Of another owner's file they may be more than this process may give.
+            let _ = file.as_file().set_permissions(old.permissions());
+        }
         let mut out = BufWriter::new(file);
         fill(&mut out)?;
         let file = out.into_inner().map_err(|error| error.into_error())?;
@@ -143,6 +154,8 @@ mod tests {
         assert_eq!(mode(&path) & 0o600, 0o600);
         Replacement::of(&path).private().write(b"secret").unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"secret".to_vec(), 0o600));
+        Replacement::of(&path).write(b"secret").unwrap();
+        assert_eq!(mode(&path), 0o600, "nobody has asked for more readers");
         let failed: io::Result<()> = Replacement::of(&path).fill(|out| {
             out.write_all(b"half")?;
             Err(io::Error::other("no more"))
