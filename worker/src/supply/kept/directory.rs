@@ -149,10 +149,23 @@ impl KeptDirectory {
     /// # Errors
     /// What the system says; [`io::ErrorKind::NotFound`] if the depot itself is not here.
     pub fn read(&self, name: &BlockName) -> io::Result<Option<Vec<u8>>> {
-        match read(&self.path.join(object_name(&name.checksum)), name.length) {
-            Ok(bytes) => Ok(Some(bytes.unwrap_or_default())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.check().map(|()| None),
-            Err(error) => Err(error),
+        let path = self.path.join(object_name(&name.checksum));
+        self.found(|| read(&path, name.length).map(Option::unwrap_or_default))
+    }
+
+    /// What is read of a file, if it is here.
+    fn found<T>(&self, read: impl Fn() -> io::Result<T>) -> io::Result<Option<T>> {
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        match read() {
+            Err(error) if is_missing(&error) => {
+                self.check()?;
+                // The depot may have been away a moment ago, and all that is in it.
+                match read() {
+                    Err(error) if is_missing(&error) => Ok(None),
+                    again => again.map(Some),
+                }
+            }
+            read => read.map(Some),
         }
     }
 
@@ -168,11 +181,8 @@ impl KeptDirectory {
     /// # Errors
     /// What the system says; [`io::ErrorKind::NotFound`] if the depot itself is not here.
     pub fn read_any(&self, checksum: &Checksum, most: u64) -> io::Result<Option<Vec<u8>>> {
-        match open::read(&self.path.join(object_name(checksum)), most) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.check().map(|()| None),
-            Err(error) => Err(error),
-        }
+        let path = self.path.join(object_name(checksum));
+        self.found(|| open::read(&path, most))
     }
 
     /// Keeps a block; it outlasts a loss of power when this returns.
@@ -233,6 +243,8 @@ impl KeptDirectory {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::supply::kept::some_block;
 
@@ -257,6 +269,13 @@ mod tests {
         depot.remove(&name).unwrap();
         assert_eq!(depot.read(&name).unwrap(), None);
         depot.check().unwrap();
+        // The depot was away for the moment of the first attempt.
+        let attempts = Cell::new(0);
+        let read = || match attempts.replace(1) {
+            0 => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(7),
+        };
+        assert_eq!(depot.found(read).unwrap(), Some(7));
         // Of another census, whose directory this is not, or not mounted.
         away(KeptDirectory::at(&path, Mark(8)).read(&name).map(drop));
         let refused = KeptDirectory::begin(&path, Mark(8)).unwrap_err().to_string();
