@@ -110,6 +110,11 @@ impl fmt::Display for BlockId {
 pub struct Checksum(pub [u8; CHECKSUM_BYTES]);
 
 impl Checksum {
+    /// That of any bytes.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Checksum::of(blake3::hash(bytes))
+    }
+
     fn of(hash: blake3::Hash) -> Self {
         Checksum(*hash.as_bytes().first_chunk().expect("a hash is longer"))
     }

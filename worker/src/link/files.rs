@@ -5,7 +5,9 @@
 //! into a file `NUMBER.task`, and delivers the `NUMBER.result` that comes back. Where there is
 //! none, a worker takes a task by renaming it to `NUMBER.taken`, solves it and leaves the result.
 //! Every file appears complete, by a rename. What the files hold are messages of the protocol,
-//! each after its length, and they are checked like messages. A task that a worker cannot use is
+//! each after its length, and they are checked like messages; what lies beside blocks, which have
+//! checksums of their own, is followed by its checksum, so that nobody is blamed for a file that was
+//! damaged on its way. A task that a worker cannot use is
 //! set aside as `NUMBER.damaged`, and the courier gives its lease back. Others may put anything
 //! into the directory: what is no regular file, or is too large, is not read, and a directory that
 //! is in the way is renamed. No time that one machine says is compared with that of another. What a
@@ -34,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::Layout,
     graph::degree::LabelledCounts,
-    partition::Block,
+    partition::{Block, CHECKSUM_BYTES, Checksum},
     plan::Plan,
     protocol::{
         messages::{self, Wanted},
@@ -447,11 +449,17 @@ fn put_out(
     })
 }
 
+/// A message after its length, followed by its checksum.
+fn with_checksum(message: &impl Message) -> Vec<u8> {
+    let checksum = Checksum::of_bytes(&message.encode_to_vec());
+    [&message.encode_length_delimited_to_vec(), &checksum.0[..]].concat()
+}
+
 /// Writes the lease, and all that its units read.
 fn pack(link: &GrpcLink, lease: &Lease, out: &mut dyn Write) -> Result<(), PackError> {
     let plan = &lease.plan;
     let grant = messages::grant(lease.number, plan, &lease.units, lease.edition);
-    out.write_all(&grant.encode_length_delimited_to_vec())?;
+    out.write_all(&with_checksum(&grant))?;
     let mut seen = HashSet::new();
     let mut add = |wanted: Wanted| -> Result<(), PackError> {
         if seen.insert(wanted) {
@@ -478,13 +486,33 @@ fn pack(link: &GrpcLink, lease: &Lease, out: &mut dyn Write) -> Result<(), PackE
     Ok(())
 }
 
+/// What is wrong with a file that has changed on its way.
+const OTHER_CHECKSUM: &str = "its checksum is missing or another one";
+
+/// The bytes of the messages of a result.
+fn pack_result(messages: impl IntoIterator<Item = wire::CompleteRequest>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for message in messages {
+        bytes.extend(message.encode_length_delimited_to_vec());
+    }
+    let checksum = Checksum::of_bytes(&bytes);
+    bytes.extend(checksum.0);
+    bytes
+}
+
 /// The messages of a result, which have to be those of the lease.
 fn unpack_result(
     path: &Path,
-    mut bytes: &[u8],
+    bytes: &[u8],
     lease: &Lease,
 ) -> Result<Vec<wire::CompleteRequest>, OfflineError> {
     use wire::complete_request::Part;
+    let parts = bytes.split_last_chunk::<CHECKSUM_BYTES>();
+    let sound = parts.filter(|(bytes, sum)| Checksum::of_bytes(bytes).0 == **sum);
+    let Some((mut bytes, _)) = sound else {
+        let what = OTHER_CHECKSUM.to_owned();
+        return Err(OfflineError::Damaged { path: path.to_owned(), what });
+    };
     let mut messages: Vec<wire::CompleteRequest> = Vec::new();
     while let Some(message) = next(path, &mut bytes)? {
         messages.push(message);
@@ -523,6 +551,31 @@ impl Messages<'_> {
         &mut self,
         most: u64,
     ) -> Result<Option<(M, Range<u64>)>, OfflineError> {
+        let Some(bytes) = self.next_bytes(most)? else { return Ok(None) };
+        let message = M::decode(&bytes[..]).map_err(|error| self.damaged(error))?;
+        Ok(Some((message, self.place - bytes.len() as u64..self.place)))
+    }
+
+    /// The next message, which is followed by its checksum.
+    fn next_checked<M: Message + Default>(
+        &mut self,
+        most: u64,
+    ) -> Result<Option<M>, OfflineError> {
+        let Some(bytes) = self.next_bytes(most)? else { return Ok(None) };
+        let mut checksum = [0; CHECKSUM_BYTES];
+        if self.end - self.place < CHECKSUM_BYTES as u64 {
+            return Err(self.damaged(OTHER_CHECKSUM));
+        }
+        self.file.read_exact(&mut checksum).map_err(reading(self.path))?;
+        self.place += CHECKSUM_BYTES as u64;
+        if Checksum::of_bytes(&bytes).0 != checksum {
+            return Err(self.damaged(OTHER_CHECKSUM));
+        }
+        M::decode(&bytes[..]).map(Some).map_err(|error| self.damaged(error))
+    }
+
+    /// The bytes of the next message.
+    fn next_bytes(&mut self, most: u64) -> Result<Option<Vec<u8>>, OfflineError> {
         let left = self.end - self.place;
         if left == 0 {
             return Ok(None);
@@ -542,9 +595,8 @@ impl Messages<'_> {
         }
         let mut bytes = vec![0; length as usize];
         self.file.read_exact(&mut bytes).map_err(reading(self.path))?;
-        let message = M::decode(&bytes[..]).map_err(|error| self.damaged(error))?;
         self.place = start + length;
-        Ok(Some((message, start..self.place)))
+        Ok(Some(bytes))
     }
 }
 
@@ -626,8 +678,9 @@ impl FileLink {
         let file_bytes = metadata.len();
         let mut messages =
             Messages { path, file: BufReader::new(&file), place: 0, end: file_bytes };
-        let (grant, _): (wire::Grant, _) =
-            messages.next(GRANT_BYTES)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
+        let grant: wire::Grant = messages
+            .next_checked(GRANT_BYTES)?
+            .ok_or_else(|| damaged("it is empty".to_owned()))?;
         if path.file_stem().and_then(|stem| stem.to_str())
             != Some(grant.lease.to_string().as_str())
         {
@@ -746,10 +799,7 @@ impl Link for FileLink {
     }
 
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError> {
-        let mut bytes = Vec::new();
-        for message in delivery(lease, results, results.iter().map(SolvedUnit::blocks)) {
-            bytes.extend(message.encode_length_delimited_to_vec());
-        }
+        let bytes = pack_result(delivery(lease, results, results.iter().map(SolvedUnit::blocks)));
         let [task, taken, result] =
             ["task", "taken", "result"].map(|extension| self.path(lease.number, extension));
         let delivered = self.patience.persist(|| {
@@ -828,8 +878,8 @@ mod tests {
     /// A task without inputs.
     fn task(number: u64) -> Vec<u8> {
         let plan = Plan::new(TrailTrap::LAYOUT, 3, PlanOptions::default());
-        messages::grant(number, &plan, &[Unit { order: 3, shard: 0, part: 0 }], 0)
-            .encode_length_delimited_to_vec()
+        let units = [Unit { order: 3, shard: 0, part: 0 }];
+        with_checksum(&messages::grant(number, &plan, &units, 0))
     }
 
     #[test]
@@ -894,6 +944,35 @@ mod tests {
                 Err(OfflineError::Damaged { .. }) => assert!(!is_whole, "{length}"),
                 Err(other) => panic!("{length}: {other}"),
             }
+        }
+    }
+
+    /// A byte that changes on the way of a task, or of a result, is neither a task of another version
+    /// nor a result that its worker has got wrong.
+    #[test]
+    fn files_that_have_changed_are_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = link(directory.path());
+        let (path, sound) = (directory.path().join("5.taken"), task(5));
+        let open = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            link.open(&path)
+        };
+        let (lease, _) = open(&sound).unwrap();
+        let result = pack_result(messages::delivery(0, 5, std::iter::empty()));
+        assert!(unpack_result(&path, &result, &lease).is_ok());
+        let changed = |bytes: &[u8], place: usize| {
+            let mut changed = bytes.to_vec();
+            changed[place] ^= 1;
+            changed
+        };
+        for place in 0..sound.len() {
+            let opened = open(&changed(&sound, place));
+            assert!(matches!(opened, Err(OfflineError::Damaged { .. })), "{place}");
+        }
+        for place in 0..result.len() {
+            let unpacked = unpack_result(&path, &changed(&result, place), &lease);
+            assert!(matches!(unpacked, Err(OfflineError::Damaged { .. })), "{place}");
         }
     }
 
@@ -985,8 +1064,7 @@ mod tests {
             wire::Grant { block_format: grant.block_format - 1, ..grant.clone() },
             wire::Grant { max_size: Some(4), ..grant.clone() },
         ] {
-            fs::write(directory.path().join("7.task"), other.encode_length_delimited_to_vec())
-                .unwrap();
+            fs::write(directory.path().join("7.task"), with_checksum(&other)).unwrap();
             assert!(matches!(
                 link(directory.path()).lease(0),
                 Err(LinkError::Refused(why)) if why.contains("versions")
