@@ -61,7 +61,7 @@ impl Census {
     fn hand_in<T>(&self, event: impl FnOnce(&mut CensusState) -> T) -> (T, Vec<Effect>) {
         let mut state = self.state();
         let value = event(&mut state);
-        let (mut todo, mut wakes) = (Vec::new(), false);
+        let (mut todo, mut news, mut wakes) = (Vec::new(), Vec::new(), false);
         for effect in state.core.effects() {
             match effect {
                 Effect::Commit(entry) => {
@@ -84,7 +84,7 @@ impl Census {
                 Effect::Compare { lease, plan, units } => {
                     self.comparer.give(Comparison { lease, plan, units });
                 }
-                Effect::Say(news) => say(&news),
+                Effect::Say(told) => news.push(told),
                 Effect::EditionOver => {
                     self.names.clear();
                     self.counting.clear();
@@ -94,6 +94,8 @@ impl Census {
             }
         }
         drop(state);
+        // Whoever reads standard error may keep it waiting.
+        news.iter().for_each(say);
         if wakes {
             self.changed.notify_all();
             self.wakeup.notify_waiters();
