@@ -5,6 +5,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeSet, HashSet},
     sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
 
 use rayon::prelude::*;
@@ -70,6 +71,10 @@ pub(super) fn trace(store: &Store, suspects: Vec<Suspect>) -> Result<Vec<Unit>, 
 /// So many bytes of predecessors are at hand when the coordinator solves a unit itself. Each graph of
 /// the unit takes some 124 bytes beside them.
 const ALLOWANCE_BYTES: usize = 256 << 20;
+
+/// So long, at most, blocks of a delivery are waited for: others wait for their turn meanwhile, and
+/// whoever delivers them sends them if they cannot be read.
+const DELIVERY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What was found where nothing is wrong.
 type Sound<T> = Result<T, TrialError<CensusError>>;
@@ -217,7 +222,7 @@ impl Census {
         }
         let mut blocks = delivery.blocks.clone();
         for (id, name) in &delivery.named {
-            match self.store.elsewhere(name) {
+            match self.store.elsewhere(name, DELIVERY_PATIENCE) {
                 Ok(Some(Ok(block))) if block.id == *id => blocks.push(block),
                 Ok(Some(Ok(_))) => return flaw("it names a block of another place"),
                 Ok(Some(Err(_)) | None) => return Ok(None),

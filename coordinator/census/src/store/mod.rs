@@ -425,7 +425,8 @@ impl Store {
         }
     }
 
-    /// The block of this name in the depot, or on shelves; `None` if it is not there.
+    /// The block of this name in the depot, or on shelves, which are waited for so long at most; `None`
+    /// if it is not there.
     ///
     /// # Errors
     ///
@@ -435,7 +436,8 @@ impl Store {
         name: &BlockName,
     ) -> Result<Option<Result<Block, BlockError>>, StoreError> {
         match &self.shelves {
-            Some(shelves) => return Ok(shelves.read(self.layout(), name)?.map(Ok)),
+        patience: Duration,
+            Some(shelves) => return Ok(shelves.read(self.layout(), name, patience)?.map(Ok)),
             None if self.shelf_mark.is_some() => return Err(StoreError::OnShelves),
             None => {}
         }
@@ -1057,9 +1059,10 @@ impl Store {
     /// A damaged block as it was; `None` if that cannot be found out. If the store may be written,
     /// it is as before there, too.
     fn mend(&self, id: &BlockId, error: &StoreError) -> Result<Option<Block>, StoreError> {
-        // What lies in a depot has no parity. To read it again may take long, and is done without
-        // keeping others from writing.
-        if self.database.run(|db| parity_of(db, id))?.is_none() {
+        // What lies in a depot has no parity, but that of what lay in the database before it. To read it
+        // again may take long, and is done without keeping others from writing.
+        let lies_elsewhere = matches!(self.name_elsewhere(id), Ok(Some(_)));
+        if lies_elsewhere || self.database.run(|db| parity_of(db, id))?.is_none() {
             return Ok(self.read_as_it_is(id).ok());
         }
         // Nobody is to write or drop it meanwhile, or to mend it as well.
@@ -1125,7 +1128,7 @@ impl Store {
     ///
     /// It is missing or damaged there, or the depot cannot be read.
     pub fn read_named(&self, id: &BlockId, name: &BlockName) -> Result<Block, StoreError> {
-        let found = self.elsewhere(name)?.ok_or(StoreError::MissingBlock(*id))?;
+        let found = self.elsewhere(name, Duration::MAX)?.ok_or(StoreError::MissingBlock(*id))?;
         let block = found.map_err(|source| StoreError::Block { id: *id, source })?;
         if block.id == *id { Ok(block) } else { Err(StoreError::MissingBlock(*id)) }
     }

@@ -5,6 +5,7 @@
 //! its shelf, again and again, and hears what of that is not wanted any more.
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     time::{Duration, Instant},
 };
@@ -31,6 +32,9 @@ const SETTLED: Duration = Duration::from_secs(900);
 const FRESH: Duration = Duration::from_secs(30);
 /// What is of no use any more is looked for so often.
 const SWEEPING: Duration = Duration::from_secs(600);
+/// A shelf whose worker was not heard of for so long is forgotten. Until then the worker may come back
+/// as if nothing had happened: jobs and machines are suspended, and wake up.
+const FORGOTTEN: Duration = Duration::from_secs(7 * 24 * 3600);
 /// So many copies are asked for at a time.
 const COPIED: usize = 16;
 
@@ -40,7 +44,8 @@ struct Shelved {
     shelves: Shelves,
     /// Whether the database refers to it.
     is_kept: bool,
-    /// Whether nobody has said yet that it has it, since the database was opened.
+    /// Whether nobody has said yet that it has it, since the database was opened, or whoever said so
+    /// does not.
     is_awaited: bool,
     /// Deliveries of it that are not answered yet.
     deliveries: u32,
@@ -64,7 +69,7 @@ struct KnownShelf {
 /// Where a block can be had.
 #[derive(Debug, PartialEq, Eq)]
 enum Whereabouts {
-    /// At one of these places.
+    /// At one of these places, those heard of last before the others.
     There(Vec<ShelfPlace>),
     /// Whoever has it was there lately, and may come back.
     Away,
@@ -158,7 +163,7 @@ impl ShelfTable {
     }
 
     /// What is not wanted is known until those who have it have heard of that; after so long they
-    /// find it out without, and shelves whose workers are gone are forgotten.
+    /// find it out without. Shelves whose workers are gone are forgotten much later.
     fn sweep(&mut self, now: Duration) {
         if now.saturating_sub(self.swept) < SWEEPING {
             return;
@@ -166,16 +171,16 @@ impl ShelfTable {
         self.swept = now;
         let is_late = |since: Duration| now.saturating_sub(since) > SETTLED;
         self.blocks.retain(|_, block| block.is_wanted() || !is_late(block.unwanted));
-        self.shelves.retain(|_, shelf| {
-            !is_late(shelf.heard) || now.saturating_sub(shelf.heard) < self.patience
-        });
+        let patience = self.patience.max(FORGOTTEN);
+        self.shelves.retain(|_, shelf| now.saturating_sub(shelf.heard) < patience);
         self.by_worker.retain(|_, shelf| self.shelves.contains_key(shelf));
     }
 
-    /// A block is not on a shelf, or is damaged there.
+    /// A block is not on a shelf, or is damaged there. Others that have it may not have said so yet.
     fn lacks(&mut self, shelf: ShelfNumber, checksum: Checksum) {
         if let Some(shelved) = self.blocks.get_mut(&checksum) {
             shelved.shelves.remove(shelf);
+            shelved.is_awaited |= shelved.is_kept;
         }
     }
 
@@ -256,14 +261,17 @@ impl ShelfTable {
         let Some(Shelved { shelves, is_awaited, .. }) = self.blocks.get(&name.checksum) else {
             return Whereabouts::Lost;
         };
-        let there: Vec<ShelfPlace> = shelves
+        let mut there: Vec<&KnownShelf> = shelves
             .iter()
-            .filter(|&shelf| self.is_there(shelf, now))
             .filter_map(|shelf| self.shelves.get(&shelf))
-            .map(|shelf| shelf.place.clone())
+            .filter(|shelf| self.is_lately(shelf.heard, now))
             .collect();
+        // A machine that has lost power is one that was heard of lately, for a while.
+        there.sort_by_key(|shelf| Reverse(shelf.heard));
         match there.is_empty() {
-            false => Whereabouts::There(there),
+            false => {
+                Whereabouts::There(there.into_iter().map(|shelf| shelf.place.clone()).collect())
+            }
             // In the beginning nobody has said yet what lies where.
             true if *is_awaited && now < self.patience => Whereabouts::Away,
             true => Whereabouts::Lost,
@@ -361,8 +369,8 @@ impl ShelfRoom {
     }
 
     /// A block, read from one of its shelves. While these are away, or cannot be reached, it is
-    /// waited for them; `None` if that is too long, or if the block is on none of them, as it should
-    /// be.
+    /// waited for them, as long as for all shelves and no longer than is said; `None` if that is too
+    /// long, or if the block is on none of them, as it should be.
     ///
     /// # Errors
     ///
@@ -371,8 +379,9 @@ impl ShelfRoom {
         &self,
         layout: Layout,
         name: &BlockName,
+        patience: Duration,
     ) -> Result<Option<Block>, StoreError> {
-        let (mut is_said, until) = (false, self.now() + self.patience);
+        let (mut is_said, until) = (false, self.now() + self.patience.min(patience));
         // Where it should be and is not: it is put there again, and will be said to be there.
         let mut lacking = Vec::new();
         loop {
@@ -472,6 +481,8 @@ mod tests {
         table.keep(&name(1));
         assert_eq!(table.of(&name(1), at(0)), on(&[11, 12]));
         table.hear(2, at(50));
+        let both = Whereabouts::There(vec![place(12), place(11)]);
+        assert_eq!(table.find(&name(1), at(59)), both, "first who was heard of last");
         assert_eq!(table.of(&name(1), at(70)), on(&[12]));
         assert_eq!(table.find(&name(1), at(70)), Whereabouts::There(vec![place(12)]));
         assert_eq!(table.places(at(70)).collect::<Vec<_>>(), [&place(12)]);
@@ -498,10 +509,28 @@ mod tests {
         assert!(!is_unwanted(&mut table, 1, 1, 9999, 10));
         assert_eq!(table.find(&name(1), at(59)), Whereabouts::There(vec![place(11)]));
         assert_eq!(table.find(&name(2), at(60)), Whereabouts::Lost);
+        // It is damaged there, and who has the other copy has not said so yet.
+        table.lacks(11, name(1).checksum);
+        assert_eq!(table.find(&name(1), at(59)), Whereabouts::Away);
+        assert_eq!(table.find(&name(1), at(60)), Whereabouts::Lost);
         // Of what is not referred to, some may be on its way.
         assert!(!is_unwanted(&mut table, 1, 3, 899, 10) && is_unwanted(&mut table, 1, 3, 900, 10));
         let unknown = table.tidy(2, [(name(1).checksum, at(9999))], at(10));
         assert_eq!(unknown, Tidied::default(), "it has not said who it is");
+    }
+
+    /// A worker that was suspended comes back after hours, and nobody has told it anything.
+    #[test]
+    fn whoever_was_away_for_long_is_there_again() {
+        let mut table = three();
+        table.delivered(&name(1), on(&[11]), at(0));
+        table.keep(&name(1));
+        table.answered(&name(1), at(0));
+        table.tidy(2, [], at(9999));
+        assert_eq!(table.find(&name(1), at(9999)), Whereabouts::Lost);
+        table.hear(1, at(10_000));
+        assert!(!is_unwanted(&mut table, 1, 1, 9000, 10_000));
+        assert_eq!(table.find(&name(1), at(10_000)), Whereabouts::There(vec![place(11)]));
     }
 
     #[test]
@@ -530,7 +559,9 @@ mod tests {
         // All of it is forgotten in time.
         assert!(!table.blocks.is_empty() && !table.shelves.is_empty());
         table.tidy(1, [], at(9999));
-        assert!(table.blocks.is_empty() && table.shelves.is_empty() && table.by_worker.is_empty());
+        assert!(table.blocks.is_empty() && !table.shelves.is_empty());
+        table.tidy(1, [], FORGOTTEN);
+        assert!(table.shelves.is_empty() && table.by_worker.is_empty());
     }
 
     /// Where one of two copies is gone, another is asked for; and whoever has it takes the place.
@@ -564,7 +595,7 @@ mod tests {
         use trailtrap_shared::game::{Game, TrailTrap};
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let reader = || OtherShelves::new(runtime.handle().clone(), None, Default::default());
-        let read = |room: &ShelfRoom| room.read(TrailTrap::LAYOUT, &name(1));
+        let read = |room: &ShelfRoom| room.read(TrailTrap::LAYOUT, &name(1), Duration::MAX);
         let room = ShelfRoom::new(Mark(7), [name(1)], reader(), Duration::from_secs(86400));
         room.close();
         assert!(matches!(read(&room), Err(StoreError::Closed)));
