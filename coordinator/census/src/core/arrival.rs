@@ -90,6 +90,8 @@ impl Core {
         let arrival = self.next_arrival;
         let leased = self.leased(worker, lease);
         let Some((plan, _)) = &leased else {
+            // What was compared for an order that is done since is of no use; who has it is free.
+            self.leases.end(worker, lease);
             let refusal = if self.ended.is_some() { Refusal::Ended } else { Refusal::Void };
             self.emit(Effect::Answer { arrival, answer: Err(refusal) });
             return (arrival, None);

@@ -542,10 +542,14 @@ impl World {
                 self.core.solved(alarm, solved);
             }
             Effect::Compare { lease, units, .. } => {
-                // It may be void by now.
+                // It may be void by now, and is delivered all the same.
                 let order =
                     self.core.order().filter(|_| self.core.leased(COORDINATOR, lease).is_some());
-                let Some(order) = order else { return };
+                let Some(order) = order else {
+                    let (worker, inputs) = (COORDINATOR, Vec::new());
+                    let held = HeldWork { worker, lease, units, inputs, compares: true };
+                    return self.deliver_and_wait("the coordinator", &held, Way::Right, false);
+                };
                 let inputs = units.iter().map(|unit| order.schedule.inputs(unit.shard)).collect();
                 let what = self.names(&units);
                 self.say(format!("the coordinator compares {what}"));
