@@ -8,7 +8,7 @@ use std::{
 use trailtrap_shared::plan::{Plan, Unit};
 
 use super::{
-    Accepted, ArrivalId, CommitEntry, Confirmed, Core, Effect, Examined, Refusal,
+    Accepted, ArrivalId, Case, CommitEntry, Confirmed, Core, Effect, Examined, Refusal,
     inquiry::{ACCIDENT, Next},
     lease::{EndedLease, Purpose, WorkerId},
     order::parts_of,
@@ -127,10 +127,23 @@ impl Core {
         if let Err(refusal @ Refusal::Distrusted(_)) = self.trusted(worker) {
             return self.refuse(id, refusal);
         }
+        if edition == self.edition
+            && let Some(index) = self.contradicted_itself(worker, &deliveries)
+        {
+            let Delivery { unit, record, .. } = deliveries.into_iter().nth(index).expect("found");
+            let why = "its worker has stated another one before, which could not be read";
+            return self.reject(id, unit, Some(record), why.to_owned());
+        }
+        let is_held = self.leases.is_held(worker, lease);
         let verdict = match examined {
             Examined::Passed => Ok(()),
-            // The lease goes on.
-            Examined::Lacking => return self.refuse(id, Refusal::Lacking),
+            Examined::Lacking { index }
+                if is_held || !self.is_accepted(deliveries[index].unit) =>
+            {
+                return self.lacking(id, deliveries, index);
+            }
+            // What it says is compared all the same.
+            Examined::Lacking { .. } => Ok(()),
             Examined::Gone | Examined::Flaw { .. } => Err(Refusal::Void),
         };
         if verdict.is_ok() && edition == self.edition {
@@ -148,6 +161,32 @@ impl Core {
             // Others have the units by now; or they are to be solved twice.
             (Ok(()), Some(Purpose::Compare) | None) => self.compare(id, deliveries.into()),
         }
+    }
+
+    /// A delivery names blocks that cannot be read; its lease goes on. Whoever has them on a shelf
+    /// knows that it was asked for them, and so that they may be tried: what it has stated is
+    /// remembered, and counts.
+    fn lacking(&mut self, id: ArrivalId, deliveries: Vec<Delivery>, index: usize) {
+        let is_current = self.arrivals.get(&id).is_some_and(|it| it.edition == self.edition);
+        if is_current && let Some(delivery) = deliveries.into_iter().nth(index) {
+            let stated = self.unread.entry(delivery.unit).or_default();
+            let worker = &delivery.record.worker;
+            if !stated.iter().any(|before| before.record.worker.is(worker)) {
+                stated.push(delivery);
+            }
+        }
+        self.refuse(id, Refusal::Lacking);
+    }
+
+    /// The first of these deliveries of which their worker has stated something else before, which
+    /// could not be read.
+    fn contradicted_itself(&self, worker: WorkerId, deliveries: &[Delivery]) -> Option<usize> {
+        let author = self.author(worker);
+        deliveries.iter().position(|delivery| {
+            let stated = self.unread.get(&delivery.unit).into_iter().flatten();
+            let mut own = stated.filter(|before| before.record.worker.is(&author));
+            own.any(|before| !before.record.agrees(&delivery.record))
+        })
     }
 
     /// Results that contradict themselves, theory, or what they were computed from: their worker
@@ -223,7 +262,7 @@ impl Core {
         let (retired, urgent) = (order.retired(), order.is_solved());
         let arrival = durable.then_some(id);
         let entry = CommitEntry {
-            deliveries,
+            deliveries: deliveries.clone(),
             stale,
             retired,
             urgent,
@@ -237,7 +276,28 @@ impl Core {
             self.held_back.push_back((id, accepted));
             self.make_room();
         }
+        deliveries
+            .iter()
+            .for_each(|delivery| self.contest_unread(delivery.unit, &delivery.record));
         self.emit(Effect::Wake);
+    }
+
+    /// Whether a unit of the order in work is accepted.
+    fn is_accepted(&self, unit: Unit) -> bool {
+        self.order().is_some_and(|order| order.schedule.is_finished(unit))
+    }
+
+    /// Whoever has stated something else of a unit that is accepted, or compared, and could not be
+    /// read, is wrong, or those are who are believed.
+    fn contest_unread(&mut self, unit: Unit, accepted: &UnitRecord) {
+        let Some(stated) = self.unread.remove(&unit) else { return };
+        let Some(order) = self.order() else { return };
+        let (plan, outcomes_kept) = (order.plan().clone(), order.outcomes_kept);
+        for other in stated.into_iter().filter(|other| !other.record.agrees(accepted)) {
+            let (plan, accepted) = (plan.clone(), accepted.clone());
+            let case = Case { plan, accepted, other, edition: self.edition };
+            self.contest(None, case, outcomes_kept);
+        }
     }
 
     /// Answers those that were held back, if there is room for more.
@@ -277,8 +337,7 @@ impl Core {
                 continue;
             }
             // A record of before something was taken back may still be there.
-            let is_finished = |order: &super::Order| order.schedule.is_finished(unit);
-            if self.order().is_some_and(is_finished) {
+            if self.is_accepted(unit) {
                 let Some(arrival) = self.arrivals.get_mut(&id) else { return };
                 arrival.stage = ArrivalStage::Comparing(deliveries);
                 return self.emit(Effect::ReadRecords { arrival: id, units: vec![unit] });
@@ -344,6 +403,7 @@ impl Core {
             ..CommitEntry::of(self.edition)
         }));
         self.decide(unit, &accepted);
+        self.contest_unread(unit, &accepted);
         true
     }
 

@@ -99,6 +99,7 @@ impl Core {
         }
         let stale = std::mem::take(&mut order.stale);
         self.order = Some(order);
+        self.unread.clear();
         if !stale.is_empty() {
             self.emit(Effect::Commit(CommitEntry { stale, ..CommitEntry::of(edition) }));
         }
@@ -123,6 +124,7 @@ impl Core {
         self.leases.void();
         self.pending.clear();
         self.pending_bytes = 0;
+        self.unread.clear();
         self.emit(Effect::EditionOver);
         self.make_room();
     }

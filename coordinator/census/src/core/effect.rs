@@ -242,9 +242,12 @@ pub enum Examined {
     },
     /// What it was computed from is not there any more.
     Gone,
-    /// A block that is only named is not in the depot, as far as can be seen from here, or is
-    /// damaged there.
-    Lacking,
+    /// A block that the delivery with this index only names is not in the depot or on shelves, as far
+    /// as can be seen from here, or is damaged there.
+    Lacking {
+        /// Its place among the deliveries.
+        index: usize,
+    },
 }
 
 /// Who is wrong when two results of a unit differ.

@@ -324,14 +324,20 @@ impl Core {
         self.distrust(number, arrival, refusal);
     }
 
-    /// Two computations of a unit differ. Finding out who is wrong takes a while, and must not be
-    /// what the alarm waits for.
+    /// What arrives is not what was accepted.
     pub(super) fn dispute(&mut self, id: ArrivalId, accepted: UnitRecord, other: Delivery) {
-        let (first, second) = (&accepted.worker, &other.record.worker);
-        let text = format!("computations by {first} and by {second} differ");
         let arrival = &self.arrivals[&id];
         let (plan, edition) = (arrival.plan.clone(), arrival.edition);
         let outcomes_kept = arrival.outcomes_kept;
+        self.contest(Some(id), Case { plan, accepted, other, edition }, outcomes_kept);
+    }
+
+    /// Two computations of a unit differ. Finding out who is wrong takes a while, and must not be
+    /// what the alarm waits for.
+    pub(super) fn contest(&mut self, arrival: Option<ArrivalId>, case: Case, outcomes_kept: bool) {
+        let Case { accepted, other, .. } = &case;
+        let (first, second) = (&accepted.worker, &other.record.worker);
+        let text = format!("computations by {first} and by {second} differ");
         let alarm = Alarm {
             // Should this run end before it is known who is wrong, the unit is solved again; but
             // not if what it was computed from may have gone: then its whole order would have to
@@ -340,8 +346,7 @@ impl Core {
             quarantined: vec![accepted.clone(), other.record.clone()],
             ..self.alarm(AlarmKind::Disagreement, other.unit, &other.sequence, text)
         };
-        let case = Box::new(Case { plan, accepted, other, edition });
-        self.inquire(id, alarm, Next::Judge { case });
+        self.raise(arrival, alarm, Next::Judge { case: Box::new(case) });
     }
 
     /// It was found out which of two results is wrong.

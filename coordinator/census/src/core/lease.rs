@@ -129,6 +129,11 @@ impl LeaseTable {
         held.filter(|held| held.worker == worker).map(|held| &held.units[..])
     }
 
+    /// Whether a worker holds a lease.
+    pub fn is_held(&self, worker: WorkerId, number: u64) -> bool {
+        self.leases.get(&number).is_some_and(|held| held.worker == worker)
+    }
+
     /// Ends a lease; `None` if this worker does not hold it (any more).
     pub fn end(&mut self, worker: WorkerId, number: u64) -> Option<EndedLease> {
         self.leases.get(&number).filter(|held| held.worker == worker)?;

@@ -168,6 +168,9 @@ pub struct Core {
     alarms: BTreeMap<u32, Arc<Alarm>>,
     /// What is being done about alarms.
     inquiries: BTreeMap<u32, Inquiry>,
+    /// Of units that are not accepted: what workers have delivered that could not be read, the first
+    /// of each worker.
+    unread: HashMap<Unit, Vec<Delivery>>,
     /// By order and number of edges: damaged blocks that were found since all units with so many
     /// were taken back, and how many may be.
     damages: BTreeMap<(usize, usize), (usize, usize)>,
@@ -199,6 +202,7 @@ impl Core {
             held_back: VecDeque::new(),
             alarms: alarms.into_iter().map(|(number, alarm)| (number, Arc::new(alarm))).collect(),
             inquiries: BTreeMap::new(),
+            unread: HashMap::new(),
             damages: BTreeMap::new(),
             ended: None,
             closing: false,

@@ -187,9 +187,9 @@ impl Census {
                     self.try_some(plan, delivery, drawn)
                 }
                 Ok(None) => {
-                    // When it comes again, other records are drawn: what is lacking told nothing.
+                    // When it comes again, records of it are drawn in any case, and others.
                     *self.lackings.lock().entry(delivery.unit).or_default() += 1;
-                    return Ok(Examined::Lacking);
+                    return Ok(Examined::Lacking { index });
                 }
                 Err(error) => Err(error),
             };
@@ -242,6 +242,7 @@ impl Census {
     /// of it are to be tried: then it is read here anyhow.
     fn put_out(&self, plan: &Arc<Plan>, delivery: &Delivery) -> Option<CountTicket<'_>> {
         let odds = Odds::reading(plan, delivery.unit, self.options.trial_rate);
+        let odds = self.odds_after_lackings(delivery.unit, odds);
         let is_drawn = odds.draws_unit(&mut self.trial_draws(delivery));
         (!is_drawn).then(|| self.have_counted(plan, delivery)).flatten()
     }
@@ -427,8 +428,18 @@ impl Census {
             None => Vec::new(),
         };
         let (_, reading) = Odds::of(plan, *unit, graphs, self.options.trial_rate, own.is_some());
+        let reading = self.odds_after_lackings(*unit, reading);
         let to_read = reading.draw(graphs, &mut self.trial_draws(delivery));
         Drawn { at_hand, to_read }
+    }
+
+    /// A unit that could not be read is tried in any case: it may have been drawn, and whoever has it
+    /// on a shelf knows that it was asked for.
+    fn odds_after_lackings(&self, unit: Unit, odds: Odds) -> Odds {
+        match self.lackings.lock().contains_key(&unit) {
+            true => odds.of_drawn_unit(),
+            false => odds,
+        }
     }
 
     /// What decides whether records of a delivery are tried, and which. What was drawn of a unit
@@ -494,8 +505,15 @@ impl Census {
         let judged =
             self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
                 self.look_over(plan, other.unit, &blocks, accepted, Counts::Again)?;
+                let try_all =
+                    || Trial::new(self.store.game(), plan, &read).run_all(&blocks, accepted);
                 let others = match self.blocks_of(other) {
                     Err(TrialError::Flaw(why)) => return Ok(DisputeVerdict::SecondFor(why)),
+                    Ok(None) if planned(plan, other.unit)?.parts == 1 => {
+                        // By its mass the first lacks no graph.
+                        try_all()?;
+                        return Ok(DisputeVerdict::Second);
+                    }
                     blocks => blocks?.ok_or(TrialError::Gone)?,
                 };
                 // Others may have counted it.
@@ -509,7 +527,7 @@ impl Census {
                 let second_lacks = first.difference(&second).count();
                 Ok(match (first_lacks, second_lacks) {
                     (0, 0) => {
-                        Trial::new(self.store.game(), plan, &read).run_all(&blocks, accepted)?;
+                        try_all()?;
                         DisputeVerdict::Second
                     }
                     (0, some) => DisputeVerdict::SecondFor(lacks(some)),

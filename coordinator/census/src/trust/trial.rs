@@ -84,6 +84,11 @@ impl Odds {
         (odds.records < 1.0 && odds.records_of(graphs) <= MOST_AT_HAND).then_some(odds)
     }
 
+    /// The same where the unit is drawn, if any is.
+    pub fn of_drawn_unit(self) -> Self {
+        Odds { unit: self.unit.ceil(), ..self }
+    }
+
     /// Whether a unit is drawn, as [`Odds::draw`] finds with the same numbers.
     pub fn draws_unit(self, random: &mut Draws) -> bool {
         random.chance(self.unit)

@@ -102,6 +102,8 @@ struct World {
     miscounts: bool,
     /// The coordinator fails at whatever it is to compare.
     fails: bool,
+    /// What is examined next cannot be read.
+    lacks: bool,
     now: Duration,
     disk: Disk,
     core: Core,
@@ -148,6 +150,7 @@ impl World {
             at_a_loss: false,
             miscounts: false,
             fails: false,
+            lacks: false,
             now: Duration::ZERO,
             disk: Disk::default(),
             core: Core::new(settings, Start::default()),
@@ -471,6 +474,7 @@ impl World {
                 let flaws = deliveries.iter().map(flaw).enumerate();
                 let flaw = flaws.filter_map(|(index, why)| Some((index, why?.to_owned()))).next();
                 let examined = match flaw {
+                    _ if std::mem::take(&mut self.lacks) => Examined::Lacking { index: 0 },
                     Some((index, why)) => Examined::Flaw { index, why },
                     None => Examined::Passed,
                 };
