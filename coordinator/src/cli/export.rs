@@ -321,6 +321,9 @@ impl ExportCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let opened = Archive::open(&self.data, self.what.admits_unfinished());
         let archive = opened.map_err(ExportError::from)?;
+        if let Some(withdrawn) = archive.told_of_withdrawn().map_err(ExportError::from)? {
+            log::say(&format!("trailtrap: {withdrawn}"));
+        }
         let done = match &self.what {
             What::Table(command) => command.run(&archive),
             What::Shards(command) => command.run(&archive),

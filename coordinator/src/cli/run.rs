@@ -331,7 +331,7 @@ impl Common {
             running: false,
             process: None,
             workers: Vec::new(),
-            ..CensusStatus::of(census)
+            ..CensusStatus::last_of(census)
         };
         let closed = census.close();
         conclude(census, directory, &status);
@@ -363,6 +363,9 @@ pub fn conclude(census: &Census, directory: &DataDirectory, status: &CensusStatu
     let tried = census.tried();
     if tried.bytes_examined > 0 {
         log::say(&format!("trailtrap: {}", told(&tried)));
+    }
+    if let Some(withdrawn) = &status.withdrawn {
+        log::say(&format!("trailtrap: {withdrawn}"));
     }
     for (number, alarm) in status.alarms.iter().filter(|(_, alarm)| alarm.settled.is_none()) {
         log::say(&format!("trailtrap: {}", alarm.line(*number)));

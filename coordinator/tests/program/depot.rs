@@ -175,6 +175,16 @@ fn a_depot_that_is_away_is_no_damage() {
     assert!(stderr(&empty).contains("is not there now"), "{}", stderr(&empty));
     let other = census(&["--depot", &depot]);
     assert!(stderr(&other).contains("is not that one"), "{}", stderr(&other));
+    // Of the depot itself the mark alone may be lost.
+    let lost = fs::read_dir(&moved).unwrap().map(|entry| entry.unwrap().file_name());
+    let mark = lost.filter_map(|name| name.into_string().ok()).find(|name| name.ends_with(".txt"));
+    let mark = mark.expect("a depot is marked");
+    for refused in [&empty, &other] {
+        assert!(stderr(refused).contains(&mark), "{}", stderr(refused));
+    }
+    fs::remove_file(moved.join(&mark)).unwrap();
+    assert!(!census(&["--depot", moved.to_str().unwrap()]).status.success());
+    fs::write(moved.join(&mark), "").unwrap();
     let missing = census(&["--depot", directory.path().join("x").to_str().unwrap()]);
     assert!(stderr(&missing).contains("cannot be used"), "{}", stderr(&missing));
     for (address, says) in [

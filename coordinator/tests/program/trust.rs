@@ -511,6 +511,33 @@ fn a_shard_that_is_doubted_is_solved_again() {
     assert_eq!(changed, [Unit { order: 6, shard, part: 0 }]);
 }
 
+/// A census that goes less far than results went, of which something is doubted, says what is
+/// withdrawn and what brings it back; and so do all who look there until that is done.
+#[test]
+fn results_that_are_withdrawn_are_told_of() {
+    let data = Data::new();
+    let before = census_json(7, &data, &[]);
+    let trailtrap = |arguments: &[&str]| run(&[arguments, &["--data", &data.text()]].concat());
+    let shard = ["--shard", "3,3,3,3,3,3", "--because", "odd"];
+    assert!(trailtrap(&[&["alarms", "--doubt", "6"], &shard[..]].concat()).status.success());
+    let told = format!(
+        "withdrawn are the results of order 6, order 7, since units that they follow from are to \
+         be solved again; `trailtrap census 7 --data {}` has them again",
+        data.text()
+    );
+    let smaller = trailtrap(&["census", "5"]);
+    assert!(smaller.status.success() && stderr(&smaller).contains(&told), "{}", stderr(&smaller));
+    assert!(stdout(&trailtrap(&["status"])).contains(&told));
+    let exported = trailtrap(&["export", "table", "orders", "--format", "csv"]);
+    assert_eq!(stdout(&exported).lines().count(), 6, "a head and orders 1 to 5");
+    assert!(stderr(&exported).contains(&told), "{}", stderr(&exported));
+    let again = trailtrap(&["census", "7", "--json"]);
+    assert_eq!(stdout(&again), before);
+    assert!(!stderr(&again).contains("withdrawn are"), "{}", stderr(&again));
+    let exported = trailtrap(&["export", "table", "orders", "--format", "csv"]);
+    assert_eq!((stdout(&exported).lines().count(), stderr(&exported)), (8, String::new()));
+}
+
 /// A census of all orders up to this one, of which so much is kept and so many records are tried.
 fn opened(directory: &Path, order: usize, keep: Keep, trial_rate: f64) -> Arc<Census> {
     let options = CensusOptions {

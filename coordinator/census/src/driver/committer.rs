@@ -13,7 +13,7 @@ use std::{
 use trailtrap_shared::{
     graph::MAX_ORDER,
     partition::Section,
-    plan::{Plan, Unit},
+    plan::{Plan, Unit, order_name},
 };
 
 use super::{Census, CensusError};
@@ -192,7 +192,7 @@ impl Census {
         }
         let alone = |order: &OrderOnRecord| self.can_be_solved_alone(order);
         let whole = withdrawal::whole_orders(&orders, alone, |order| self.lacks_parents(order))?;
-        let (mut units, mut withdrawn) = (Vec::new(), Vec::new());
+        let (mut units, mut withdrawn, mut had_results) = (Vec::new(), Vec::new(), Vec::new());
         for (order, is_whole) in orders.into_iter().zip(whole) {
             let n = order.order;
             units.extend(order.doubted);
@@ -202,12 +202,20 @@ impl Census {
                 }
             }
             if let Some(record) = order.record.filter(|_| !units.is_empty()) {
+                had_results.extend(record.result.as_ref().map(|_| order_name(n, record.max_size)));
                 let graphs_dropped = record.graphs_dropped && !is_whole;
                 withdrawn.push((n, OrderRecord { graphs_dropped, ..record.withdraw() }));
             }
         }
         let first = units.iter().map(|unit| usize::from(unit.order)).min();
         self.store.begin_edition(edition, &units, &withdrawn)?;
+        if !had_results.is_empty() {
+            let (orders, units) = (had_results.join(", "), units.len());
+            tracing::warn!(
+                units,
+                "results are withdrawn until units that they follow from are solved again: {orders}"
+            );
+        }
         *self.parent_plan.lock() = None;
         self.event(|core| core.begun(first));
         Ok(())

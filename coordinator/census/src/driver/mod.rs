@@ -147,8 +147,8 @@ pub enum CensusError {
     /// An order is generated from graphs that are not there, or carried further from them.
     #[error(
         "order {n} needs graphs of order {last} that were not kept (`--keep`): use --force to \
-         solve orders {first} to {last} again, whose results are withdrawn until then, or choose \
-         another directory with --data"
+         solve orders {first} to {last} again, whose results, and those of all later orders, are \
+         withdrawn until then, or choose another directory with --data"
     )]
     GraphsNotKept {
         /// The order that was asked for.

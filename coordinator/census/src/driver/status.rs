@@ -2,11 +2,19 @@
 
 use super::Census;
 use crate::{
+    read::finished,
     read::status::{CensusStatus, OrderStatus, SetAside, WorkerStatus, class_name, game_name},
     store::directory::{DataDirectory, STATUS},
 };
 
 impl CensusStatus {
+    /// The same of a census that is about to be closed, with what the store says.
+    pub fn last_of(census: &Census) -> Self {
+        // A store that cannot be read is told of by whoever closes it.
+        let withdrawn = finished::told_of_withdrawn(&census.store).ok().flatten();
+        CensusStatus { withdrawn, ..Self::of(census) }
+    }
+
     /// The status of a census of this process.
     pub fn of(census: &Census) -> Self {
         let progress = census.progress();
@@ -51,6 +59,7 @@ impl CensusStatus {
                     .collect(),
             }),
             alarms: census.alarms(),
+            withdrawn: None,
             workers: workers
                 .into_iter()
                 .filter(|(_, worker, _)| !worker.dismissed)

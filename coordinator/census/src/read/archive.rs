@@ -20,7 +20,7 @@ use trailtrap_shared::{
 use crate::{
     read::finished::{self, Alarms, FinishedError, FinishedOrder},
     records::{OrderRecord, OrderResult, UnitRecord, alarm::Alarm},
-    store::{self, Store, StoreError, directory::DataFlag},
+    store::{self, REMEDY, Store, StoreError, directory::DataFlag},
 };
 
 /// Why orders cannot be read.
@@ -31,7 +31,10 @@ pub enum ArchiveError {
     Finished(#[from] FinishedError),
     /// The store cannot be read, or is damaged.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+    /// A block is damaged or missing.
+    #[error("a part of the store is damaged: {REMEDY}")]
+    Block(#[source] StoreError),
     /// Nothing of the order is in the store.
     #[error(
         "order {order} is not begun here; `trailtrap census {order}{data}` does it, or says why \
@@ -85,6 +88,15 @@ pub struct Archive {
     alarms: Alarms,
     /// Whether orders that are not finished may be read.
     unfinished: bool,
+}
+
+impl From<StoreError> for ArchiveError {
+    fn from(error: StoreError) -> Self {
+        match error.bad_block() {
+            Some(_) => ArchiveError::Block(error),
+            None => ArchiveError::Store(error),
+        }
+    }
 }
 
 /// Whether an order is all there.
@@ -197,6 +209,15 @@ impl Archive {
         let store = finished::open_store(data)?;
         let alarms = Alarms::of(&store)?;
         Ok(Archive { store, alarms, unfinished })
+    }
+
+    /// That results of orders are withdrawn, if some are ([`finished::told_of_withdrawn`]).
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or is damaged.
+    pub fn told_of_withdrawn(&self) -> Result<Option<String>, ArchiveError> {
+        Ok(finished::told_of_withdrawn(&self.store)?)
     }
 
     /// The game that all is about.

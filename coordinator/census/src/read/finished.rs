@@ -8,7 +8,7 @@ use std::{
 use trailtrap_shared::{
     graph::{MAX_ORDER, degree::DegreeSequence},
     partition::{BucketTable, KeyedOutcomes, Mismatch, Section},
-    plan::{Plan, Shard},
+    plan::{Plan, Shard, order_name},
 };
 use trailtrap_worker::kernel::{Source, SourceError};
 
@@ -16,7 +16,7 @@ use crate::{
     core::parents::Parents,
     records::{OrderRecord, OrderResult, alarm::Alarm},
     store::{
-        self, Store, StoreError, block_id,
+        self, REMEDY, Store, StoreError, block_id,
         directory::{DataFlag, DirectoryError, quoted, store_in},
     },
 };
@@ -98,13 +98,50 @@ pub enum FinishedError {
     GraphsNotKept(usize),
     /// The store cannot be read, or is damaged.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+    /// A block is damaged or missing.
+    #[error("a part of the store is damaged: {REMEDY}")]
+    Block(#[source] StoreError),
     /// Two blocks of one bucket do not belong together.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
 }
 
 /// Opens the store of a data directory, in use or not, to read from.
+impl From<StoreError> for FinishedError {
+    fn from(error: StoreError) -> Self {
+        match error.bad_block() {
+            Some(_) => FinishedError::Block(error),
+            None => FinishedError::Store(error),
+        }
+    }
+}
+
+/// That results of orders are withdrawn until units that they follow from are solved again, and
+/// which command does that; `None` if none are.
+///
+/// # Errors
+///
+/// The store cannot be read, or what it holds is damaged.
+pub fn told_of_withdrawn(store: &Store) -> Result<Option<String>, StoreError> {
+    let mut withdrawn = Vec::new();
+    for order in 1..=MAX_ORDER {
+        if let Some(record) = store.order(order)?.filter(|record| record.withdrawn) {
+            withdrawn.push((order, record.max_size));
+        }
+    }
+    let Some(&(last, max_size)) = withdrawn.last() else { return Ok(None) };
+    let names: Vec<String> =
+        withdrawn.into_iter().map(|(order, max_size)| order_name(order, max_size)).collect();
+    let limit = max_size.map_or_else(String::new, |max_size| format!(" --max-size {max_size}"));
+    Ok(Some(format!(
+        "withdrawn are the results of {}, since units that they follow from are to be solved again; \
+         `trailtrap census {last}{limit}{}` has them again",
+        names.join(", "),
+        DataFlag::of(store)
+    )))
+}
+
 ///
 /// # Errors
 ///

@@ -15,6 +15,7 @@ use trailtrap_shared::{class::Class, game::GameName, plan::order_name};
 use trailtrap_worker::process::replace::Replacement;
 
 use crate::{
+    read::finished,
     records::{OrderRecord, alarm::Alarm},
     store::{
         self, Store, StoreError,
@@ -42,6 +43,10 @@ pub struct CensusStatus {
     /// Those of them that were not done to the end, and up to how many edges they were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders_limited: Vec<(usize, usize)>,
+    /// Of a census that nobody works on: that results of orders are withdrawn, and what brings them
+    /// back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<String>,
     /// The order in work.
     pub order: Option<OrderStatus>,
     /// The workers that are at work, or were lately.
@@ -169,6 +174,9 @@ impl CensusStatus {
             let limited: Vec<String> =
                 limited.map(|&(order, max_size)| order_name(order, Some(max_size))).collect();
             let _ = writeln!(text, "not done to the end: {}", limited.join(", "));
+        }
+        if let Some(withdrawn) = &self.withdrawn {
+            let _ = writeln!(text, "{withdrawn}");
         }
         if let Some(order) = &self.order {
             let _ = writeln!(
@@ -306,6 +314,7 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
         class: class_name(store.class()),
         target_order: snapshot.map_or(0, |s| s.target_order),
         alarms: alarms.map(|(number, alarm)| (number, Arc::new(alarm))).collect(),
+        withdrawn: finished::told_of_withdrawn(&store)?,
         ..CensusStatus::default()
     };
     for order in 1.. {

@@ -9,9 +9,10 @@ use trailtrap_shared::{
     partition::{BlockError, BlockId},
     protocol::codec::CodecError,
 };
+use trailtrap_worker::supply::kept::Mark;
 
 /// What helps when a database is damaged.
-const REMEDY: &str = "`trailtrap salvage` with the same --data keeps what is undamaged, and a \
+pub(crate) const REMEDY: &str = "`trailtrap salvage` with the same --data keeps what is undamaged, and a \
                       census solves the rest again";
 
 /// What is wrong with a store.
@@ -71,18 +72,28 @@ pub enum StoreError {
     },
     /// The depot in which blocks are kept is not there.
     #[error(
-        "the census keeps its graphs in the depot {0}, and this is not there now, or another one \
+        "the census keeps its graphs in the depot {path}, and this is not there now, or another one \
          is: mount its file system (for an object store, look at AWS_ENDPOINT_URL), or, if it was \
          moved, link the new place there or have `trailtrap census` or `trailtrap coordinator` know \
-         of it by --depot"
+         of it by --depot. If it is there, its mark, {}, was lost: put an empty one there",
+        mark.file_name()
     )]
-    DepotAway(PathBuf),
+    DepotAway {
+        /// Its directory, or the address of its object store.
+        path: PathBuf,
+        /// Its mark.
+        mark: Mark,
+    },
     /// Another depot was given than that in which blocks are kept.
     #[error(
         "the census keeps its graphs in the depot {kept}, and {asked} is not that one: leave out \
-         --depot, or, if it was moved, say where it is now"
+         --depot, or, if it was moved, say where it is now. If it is that one, its mark, {}, was \
+         lost: put an empty one there",
+        mark.file_name()
     )]
     OtherDepot {
+        /// Its mark.
+        mark: Mark,
         /// The depot of the store.
         kept: PathBuf,
         /// The one that was given.
@@ -306,7 +317,7 @@ impl StoreError {
             self,
             StoreError::Database(_)
                 | StoreError::Depot { .. }
-                | StoreError::DepotAway(_)
+                | StoreError::DepotAway { .. }
                 | StoreError::OnShelves
                 | StoreError::Closed
                 | StoreError::Failing { .. }
@@ -334,7 +345,7 @@ impl StoreError {
             | StoreError::UnreadableBlock { source: error, .. } => error.to_string(),
             StoreError::Make(error) | StoreError::Journal(error) => error.to_string(),
             StoreError::Depot { .. }
-            | StoreError::DepotAway(_)
+            | StoreError::DepotAway { .. }
             | StoreError::OnShelves
             | StoreError::Closed => return true,
             _ => return false,

@@ -59,6 +59,7 @@ use trailtrap_worker::{
     },
 };
 
+pub(crate) use self::error::REMEDY;
 pub use self::error::{Lost, StoreError};
 use self::{
     database::{AccessMode, BLOB_BYTES, Database, Findings, PAUSES, family, section_name},
@@ -273,6 +274,7 @@ impl Store {
                 let moved = KeptDepot::at(&place, depot.mark());
                 moved.check().map_err(|error| match error.kind() {
                     io::ErrorKind::NotFound => StoreError::OtherDepot {
+                        mark: depot.mark(),
                         kept: depot.place().to_owned(),
                         asked: place.clone(),
                     },
@@ -434,9 +436,9 @@ impl Store {
     pub fn elsewhere(
         &self,
         name: &BlockName,
+        patience: Duration,
     ) -> Result<Option<Result<Block, BlockError>>, StoreError> {
         match &self.shelves {
-        patience: Duration,
             Some(shelves) => return Ok(shelves.read(self.layout(), name, patience)?.map(Ok)),
             None if self.shelf_mark.is_some() => return Err(StoreError::OnShelves),
             None => {}
@@ -1387,7 +1389,7 @@ fn may_return(error: &io::Error) -> bool {
 fn of_depot(depot: &KeptDepot, error: io::Error) -> StoreError {
     let path = depot.place().to_owned();
     match error.kind() {
-        io::ErrorKind::NotFound => StoreError::DepotAway(path),
+        io::ErrorKind::NotFound => StoreError::DepotAway { path, mark: depot.mark() },
         _ => StoreError::Depot { path, cause: error },
     }
 }
