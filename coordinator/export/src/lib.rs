@@ -65,6 +65,12 @@ pub enum ExportError {
          export table degrees`, which has fewer columns"
     )]
     ShardsFormat(PathBuf),
+    /// The end of the name is that of another format of graphs, or of a format of tables.
+    #[error(
+        "{0} would be graph6, and its name says otherwise: end it in .g6, or in .g6.gz to have it \
+         compressed; `nauty-copyg -s` makes sparse6 of that"
+    )]
+    GraphsFormat(PathBuf),
     /// Neither the name of a file nor an option says how to write a picture.
     #[error(
         "the format of {0} is not told by its name: end it in .svg, .pdf or .png, or say --format"

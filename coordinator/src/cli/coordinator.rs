@@ -106,8 +106,8 @@ impl CoordinatorCommand {
         let bind = |address: &String| {
             runtime.block_on(admission::listen(address)).with_context(|| {
                 format!(
-                    "cannot listen on {address}: is the port in use, or the address not one \
-                         of this machine's?"
+                    "cannot listen on {address}: is it ADDRESS:PORT, the port in use, or the \
+                         address not one of this machine's?"
                 )
             })
         };

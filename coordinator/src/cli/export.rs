@@ -279,7 +279,7 @@ struct DrawingCommand {
     /// The order
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
-    /// Draw no more graphs than this
+    /// Draw no more graphs than this, 200 at most
     #[arg(long, value_name = "GRAPHS", default_value_t = 20,
           value_parser = clap::value_parser!(u16).range(1..=200))]
     most: u16,
@@ -435,6 +435,9 @@ impl BfileCommand {
 
 impl GraphsCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
+        if let Some(path) = self.output.path().filter(|path| says_other_format(path)) {
+            return Err(ExportError::GraphsFormat(path.to_owned()));
+        }
         let (order, status) = (self.order, archive.status(self.order)?);
         let says = |path: &Path, what: &str| {
             let name = path.file_name().map(|name| name.to_string_lossy());
@@ -514,6 +517,15 @@ impl BundleCommand {
         say_limit(archive, last)?;
         bundle::bundle(archive, directory, last, self.list_size.0, program, watcher)
     }
+}
+
+/// Whether a name, without the end of what is compressed, is not one for graph6. Plain text may be
+/// anything.
+fn says_other_format(path: &Path) -> bool {
+    let name = if is_gzip(path) { path.with_extension("") } else { path.to_owned() };
+    let is = |end: &str| name.extension().is_some_and(|own| own.eq_ignore_ascii_case(end));
+    let is_table = TableFormat::of(&name).is_some() && !is("txt");
+    is_table || ["s6", "sparse6", "d6", "dot"].into_iter().any(is)
 }
 
 fn is_gzip(path: &Path) -> bool {

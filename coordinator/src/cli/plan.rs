@@ -72,7 +72,7 @@ struct Outline {
     shards: usize,
     /// Shards and parts of shards.
     units: u64,
-    /// Graphs of the order with any number of edges, if that has been published.
+    /// Graphs of the order, if that has been published and no edges are left out.
     graphs: Option<u64>,
     /// Bytes of their keys and outcomes.
     bytes_stored: Option<u64>,
@@ -82,7 +82,9 @@ impl Outline {
     fn of(game: GameName, class: Class, goal: Goal, options: PlanOptions) -> Self {
         let (order, layout) = (goal.order, game.layout().on(class));
         let plan = Plan::new(layout, order, options);
-        let graphs = class.known_graphs(order);
+        let is_limited = goal.max_size(order) < plan.max_size;
+        // By number of edges they are not known.
+        let graphs = class.known_graphs(order).filter(|_| !is_limited);
         let estimated: u64 = plan.shards.iter().map(|shard| shard.estimate).sum();
         let stored = |graphs: u64| {
             let each = graphs as f64 / estimated as f64;

@@ -89,6 +89,7 @@ fn parse_points(text: &str) -> Result<f64, String> {
 impl PlanSampleCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        self.drawn.check_sizes()?;
         let Drawn { order, model, endgame, endgame_size, sizes, recheck, threads } = self.drawn;
         ensure!(
             order <= LARGEST_ORDER,
@@ -171,7 +172,9 @@ fn to_text(found: &Forecast) -> String {
     if found.endgame_size.is_some() {
         let how = between(calibration.decline_measured, "edges");
         text += &line("an edge of the endgame", format!("÷ {:.2}, {how}", cost.decline));
-        text += &line("loading a graph of it", format!("{:.0} ns", calibration.loading * 1e9));
+        let how = if calibration.loading_measured { "measured" } else { "by experience" };
+        text +=
+            &line("loading a graph of it", format!("{:.0} ns, {how}", calibration.loading * 1e9));
     }
     if found.order > cost.order {
         let how = between(calibration.by_order_measured, "vertices, without an endgame");

@@ -165,6 +165,7 @@ pub fn check_disk(
         rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
     if needed.saturating_sub(present) > free {
         let remedy = match keep {
+            _ if BESIDE > free => "choose another disk with --data, or with --depot",
             Keep::All | Keep::Graphs => {
                 "choose another disk with --data, or with --depot, keep less with --keep minimal, \
                  or do fewer graphs with --max-size"

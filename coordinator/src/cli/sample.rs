@@ -18,7 +18,7 @@ use super::{
     run::{parse_order, parse_share},
 };
 use crate::{
-    sample::{FORMAT, MAX_SAMPLES, Parameters, Run, check_patience, endgame::Known},
+    sample::{FORMAT, MAX_SAMPLES, Parameters, Run, SampleError, check_patience, endgame::Known},
     terminal,
 };
 
@@ -116,6 +116,21 @@ pub struct Drawn {
     pub threads: Option<u16>,
 }
 
+impl Drawn {
+    /// Whether a graph of the order can have as many edges as are asked for.
+    ///
+    /// # Errors
+    /// [`SampleError::NoGraphs`].
+    pub fn check_sizes(&self) -> Result<(), SampleError> {
+        match (self.sizes, self.order) {
+            (Some([size, _]), order) if size > pairs(order) => {
+                Err(SampleError::NoGraphs { order, size })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// `A..B`, both included; either may be missing.
 fn parse_sizes(text: &str) -> Result<[usize; 2], String> {
     let error = || format!("'{text}' is no range of numbers of edges: write 21..37, 21.. or ..37");
@@ -131,6 +146,7 @@ fn parse_sizes(text: &str) -> Result<[usize; 2], String> {
 impl SampleCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        self.drawn.check_sizes()?;
         let Drawn { order, model, endgame, endgame_size, sizes, recheck, threads } = self.drawn;
         let plot = self.plot.as_deref().map(|path| match PictureFormat::of(path) {
             Some(format) => Ok((path, format)),

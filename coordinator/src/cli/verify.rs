@@ -52,8 +52,9 @@ use crate::verify::{Drawing, Verification};
 /// and left out. So are checks that the system does not let be made, for want of permission,
 /// descriptors, memory, room, or a sound disk: they say nothing about the results.
 ///
-/// Exit code 0: nothing wrong; 1: something is, and standard output says what; 75: nothing wrong
-/// was found, but not everything could be checked now.
+/// Exit code 0: nothing wrong; 1: something is, and standard output says what, or nothing could be
+/// checked at all, and standard error says why; 75: nothing wrong was found, but not everything
+/// could be checked now.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct VerifyCommand {

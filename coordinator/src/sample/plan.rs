@@ -115,6 +115,8 @@ pub struct Calibration {
     pub position: f64,
     /// Seconds of a core to load a graph of an endgame.
     pub loading: f64,
+    /// Whether that was measured: of few graphs there is nothing to measure.
+    pub loading_measured: bool,
     /// Numbers of edges between which `cost.growth` was measured.
     pub growth_measured: Option<[usize; 2]>,
     /// Edges of endgames between which `cost.decline` was measured.
@@ -208,6 +210,10 @@ pub struct Forecast {
 const GRAPHS: u64 = 64;
 /// Numbers of edges, the largest ones decided, by which growth is measured.
 const GROWTH_SIZES: usize = 8;
+/// Seconds of a core to load a graph of an endgame, by experience, …
+const LOADING: f64 = 5e-7;
+/// … unless so many graphs were loaded to measure it.
+const TELLING: u64 = 1 << 20;
 /// An endgame of fewer edges is not worth telling of.
 const LEAST_ENDGAME: usize = 10;
 
@@ -242,7 +248,7 @@ pub fn forecast(
     };
     let (totals, half_width) = outlook.allotted(samples)?;
     let strata = outlook.rows(samples, &totals);
-    let core_seconds: f64 = strata.iter().map(|stratum| stratum.core_seconds).sum();
+    let core_seconds = total(strata.iter().map(|stratum| stratum.core_seconds));
     let smaller = endgame_size.and_then(|size| size.checked_sub(2));
     let again = match smaller {
         Some(_) => cost.decline.powi(2),
@@ -268,7 +274,7 @@ pub fn forecast(
                 stratum.seconds * other / this
             };
             let drawn = || strata.iter().filter(|stratum| stratum.size > size);
-            let core_seconds: f64 = drawn().map(|s| s.samples as f64 * seconds(s)).sum();
+            let core_seconds = total(drawn().map(|s| s.samples as f64 * seconds(s)));
             let longest = drawn().map(seconds).fold(0.0, f64::max);
             let loading = calibration.loading * classes[size] as f64;
             EndgamePlan {
@@ -302,6 +308,11 @@ pub fn forecast(
         endgames,
         calibration,
     })
+}
+
+/// All together; of nothing, `sum` is -0.
+fn total(seconds: impl Iterator<Item = f64>) -> f64 {
+    seconds.fold(0.0, |total, seconds| total + seconds)
 }
 
 /// How much longer plain forward search takes, which remembers less and orders worse.
@@ -514,7 +525,12 @@ fn calibrate(
         }
     }
     let mut calibration = fitted(trials);
-    calibration.loading = loaded.0 / loaded.1.max(1) as f64;
+    // Of few graphs it says what the directory takes.
+    calibration.loading_measured = loaded.1 >= TELLING;
+    calibration.loading = match calibration.loading_measured {
+        true => loaded.0 / loaded.1 as f64,
+        false => LOADING,
+    };
     if question.order > order {
         let orders = [order - 2, order];
         let [small, large] = orders.map(|order| trial(question, order, None, Some(SPARSE_SIZE)));
@@ -645,6 +661,7 @@ fn fitted(trials: Vec<Trial>) -> Calibration {
         cost,
         position,
         loading: 0.0,
+        loading_measured: false,
         growth_measured,
         decline_measured,
         by_order_measured: None,

@@ -63,6 +63,14 @@ impl Row {
     fn is_partial(&self) -> bool {
         self.bounds != [self.low, self.high]
     }
+
+    fn status(&self) -> &'static str {
+        match self.is_partial() {
+            true => "partial",
+            false if self.low == self.high => "exact",
+            false => "estimate",
+        }
+    }
 }
 
 /// What is known of one number of edges.
@@ -270,7 +278,7 @@ impl Report {
             vec![
                 Value::Text(name.to_owned()),
                 Value::Estimate(row.share),
-                Value::Text(if row.is_partial() { "partial" } else { "estimate" }.to_owned()),
+                Value::Text(row.status().to_owned()),
                 Value::Number(row.samples),
                 Value::Nothing,
                 Value::Nothing,

@@ -26,8 +26,9 @@ pub enum SecretsError {
     Access(#[from] AccessError),
     /// The secrets are not what this program writes. What they say is not repeated.
     #[error(
-        "{path} does not hold the secrets of a coordinator (line {line}, column {column}); \
-         remove it, and the next start makes new ones, which every worker needs an access file of"
+        "{path} does not hold the secrets of a coordinator (line {line}, column {column}): name a \
+         file that `trailtrap secrets` has made. If it is the data directory's own, and damaged, \
+         remove it: the next start makes new ones, which every worker needs an access file of"
     )]
     Malformed {
         /// The file of the secrets.

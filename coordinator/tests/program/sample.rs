@@ -374,7 +374,10 @@ fn refusals_say_what_to_do() {
     let nothing = ["--model", "labelled", "--samples", "3", "--seed", "1", "--sizes", "50..60"];
     let fresh = Data::new();
     let alone = ["sample", "--order", "7", "--output", &fresh.text()];
-    refused(run(&[&alone[..], &nothing].concat()), "those of labelled have 0 to 21 edges");
+    refused(
+        run(&[&alone[..], &nothing].concat()),
+        "no graph of order 7 has 50 edges: the most are 21",
+    );
     assert!(!fresh.path().exists());
     let nowhere = Data::new().text();
     let order_8 = ["sample", "--order", "8", "--endgame", &nowhere, "--output", &nowhere];

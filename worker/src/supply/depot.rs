@@ -39,6 +39,12 @@ pub enum DepotError {
     /// The text names neither a directory nor an object store that is supported.
     #[error("'{0}' is no depot: give a directory that all workers share, or s3://BUCKET/PREFIX")]
     Place(String),
+    /// The directory that a census is to keep its blocks in is not there.
+    #[error(
+        "there is no directory {} for a depot: make it, mount its file system, or name another one",
+        .0.display()
+    )]
+    NoDirectory(PathBuf),
     /// The address contains credentials. The message does not show the address.
     #[error(
         "the address of a depot must not hold credentials, nor '@' unless it is a directory: put \
@@ -291,14 +297,18 @@ enum Objects {
 }
 
 /// Whether a census may keep its blocks at a place, as far as that is said without asking for it: in
-/// a directory, or in an object store that this program can ask.
+/// a directory that is there, or in an object store that this program can ask.
 ///
 /// # Errors
 /// If it is neither, or the address holds credentials.
 pub fn check_place(place: &Path) -> Result<(), DepotError> {
     let text = place.to_string_lossy();
     refuse_credentials(&text)?;
-    if is_in_object_store(place) { bucket_at(&text).map(drop) } else { Ok(()) }
+    match is_in_object_store(place) {
+        true => bucket_at(&text).map(drop),
+        false if place.is_dir() => Ok(()),
+        false => Err(DepotError::NoDirectory(place.to_owned())),
+    }
 }
 
 /// To be called before anything else is: all other messages repeat the place.

@@ -26,7 +26,8 @@ use crate::{
 pub enum FinishedError {
     /// There is no store in this directory.
     #[error(
-        "there is no census in {0}; `trailtrap census N --data {quoted}` makes one",
+        "there is no census in {0}; `trailtrap census N --data {quoted}` makes one, if that is a new \
+         or empty directory",
         quoted = quoted(.0)
     )]
     NoCensus(PathBuf),
@@ -107,7 +108,6 @@ pub enum FinishedError {
     Mismatch(#[from] Mismatch),
 }
 
-/// Opens the store of a data directory, in use or not, to read from.
 impl From<StoreError> for FinishedError {
     fn from(error: StoreError) -> Self {
         match error.bad_block() {
@@ -142,6 +142,7 @@ pub fn told_of_withdrawn(store: &Store) -> Result<Option<String>, StoreError> {
     )))
 }
 
+/// Opens the store of a data directory, in use or not, to read from.
 ///
 /// # Errors
 ///

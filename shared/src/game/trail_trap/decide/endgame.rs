@@ -76,10 +76,14 @@ struct Shape {
 
 impl Shape {
     fn new(order: usize, graphs: usize) -> Self {
-        let bits = pairs(order);
         // What is left fits a word of 8 bytes.
-        let directory_bits =
-            (graphs.max(1).ilog2() as usize).max(bits.saturating_sub(56)).min(bits);
+        Shape::with_directory(order, graphs, pairs(order).saturating_sub(56))
+    }
+
+    /// With a place in the directory for about every graph, and 2^`least` places at least.
+    fn with_directory(order: usize, graphs: usize, least: usize) -> Self {
+        let bits = pairs(order);
+        let directory_bits = (graphs.max(1).ilog2() as usize).max(least).min(bits);
         let rest_bits = bits - directory_bits;
         let rest_bytes = rest_bits.div_ceil(8);
         let stride = rest_bytes + TrailTrap::LAYOUT.record_bytes(order);
@@ -311,9 +315,14 @@ impl Pieces<'_> {
 }
 
 impl Endgame {
-    /// Bytes of memory that the endgame of so many graphs of order `order` ≤ 13 takes.
+    /// Bytes of memory that the endgame of so many graphs takes, or would take if endgames had words
+    /// that are longer, beyond order 13.
     pub fn bytes(order: usize, graphs: usize) -> usize {
-        Shape::new(order, graphs).bytes(graphs)
+        let shape = match order <= MAX_DECIDED_ORDER {
+            true => Shape::new(order, graphs),
+            false => Shape::with_directory(order, graphs, 0),
+        };
+        shape.bytes(graphs)
     }
 
     /// The order of the graphs.
