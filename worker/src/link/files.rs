@@ -5,9 +5,9 @@
 //! into a file `NUMBER.task`, and delivers the `NUMBER.result` that comes back. Where there is
 //! none, a worker takes a task by renaming it to `NUMBER.taken`, solves it and leaves the result.
 //! Every file appears complete, by a rename. What the files hold are messages of the protocol,
-//! each after its length, and they are checked like messages; what lies beside blocks, which have
-//! checksums of their own, is followed by its checksum, so that nobody is blamed for a file that was
-//! damaged on its way. A task that a worker cannot use is
+//! each after its length, and they are checked like messages; each of a task is followed by its
+//! checksum, and all of a result together, so that nobody is blamed for a file that was damaged on its
+//! way. A task that a worker cannot use is
 //! set aside as `NUMBER.damaged`, and the courier gives its lease back. Others may put anything
 //! into the directory: what is no regular file, or is too large, is not read, and a directory that
 //! is in the way is renamed. No time that one machine says is compared with that of another. What a
@@ -31,7 +31,7 @@ use std::{
 
 use backon::{BlockingRetryable, ConstantBuilder};
 use parking_lot::Mutex;
-use prost::{Message, decode_length_delimiter};
+use prost::{Message, decode_length_delimiter, encode_length_delimiter};
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::Layout,
@@ -449,24 +449,28 @@ fn put_out(
     })
 }
 
-/// A message after its length, followed by its checksum.
-fn with_checksum(message: &impl Message) -> Vec<u8> {
-    let checksum = Checksum::of_bytes(&message.encode_to_vec());
-    [&message.encode_length_delimited_to_vec(), &checksum.0[..]].concat()
+/// Writes a message after its length, followed by its checksum.
+fn write_checked(message: &impl Message, out: &mut dyn Write) -> io::Result<()> {
+    let bytes = message.encode_to_vec();
+    let mut length = Vec::with_capacity(MAX_PREFIX);
+    encode_length_delimiter(bytes.len(), &mut length)?;
+    out.write_all(&length)?;
+    out.write_all(&bytes)?;
+    out.write_all(&Checksum::of_bytes(&bytes).0)
 }
 
 /// Writes the lease, and all that its units read.
 fn pack(link: &GrpcLink, lease: &Lease, out: &mut dyn Write) -> Result<(), PackError> {
     let plan = &lease.plan;
     let grant = messages::grant(lease.number, plan, &lease.units, lease.edition);
-    out.write_all(&with_checksum(&grant))?;
+    write_checked(&grant, out)?;
     let mut seen = HashSet::new();
     let mut add = |wanted: Wanted| -> Result<(), PackError> {
         if seen.insert(wanted) {
             let blocks = link.fetch(&[wanted]).map_err(PackError::Source)?.concat();
             let blocks = blocks.into_iter().map(Block::into_bytes).collect();
             let input = wire::Input { request: Some(messages::request(0, &wanted, &[])), blocks };
-            out.write_all(&input.encode_length_delimited_to_vec())?;
+            write_checked(&input, out)?;
         }
         Ok(())
     };
@@ -486,9 +490,6 @@ fn pack(link: &GrpcLink, lease: &Lease, out: &mut dyn Write) -> Result<(), PackE
     Ok(())
 }
 
-/// What is wrong with a file that has changed on its way.
-const OTHER_CHECKSUM: &str = "its checksum is missing or another one";
-
 /// The bytes of the messages of a result.
 fn pack_result(messages: impl IntoIterator<Item = wire::CompleteRequest>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -507,12 +508,8 @@ fn unpack_result(
     lease: &Lease,
 ) -> Result<Vec<wire::CompleteRequest>, OfflineError> {
     use wire::complete_request::Part;
-    let parts = bytes.split_last_chunk::<CHECKSUM_BYTES>();
-    let sound = parts.filter(|(bytes, sum)| Checksum::of_bytes(bytes).0 == **sum);
-    let Some((mut bytes, _)) = sound else {
-        let what = OTHER_CHECKSUM.to_owned();
-        return Err(OfflineError::Damaged { path: path.to_owned(), what });
-    };
+    let damaged = |what| OfflineError::Damaged { path: path.to_owned(), what };
+    let mut bytes = checked(bytes).map_err(damaged)?;
     let mut messages: Vec<wire::CompleteRequest> = Vec::new();
     while let Some(message) = next(path, &mut bytes)? {
         messages.push(message);
@@ -521,10 +518,7 @@ fn unpack_result(
         // The courier may have registered again meanwhile, under another number.
         Some(Part::Start(start)) if start.lease == lease.number => start.worker = lease.worker,
         _ => {
-            return Err(OfflineError::Damaged {
-                path: path.to_owned(),
-                what: "it belongs to another task".to_owned(),
-            });
+            return Err(damaged("it belongs to another task".to_owned()));
         }
     }
     Ok(messages)
@@ -545,37 +539,12 @@ impl Messages<'_> {
         OfflineError::Damaged { path: self.path.to_owned(), what: what.to_string() }
     }
 
-    /// The next message, of this many bytes at most, and its place without its length; `None` at
-    /// the end of the file.
+    /// The next message, of this many bytes at most, and its place, with its checksum and without its
+    /// length; `None` at the end of the file.
     fn next<M: Message + Default>(
         &mut self,
         most: u64,
     ) -> Result<Option<(M, Range<u64>)>, OfflineError> {
-        let Some(bytes) = self.next_bytes(most)? else { return Ok(None) };
-        let message = M::decode(&bytes[..]).map_err(|error| self.damaged(error))?;
-        Ok(Some((message, self.place - bytes.len() as u64..self.place)))
-    }
-
-    /// The next message, which is followed by its checksum.
-    fn next_checked<M: Message + Default>(
-        &mut self,
-        most: u64,
-    ) -> Result<Option<M>, OfflineError> {
-        let Some(bytes) = self.next_bytes(most)? else { return Ok(None) };
-        let mut checksum = [0; CHECKSUM_BYTES];
-        if self.end - self.place < CHECKSUM_BYTES as u64 {
-            return Err(self.damaged(OTHER_CHECKSUM));
-        }
-        self.file.read_exact(&mut checksum).map_err(reading(self.path))?;
-        self.place += CHECKSUM_BYTES as u64;
-        if Checksum::of_bytes(&bytes).0 != checksum {
-            return Err(self.damaged(OTHER_CHECKSUM));
-        }
-        M::decode(&bytes[..]).map(Some).map_err(|error| self.damaged(error))
-    }
-
-    /// The bytes of the next message.
-    fn next_bytes(&mut self, most: u64) -> Result<Option<Vec<u8>>, OfflineError> {
         let left = self.end - self.place;
         if left == 0 {
             return Ok(None);
@@ -590,14 +559,28 @@ impl Messages<'_> {
         let length = decode_length_delimiter(&prefix[..]).map_err(|error| self.damaged(error))?;
         let start = self.place + prefix.len() as u64;
         let length = length as u64;
-        if length > most || length > self.end - start {
+        if length > most || length + CHECKSUM_BYTES as u64 > self.end - start {
             return Err(self.damaged(format!("a message of {length} bytes is not all there")));
         }
-        let mut bytes = vec![0; length as usize];
+        let mut bytes = vec![0; length as usize + CHECKSUM_BYTES];
         self.file.read_exact(&mut bytes).map_err(reading(self.path))?;
-        self.place = start + length;
-        Ok(Some(bytes))
+        self.place = start + bytes.len() as u64;
+        let message = decode_checked(&bytes).map_err(|what| self.damaged(what))?;
+        Ok(Some((message, start..self.place)))
     }
+}
+
+/// What comes before a checksum, if it is sound.
+fn checked(bytes: &[u8]) -> Result<&[u8], String> {
+    let parts = bytes.split_last_chunk::<CHECKSUM_BYTES>();
+    let sound = parts.filter(|(bytes, sum)| Checksum::of_bytes(bytes).0 == **sum);
+    let other = || "its checksum is missing or another one".to_owned();
+    sound.map(|(bytes, _)| bytes).ok_or_else(other)
+}
+
+/// A message that is followed by its checksum.
+fn decode_checked<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
+    M::decode(checked(bytes)?).map_err(|error| error.to_string())
 }
 
 /// What the units of a task read: where it is in the file of the task.
@@ -614,9 +597,8 @@ impl Inputs {
         let Some(place) = self.places.get(wanted) else { return Ok(None) };
         let mut bytes = vec![0; (place.end - place.start) as usize];
         self.file.read_exact_at(&mut bytes, place.start).map_err(reading(&self.path))?;
-        let input = wire::Input::decode(&bytes[..]);
         let damaged = |what: String| OfflineError::Damaged { path: self.path.clone(), what };
-        let input = input.map_err(|error| damaged(error.to_string()))?;
+        let input = decode_checked(&bytes).map_err(damaged)?;
         drop(bytes);
         blocks_of(self.layout, input).map(Some).map_err(damaged)
     }
@@ -678,9 +660,8 @@ impl FileLink {
         let file_bytes = metadata.len();
         let mut messages =
             Messages { path, file: BufReader::new(&file), place: 0, end: file_bytes };
-        let grant: wire::Grant = messages
-            .next_checked(GRANT_BYTES)?
-            .ok_or_else(|| damaged("it is empty".to_owned()))?;
+        let (grant, _): (wire::Grant, _) =
+            messages.next(GRANT_BYTES)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
         if path.file_stem().and_then(|stem| stem.to_str())
             != Some(grant.lease.to_string().as_str())
         {
@@ -882,6 +863,25 @@ mod tests {
         with_checksum(&messages::grant(number, &plan, &units, 0))
     }
 
+    fn with_checksum(message: &impl Message) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write_checked(message, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// A list of parents with one graph, the one of order 3 with an edge.
+    fn input() -> wire::Input {
+        let sequence = DegreeSequence::new([1, 1, 0]);
+        let table =
+            BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, [1].into_iter(), |_, record| {
+                record.fill(0)
+            });
+        wire::Input {
+            request: Some(messages::request(0, &Wanted::Parents(sequence), &[])),
+            blocks: vec![table.to_blocks(0).keys.into_bytes()],
+        }
+    }
+
     #[test]
     fn the_latest_task_says_what_a_partition_holds() {
         let directory = tempfile::tempdir().unwrap();
@@ -902,7 +902,7 @@ mod tests {
                     request: Some(messages::request(0, wanted, &[])),
                     blocks: vec![block.clone().into_bytes()],
                 };
-                bytes.extend(input.encode_length_delimited_to_vec());
+                bytes.extend(with_checksum(&input));
             }
             fs::write(directory.path().join(format!("{number}.task")), bytes).unwrap();
             let granted = link.lease(0).unwrap();
@@ -924,17 +924,8 @@ mod tests {
     fn a_task_that_is_cut_short_is_damaged() {
         let directory = tempfile::tempdir().unwrap();
         let link = link(directory.path());
-        let sequence = DegreeSequence::new([1, 1, 0]);
-        let table =
-            BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, [1].into_iter(), |_, record| {
-                record.fill(0)
-            });
-        let input = wire::Input {
-            request: Some(messages::request(0, &Wanted::Parents(sequence), &[])),
-            blocks: vec![table.to_blocks(0).keys.into_bytes()],
-        };
         let begun = task(5);
-        let whole = [&begun[..], &input.encode_length_delimited_to_vec()].concat();
+        let whole = [&begun[..], &with_checksum(&input())].concat();
         let path = directory.path().join("5.taken");
         for length in 0..=whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
@@ -953,7 +944,8 @@ mod tests {
     fn files_that_have_changed_are_damaged() {
         let directory = tempfile::tempdir().unwrap();
         let link = link(directory.path());
-        let (path, sound) = (directory.path().join("5.taken"), task(5));
+        let path = directory.path().join("5.taken");
+        let sound = [task(5), with_checksum(&input())].concat();
         let open = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
             link.open(&path)
