@@ -19,6 +19,9 @@ use crate::records::{
     alarm::{Alarm, AlarmKind},
 };
 
+/// So many workers' statements about a unit are remembered that could not be read.
+const MOST_UNREAD: usize = 8;
+
 /// What was leased: units of a plan.
 type Leased = (Arc<Plan>, Vec<Unit>);
 
@@ -90,7 +93,7 @@ impl Core {
         let arrival = self.next_arrival;
         let leased = self.leased(worker, lease);
         let Some((plan, _)) = &leased else {
-            // What was compared for an order that is done since is of no use; who has it is free.
+            // Its order is done: the lease ends, so that the coordinator may compare again.
             self.leases.end(worker, lease);
             let refusal = if self.ended.is_some() { Refusal::Ended } else { Refusal::Void };
             self.emit(Effect::Answer { arrival, answer: Err(refusal) });
@@ -134,16 +137,15 @@ impl Core {
             let why = "its worker has stated another one before, which could not be read";
             return self.reject(id, unit, Some(record), why.to_owned());
         }
-        let is_held = self.leases.is_held(worker, lease);
         let verdict = match examined {
             Examined::Passed => Ok(()),
-            Examined::Lacking { index }
-                if is_held || !self.is_accepted(deliveries[index].unit) =>
-            {
-                return self.lacking(id, deliveries, index);
+            Examined::Lacking => {
+                if edition == self.edition {
+                    self.note_unread(worker, lease, &deliveries);
+                }
+                // The lease goes on.
+                return self.refuse(id, Refusal::Lacking);
             }
-            // What it says is compared all the same.
-            Examined::Lacking { .. } => Ok(()),
             Examined::Gone | Examined::Flaw { .. } => Err(Refusal::Void),
         };
         if verdict.is_ok() && edition == self.edition {
@@ -163,19 +165,21 @@ impl Core {
         }
     }
 
-    /// A delivery names blocks that cannot be read; its lease goes on. Whoever has them on a shelf
-    /// knows that it was asked for them, and so that they may be tried: what it has stated is
-    /// remembered, and counts.
-    fn lacking(&mut self, id: ArrivalId, deliveries: Vec<Delivery>, index: usize) {
-        let is_current = self.arrivals.get(&id).is_some_and(|it| it.edition == self.edition);
-        if is_current && let Some(delivery) = deliveries.into_iter().nth(index) {
-            let stated = self.unread.entry(delivery.unit).or_default();
-            let worker = &delivery.record.worker;
-            if !stated.iter().any(|before| before.record.worker.is(worker)) {
-                stated.push(delivery);
+    /// Some of these deliveries cannot be read. Whoever has them on a shelf knows that they were asked
+    /// for, and so that their records may be tried: what is stated of all of them is remembered.
+    /// Of units that are accepted already it is of no use, unless they are being compared.
+    fn note_unread(&mut self, worker: WorkerId, lease: u64, deliveries: &[Delivery]) {
+        let (author, is_held) = (self.author(worker), self.leases.is_held(worker, lease));
+        for Delivery { unit, sequence, record, .. } in deliveries {
+            if !is_held && self.is_accepted(*unit) {
+                continue;
+            }
+            let stated = self.unread.entry(*unit).or_default();
+            let is_known = stated.iter().any(|other| other.record.worker.is(&author));
+            if !is_known && stated.len() < MOST_UNREAD {
+                stated.push(Delivery::of_statement(*unit, *sequence, record.clone()));
             }
         }
-        self.refuse(id, Refusal::Lacking);
     }
 
     /// The first of these deliveries of which their worker has stated something else before, which
@@ -276,9 +280,10 @@ impl Core {
             self.held_back.push_back((id, accepted));
             self.make_room();
         }
-        deliveries
-            .iter()
-            .for_each(|delivery| self.contest_unread(delivery.unit, &delivery.record));
+        for delivery in &deliveries {
+            self.contest_unread(delivery.unit, &delivery.record);
+        }
+        self.contest_finished();
         self.emit(Effect::Wake);
     }
 
@@ -287,15 +292,25 @@ impl Core {
         self.order().is_some_and(|order| order.schedule.is_finished(unit))
     }
 
-    /// Whoever has stated something else of a unit that is accepted, or compared, and could not be
-    /// read, is wrong, or those are who are believed.
+    /// A unit is accepted, or compared: what was stated of it, could not be read, and differs from its
+    /// record is to be contested.
     fn contest_unread(&mut self, unit: Unit, accepted: &UnitRecord) {
-        let Some(stated) = self.unread.remove(&unit) else { return };
-        let Some(order) = self.order() else { return };
-        let (plan, outcomes_kept) = (order.plan().clone(), order.outcomes_kept);
-        for other in stated.into_iter().filter(|other| !other.record.agrees(accepted)) {
-            let (plan, accepted) = (plan.clone(), accepted.clone());
-            let case = Case { plan, accepted, other, edition: self.edition };
+        let stated = self.unread.remove(&unit).into_iter().flatten();
+        let others = stated.filter(|other| !other.record.agrees(accepted));
+        self.contests.extend(others.map(|other| (accepted.clone(), other)));
+    }
+
+    /// Contests what is to be, in shards that are finished: of these no part lacks a graph.
+    fn contest_finished(&mut self) {
+        let Some(order) = self.order.as_deref() else { return };
+        let contests = std::mem::take(&mut self.contests).into_iter();
+        let (ready, waiting): (Vec<_>, Vec<_>) =
+            contests.partition(|(_, other)| order.is_shard_finished(other.unit.shard));
+        let (plan, outcomes_kept, edition) =
+            (order.plan().clone(), order.outcomes_kept, self.edition);
+        self.contests = waiting;
+        for (accepted, other) in ready {
+            let case = Case { plan: plan.clone(), accepted, other, is_readable: false, edition };
             self.contest(None, case, outcomes_kept);
         }
     }
@@ -404,6 +419,7 @@ impl Core {
         }));
         self.decide(unit, &accepted);
         self.contest_unread(unit, &accepted);
+        self.contest_finished();
         true
     }
 

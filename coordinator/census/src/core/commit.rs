@@ -100,6 +100,7 @@ impl Core {
         let stale = std::mem::take(&mut order.stale);
         self.order = Some(order);
         self.unread.clear();
+        self.contests.clear();
         if !stale.is_empty() {
             self.emit(Effect::Commit(CommitEntry { stale, ..CommitEntry::of(edition) }));
         }
@@ -125,6 +126,7 @@ impl Core {
         self.pending.clear();
         self.pending_bytes = 0;
         self.unread.clear();
+        self.contests.clear();
         self.emit(Effect::EditionOver);
         self.make_room();
     }

@@ -203,8 +203,11 @@ pub struct Case {
     pub plan: Arc<Plan>,
     /// The record of the one that was accepted.
     pub accepted: UnitRecord,
-    /// The one that came later.
+    /// The other one.
     pub other: Delivery,
+    /// Whether the blocks of the other one can be read. If not, it came earlier, and its shard is
+    /// finished.
+    pub is_readable: bool,
     /// The edition in which they were found to differ.
     pub edition: u32,
 }
@@ -242,12 +245,9 @@ pub enum Examined {
     },
     /// What it was computed from is not there any more.
     Gone,
-    /// A block that the delivery with this index only names is not in the depot or on shelves, as far
-    /// as can be seen from here, or is damaged there.
-    Lacking {
-        /// Its place among the deliveries.
-        index: usize,
-    },
+    /// A block that is only named is not in the depot or on shelves, as far as can be seen from here,
+    /// or is damaged there.
+    Lacking,
 }
 
 /// Who is wrong when two results of a unit differ.
@@ -283,9 +283,9 @@ pub enum Refusal {
     /// The lease has ended, or what the results were computed from is taken back.
     #[error("the lease is void")]
     Void,
-    /// A block that was named is not found in the depot: the lease goes on, and all blocks are to
-    /// be sent.
-    #[error("a block that was named is not in the depot")]
+    /// A block that was named is not found in the depot, or on shelves: a lease that is held goes on,
+    /// and all blocks are to be sent.
+    #[error("a block that was named cannot be read")]
     Lacking,
     /// The results contradict themselves or theory; their worker is to blame.
     #[error("the results of unit {unit:?} are wrong: {why}")]

@@ -329,7 +329,8 @@ impl Core {
         let arrival = &self.arrivals[&id];
         let (plan, edition) = (arrival.plan.clone(), arrival.edition);
         let outcomes_kept = arrival.outcomes_kept;
-        self.contest(Some(id), Case { plan, accepted, other, edition }, outcomes_kept);
+        let case = Case { plan, accepted, other, is_readable: true, edition };
+        self.contest(Some(id), case, outcomes_kept);
     }
 
     /// Two computations of a unit differ. Finding out who is wrong takes a while, and must not be
@@ -341,8 +342,9 @@ impl Core {
         let alarm = Alarm {
             // Should this run end before it is known who is wrong, the unit is solved again; but
             // not if what it was computed from may have gone: then its whole order would have to
-            // be, whenever somebody says something else, however late.
-            doubted: if outcomes_kept { vec![other.unit] } else { Vec::new() },
+            // be, whenever somebody says something else, however late. Nor if the other one is there
+            // for nobody.
+            doubted: if outcomes_kept && case.is_readable { vec![other.unit] } else { Vec::new() },
             quarantined: vec![accepted.clone(), other.record.clone()],
             ..self.alarm(AlarmKind::Disagreement, other.unit, &other.sequence, text)
         };

@@ -60,7 +60,7 @@ pub use self::{
 };
 
 use self::{arrival::Arrival, inquiry::Inquiry, lease::LeaseTable, pace::Pace};
-use crate::records::{Delivery, OrderResult, alarm::Alarm};
+use crate::records::{Delivery, OrderResult, UnitRecord, alarm::Alarm};
 
 /// What does not change while a census is open.
 #[derive(Clone, Copy, Debug)]
@@ -168,9 +168,12 @@ pub struct Core {
     alarms: BTreeMap<u32, Arc<Alarm>>,
     /// What is being done about alarms.
     inquiries: BTreeMap<u32, Inquiry>,
-    /// Of units that are not accepted: what workers have delivered that could not be read, the first
-    /// of each worker.
+    /// What workers have stated of units and could not be read, the first that each has stated, until
+    /// the unit is accepted, or was compared.
     unread: HashMap<Unit, Vec<Delivery>>,
+    /// Records of units that are accepted, each with a statement that differs and could not be read,
+    /// until their shard is finished.
+    contests: Vec<(UnitRecord, Delivery)>,
     /// By order and number of edges: damaged blocks that were found since all units with so many
     /// were taken back, and how many may be.
     damages: BTreeMap<(usize, usize), (usize, usize)>,
@@ -203,6 +206,7 @@ impl Core {
             alarms: alarms.into_iter().map(|(number, alarm)| (number, Arc::new(alarm))).collect(),
             inquiries: BTreeMap::new(),
             unread: HashMap::new(),
+            contests: Vec::new(),
             damages: BTreeMap::new(),
             ended: None,
             closing: false,

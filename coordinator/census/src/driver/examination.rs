@@ -5,7 +5,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeSet, HashSet},
     sync::{Arc, atomic::AtomicBool},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rayon::prelude::*;
@@ -72,8 +72,8 @@ pub(super) fn trace(store: &Store, suspects: Vec<Suspect>) -> Result<Vec<Unit>, 
 /// the unit takes some 124 bytes beside them.
 const ALLOWANCE_BYTES: usize = 256 << 20;
 
-/// So long, at most, blocks of a delivery are waited for: others wait for their turn meanwhile, and
-/// whoever delivers them sends them if they cannot be read.
+/// So long, at most, the blocks of a delivery are waited for, all together: others wait for their turn
+/// meanwhile, and whoever delivers them sends them if they cannot be read.
 const DELIVERY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What was found where nothing is wrong.
@@ -186,15 +186,16 @@ impl Census {
                     delivery.ahead = Some(ahead);
                     self.try_some(plan, delivery, drawn)
                 }
-                Ok(None) => {
-                    // When it comes again, records of it are drawn in any case, and others.
-                    *self.lackings.lock().entry(delivery.unit).or_default() += 1;
-                    return Ok(Examined::Lacking { index });
-                }
+                Ok(None) => Ok(false),
                 Err(error) => Err(error),
             };
             match examined {
-                Ok(()) => {}
+                Ok(true) => {}
+                Ok(false) => {
+                    // When it comes again, records of it are drawn in any case, and others.
+                    *self.lackings.lock().entry(delivery.unit).or_default() += 1;
+                    return Ok(Examined::Lacking);
+                }
                 Err(TrialError::Flaw(why)) => return Ok(Examined::Flaw { index, why }),
                 // Too late to be accepted anyhow; or it is taken back just now, and the lease is
                 // void.
@@ -215,14 +216,15 @@ impl Census {
     }
 
     /// All blocks of a delivery in order: those that are only named are read. `None` if one of them
-    /// is not in the depot, or is damaged there.
+    /// is not in the depot, or on shelves, or is damaged there.
     fn blocks_of<'d>(&self, delivery: &'d Delivery) -> Sound<Option<Cow<'d, [Block]>>> {
         if delivery.named.is_empty() {
             return Ok(Some(Cow::Borrowed(&delivery.blocks)));
         }
-        let mut blocks = delivery.blocks.clone();
+        let (mut blocks, begin) = (delivery.blocks.clone(), Instant::now());
         for (id, name) in &delivery.named {
-            match self.store.elsewhere(name, DELIVERY_PATIENCE) {
+            let patience = DELIVERY_PATIENCE.saturating_sub(begin.elapsed());
+            match self.store.elsewhere(name, patience) {
                 Ok(Some(Ok(block))) if block.id == *id => blocks.push(block),
                 Ok(Some(Ok(_))) => return flaw("it names a block of another place"),
                 Ok(Some(Err(_)) | None) => return Ok(None),
@@ -458,8 +460,9 @@ impl Census {
         }
     }
 
-    /// Derives drawn records of a unit of the plan again.
-    fn try_some(&self, plan: &Plan, delivery: &mut Delivery, drawn: Drawn) -> Sound<()> {
+    /// Derives drawn records of a unit of the plan again. Returns whether its blocks could be read for
+    /// that.
+    fn try_some(&self, plan: &Plan, delivery: &mut Delivery, drawn: Drawn) -> Sound<bool> {
         let Drawn { at_hand, mut to_read } = drawn;
         let read = |sequence: &_, bucket| {
             let blocks = self.wanted_blocks(&Wanted::Bucket(*sequence, bucket))?;
@@ -483,20 +486,21 @@ impl Census {
         }
         if !to_read.is_empty() {
             let _turn = self.trials.take_turn();
-            let blocks = self.blocks_of(delivery)?;
-            trial.run(&blocks.ok_or(TrialError::Gone)?, &to_read)?;
+            let Some(blocks) = self.blocks_of(delivery)? else { return Ok(false) };
+            trial.run(&blocks, &to_read)?;
             tried += to_read.len();
         }
         delivery.record.tried = tried as u64;
         self.trials.note_examined(delivery.record.bytes, delivery.record.tried);
-        Ok(())
+        Ok(true)
     }
 
     /// Which of two results of a unit is wrong. All graphs of both are graphs of the unit, so
     /// whoever lacks one of the other's is wrong; and if both have the same graphs, every record of
-    /// the first is derived again.
+    /// the first is derived again. So it is, too, where the other cannot be read: the first lacks no
+    /// graph of a shard that is finished, by its mass.
     pub(super) fn judge(&self, case: &Case) -> DisputeVerdict {
-        let Case { plan, accepted, other, .. } = case;
+        let Case { plan, accepted, other, is_readable, .. } = case;
         let _turn = self.judgements.lock();
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
         let keys = |blocks: &[Block]| -> HashSet<u64> {
@@ -507,13 +511,12 @@ impl Census {
                 self.look_over(plan, other.unit, &blocks, accepted, Counts::Again)?;
                 let try_all =
                     || Trial::new(self.store.game(), plan, &read).run_all(&blocks, accepted);
+                if !is_readable {
+                    try_all()?;
+                    return Ok(DisputeVerdict::Second);
+                }
                 let others = match self.blocks_of(other) {
                     Err(TrialError::Flaw(why)) => return Ok(DisputeVerdict::SecondFor(why)),
-                    Ok(None) if planned(plan, other.unit)?.parts == 1 => {
-                        // By its mass the first lacks no graph.
-                        try_all()?;
-                        return Ok(DisputeVerdict::Second);
-                    }
                     blocks => blocks?.ok_or(TrialError::Gone)?,
                 };
                 // Others may have counted it.

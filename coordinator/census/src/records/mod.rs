@@ -151,6 +151,13 @@ pub enum DeliveredBlock<'a> {
 }
 
 impl Delivery {
+    /// What was stated of a unit, without its blocks.
+    pub fn of_statement(unit: Unit, sequence: DegreeSequence, record: UnitRecord) -> Self {
+        let (blocks, named) = (Vec::new(), Vec::new());
+        let (ahead, told_ahead, own) = (None, None, None);
+        Delivery { unit, sequence, blocks, named, record, ahead, told_ahead, own }
+    }
+
     /// The block of a section of a bucket.
     pub fn block(&self, bucket: u32, section: Section) -> Option<DeliveredBlock<'_>> {
         let is_it = |id: &BlockId| (id.bucket, id.section) == (bucket, section);

@@ -474,7 +474,7 @@ impl World {
                 let flaws = deliveries.iter().map(flaw).enumerate();
                 let flaw = flaws.filter_map(|(index, why)| Some((index, why?.to_owned()))).next();
                 let examined = match flaw {
-                    _ if std::mem::take(&mut self.lacks) => Examined::Lacking { index: 0 },
+                    _ if std::mem::take(&mut self.lacks) => Examined::Lacking,
                     Some((index, why)) => Examined::Flaw { index, why },
                     None => Examined::Passed,
                 };
