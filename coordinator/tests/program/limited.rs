@@ -474,3 +474,24 @@ fn order_13_is_begun() {
         assert!(stderr(&refused).contains("up to 20 edges"), "{}", stderr(&refused));
     }
 }
+
+/// A small order whose outcomes have gone is not generated again for the next one, of which its
+/// graphs are known without; but it is not carried further from what has gone either.
+#[test]
+fn what_has_gone_of_a_small_order_is_asked_for_only_where_it_is_needed() {
+    let census = |data: &Data, arguments: &[&str]| {
+        run(&[&["census"], arguments, &["--json", "--data", &data.text()]].concat())
+    };
+    let limited = Data::new();
+    assert!(census(&limited, &["6", "--max-size", "8", "--keep", "minimal"]).status.success());
+    let refused = census(&limited, &["7"]);
+    assert!(!refused.status.success() && stderr(&refused).contains("--force"));
+    assert!(!stderr(&refused).contains("withdrawn until units"), "{}", stderr(&refused));
+    // A part of it is doubted, and can be solved again alone.
+    let whole = Data::new();
+    assert!(census(&whole, &["5", "--keep", "minimal"]).status.success());
+    let doubt = ["alarms", "--doubt", "3", "--shard", "1,1,0", "--because", "odd"];
+    assert!(run(&[&doubt[..], &["--data", &whole.text()]].concat()).status.success());
+    let next = census(&whole, &["6"]);
+    assert_eq!(stdout(&next), census_json(6, &Data::new(), &[]), "{}", stderr(&next));
+}

@@ -94,8 +94,8 @@ impl Census {
         let mut graphs_dropped = !keeps_graphs && !is_carried_further;
         if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
             let has_gone = self.has_any_gone(n, options)?;
-            // Those of small orders are known without.
-            if n < goal.order && n > ENUMERATED_ORDER && has_gone {
+            // The next order is not generated from those of small ones, which are known without.
+            if n < goal.order && has_gone && (n > ENUMERATED_ORDER || self.lacks_end(n)?) {
                 return self.solve_again(n + 1, n, edition);
             }
             // Of this order some are gone, and nothing brings them back.
