@@ -170,7 +170,7 @@ impl CoordinatorCommand {
         let complete = census.is_complete();
         let code = if complete && self.stay {
             self.common.print(&census, &census.results())?;
-            conclude(&census, &directory, &CensusStatus::last_of(&census));
+            conclude(&census, &directory, &CensusStatus::with_withdrawn(&census));
             while !stop.is_cancelled() && !server.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
             }

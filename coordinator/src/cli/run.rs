@@ -331,7 +331,7 @@ impl Common {
             running: false,
             process: None,
             workers: Vec::new(),
-            ..CensusStatus::last_of(census)
+            ..CensusStatus::with_withdrawn(census)
         };
         let closed = census.close();
         conclude(census, directory, &status);

@@ -210,10 +210,10 @@ pub struct Forecast {
 const GRAPHS: u64 = 64;
 /// Numbers of edges, the largest ones decided, by which growth is measured.
 const GROWTH_SIZES: usize = 8;
-/// Seconds of a core to load a graph of an endgame, by experience, …
+/// Seconds of a core to load a graph of an endgame, by experience.
 const LOADING: f64 = 5e-7;
-/// … unless so many graphs were loaded to measure it.
-const TELLING: u64 = 1 << 20;
+/// Of fewer graphs, what loading them takes says nothing of what a graph takes.
+const LEAST_LOADED: u64 = 1 << 20;
 /// An endgame of fewer edges is not worth telling of.
 const LEAST_ENDGAME: usize = 10;
 
@@ -526,7 +526,7 @@ fn calibrate(
     }
     let mut calibration = fitted(trials);
     // Of few graphs it says what the directory takes.
-    calibration.loading_measured = loaded.1 >= TELLING;
+    calibration.loading_measured = loaded.1 >= LEAST_LOADED;
     calibration.loading = match calibration.loading_measured {
         true => loaded.0 / loaded.1 as f64,
         false => LOADING,

@@ -210,7 +210,6 @@ impl Verification {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut findings =
             Findings { level: self.drawing.level, aloud: !self.json, list: Vec::new() };
-        let is_of_orders = self.what.as_ref().is_none_or(|(_, order)| order.is_ok());
         match &self.what {
             None => self.check_orders(None, &mut findings)?,
             Some((_, Ok(order))) => self.check_orders(Some(*order), &mut findings)?,
@@ -245,10 +244,6 @@ impl Verification {
                 0 => "nothing wrong".to_owned(),
                 _ => format!("{failures} of {checks} checks failed: do not trust these results"),
             };
-            if failures > 0 && is_of_orders {
-                text += "; where the store is damaged, `trailtrap salvage` with the same --data keeps \
-                         what is not, and a census solves the rest again";
-            }
             if unchecked > 0 {
                 text += &format!("; {unchecked} of {checks} checks could not be made now");
             }

@@ -306,8 +306,13 @@ pub fn check_place(place: &Path) -> Result<(), DepotError> {
     refuse_credentials(&text)?;
     match is_in_object_store(place) {
         true => bucket_at(&text).map(drop),
-        false if place.is_dir() => Ok(()),
-        false => Err(DepotError::NoDirectory(place.to_owned())),
+        false => match fs::metadata(place) {
+            Ok(found) if !found.is_dir() => Err(DepotError::NoDirectory(place.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(DepotError::NoDirectory(place.to_owned()))
+            }
+            _ => Ok(()),
+        },
     }
 }
 

@@ -8,8 +8,9 @@ use crate::{
 };
 
 impl CensusStatus {
-    /// The same of a census that is about to be closed, with what the store says.
-    pub fn last_of(census: &Census) -> Self {
+    /// The status of a census of this process, with the results that are withdrawn, which are looked up
+    /// in its store.
+    pub fn with_withdrawn(census: &Census) -> Self {
         // A store that cannot be read is told of by whoever closes it.
         let withdrawn = finished::told_of_withdrawn(&census.store).ok().flatten();
         CensusStatus { withdrawn, ..Self::of(census) }

@@ -134,9 +134,10 @@ pub fn told_of_withdrawn(store: &Store) -> Result<Option<String>, StoreError> {
     let names: Vec<String> =
         withdrawn.into_iter().map(|(order, max_size)| order_name(order, max_size)).collect();
     let limit = max_size.map_or_else(String::new, |max_size| format!(" --max-size {max_size}"));
+    let command = if store.is_on_shelves() { "coordinator --order" } else { "census" };
     Ok(Some(format!(
         "withdrawn are the results of {}, since units that they follow from are to be solved again; \
-         `trailtrap census {last}{limit}{}` has them again",
+         `trailtrap {command} {last}{limit}{}` has them again",
         names.join(", "),
         DataFlag::of(store)
     )))
