@@ -498,7 +498,8 @@ impl Census {
     /// Which of two results of a unit is wrong. All graphs of both are graphs of the unit, so
     /// whoever lacks one of the other's is wrong; and if both have the same graphs, every record of
     /// the first is derived again. So it is, too, where the other cannot be read: the first lacks no
-    /// graph of a shard that is finished, by its mass.
+    /// graph of a shard that is finished, by its mass; of a class that degrees do not tell, that is
+    /// only known when the order is done.
     pub(super) fn judge(&self, case: &Case) -> DisputeVerdict {
         let Case { plan, accepted, other, is_readable, .. } = case;
         let _turn = self.judgements.lock();
