@@ -146,7 +146,6 @@ fn is_of_the_system(cause: &(dyn Error + 'static)) -> bool {
         _ => false,
     };
     let of_archive = |error: &ArchiveError| match error {
-        ArchiveError::Store(error) => error.is_of_the_system(),
         ArchiveError::Finished(error) => of_finished(error),
         _ => false,
     };

@@ -304,16 +304,14 @@ enum Objects {
 pub fn check_place(place: &Path) -> Result<(), DepotError> {
     let text = place.to_string_lossy();
     refuse_credentials(&text)?;
-    match is_in_object_store(place) {
-        true => bucket_at(&text).map(drop),
-        false => match fs::metadata(place) {
-            Ok(found) if !found.is_dir() => Err(DepotError::NoDirectory(place.to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(DepotError::NoDirectory(place.to_owned()))
-            }
-            _ => Ok(()),
-        },
+    if is_in_object_store(place) {
+        return bucket_at(&text).map(drop);
     }
+    let is_none = match fs::metadata(place) {
+        Ok(found) => !found.is_dir(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    if is_none { Err(DepotError::NoDirectory(place.to_owned())) } else { Ok(()) }
 }
 
 /// To be called before anything else is: all other messages repeat the place.

@@ -264,9 +264,12 @@ impl Core {
         }
         let stale = order.recall();
         let (retired, urgent) = (order.retired(), order.is_solved());
+        for delivery in &deliveries {
+            self.contest_unread(delivery.unit, &delivery.record);
+        }
         let arrival = durable.then_some(id);
         let entry = CommitEntry {
-            deliveries: deliveries.clone(),
+            deliveries,
             stale,
             retired,
             urgent,
@@ -279,9 +282,6 @@ impl Core {
         } else {
             self.held_back.push_back((id, accepted));
             self.make_room();
-        }
-        for delivery in &deliveries {
-            self.contest_unread(delivery.unit, &delivery.record);
         }
         self.contest_finished();
         self.emit(Effect::Wake);

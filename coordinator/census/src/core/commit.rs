@@ -100,7 +100,6 @@ impl Core {
         let stale = std::mem::take(&mut order.stale);
         self.order = Some(order);
         self.unread.clear();
-        self.contests.clear();
         if !stale.is_empty() {
             self.emit(Effect::Commit(CommitEntry { stale, ..CommitEntry::of(edition) }));
         }

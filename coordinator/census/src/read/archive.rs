@@ -20,21 +20,15 @@ use trailtrap_shared::{
 use crate::{
     read::finished::{self, Alarms, FinishedError, FinishedOrder},
     records::{OrderRecord, OrderResult, UnitRecord, alarm::Alarm},
-    store::{self, REMEDY, Store, StoreError, directory::DataFlag},
+    store::{self, Store, StoreError, directory::DataFlag},
 };
 
 /// Why orders cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// There is no census, or the order is not finished.
+    /// There is no census, the order is not finished, or the store cannot be read or is damaged.
     #[error(transparent)]
     Finished(#[from] FinishedError),
-    /// The store cannot be read, or is damaged.
-    #[error(transparent)]
-    Store(StoreError),
-    /// A block is damaged or missing.
-    #[error("a part of the store is damaged: {REMEDY}")]
-    Block(#[source] StoreError),
     /// Nothing of the order is in the store.
     #[error(
         "order {order} is not begun here; `trailtrap census {order}{data}` does it, or says why \
@@ -92,10 +86,7 @@ pub struct Archive {
 
 impl From<StoreError> for ArchiveError {
     fn from(error: StoreError) -> Self {
-        match error.bad_block() {
-            Some(_) => ArchiveError::Block(error),
-            None => ArchiveError::Store(error),
-        }
+        FinishedError::from(error).into()
     }
 }
 
