@@ -37,7 +37,7 @@ fn an_error_shows_its_cause_once() {
     };
     let path = PathBuf::from("here");
     let errors: [(Box<dyn Error>, &str); 9] = [
-        (Box::new(StoreError::Make(io())), "fire"),
+        (Box::new(StoreError::Io(io())), "fire"),
         (Box::new(block()), "checksum"),
         (Box::new(DirectoryError::Io { path: path.clone(), source: io() }), "fire"),
         (

@@ -107,8 +107,9 @@ fn name_class(table: &mut Table, class: Class) {
 /// people a sentence.
 fn mark(table: &mut Table, statuses: &BTreeMap<usize, Completeness>) {
     let meaning = "finished; limited: graphs with more edges were left out; unfinished: units of \
-                   the order are missing, counts are lower bounds, nothing was checked; or \
-                   disputed: an alarm is open";
+                   the order are missing, counts are lower bounds, nothing was checked; \
+                   withdrawn: units that it follows from are to be solved again; or disputed: an \
+                   alarm is open, or what it doubts has not been solved again";
     table.columns.push(column("status", None, meaning));
     let limited = statuses.values().any(|status| status.max_size.is_some());
     if limited {

@@ -23,7 +23,7 @@ impl CensusStatus {
         let rate = progress.pairs_per_second;
         let left = progress.pairs.saturating_sub(progress.pairs_done);
         let in_work = progress.shards > 0;
-        let results = census.results();
+        let (results, alarms) = (census.results(), census.alarms());
         let mut workers = census.workers();
         workers.sort_by(|(_, a, _), (_, b, _)| a.author.name().cmp(b.author.name()));
         CensusStatus {
@@ -36,6 +36,11 @@ impl CensusStatus {
             orders_limited: results
                 .iter()
                 .filter_map(|result| Some((result.order, result.limit()?)))
+                .collect(),
+            orders_disputed: results
+                .iter()
+                .map(|result| result.order)
+                .filter(|&order| alarms.iter().any(|(_, alarm)| alarm.is_open_about(order)))
                 .collect(),
             order: in_work.then_some(OrderStatus {
                 order: progress.order,
@@ -59,7 +64,7 @@ impl CensusStatus {
                     })
                     .collect(),
             }),
-            alarms: census.alarms(),
+            alarms,
             withdrawn: None,
             workers: workers
                 .into_iter()

@@ -111,6 +111,8 @@ pub enum Stage {
         /// Units of the plan.
         planned: usize,
     },
+    /// It was done, and units that it follows from are to be solved again.
+    Withdrawn,
     /// It is done, but an alarm about it, or about an order that it was computed from, is open, or
     /// doubts what has not been solved again.
     Disputed,
@@ -128,6 +130,7 @@ impl Completeness {
             Stage::Finished if self.max_size.is_some() => "limited",
             Stage::Finished => "finished",
             Stage::Unfinished { .. } => "unfinished",
+            Stage::Withdrawn => "withdrawn",
             Stage::Disputed => "disputed",
         }
     }
@@ -151,8 +154,19 @@ impl fmt::Display for Completeness {
                      bounds, and nothing was checked"
                 )
             }
+            Stage::Withdrawn => {
+                write!(
+                    f,
+                    "is WITHDRAWN: units that it follows from are to be solved again, and counts \
+                     may be wrong either way"
+                )
+            }
             Stage::Disputed => {
-                write!(f, "is DISPUTED: an alarm is open, see `trailtrap alarms`")
+                write!(
+                    f,
+                    "is DISPUTED: an alarm is open, or what it doubts has not been solved again; \
+                     see `trailtrap alarms`"
+                )
             }
         }?;
         match (self.max_size, self.stage) {
@@ -321,6 +335,9 @@ impl Archive {
         if record.result.is_some() {
             let is_disputed = self.alarms.dispute(order).is_some();
             return Ok(of_stage(if is_disputed { Stage::Disputed } else { Stage::Finished }));
+        }
+        if record.withdrawn {
+            return Ok(of_stage(Stage::Withdrawn));
         }
         let plan = store::plan(self.store.layout(), order, &record)?;
         let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();

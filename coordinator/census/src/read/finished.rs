@@ -44,16 +44,14 @@ pub enum FinishedError {
     Directory(#[from] DirectoryError),
     /// The order has no result yet.
     #[error(
-        "order {order} is not finished here; `trailtrap census {order}{limit}{data}` does it, \
-         goes on with it, or says why it cannot"
+        "order {order} is not finished here; `{command}` does it, goes on with it, or says why it \
+         cannot"
     )]
     NotFinished {
         /// The order.
         order: usize,
-        /// Up to how many edges it was to be done, for the advice: an option, or nothing.
-        limit: String,
-        /// The directory, for the advice.
-        data: DataFlag,
+        /// The command that does it.
+        command: String,
     },
     /// An alarm about the order, or one below, is not settled.
     #[error(
@@ -72,18 +70,15 @@ pub enum FinishedError {
     },
     /// Units are doubted, and have not been solved again.
     #[error(
-        "order {order}, or one below, has what alarm {number} doubts: `trailtrap census \
-         {order}{limit}{data}` solves it again"
+        "order {order}, or one below, has what alarm {number} doubts: `{command}` solves it again"
     )]
     Doubted {
         /// The order.
         order: usize,
         /// The number of the alarm.
         number: u32,
-        /// Up to how many edges the order was done, for the advice: an option, or nothing.
-        limit: String,
-        /// The directory, for the advice.
-        data: DataFlag,
+        /// The command that does so.
+        command: String,
     },
     /// The order has a result and no outcomes.
     #[error(
@@ -133,14 +128,24 @@ pub fn told_of_withdrawn(store: &Store) -> Result<Option<String>, StoreError> {
     let Some(&(last, max_size)) = withdrawn.last() else { return Ok(None) };
     let names: Vec<String> =
         withdrawn.into_iter().map(|(order, max_size)| order_name(order, max_size)).collect();
-    let limit = max_size.map_or_else(String::new, |max_size| format!(" --max-size {max_size}"));
-    let command = if store.is_on_shelves() { "coordinator --order" } else { "census" };
     Ok(Some(format!(
         "withdrawn are the results of {}, since units that they follow from are to be solved again; \
-         `trailtrap {command} {last}{limit}{}` has them again",
+         `{}` has them again",
         names.join(", "),
-        DataFlag::of(store)
+        command(store, last, max_size)
     )))
+}
+
+/// The command that does an order, up to so many edges if not all of it.
+fn command(store: &Store, order: usize, max_size: Option<usize>) -> String {
+    let (limit, data) = (limit_flag(max_size), DataFlag::of(store));
+    match store.is_on_shelves() {
+        true => format!(
+            "trailtrap coordinator --order {order}{limit}{data} --listen ADDRESS:PORT --shelves \
+             --keep minimal"
+        ),
+        false => format!("trailtrap census {order}{limit}{data}"),
+    }
 }
 
 /// Opens the store of a data directory, in use or not, to read from.
@@ -183,13 +188,14 @@ pub enum Dispute<'a> {
 impl Dispute<'_> {
     /// That results of an order are not given for that reason, and what to do.
     pub fn refusal(&self, store: &Store, order: usize) -> FinishedError {
-        let data = DataFlag::of(store);
         match *self {
             Dispute::Open(number, alarm) => {
+                let data = DataFlag::of(store);
                 FinishedError::OpenAlarm { order, number, alarm: alarm.line(number), data }
             }
             Dispute::Doubted(number, _) => {
-                FinishedError::Doubted { order, number, limit: limit_flag(store, order), data }
+                let command = command(store, order, limit_of(store, order));
+                FinishedError::Doubted { order, number, command }
             }
         }
     }
@@ -209,9 +215,8 @@ impl Alarms {
 
     /// Why results of an order are disputed, if they are.
     pub fn dispute(&self, order: usize) -> Option<Dispute<'_>> {
-        let is_open =
-            |(_, alarm): &&(u32, Alarm)| alarm.settled.is_none() && alarm.concerns(order);
-        if let Some((number, alarm)) = self.all.iter().find(is_open) {
+        let mut all = self.all.iter();
+        if let Some((number, alarm)) = all.find(|(_, alarm)| alarm.is_open_about(order)) {
             return Some(Dispute::Open(*number, alarm));
         }
         let (least, number) = self.pending.filter(|&(least, _)| least <= order)?;
@@ -238,18 +243,18 @@ pub fn results(store: &Store) -> Result<Vec<OrderResult>, FinishedError> {
 
 /// That an order is not finished in this store.
 pub fn not_finished(store: &Store, order: usize) -> FinishedError {
-    FinishedError::NotFinished {
-        order,
-        limit: limit_flag(store, order),
-        data: DataFlag::of(store),
-    }
+    let command = command(store, order, limit_of(store, order));
+    FinishedError::NotFinished { order, command }
 }
 
-/// The option by which an order is done as far as it was, or is to be; nothing if that is to its end.
-fn limit_flag(store: &Store, order: usize) -> String {
-    let begun = store.order(order).ok().flatten();
-    let limit = begun.and_then(|record| record.max_size);
-    limit.map_or_else(String::new, |max_size| format!(" --max-size {max_size}"))
+/// Up to how many edges an order was done, or is to be, if not to its end.
+fn limit_of(store: &Store, order: usize) -> Option<usize> {
+    store.order(order).ok().flatten().and_then(|record| record.max_size)
+}
+
+/// The option that says up to how many edges an order is done; nothing if that is to its end.
+fn limit_flag(max_size: Option<usize>) -> String {
+    max_size.map_or_else(String::new, |max_size| format!(" --max-size {max_size}"))
 }
 
 /// Whether outcomes of graphs with the most edges of a plan are gone.
@@ -349,7 +354,17 @@ impl FinishedOrder {
     ///
     /// They were not kept.
     pub fn outcomes_of(&self, size: usize) -> Result<(), FinishedError> {
-        if self.retired_size < Some(size) { Ok(()) } else { self.outcomes() }
+        if self.keeps(size, Section::Outcomes) { Ok(()) } else { self.outcomes() }
+    }
+
+    /// Whether the blocks of this section of the graphs with so many edges are still there.
+    pub fn keeps(&self, size: usize, section: Section) -> bool {
+        let is_not_retired = self.retired_size < Some(size);
+        match section {
+            Section::Keys => self.graphs_kept || is_not_retired,
+            Section::Outcomes => self.outcomes_kept || is_not_retired,
+            Section::Wins => true,
+        }
     }
 
     /// The slots in one bucket of a partition, of its keys or of its wins.
@@ -363,7 +378,7 @@ impl FinishedOrder {
         bucket: u32,
         section: Section,
     ) -> Result<Vec<u64>, FinishedError> {
-        if section == Section::Keys && !self.graphs_kept && self.retired_size >= Some(shard.size) {
+        if section == Section::Keys && !self.keeps(shard.size, section) {
             return Err(FinishedError::GraphsNotKept(self.plan.order));
         }
         let blocks = self.store.blocks(shard, bucket, section)?;

@@ -43,6 +43,9 @@ pub struct CensusStatus {
     /// Those of them that were not done to the end, and up to how many edges they were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders_limited: Vec<(usize, usize)>,
+    /// Those of them that an alarm is about which is open, or doubts what has not been solved again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orders_disputed: Vec<usize>,
     /// Of a census that nobody works on: that results of orders are withdrawn, and what brings them
     /// back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,6 +177,15 @@ impl CensusStatus {
             let limited: Vec<String> =
                 limited.map(|&(order, max_size)| order_name(order, Some(max_size))).collect();
             let _ = writeln!(text, "not done to the end: {}", limited.join(", "));
+        }
+        if !self.orders_disputed.is_empty() {
+            let orders: Vec<String> = self.orders_disputed.iter().map(usize::to_string).collect();
+            let _ = writeln!(
+                text,
+                "done, but DISPUTED: order {}; an alarm is open, or what it doubts has not been \
+                 solved again (`trailtrap alarms`)",
+                orders.join(", ")
+            );
         }
         if let Some(withdrawn) = &self.withdrawn {
             let _ = writeln!(text, "{withdrawn}");
@@ -308,12 +320,13 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     }
     // Nobody writes: the store itself knows best.
     let store = Store::open_read_only(&store)?;
-    let alarms = store.alarms()?.into_iter();
+    let alarms = finished::Alarms::of(&store)?;
+    let disputed = |order: &usize| alarms.dispute(*order).is_some();
+    let mut orders_disputed = Vec::new();
     let mut status = CensusStatus {
         game: game_name(store.game()),
         class: class_name(store.class()),
         target_order: snapshot.map_or(0, |s| s.target_order),
-        alarms: alarms.map(|(number, alarm)| (number, Arc::new(alarm))).collect(),
         withdrawn: finished::told_of_withdrawn(&store)?,
         ..CensusStatus::default()
     };
@@ -322,12 +335,20 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
             None => break,
             Some(record) if record.result.is_some() => {
                 status.orders_done.push(order);
+                orders_disputed.extend(Some(order).filter(disputed));
                 status.orders_limited.extend(record.max_size.map(|max_size| (order, max_size)));
             }
-            Some(record) => status.order = Some(order_status(&store, order, &record)?),
+            // That of those that have a record without a result which is done next.
+            Some(record) if status.order.is_none() => {
+                status.order = Some(order_status(&store, order, &record)?);
+            }
+            Some(_) => {}
         }
         status.target_order = status.target_order.max(order);
     }
+    let all = alarms.all.into_iter();
+    status.alarms = all.map(|(number, alarm)| (number, Arc::new(alarm))).collect();
+    status.orders_disputed = orders_disputed;
     Ok(status)
 }
 

@@ -99,6 +99,11 @@ impl Alarm {
         units.map(|unit| usize::from(unit.order)).any(|known| known <= order)
     }
 
+    /// Whether it is about such an order, and nobody has looked into it yet.
+    pub fn is_open_about(&self, order: usize) -> bool {
+        self.settled.is_none() && self.concerns(order)
+    }
+
     /// Without the units and results that it is about, which may be many.
     pub fn brief(&self) -> Self {
         Alarm {

@@ -137,9 +137,10 @@ pub enum StoreError {
     /// The blocks of a unit are sound, and not those that its record names.
     #[error("its blocks are not those that were recorded")]
     Content,
-    /// The place for a new store cannot be had.
-    #[error("cannot make the store")]
-    Make(#[from] io::Error),
+    /// Its directory, or a file of it that the database does not look after, cannot be made, read or
+    /// written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// It has another format than this program reads.
     #[error(
         "it was written with {what} {found}, this program has {expected}: use the program \
@@ -302,7 +303,7 @@ impl StoreError {
                 let text = error.to_string();
                 FULL.iter().any(|what| text.contains(what))
             }
-            StoreError::Make(error)
+            StoreError::Io(error)
             | StoreError::Journal(error)
             | StoreError::Depot { cause: error, .. } => {
                 matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -322,7 +323,7 @@ impl StoreError {
                 | StoreError::Closed
                 | StoreError::Failing { .. }
                 | StoreError::Journal(_)
-                | StoreError::Make(_)
+                | StoreError::Io(_)
         )
     }
 
@@ -343,7 +344,7 @@ impl StoreError {
             StoreError::Database(error)
             | StoreError::Damaged(error)
             | StoreError::UnreadableBlock { source: error, .. } => error.to_string(),
-            StoreError::Make(error) | StoreError::Journal(error) => error.to_string(),
+            StoreError::Io(error) | StoreError::Journal(error) => error.to_string(),
             StoreError::Depot { .. }
             | StoreError::DepotAway { .. }
             | StoreError::OnShelves

@@ -195,7 +195,7 @@ impl Store {
     /// There is something in `path`, or it cannot be made there.
     pub fn of_rehearsal(path: &Path, game: GameName) -> Result<Self, StoreError> {
         if path.try_exists()? {
-            return Err(StoreError::Make(io::ErrorKind::AlreadyExists.into()));
+            return Err(StoreError::Io(io::ErrorKind::AlreadyExists.into()));
         }
         Self::create(path, game, Class::All, true)
     }

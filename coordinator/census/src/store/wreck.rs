@@ -477,10 +477,10 @@ impl Blobs {
     /// The system lacks something.
     fn of_files(path: &Path, layout: Layout) -> Result<Self, StoreError> {
         let mut blobs = Blobs { files: Vec::new(), places: HashMap::new() };
-        let found = files(path, "blob").map_err(StoreError::Make);
+        let found = files(path, "blob").map_err(StoreError::Io);
         for path in unless_short(found)?.unwrap_or_default().into_values() {
             let looked = File::open(&path).and_then(|file| blobs.look_through(&file, layout));
-            if let Err(error) = unless_short(looked.map_err(StoreError::Make))? {
+            if let Err(error) = unless_short(looked.map_err(StoreError::Io))? {
                 tracing::warn!("{}: {error}", path.display());
             }
             blobs.files.push(path);
@@ -520,7 +520,7 @@ impl Blobs {
         let places = self.places.get(id).map_or(&[][..], Vec::as_slice);
         let mut blocks = Vec::new();
         for place in places.iter().rev() {
-            let bytes = self.bytes(place).map_err(StoreError::Make);
+            let bytes = self.bytes(place).map_err(StoreError::Io);
             let bytes = unless_short(bytes)?.unwrap_or_default();
             blocks.extend(Block::parse(layout, bytes).ok().filter(|block| block.id == *id));
         }
