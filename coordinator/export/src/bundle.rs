@@ -244,7 +244,7 @@ fn put_order(
     filling.put(&shard_file, shards::parquet(archive.game().about(), class, &shards, None)?)?;
     let list = GraphList::read(archive, order, &Filter::default(), filling.watcher)?;
     if drawn {
-        let sheet = sheet::sheet(archive.game(), class, &list, (order, None), DRAWINGS);
+        let sheet = sheet::sheet(archive.game(), class, &list, (order, None), DRAWINGS)?;
         for &format in PictureFormat::ALL {
             filling.put(
                 &format!("drawings/p1-wins-n{order:02}.{}", format.extension()),

@@ -4,13 +4,14 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use trailtrap_shared::{
     class::Class,
-    game::{FirstMove, Game, GameName, Search, Solution},
+    game::{FirstMove, Game, GameName, Search, Solution, TooManyPositions},
     graph::{Graph, VertexSet, graph6, nauty, vertices},
     plan::order_name,
     play,
 };
 
 use crate::{
+    ExportError,
     graphs::GraphList,
     picture::{Anchor, BLACK, Colour, GREY, Picture, VERMILLION},
 };
@@ -29,13 +30,16 @@ const POSITIONS: usize = 3_000_000;
 /// Draws up to `most` graphs of a list of an order, done to the end or up to a number of edges:
 /// those with the largest automorphism groups, and of these the first. A winning first move is an
 /// arrow; graphs with so many edges that forward search does not find one are drawn without.
+///
+/// # Errors
+/// Forward search finds that the other player wins one of those that are drawn.
 pub fn sheet(
     game: GameName,
     class: Class,
     list: &GraphList,
     (order, max_size): (usize, Option<usize>),
     most: usize,
-) -> Picture {
+) -> Result<Picture, ExportError> {
     // The least of those to keep is on top.
     let mut chosen: BinaryHeap<Reverse<(u64, Reverse<usize>, Graph)>> = BinaryHeap::new();
     for (index, graph) in list.graphs().enumerate() {
@@ -53,11 +57,16 @@ pub fn sheet(
     let openings: Vec<Option<FirstMove>> = play!(game, G => {
         let mut search = <G as Game>::Search::new(POSITIONS);
         let opening = |(_, graph): &(u64, Graph)| match search.solve(graph) {
-            Ok(Solution::P1 { opening }) => Some(opening),
-            _ => None,
+            Ok(Solution::P1 { opening }) => Ok(Some(opening)),
+            Ok(Solution::P2 { .. }) => Err(ExportError::Contradiction {
+                graph6: graph6::encode(graph),
+                winner: "P1",
+                says: "forward search".to_owned(),
+            }),
+            Err(TooManyPositions(_)) => Ok(None),
         };
-        chosen.iter().map(opening).collect()
-    });
+        chosen.iter().map(opening).collect::<Result<_, _>>()
+    })?;
     let rows = chosen.len().div_ceil(COLUMNS).max(1);
     let columns = chosen.len().clamp(1, COLUMNS);
     let order = order_name(order, max_size);
@@ -71,7 +80,7 @@ pub fn sheet(
             (MARGIN + (i % COLUMNS) as f32 * CELL.0, HEAD + (i / COLUMNS) as f32 * CELL.1);
         draw(&mut picture, corner, graph, *group, openings[i]);
     }
-    picture
+    Ok(picture)
 }
 
 fn draw(

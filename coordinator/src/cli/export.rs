@@ -483,7 +483,7 @@ impl DrawingCommand {
             let list =
                 GraphList::read(archive, self.order, &Filter::from(&self.filter), &Terminal)?;
             let order = (self.order, archive.status(self.order)?.max_size);
-            Ok(sheet::sheet(archive.game(), archive.class(), &list, order, self.most.into()))
+            sheet::sheet(archive.game(), archive.class(), &list, order, self.most.into())
         })
     }
 }

@@ -15,8 +15,9 @@ use crate::verify::{Drawing, Verification};
 ///
 ///   1 records   every unit is recorded exactly once; Pólya counts, the mass formula and known
 ///               sequences hold; seconds
-///   2 blocks    every block is there, undamaged or mended, and holds what its record says; as
-///               long as reading the data
+///   2 blocks    every block is there, undamaged or mended, with as many entries as its record
+///               says; where all blocks of a unit were kept, with the content that was recorded;
+///               as long as reading the data
 ///   3 digests   statistics and public digests follow from the stored graphs and outcomes; each
 ///               graph is canonical and stands once; about two microseconds for each graph
 ///   4 samples   graphs drawn at random agree with one step of the recurrence, taken with nauty

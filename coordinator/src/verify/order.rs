@@ -35,7 +35,7 @@ use trailtrap_shared::{
     game::{Game, Method, SUMS, Search, Theorem, Told},
     graph::{Code, Graph, factorial, nauty},
     labelling::batch::Kernel,
-    partition::{BucketTable, Section, graph_of_slot, slot_of_labelled},
+    partition::{BucketTable, Content, Section, graph_of_slot, slot_of_labelled},
     plan::{Shard, Unit},
 };
 use trailtrap_worker::{counting::recount::AheadCounter, kernel::Solver};
@@ -237,39 +237,45 @@ impl<G: Game> Verifier<G> {
     }
 
     /// Every block is there and undamaged (its checksum says), or can be mended, and has as many
-    /// entries as its record says.
+    /// entries as its record says; and if none of a unit was dropped, they are those whose content
+    /// its record names.
     fn blocks(&self) -> anyhow::Result<String> {
         let bytes = AtomicU64::new(0);
         let mended_before = self.finished.store.mended();
         self.for_each_unit("blocks", |unit, record, shard| {
-            let mut counts = [0u128; 3];
+            let kept = |&section: &Section| self.finished.keeps(shard.size, section);
+            let sections: Vec<Section> = Section::ALL.into_iter().filter(kept).collect();
+            let mut counts = vec![0u128; sections.len()];
+            let mut contents = Vec::new();
             for bucket in 0..1u32 << shard.bucket_bits {
-                for (section, count) in self.sections().zip(&mut counts) {
-                    let block = self.finished.store.block(shard, unit.part, bucket, section)?;
+                for (section, count) in sections.iter().zip(&mut counts) {
+                    let block = self.finished.store.block(shard, unit.part, bucket, *section)?;
                     *count += block.count as u128;
                     bytes.fetch_add(block.bytes().len() as u64, Ordering::Relaxed);
+                    contents.push(block.content());
                 }
             }
             let all = record.statistics.classes.all;
-            let expected = |section| match section {
-                Section::Keys | Section::Outcomes => all.graphs,
-                Section::Wins => all.listed,
-            };
-            for (section, count) in self.sections().zip(counts) {
-                let expected = expected(section);
+            for (section, count) in sections.iter().zip(counts) {
+                let expected = match section {
+                    Section::Keys | Section::Outcomes => all.graphs,
+                    Section::Wins => all.listed,
+                };
                 ensure!(
                     count == expected,
                     "{}: blocks of {section:?} with {count} entries, recorded {expected}",
                     shard.sequence
                 );
             }
+            ensure!(
+                sections != Section::ALL
+                    || Content::of_blocks(contents.into_iter()) == record.content,
+                "{}: the blocks of part {} are not those that were recorded",
+                shard.sequence,
+                unit.part
+            );
             Ok(())
         })?;
-        let not_kept = match (self.finished.outcomes_kept, self.finished.graphs_kept) {
-            (true, _) => "",
-            (false, true) => "; outcomes were not kept",
-            (false, false) => "; of graphs that are not listed, and of outcomes, nothing was kept",
-        };
         let mended = match self.finished.store.mended() - mended_before {
             0 => String::new(),
             blocks => format!(
@@ -278,31 +284,67 @@ impl<G: Game> Verifier<G> {
                 DataFlag::of(&self.finished.store)
             ),
         };
-        Ok(format!("{} MiB{not_kept}{mended}", bytes.into_inner() >> 20))
+        Ok(format!("{} MiB{}{mended}", bytes.into_inner() >> 20, self.not_kept()))
     }
 
-    /// What is kept of the order.
-    fn sections(&self) -> impl Iterator<Item = Section> {
-        let FinishedOrder { outcomes_kept, graphs_kept, .. } = self.finished;
-        Section::ALL.into_iter().filter(move |section| match section {
-            Section::Keys => graphs_kept,
-            Section::Outcomes => outcomes_kept,
-            Section::Wins => true,
-        })
+    /// What was not kept of the order, for people.
+    fn not_kept(&self) -> String {
+        let sizes = 0..=self.finished.plan.max_size;
+        let keeps = |section| sizes.clone().find(|&size| self.finished.keeps(size, section));
+        let of_others = |first| format!("of graphs with fewer than {first} edges");
+        match (keeps(Section::Keys), keeps(Section::Outcomes)) {
+            (_, Some(0)) => String::new(),
+            (Some(0), None) => "; outcomes were not kept".to_owned(),
+            (Some(0), Some(first)) => {
+                format!("; outcomes {} were not kept", of_others(first))
+            }
+            (_, Some(first)) => format!(
+                "; {}, but for those listed, and of their outcomes, nothing was kept",
+                of_others(first)
+            ),
+            (_, None) => {
+                "; of graphs that are not listed, and of outcomes, nothing was kept".to_owned()
+            }
+        }
+    }
+
+    /// The shards of which the outcomes are there: all, none, or those of graphs with most edges.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn shards_with_outcomes(&self) -> anyhow::Result<Vec<(usize, &Shard)>> {
+        let FinishedOrder { plan, .. } = &self.finished;
+        let is_kept =
+            |(_, shard): &(usize, &Shard)| self.finished.keeps(shard.size, Section::Outcomes);
+        let shards: Vec<_> = plan.shards.iter().enumerate().filter(is_kept).collect();
+        if shards.is_empty() {
+            self.finished.outcomes()?;
+        }
+        Ok(shards)
+    }
+
+    /// Of which graphs outcomes were kept, if not of all, for people.
+    fn of_those_kept(&self, shards: &[(usize, &Shard)]) -> String {
+        match shards.first() {
+            Some((_, shard)) if !self.finished.outcomes_kept => {
+                format!(" of at least {} edges (other outcomes were not kept)", shard.size)
+            }
+            _ => String::new(),
+        }
     }
 
     /// Statistics and digests, taken again from the stored keys and outcomes, and the list of
     /// P1-wins. |Aut| and the reference labelling are found again on the way; a graph that is not
     /// canonical, or stands in two parts, is noticed. The sum that records do not keep is that
-    /// which the records with one edge less tell.
+    /// which the records with one edge less tell, if they are there.
     fn digests(&self) -> anyhow::Result<String> {
-        self.finished.outcomes()?;
         let plan = &self.finished.plan;
+        let shards = self.shards_with_outcomes()?;
         let graphs = AtomicU64::new(0);
         let told: Mutex<(HashMap<u32, Share>, HashMap<u32, u128>)> = Mutex::default();
         let class = self.class();
         let of_shards = self.recorded_of_shards()?;
-        self.for_each_shard("digests", plan.shards.iter().enumerate(), |index, shard| {
+        self.for_each_shard("digests", shards.iter().copied(), |index, shard| {
             let n = plan.order;
             let mut digester = Digester::<G>::new(&shard.sequence, Kernel::best());
             let mut statistics = Statistics::default();
@@ -358,6 +400,10 @@ impl<G: Game> Verifier<G> {
             );
             Ok(())
         })?;
+        let scope = format!("{} graphs{}", graphs.into_inner(), self.of_those_kept(&shards));
+        if !self.finished.outcomes_kept {
+            return Ok(scope);
+        }
         let (told, masses_told) = told.into_inner();
         let mut masses = vec![0; plan.shards.len()];
         for (index, recorded) in &of_shards {
@@ -378,7 +424,7 @@ impl<G: Game> Verifier<G> {
                 G::ABOUT.sums[place].meaning
             );
         }
-        Ok(format!("{} graphs", graphs.into_inner()))
+        Ok(scope)
     }
 
     /// What is recorded of each shard, all its parts together.
@@ -508,24 +554,45 @@ impl<G: Game> Verifier<G> {
         Ok(DerivedSums { classes: shares, labelled: shares.map(|share| share * labellings) })
     }
 
-    /// Small graphs drawn at random, searched forward.
+    /// Small graphs drawn at random, searched forward; or all, if so many are to be drawn.
     fn forward_search(&self) -> anyhow::Result<String> {
-        self.finished.outcomes()?;
-        let plan = &self.finished.plan;
+        let mut small = self.shards_with_outcomes()?;
+        small.retain(|(_, shard)| shard.size <= LARGEST_FORWARD_SIZE);
+        if small.is_empty() {
+            self.finished.outcomes()?;
+        }
+        let recorded = self.recorded_of_shards()?;
+        let count_of = |index: usize| {
+            let summary = recorded.get(&(index as u32));
+            summary.map_or(0, |summary| summary.statistics.classes.all.graphs)
+        };
+        let graphs: u128 = small.iter().map(|(index, _)| count_of(*index)).sum();
+        let which = format!(
+            "graphs of at most {LARGEST_FORWARD_SIZE} edges{}",
+            self.of_those_kept(&small).replace(" of at least", " and at least")
+        );
+        if u128::from(self.drawing.sample) >= graphs {
+            self.for_each_shard("forward search", small.into_iter(), |_, shard| {
+                for table in self.finished.tables(shard) {
+                    let table = table?;
+                    (0..table.len()).try_for_each(|i| self.search(shard, &table, i))?;
+                }
+                Ok(())
+            })?;
+            return Ok(format!("all {graphs} {which}"));
+        }
         let mut random = Random(self.drawing.seed ^ 0x5eed);
         let masses = self.masses()?;
-        let small = plan.shards.iter().zip(&masses);
-        let small = small.filter(|(shard, _)| shard.size <= LARGEST_FORWARD_SIZE);
-        let total: u128 = small.clone().map(|(_, mass)| mass).sum();
-        let picks: Vec<(&Shard, u64)> = (0..u128::from(self.drawing.sample).min(self.graphs()))
+        let total: u128 = small.iter().map(|(index, _)| masses[*index]).sum();
+        let picks: Vec<(&Shard, u64)> = (0..self.drawing.sample)
             .map(|_| {
                 let mut at = random.below_large(total);
-                let found = small.clone().find(|(_, mass)| {
-                    let here = at < **mass;
-                    at -= if here { 0 } else { **mass };
+                let found = small.iter().find(|(index, _)| {
+                    let here = at < masses[*index];
+                    at -= if here { 0 } else { masses[*index] };
                     here
                 });
-                (found.expect("masses add up to the total").0, random.draw())
+                (found.expect("masses add up to the total").1, random.draw())
             })
             .collect();
         // A graph that is drawn again is not another one.
@@ -537,24 +604,24 @@ impl<G: Game> Verifier<G> {
                 return Ok(());
             }
             let i = (pick & 0xffff_ffff) as usize % table.len();
-            if !searched.lock().insert((shard.sequence, bucket, i)) {
-                return Ok(());
-            }
-            let graph = stored_graph(shard, &table, i)?;
-            let won = G::Search::new(20_000_000).solve(&graph)?.is_listed();
-            let stored = plan.layout.is_listed(plan.order, table.record(i));
-            ensure!(
-                won == stored,
-                "{graph:?}: forward search says that {} wins",
-                if won { "P1" } else { "P2" }
-            );
-            Ok(())
+            let is_another = searched.lock().insert((shard.sequence, bucket, i));
+            if is_another { self.search(shard, &table, i) } else { Ok(()) }
         })?;
-        Ok(format!(
-            "{} graphs of at most {LARGEST_FORWARD_SIZE} edges drawn with seed {}",
-            searched.into_inner().len(),
-            self.drawing.seed
-        ))
+        let searched = searched.into_inner().len();
+        Ok(format!("{searched} {which} drawn with seed {}", self.drawing.seed))
+    }
+
+    /// Searches a stored graph forward.
+    fn search(&self, shard: &Shard, table: &BucketTable, i: usize) -> anyhow::Result<()> {
+        let plan = &self.finished.plan;
+        let graph = stored_graph(shard, table, i)?;
+        let won = G::Search::new(20_000_000).solve(&graph)?.is_listed();
+        ensure!(
+            won == plan.layout.is_listed(plan.order, table.record(i)),
+            "{graph:?}: forward search says that {} wins",
+            if won { "P1" } else { "P2" }
+        );
+        Ok(())
     }
 
     /// All graphs of which a theorem tells the verdict.
@@ -562,12 +629,15 @@ impl<G: Game> Verifier<G> {
         let Some(Theorem { class, source, is_listed }) = &G::ABOUT.theorem else {
             return Ok("none is known".to_owned());
         };
-        self.finished.outcomes()?;
         let plan = &self.finished.plan;
         let decided = AtomicU64::new(0);
-        let shards = plan.shards.iter().enumerate();
-        let shards = shards.filter(|(_, shard)| class.may_have(&shard.sequence));
-        self.for_each_shard("theorems", shards, |_, shard| {
+        let shards = self.shards_with_outcomes()?;
+        let mut decidable = shards.clone();
+        decidable.retain(|(_, shard)| class.may_have(&shard.sequence));
+        if decidable.is_empty() {
+            self.finished.outcomes()?;
+        }
+        self.for_each_shard("theorems", decidable.into_iter(), |_, shard| {
             for table in self.finished.tables(shard) {
                 let table = table?;
                 for i in 0..table.len() {
@@ -584,7 +654,8 @@ impl<G: Game> Verifier<G> {
             }
             Ok(())
         })?;
-        Ok(format!("{} {}, by {source}", decided.into_inner(), class.title()))
+        let kept = self.of_those_kept(&shards);
+        Ok(format!("{} {}{kept}, by {source}", decided.into_inner(), class.title()))
     }
 
     /// Shards generated and solved again by the kernel of the census, from what is stored.

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use trailtrap_census::{
     read::finished::FinishedOrder,
     records::{
-        Delivery, UnitRecord,
+        Delivery, OrderRecord, UnitRecord,
         alarm::{Alarm, AlarmKind},
     },
     store::{Store, plan},
@@ -399,14 +399,14 @@ const DAMAGES: [DamagedShard; 7] = [
         what: "a verdict flipped",
         change: |entries| *entries[0].1.last_mut().unwrap() ^= 1 << ((7 * 7 + 7) % 8),
         level: "6",
-        found_by: &[STATISTICS, STEPS, FORWARD],
+        found_by: &[STATISTICS, BLOCKS, STEPS, FORWARD],
         says: "do not have the recorded statistics",
     },
     DamagedShard {
         what: "one position flipped: no count of graphs tells",
         change: |entries| entries[3].1[1] ^= 4,
         level: "6",
-        found_by: &[STATISTICS, STEPS],
+        found_by: &[STATISTICS, BLOCKS, STEPS],
         says: "do not have the recorded statistics",
     },
     DamagedShard {
@@ -427,14 +427,14 @@ const DAMAGES: [DamagedShard; 7] = [
         what: "the outcomes of two graphs swapped",
         change: swap_outcomes,
         level: "3",
-        found_by: &[STATISTICS],
+        found_by: &[STATISTICS, BLOCKS],
         says: "",
     },
     DamagedShard {
         what: "two columns of a record swapped: as many positions are won as before",
         change: swap_columns,
         level: "6",
-        found_by: &[STATISTICS, STEPS],
+        found_by: &[STATISTICS, BLOCKS, STEPS],
         says: "digest",
     },
     DamagedShard {
@@ -454,6 +454,103 @@ fn verify_finds_nothing_wrong_and_everything_that_is() {
         let failed = failures(&damaged(&SOUND, 12, change), &arguments);
         assert!(found_by.iter().all(|check| failed.contains_key(*check)), "{what}: {failed:?}");
         assert!(failed[found_by[0]].contains(says), "{what}: {failed:?}");
+    }
+}
+
+/// Blocks with as many entries as were recorded are not those that were recorded: a list of wins,
+/// which lists of graphs are made of, has another graph of its shard in the place of one.
+#[test]
+fn verify_finds_a_foreign_list_of_wins_without_looking_at_outcomes() {
+    // Where graphs of both kinds are, the verdicts of two are exchanged, and the list alone is kept.
+    let is_won = |(_, record): &(u64, Vec<u8>)| TrailTrap::LAYOUT.is_listed(7, record);
+    let exchange = |entries: &mut Entries| {
+        let place_of = |won| entries.iter().position(|entry| is_won(entry) == won).unwrap();
+        for place in [true, false].map(place_of) {
+            *entries[place].1.last_mut().unwrap() ^= 1 << ((7 * 7 + 7) % 8);
+        }
+    };
+    let (data, foreign) = (SOUND.copy(), damaged(&SOUND, 12, exchange));
+    let open = |data: &Data| Store::open(&data.path().join("store"), None, None).unwrap();
+    let (store, foreign) = (open(&data), open(&foreign));
+    let both = deliveries(&store, 7).into_iter().zip(deliveries(&foreign, 7));
+    let (mut delivery, other) = both.into_iter().find(|(a, b)| a.blocks != b.blocks).unwrap();
+    assert_ne!(delivery.blocks[2], other.blocks[2]);
+    delivery.blocks[2] = other.blocks[2].clone();
+    store.commit(&[Arc::new(delivery)], u64::MAX).unwrap();
+    drop(store);
+    let failed = failures(&data, &["--level", "2"]);
+    assert!(failed[BLOCKS].contains("are not those that were recorded"), "{failed:?}");
+    let failed = failures(&data, &["--level", "3"]);
+    assert!(failed[STATISTICS].contains("its list of P1-wins"), "{failed:?}");
+    // What is drawn by it is searched, too.
+    let drawn = ["export", "drawing", "7", "--most", "200", "--data", &data.text()];
+    let output = run(&[&drawn[..], &["-o", &(data.text() + "/drawn.svg")]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stderr(&output).contains("CONTRADICTION"), "{}", stderr(&output));
+}
+
+/// Of a limited order the outcomes with most edges are kept, which samples are decided by: what can
+/// be checked of them is.
+#[test]
+fn verify_reads_what_a_limited_census_has_kept() {
+    let sound = Data::new();
+    census_json(7, &sound, &["--max-size", "12", "--keep", "graphs"]);
+    let failures = |data: &Data, level: &str| {
+        failures_of(&["7", "--data", &data.text(), "--level", level, "--sample", "5000"])
+    };
+    assert_eq!(failures(&sound, "6"), HashMap::new());
+    let text = stdout(&run(&["verify", "7", "--level", "4", "--data", &sound.text()]));
+    for said in [
+        "outcomes of graphs with fewer than 12 edges were not kept",
+        "131 graphs of at least 12 edges",
+        "not kept   one step of the recurrence",
+        "not kept   theorems",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let flip: fn(&mut Entries) =
+        |entries| *entries[0].1.last_mut().unwrap() ^= 1 << ((7 * 7 + 7) % 8);
+    let failed = failures(&damaged(&sound, 12, flip), "4");
+    for check in [BLOCKS, STATISTICS, FORWARD] {
+        assert!(failed.contains_key(check), "{check}: {failed:?}");
+    }
+    let spoilt = sound.copy();
+    let db = spoilt.database();
+    let outcomes = db.cf_handle("outcomes").unwrap();
+    let (key, block) =
+        db.iterator_cf(outcomes, rocksdb::IteratorMode::End).next().unwrap().unwrap();
+    db.put_cf(outcomes, key, vec![0; block.len()]).unwrap();
+    drop(db);
+    let failed = failures(&spoilt, "2");
+    assert!(failed[BLOCKS].contains("is damaged"), "{failed:?}");
+}
+
+/// Counts that contradict theory, or each other, are no result: all units with so many edges are
+/// solved again, which is told; and if that changes nothing, nothing is printed.
+#[test]
+fn a_census_whose_counts_contradict_theory_prints_nothing() {
+    let sound = census_json(7, &SOUND, &[]);
+    let changes: [fn(&mut Statistics); 4] = [
+        |s| s.classes.all.graphs += 1,
+        |s| s.classes.connected.graphs -= 1,
+        |s| s.labelled.all.graphs += 1,
+        |s| s.classes.sums.0[WINNING_FIRST_MOVES] += 1,
+    ];
+    let unclosed = |change| {
+        let data = miscounted(&SOUND, change);
+        let store = Store::open(&data.path().join("store"), None, None).unwrap();
+        let record = store.order(7).unwrap().unwrap();
+        store.put_order(7, &OrderRecord { result: None, ..record }).unwrap();
+        data
+    };
+    for (i, change) in changes.into_iter().enumerate() {
+        let data = unclosed(change);
+        let output = run(&["census", "7", "--json", "--data", &data.text()]);
+        assert!(output.status.success(), "{i}: {}", stderr(&output));
+        assert_eq!(stdout(&output), sound, "{i}");
+        let store = Store::open_read_only(&data.path().join("store")).unwrap();
+        let [(_, alarm)] = &store.alarms().unwrap()[..] else { panic!("{i}: not one alarm") };
+        assert_eq!(alarm.kind, AlarmKind::Sum, "{}", alarm.text);
     }
 }
 

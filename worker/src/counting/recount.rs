@@ -392,7 +392,7 @@ mod tests {
     use trailtrap_shared::{
         game::{EdgeGeography, TrailTrap},
         graph::nauty,
-        partition::{BucketTable, Section},
+        partition::{BlockId, BucketTable, Section},
         plan::{PlanOptions, Unit},
     };
 
@@ -419,6 +419,54 @@ mod tests {
         })
         .unwrap();
         (plan, units)
+    }
+
+    /// Exports are made of lists of wins: one that is not that of the records is noticed, whatever
+    /// graphs it has, and whatever it says of how many they are taken from.
+    #[test]
+    fn lists_of_wins_are_those_of_the_records() {
+        let (plan, units) = solved(GameName::TrailTrap, 6);
+        let mut tried = 0;
+        for Solved { blocks, .. } in units {
+            let [keys, outcomes, wins] = &blocks[..3] else { unreachable!("three a bucket") };
+            let won: Vec<u64> = wins.slots().collect();
+            let lost = keys.slots().find(|slot| !won.contains(slot));
+            let (Some(&first), Some(other)) = (won.first(), lost) else { continue };
+            // The list of the same bucket, if these were won, but for one graph.
+            let list = |won: &[u64], without: Option<u64>| {
+                let all = keys.slots().enumerate().filter(|(_, slot)| Some(*slot) != without);
+                let graphs: Vec<(usize, u64)> = all.collect();
+                let BlockId { sequence, bucket_bits, bucket, part, .. } = keys.id;
+                let slots: Vec<u64> = graphs.iter().map(|(_, slot)| *slot).collect();
+                let (layout, n) = (keys.layout, sequence.order());
+                let record = |i: usize, record: &mut [u8]| {
+                    record.copy_from_slice(outcomes.record(graphs[i].0));
+                    if layout.is_listed(n, record) != won.contains(&graphs[i].1) {
+                        record[(n * n + n) / 8] ^= 1 << ((n * n + n) % 8);
+                    }
+                };
+                let slots = slots.into_iter();
+                let table = BucketTable::new(layout, sequence, bucket_bits, bucket, slots, record);
+                table.to_blocks(part).wins
+            };
+            let said_of = |list: Block| {
+                let mut blocks = blocks.clone();
+                blocks[2] = list;
+                recount(GameName::TrailTrap, &plan, &blocks).map(drop)
+            };
+            assert_eq!(said_of(list(&won, None)), Ok(()));
+            let foreign = Err("its list of wins is not that of its records");
+            let lacking: Vec<u64> = won.iter().copied().filter(|&slot| slot != first).collect();
+            let exchanged = [&lacking[..], &[other]].concat();
+            let more = [&won[..], &[other]].concat();
+            for altered in [lacking, exchanged, more] {
+                assert_eq!(said_of(list(&altered, None)), foreign, "{altered:?}");
+            }
+            let of_others = "its list of wins says that it is of another number of graphs";
+            assert_eq!(said_of(list(&won, Some(other))), Err(of_others));
+            tried += 1;
+        }
+        assert!(tried > 5, "only {tried} units have wins and others");
     }
 
     /// Statistics and digest are the kernel's, but for the sum that records do not keep; and that
