@@ -116,6 +116,17 @@ pub fn zenodo(about: &About, class: Class, last: usize, program: &Program) -> St
     serde_json::to_string_pretty(&metadata).expect("plain data") + "\n"
 }
 
+/// How a reader checks the list of an order.
+fn list_check(class: Class, order: usize, flag: &str) -> String {
+    let file = list_file(class, order);
+    format!(
+        "A list is canonical, sorted, and without repetition (the digest is the one above), and its \
+         graphs are P1-wins, by forward\nsearch, which shares nothing with the census but the \
+         rules:\n\n    zcat {file} | nauty-labelg -q | LC_ALL=C sort -u | sha256sum\n    zcat {file} | \
+         shuf -n 20 | trailtrap solve{flag}\n\n"
+    )
+}
+
 /// `README.md`; `table` is that of the orders.
 pub fn readme(about: &About, class: Class, orders: &[OrderEntry], table: &str) -> String {
     let lists = orders.iter().map(|entry| {
@@ -135,6 +146,9 @@ pub fn readme(about: &About, class: Class, orders: &[OrderEntry], table: &str) -
         .into_iter()
         .map(|(name, meaning)| format!("| `{name}` | {} |\n", formats::escaped(&meaning)));
     let last = orders.len();
+    // The last of those that forward search is quick enough for.
+    let mut included = orders.iter().filter(|entry| entry.order <= SEARCHED_ORDER);
+    let sample = included.rfind(|entry| entry.p1_win_list.file.is_some()).map(|entry| entry.order);
     // The flag that names the game, where it is not the one that commands take by default.
     let is_default = about.name == GameName::default().about().name;
     let flag = if is_default { String::new() } else { format!(" --game {}", about.name) };
@@ -149,7 +163,7 @@ pub fn readme(about: &About, class: Class, orders: &[OrderEntry], table: &str) -
     [
         ("{title}", title(about, class)),
         ("{rules}", about.rules.to_owned()),
-        ("{flag}", flag),
+        ("{flag}", flag.clone()),
         ("{class_flag}", class_flag),
         ("{shares}", shares.to_owned()),
         ("{checks}", checks(class)),
@@ -159,7 +173,7 @@ pub fn readme(about: &About, class: Class, orders: &[OrderEntry], table: &str) -
         ("{percent_rounding}", PERCENT_ROUNDING.to_owned()),
         ("{lists}", lists.collect()),
         ("{trust}", trust.collect()),
-        ("{sample}", list_file(class, last.min(SEARCHED_ORDER))),
+        ("{list_check}", sample.map_or_else(String::new, |order| list_check(class, order, &flag))),
         ("{columns}", columns.collect()),
     ]
     .into_iter()

@@ -98,12 +98,17 @@ pub fn json(table: &Table) -> String {
             format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
         })
         .collect();
+    let is_share = |value: &Value| matches!(value, Value::Share { .. });
+    let rounding = match table.rows.iter().flatten().any(is_share) {
+        true => format!("\"rounding\":{},\n", json!(format!("shares are {SHARE_ROUNDING}"))),
+        // Estimates are not rounded for programs.
+        false => String::new(),
+    };
     format!(
-        "{{\"table\":{},\n\"caption\":{},\n\"rounding\":{},\n\"columns\":{},\n\
+        "{{\"table\":{},\n\"caption\":{},\n{rounding}\"columns\":{},\n\
          \"rows\":[\n{}\n]}}\n",
         json!(table.name),
         json!(table.caption),
-        json!(format!("shares are {SHARE_ROUNDING}")),
         json!(columns),
         rows.join(",\n")
     )

@@ -141,9 +141,7 @@ fn orders(class: Class, results: &[OrderResult]) -> Picture {
         .into_iter()
         .map(|(name, colour, marker, dash, pick)| {
             let points = results.iter().filter(|result| result.order >= 2).filter_map(|result| {
-                share(pick(&result.total().statistics))
-                    .filter(|&share| share > 0.0)
-                    .map(|share| (result.order as f64, share))
+                share(pick(&result.total().statistics)).map(|share| (result.order as f64, share))
             });
             Series {
                 name: name.to_owned(),
@@ -162,7 +160,8 @@ fn orders(class: Class, results: &[OrderResult]) -> Picture {
         to: last as f64 + 0.5,
         scale: Scale::Linear,
     };
-    let y = proportions(series.iter().flat_map(|one| one.points.iter().map(|point| point.1)));
+    let all = series.iter().flat_map(|one| one.points.iter().map(|point| point.1));
+    let y = proportions_with_zero(all);
     chart(
         &format!(
             "Proportion of {} that the first player wins, by number of vertices",

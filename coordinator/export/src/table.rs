@@ -102,9 +102,11 @@ impl Table {
     }
 }
 
-/// An estimated proportion in percent.
+/// An estimated proportion in percent, rounded half up as [`decimal`] rounds.
 pub fn percent(proportion: f64) -> String {
-    format!("{:.digits$}", 100.0 * proportion, digits = SHARE_DIGITS as usize - 2)
+    let units = (proportion * 10f64.powi(SHARE_DIGITS as i32) + 0.5).floor();
+    let digits = SHARE_DIGITS - 2;
+    format!("{:.digits$}", units / 10f64.powi(digits as i32), digits = digits as usize)
 }
 
 /// part/whole with `digits` digits after the point, rounded half up; `None` if `whole` is 0. Exact
@@ -123,6 +125,12 @@ pub fn decimal(part: u128, whole: u128, digits: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn estimates_round_half_up() {
+        let rounded = [29.0 / 128.0, 0.5 / 1e6, 0.0, 1.0, 0.999_999_4, 0.000_001_49].map(percent);
+        assert_eq!(rounded, ["22.6563", "0.0001", "0.0000", "100.0000", "99.9999", "0.0001"]);
+    }
 
     #[test]
     fn decimals_round_half_up() {

@@ -172,6 +172,15 @@ impl Known {
         self.order.outcomes_of(size).map_err(finished)
     }
 
+    /// Up to how many edges a second search of graphs takes its outcomes from a census, of which the
+    /// first took those of so many: of two fewer, unless only the last outcomes were kept. `None` if
+    /// there are none with fewer. Of a census that is not there yet all are taken to be kept.
+    pub fn other_size(known: Option<&Self>, size: usize) -> Option<usize> {
+        let smaller = size.checked_sub(2)?;
+        let is_kept = known.is_none_or(|known| known.check_outcomes(smaller).is_ok());
+        Some(if is_kept { smaller } else { size })
+    }
+
     /// What is known of the graphs with so many edges, if it is.
     pub fn exact(&self, size: usize) -> Option<ExactCounts> {
         let summary = self.order.result.by_size.get(size)?;

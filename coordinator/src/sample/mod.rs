@@ -474,13 +474,10 @@ impl<'a> Run<'a> {
         // Which graphs a file is about depends on the share.
         let kind = format!("{RECHECKS}/{share:?}");
         let missing = self.missing(&kind, &work);
-        // Where only the last outcomes of a census were kept, there is no smaller endgame.
-        let smaller = endgame_size.and_then(|size| size.checked_sub(2));
-        let other =
-            self.known.zip(smaller).map(|(known, size)| match known.check_outcomes(size) {
-                Ok(()) => (known, size),
-                Err(_) => (known, size + 2),
-            });
+        let other = self
+            .known
+            .zip(endgame_size)
+            .and_then(|(known, size)| Some((known, Known::other_size(Some(known), size)?)));
         let words = match other {
             Some((_, size)) => format!("an endgame of {size} edges and other labels"),
             None => "plain forward search".to_owned(),

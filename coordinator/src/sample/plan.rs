@@ -249,15 +249,16 @@ pub fn forecast(
     let (totals, half_width) = outlook.allotted(samples)?;
     let strata = outlook.rows(samples, &totals);
     let core_seconds = total(strata.iter().map(|stratum| stratum.core_seconds));
-    let smaller = endgame_size.and_then(|size| size.checked_sub(2));
-    let again = match smaller {
+    let other = endgame_size.and_then(|size| Known::other_size(known, size));
+    let again = match other {
+        Some(_) if other == endgame_size => 1.0,
         Some(_) => cost.decline.powi(2),
         // Plain forward search takes longer than the search without an endgame.
         None => PLAIN,
     };
     let recheck_core_seconds = recheck * again * core_seconds;
     let graphs = |size: Option<usize>| size.map_or(0, |size| classes[size]) as f64;
-    let both = graphs(endgame_size) + if recheck > 0.0 { graphs(smaller) } else { 0.0 };
+    let both = graphs(endgame_size) + if recheck > 0.0 { graphs(other) } else { 0.0 };
     let loading_core_seconds = calibration.loading * both;
     // A graph is decided by one thread.
     let wall = |deciding: f64, longest: f64, loading: f64| {

@@ -56,16 +56,14 @@ struct Row {
     high: f64,
     /// Between these the proportion is, with those that were left out, whatever they are.
     bounds: [f64; 2],
+    /// Whether some are left out, however few.
+    #[serde(skip)]
+    is_partial: bool,
 }
 
 impl Row {
-    /// Whether this is an estimate of what was not left out alone.
-    fn is_partial(&self) -> bool {
-        self.bounds != [self.low, self.high]
-    }
-
     fn status(&self) -> &'static str {
-        match self.is_partial() {
+        match self.is_partial {
             true => "partial",
             false if self.low == self.high => "exact",
             false => "estimate",
@@ -194,6 +192,7 @@ impl Report {
                 low,
                 high,
                 bounds: [low * part, (high * part + (1.0 - part)).min(1.0)],
+                is_partial: strata().any(|stratum| stratum.observed.is_empty()),
             })
         };
         let all = row(&|_| true)?;
