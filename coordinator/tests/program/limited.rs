@@ -387,7 +387,7 @@ fn little_of_what_was_begun_can_be_asked_for_in_between() {
         fs::create_dir(data.path().join("store.salvaging")).unwrap();
         let salvaged = run(&["salvage", "--data", &data.text()]);
         assert!(salvaged.status.success(), "{}", stderr(&salvaged));
-        assert!(!stdout(&salvaged).contains("left out"), "{}", stdout(&salvaged));
+        assert!(!stderr(&salvaged).contains("left out"), "{}", stderr(&salvaged));
         assert_eq!(status(&["--data", &data.text()])["orders_limited"][0][0], 8);
         assert_eq!(census_json(8, &data, &keep), WHOLE);
     }

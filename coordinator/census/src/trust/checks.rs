@@ -102,6 +102,18 @@ pub fn check_masses<'a>(
     Ok(())
 }
 
+/// OEIS A000088, of orders from 1 on, as the others.
+const GRAPHS: [u128; 12] =
+    [1, 2, 4, 11, 34, 156, 1044, 12346, 274668, 12005168, 1018997864, 165091172592];
+/// OEIS A001349.
+const CONNECTED: [u128; 12] =
+    [1, 1, 2, 6, 21, 112, 853, 11117, 261080, 11716571, 1006700565, 164059830476];
+/// OEIS A033995.
+const BIPARTITE: [u128; 12] = [1, 2, 3, 7, 13, 35, 88, 303, 1119, 5479, 32303, 251135];
+/// OEIS A003400.
+const ASYMMETRIC: [u128; 12] =
+    [1, 0, 0, 0, 0, 8, 152, 3696, 135004, 7971848, 805364776, 144123121972];
+
 /// Compares the statistics of all graphs of a class and an order with what others have counted:
 /// sequences of the OEIS, and what was published about the game. Returns with how many counts.
 ///
@@ -114,13 +126,6 @@ pub fn check_known(
     order: usize,
     sum: &Statistics,
 ) -> Result<usize, Contradiction> {
-    const GRAPHS: [u128; 12] =
-        [1, 2, 4, 11, 34, 156, 1044, 12346, 274668, 12005168, 1018997864, 165091172592];
-    const CONNECTED: [u128; 12] =
-        [1, 1, 2, 6, 21, 112, 853, 11117, 261080, 11716571, 1006700565, 164059830476];
-    const BIPARTITE: [u128; 12] = [1, 2, 3, 7, 13, 35, 88, 303, 1119, 5479, 32303, 251135];
-    const ASYMMETRIC: [u128; 12] =
-        [1, 0, 0, 0, 0, 8, 152, 3696, 135004, 7971848, 805364776, 144123121972];
     let classes = |breakdown: &Breakdown, value: u64| {
         breakdown.get(&value).map_or(0, |cell| cell.classes.graphs)
     };
@@ -260,17 +265,102 @@ mod tests {
             by_size[size].labelled.connected.graphs = connected;
         }
         check_order(Class::All, 3, by_size.iter()).unwrap();
-        let mut dropped = by_size.clone();
-        dropped[2].classes.all.graphs = 0;
-        assert!(
-            check_order(Class::All, 3, dropped.iter())
-                .unwrap_err()
-                .to_string()
-                .contains("2 edges: found 0 graphs")
-        );
-        let mut misweighed = by_size;
-        misweighed[1].labelled.all.graphs += 1;
-        assert!(check_order(Class::All, 3, misweighed.iter()).is_err());
+        let changes: [(fn(&mut Statistics) -> &mut u128, &str); 4] = [
+            (|s| &mut s.classes.all.graphs, "graphs"),
+            (|s| &mut s.classes.connected.graphs, "connected graphs"),
+            (|s| &mut s.labelled.all.graphs, "labelled graphs"),
+            (|s| &mut s.labelled.connected.graphs, "connected labelled graphs"),
+        ];
+        for (size, (change, what)) in (0..4).flat_map(|size| changes.map(|change| (size, change)))
+        {
+            let mut miscounted = by_size.clone();
+            *change(&mut miscounted[size]) += 1;
+            let found = check_order(Class::All, 3, miscounted.iter()).unwrap_err();
+            assert_eq!((found.size, found.what), (Some(size), what), "{found}");
+        }
+    }
+
+    /// Of order 2: the graph without edges tells three moves of the one with one edge, and two
+    /// labelled ones.
+    #[test]
+    fn a_miscount_of_what_smaller_graphs_tell_is_noticed() {
+        let about = &TrailTrap::ABOUT;
+        let told = about.told_by_outcome().unwrap();
+        let mut by_size = vec![Statistics::default(); 2];
+        by_size[1].classes.sums.0[told] = 3;
+        by_size[1].labelled.sums.0[told] = 2;
+        let ahead = [Share { classes: 3 * 2, labelled: 2 }, Share::default()].map(Some);
+        let check = |by_size: &[Statistics], ahead: &[Option<Share>]| {
+            check_told(about, 2, by_size.iter(), ahead)
+        };
+        check(&by_size, &ahead).unwrap();
+        let changes: [fn(&mut Statistics) -> &mut Weighing; 2] =
+            [|s| &mut s.classes, |s| &mut s.labelled];
+        for (size, change) in (0..2).flat_map(|size| changes.map(|change| (size, change))) {
+            let mut miscounted = by_size.clone();
+            change(&mut miscounted[size]).sums.0[told] += 1;
+            assert_eq!(check(&miscounted, &ahead).unwrap_err().size, Some(size));
+            // What is not known is not compared.
+            assert_eq!(check(&miscounted, &[None, None]).is_err(), size == 0);
+        }
+    }
+
+    /// Every count that others have published is compared.
+    #[test]
+    fn a_count_that_others_have_not_found_is_noticed() {
+        let about = &TrailTrap::ABOUT;
+        // Order 3: four graphs, of which two are connected; the triangle is not bipartite, and none
+        // is asymmetric. P2 wins the connected ones that are known.
+        let mut sum = Statistics::default();
+        sum.classes.all.graphs = 4;
+        sum.classes.connected.graphs = 2;
+        let lost = about.known.iter().map(|counts| counts.counts[3 - counts.first_order]);
+        sum.classes.connected.listed = 2 - lost.clone().next().unwrap();
+        sum.structure.bipartite.entry(1).or_default().classes.graphs = 3;
+        let compared = check_known(about, Class::All, 3, &sum).unwrap();
+        assert_eq!(compared, 4 + lost.count());
+        let changes: [fn(&mut Statistics); 5] = [
+            |s| s.classes.all.graphs += 1,
+            |s| s.classes.connected.graphs += 1,
+            |s| s.classes.connected.listed ^= 1,
+            |s| s.structure.bipartite.entry(1).or_default().classes.graphs += 1,
+            |s| s.structure.automorphisms.entry(1).or_default().classes.graphs += 1,
+        ];
+        for (i, change) in changes.into_iter().enumerate() {
+            let mut miscounted = sum.clone();
+            change(&mut miscounted);
+            assert!(check_known(about, Class::All, 3, &miscounted).is_err(), "{i}");
+        }
+    }
+
+    /// A wrong digit would be noticed when an order is closed that took weeks.
+    #[test]
+    fn published_counts_of_order_12_agree_with_theory() {
+        let counts = polya::unlabelled(12);
+        let totals = |pick: fn(&polya::SizeCounts) -> &Vec<BigUint>| -> Vec<BigUint> {
+            counts.iter().map(|counts| pick(counts).iter().sum()).collect()
+        };
+        let published = |counts: &[u128]| -> Vec<BigUint> {
+            counts.iter().map(|&count| count.into()).collect()
+        };
+        assert_eq!(published(&GRAPHS), totals(|counts| &counts.all));
+        assert_eq!(published(&CONNECTED), totals(|counts| &counts.connected));
+        let bipartite = Class::Bipartite.known().iter();
+        for sequence in bipartite.filter(|sequence| sequence.what.contains("A033995")) {
+            for (i, &count) in BIPARTITE.iter().enumerate() {
+                let other = sequence.count(i + 1);
+                assert!(other.is_none_or(|other| other == count), "order {}", i + 1);
+            }
+        }
+        // Each class has n!/|Aut| labelled graphs: all of n! if it is asymmetric, half of them or
+        // fewer otherwise.
+        for (i, (&asymmetric, &graphs)) in ASYMMETRIC.iter().zip(&GRAPHS).enumerate() {
+            let (n, factorial) = (i + 1, u128::from(factorial(i + 1)));
+            let labelled = 1u128 << pairs(n);
+            assert!(asymmetric * factorial <= labelled, "order {n}");
+            assert!(labelled * 2 <= (asymmetric + graphs) * factorial, "order {n}");
+            assert!(asymmetric <= graphs, "order {n}");
+        }
     }
 
     /// Of a class of graphs, too, though theory does not count them; and what others have counted
