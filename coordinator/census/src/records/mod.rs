@@ -238,3 +238,151 @@ impl OrderResult {
         total
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use serde::de::DeserializeOwned;
+    use trailtrap_shared::{
+        count::{ahead::Share, statistics::Cell},
+        protocol::codec,
+    };
+
+    use super::{
+        alarm::{Alarm, AlarmKind},
+        *,
+    };
+
+    /// Every number another one, so that none can be taken for another.
+    fn record() -> UnitRecord {
+        let mut statistics = Statistics::default();
+        let cells = [&mut statistics.classes, &mut statistics.labelled];
+        for (i, weighing) in (0..).zip(cells) {
+            weighing.all.graphs = 300 + i;
+            weighing.all.listed = 200 + i;
+            weighing.connected.graphs = 100 + i;
+            weighing.connected.listed = 50 + i;
+            weighing.sums.0 = [1000 + i, 2000 + i, 3000 + i];
+        }
+        let structure = &mut statistics.structure;
+        let breakdowns = [
+            &mut structure.automorphisms,
+            &mut structure.bipartite,
+            &mut structure.connectivity,
+            &mut structure.girth,
+        ];
+        for (i, breakdown) in (10..).zip(breakdowns) {
+            let mut cell = Cell::default();
+            cell.classes.graphs = i;
+            cell.labelled.listed = 2 * i;
+            breakdown.insert(i as u64 + 300, cell);
+        }
+        UnitRecord {
+            statistics,
+            digest: std::array::from_fn(|i| i as u8),
+            bytes: 70_000,
+            microseconds: 80_000,
+            worker: Author::new("one", "avx2"),
+            instance: 1 << 33,
+            content: Content([0xc0; 16]),
+            inputs: Content([0x10; 16]),
+            tried: 7,
+            confirmed: vec![Author::new("two", "portable")],
+        }
+    }
+
+    fn is_frozen<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T, bytes: &str) {
+        let written = codec::encode(value);
+        let text: String = written.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(text, bytes, "{value:?}");
+        assert_eq!(codec::decode::<T>(&written).unwrap(), *value);
+    }
+
+    /// Stores have these bytes: a change of the order, the number or the types of fields makes them
+    /// unreadable, or read as something else.
+    #[test]
+    fn what_is_kept_is_written_as_it_always_was() {
+        let record = record();
+        is_frozen(
+            &record,
+            concat!(
+                "012c010000000000000000000000000000c80000000000000000000000000000006400000000",
+                "000000000000000000000032000000000000000000000000000000e803000000000000000000",
+                "0000000000d0070000000000000000000000000000b80b00000000000000000000000000002d",
+                "010000000000000000000000000000c900000000000000000000000000000065000000000000",
+                "00000000000000000033000000000000000000000000000000e9030000000000000000000000",
+                "000000d1070000000000000000000000000000b90b0000000000000000000000000000010000",
+                "000000000039010000000000000d000000000000000000000000000000000000000000000000",
+                "00000000000000000000000000000000000000000000001a0000000000000000000000000000",
+                "00010000000000000037010000000000000b0000000000000000000000000000000000000000",
+                "0000000000000000000000000000000000000000000000000000001600000000000000000000",
+                "0000000000010000000000000038010000000000000c00000000000000000000000000000000",
+                "0000000000000000000000000000000000000000000000000000000000000018000000000000",
+                "000000000000000000010000000000000036010000000000000a000000000000000000000000",
+                "0000000000000000000000000000000000000000000000000000000000000000000000140000",
+                "00000000000000000000000000000102030405060708090a0b0c0d0e0f101112131415161718",
+                "191a1b1c1d1e1f7011010000000000803801000000000009000000000000006f6e652c206176",
+                "78320000000002000000c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0101010101010101010101010",
+                "10101010070000000000000001000000000000000d0000000000000074776f2c20706f727461",
+                "626c65",
+            ),
+        );
+        let summary = Summary { statistics: Statistics::default(), digest: record.digest() };
+        let order = OrderRecord {
+            options: PlanOptions { part_graphs: 300, bucket_bytes: 70_000 },
+            plan_fingerprint: 1 << 40,
+            result: Some(vec![summary]),
+            outcomes_kept: true,
+            max_size: None,
+            graphs_dropped: false,
+            withdrawn: false,
+        };
+        is_frozen(
+            &order,
+            concat!(
+                "012c010000000000007011010000000000000000000001000001010000000000000000000000",
+                "0000000000000000000000000000000000000000000000000000000000000000000000000000",
+                "0000000000000000000000000000000000000000000000000000000000000000000000000000",
+                "0000000000000000000000000000000000000000000000000000000000000000000000000000",
+                "0000000000000000000000000000000000000000000000000000000000000000000000000000",
+                "0000000000000000000000000000000000000000000000000000000000000000000000000000",
+                "0000000000000000000000000000000000000000000000000000000000000000000000000000",
+                "000000000000000000000000000000000000000000000000000102030405060708090a0b0c0d",
+                "0e0f101112131415161718191a1b1c1d1e1f01",
+            ),
+        );
+        let unit = Unit { order: 12, shard: 70_000, part: 300 };
+        let alarm = Alarm {
+            time: 1 << 31,
+            kind: AlarmKind::Sum,
+            unit,
+            sequence: "(1,1)".to_owned(),
+            text: "a text".to_owned(),
+            blamed: vec![record.worker.clone()],
+            doubted: vec![unit],
+            last_instance: 1 << 34,
+            quarantined: Vec::new(),
+            settled: Some("a reason".to_owned()),
+        };
+        is_frozen(
+            &alarm,
+            concat!(
+                "010000008000000000030000000c701101002c010000050000000000000028312c3129060000",
+                "0000000000612074657874010000000000000009000000000000006f6e652c20617678320100",
+                "0000000000000c701101002c0100000000000004000000000000000000000001080000000000",
+                "00006120726561736f6e",
+            ),
+        );
+        let share = Share { classes: 300, labelled: 70_000 };
+        let ahead =
+            Ahead { content: record.content, shares: vec![(5, share)], masses: Vec::new() };
+        is_frozen(
+            &ahead,
+            concat!(
+                "01c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c00100000000000000050000002c0100000000000000",
+                "0000000000000070110100000000000000000000000000",
+            ),
+        );
+    }
+}
