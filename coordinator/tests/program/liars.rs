@@ -439,6 +439,6 @@ fn whoever_lies_what_is_guaranteed_holds() {
     println!("{seeds:?}: {told:?}; {unfinished} unfinished, {wrong} wrong; {slowest:.1} times");
     if seeds.end - seeds.start >= SEEDS {
         let refused = told.keys().filter(|(_, reply)| *reply == Reply::Refused).count();
-        assert!(refused > 2, "hardly anybody has lied: {told:?}");
+        assert!(refused > 5, "hardly anybody has lied in many ways: {told:?}");
     }
 }

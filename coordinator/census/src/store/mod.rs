@@ -1560,16 +1560,25 @@ mod tests {
         assert_eq!(found(Store::open(&path, None, None).unwrap()), newest);
         assert_eq!(found(Store::open_read_only(&path).unwrap()), newest);
 
-        for block in [OLDEST_BLOCK_FORMAT - 1, BLOCK_FORMAT + 1] {
+        let of_blocks = |block| StoreFormat { block, ..newest.clone() };
+        let of_store = |store| StoreFormat { store, ..newest.clone() };
+        for (format, what) in [
+            (of_blocks(OLDEST_BLOCK_FORMAT - 1), "block format"),
+            (of_blocks(BLOCK_FORMAT + 1), "block format"),
+            (of_store(STORE_FORMAT - 1), "store format"),
+            (of_store(SHELVES_FORMAT + 1), "store format"),
+            // Slots would be those of other graphs.
+            (StoreFormat { labelling: LABELLING + 1, ..newest.clone() }, "labelling"),
+        ] {
             let store = Store::open(&path, None, None).unwrap();
-            store.put(FORMAT, &StoreFormat { block, ..newest.clone() }).unwrap();
+            store.put(FORMAT, &format).unwrap();
             drop(store);
-            let refused = Store::open_read_only(&path).err().expect("it is not known");
-            let is_told = matches!(
-                refused,
-                StoreError::Version { what: "block format", found, .. } if found == block
-            );
-            assert!(is_told, "{refused}");
+            for refused in [Store::open_read_only(&path), Store::open(&path, None, None)] {
+                let refused = refused.err().expect("it is not known");
+                let told =
+                    matches!(refused, StoreError::Version { what: told, .. } if told == what);
+                assert!(told, "{format:?}: {refused}");
+            }
             std::fs::remove_dir_all(&path).unwrap();
         }
     }
