@@ -265,7 +265,8 @@ mod tests {
             by_size[size].labelled.connected.graphs = connected;
         }
         check_order(Class::All, 3, by_size.iter()).unwrap();
-        let changes: [(fn(&mut Statistics) -> &mut u128, &str); 4] = [
+        type Pick = fn(&mut Statistics) -> &mut u128;
+        let changes: [(Pick, &str); 4] = [
             (|s| &mut s.classes.all.graphs, "graphs"),
             (|s| &mut s.classes.connected.graphs, "connected graphs"),
             (|s| &mut s.labelled.all.graphs, "labelled graphs"),
