@@ -81,8 +81,7 @@ fn workers_that_keep_and_share_blocks_spare_the_coordinator() {
     let directory = tempfile::tempdir().unwrap();
     let [disk, depot] = ["disk", "depot"].map(|name| directory.path().join(name));
     fs::create_dir(&depot).unwrap();
-    let url = format!("file://{}", depot.display());
-    let disk_cache = disk.to_str().unwrap();
+    let [disk_cache, place] = [&disk, &depot].map(|path| path.to_str().unwrap());
     // What a small worker with these options reads, in a census of its own.
     let census_with = |options: &[&str]| -> [u64; 4] {
         let data = Data::new();
@@ -93,13 +92,13 @@ fn workers_that_keep_and_share_blocks_spare_the_coordinator() {
         assert_eq!(stdout(&output), expected);
         traffic(&stderr(&worker.finish()))
     };
-    census_with(&["--disk-cache", disk_cache, "--depot", &url]);
+    census_with(&["--disk-cache", disk_cache, "--depot", place]);
     assert!(!blocks(&depot).is_empty() && !blocks(&disk).is_empty());
     let [_, none @ ..] = census_with(&[]);
     assert_eq!(none, [0; 3]);
     // Another worker reads what that one has solved; and so does one with its disk. The
     // coordinator sends small blocks alone, and how often they are read depends on what comes when.
-    for options in [["--depot", &url], ["--disk-cache", disk_cache]] {
+    for options in [["--depot", place], ["--disk-cache", disk_cache]] {
         let [coordinator, disk, depot, _] = census_with(&options);
         assert!(3 * (disk + depot) > coordinator, "{coordinator}, {disk}, {depot}, {options:?}");
     }

@@ -7,18 +7,15 @@
 //! ([`super::kept`]), the coordinator has them from there alone.
 
 use std::{
-    ffi::OsStr,
     fs,
     future::ready,
     io,
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use futures_util::{StreamExt, stream};
-use percent_encoding::percent_decode_str;
 use tokio::{runtime::Handle, task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
@@ -106,10 +103,9 @@ const NOTE_TEXT: &str = "\
     census is done: what is missing is fetched from the coordinator.\n";
 
 impl Depot {
-    /// The depot in a directory, given as path or `file:` URL, or in `s3://BUCKET/PREFIX`, with
-    /// credentials, region and endpoint from the environment (`AWS_ACCESS_KEY_ID` …). Leaves a
-    /// note there, as far as that is possible. When `stop` is cancelled, nothing waits for the
-    /// depot any more.
+    /// The depot in a directory, or in `s3://BUCKET/PREFIX`, with credentials, region and endpoint
+    /// from the environment (`AWS_ACCESS_KEY_ID` …). Leaves a note there, as far as that is
+    /// possible. When `stop` is cancelled, nothing waits for the depot any more.
     ///
     /// # Errors
     /// If the place is no depot, holds credentials, cannot be reached, or is an object store and the
@@ -335,13 +331,10 @@ fn bucket_at(place: &str) -> Result<Bucket, DepotError> {
 impl Objects {
     fn open(place: &str) -> Result<Self, DepotError> {
         refuse_credentials(place)?;
-        match place.split_once("://") {
-            None => Self::directory(place, place.as_ref()),
-            Some(("file", path)) if path.starts_with('/') => {
-                let path: Vec<u8> = percent_decode_str(path).collect();
-                Self::directory(place, OsStr::from_bytes(&path).as_ref())
-            }
-            Some(_) => bucket_at(place).map(Objects::Bucket),
+        let path = Path::new(place);
+        match is_in_object_store(path) {
+            true => bucket_at(place).map(Objects::Bucket),
+            false => Self::directory(place, path),
         }
     }
 
@@ -405,15 +398,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("file"), "in the way").unwrap();
         for bad in ["missing", "file"].map(|name| directory.path().join(name)) {
-            for place in [bad.display().to_string(), format!("file://{}", bad.display())] {
-                assert!(
-                    open(&place).starts_with(&format!("cannot use the depot {place}: ")),
-                    "{}",
-                    open(&place)
-                );
-            }
+            let said = open(bad.to_str().unwrap());
+            let named = format!("cannot use the depot {}: ", bad.display());
+            assert!(said.starts_with(&named), "{said}");
         }
-        for place in ["gs://bucket/x", "s3://", "http://host/x", "://", "file://host/x"] {
+        for place in ["gs://bucket/x", "s3://", "http://host/x", "://", "file:///tmp"] {
             assert!(open(place).contains(&format!("'{place}' is no depot")), "{}", open(place));
         }
     }
