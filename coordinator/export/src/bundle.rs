@@ -13,9 +13,7 @@ use trailtrap_census::read::{
     OrderResult, Watcher,
     archive::{Archive, ShardSummary},
 };
-use trailtrap_shared::{
-    class::Class, count::summary::Summary, labelling::LABELLING, partition::BLOCK_FORMAT,
-};
+use trailtrap_shared::{count::summary::Summary, labelling::LABELLING, partition::BLOCK_FORMAT};
 use trailtrap_worker::process::replace::sync_directory;
 
 use crate::{
@@ -275,19 +273,20 @@ fn put_order(
         worker_seconds: shards.iter().map(|shard| shard.microseconds).sum::<u64>() as f64 / 1e6,
         workers: workers(&shards),
         shard_file,
-        p1_win_list: put_list(filling, &list, class, order, list_bytes)?,
+        p1_win_list: put_list(filling, &list, archive, order, list_bytes)?,
     })
 }
 
 fn put_list(
     filling: &mut Filling,
     list: &GraphList,
-    class: Class,
+    archive: &Archive,
     order: usize,
     list_bytes: u64,
 ) -> Result<ListEntry, ExportError> {
     let sha256 = sha256_of(list)?;
-    let file = (list.bytes() <= list_bytes).then(|| documents::list_file(class, order));
+    let (about, class) = (archive.game().about(), archive.class());
+    let file = (list.bytes() <= list_bytes).then(|| documents::list_file(about, class, order));
     if let Some(file) = &file {
         filling.fill(file, |out| list.write_gzip(out))?;
     }

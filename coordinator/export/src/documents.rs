@@ -54,14 +54,23 @@ pub fn checks(class: Class) -> String {
     }
 }
 
-/// The list of P1-win graphs in a bundle. Its name says which graphs they are of: the file may be
-/// passed on alone.
-pub fn list_file(class: Class, order: usize) -> String {
+/// Whether it is the game that commands take if none is named.
+fn is_default(about: &About) -> bool {
+    about.name == GameName::default().about().name
+}
+
+/// The list of P1-win graphs in a bundle. Its name says of which game and which graphs they are: the
+/// file may be passed on alone.
+pub fn list_file(about: &About, class: Class, order: usize) -> String {
+    let game = match is_default(about) {
+        true => String::new(),
+        false => format!("{}.", about.name),
+    };
     let class = match class {
         Class::All => String::new(),
         _ => format!("{}.", class.file_stem()),
     };
-    format!("graphs/trailtrap.{class}n{order:02}.p1.g6.gz")
+    format!("graphs/trailtrap.{game}{class}n{order:02}.p1.g6.gz")
 }
 
 /// `CITATION.cff`.
@@ -117,8 +126,8 @@ pub fn zenodo(about: &About, class: Class, last: usize, program: &Program) -> St
 }
 
 /// How a reader checks the list of an order.
-fn list_check(class: Class, order: usize, flag: &str) -> String {
-    let file = list_file(class, order);
+fn list_check(about: &About, class: Class, order: usize, flag: &str) -> String {
+    let file = list_file(about, class, order);
     format!(
         "A list is canonical, sorted, and without repetition (the digest is the one above), and its \
          graphs are P1-wins, by forward\nsearch, which shares nothing with the census but the \
@@ -150,8 +159,7 @@ pub fn readme(about: &About, class: Class, orders: &[OrderEntry], table: &str) -
     let mut included = orders.iter().filter(|entry| entry.order <= SEARCHED_ORDER);
     let sample = included.rfind(|entry| entry.p1_win_list.file.is_some()).map(|entry| entry.order);
     // The flag that names the game, where it is not the one that commands take by default.
-    let is_default = about.name == GameName::default().about().name;
-    let flag = if is_default { String::new() } else { format!(" --game {}", about.name) };
+    let flag = if is_default(about) { String::new() } else { format!(" --game {}", about.name) };
     let class_flag = match class {
         Class::All => String::new(),
         _ => format!(" --class {class}"),
@@ -173,7 +181,10 @@ pub fn readme(about: &About, class: Class, orders: &[OrderEntry], table: &str) -
         ("{percent_rounding}", PERCENT_ROUNDING.to_owned()),
         ("{lists}", lists.collect()),
         ("{trust}", trust.collect()),
-        ("{list_check}", sample.map_or_else(String::new, |order| list_check(class, order, &flag))),
+        (
+            "{list_check}",
+            sample.map_or_else(String::new, |order| list_check(about, class, order, &flag)),
+        ),
         ("{columns}", columns.collect()),
     ]
     .into_iter()

@@ -24,7 +24,7 @@ use trailtrap_export::{
     shards, sheet,
     tables::{self, Orders, TableKind},
 };
-use trailtrap_shared::{class::Class, graph::nauty};
+use trailtrap_shared::{class::Class, game::GameName, graph::nauty};
 use trailtrap_worker::process::{limits::Size, log};
 
 use super::{
@@ -443,6 +443,9 @@ impl GraphsCommand {
             let name = path.file_name().map(|name| name.to_string_lossy());
             name.is_some_and(|name| name.contains(what))
         };
+        if archive.game() != GameName::default() {
+            log::say(&format!("trailtrap: these are graphs that P1 wins in {}", archive.game()));
+        }
         let class = archive.class();
         if class != Class::All {
             let silent = self.output.path().filter(|path| !says(path, &class.file_stem()));
