@@ -46,8 +46,9 @@ pub struct Shard {
     /// must be this if the class has them all, see [`Class::is_by_degrees`], and is no more
     /// otherwise.
     pub mass: u128,
-    /// A lower bound for the number of graphs, near the truth for large shards: mass/n!. One if
-    /// the class has only some of them: then they are few, and nothing is known of their number.
+    /// About how many graphs there are: mass/n!, which they are at least, as whole graphs and one
+    /// more; near the truth for large shards. One if the class has only some of them: then they are
+    /// few, and nothing is known of their number.
     pub estimate: u64,
     /// Number of parts the work is split into.
     pub parts: u32,
@@ -366,13 +367,15 @@ fn mass(sequence: &DegreeSequence, counts: &mut LabelledCounts) -> u128 {
     sequence.arrangements() * counts.count(sequence)
 }
 
-/// A lower bound for the number of graphs of this mass, near the truth where it is large.
+/// About how many graphs of this mass there are: mass/n!, which they are at least, as whole graphs
+/// and one more; near the truth where that is large.
 fn expected_graphs(mass: u128, order: usize) -> u64 {
     u64::try_from(mass / u128::from(factorial(order))).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 /// Blocks that are expected to have so many bytes if all graphs are in their class have no more
-/// bytes than this.
+/// bytes than this: symmetric graphs are more than their mass says, by less than this factor where
+/// there are many, and by less than 64 MiB where there are few. It bounds what is believed of others.
 fn most_bytes(expected: impl Iterator<Item = u64>) -> u64 {
     expected.fold(0, u64::saturating_add).saturating_mul(4).saturating_add(64 << 20)
 }

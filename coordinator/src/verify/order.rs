@@ -32,7 +32,7 @@ use trailtrap_shared::{
         statistics::Statistics,
         summary::Summary,
     },
-    game::{Game, Method, SUMS, Search, Theorem, Told},
+    game::{Game, Method, SUMS, Search, Theorem},
     graph::{Code, Graph, factorial, nauty},
     labelling::batch::Kernel,
     partition::{BucketTable, Content, Section, graph_of_slot, slot_of_labelled},
@@ -388,7 +388,7 @@ impl<G: Game> Verifier<G> {
             let Summary { statistics: recorded, digest } =
                 of_shards.get(&(index as u32)).context("a shard without records")?;
             ensure!(
-                told_by_outcomes::<G>(&statistics) == told_by_outcomes::<G>(recorded),
+                statistics.without_told(&G::ABOUT) == recorded.without_told(&G::ABOUT),
                 "{}: its graphs do not have the recorded statistics",
                 shard.sequence
             );
@@ -412,11 +412,7 @@ impl<G: Game> Verifier<G> {
         self.check_masses(&masses, &masses_told)?;
         for (index, recorded) in of_shards {
             let Some(place) = G::ABOUT.told_by_outcome() else { break };
-            let Statistics { classes, labelled, .. } = &recorded.statistics;
-            let found = Share {
-                classes: classes.sums.0[place] * u128::from(factorial(plan.order)),
-                labelled: labelled.sums.0[place],
-            };
+            let found = recorded.statistics.told(place, plan.order);
             ensure!(
                 told.get(&index).copied().unwrap_or_default() == found,
                 "{}: {} recorded, which does not follow from the graphs with one edge less",
@@ -840,20 +836,6 @@ impl DerivedSums {
         }
         Ok(())
     }
-}
-
-/// The part of statistics that follows from stored graphs and outcomes. Of some sums, outcomes do
-/// not tell what graphs add to them: these are not compared with them.
-fn told_by_outcomes<G: Game>(statistics: &Statistics) -> Statistics {
-    let mut told = statistics.clone();
-    for sums in [&mut told.classes.sums, &mut told.labelled.sums] {
-        for (sum, name) in sums.0.iter_mut().zip(G::ABOUT.sums) {
-            if name.told == Told::ByOutcome {
-                *sum = 0;
-            }
-        }
-    }
-    told
 }
 
 /// A shard, drawn with probability proportional to its mass, and so nearly to its number of

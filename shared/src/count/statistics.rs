@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, ops::AddAssign};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    count::ahead::Share,
     game::{About, SUMS, Scope, Tally},
     graph::{Graph, MAX_ORDER, NARROW_ORDER, factorial, invariants, pairs},
 };
@@ -200,6 +201,26 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// The sum of this place as graphs with one edge less tell it, of graphs of an order. Statistics
+    /// that somebody states may be anything.
+    pub fn told(&self, place: usize, order: usize) -> Share {
+        Share {
+            classes: self.classes.sums.0[place].saturating_mul(factorial(order).into()),
+            labelled: self.labelled.sums.0[place],
+        }
+    }
+
+    /// The part that follows from graphs and their records: without the sum that only the outcomes
+    /// of graphs with one edge less tell, if the game has such a sum.
+    pub fn without_told(&self, about: &About) -> Self {
+        let mut statistics = self.clone();
+        if let Some(told) = about.told_by_outcome() {
+            statistics.classes.sums.0[told] = 0;
+            statistics.labelled.sums.0[told] = 0;
+        }
+        statistics
+    }
+
     /// Counts one more graph.
     pub fn add(&mut self, graph: &Graph, automorphisms: u64, tally: &Tally) {
         let connectivity = invariants::connectivity(graph);

@@ -239,7 +239,7 @@ impl GrpcLink {
         Ok(link)
     }
 
-    /// The disk cache and the depot of this worker.
+    /// The disk cache, the depot and the shelf of this worker.
     pub fn supply(&self) -> &Supply {
         &self.supply
     }
@@ -700,11 +700,12 @@ fn units_of_bytes(results: &[SolvedUnit], most: u64) -> usize {
     results.iter().take_while(fits).count().max(1)
 }
 
-/// A connection that falls silent is given up after 40 s (`access`).
+/// A call that has lasted so long was held by the coordinator: a connection that falls silent is
+/// given up after 40 s (`access`).
 const NOTICED: Duration = Duration::from_secs(60);
 
 /// Whether there was a coordinator, though a call failed after this time: it had no room for the
-/// call, or it held the call for longer than nobody does.
+/// call, or it held the call for longer than a call that nobody answers lasts.
 fn shows_presence(status: &Status, after: Duration) -> bool {
     match status.code() {
         Code::ResourceExhausted => true,

@@ -135,10 +135,7 @@ pub(super) struct Partial {
 impl Partial {
     fn of(record: &UnitRecord, order: usize, told: Option<usize>) -> Self {
         let Statistics { classes, labelled, .. } = &record.statistics;
-        let told = told.map_or_else(Share::default, |told| Share {
-            classes: classes.sums.0[told].saturating_mul(factorial(order).into()),
-            labelled: labelled.sums.0[told],
-        });
+        let told = told.map(|told| record.statistics.told(told, order)).unwrap_or_default();
         Partial { mass: labelled.all.graphs, graphs: classes.all.graphs as u64, told }
     }
 

@@ -10,8 +10,7 @@ use std::{
 
 use rayon::prelude::*;
 use trailtrap_shared::{
-    count::{ahead::ToldAhead, statistics::Statistics, summary::Summary},
-    game::GameName,
+    count::{ahead::ToldAhead, summary::Summary},
     graph::MAX_ORDER,
     labelling::batch::Kernel,
     partition::{Block, BlockId, BlockName, Content, Section},
@@ -91,16 +90,6 @@ fn planned(plan: &Plan, unit: Unit) -> Sound<&Shard> {
         Some(shard) => Ok(shard),
         None => flaw("there is no such unit"),
     }
-}
-
-/// Statistics without the sum that outcomes tell, which blocks do not say.
-fn without_told(game: GameName, stated: &Statistics) -> Statistics {
-    let mut statistics = stated.clone();
-    if let Some(told) = game.about().told_by_outcome() {
-        statistics.classes.sums.0[told] = 0;
-        statistics.labelled.sums.0[told] = 0;
-    }
-    statistics
 }
 
 /// Places of records of a unit that are tried, in increasing order.
@@ -307,7 +296,7 @@ impl Census {
             && blocks.iter().all(|block| contents[place(&block.id)] == block.content())
             && Content::of_blocks(contents.iter().copied()) == record.content
             && *digest == record.digest()
-            && *statistics == without_told(self.store.game(), &record.statistics)
+            && *statistics == record.statistics.without_told(self.store.game().about())
             && Some(ahead) == told_ahead.as_ref()
     }
 
@@ -374,7 +363,7 @@ impl Census {
             Counts::Again => {
                 let counted = recount::recount(game, plan, blocks).or_else(flaw)?;
                 let Recount { summary: Summary { statistics, digest }, ahead } = counted;
-                if statistics != without_told(game, stated) {
+                if statistics != stated.without_told(game.about()) {
                     return flaw("its counts are not those of its graphs");
                 }
                 if digest != record.digest() {

@@ -9,7 +9,7 @@ use trailtrap_shared::{
         statistics::{Breakdown, Statistics, Weighing},
     },
     game::About,
-    graph::{factorial, polya},
+    graph::polya,
 };
 
 use crate::records::OrderResult;
@@ -227,15 +227,12 @@ pub fn check_told<'a>(
     let before = std::iter::once(&none).chain(ahead);
     for ((size, found), expected) in by_size.enumerate().zip(before) {
         let Some(expected) = expected else { continue };
-        let classes = found.classes.sums.0[told] * u128::from(factorial(order));
-        let comparisons = [
-            (about.sums[told].meaning, classes, expected.classes),
-            (about.sums[told].meaning, found.labelled.sums.0[told], expected.labelled),
-        ];
-        for (what, found, expected) in comparisons {
+        let found = found.told(told, order);
+        let comparisons = [(found.classes, expected.classes), (found.labelled, expected.labelled)];
+        for (found, expected) in comparisons {
             if found != expected {
-                let (size, expected) = (Some(size), expected.into());
-                return Err(Contradiction { order, size, what, found, expected });
+                let (size, what) = (Some(size), about.sums[told].meaning);
+                return Err(Contradiction { order, size, what, found, expected: expected.into() });
             }
         }
     }
@@ -247,7 +244,7 @@ mod tests {
     use trailtrap_shared::{
         count::summary::Summary,
         game::{Game, TrailTrap},
-        graph::pairs,
+        graph::{factorial, pairs},
     };
 
     use super::*;
