@@ -141,7 +141,7 @@ fn everything_is_verified_and_exported() {
     let rooted: Vec<&str> =
         orders.lines().skip(1).map(|line| line.split(',').nth(at).unwrap()).collect();
     assert_eq!(rooted, ["1", "2", "6", "20", "90", "544", "5096"]);
-    let list = format!("{bundle}/graphs/trailtrap.n06.p1.g6.gz");
+    let list = format!("{bundle}/graphs/trailtrap.edge-geography.n06.p1.g6.gz");
     let listed = run(&["verify", &list, "--data", &data.text()]);
     assert!(listed.status.success(), "{}", stdout(&listed));
     // By the rules of the other game not all of them are won.
