@@ -94,6 +94,8 @@ struct World {
     tries_all: bool,
     /// Whether there are two honest workers.
     two_honest: bool,
+    /// Whether a run has ended.
+    was_killed: bool,
     outcomes_kept: bool,
     sizes_kept: usize,
     /// The next verdict is that nobody knows.
@@ -145,6 +147,7 @@ impl World {
             compared_share,
             tries_all: false,
             two_honest: true,
+            was_killed: false,
             outcomes_kept: true,
             sizes_kept: 0,
             at_a_loss: false,

@@ -3,7 +3,8 @@
 //! about it is durable, no lease number comes twice, and the census ends, with right results,
 //! whatever mix of honest and lying workers there is, with one honest one, if every record is
 //! tried or every unit compared. Nobody is blamed who did not lie, and whoever is told that a
-//! result is wrong is named.
+//! result is wrong is named. But what could not be found out since a run ended is decided by two
+//! others who agree later, as README says: once a run has ended, no two lie alike here.
 //!
 //! Most of that is asserted by [`World`], after every event. What workers do is drawn here.
 
@@ -86,11 +87,17 @@ impl World {
         if self.is_honest(name) {
             return Way::Right;
         }
+        let alone = match name {
+            "Bea" => Way::Wrong(2),
+            "Cid" => Way::Wrong(3),
+            _ => Way::Wrong(6),
+        };
+        let like_others = if self.was_killed { alone } else { Way::Misled };
         match (name, lie % 6) {
             ("Bea", 0) => Way::Wrong(2),
-            ("Bea", 1) => Way::Misled,
+            ("Bea", 1) => like_others,
             ("Cid", 0 | 1) => Way::Wrong(3),
-            ("Cid", 2) => Way::Misled,
+            ("Cid", 2) => like_others,
             ("Dan", 0) => Way::Miscounted,
             ("Dan", 1) => Way::Wrong(4),
             ("Dan", 2) => Way::Swapped,
@@ -98,7 +105,7 @@ impl World {
             ("Eve", 4) => Way::Wrong(5),
             ("Mal", 0) => Way::Wrong(6),
             ("Mal", 1) => Way::Light,
-            ("Mal", 2) => Way::Misled,
+            ("Mal", 2) => like_others,
             _ => Way::Right,
         }
     }
@@ -165,6 +172,7 @@ impl World {
 
     /// The coordinator is killed, while it writes if there is something to write.
     fn kill(&mut self, steps: usize) {
+        self.was_killed = true;
         if !self.commit(3, Some(steps)) {
             self.start();
         }
