@@ -37,6 +37,13 @@ pub struct Extension {
     automorphisms: u64,
 }
 
+impl Extension {
+    /// Whether both make the same graph.
+    pub fn is_same(&self, other: &Extension) -> bool {
+        self.slot == other.slot
+    }
+}
+
 /// A generated graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Child {
@@ -256,23 +263,16 @@ impl Extender {
     }
 }
 
-/// The children in increasing order of slots, each once, in O(k log k) for k extensions.
+/// The graph that these extensions make, all of the same slot, at least one.
 ///
 /// # Errors
-/// A slot that two different parents generate. In the lists of a sound order no two parents have a
+/// Its slot, if two different parents generate it. In the lists of a sound order no two parents have a
 /// child in common, so a list of parents is corrupt.
-pub fn settle(mut extensions: Vec<Extension>) -> Result<Vec<Child>, u64> {
-    extensions.sort_unstable();
-    extensions.dedup();
-    match extensions.windows(2).find(|pair| pair[0].slot == pair[1].slot) {
-        Some(pair) => Err(pair[0].slot),
-        None => {
-            let child = |Extension { slot, automorphisms, .. }| Child { slot, automorphisms };
-            let mut children: Vec<Child> = extensions.into_iter().map(child).collect();
-            // They are where the extensions were, which took more.
-            children.shrink_to_fit();
-            Ok(children)
-        }
+pub fn settle(same: &[Extension]) -> Result<Child, u64> {
+    let first @ Extension { slot, automorphisms, .. } = same[0];
+    match same.iter().all(|&other| other == first) {
+        true => Ok(Child { slot, automorphisms }),
+        false => Err(slot),
     }
 }
 
@@ -303,7 +303,10 @@ mod tests {
                     }
                 }
                 extender.finish(&mut extensions);
-                let children = settle(extensions).expect("no class from two parents");
+                extensions.sort_unstable();
+                let children = extensions.chunk_by(Extension::is_same).map(settle);
+                let children: Vec<Child> =
+                    children.collect::<Result<_, _>>().expect("no class from two parents");
                 let mut expected: Vec<(u64, u64)> = orders[n - 1]
                     .iter()
                     .filter(|graph| DegreeSequence::of(graph) == target)

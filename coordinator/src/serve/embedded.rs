@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use rayon::prelude::*;
 use trailtrap_census::{
     core::lease::WorkerId,
     driver::{Assignment, Census, Refusal, Work},
@@ -66,7 +67,7 @@ impl Link for EmbeddedLink {
         match self.census.accept(
             self.worker,
             lease.number,
-            results.iter().map(deliver).collect(),
+            results.par_iter().map(deliver).collect(),
             false,
         ) {
             Ok(retired) => Ok(Delivered::Accepted { retired }),

@@ -450,6 +450,15 @@ impl<F: Fetch> Source for PartitionCache<F> {
         self.tables.get_or_load(&key, || only(self.load_tables(&[key])?))
     }
 
+    fn table_at_hand(
+        &self,
+        sequence: &DegreeSequence,
+        bucket_bits: u8,
+        bucket: u32,
+    ) -> Option<Arc<BucketTable>> {
+        self.tables.get(&BucketKey { sequence: *sequence, bucket_bits, bucket })
+    }
+
     fn keeps(&self, bytes: usize) -> bool {
         keeps(self.tables.budget_bytes(), bytes)
     }

@@ -9,7 +9,7 @@ use trailtrap_shared::{
         vertices,
     },
     labelling::{Alike, Colours, alike},
-    partition::{Asked, BucketTable, bucket_of_slot},
+    partition::{BucketTable, bucket_of_slot},
 };
 
 use super::{Source, SourceError, evidence::Witness};
@@ -34,8 +34,6 @@ pub(super) struct Predecessor {
     /// About how many edges of a graph lead there.
     pub(super) expected_edges: f64,
     pub(super) bucket_bits: u8,
-    /// If its tables are not kept for others, about how many graphs it has.
-    pub(super) graphs_not_kept: Option<u64>,
     /// The tables of successive buckets …
     pub(super) tables: Vec<Arc<BucketTable>>,
     /// … from this one on.
@@ -78,7 +76,6 @@ impl Predecessor {
             high_colour: ranks[deletion.high - 1],
             expected_edges: expected_edges(from, deletion),
             bucket_bits,
-            graphs_not_kept: None,
             tables: Vec::new(),
             first_bucket: 0,
         }
@@ -94,39 +91,31 @@ impl Predecessor {
         columns.flat_map(|(w, (edges, row))| vertices(edges & row).map(move |u| (u, w)))
     }
 
-    /// Reads the tables of a bucket and of those after it that there are bytes for, in place of those
-    /// that were held, and shows them to the witness. Of a bucket of which `asked` says what is asked
-    /// for, the table need have no more.
+    /// Reads all its tables, and shows them to the witness.
     ///
     /// # Errors
     /// If one cannot be had.
-    pub(super) fn hold_from(
+    pub(super) fn hold_all(
         &mut self,
-        first: u32,
-        most_bytes: usize,
         source: &dyn Source,
         witness: &mut Witness,
-        asked: impl Fn(u32) -> Option<Asked>,
     ) -> Result<(), SourceError> {
-        self.tables.clear();
-        self.first_bucket = first as usize;
-        let (mut next, mut held_bytes) = (first, 0);
-        loop {
-            let (sequence, bits) = (&self.sequence, self.bucket_bits);
-            let table = match asked(next) {
-                Some(asked) => source.asked_table(sequence, bits, next, &asked)?,
-                None => source.table(sequence, bits, next)?,
-            };
+        for bucket in 0..self.buckets() {
+            let table = source.table(&self.sequence, self.bucket_bits, bucket)?;
             witness.look_at(&table, self.bucket_bits);
-            next += 1;
-            let bytes = table.memory_bytes();
             self.tables.push(table);
-            held_bytes += bytes;
-            // The next one will be about as large.
-            if next >> self.bucket_bits != 0 || held_bytes + bytes > most_bytes {
-                return Ok(());
-            }
         }
+        Ok(())
+    }
+
+    /// How many buckets it has.
+    pub(super) fn buckets(&self) -> u32 {
+        1 << self.bucket_bits
+    }
+
+    /// The bucket after those of which tables are held.
+    pub(super) fn end_bucket(&self) -> u32 {
+        (self.first_bucket + self.tables.len()) as u32
     }
 
     /// Bytes of the tables that are held.

@@ -20,6 +20,7 @@ use trailtrap_shared::{
 use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
     delete::{DeletedEdge, LeadingEdges, Predecessor},
+    route::Input,
 };
 
 impl Solver<'_> {
@@ -44,15 +45,16 @@ impl Solver<'_> {
             let mut routed = Vec::new();
             for (deletion, from) in large {
                 let from = &plan.shards[from as usize];
-                let mut predecessor =
-                    Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
-                if is_held(plan, from, self.allowance_bytes) {
-                    predecessor.hold_from(0, usize::MAX, source, graphs.witness, |_| None)?;
-                } else if !is_kept {
-                    predecessor.graphs_not_kept = Some(from.estimate);
-                }
+                let input = Input {
+                    bytes: table_bytes(plan, from),
+                    graphs: from.estimate,
+                    is_held: is_held(plan, from, self.allowance_bytes),
+                    is_kept,
+                    source,
+                };
+                let predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
                 folded[0].labellings +=
-                    self.fold_by_request(&mut graphs, &rows, &mut routed, predecessor, source)?;
+                    self.fold_by_request(&mut graphs, &rows, &mut routed, predecessor, input)?;
             }
         }
         let mut group: Vec<Predecessor> = Vec::new();
@@ -65,7 +67,7 @@ impl Solver<'_> {
                 held = 0;
             }
             let mut predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
-            predecessor.hold_from(0, usize::MAX, source, graphs.witness, |_| None)?;
+            predecessor.hold_all(source, graphs.witness)?;
             held += predecessor.held_bytes();
             group.push(predecessor);
         }

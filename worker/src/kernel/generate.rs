@@ -111,9 +111,16 @@ impl Solver<'_> {
             .collect::<Result<_, SolveError>>()?;
         let mut extensions = extended.concat();
         drop(extended);
-        if extensions.len() > CHUNK {
-            extensions.par_sort_unstable();
-        }
-        settle(extensions).map_err(|slot| SolveError::Duplicate { sequence: target, slot })
+        let children: Result<Vec<Child>, u64> = match extensions.len() > CHUNK {
+            true => {
+                extensions.par_sort_unstable();
+                extensions.par_chunk_by(Extension::is_same).map(settle).collect()
+            }
+            false => {
+                extensions.sort_unstable();
+                extensions.chunk_by(Extension::is_same).map(settle).collect()
+            }
+        };
+        children.map_err(|slot| SolveError::Duplicate { sequence: target, slot })
     }
 }

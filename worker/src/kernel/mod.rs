@@ -9,6 +9,7 @@ mod delete;
 mod evidence;
 mod fold;
 mod generate;
+mod read;
 mod route;
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,16 @@ pub trait Source: Sync {
         bucket_bits: u8,
         bucket: u32,
     ) -> Result<Arc<BucketTable>, SourceError>;
+
+    /// A bucket as [`Source::table`] gives it, if it is at hand and need not be read.
+    fn table_at_hand(
+        &self,
+        _sequence: &DegreeSequence,
+        _bucket_bits: u8,
+        _bucket: u32,
+    ) -> Option<Arc<BucketTable>> {
+        None
+    }
 
     /// Whether of the tables that a unit looks up in, of so many bytes all together, enough stay for
     /// other units that read them. If not, [`Source::asked_table`] is called where it takes less time.
@@ -238,7 +249,7 @@ impl Solver<'_> {
         let parents = Self::parents(shard, range, source)?;
         let generate = |unit: &Unit| self.generate(plan.layout.class, shard, unit.part, &parents);
         let mut generated: Vec<Vec<Child>> =
-            units.iter().map(generate).collect::<Result<_, _>>()?;
+            units.par_iter().map(generate).collect::<Result<_, _>>()?;
         let mut parts: Vec<Range<usize>> = Vec::with_capacity(generated.len());
         for part in &generated {
             let start = parts.last().map_or(0, |last| last.end);
@@ -250,7 +261,8 @@ impl Solver<'_> {
             _ => generated.concat(),
         };
         drop((generated, parents));
-        let mut outcomes = vec![G::Outcome::default(); children.len()];
+        let none = rayon::iter::repeat_n(G::Outcome::default(), children.len());
+        let mut outcomes: Vec<G::Outcome> = none.with_min_len(CHUNK).collect();
         let mut witness = Witness::new(plan, shard, units, &children, &parts, source)?;
         let graphs = Graphs {
             shard,
@@ -299,29 +311,17 @@ impl Solver<'_> {
         outcomes: &[G::Outcome],
     ) -> Vec<Arc<BucketTable>> {
         let n = shard.sequence.order();
-        let mut start = 0;
-        (0..1u32 << shard.bucket_bits)
-            .map(|bucket| {
-                let rest = &children[start..];
-                let length = rest.partition_point(|child| {
-                    bucket_of_slot(n, child.slot, shard.bucket_bits) <= bucket as usize
-                });
-                let range = start..start + length;
-                start += length;
-                let slots = children[range.clone()].iter().map(|child| child.slot);
-                let table = BucketTable::new(
-                    layout,
-                    shard.sequence,
-                    shard.bucket_bits,
-                    bucket,
-                    slots,
-                    |i, record| {
-                        G::encode(n, &outcomes[range.start + i], record);
-                    },
-                );
-                Arc::new(table)
-            })
-            .collect()
+        let bucket_of = |child: &Child| bucket_of_slot(n, child.slot, shard.bucket_bits) as u32;
+        let up_to = |bucket| children.partition_point(|child| bucket_of(child) < bucket);
+        let table = |bucket| {
+            let range = up_to(bucket)..up_to(bucket + 1);
+            let slots = children[range.clone()].iter().map(|child| child.slot);
+            let outcomes = &outcomes[range];
+            let encode = |i: usize, record: &mut [u8]| G::encode(n, &outcomes[i], record);
+            let (sequence, bits) = (shard.sequence, shard.bucket_bits);
+            Arc::new(BucketTable::new(layout, sequence, bits, bucket, slots, encode))
+        };
+        (0..1u32 << shard.bucket_bits).into_par_iter().map(table).collect()
     }
 }
 

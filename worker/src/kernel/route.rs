@@ -3,7 +3,7 @@
 //! the other, or all of them are held, and each piece of them, which the processor's cache holds,
 //! answers its requests.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use rayon::prelude::*;
 use trailtrap_shared::{
@@ -15,7 +15,7 @@ use trailtrap_shared::{
         batch::{Batch, Kernel, LABEL_WORDS, LANES, PackedLabels},
         forest::Forest,
     },
-    partition::{Asked, bucket_of_slot, most_bucket_bits, prefetch, slot_of_key},
+    partition::{Asked, BucketTable, bucket_of_slot, most_bucket_bits, prefetch, slot_of_key},
     plan::{Plan, Shard},
 };
 
@@ -23,6 +23,7 @@ use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
     delete::{DeletedEdge, LeadingEdges, Predecessor, expected_edges},
     fold::{LabelledDeletion, LookupStage, Reading, is_held, table_bytes},
+    read::read_while,
 };
 
 /// Graphs whose requests are sorted together, at most: so few that their outcomes stay in the cache.
@@ -108,6 +109,20 @@ impl Request {
     }
 }
 
+/// How the tables of a predecessor are read.
+#[derive(Clone, Copy)]
+pub(super) struct Input<'a> {
+    /// About the bytes of all of them, …
+    pub(super) bytes: usize,
+    /// … and about how many graphs they have.
+    pub(super) graphs: u64,
+    /// Whether all are held together.
+    pub(super) is_held: bool,
+    /// Whether others find them in a cache.
+    pub(super) is_kept: bool,
+    pub(super) source: &'a dyn Source,
+}
+
 impl Solver<'_> {
     /// The rows of each graph: decoded once, for all predecessors that requests are kept to.
     pub(super) fn decode_all(
@@ -128,55 +143,140 @@ impl Solver<'_> {
         Ok(rows)
     }
 
-    /// Folds all deletions that lead to one predecessor. If it comes without tables, as many buckets
-    /// are held at a time as the allowance has room for, or one; these are read once for as many
-    /// graphs as have their requests there. If others do not find them in a cache anyway, and these
-    /// requests ask for little, the tables are of that alone. Requests take 48 bytes for each graph of
-    /// the unit, or about the allowance where that is more and spares reading. `routed` is room for
-    /// requests, whatever is in it. Returns how many deletions were labelled.
+    /// Folds all deletions that lead to one predecessor. Its tables are read while deletions are
+    /// labelled; unless all of them are held, some buckets at a time, each while requests to those
+    /// before it are answered, and once for as many graphs as have their requests there. If others do
+    /// not find them in a cache anyway, and these requests ask for little, the tables are of that alone.
+    /// Requests take 48 bytes for each graph of the unit, or about the allowance where that is more and
+    /// spares reading. `routed` is room for requests, whatever is in it. Returns how many deletions were
+    /// labelled.
     pub(super) fn fold_by_request<G: Game>(
         &self,
         Graphs { shard, outcomes, witness, .. }: &mut Graphs<G>,
         rows: &[PlainRows],
         routed: &mut Vec<Routed>,
         mut predecessor: Predecessor,
-        source: &dyn Source,
+        input: Input,
     ) -> Result<u64, SolveError> {
         let n = shard.sequence.order();
         let mut labellings = 0;
-        let is_held = !predecessor.tables.is_empty();
-        let requests_bytes = if is_held { 0 } else { self.allowance_bytes };
+        let requests_bytes = if input.is_held { 0 } else { self.allowance_bytes };
         let together = graphs_together(requests_bytes, rows.len(), predecessor.expected_edges);
         for (rows, outcomes) in rows.chunks(together).zip(outcomes.chunks_mut(together)) {
             let chunk = chunk_of(rows.len(), rayon::current_num_threads());
-            self.label_all(n, rows.par_chunks(chunk), &predecessor, routed)?;
-            labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
-            let mut next = 0;
-            while next >> predecessor.bucket_bits == 0 {
-                if !is_held {
-                    let Predecessor { bucket_bits: bits, graphs_not_kept, .. } = predecessor;
-                    let asked = |bucket| asked_of(routed, n, bits, bucket, graphs_not_kept?);
-                    let most_bytes = self.allowance_bytes;
-                    predecessor.hold_from(next, most_bytes, source, witness, asked)?;
-                }
-                next += predecessor.tables.len() as u32;
-                for piece in pieces(n, &predecessor, routed) {
-                    let chunks = routed.par_iter().zip(outcomes.par_chunks_mut(chunk));
-                    chunks.try_for_each_init(
-                        || Answerer::new(n, self.kernel),
-                        |answerer, (routed, outcomes)| {
-                            self.check_stop()?;
-                            let requests = routed.of(n, predecessor.bucket_bits, &piece);
-                            answerer.answer::<G>(requests, &predecessor, outcomes)
-                        },
-                    )?;
-                }
+            let label = |predecessor: &Predecessor, routed: &mut Vec<Routed>| {
+                self.label_all(n, rows.par_chunks(chunk), predecessor, routed)
+            };
+            let mut hold = |predecessor: &mut Predecessor,
+                            first,
+                            tables: Vec<Arc<BucketTable>>| {
+                tables.iter().for_each(|table| witness.look_at(table, predecessor.bucket_bits));
+                (predecessor.first_bucket, predecessor.tables) = (first as usize, tables);
+            };
+            if predecessor.end_bucket() == predecessor.buckets() && input.is_held {
+                // They were read for the graphs before these.
+                label(&predecessor, routed)?;
+            } else {
+                let tables = match input.is_kept || input.is_held {
+                    true => {
+                        self.read(&predecessor, &input, 0, None, || label(&predecessor, routed))?
+                    }
+                    false => {
+                        label(&predecessor, routed)?;
+                        self.read(&predecessor, &input, 0, Some(routed), || Ok(()))?
+                    }
+                };
+                hold(&mut predecessor, 0, tables);
             }
-            if !is_held {
+            labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
+            let asked = (!input.is_kept && !input.is_held).then_some(&**routed);
+            loop {
+                let next = predecessor.end_bucket();
+                let mut answer = || self.answer_all::<G>(n, &predecessor, routed, outcomes, chunk);
+                if next == predecessor.buckets() {
+                    answer()?;
+                    break;
+                }
+                let tables = self.read(&predecessor, &input, next, asked, answer)?;
+                hold(&mut predecessor, next, tables);
+            }
+            if !input.is_held {
                 predecessor.tables.clear();
             }
         }
         Ok(labellings)
+    }
+
+    /// Reads the tables of a bucket and of those after it that are held together with it; `meanwhile`
+    /// goes on. Of a bucket of which little is asked for by requests, if there are any, the table need
+    /// have no more.
+    fn read(
+        &self,
+        predecessor: &Predecessor,
+        input: &Input,
+        first: u32,
+        asked: Option<&[Routed]>,
+        meanwhile: impl FnOnce() -> Result<(), SolveError>,
+    ) -> Result<Vec<Arc<BucketTable>>, SolveError> {
+        let Predecessor { sequence, bucket_bits: bits, .. } = predecessor;
+        let n = sequence.order();
+        let Input { bytes, graphs, source, .. } = *input;
+        let bytes_of = |bucket: u32| {
+            let asked = asked.and_then(|routed| asked_count(routed, n, *bits, bucket, graphs));
+            asked.map_or(bytes >> bits, |count| {
+                (bytes as f64 / graphs as f64 * count as f64) as usize
+            })
+        };
+        let mut end = first + 1;
+        if input.is_held {
+            end = predecessor.buckets();
+        } else {
+            // As many are read while these are held.
+            let mut left = (self.allowance_bytes / 2).saturating_sub(bytes_of(first));
+            while end < predecessor.buckets() {
+                let Some(rest) = left.checked_sub(bytes_of(end)) else { break };
+                (left, end) = (rest, end + 1);
+            }
+        }
+        // Those that are being read are there as blocks, too: so few that these take no more than what
+        // all units hold.
+        let threads = rayon::current_num_threads();
+        let at_once = self.allowance_bytes / 2 * threads / (bytes >> bits).max(1);
+        let read = |bucket| {
+            self.check_stop()?;
+            let asked = asked.and_then(|routed| asked_of(routed, n, *bits, bucket, graphs));
+            Ok(match asked {
+                Some(asked) => source.asked_table(sequence, *bits, bucket, &asked)?,
+                None => source.table(sequence, *bits, bucket)?,
+            })
+        };
+        let at_hand = |bucket| source.table_at_hand(sequence, *bits, bucket);
+        let (tables, ()) =
+            read_while(first..end, at_once.clamp(1, threads), at_hand, read, meanwhile)?;
+        Ok(tables)
+    }
+
+    /// Answers the requests to tables that are held.
+    fn answer_all<G: Game>(
+        &self,
+        n: usize,
+        predecessor: &Predecessor,
+        routed: &[Routed],
+        outcomes: &mut [G::Outcome],
+        chunk: usize,
+    ) -> Result<(), SolveError> {
+        for piece in pieces(n, predecessor, routed) {
+            let chunks = routed.par_iter().zip(outcomes.par_chunks_mut(chunk));
+            chunks.try_for_each_init(
+                || Answerer::new(n, self.kernel),
+                |answerer, (routed, outcomes)| {
+                    self.check_stop()?;
+                    let requests = routed.of(n, predecessor.bucket_bits, &piece);
+                    answerer.answer::<G>(requests, predecessor, outcomes)
+                },
+            )?;
+        }
+        Ok(())
     }
 
     /// Puts the requests of each chunk of graphs in place of what `routed` has.
@@ -257,10 +357,10 @@ pub fn readings(
         let requests_bytes = if is_held { 0 } else { allowance_bytes };
         let together = graphs_together(requests_bytes, graphs, reading.expected_edges);
         let rounds = if is_held { 1 } else { graphs.div_ceil(together).max(1) };
-        // All buckets, or as many as the allowance has room for, or one.
+        // All buckets, or as many as half the allowance has room for, or one.
         let bytes = table_bytes(plan, from) as f64;
         let buckets = f64::from(1u32 << from.bucket_bits);
-        let within = (allowance_bytes as f64 / bytes * buckets).floor().max(1.0);
+        let within = (allowance_bytes as f64 / 2.0 / bytes * buckets).floor().max(1.0);
         let held = if is_held { 1.0 } else { within / buckets };
         let here = graphs.min(together);
         let chunk = here as f64 / here.div_ceil(chunk_of(here, threads)).max(1) as f64;
@@ -305,8 +405,33 @@ fn places_of(requests: &[Request], n: usize, bucket_bits: u8, piece: &Range<u32>
     up_to(piece.start)..up_to(piece.end)
 }
 
-/// What is asked for of a bucket of a predecessor of about so many graphs, whose tables are not kept;
-/// `None` if it is so much, or the bucket so small, that the table of all takes no more time.
+/// The requests to a bucket of a predecessor.
+fn of_bucket(
+    routed: &[Routed],
+    n: usize,
+    bucket_bits: u8,
+    bucket: u32,
+) -> impl Iterator<Item = &[Request]> {
+    let more = sorted_bits(n, bucket_bits) - bucket_bits;
+    let piece = bucket << more..(bucket + 1) << more;
+    routed.iter().map(move |chunk| chunk.of(n, bucket_bits, &piece))
+}
+
+/// How many requests ask for something of a bucket of a predecessor of about so many graphs, whose
+/// tables are not kept; `None` if it is so much, or the bucket so small, that the table of all takes no
+/// more time.
+fn asked_count(
+    routed: &[Routed],
+    n: usize,
+    bucket_bits: u8,
+    bucket: u32,
+    graphs: u64,
+) -> Option<usize> {
+    let count = of_bucket(routed, n, bucket_bits, bucket).map(<[Request]>::len).sum();
+    is_little(count, graphs >> bucket_bits).then_some(count)
+}
+
+/// What is asked for of such a bucket, if it is little.
 fn asked_of(
     routed: &[Routed],
     n: usize,
@@ -314,15 +439,11 @@ fn asked_of(
     bucket: u32,
     graphs: u64,
 ) -> Option<Asked> {
-    let more = sorted_bits(n, bucket_bits) - bucket_bits;
-    let piece = bucket << more..(bucket + 1) << more;
-    let of_bucket = || routed.iter().map(|chunk| chunk.of(n, bucket_bits, &piece));
-    let count: usize = of_bucket().map(<[Request]>::len).sum();
-    is_little(count, graphs >> bucket_bits).then(|| {
-        let mut asked = Asked::new(n, bucket_bits, count);
-        of_bucket().flatten().for_each(|request| asked.ask(request.slot()));
-        asked
-    })
+    let count = asked_count(routed, n, bucket_bits, bucket, graphs)?;
+    let mut asked = Asked::new(n, bucket_bits, count);
+    let requests = of_bucket(routed, n, bucket_bits, bucket);
+    requests.flatten().for_each(|request| asked.ask(request.slot()));
+    Some(asked)
 }
 
 /// Whether so many requests ask for few of so many graphs: for two thirds at most, about, if they were
