@@ -4,8 +4,8 @@
 //! the same question has the same answer.
 //!
 //! What is left out: the latency of requests, the start of processes, what a file system caches,
-//! threads that wait for each other within a unit, and that a pair takes longer where graphs of a
-//! larger order have few edges.
+//! threads that wait for each other within a unit, that a unit reads while it labels, and that a pair
+//! takes longer where graphs of a larger order have few edges.
 
 use std::{
     cmp::{Ordering, Reverse},

@@ -94,7 +94,12 @@ impl<K: Copy + Hash + Ord, V, T: Turns<K>> Budgeted<K, V, T> {
         self.read(&mut self.inner.lock(), key)
     }
 
-    /// The same, for who has the lock.
+    /// Whether the value of `key` is here; it is not read by this.
+    fn holds(&self, key: &K) -> bool {
+        self.inner.lock().values.contains_key(key)
+    }
+
+    /// [`Budgeted::get`] for who has the lock.
     fn read(&self, inner: &mut Inner<K, V>, key: &K) -> Option<Arc<V>> {
         let value = inner.values.get(key).cloned()?;
         inner.retention.read(key, self.turns.again(key));
@@ -450,13 +455,8 @@ impl<F: Fetch> Source for PartitionCache<F> {
         self.tables.get_or_load(&key, || only(self.load_tables(&[key])?))
     }
 
-    fn table_at_hand(
-        &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
-    ) -> Option<Arc<BucketTable>> {
-        self.tables.get(&BucketKey { sequence: *sequence, bucket_bits, bucket })
+    fn is_at_hand(&self, sequence: &DegreeSequence, bucket_bits: u8, bucket: u32) -> bool {
+        self.tables.holds(&BucketKey { sequence: *sequence, bucket_bits, bucket })
     }
 
     fn keeps(&self, bytes: usize) -> bool {

@@ -113,11 +113,6 @@ impl Predecessor {
         1 << self.bucket_bits
     }
 
-    /// The bucket after those of which tables are held.
-    pub(super) fn end_bucket(&self) -> u32 {
-        (self.first_bucket + self.tables.len()) as u32
-    }
-
     /// Bytes of the tables that are held.
     pub(super) fn held_bytes(&self) -> usize {
         self.tables.iter().map(|table| table.memory_bytes()).sum()

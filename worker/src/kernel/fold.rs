@@ -20,7 +20,6 @@ use trailtrap_shared::{
 use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
     delete::{DeletedEdge, LeadingEdges, Predecessor},
-    route::Input,
 };
 
 impl Solver<'_> {
@@ -41,21 +40,8 @@ impl Solver<'_> {
         let Reading { large, small } = reading;
         let mut folded: Vec<Folded> = graphs.parts.iter().map(|_| Folded::default()).collect();
         if !large.is_empty() {
-            let rows = self.decode_all(shard, graphs.children)?;
-            let mut routed = Vec::new();
-            for (deletion, from) in large {
-                let from = &plan.shards[from as usize];
-                let input = Input {
-                    bytes: table_bytes(plan, from),
-                    graphs: from.estimate,
-                    is_held: is_held(plan, from, self.allowance_bytes),
-                    is_kept,
-                    source,
-                };
-                let predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
-                folded[0].labellings +=
-                    self.fold_by_request(&mut graphs, &rows, &mut routed, predecessor, input)?;
-            }
+            folded[0].labellings +=
+                self.fold_by_requests(plan, &mut graphs, large, source, is_kept)?;
         }
         let mut group: Vec<Predecessor> = Vec::new();
         let mut held = 0;

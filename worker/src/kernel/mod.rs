@@ -59,14 +59,9 @@ pub trait Source: Sync {
         bucket: u32,
     ) -> Result<Arc<BucketTable>, SourceError>;
 
-    /// A bucket as [`Source::table`] gives it, if it is at hand and need not be read.
-    fn table_at_hand(
-        &self,
-        _sequence: &DegreeSequence,
-        _bucket_bits: u8,
-        _bucket: u32,
-    ) -> Option<Arc<BucketTable>> {
-        None
+    /// Whether [`Source::table`] need not read a bucket.
+    fn is_at_hand(&self, _sequence: &DegreeSequence, _bucket_bits: u8, _bucket: u32) -> bool {
+        false
     }
 
     /// Whether of the tables that a unit looks up in, of so many bytes all together, enough stay for

@@ -1,117 +1,299 @@
-//! Tables are read by threads of their own while those that solve go on: who solves a large shard
-//! has nothing else in work meanwhile.
+//! What large predecessors are looked up in is read ahead, by threads of their own, in the order in
+//! which it is needed: who solves a large shard has nothing else in work meanwhile.
 
 use std::{
+    collections::HashMap,
     ops::Range,
-    panic::resume_unwind,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     thread,
 };
 
-use trailtrap_shared::partition::BucketTable;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use trailtrap_shared::{
+    graph::degree::DegreeSequence,
+    partition::{Asked, BucketTable},
+};
 
-use super::SolveError;
+use super::{SolveError, Source};
 
-/// The tables of these buckets, in their order, and what `meanwhile` returns. Those that are not at
-/// hand are read by so many threads, at most, while `meanwhile` goes on in this one, which helps them
-/// with what is left then.
-///
-/// # Errors
-///
-/// Of `meanwhile`, or of a table that cannot be read.
-pub(super) fn read_while<R>(
-    buckets: Range<u32>,
-    threads: usize,
-    at_hand: impl Fn(u32) -> Option<Arc<BucketTable>>,
-    read: impl Fn(u32) -> Result<Arc<BucketTable>, SolveError> + Sync,
-    meanwhile: impl FnOnce() -> Result<R, SolveError>,
-) -> Result<(Vec<Arc<BucketTable>>, R), SolveError> {
-    let first = buckets.start;
-    let mut tables: Vec<Option<Arc<BucketTable>>> = buckets.clone().map(at_hand).collect();
-    let missing: Vec<u32> =
-        buckets.filter(|&bucket| tables[(bucket - first) as usize].is_none()).collect();
-    let next = AtomicUsize::new(0);
-    let read_some = || {
-        let mut some = Vec::new();
-        while let Some(&bucket) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // Nobody begins another one after an error.
-            let table = read(bucket).inspect_err(|_| next.store(missing.len(), Ordering::Relaxed));
-            some.push((bucket, table?));
-        }
-        Ok::<_, SolveError>(some)
-    };
-    let (done, read) = thread::scope(|scope| {
-        let reader = || thread::Builder::new().name("reader".into());
-        // What no thread can be had for is read by this one.
-        let readers: Vec<_> = (0..threads.min(missing.len()))
-            .map_while(|_| reader().spawn_scoped(scope, read_some).ok())
-            .collect();
-        let done = meanwhile();
-        let mut read = vec![if done.is_ok() { read_some() } else { Ok(Vec::new()) }];
-        let others = readers.into_iter().map(|reader| reader.join());
-        read.extend(others.map(|read| read.unwrap_or_else(|panic| resume_unwind(panic))));
-        (done, read)
-    });
-    let done = done?;
-    for (bucket, table) in read.into_iter().collect::<Result<Vec<_>, _>>()?.concat() {
-        tables[(bucket - first) as usize] = Some(table);
+/// A bucket of a predecessor that will be looked up in.
+pub(super) struct Bucket {
+    /// The degree sequence of the predecessor, which has 2^`bits` buckets.
+    pub(super) sequence: DegreeSequence,
+    pub(super) bits: u8,
+    /// Which of them it is.
+    pub(super) number: u32,
+    /// About the bytes of its table.
+    pub(super) bytes: usize,
+    /// Of what is asked for, if the table need have no more.
+    pub(super) asked: Option<Asked>,
+}
+
+/// The tables of some buckets, one after the other.
+pub(super) struct ReadAhead<'a> {
+    source: &'a dyn Source,
+    /// Set to interrupt the work.
+    stop: &'a AtomicBool,
+    /// While tables of more bytes are held, no other is begun, unless it is waited for.
+    most_bytes: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    buckets: Vec<Bucket>,
+    /// The first that nobody has begun to read.
+    next: usize,
+    /// The first of which it is not known yet what is asked for.
+    known: usize,
+    /// What was read, and not yet taken.
+    read: HashMap<usize, Result<Arc<BucketTable>, SolveError>>,
+    /// Bytes of tables that were begun, and not given back.
+    held_bytes: usize,
+    /// Nothing more is to be begun.
+    is_over: bool,
+}
+
+impl<'a> ReadAhead<'a> {
+    /// Nothing is read yet; what is asked for is known of the buckets before `known`.
+    pub(super) fn new(
+        source: &'a dyn Source,
+        stop: &'a AtomicBool,
+        buckets: Vec<Bucket>,
+        known: usize,
+        most_bytes: usize,
+    ) -> Self {
+        let (read, next, held_bytes, is_over) = Default::default();
+        let state = State { buckets, next, known, read, held_bytes, is_over };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        ReadAhead { source, stop, most_bytes, state, changed }
     }
-    Ok((tables.into_iter().flatten().collect(), done))
+
+    /// What `work` returns, beside which so many threads read; none if everything is at hand, and
+    /// fewer if the system has no more.
+    pub(super) fn beside<R>(&self, threads: usize, work: impl FnOnce() -> R) -> R {
+        let is_at_hand = |Bucket { sequence, bits, number, .. }: &Bucket| {
+            self.source.is_at_hand(sequence, *bits, *number)
+        };
+        let are_at_hand = self.state.lock().buckets.iter().all(is_at_hand);
+        thread::scope(|scope| {
+            let _over = Over(self);
+            for _ in 0..if are_at_hand { 0 } else { threads } {
+                let reader = thread::Builder::new().name("reader".to_owned());
+                if reader.spawn_scoped(scope, || self.read()).is_err() {
+                    break;
+                }
+            }
+            work()
+        })
+    }
+
+    /// What is asked for of the buckets before `known` is known: of these, the first of which it was
+    /// not, it is this.
+    pub(super) fn know(&self, asked: Vec<Bucket>, known: usize) {
+        let mut state = self.state.lock();
+        let first = state.known;
+        for (bucket, asked) in state.buckets[first..].iter_mut().zip(asked) {
+            *bucket = asked;
+        }
+        state.known = known;
+        self.changed.notify_all();
+    }
+
+    /// The table of a bucket of which it is known what is asked for, the first that was not taken yet.
+    /// Whoever waits for it reads others meanwhile, as far as there is room.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or the work was interrupted.
+    pub(super) fn take(&self, bucket: usize) -> Result<Arc<BucketTable>, SolveError> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(read) = state.read.remove(&bucket) {
+                return read;
+            }
+            let is_waited_for = state.next == bucket;
+            match is_waited_for || self.may_begin(&state) {
+                true => self.read_next(&mut state),
+                false => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// The tables of these buckets are not looked up in any more.
+    pub(super) fn give_back(&self, buckets: Range<usize>) {
+        let mut state = self.state.lock();
+        let bytes: usize = state.buckets[buckets].iter().map(|bucket| bucket.bytes).sum();
+        state.held_bytes -= bytes;
+        self.changed.notify_all();
+    }
+
+    /// Reads until all is read, or nothing more is to be begun.
+    fn read(&self) {
+        let mut state = self.state.lock();
+        while !state.is_over && state.next < state.buckets.len() {
+            match self.may_begin(&state) {
+                true => self.read_next(&mut state),
+                false => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Whether the next bucket may be read before it is waited for.
+    fn may_begin(&self, state: &State) -> bool {
+        state.next < state.known && state.held_bytes <= self.most_bytes
+    }
+
+    /// Reads the next bucket, without the lock.
+    fn read_next(&self, state: &mut MutexGuard<State>) {
+        let (number, bucket) = (state.next, state.begin());
+        let read =
+            MutexGuard::unlocked(state, || catch_unwind(AssertUnwindSafe(|| self.table(&bucket))));
+        // Nobody is to wait for what will not come.
+        let lost = || Err(SolveError::Source("a thread that reads has panicked".into()));
+        let (read, panic) = read.map_or_else(|panic| (lost(), Some(panic)), |read| (read, None));
+        state.read.insert(number, read);
+        self.changed.notify_all();
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+
+    fn table(&self, bucket: &Bucket) -> Result<Arc<BucketTable>, SolveError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(SolveError::Interrupted);
+        }
+        let Bucket { sequence, bits, number, asked, .. } = bucket;
+        Ok(match asked {
+            Some(asked) => self.source.asked_table(sequence, *bits, *number, asked)?,
+            None => self.source.table(sequence, *bits, *number)?,
+        })
+    }
+}
+
+impl State {
+    /// The next bucket is being read now.
+    fn begin(&mut self) -> Bucket {
+        let bucket = &mut self.buckets[self.next];
+        self.held_bytes += bucket.bytes;
+        self.next += 1;
+        Bucket { asked: bucket.asked.take(), ..*bucket }
+    }
+}
+
+/// When this is dropped, also by a panic, those who read end with what they are at.
+struct Over<'a>(&'a ReadAhead<'a>);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().is_over = true;
+        self.0.changed.notify_all();
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::AtomicUsize;
 
-    use trailtrap_shared::{
-        game::{Game, TrailTrap},
-        graph::degree::DegreeSequence,
-    };
+    use trailtrap_shared::game::{Game, TrailTrap};
 
-    use super::*;
+    use super::{super::SourceError, *};
 
-    fn table(bucket: u32) -> Arc<BucketTable> {
-        let sequence = DegreeSequence::new(vec![1, 1, 0, 0]);
-        let none = std::iter::empty();
-        Arc::new(BucketTable::new(TrailTrap::LAYOUT, sequence, 3, bucket, none, |_, _| {}))
+    /// Has empty tables, but for one that is lost, and counts what is read.
+    #[derive(Default)]
+    struct Counted {
+        lost: Option<u32>,
+        read: [AtomicUsize; 8],
+        asked: AtomicUsize,
     }
 
-    /// All come in their order, and what is at hand is not read, however many threads read.
-    #[test]
-    fn what_is_missing_is_read_once() {
-        for threads in 0..4 {
-            let read: [AtomicU32; 8] = Default::default();
-            let count = |bucket: u32| {
-                read[bucket as usize].fetch_add(1, Ordering::Relaxed);
-                Ok(table(bucket))
-            };
-            let at_hand = |bucket| (bucket % 3 == 0).then(|| table(bucket));
-            let (tables, done) = read_while(1..7, threads, at_hand, count, || Ok(5)).unwrap();
-            assert!(tables.iter().map(|table| table.bucket()).eq(1..7));
-            assert_eq!(done, 5);
-            let read = read.map(AtomicU32::into_inner);
-            assert_eq!(read, [0, 1, 1, 0, 1, 1, 0, 0], "{threads} threads");
+    fn table(sequence: &DegreeSequence, bits: u8, number: u32) -> Arc<BucketTable> {
+        let (layout, none) = (TrailTrap::LAYOUT, std::iter::empty());
+        Arc::new(BucketTable::new(layout, *sequence, bits, number, none, |_, _| {}))
+    }
+
+    impl Source for Counted {
+        fn parents(&self, _: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError> {
+            Err("nothing is generated".into())
+        }
+
+        fn table(
+            &self,
+            sequence: &DegreeSequence,
+            bits: u8,
+            number: u32,
+        ) -> Result<Arc<BucketTable>, SourceError> {
+            self.read[number as usize].fetch_add(1, Ordering::Relaxed);
+            match self.lost == Some(number) {
+                true => Err("it is lost".into()),
+                false => Ok(table(sequence, bits, number)),
+            }
+        }
+
+        fn asked_table(
+            &self,
+            sequence: &DegreeSequence,
+            bits: u8,
+            number: u32,
+            _: &Asked,
+        ) -> Result<Arc<BucketTable>, SourceError> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            self.table(sequence, bits, number)
         }
     }
 
-    /// An error ends both, whoever has it, and nothing is begun after it.
+    fn buckets() -> Vec<Bucket> {
+        let sequence = DegreeSequence::new(vec![1, 1, 0, 0]);
+        let bucket = |number| Bucket { sequence, bits: 3, number, bytes: 10, asked: None };
+        (0..8).map(bucket).collect()
+    }
+
+    /// All come in their order, each read once, however many threads read and however little is held;
+    /// what is asked for is known of the last ones only when those before are taken.
     #[test]
-    fn errors_are_told() {
+    fn each_is_read_once_and_comes_in_its_order() {
+        let stop = AtomicBool::new(false);
+        for (threads, most_bytes) in (0..4).flat_map(|t| [(t, 0), (t, 10), (t, 1000)]) {
+            let source = Counted::default();
+            let ahead = ReadAhead::new(&source, &stop, buckets(), 5, most_bytes);
+            ahead.beside(threads, || {
+                for i in 0..8 {
+                    if i == 5 {
+                        assert!(source.read[5].load(Ordering::Relaxed) == 0, "not known yet");
+                        let ask = |bucket| Bucket { asked: Some(Asked::new(4, 3, 1)), ..bucket };
+                        ahead.know(buckets().into_iter().skip(5).take(2).map(ask).collect(), 8);
+                    }
+                    assert_eq!(ahead.take(i).unwrap().bucket(), i as u32);
+                    assert!(ahead.state.lock().held_bytes <= most_bytes + 20);
+                    ahead.give_back(i..i + 1);
+                }
+            });
+            let read = source.read.each_ref().map(|read| read.load(Ordering::Relaxed));
+            assert_eq!(read, [1; 8]);
+            assert_eq!(source.asked.load(Ordering::Relaxed), 2);
+            assert_eq!(ahead.state.lock().held_bytes, 0);
+        }
+    }
+
+    /// An error comes in its turn, and whoever leaves is not waited for by those who read.
+    #[test]
+    fn errors_come_in_their_turn() {
         for threads in 0..4 {
-            let begun = AtomicU32::new(0);
-            let fail = |_| {
-                begun.fetch_add(1, Ordering::Relaxed);
-                Err(SolveError::Interrupted)
-            };
-            let read = read_while(0..8, threads, |_| None, fail, || Ok(()));
-            assert!(matches!(read, Err(SolveError::Interrupted)));
-            assert!(begun.into_inner() <= 1 + threads as u32);
-            let wrong = || Err::<(), _>(SolveError::Source("wrong".into()));
-            let read = read_while(0..8, threads, |_| None, |bucket| Ok(table(bucket)), wrong);
-            assert!(matches!(read, Err(SolveError::Source(_))));
+            let stop = AtomicBool::new(false);
+            let source = Counted { lost: Some(2), ..Counted::default() };
+            let ahead = ReadAhead::new(&source, &stop, buckets(), 8, 1000);
+            ahead.beside(threads, || {
+                assert!(ahead.take(0).is_ok() && ahead.take(1).is_ok());
+                assert!(matches!(ahead.take(2), Err(SolveError::Source(_))));
+            });
+            stop.store(true, Ordering::Relaxed);
+            let ahead = ReadAhead::new(&source, &stop, buckets(), 8, 0);
+            let interrupted = ahead.beside(threads, || ahead.take(0));
+            assert!(matches!(interrupted, Err(SolveError::Interrupted)));
         }
     }
 }

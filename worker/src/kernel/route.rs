@@ -3,7 +3,7 @@
 //! the other, or all of them are held, and each piece of them, which the processor's cache holds,
 //! answers its requests.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 use rayon::prelude::*;
 use trailtrap_shared::{
@@ -15,7 +15,7 @@ use trailtrap_shared::{
         batch::{Batch, Kernel, LABEL_WORDS, LANES, PackedLabels},
         forest::Forest,
     },
-    partition::{Asked, BucketTable, bucket_of_slot, most_bucket_bits, prefetch, slot_of_key},
+    partition::{Asked, bucket_of_slot, most_bucket_bits, prefetch, slot_of_key},
     plan::{Plan, Shard},
 };
 
@@ -23,7 +23,7 @@ use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
     delete::{DeletedEdge, LeadingEdges, Predecessor, expected_edges},
     fold::{LabelledDeletion, LookupStage, Reading, is_held, table_bytes},
-    read::read_while,
+    read::{Bucket, ReadAhead},
 };
 
 /// Graphs whose requests are sorted together, at most: so few that their outcomes stay in the cache.
@@ -109,18 +109,53 @@ impl Request {
     }
 }
 
-/// How the tables of a predecessor are read.
-#[derive(Clone, Copy)]
-pub(super) struct Input<'a> {
-    /// About the bytes of all of them, …
-    pub(super) bytes: usize,
-    /// … and about how many graphs they have.
-    pub(super) graphs: u64,
-    /// Whether all are held together.
-    pub(super) is_held: bool,
-    /// Whether others find them in a cache.
-    pub(super) is_kept: bool,
-    pub(super) source: &'a dyn Source,
+/// A predecessor to which requests are kept, and how its tables are read.
+struct Input {
+    predecessor: Predecessor,
+    /// About the bytes of the table of a bucket, …
+    bucket_bytes: usize,
+    /// … and how many graphs it has.
+    bucket_graphs: u64,
+    /// Whether all tables are held together.
+    is_held: bool,
+    /// Whether they need have no more than what is asked for, as others do not find them in a cache.
+    is_asked: bool,
+    /// So many graphs have their requests answered together; all buckets are read for each so many,
+    /// unless they are held.
+    together: usize,
+    /// Where its buckets are among those that are read ahead.
+    first: usize,
+    /// What is asked for is known of those before this one once it is of these.
+    known_after: usize,
+}
+
+impl Input {
+    /// Its buckets, of which all is read.
+    fn buckets(&self) -> impl Iterator<Item = Bucket> {
+        (0..self.predecessor.buckets()).map(|number| self.bucket(number))
+    }
+
+    fn bucket(&self, number: u32) -> Bucket {
+        let Predecessor { sequence, bucket_bits: bits, .. } = self.predecessor;
+        Bucket { sequence, bits, number, bytes: self.bucket_bytes, asked: None }
+    }
+
+    /// One of its buckets, and what requests ask for of it; of all if it is so much, or the bucket so
+    /// small, that the table of all takes no more time.
+    fn asked_bucket(&self, routed: &[Routed], n: usize, number: u32) -> Bucket {
+        let (bits, all) = (self.predecessor.bucket_bits, self.bucket(number));
+        let more = sorted_bits(n, bits) - bits;
+        let piece = number << more..(number + 1) << more;
+        let requests = || routed.iter().map(|chunk| chunk.of(n, bits, &piece));
+        let count: usize = requests().map(<[Request]>::len).sum();
+        if !is_little(count, self.bucket_graphs) {
+            return all;
+        }
+        let mut asked = Asked::new(n, bits, count);
+        requests().flatten().for_each(|request| asked.ask(request.slot()));
+        let share = count as f64 / self.bucket_graphs as f64;
+        Bucket { bytes: (all.bytes as f64 * share) as usize, asked: Some(asked), ..all }
+    }
 }
 
 impl Solver<'_> {
@@ -143,117 +178,149 @@ impl Solver<'_> {
         Ok(rows)
     }
 
-    /// Folds all deletions that lead to one predecessor. Its tables are read while deletions are
-    /// labelled; unless all of them are held, some buckets at a time, each while requests to those
-    /// before it are answered, and once for as many graphs as have their requests there. If others do
-    /// not find them in a cache anyway, and these requests ask for little, the tables are of that alone.
-    /// Requests take 48 bytes for each graph of the unit, or about the allowance where that is more and
-    /// spares reading. `routed` is room for requests, whatever is in it. Returns how many deletions were
-    /// labelled.
-    pub(super) fn fold_by_request<G: Game>(
+    /// Folds all deletions that lead to these predecessors, one after the other. Their tables are read
+    /// ahead, unless what they are to have follows from requests; of one that is too large for the
+    /// allowance, some buckets are held at a time. `is_kept` says whether others find them in a cache.
+    /// Returns how many deletions were labelled.
+    pub(super) fn fold_by_requests<G: Game>(
         &self,
-        Graphs { shard, outcomes, witness, .. }: &mut Graphs<G>,
-        rows: &[PlainRows],
-        routed: &mut Vec<Routed>,
-        mut predecessor: Predecessor,
-        input: Input,
+        plan: &Plan,
+        graphs: &mut Graphs<G>,
+        large: Vec<(Deletion, u32)>,
+        source: &dyn Source,
+        is_kept: bool,
     ) -> Result<u64, SolveError> {
-        let n = shard.sequence.order();
-        let mut labellings = 0;
-        let requests_bytes = if input.is_held { 0 } else { self.allowance_bytes };
-        let together = graphs_together(requests_bytes, rows.len(), predecessor.expected_edges);
-        for (rows, outcomes) in rows.chunks(together).zip(outcomes.chunks_mut(together)) {
-            let chunk = chunk_of(rows.len(), rayon::current_num_threads());
-            let label = |predecessor: &Predecessor, routed: &mut Vec<Routed>| {
-                self.label_all(n, rows.par_chunks(chunk), predecessor, routed)
-            };
-            let mut hold = |predecessor: &mut Predecessor,
-                            first,
-                            tables: Vec<Arc<BucketTable>>| {
-                tables.iter().for_each(|table| witness.look_at(table, predecessor.bucket_bits));
-                (predecessor.first_bucket, predecessor.tables) = (first as usize, tables);
-            };
-            if predecessor.end_bucket() == predecessor.buckets() && input.is_held {
-                // They were read for the graphs before these.
-                label(&predecessor, routed)?;
-            } else {
-                let tables = match input.is_kept || input.is_held {
-                    true => {
-                        self.read(&predecessor, &input, 0, None, || label(&predecessor, routed))?
-                    }
-                    false => {
-                        label(&predecessor, routed)?;
-                        self.read(&predecessor, &input, 0, Some(routed), || Ok(()))?
-                    }
-                };
-                hold(&mut predecessor, 0, tables);
-            }
-            labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
-            let asked = (!input.is_kept && !input.is_held).then_some(&**routed);
-            loop {
-                let next = predecessor.end_bucket();
-                let mut answer = || self.answer_all::<G>(n, &predecessor, routed, outcomes, chunk);
-                if next == predecessor.buckets() {
-                    answer()?;
-                    break;
-                }
-                let tables = self.read(&predecessor, &input, next, asked, answer)?;
-                hold(&mut predecessor, next, tables);
-            }
-            if !input.is_held {
-                predecessor.tables.clear();
+        let shard = graphs.shard;
+        let rows = self.decode_all(shard, graphs.children)?;
+        let mut buckets = Vec::new();
+        let mut inputs: Vec<Input> = Vec::with_capacity(large.len());
+        for (deletion, from) in large {
+            let from = &plan.shards[from as usize];
+            let input = self.input(plan, shard, &deletion, from, rows.len(), is_kept);
+            let rounds = if input.is_held { 1 } else { rows.len().div_ceil(input.together) };
+            inputs.push(Input { first: buckets.len(), ..input });
+            for _ in 0..rounds {
+                buckets.extend(inputs.last().into_iter().flat_map(Input::buckets));
             }
         }
-        Ok(labellings)
-    }
-
-    /// Reads the tables of a bucket and of those after it that are held together with it; `meanwhile`
-    /// goes on. Of a bucket of which little is asked for by requests, if there are any, the table need
-    /// have no more.
-    fn read(
-        &self,
-        predecessor: &Predecessor,
-        input: &Input,
-        first: u32,
-        asked: Option<&[Routed]>,
-        meanwhile: impl FnOnce() -> Result<(), SolveError>,
-    ) -> Result<Vec<Arc<BucketTable>>, SolveError> {
-        let Predecessor { sequence, bucket_bits: bits, .. } = predecessor;
-        let n = sequence.order();
-        let Input { bytes, graphs, source, .. } = *input;
-        let bytes_of = |bucket: u32| {
-            let asked = asked.and_then(|routed| asked_count(routed, n, *bits, bucket, graphs));
-            asked.map_or(bytes >> bits, |count| {
-                (bytes as f64 / graphs as f64 * count as f64) as usize
-            })
-        };
-        let mut end = first + 1;
-        if input.is_held {
-            end = predecessor.buckets();
-        } else {
-            // As many are read while these are held.
-            let mut left = (self.allowance_bytes / 2).saturating_sub(bytes_of(first));
-            while end < predecessor.buckets() {
-                let Some(rest) = left.checked_sub(bytes_of(end)) else { break };
-                (left, end) = (rest, end + 1);
-            }
+        // Of those up to the next one to which this does not apply, all is read, whatever is asked for.
+        let mut known = buckets.len();
+        for input in inputs.iter_mut().rev() {
+            input.known_after = known;
+            known = if input.is_asked { input.first } else { known };
         }
         // Those that are being read are there as blocks, too: so few that these take no more than what
         // all units hold.
         let threads = rayon::current_num_threads();
-        let at_once = self.allowance_bytes / 2 * threads / (bytes >> bits).max(1);
-        let read = |bucket| {
-            self.check_stop()?;
-            let asked = asked.and_then(|routed| asked_of(routed, n, *bits, bucket, graphs));
-            Ok(match asked {
-                Some(asked) => source.asked_table(sequence, *bits, bucket, &asked)?,
-                None => source.table(sequence, *bits, bucket)?,
-            })
-        };
-        let at_hand = |bucket| source.table_at_hand(sequence, *bits, bucket);
-        let (tables, ()) =
-            read_while(first..end, at_once.clamp(1, threads), at_hand, read, meanwhile)?;
-        Ok(tables)
+        let largest = buckets.iter().map(|bucket| bucket.bytes).max().unwrap_or(1);
+        let readers = (self.allowance_bytes / 2 * threads / largest.max(1)).clamp(1, threads);
+        let ahead = ReadAhead::new(source, self.stop, buckets, known, self.allowance_bytes);
+        let mut routed = Vec::new();
+        ahead.beside(readers, || {
+            let mut labellings = 0;
+            for input in inputs {
+                labellings += self.fold_by_request(graphs, &rows, &mut routed, input, &ahead)?;
+            }
+            Ok(labellings)
+        })
+    }
+
+    /// How a unit of so many graphs reads a predecessor.
+    fn input(
+        &self,
+        plan: &Plan,
+        shard: &Shard,
+        deletion: &Deletion,
+        from: &Shard,
+        graphs: usize,
+        is_kept: bool,
+    ) -> Input {
+        let predecessor = Predecessor::new(&shard.sequence, deletion, from.bucket_bits);
+        let is_held = is_held(plan, from, self.allowance_bytes);
+        let requests_bytes = if is_held { 0 } else { self.allowance_bytes };
+        let together = graphs_together(requests_bytes, graphs, predecessor.expected_edges);
+        Input {
+            predecessor,
+            bucket_bytes: table_bytes(plan, from) >> from.bucket_bits,
+            bucket_graphs: from.estimate >> from.bucket_bits,
+            is_held,
+            is_asked: !is_held && !is_kept,
+            together,
+            first: 0,
+            known_after: 0,
+        }
+    }
+
+    /// Folds all deletions that lead to one predecessor; once labelled, for as many graphs as have
+    /// their requests there. Requests take 48 bytes for each graph of the unit, or about the allowance
+    /// where that is more and spares reading. `routed` is room for requests, whatever is in it. Returns
+    /// how many deletions were labelled.
+    fn fold_by_request<G: Game>(
+        &self,
+        Graphs { shard, outcomes, witness, .. }: &mut Graphs<G>,
+        rows: &[PlainRows],
+        routed: &mut Vec<Routed>,
+        mut input: Input,
+        ahead: &ReadAhead,
+    ) -> Result<u64, SolveError> {
+        let n = shard.sequence.order();
+        let count = input.predecessor.buckets();
+        let mut labellings = 0;
+        let rounds = rows.chunks(input.together).zip(outcomes.chunks_mut(input.together));
+        let last = rounds.len().saturating_sub(1);
+        for (round, (rows, outcomes)) in rounds.enumerate() {
+            let chunk = chunk_of(rows.len(), rayon::current_num_threads());
+            self.label_all(n, rows.par_chunks(chunk), &input.predecessor, routed)?;
+            labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
+            if input.is_held && round > 0 {
+                // They were read for the graphs before these.
+                self.answer_all::<G>(n, &input.predecessor, routed, outcomes, chunk)?;
+                continue;
+            }
+            let first = input.first + round * count as usize;
+            let mut bytes = vec![input.bucket_bytes; count as usize];
+            if input.is_asked {
+                let asked = |bucket| input.asked_bucket(routed, n, bucket);
+                let asked: Vec<Bucket> = (0..count).into_par_iter().map(asked).collect();
+                bytes = asked.iter().map(|bucket| bucket.bytes).collect();
+                let end = first + count as usize;
+                ahead.know(asked, if round == last { input.known_after } else { end });
+            }
+            let mut next = 0;
+            while next < bytes.len() {
+                let held = self.held_together(&bytes[next..], input.is_held);
+                let held = next..next + held;
+                let predecessor = &mut input.predecessor;
+                (predecessor.first_bucket, next) = (held.start, held.end);
+                for bucket in held.clone() {
+                    let table = ahead.take(first + bucket)?;
+                    witness.look_at(&table, predecessor.bucket_bits);
+                    predecessor.tables.push(table);
+                }
+                self.answer_all::<G>(n, predecessor, routed, outcomes, chunk)?;
+                if !input.is_held {
+                    predecessor.tables.clear();
+                    ahead.give_back(first + held.start..first + held.end);
+                }
+            }
+        }
+        if input.is_held {
+            ahead.give_back(input.first..input.first + count as usize);
+        }
+        Ok(labellings)
+    }
+
+    /// How many of the next buckets of a predecessor, of so many bytes each, are held together: all,
+    /// or as many as half the allowance has room for, or one.
+    fn held_together(&self, bytes: &[usize], is_held: bool) -> usize {
+        if is_held {
+            return bytes.len();
+        }
+        let sums = bytes.iter().scan(0, |sum, bytes| {
+            *sum += bytes;
+            Some(*sum)
+        });
+        sums.take_while(|&sum| sum <= self.allowance_bytes / 2).count().max(1)
     }
 
     /// Answers the requests to tables that are held.
@@ -403,47 +470,6 @@ fn places_of(requests: &[Request], n: usize, bucket_bits: u8, piece: &Range<u32>
         requests.partition_point(|request| bucket_of_slot(n, request.slot(), bits) < end as usize)
     };
     up_to(piece.start)..up_to(piece.end)
-}
-
-/// The requests to a bucket of a predecessor.
-fn of_bucket(
-    routed: &[Routed],
-    n: usize,
-    bucket_bits: u8,
-    bucket: u32,
-) -> impl Iterator<Item = &[Request]> {
-    let more = sorted_bits(n, bucket_bits) - bucket_bits;
-    let piece = bucket << more..(bucket + 1) << more;
-    routed.iter().map(move |chunk| chunk.of(n, bucket_bits, &piece))
-}
-
-/// How many requests ask for something of a bucket of a predecessor of about so many graphs, whose
-/// tables are not kept; `None` if it is so much, or the bucket so small, that the table of all takes no
-/// more time.
-fn asked_count(
-    routed: &[Routed],
-    n: usize,
-    bucket_bits: u8,
-    bucket: u32,
-    graphs: u64,
-) -> Option<usize> {
-    let count = of_bucket(routed, n, bucket_bits, bucket).map(<[Request]>::len).sum();
-    is_little(count, graphs >> bucket_bits).then_some(count)
-}
-
-/// What is asked for of such a bucket, if it is little.
-fn asked_of(
-    routed: &[Routed],
-    n: usize,
-    bucket_bits: u8,
-    bucket: u32,
-    graphs: u64,
-) -> Option<Asked> {
-    let count = asked_count(routed, n, bucket_bits, bucket, graphs)?;
-    let mut asked = Asked::new(n, bucket_bits, count);
-    let requests = of_bucket(routed, n, bucket_bits, bucket);
-    requests.flatten().for_each(|request| asked.ask(request.slot()));
-    Some(asked)
 }
 
 /// Whether so many requests ask for few of so many graphs: for two thirds at most, about, if they were
