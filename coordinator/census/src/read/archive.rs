@@ -20,7 +20,7 @@ use trailtrap_shared::{
 use crate::{
     read::finished::{self, Alarms, FinishedError, FinishedOrder},
     records::{OrderRecord, OrderResult, UnitRecord, alarm::Alarm},
-    store::{self, Store, StoreError, directory::DataFlag},
+    store::{self, Store, StoreError},
 };
 
 /// Why orders cannot be read.
@@ -30,30 +30,25 @@ pub enum ArchiveError {
     #[error(transparent)]
     Finished(#[from] FinishedError),
     /// Nothing of the order is in the store.
-    #[error(
-        "order {order} is not begun here; `trailtrap census {order}{data}` does it, or says why \
-         it cannot"
-    )]
+    #[error("order {order} is not begun here; `{command}` does it, or says why it cannot")]
     NotBegun {
         /// The order.
         order: usize,
-        /// The directory, for the advice.
-        data: DataFlag,
+        /// What does it.
+        command: String,
     },
     /// Graphs with many edges were left out.
     #[error(
-        "order {order} is done up to {max_size} edges only; `trailtrap census {last}{data}` does \
-         the rest, or says why it cannot"
+        "order {order} is done up to {max_size} edges only; `{command}` does the rest, or says why \
+         it cannot"
     )]
     Limited {
         /// The order.
         order: usize,
-        /// The last order that was asked for.
-        last: usize,
         /// The most edges of the graphs that are done.
         max_size: usize,
-        /// The directory, for the advice.
-        data: DataFlag,
+        /// What does the rest, and the orders up to the last that was asked for.
+        command: String,
     },
     /// A finished order lacks records of units.
     #[error(
@@ -257,7 +252,8 @@ impl Archive {
         match self.store.order(order)? {
             Some(record) if self.unfinished || record.result.is_some() => Ok(record),
             None if self.unfinished => {
-                Err(ArchiveError::NotBegun { order, data: DataFlag::of(&self.store) })
+                let command = finished::command(&self.store, order, None);
+                Err(ArchiveError::NotBegun { order, command })
             }
             _ => Err(finished::not_finished(&self.store, order).into()),
         }
@@ -316,8 +312,8 @@ impl Archive {
         if let Some(i) = results.iter().position(|result| !result.is_complete()) {
             if let Some(last) = last {
                 let (order, max_size) = (results[i].order, results[i].max_size());
-                let data = DataFlag::of(&self.store);
-                return Err(ArchiveError::Limited { order, last, max_size, data });
+                let command = finished::command(&self.store, last, None);
+                return Err(ArchiveError::Limited { order, max_size, command });
             }
             results.truncate(i);
         }

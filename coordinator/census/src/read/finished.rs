@@ -137,7 +137,7 @@ pub fn told_of_withdrawn(store: &Store) -> Result<Option<String>, StoreError> {
 }
 
 /// The command that does an order, up to so many edges if not all of it.
-fn command(store: &Store, order: usize, max_size: Option<usize>) -> String {
+pub(super) fn command(store: &Store, order: usize, max_size: Option<usize>) -> String {
     let (limit, data) = (limit_flag(max_size), DataFlag::of(store));
     match store.is_on_shelves() {
         true => format!(
@@ -361,7 +361,7 @@ impl FinishedOrder {
     pub fn keeps(&self, size: usize, section: Section) -> bool {
         let is_not_retired = self.retired_size < Some(size);
         match section {
-            Section::Keys => self.graphs_kept || is_not_retired,
+            Section::Keys => self.graphs_kept,
             Section::Outcomes => self.outcomes_kept || is_not_retired,
             Section::Wins => true,
         }
