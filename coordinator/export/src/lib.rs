@@ -113,7 +113,7 @@ pub enum ExportError {
         /// The order.
         order: usize,
     },
-    /// A theorem, or play by its length, disagrees with the census.
+    /// A theorem, forward search, or play by its length, disagrees with the census.
     #[error(
         "CONTRADICTION: the census says that {winner} wins {graph6}, and by {says} it is the \
          other player; nothing is exported. Please report this graph"

@@ -291,20 +291,13 @@ impl<G: Game> Verifier<G> {
     fn not_kept(&self) -> String {
         let sizes = 0..=self.finished.plan.max_size;
         let keeps = |section| sizes.clone().find(|&size| self.finished.keeps(size, section));
-        let of_others = |first| format!("of graphs with fewer than {first} edges");
         match (keeps(Section::Keys), keeps(Section::Outcomes)) {
             (_, Some(0)) => String::new(),
             (Some(0), None) => "; outcomes were not kept".to_owned(),
             (Some(0), Some(first)) => {
-                format!("; outcomes {} were not kept", of_others(first))
+                format!("; outcomes of graphs with fewer than {first} edges were not kept")
             }
-            (_, Some(first)) => format!(
-                "; {}, but for those listed, and of their outcomes, nothing was kept",
-                of_others(first)
-            ),
-            (_, None) => {
-                "; of graphs that are not listed, and of outcomes, nothing was kept".to_owned()
-            }
+            _ => "; of graphs that are not listed, and of outcomes, nothing was kept".to_owned(),
         }
     }
 
@@ -323,11 +316,12 @@ impl<G: Game> Verifier<G> {
         Ok(shards)
     }
 
-    /// Of which graphs outcomes were kept, if not of all, for people.
-    fn of_those_kept(&self, shards: &[(usize, &Shard)]) -> String {
+    /// Of which graphs outcomes were kept, if not of all, for people: `word` and how many edges they
+    /// have at least.
+    fn those_kept(&self, word: &str, shards: &[(usize, &Shard)]) -> String {
         match shards.first() {
             Some((_, shard)) if !self.finished.outcomes_kept => {
-                format!(" of at least {} edges (other outcomes were not kept)", shard.size)
+                format!(" {word} at least {} edges (other outcomes were not kept)", shard.size)
             }
             _ => String::new(),
         }
@@ -400,7 +394,7 @@ impl<G: Game> Verifier<G> {
             );
             Ok(())
         })?;
-        let scope = format!("{} graphs{}", graphs.into_inner(), self.of_those_kept(&shards));
+        let scope = format!("{} graphs{}", graphs.into_inner(), self.those_kept("of", &shards));
         if !self.finished.outcomes_kept {
             return Ok(scope);
         }
@@ -565,7 +559,7 @@ impl<G: Game> Verifier<G> {
         let graphs: u128 = small.iter().map(|(index, _)| count_of(*index)).sum();
         let which = format!(
             "graphs of at most {LARGEST_FORWARD_SIZE} edges{}",
-            self.of_those_kept(&small).replace(" of at least", " and at least")
+            self.those_kept("and", &small)
         );
         if u128::from(self.drawing.sample) >= graphs {
             self.for_each_shard("forward search", small.into_iter(), |_, shard| {
@@ -579,17 +573,9 @@ impl<G: Game> Verifier<G> {
         }
         let mut random = Random(self.drawing.seed ^ 0x5eed);
         let masses = self.masses()?;
-        let total: u128 = small.iter().map(|(index, _)| masses[*index]).sum();
+        let of_small: Vec<u128> = small.iter().map(|(index, _)| masses[*index]).collect();
         let picks: Vec<(&Shard, u64)> = (0..self.drawing.sample)
-            .map(|_| {
-                let mut at = random.below_large(total);
-                let found = small.iter().find(|(index, _)| {
-                    let here = at < masses[*index];
-                    at -= if here { 0 } else { masses[*index] };
-                    here
-                });
-                (found.expect("masses add up to the total").1, random.draw())
-            })
+            .map(|_| (small[draw_shard(&of_small, &mut random)].1, random.draw()))
             .collect();
         // A graph that is drawn again is not another one.
         let searched = Mutex::new(HashSet::new());
@@ -650,7 +636,7 @@ impl<G: Game> Verifier<G> {
             }
             Ok(())
         })?;
-        let kept = self.of_those_kept(&shards);
+        let kept = self.those_kept("of", &shards);
         Ok(format!("{} {}{kept}, by {source}", decided.into_inner(), class.title()))
     }
 
