@@ -526,9 +526,9 @@ fn verify_reads_what_a_limited_census_has_kept() {
 }
 
 /// Counts that contradict theory, or each other, are no result: all units with so many edges are
-/// solved again, which is told; and if that changes nothing, nothing is printed.
+/// solved again, and an alarm says so.
 #[test]
-fn a_census_whose_counts_contradict_theory_prints_nothing() {
+fn counts_that_contradict_theory_are_solved_again() {
     let sound = census_json(7, &SOUND, &[]);
     let changes: [fn(&mut Statistics); 4] = [
         |s| s.classes.all.graphs += 1,

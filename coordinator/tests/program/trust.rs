@@ -520,6 +520,10 @@ fn results_that_are_withdrawn_are_told_of() {
     let trailtrap = |arguments: &[&str]| run(&[arguments, &["--data", &data.text()]].concat());
     let shard = ["--shard", "3,3,3,3,3,3", "--because", "odd"];
     assert!(trailtrap(&[&["alarms", "--doubt", "6"], &shard[..]].concat()).status.success());
+    let path = data.text();
+    let state = || crate::common::status(&["--data", &path]);
+    let doubted = state();
+    assert_eq!(doubted["orders_disputed"], json!([6]), "{doubted}");
     let told = format!(
         "withdrawn are the results of order 6, order 7, since units that they follow from are to \
          be solved again; `trailtrap census 7 --data {}` has them again",
@@ -528,6 +532,12 @@ fn results_that_are_withdrawn_are_told_of() {
     let smaller = trailtrap(&["census", "5"]);
     assert!(smaller.status.success() && stderr(&smaller).contains(&told), "{}", stderr(&smaller));
     assert!(stdout(&trailtrap(&["status"])).contains(&told));
+    let withdrawn = state();
+    assert_eq!(withdrawn["orders_disputed"], json!(null), "{withdrawn}");
+    assert_eq!(withdrawn["order"]["order"], 6, "the first of them is done next: {withdrawn}");
+    let unfinished = ["export", "table", "orders", "--unfinished", "--format", "csv"];
+    let unfinished = stdout(&trailtrap(&unfinished));
+    assert_eq!(unfinished.matches(",withdrawn,").count(), 2, "{unfinished}");
     let exported = trailtrap(&["export", "table", "orders", "--format", "csv"]);
     assert_eq!(stdout(&exported).lines().count(), 6, "a head and orders 1 to 5");
     assert!(stderr(&exported).contains(&told), "{}", stderr(&exported));

@@ -507,9 +507,7 @@ mod tests {
                         .map(|weighing| weighing.sums.0[told]);
                 found.classes.sums.0[told] = classes;
                 found.labelled.sums.0[told] = labelled;
-                let classes_times = classes * u128::from(factorial(order));
-                *stated.entry(unit.shard).or_default() +=
-                    Share { classes: classes_times, labelled };
+                *stated.entry(unit.shard).or_default() += summary.statistics.told(told, order);
                 all += classes;
             }
             assert_eq!(counted.summary, summary, "{unit:?}");

@@ -92,20 +92,20 @@ impl World {
             "Cid" => Way::Wrong(3),
             _ => Way::Wrong(6),
         };
-        let like_others = if self.was_killed { alone } else { Way::Misled };
+        let like = |way| if self.was_killed { alone } else { way };
         match (name, lie % 6) {
             ("Bea", 0) => Way::Wrong(2),
-            ("Bea", 1) => like_others,
+            ("Bea", 1) => like(Way::Misled),
             ("Cid", 0 | 1) => Way::Wrong(3),
-            ("Cid", 2) => like_others,
+            ("Cid", 2) => like(Way::Misled),
             ("Dan", 0) => Way::Miscounted,
             ("Dan", 1) => Way::Wrong(4),
             ("Dan", 2) => Way::Swapped,
             ("Eve", 0..=3) => Way::Light,
             ("Eve", 4) => Way::Wrong(5),
             ("Mal", 0) => Way::Wrong(6),
-            ("Mal", 1) => Way::Light,
-            ("Mal", 2) => like_others,
+            ("Mal", 1) => like(Way::Light),
+            ("Mal", 2) => like(Way::Misled),
             _ => Way::Right,
         }
     }
