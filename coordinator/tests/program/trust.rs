@@ -523,7 +523,7 @@ fn results_that_are_withdrawn_are_told_of() {
     let path = data.text();
     let state = || crate::common::status(&["--data", &path]);
     let doubted = state();
-    assert_eq!(doubted["orders_disputed"], json!([6]), "{doubted}");
+    assert_eq!(doubted["orders_disputed"], json!([6, 7]), "{doubted}");
     let told = format!(
         "withdrawn are the results of order 6, order 7, since units that they follow from are to \
          be solved again; `trailtrap census 7 --data {}` has them again",

@@ -18,6 +18,9 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Such a part of the slots that are not asked for, at most, is taken for some that are, on average.
+    pub const TAKEN_FOR_ASKED: f64 = 1.0 / BITS_FOR_EACH as f64;
+
     /// Of a bucket of order `n`, one of 2^`bucket_bits`, of which about `many` slots will be asked
     /// for.
     pub fn new(n: usize, bucket_bits: u8, many: usize) -> Self {

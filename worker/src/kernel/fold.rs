@@ -39,7 +39,7 @@ impl Solver<'_> {
         let is_kept = source.keeps(reading.bytes(plan));
         let Reading { large, small } = reading;
         let mut folded: Vec<Folded> = graphs.parts.iter().map(|_| Folded::default()).collect();
-        if !large.is_empty() {
+        if !large.is_empty() && !graphs.children.is_empty() {
             folded[0].labellings +=
                 self.fold_by_requests(plan, &mut graphs, large, source, is_kept)?;
         }

@@ -189,8 +189,9 @@ pub struct Solver<'a> {
     pub game: GameName,
     /// The instruction set that is used.
     pub kernel: Kernel,
-    /// Bytes of predecessor tables to hold at a time for one unit, and as much again of requests to
-    /// one that is read some buckets at a time. Requests to others take 48 bytes for each graph at
+    /// Bytes of predecessor tables to hold at a time for one unit, those that are read ahead among
+    /// them, unless two tables are more; and as much again of requests to a predecessor that is read
+    /// some buckets at a time. Requests to others take 48 bytes for each graph at
     /// most, about, and their rows 24.
     pub allowance_bytes: usize,
     /// Set to interrupt the work; looked at after every chunk.

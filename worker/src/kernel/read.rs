@@ -38,7 +38,7 @@ pub(super) struct ReadAhead<'a> {
     source: &'a dyn Source,
     /// Set to interrupt the work.
     stop: &'a AtomicBool,
-    /// While tables of more bytes are held, no other is begun, unless it is waited for.
+    /// A table with which more bytes would be held is not begun, unless it is waited for.
     most_bytes: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -73,16 +73,16 @@ impl<'a> ReadAhead<'a> {
         ReadAhead { source, stop, most_bytes, state, changed }
     }
 
-    /// What `work` returns, beside which so many threads read; none if everything is at hand, and
-    /// fewer if the system has no more.
+    /// What `work` returns, beside which so many threads read; fewer if there is less that is not at
+    /// hand, or if the system has no more.
     pub(super) fn beside<R>(&self, threads: usize, work: impl FnOnce() -> R) -> R {
-        let is_at_hand = |Bucket { sequence, bits, number, .. }: &Bucket| {
-            self.source.is_at_hand(sequence, *bits, *number)
+        let is_missing = |bucket: &&Bucket| {
+            !self.source.is_at_hand(&bucket.sequence, bucket.bits, bucket.number)
         };
-        let are_at_hand = self.state.lock().buckets.iter().all(is_at_hand);
+        let missing = self.state.lock().buckets.iter().filter(is_missing).count();
         thread::scope(|scope| {
             let _over = Over(self);
-            for _ in 0..if are_at_hand { 0 } else { threads } {
+            for _ in 0..threads.min(missing) {
                 let reader = thread::Builder::new().name("reader".to_owned());
                 if reader.spawn_scoped(scope, || self.read()).is_err() {
                     break;
@@ -145,7 +145,8 @@ impl<'a> ReadAhead<'a> {
 
     /// Whether the next bucket may be read before it is waited for.
     fn may_begin(&self, state: &State) -> bool {
-        state.next < state.known && state.held_bytes <= self.most_bytes
+        state.next < state.known
+            && state.held_bytes + state.buckets[state.next].bytes <= self.most_bytes
     }
 
     /// Reads the next bucket, without the lock.
@@ -203,10 +204,12 @@ mod tests {
 
     use super::{super::SourceError, *};
 
-    /// Has empty tables, but for one that is lost, and counts what is read.
+    /// Has empty tables, but for one that is lost, or at which whoever reads it panics, and counts what
+    /// is read.
     #[derive(Default)]
     struct Counted {
         lost: Option<u32>,
+        panics: bool,
         read: [AtomicUsize; 8],
         asked: AtomicUsize,
     }
@@ -229,6 +232,7 @@ mod tests {
         ) -> Result<Arc<BucketTable>, SourceError> {
             self.read[number as usize].fetch_add(1, Ordering::Relaxed);
             match self.lost == Some(number) {
+                true if self.panics => panic!("a bug"),
                 true => Err("it is lost".into()),
                 false => Ok(table(sequence, bits, number)),
             }
@@ -268,7 +272,7 @@ mod tests {
                         ahead.know(buckets().into_iter().skip(5).take(2).map(ask).collect(), 8);
                     }
                     assert_eq!(ahead.take(i).unwrap().bucket(), i as u32);
-                    assert!(ahead.state.lock().held_bytes <= most_bytes + 20);
+                    assert!(ahead.state.lock().held_bytes <= most_bytes.max(10));
                     ahead.give_back(i..i + 1);
                 }
             });
@@ -277,6 +281,40 @@ mod tests {
             assert_eq!(source.asked.load(Ordering::Relaxed), 2);
             assert_eq!(ahead.state.lock().held_bytes, 0);
         }
+    }
+
+    /// What is known is read before it is taken, as far as there is room.
+    #[test]
+    fn as_much_is_read_ahead_as_there_is_room_for() {
+        let stop = AtomicBool::new(false);
+        for (most_bytes, ahead_of) in [(10, 1), (30, 3), (39, 3), (1000, 5)] {
+            let source = Counted::default();
+            let ahead = ReadAhead::new(&source, &stop, buckets(), 5, most_bytes);
+            ahead.beside(2, || {
+                let mut state = ahead.state.lock();
+                while state.read.len() < ahead_of {
+                    ahead.changed.wait(&mut state);
+                }
+                assert!(state.next == ahead_of && !ahead.may_begin(&state));
+            });
+        }
+    }
+
+    /// Nobody waits for what a thread was to read that is no more.
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn a_panic_is_passed_on() {
+        let stop = AtomicBool::new(false);
+        let source = Counted { lost: Some(0), panics: true, ..Counted::default() };
+        let ahead = ReadAhead::new(&source, &stop, buckets(), 8, 1000);
+        ahead.beside(1, || {
+            let mut state = ahead.state.lock();
+            while !state.read.contains_key(&0) {
+                ahead.changed.wait(&mut state);
+            }
+            drop(state);
+            assert!(ahead.take(0).is_err());
+        });
     }
 
     /// An error comes in its turn, and whoever leaves is not waited for by those who read.

@@ -153,7 +153,7 @@ impl Input {
         }
         let mut asked = Asked::new(n, bits, count);
         requests().flatten().for_each(|request| asked.ask(request.slot()));
-        let share = count as f64 / self.bucket_graphs as f64;
+        let share = (count as f64 / self.bucket_graphs as f64 + Asked::TAKEN_FOR_ASKED).min(1.0);
         Bucket { bytes: (all.bytes as f64 * share) as usize, asked: Some(asked), ..all }
     }
 }
@@ -192,16 +192,27 @@ impl Solver<'_> {
     ) -> Result<u64, SolveError> {
         let shard = graphs.shard;
         let rows = self.decode_all(shard, graphs.children)?;
-        let mut buckets = Vec::new();
-        let mut inputs: Vec<Input> = Vec::with_capacity(large.len());
+        let (mut buckets, mut inputs) = (Vec::new(), Vec::with_capacity(large.len()));
         for (deletion, from) in large {
             let from = &plan.shards[from as usize];
-            let input = self.input(plan, shard, &deletion, from, rows.len(), is_kept);
-            let rounds = if input.is_held { 1 } else { rows.len().div_ceil(input.together) };
-            inputs.push(Input { first: buckets.len(), ..input });
-            for _ in 0..rounds {
-                buckets.extend(inputs.last().into_iter().flat_map(Input::buckets));
+            let predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
+            let is_held = is_held(plan, from, self.allowance_bytes);
+            let requests_bytes = if is_held { 0 } else { self.allowance_bytes };
+            let together = graphs_together(requests_bytes, rows.len(), predecessor.expected_edges);
+            let input = Input {
+                predecessor,
+                bucket_bytes: table_bytes(plan, from) >> from.bucket_bits,
+                bucket_graphs: from.estimate >> from.bucket_bits,
+                is_held,
+                is_asked: !is_held && !is_kept,
+                together,
+                first: buckets.len(),
+                known_after: 0,
+            };
+            for _ in 0..if is_held { 1 } else { rows.len().div_ceil(together) } {
+                buckets.extend(input.buckets());
             }
+            inputs.push(input);
         }
         // Of those up to the next one to which this does not apply, all is read, whatever is asked for.
         let mut known = buckets.len();
@@ -213,8 +224,11 @@ impl Solver<'_> {
         // all units hold.
         let threads = rayon::current_num_threads();
         let largest = buckets.iter().map(|bucket| bucket.bytes).max().unwrap_or(1);
-        let readers = (self.allowance_bytes / 2 * threads / largest.max(1)).clamp(1, threads);
-        let ahead = ReadAhead::new(source, self.stop, buckets, known, self.allowance_bytes);
+        let of_all_units = (self.allowance_bytes / 2).saturating_mul(threads);
+        let readers = (of_all_units / largest.max(1)).clamp(1, threads);
+        // One is read while one is looked up in, at least.
+        let most_bytes = self.allowance_bytes.max(2 * largest);
+        let ahead = ReadAhead::new(source, self.stop, buckets, known, most_bytes);
         let mut routed = Vec::new();
         ahead.beside(readers, || {
             let mut labellings = 0;
@@ -223,32 +237,6 @@ impl Solver<'_> {
             }
             Ok(labellings)
         })
-    }
-
-    /// How a unit of so many graphs reads a predecessor.
-    fn input(
-        &self,
-        plan: &Plan,
-        shard: &Shard,
-        deletion: &Deletion,
-        from: &Shard,
-        graphs: usize,
-        is_kept: bool,
-    ) -> Input {
-        let predecessor = Predecessor::new(&shard.sequence, deletion, from.bucket_bits);
-        let is_held = is_held(plan, from, self.allowance_bytes);
-        let requests_bytes = if is_held { 0 } else { self.allowance_bytes };
-        let together = graphs_together(requests_bytes, graphs, predecessor.expected_edges);
-        Input {
-            predecessor,
-            bucket_bytes: table_bytes(plan, from) >> from.bucket_bits,
-            bucket_graphs: from.estimate >> from.bucket_bits,
-            is_held,
-            is_asked: !is_held && !is_kept,
-            together,
-            first: 0,
-            known_after: 0,
-        }
     }
 
     /// Folds all deletions that lead to one predecessor; once labelled, for as many graphs as have
@@ -264,7 +252,7 @@ impl Solver<'_> {
         ahead: &ReadAhead,
     ) -> Result<u64, SolveError> {
         let n = shard.sequence.order();
-        let count = input.predecessor.buckets();
+        let count = input.predecessor.buckets() as usize;
         let mut labellings = 0;
         let rounds = rows.chunks(input.together).zip(outcomes.chunks_mut(input.together));
         let last = rounds.len().saturating_sub(1);
@@ -277,18 +265,27 @@ impl Solver<'_> {
                 self.answer_all::<G>(n, &input.predecessor, routed, outcomes, chunk)?;
                 continue;
             }
-            let first = input.first + round * count as usize;
-            let mut bytes = vec![input.bucket_bytes; count as usize];
-            if input.is_asked {
-                let asked = |bucket| input.asked_bucket(routed, n, bucket);
-                let asked: Vec<Bucket> = (0..count).into_par_iter().map(asked).collect();
-                bytes = asked.iter().map(|bucket| bucket.bytes).collect();
-                let end = first + count as usize;
-                ahead.know(asked, if round == last { input.known_after } else { end });
-            }
+            let first = input.first + round * count;
+            let mut bytes = match input.is_asked {
+                true => Vec::with_capacity(count),
+                false => vec![input.bucket_bytes; count],
+            };
             let mut next = 0;
-            while next < bytes.len() {
-                let held = self.held_together(&bytes[next..], input.is_held);
+            while next < count {
+                if input.is_asked {
+                    let end = count.min(next + ASKED_AHEAD);
+                    let asked = |bucket| input.asked_bucket(routed, n, bucket as u32);
+                    let asked: Vec<Bucket> =
+                        (bytes.len()..end).into_par_iter().map(asked).collect();
+                    bytes.extend(asked.iter().map(|bucket| bucket.bytes));
+                    let is_all = round == last && end == count;
+                    ahead.know(asked, if is_all { input.known_after } else { first + end });
+                }
+                let mut held = self.held_together(&bytes[next..], input.is_held);
+                if input.is_asked {
+                    // Others are known of, and read, while these are looked up in.
+                    held = held.min(ASKED_AHEAD / 2);
+                }
                 let held = next..next + held;
                 let predecessor = &mut input.predecessor;
                 (predecessor.first_bucket, next) = (held.start, held.end);
@@ -305,7 +302,7 @@ impl Solver<'_> {
             }
         }
         if input.is_held {
-            ahead.give_back(input.first..input.first + count as usize);
+            ahead.give_back(input.first..input.first + count);
         }
         Ok(labellings)
     }
@@ -385,6 +382,9 @@ fn graphs_together(requests_bytes: usize, graphs: usize, expected_edges: f64) ->
 fn piece_count(bytes: usize, requests: usize) -> usize {
     (bytes / PIECE_BYTES).min(requests / PIECE_REQUESTS).max(1)
 }
+
+/// What is asked for is known of so many of the buckets that are looked up in next.
+const ASKED_AHEAD: usize = if cfg!(test) { 2 } else { 8 };
 
 /// How a unit reads one of its predecessors.
 #[derive(Clone, Copy, Debug)]

@@ -65,6 +65,10 @@ impl Source for Memory {
         Ok(Arc::new(slots))
     }
 
+    fn is_at_hand(&self, _: &DegreeSequence, _: u8, _: u32) -> bool {
+        true
+    }
+
     fn table(
         &self,
         sequence: &DegreeSequence,
