@@ -226,12 +226,6 @@ impl LookedUp {
     }
 }
 
-/// Whether all tables of a shard are held together where predecessors have so many bytes: if these
-/// suffice, or there is one.
-pub(super) fn is_held(plan: &Plan, shard: &Shard, allowance_bytes: usize) -> bool {
-    shard.bucket_bits == 0 || table_bytes(plan, shard) <= allowance_bytes
-}
-
 /// About the bytes that the tables of a shard take.
 pub(super) fn table_bytes(plan: &Plan, shard: &Shard) -> usize {
     let count = usize::try_from(shard.estimate).unwrap_or(usize::MAX);

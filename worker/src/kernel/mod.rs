@@ -191,8 +191,8 @@ pub struct Solver<'a> {
     pub kernel: Kernel,
     /// Bytes of predecessor tables to hold at a time for one unit, those that are read ahead among
     /// them, unless two tables are more; and as much again of requests to a predecessor that is read
-    /// some buckets at a time. Requests to others take 48 bytes for each graph at
-    /// most, about, and their rows 24.
+    /// some buckets at a time. Requests to others take 48 bytes for each graph at most, about, and
+    /// their rows 24.
     pub allowance_bytes: usize,
     /// Set to interrupt the work; looked at after every chunk.
     pub stop: &'a AtomicBool,

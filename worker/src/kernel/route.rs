@@ -22,7 +22,7 @@ use trailtrap_shared::{
 use super::{
     CHUNK, Graphs, SolveError, Solver, Source, decode,
     delete::{DeletedEdge, LeadingEdges, Predecessor, expected_edges},
-    fold::{LabelledDeletion, LookupStage, Reading, is_held, table_bytes},
+    fold::{LabelledDeletion, LookupStage, Reading, table_bytes},
     read::{Bucket, ReadAhead},
 };
 
@@ -37,7 +37,7 @@ const _: () = assert!(ROUTED_CHUNK <= 1 << 16);
 const BYTES_PER_GRAPH: usize = 48;
 
 /// The rows of a graph whose deletions can be kept as requests.
-pub(super) type PlainRows = [u16; MAX_PLAIN_ORDER];
+type PlainRows = [u16; MAX_PLAIN_ORDER];
 
 /// What a labelled deletion asks for, in 16 bytes.
 #[derive(Clone, Copy, Default)]
@@ -109,6 +109,33 @@ impl Request {
     }
 }
 
+/// How often the buckets of a predecessor are read.
+struct Rounds {
+    /// Whether all tables are held together: if the allowance suffices, or there is one.
+    is_held: bool,
+    /// So many graphs have their requests answered together.
+    together: usize,
+    /// All buckets are read so often: for each so many graphs, unless they are held.
+    count: usize,
+}
+
+impl Rounds {
+    /// Of a shard that a unit of so many graphs reads, of which about so many edges lead there.
+    fn of(
+        plan: &Plan,
+        from: &Shard,
+        graphs: usize,
+        expected_edges: f64,
+        allowance_bytes: usize,
+    ) -> Self {
+        let is_held = from.bucket_bits == 0 || table_bytes(plan, from) <= allowance_bytes;
+        let requests_bytes = if is_held { 0 } else { allowance_bytes };
+        let together = graphs_together(requests_bytes, graphs, expected_edges);
+        let count = if is_held { 1 } else { graphs.div_ceil(together).max(1) };
+        Rounds { is_held, together, count }
+    }
+}
+
 /// A predecessor to which requests are kept, and how its tables are read.
 struct Input {
     predecessor: Predecessor,
@@ -116,13 +143,9 @@ struct Input {
     bucket_bytes: usize,
     /// … and how many graphs it has.
     bucket_graphs: u64,
-    /// Whether all tables are held together.
-    is_held: bool,
-    /// Whether they need have no more than what is asked for, as others do not find them in a cache.
+    rounds: Rounds,
+    /// Whether tables need have no more than what is asked for, as others do not find them in a cache.
     is_asked: bool,
-    /// So many graphs have their requests answered together; all buckets are read for each so many,
-    /// unless they are held.
-    together: usize,
     /// Where its buckets are among those that are read ahead.
     first: usize,
     /// What is asked for is known of those before this one once it is of these.
@@ -160,11 +183,7 @@ impl Input {
 
 impl Solver<'_> {
     /// The rows of each graph: decoded once, for all predecessors that requests are kept to.
-    pub(super) fn decode_all(
-        &self,
-        shard: &Shard,
-        children: &[Child],
-    ) -> Result<Vec<PlainRows>, SolveError> {
+    fn decode_all(&self, shard: &Shard, children: &[Child]) -> Result<Vec<PlainRows>, SolveError> {
         let mut rows = vec![PlainRows::default(); children.len()];
         let chunks = rows.par_chunks_mut(CHUNK).zip(children.par_chunks(CHUNK));
         chunks.try_for_each(|(rows, children)| {
@@ -196,22 +215,18 @@ impl Solver<'_> {
         for (deletion, from) in large {
             let from = &plan.shards[from as usize];
             let predecessor = Predecessor::new(&shard.sequence, &deletion, from.bucket_bits);
-            let is_held = is_held(plan, from, self.allowance_bytes);
-            let requests_bytes = if is_held { 0 } else { self.allowance_bytes };
-            let together = graphs_together(requests_bytes, rows.len(), predecessor.expected_edges);
+            let edges = predecessor.expected_edges;
+            let rounds = Rounds::of(plan, from, rows.len(), edges, self.allowance_bytes);
             let input = Input {
                 predecessor,
                 bucket_bytes: table_bytes(plan, from) >> from.bucket_bits,
                 bucket_graphs: from.estimate >> from.bucket_bits,
-                is_held,
-                is_asked: !is_held && !is_kept,
-                together,
+                is_asked: !rounds.is_held && !is_kept,
+                rounds,
                 first: buckets.len(),
                 known_after: 0,
             };
-            for _ in 0..if is_held { 1 } else { rows.len().div_ceil(together) } {
-                buckets.extend(input.buckets());
-            }
+            (0..input.rounds.count).for_each(|_| buckets.extend(input.buckets()));
             inputs.push(input);
         }
         // Of those up to the next one to which this does not apply, all is read, whatever is asked for.
@@ -253,14 +268,14 @@ impl Solver<'_> {
     ) -> Result<u64, SolveError> {
         let n = shard.sequence.order();
         let count = input.predecessor.buckets() as usize;
+        let Rounds { is_held, together, count: rounds } = input.rounds;
         let mut labellings = 0;
-        let rounds = rows.chunks(input.together).zip(outcomes.chunks_mut(input.together));
-        let last = rounds.len().saturating_sub(1);
-        for (round, (rows, outcomes)) in rounds.enumerate() {
+        let graphs = rows.chunks(together).zip(outcomes.chunks_mut(together));
+        for (round, (rows, outcomes)) in graphs.enumerate() {
             let chunk = chunk_of(rows.len(), rayon::current_num_threads());
             self.label_all(n, rows.par_chunks(chunk), &input.predecessor, routed)?;
             labellings += routed.iter().map(|chunk| chunk.labellings).sum::<u64>();
-            if input.is_held && round > 0 {
+            if is_held && round > 0 {
                 // They were read for the graphs before these.
                 self.answer_all::<G>(n, &input.predecessor, routed, outcomes, chunk)?;
                 continue;
@@ -278,15 +293,10 @@ impl Solver<'_> {
                     let asked: Vec<Bucket> =
                         (bytes.len()..end).into_par_iter().map(asked).collect();
                     bytes.extend(asked.iter().map(|bucket| bucket.bytes));
-                    let is_all = round == last && end == count;
+                    let is_all = round + 1 == rounds && end == count;
                     ahead.know(asked, if is_all { input.known_after } else { first + end });
                 }
-                let mut held = self.held_together(&bytes[next..], input.is_held);
-                if input.is_asked {
-                    // Others are known of, and read, while these are looked up in.
-                    held = held.min(ASKED_AHEAD / 2);
-                }
-                let held = next..next + held;
+                let held = next..next + self.held_together(&input, &bytes[next..]);
                 let predecessor = &mut input.predecessor;
                 (predecessor.first_bucket, next) = (held.start, held.end);
                 for bucket in held.clone() {
@@ -295,25 +305,27 @@ impl Solver<'_> {
                     predecessor.tables.push(table);
                 }
                 self.answer_all::<G>(n, predecessor, routed, outcomes, chunk)?;
-                if !input.is_held {
+                if !is_held {
                     predecessor.tables.clear();
                     ahead.give_back(first + held.start..first + held.end);
                 }
             }
         }
-        if input.is_held {
+        if is_held {
             ahead.give_back(input.first..input.first + count);
         }
         Ok(labellings)
     }
 
     /// How many of the next buckets of a predecessor, of so many bytes each, are held together: all,
-    /// or as many as half the allowance has room for, or one.
-    fn held_together(&self, bytes: &[usize], is_held: bool) -> usize {
-        if is_held {
+    /// or as many as half the allowance has room for, or one. Of those of which it is known what is
+    /// asked for half at most, so that others are read while these are looked up in.
+    fn held_together(&self, input: &Input, bytes: &[usize]) -> usize {
+        if input.rounds.is_held {
             return bytes.len();
         }
-        let sums = bytes.iter().scan(0, |sum, bytes| {
+        let most = if input.is_asked { ASKED_AHEAD / 2 } else { bytes.len() };
+        let sums = bytes.iter().take(most).scan(0, |sum, bytes| {
             *sum += bytes;
             Some(*sum)
         });
@@ -420,10 +432,8 @@ pub fn readings(
     let by_request = |predecessor: (Deletion, u32)| {
         let reading = at_once(predecessor);
         let from = &plan.shards[reading.shard as usize];
-        let is_held = is_held(plan, from, allowance_bytes);
-        let requests_bytes = if is_held { 0 } else { allowance_bytes };
-        let together = graphs_together(requests_bytes, graphs, reading.expected_edges);
-        let rounds = if is_held { 1 } else { graphs.div_ceil(together).max(1) };
+        let Rounds { is_held, together, count: rounds } =
+            Rounds::of(plan, from, graphs, reading.expected_edges, allowance_bytes);
         // All buckets, or as many as half the allowance has room for, or one.
         let bytes = table_bytes(plan, from) as f64;
         let buckets = f64::from(1u32 << from.bucket_bits);
