@@ -359,10 +359,9 @@ impl FinishedOrder {
 
     /// Whether the blocks of this section of the graphs with so many edges are still there.
     pub fn keeps(&self, size: usize, section: Section) -> bool {
-        let is_not_retired = self.retired_size < Some(size);
         match section {
             Section::Keys => self.graphs_kept,
-            Section::Outcomes => self.outcomes_kept || is_not_retired,
+            Section::Outcomes => self.outcomes_kept || self.retired_size < Some(size),
             Section::Wins => true,
         }
     }
