@@ -1,8 +1,6 @@
 //! Large pages for what is looked up at random.
 
-/// From this many bytes on, large pages are asked for. What is smaller may share memory with other
-/// things, now or later; what is larger has memory of its own where the allocator maps it by
-/// itself, as glibc's does with 32 MiB or more, and from here on in processes that tell it to.
+/// From this many bytes on, large pages are asked for. What is smaller takes few of them.
 pub const LARGE_BYTES: usize = 4 << 20;
 
 /// Zeros that will all be written, and then read here and there. Where the system has large pages
@@ -14,7 +12,8 @@ pub(super) fn zeros<T: Copy + Default>(count: usize) -> Vec<T> {
     zeros
 }
 
-/// Asks while nothing has been written, so that no page is there yet of what is mapped by itself.
+/// Asks while nothing has been written, so that no page is there yet of what the allocator has mapped
+/// for it. Where it has room from before, the pages that it gives back and gets again are large.
 /// Whether they are granted makes no difference to what is read, so errors are of no concern.
 #[cfg(target_os = "linux")]
 fn ask_for_large_pages<T>(items: &mut [T]) {

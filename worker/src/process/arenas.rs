@@ -13,10 +13,10 @@ use trailtrap_shared::partition::LARGE_BYTES;
 /// use to the others: with two cores a census of order 11 up to 19 edges in 64 MiB took 275 MiB in
 /// all, and with two arenas 230 MiB.
 ///
-/// What has [`trailtrap_shared::partition::LARGE_BYTES`] or more gets memory of its own, which can
-/// have large pages; with little memory, [`suit`] says, smaller things too. By itself the allocator
-/// maps less and less as memory is freed, and keeps at the end of an arena twice of what it does
-/// not map, as it is told to here.
+/// What has [`trailtrap_shared::partition::LARGE_BYTES`] or more gets memory of its own, which goes
+/// back to the system when it goes; in who solves, [`suit`] says, only what is larger. By itself the
+/// allocator maps less and less as memory is freed, and keeps at the end of an arena twice of what it
+/// does not map, or what it is told to here.
 ///
 /// `MALLOC_ARENA_MAX`, `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` in the environment have
 /// precedence. Other allocators are left alone. To be called before there are other threads.
@@ -29,30 +29,22 @@ pub fn bound() {
     }
 }
 
-/// Suits the allocator to a budget of so much memory: the less there is, the smaller are things
-/// that get memory of their own, which goes back to the system when they go. In arenas, tables of
-/// many lengths that come and go leave gaps. But where buckets are small, they are read so often
-/// that new pages for each took a twelfth of all time: there what a bucket takes comes from arenas.
+/// Suits the allocator to a budget of so much memory: what a bucket takes comes from arenas, unless
+/// it is as large as buckets may be ([`crate::memory::splitting`]), or larger. Where tables are read
+/// again and again, several copies of each block are made and let go on the way, and new pages for
+/// all of them took a fifth of all time at order 12 in 256 MiB. What arenas keep of them is given back
+/// by [`trim_until`].
 pub fn suit(memory_bytes: usize) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        let own = match memory_bytes < SMALL_BUCKETS {
-            true => LARGE_BYTES,
-            false => (memory_bytes / 2048).clamp(LEAST_OWN_BYTES, LARGE_BYTES),
-        };
+        let own = (memory_bytes / 16).clamp(LARGE_BYTES, MOST_FROM_ARENAS);
         set("MALLOC_MMAP_THRESHOLD_", libc::M_MMAP_THRESHOLD, own);
     }
 }
 
-/// Of less memory than this a sixteenth part is less than [`LARGE_BYTES`], and no bucket takes more
-/// ([`crate::memory::splitting`]), unless it is asked for or was made with more.
+/// What is larger never comes from an arena of glibc's, whatever it is told.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const SMALL_BUCKETS: usize = 16 * LARGE_BYTES;
-
-/// What is smaller than this has no memory of its own: small tables come and go thousands of times a
-/// second.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-const LEAST_OWN_BYTES: usize = 512 << 10;
+const MOST_FROM_ARENAS: usize = 32 << 20;
 
 /// Sets a parameter of the allocator, unless this variable of the environment does.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
