@@ -16,7 +16,7 @@ use std::{
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
-use tokio::{io::AsyncWriteExt, net::TcpSocket};
+use tokio::io::AsyncWriteExt;
 use tonic::{Code, Request};
 use trailtrap_shared::protocol::{
     access::{Access, AccessToken},
@@ -56,26 +56,29 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
             command.env("TRAILTRAP_LOG", "trace").stdout(Stdio::piped()).stderr(log(name));
         Process(command.spawn().unwrap())
     };
-    let start_leader = |name: &str| {
+    let start_leader = |name: &str, order: &str, listen: &str, more: &[&str]| {
         let mut command = trailtrap();
         command
             .args([
                 "coordinator",
                 "--json",
                 "--order",
-                "9",
+                order,
                 "--data",
                 &data.text(),
                 "--listen",
-                ANYWHERE,
+                listen,
             ])
-            .args(HERE);
+            .args(HERE)
+            .args(more);
         start(name, &mut command)
     };
     let (access, viewer) = (file(&data, "access.json"), file(&data, "viewer.json"));
     // The worker may wait for the file too.
     let helper = start("worker", &mut worker_with(&access));
-    let mut leader = start_leader("leader-1");
+    // It has more to do than is done by the time it is killed, and a port that no other gets.
+    let (_reserved, port) = reserved_port();
+    let mut leader = start_leader("leader-1", "10", &format!("0.0.0.0:{port}"), &[]);
     eventually("there are access files", || viewer.exists());
     let tokens = [&access, &viewer].map(|path| {
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -98,14 +101,12 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
     // is as before.
     let first = access::read(&access).unwrap();
     leader.kill();
-    let taken = TcpSocket::new_v4().unwrap();
-    taken.set_reuseaddr(true).unwrap();
-    taken.bind(first.address.parse().unwrap()).unwrap();
-    let leader = start_leader("leader-2");
+    let leader = start_leader("leader-2", "9", ANYWHERE, &["--stay"]);
+    assert_eq!(helper.finish().status.code(), Some(0));
+    leader.signal("TERM");
     let output = leader.finish();
     assert!(output.status.success());
     assert_eq!(stdout(&output), census_json(9, &Data::new(), &[]));
-    assert_eq!(helper.finish().status.code(), Some(0));
     let second = access::read(&access).unwrap();
     assert_eq!(first.pass, second.pass);
     assert_ne!(first.address, second.address);

@@ -129,6 +129,8 @@ async fn hundreds_of_workers_come_at_once() {
     let mut units: Vec<Unit> = answers.units().collect();
     let data = Data::new();
     let flags = ["--part-graphs", "8", "--message-memory", "1MiB", "--lease", LONG_LEASE];
+    // It stays until the last of them has heard that all is done.
+    let flags = [&flags[..], &["--stay"]].concat();
     let (leader, address) = coordinator(ORDER, &data, "127.0.0.1:0", &flags);
     let peak = watch_memory(leader.0.id());
     let start = Instant::now();
@@ -152,6 +154,7 @@ async fn hundreds_of_workers_come_at_once() {
         heartbeats.extend(seen.heartbeats);
     }
     let seconds = start.elapsed().as_secs_f64();
+    leader.signal("TERM");
     let output = tokio::task::spawn_blocking(|| leader.finish()).await.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), census_json(ORDER, &Data::new(), &[]));

@@ -210,22 +210,26 @@ fn a_depot_that_is_away_is_no_damage() {
 #[test]
 fn what_a_depot_keeps_is_solved_again_if_it_is_damaged_and_goes_when_it_is_dropped() {
     let expected = census_json(9, &Data::new(), &[]);
-    let (directory, depot) = depot();
-    let data = Data::new();
-    let census = || {
+    let census = |data: &Data, depot: &str| {
         let mut command = trailtrap();
         let arguments = ["census", "9", "--json", "--keep", "minimal", "--memory", "64MiB"];
-        command.args(arguments).args(["--data", &data.text(), "--depot", &depot]);
+        command.args(arguments).args(["--data", &data.text(), "--depot", depot]);
         Process::start(&mut command)
     };
     // Stopped at any time it has been damaged, and goes on.
-    let mut run = census();
-    eventually("there is something to damage", || {
-        blocks(directory.path()).len() > 20 || !run.is_running()
-    });
-    run.kill();
-    let kept = blocks(directory.path());
-    assert!(!kept.is_empty());
+    let (directory, depot, data, kept) = loop {
+        let ((directory, depot), data) = (depot(), Data::new());
+        let mut run = census(&data, &depot);
+        eventually("there is something to damage", || {
+            blocks(directory.path()).len() > 20 || !run.is_running()
+        });
+        run.kill();
+        let kept = blocks(directory.path());
+        if !kept.is_empty() {
+            break (directory, depot, data, kept);
+        }
+        // It was quicker: all over again.
+    };
     for (i, (path, mut bytes)) in kept.into_iter().step_by(3).enumerate() {
         match i % 2 {
             0 => {
@@ -239,7 +243,7 @@ fn what_a_depot_keeps_is_solved_again_if_it_is_damaged_and_goes_when_it_is_dropp
             }
         }
     }
-    let output = census().finish();
+    let output = census(&data, &depot).finish();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected);
     let left = files(directory.path());
@@ -552,7 +556,9 @@ fn damage_is_named_and_mended() {
     let mut second = small_worker(&address, &options);
     let line = wait_for(&mut second, "a block in the depot is damaged");
     wait_until_mended(&line, &in_depot);
-    second.kill();
+    // The third one gets what it gives back, and reads the same.
+    second.signal("TERM");
+    second.finish();
     let on_disk = blocks(&disk);
     flip_all(&disk);
     let mut third = small_worker(&address, &options);
@@ -576,9 +582,11 @@ fn a_disk_cache_stays_within_its_budget() {
         counts += 1;
         std::thread::sleep(Duration::from_millis(10));
     }
-    println!("{most} bytes at most, in {counts} counts");
     assert!(leader.finish().status.success());
     let [coordinator, from_disk, ..] = traffic(&stderr(&worker.finish()));
+    // What is left is counted, too, however seldom it was before.
+    most = most.max(files(&disk).values().map(Vec::len).sum());
+    println!("{most} bytes at most, in {counts} counts");
     // A file that is being written is there beside the others; without a budget there are
     // megabytes.
     assert!(most > 200 << 10 && most < 400 << 10, "{most}");

@@ -23,9 +23,7 @@ use trailtrap_shared::{
 };
 use walkdir::WalkDir;
 
-use crate::common::{
-    Data, Process, census_json, eventually, run, status, stderr, stdout, trailtrap,
-};
+use crate::common::{Data, Process, census_json, eventually, run, stderr, stdout, trailtrap};
 
 /// A census of order 7, for all tests to read, and what `census --json` said.
 static CENSUS: LazyLock<(Data, Value)> = LazyLock::new(|| {
@@ -799,15 +797,18 @@ fn latex_is_well_formed_without_any_tex() {
 
 /// A census of order 10 that was killed when a part of it was done.
 static IN_WORK: LazyLock<Data> = LazyLock::new(|| {
-    let data = Data::new();
-    let mut running = Process::start(trailtrap().args(["census", "10", "--data", &data.text()]));
-    eventually("a part of order 10 is done", || {
-        assert!(running.is_running(), "it stops at the killing only");
-        let status = &status(&["--data", &data.text()])["order"];
-        status["order"] == 10 && status["shards_done"].as_u64().unwrap() >= 1000
-    });
-    assert!(running.is_killed(), "it was in work");
-    data
+    loop {
+        let data = Data::new();
+        let census = ["census", "10", "--data", &data.text()];
+        let mut running = Process::start(trailtrap().args(census));
+        eventually("a part of order 10 is done", || {
+            !running.is_running() || data.units_on_record(10) >= 1000
+        });
+        if running.is_killed() {
+            return data;
+        }
+        // It was quicker: all over again.
+    }
 });
 
 /// Exports from the census that is in work.
@@ -967,13 +968,15 @@ fn what_cannot_be_exported_is_refused_with_a_remedy() {
 #[test]
 fn a_census_in_progress_shows_what_it_has_finished() {
     let data = Data::new();
-    let _running = Process::start(trailtrap().args(["census", "10", "--data", &data.text()]));
+    // It does not come to the end of this, however fast it is.
+    let endless = ["census", "11", "--force", "--data", &data.text()];
+    let _running = Process::start(trailtrap().args(endless));
     let table = |last: &str| {
         run(&["export", "table", "orders", last, "--format", "csv", "--data", &data.text()])
     };
     eventually("order 5 is done", || table("5").status.success());
     assert_eq!(stdout(&table("5")), text(&["table", "orders", "5", "--format", "csv"]));
-    let unfinished = table("10");
+    let unfinished = table("11");
     assert_eq!(unfinished.status.code(), Some(1));
     assert!(stderr(&unfinished).contains("is not finished here"), "{}", stderr(&unfinished));
 }

@@ -138,7 +138,7 @@ fn a_disk_that_fails_for_a_while_is_waited_for() {
             let (mut process, said) =
                 disk.start(&["census", "9", "--json", "--data", &data.text()]);
             eventually("order 9 is in work", || {
-                !process.is_running() || is_in_order(&["--data", &data.text()], 9)
+                !process.is_running() || data.units_on_record(9) > 0
             });
             disk.fail(error);
             eventually("the disk is found to fail", || {
@@ -159,7 +159,9 @@ fn a_disk_that_fails_for_a_while_is_waited_for() {
 fn a_disk_that_fails_for_good_ends_a_census_which_says_what_helps() {
     let Some(disk) = Disk::new() else { return };
     let data = Data::new();
-    let (process, said) = disk.start(&["census", "10", "--json", "--data", &data.text()]);
+    // It does not come to the end of this, however fast it is.
+    let endless = ["census", "11", "--force", "--json", "--data", &data.text()];
+    let (process, said) = disk.start(&endless);
     eventually("order 9 is in work", || is_in_order(&["--data", &data.text()], 9));
     disk.fail(EIO);
     let output = finish(process, said);
@@ -199,12 +201,14 @@ fn a_lack_of_descriptors_is_not_taken_for_damage() {
 #[test]
 fn workers_wait_while_the_disk_of_their_coordinator_fails() {
     let Some(disk) = Disk::new() else { return };
-    let (data, order) = (Data::new(), "10");
+    // Nobody comes to the end of this, however fast they are.
+    let (data, order) = (Data::new(), "11");
     let (_socket, port) = reserved_port();
     let address = format!("127.0.0.1:{port}");
     let start = || {
         let flags = ["--order", order, "--listen", &address, "--lease", LONG_LEASE, "--json"];
-        disk.start(&[&["coordinator", "--data", &data.text()], &flags[..]].concat())
+        let beginning = ["coordinator", "--force", "--data", &data.text()];
+        disk.start(&[&beginning, &flags[..]].concat())
     };
     let (mut leader, said) = start();
     let flags = ["--coordinator", &address, "--threads", "1", "--patience", PATIENCE];
@@ -242,8 +246,9 @@ fn workers_wait_while_the_disk_of_their_coordinator_fails() {
 #[test]
 fn who_looks_on_never_takes_a_census_at_work_for_a_damaged_one() {
     let data = Data::new();
-    let mut process =
-        Process::start(trailtrap().args(["census", "10", "--json", "--data", &data.text()]));
+    // It does not come to the end of this, however fast it is.
+    let endless = ["census", "11", "--force", "--json", "--data", &data.text()];
+    let mut process = Process::start(trailtrap().args(endless));
     eventually("an order is done", || {
         status(&["--data", &data.text()])["orders_done"].as_array().is_some_and(|l| l.len() > 2)
     });
@@ -270,8 +275,8 @@ fn who_looks_on_never_takes_a_census_at_work_for_a_damaged_one() {
         eventually("order 10 is half done", || {
             let status = status(&["--data", &data.text()]);
             let order = &status["order"];
-            order["order"] == 10
-                && order["shards_done"].as_u64() > order["shards"].as_u64().map(|all| all / 2)
+            let [done, all] = ["shards_done", "shards"].map(|name| order[name].as_u64());
+            order["order"] == 11 || order["order"] == 10 && done > all.map(|all| all / 2)
         });
         over.store(true, Ordering::Relaxed);
         readers.map(|reader| reader.join().unwrap())

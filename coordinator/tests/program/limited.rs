@@ -232,18 +232,17 @@ fn an_order_that_is_taken_back_is_done_again_as_far_as_it_was() {
     }
 }
 
-/// A census of order 8 up to 9 edges, and what it said, of which a continuation was killed when at
-/// least so many shards of the order in work were done; or fewer, if it is too fast for that.
-fn interrupted(keep: &[&str], mut least: u64) -> (Data, Value) {
+/// A census of order 8 up to 9 edges, and what it said, of which a continuation was killed when it
+/// had put more than so many units on record; or fewer, if it is too fast for that.
+fn interrupted(keep: &[&str], mut least: usize) -> (Data, Value) {
     loop {
         let data = Data::new();
         let before = limited(&data, 9, keep);
+        let units = data.units_on_record(8);
         let more = ["census", "8", "--max-size", "24", "--threads", "1", "--data", &data.text()];
         let mut process = Process::start(trailtrap().args(more).args(keep));
         eventually("some of it is done", || {
-            !process.is_running()
-                || status(&["--data", &data.text()])["order"]["shards_done"].as_u64()
-                    >= Some(least)
+            !process.is_running() || data.units_on_record(8) > units + least
         });
         if process.is_killed() {
             return (data, before);
@@ -368,7 +367,7 @@ fn killed(keep: &str, mut least: u64) -> Data {
         });
         let is_killed = process.is_killed();
         worker.kill();
-        if is_killed {
+        if is_killed && status(&["--data", &data.text()])["order"]["order"] == 8 {
             return data;
         }
         least /= 2;

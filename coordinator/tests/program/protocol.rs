@@ -73,10 +73,14 @@ async fn beginning(data: &Data) -> (Process, String, CensusClient<Channel>, u64)
 
 /// The lease of the first unit.
 async fn lease(client: &mut CensusClient<Channel>, worker: u64) -> wire::Grant {
-    let request = wire::LeaseRequest { worker, room: 0, by_name: false };
-    match client.lease(request).await.unwrap().into_inner().answer {
-        Some(Answer::Grant(grant)) => grant,
-        other => panic!("work is there: {other:?}"),
+    loop {
+        let request = wire::LeaseRequest { worker, room: 0, by_name: false };
+        match client.lease(request).await.unwrap().into_inner().answer {
+            Some(Answer::Grant(grant)) => return grant,
+            // On a slow machine it may take longer until there is some.
+            Some(Answer::WaitMilliseconds(_)) => {}
+            other => panic!("work is there: {other:?}"),
+        }
     }
 }
 

@@ -88,7 +88,9 @@ fn every_unit_is_accepted_once_though_workers_die() {
 #[test]
 fn a_rehearsal_can_be_stopped_and_leaves_nothing() {
     let scratch = tempfile::tempdir().unwrap();
-    let mut process = Process::start(&mut rehearse(scratch.path(), &["10", "--speed", "1"]));
+    // Machines as slow as these take hours.
+    let endless = ["10", "--speed", "1", "--pair", "100000"];
+    let mut process = Process::start(&mut rehearse(scratch.path(), &endless));
     let mut lines = BufReader::new(process.0.stderr.take().unwrap()).lines();
     let begun = lines.find(|line| line.as_ref().unwrap().starts_with("rehearsing"));
     assert!(begun.is_some());

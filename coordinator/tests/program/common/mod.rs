@@ -18,6 +18,7 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpSocket;
+use trailtrap_census::store::Store;
 use trailtrap_shared::{
     game::{Game, TrailTrap},
     labelling::LABELLING,
@@ -162,6 +163,18 @@ impl Data {
         let families = ["default", "records", "keys", "outcomes", "wins"];
         let options = rocksdb::Options::default();
         rocksdb::DB::open_cf(&options, self.path().join("store"), families).unwrap()
+    }
+
+    /// How many units of an order are on record, also while a census is at work, whose status
+    /// tells of them up to a second later.
+    pub fn units_on_record(&self, order: usize) -> usize {
+        let path = self.path().join("store");
+        // In the beginning there is no store, and whoever opened it would make a directory.
+        if !path.exists() {
+            return 0;
+        }
+        let units = || Store::open_read_only(&path)?.units(order);
+        units().map_or(0, |units| units.len())
     }
 }
 
