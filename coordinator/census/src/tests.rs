@@ -63,7 +63,8 @@ fn an_error_shows_its_cause_once() {
     }
 }
 
-struct Silent;
+/// Hears all, and shows nothing.
+pub(crate) struct Silent;
 
 impl Watcher for Silent {
     fn say(&self, _: &str) {}

@@ -167,7 +167,7 @@ impl<G: Game> Verifier<G> {
         let mut by_size = vec![Summary::default(); plan.max_size + 1];
         let mut masses = vec![0u128; plan.shards.len()];
         for (unit, record) in self.records()? {
-            let shard = plan.shards.get(unit.shard as usize).context("a record of no shard")?;
+            let shard = self.shard_of(unit)?;
             let sound = record.statistics.is_consistent(&G::ABOUT)
                 && record.statistics.is_possible(&G::ABOUT, plan.order, shard.size);
             ensure!(sound, "the counts of {} contradict each other", shard.sequence);
@@ -421,6 +421,7 @@ impl<G: Game> Verifier<G> {
     fn recorded_of_shards(&self) -> anyhow::Result<HashMap<u32, Summary>> {
         let mut of_shards: HashMap<u32, Summary> = HashMap::new();
         for (unit, record) in self.records()? {
+            self.shard_of(unit)?;
             let of_shard = of_shards.entry(unit.shard).or_default();
             of_shard.add(&record.statistics, record.digest());
         }
@@ -710,6 +711,12 @@ impl<G: Game> Verifier<G> {
         self.records.as_deref().map_err(|error| anyhow::Error::new(error.clone()))
     }
 
+    /// The shard of a unit that has a record.
+    fn shard_of(&self, unit: &Unit) -> anyhow::Result<&Shard> {
+        let shard = self.finished.plan.shards.get(unit.shard as usize);
+        shard.context("a record of no shard")
+    }
+
     fn all_units(&self) -> HashSet<Unit> {
         let plan = &self.finished.plan;
         let units = plan.shards.iter().enumerate().flat_map(|(index, shard)| {
@@ -728,13 +735,7 @@ impl<G: Game> Verifier<G> {
         check: impl Fn(Unit, &UnitRecord, &Shard) -> anyhow::Result<()> + Sync,
     ) -> anyhow::Result<()> {
         self.for_each(what, self.records()?, |(unit, record)| {
-            let shard = self
-                .finished
-                .plan
-                .shards
-                .get(unit.shard as usize)
-                .context("a record of no shard")?;
-            check(*unit, record, shard)
+            check(*unit, record, self.shard_of(unit)?)
         })
     }
 

@@ -6,6 +6,7 @@ use std::{
     io::Write,
     process::{Command, Output, Stdio},
     str::FromStr as _,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -13,22 +14,26 @@ use serde_json::Value;
 use tonic::Code;
 use trailtrap_census::{
     driver::{Assignment, Census, CensusOptions, Keep, Refusal},
-    records::{Delivery, delivery},
-    store::Store,
+    records::{Delivery, UnitRecord, ahead::Ahead, delivery},
+    store::{Store, plan},
 };
 use trailtrap_shared::{
     class::Class,
+    count::summary::Summary,
     game::{Game, GameName, TrailTrap},
-    graph::{Graph, all_vertices, graph6},
-    partition::{BucketTable, Content, Section},
+    graph::{Graph, all_vertices, degree::DegreeSequence, graph6},
+    partition::{Block, BucketTable, Content, Section, slot_of},
     plan::{Goal, Plan, PlanOptions, Unit},
     protocol::wire::census_client::CensusClient,
 };
-use trailtrap_worker::{counting::recount::recount, link::memory};
+use trailtrap_worker::{
+    counting::recount::{Recount, recount},
+    link::memory,
+};
 
 use crate::common::{
-    Data, Process, answers::solver, coordinator, failures_of, introduction, resealed, rewrite,
-    run, run_with_input, stderr, stdout, worker,
+    Data, Process, add_up, answers::solver, coordinator, failures_of, introduction, resealed,
+    rewrite, run, run_with_input, stderr, stdout, worker,
 };
 
 /// One of each kind.
@@ -613,5 +618,157 @@ fn a_graph_that_is_left_out_is_missed() {
     for (unit, content) in delivered {
         assert_eq!(store.ahead(unit).unwrap().unwrap().content, content);
         assert_eq!(store.unit(unit).unwrap().unwrap().content, content);
+    }
+}
+
+/// What `verify` calls the check of counts of a class that degrees do not tell.
+const TOLD: &str = "labelled graphs from those with one edge less";
+const STATISTICS: &str = "statistics and digests of the stored graphs";
+
+/// A copy of a census of the bipartite graphs of order 6 that is changed behind its back, and what
+/// `verify` finds wrong with it then.
+fn failures(
+    sound: &Data,
+    arguments: &[&str],
+    change: impl FnOnce(&Store, &Plan),
+) -> HashMap<String, String> {
+    let data = sound.copy();
+    let store = Store::open(&data.path().join("store"), None, None).unwrap();
+    let plan = plan(store.layout(), 6, &store.order(6).unwrap().unwrap()).unwrap();
+    change(&store, &plan);
+    drop(store);
+    failures_of(&[&["6", "--data", &data.text()], arguments].concat())
+}
+
+/// What graphs tell of those with an edge more is kept, and `verify` holds the counts of a class to
+/// it: if it is told otherwise, or of other blocks, that is noticed.
+#[test]
+fn verify_notices_what_is_told_otherwise_of_a_class() {
+    let sound = finished(6, "bipartite");
+    type Change = fn(&mut Ahead, u128);
+    let changes: [(Change, &str); 3] = [
+        (|ahead, _| ahead.masses[0].1 += 1, "what is told of its mass is uneven"),
+        (|ahead, size| ahead.masses[0].1 += size, "has mass"),
+        (|ahead, _| ahead.content.0[0] ^= 1, "it is not known what a unit tells of larger graphs"),
+    ];
+    for (change, says) in changes {
+        let failed = failures(&sound, &["--level", "1"], |store, plan| {
+            // Of graphs with two edges or more.
+            let told = store.units(6).unwrap().into_iter().find_map(|(unit, _)| {
+                let ahead = store.ahead(unit).unwrap()?;
+                let size = plan.shards[ahead.masses.first()?.0 as usize].size;
+                (size > 1).then_some((unit, ahead, size))
+            });
+            let (unit, mut ahead, size) = told.unwrap();
+            change(&mut ahead, size as u128);
+            store.put_ahead(unit, &ahead).unwrap();
+        });
+        assert!(failed.len() == 1 && failed[TOLD].contains(says), "{says}: {failed:?}");
+    }
+}
+
+/// How many graphs of a class are connected follows from how many there are of smaller orders.
+#[test]
+fn verify_counts_connected_graphs_of_a_class() {
+    let sound = finished(6, "bipartite");
+    let failed = failures(&sound, &["--level", "1"], |store, plan| {
+        let mut units = store.units(6).unwrap().into_iter();
+        // One that P2 wins is said not to be connected.
+        let (unit, mut record) = units
+            .find(|(_, record)| record.statistics.classes.connected.others() > 0)
+            .expect("P2 wins a connected graph");
+        record.statistics.classes.connected.graphs -= 1;
+        let cells = &mut record.statistics.structure.connectivity;
+        let (_, connected) = cells.range_mut(1..).next().expect("it is connected");
+        connected.classes.graphs -= 1;
+        cells.entry(0).or_default().classes.graphs += 1;
+        let sequence = plan.shards[unit.shard as usize].sequence;
+        store.commit(&[Arc::new(Delivery::of_statement(unit, sequence, record))], 1).unwrap();
+        add_up(store, 6);
+    });
+    let says = " connected graphs, but there are ";
+    assert!(failed.len() == 1 && failed[TOLD].contains(says), "{failed:?}");
+}
+
+/// A graph with the degrees of one of the class, in its place, does not belong to it.
+#[test]
+fn verify_finds_a_graph_that_does_not_belong_to_the_class() {
+    let sound = finished(6, "bipartite");
+    let failed = failures(&sound, &["--level", "3"], |store, plan| {
+        // The cycle of length six is the only one of the class.
+        let sequence = DegreeSequence::new([2; 6]);
+        let index = plan.find(&sequence).unwrap();
+        let shard = &plan.shards[index as usize];
+        let outcomes = store.block(shard, 0, 0, Section::Outcomes).unwrap();
+        assert_eq!(outcomes.count, 1);
+        let triangles = Graph::from_edges(6, [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5)]);
+        let slots = [slot_of(&triangles)].into_iter();
+        let record = |_: usize, record: &mut [u8]| record.copy_from_slice(outcomes.record(0));
+        let table = BucketTable::new(plan.layout, sequence, 0, 0, slots, record);
+        let unit = Unit { order: 6, shard: index, part: 0 };
+        let record = store.unit(unit).unwrap().unwrap();
+        let blocks = table.to_blocks(0).into_iter().collect();
+        let foreign = Delivery { blocks, ..Delivery::of_statement(unit, sequence, record) };
+        store.commit(&[Arc::new(foreign)], 1).unwrap();
+    });
+    assert!(failed[STATISTICS].contains("does not belong to the class"), "{failed:?}");
+}
+
+/// A graph of a class that is not there, nor in any count, digest or content, is missed by what those
+/// with one edge less tell: as it is kept, and as it follows from the graphs themselves.
+#[test]
+fn verify_misses_a_graph_of_a_class_that_nobody_counts() {
+    let sound = finished(6, "bipartite");
+    let failed = failures(&sound, &["--level", "3"], |store, plan| {
+        let mut units = store.units(6).unwrap().into_iter();
+        let (unit, before) = units
+            .find(|(_, record)| {
+                let all = record.statistics.classes.all;
+                all.graphs > 1 && all.listed == 0
+            })
+            .expect("P2 wins two graphs with the same degrees");
+        let shard = &plan.shards[unit.shard as usize];
+        let [keys, outcomes] = [Section::Keys, Section::Outcomes]
+            .map(|section| store.block(shard, 0, 0, section).unwrap());
+        let slots: Vec<u64> = keys.slots().skip(1).collect();
+        let record = |i: usize, record: &mut [u8]| record.copy_from_slice(outcomes.record(i + 1));
+        let slots = slots.into_iter();
+        let table = BucketTable::new(plan.layout, shard.sequence, 0, 0, slots, record);
+        let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
+        // No first move wins, before and after.
+        let Recount { summary: Summary { statistics, digest }, ahead } =
+            recount(GameName::TrailTrap, plan, &blocks).unwrap();
+        let content = Content::of_unit(&blocks);
+        let record = UnitRecord { statistics, digest: digest.to_le_bytes(), content, ..before };
+        let fewer = Delivery {
+            blocks,
+            ahead: Some(Ahead::of(content, ahead)),
+            ..Delivery::of_statement(unit, shard.sequence, record)
+        };
+        store.commit(&[Arc::new(fewer)], 1).unwrap();
+        add_up(store, 6);
+    });
+    for check in [TOLD, STATISTICS] {
+        assert!(failed[check].contains("has mass"), "{check}: {failed:?}");
+    }
+    assert!(!failed.contains_key("blocks complete and undamaged"), "{failed:?}");
+}
+
+/// Where no labelled graph is recorded there is nothing to draw, and that is said.
+#[test]
+fn verify_draws_nothing_where_no_graph_is_recorded() {
+    let sound = finished(6, "bipartite");
+    let sample = ["--level", "5", "--sample", "1"];
+    let failed = failures(&sound, &sample, |store, plan| {
+        for (unit, mut record) in store.units(6).unwrap() {
+            record.statistics.labelled.all.graphs = 0;
+            let sequence = plan.shards[unit.shard as usize].sequence;
+            store.commit(&[Arc::new(Delivery::of_statement(unit, sequence, record))], 1).unwrap();
+        }
+    });
+    let drawing =
+        ["one step of the recurrence, by nauty", "forward search", "shards solved again"];
+    for check in drawing {
+        assert!(failed[check].contains("no graph is recorded"), "{check}: {failed:?}");
     }
 }

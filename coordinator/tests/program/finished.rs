@@ -9,11 +9,13 @@ use std::{
     path::{Path, PathBuf},
     process::{Output, Stdio},
     sync::{Arc, LazyLock},
+    time::Duration,
 };
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 use trailtrap_census::{
     read::finished::FinishedOrder,
     records::{
@@ -25,19 +27,20 @@ use trailtrap_census::{
 use trailtrap_export::shards;
 use trailtrap_shared::{
     class::Class,
-    count::statistics::Statistics,
+    count::statistics::{Statistics, Structure},
     game::{
         Game, Search, TrailTrap,
         trail_trap::{ForwardSearch, REFUTED_ENDS, WINNING_FIRST_MOVES, WON_POSITIONS},
     },
     graph::{Graph, degree::DegreeSequence, graph6, nauty},
-    partition::{Block, BucketTable, Section},
-    plan::Unit,
+    partition::{Block, BucketTable, Section, graph_of_slot, slot_bits},
+    plan::{Plan, PlanOptions, Unit},
 };
+use trailtrap_worker::supply::{kept::Mark, shelf::others::OtherShelves};
 
 use crate::common::{
-    Data, census_json, copy_directory, failures_of, resealed, rewrite, run, run_with_input,
-    stderr, stdout, trailtrap,
+    Data, add_up, census_json, copy_directory, failures_of, resealed, rewrite, run,
+    run_with_input, stderr, stdout, trailtrap,
 };
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {
@@ -337,8 +340,19 @@ fn failures(data: &Data, arguments: &[&str]) -> HashMap<String, String> {
     failures_of(&[&["7", "--data", &data.text()], arguments].concat())
 }
 
+/// That these checks have failed, and no others, and what they say.
+fn have_failed(failed: &HashMap<String, String>, expected: &[(&str, &str)]) {
+    for (check, says) in expected {
+        let is_said = failed.get(*check).is_some_and(|failure| failure.contains(says));
+        assert!(is_said, "{check}, {says}: {failed:?}");
+    }
+    assert_eq!(failed.len(), expected.len(), "{failed:?}");
+}
+
 const UNITS: &str = "every unit recorded once";
 const COUNTS: &str = "Pólya counts and mass formula";
+const KNOWN: &str = "known sequences";
+const INPUTS: &str = "units computed from what is there";
 const BLOCKS: &str = "blocks complete and undamaged";
 const STATISTICS: &str = "statistics and digests of the stored graphs";
 const STEPS: &str = "one step of the recurrence, by nauty";
@@ -567,15 +581,101 @@ fn verify_holds_forests_to_a_theorem() {
     assert!(failed[THEOREMS].contains("Theorem 14 of the paper says otherwise"), "{failed:?}");
 }
 
+/// Whatever goes by records misses a unit that has none.
 #[test]
 fn verify_finds_a_gap_in_the_records() {
     let data = SOUND.copy();
     let store = Store::open(&data.path().join("store"), None, None).unwrap();
     store.take_back(&[Unit { order: 7, shard: 40, part: 0 }]).unwrap();
     drop(store);
-    let failed = failures(&data, &["--level", "1"]);
-    assert!(failed[UNITS].contains("the list has a gap"), "{failed:?}");
-    assert!(failed.contains_key(COUNTS), "{failed:?}");
+    let expected = [
+        (UNITS, "the list has a gap"),
+        (COUNTS, "has mass 0, not"),
+        (INPUTS, "some units are missing"),
+        (STATISTICS, "a shard without records"),
+        (STEPS, "a shard without records"),
+        (SHARDS, "is not recorded"),
+    ];
+    have_failed(&failures(&data, &["--level", "5", "--sample", "5000"]), &expected);
+}
+
+/// Writes the record of a unit of order 7, without blocks.
+fn put_record(store: &Store, unit: Unit, record: UnitRecord) {
+    // The degrees of its graphs are told by its number.
+    let statement = Delivery::of_statement(unit, DegreeSequence::new([0; 7]), record);
+    store.commit(&[Arc::new(statement)], u64::MAX).unwrap();
+}
+
+/// A record that is not that of the blocks that are there, of what they were computed from, or of
+/// what can be computed again, is found by these checks, and by no others.
+#[test]
+fn verify_holds_records_to_what_is_there() {
+    type Change = fn(&mut UnitRecord);
+    let inputs = (INPUTS, "was computed from partitions that are not there");
+    let changes: [(Change, &[(&str, &str)]); 3] = [
+        (|record| record.inputs.0[0] ^= 1, &[inputs]),
+        // Those that read it have read something else.
+        (
+            |record| record.content.0[0] ^= 1,
+            &[inputs, (BLOCKS, "are not those that were recorded")],
+        ),
+        (
+            |record| record.digest[0] ^= 1,
+            &[
+                (COUNTS, "is not the sum of its units"),
+                (STATISTICS, "its records have digest"),
+                (SHARDS, "solved again it has digest"),
+            ],
+        ),
+    ];
+    for (change, found_by) in changes {
+        let data = SOUND.copy();
+        let store = Store::open(&data.path().join("store"), None, None).unwrap();
+        let unit = Unit { order: 7, shard: 100, part: 0 };
+        let mut record = store.unit(unit).unwrap().unwrap();
+        change(&mut record);
+        put_record(&store, unit, record);
+        drop(store);
+        have_failed(&failures(&data, &["--level", "5", "--sample", "5000"]), found_by);
+    }
+}
+
+/// What is solved again is generated from the order below, which has to be finished for that, and for
+/// nothing else.
+#[test]
+fn verify_solves_nothing_again_without_the_order_below() {
+    let data = Data::new();
+    census_json(8, &data, &[]);
+    let store = Store::open(&data.path().join("store"), None, None).unwrap();
+    let below = store.order(7).unwrap().unwrap();
+    store.put_order(7, &OrderRecord { result: None, ..below }).unwrap();
+    drop(store);
+    let failed = failures_of(&["8", "--level", "5", "--sample", "3", "--data", &data.text()]);
+    let says = "shards are generated from the order below: order 7 is not finished";
+    have_failed(&failed, &[(SHARDS, says)]);
+}
+
+/// Records of units that the plan does not have are named, and nothing is looked up by them.
+#[test]
+fn verify_names_units_that_are_not_of_the_plan() {
+    let first = Unit { order: 7, shard: 0, part: 0 };
+    const NO_SHARD: &str = "a record of no shard";
+    for (foreign, [counts, blocks, statistics]) in [
+        (
+            Unit { part: 1, ..first },
+            ["has mass 2, not 1", "is missing", "do not have the recorded statistics"],
+        ),
+        (Unit { shard: 1000, ..first }, [NO_SHARD; 3]),
+    ] {
+        let data = SOUND.copy();
+        let store = Store::open(&data.path().join("store"), None, None).unwrap();
+        let record = store.unit(first).unwrap().unwrap();
+        put_record(&store, foreign, record);
+        drop(store);
+        let units = (UNITS, "is recorded but not in the plan");
+        let expected = [units, (COUNTS, counts), (BLOCKS, blocks), (STATISTICS, statistics)];
+        have_failed(&failures(&data, &["--level", "3"]), &expected);
+    }
 }
 
 /// A copy of a census in which the statistics of the largest unit of order 7 are changed, and
@@ -594,10 +694,68 @@ fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
     });
     let result = computed(unit, shard.sequence, blocks.collect(), record);
     store.commit(&[Arc::new(result)], u64::MAX).unwrap();
-    let mut order = store.order(7).unwrap().unwrap();
-    change(&mut order.result.as_mut().unwrap()[shard.size].statistics);
-    store.put_order(7, &order).unwrap();
+    add_up(&store, 7);
     data
+}
+
+/// Counts more graphs, isomorphism classes and labelled ones, so that nothing contradicts itself: they
+/// are said to be forests, and not connected.
+fn count_more(statistics: &mut Statistics, classes: u128, labelled: u128) {
+    statistics.classes.all.graphs += classes;
+    statistics.labelled.all.graphs += labelled;
+    let Structure { girth, bipartite, connectivity, automorphisms } = &mut statistics.structure;
+    for (cells, value) in [(girth, 0), (bipartite, 1), (connectivity, 0), (automorphisms, 2)] {
+        let cell = cells.entry(value).or_default();
+        cell.classes.graphs += classes;
+        cell.labelled.graphs += labelled;
+    }
+}
+
+/// Says that a graph that is connected is not.
+fn take_apart(statistics: &mut Statistics) {
+    statistics.classes.connected.graphs -= 1;
+    let cells = &mut statistics.structure.connectivity;
+    let (_, connected) = cells.range_mut(1..).next().expect("one is connected");
+    connected.classes.graphs -= 1;
+    cells.entry(0).or_default().classes.graphs += 1;
+}
+
+/// Says that P1 wins a connected graph more, by a first move more.
+fn win_more(statistics: &mut Statistics) {
+    statistics.classes.all.listed += 1;
+    statistics.classes.connected.listed += 1;
+    statistics.classes.sums.0[WINNING_FIRST_MOVES] += 1;
+    let Structure { girth, bipartite, connectivity, automorphisms } = &mut statistics.structure;
+    for cells in [girth, bipartite, connectivity, automorphisms] {
+        let (_, cell) = cells.iter_mut().next_back().expect("there are graphs");
+        cell.classes.listed += 1;
+    }
+}
+
+/// Counts of a unit, and of the order with it, that contradict each other, theory, or what others
+/// have counted, are found by the records alone.
+#[test]
+fn verify_holds_counts_to_theory_and_to_what_others_have_counted() {
+    type Change = fn(&mut Statistics);
+    let changes: [(Change, &[(&str, &str)]); 5] = [
+        (|s| s.labelled.all.graphs += 1, &[(COUNTS, "contradict each other")]),
+        (|s| count_more(s, 0, 1), &[(COUNTS, "has mass")]),
+        (
+            |s| count_more(s, 1, 0),
+            &[(COUNTS, " graphs, but there are "), (KNOWN, "found 1045 graphs (OEIS A000088)")],
+        ),
+        (
+            take_apart,
+            &[
+                (COUNTS, " connected graphs, but there are "),
+                (KNOWN, "found 852 connected graphs (OEIS A001349)"),
+            ],
+        ),
+        (win_more, &[(KNOWN, "found 733 connected P2-wins (Table 1 of the paper)")]),
+    ];
+    for (change, found_by) in changes {
+        have_failed(&failures(&miscounted(&SOUND, change), &["--level", "1"]), found_by);
+    }
 }
 
 /// How many first moves win is told by the stored outcomes of graphs with one edge less: levels
@@ -1211,39 +1369,214 @@ fn verify_finds_any_two_neighbouring_columns_swapped() {
     assert!(swaps > 100, "{swaps} swaps");
 }
 
-/// A copy of a census in which the slots and records of the largest shard of order 7 are changed
-/// behind the back of its unit's record, with checksums that fit.
+/// A copy of a census in which the slots and records of the largest shard of order 7 with at most
+/// so many edges are changed behind the back of its unit's record, with checksums that fit.
 fn damaged(sound: &Data, most_edges: usize, change: impl Fn(&mut Entries)) -> Data {
+    let largest = |plan: &Plan| vec![largest_shard(plan, most_edges)];
+    damaged_where(sound, largest, |_, entries| change(entries))
+}
+
+/// The largest shard with at most so many edges.
+fn largest_shard(plan: &Plan, most_edges: usize) -> u32 {
+    let shards = (0..).zip(&plan.shards).filter(|(_, shard)| shard.size <= most_edges);
+    shards.max_by_key(|(_, shard)| shard.mass).unwrap().0
+}
+
+/// The same of some shards.
+fn damaged_where(
+    sound: &Data,
+    chosen: impl Fn(&Plan) -> Vec<u32>,
+    change: impl Fn(&DegreeSequence, &mut Entries),
+) -> Data {
     let data = sound.copy();
     let store = Arc::new(Store::open(&data.path().join("store"), None, None).unwrap());
     let finished = FinishedOrder::open(&store, 7).unwrap();
-    let (index, shard) = finished
-        .plan
-        .shards
-        .iter()
-        .enumerate()
-        .filter(|(_, shard)| shard.size <= most_edges)
-        .max_by_key(|(_, shard)| shard.mass)
-        .unwrap();
-    let table = finished.table(shard, 0).unwrap();
-    let width = TrailTrap::LAYOUT.record_bytes(7);
-    let mut entries: Entries =
-        (0..table.len()).map(|i| (table.slot(i), table.record(i)[..width].to_vec())).collect();
-    change(&mut entries);
-    entries.sort();
-    let slots = entries.iter().map(|(slot, _)| *slot).collect::<Vec<_>>();
-    let table = BucketTable::new(
-        TrailTrap::LAYOUT,
-        shard.sequence,
-        0,
-        0,
-        slots.into_iter(),
-        |i, record| record.copy_from_slice(&entries[i].1),
-    );
-    let unit = Unit { order: 7, shard: index as u32, part: 0 };
-    let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
-    let record: UnitRecord = store.unit(unit).unwrap().unwrap();
-    let result = computed(unit, shard.sequence, blocks, record);
-    store.commit(&[Arc::new(result)], u64::MAX).unwrap();
+    let damaged = chosen(&finished.plan).into_iter().map(|index| {
+        let shard = &finished.plan.shards[index as usize];
+        let table = finished.table(shard, 0).unwrap();
+        let width = TrailTrap::LAYOUT.record_bytes(7);
+        let mut entries: Entries =
+            (0..table.len()).map(|i| (table.slot(i), table.record(i)[..width].to_vec())).collect();
+        change(&shard.sequence, &mut entries);
+        entries.sort();
+        let slots = entries.iter().map(|(slot, _)| *slot).collect::<Vec<_>>();
+        let table = BucketTable::new(
+            TrailTrap::LAYOUT,
+            shard.sequence,
+            0,
+            0,
+            slots.into_iter(),
+            |i, record| record.copy_from_slice(&entries[i].1),
+        );
+        let unit = Unit { order: 7, shard: index, part: 0 };
+        let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
+        let record: UnitRecord = store.unit(unit).unwrap().unwrap();
+        Arc::new(computed(unit, shard.sequence, blocks, record))
+    });
+    store.commit(&damaged.collect::<Vec<_>>(), u64::MAX).unwrap();
     data
+}
+
+/// Adds the first graph of a shard once more, in other labels with the same degrees, if it has such,
+/// and with the record that is right in these.
+fn add_again(sequence: &DegreeSequence, entries: &mut Entries) {
+    let (first, record) = entries[0].clone();
+    let canonical = nauty::label(&graph_of_slot(sequence, first).unwrap());
+    let mut slots = (0..1u64 << slot_bits(7)).filter(|slot| *slot != first);
+    let again = slots.find_map(|slot| {
+        let other = nauty::label(&graph_of_slot(sequence, slot)?);
+        (other.canonical == canonical.canonical).then_some((slot, other))
+    });
+    if let Some((slot, other)) = again {
+        let outcome = TrailTrap::decode(7, &record);
+        let outcome = TrailTrap::relabelled(7, &outcome, &canonical.label);
+        let outcome = TrailTrap::relabelled(7, &outcome, &other.inverse());
+        entries.push((slot, TrailTrap::record(7, &outcome)));
+    }
+}
+
+/// Graphs that are drawn are derived again from what the store has of others, and searched: what is
+/// wrong with many of them, or with what they are derived from, is found by a sample.
+#[test]
+fn verify_finds_by_a_sample_what_is_wrong_in_many_shards() {
+    let sample = ["--level", "4", "--sample", "1000"];
+    assert_eq!(failures(&SOUND, &sample), HashMap::new());
+    let odd = |plan: &Plan| -> Vec<u32> {
+        let shards = (0..).zip(&plan.shards).filter(|(_, shard)| shard.size % 2 == 1);
+        shards.map(|(index, _)| index).collect()
+    };
+    // The verdict is the lowest bit of the last byte.
+    let flip = |_: &DegreeSequence, entries: &mut Entries| {
+        entries.iter_mut().for_each(|(_, record)| *record.last_mut().unwrap() ^= 1);
+    };
+    let failed = failures(&damaged_where(&SOUND, odd, flip), &sample);
+    assert!(failed[STEPS].contains("is not what follows from its predecessors"), "{failed:?}");
+    assert!(failed[FORWARD].contains("forward search says that"), "{failed:?}");
+    // Graphs with an edge more lead to those with ten.
+    let ten = |plan: &Plan| plan.layer(10).collect::<Vec<u32>>();
+    let drop_first = |_: &DegreeSequence, entries: &mut Entries| drop(entries.remove(0));
+    let failed = failures(&damaged_where(&SOUND, ten, drop_first), &sample);
+    assert!(failed[STEPS].contains("is not in the store"), "{failed:?}");
+    let failed = failures(&damaged_where(&SOUND, ten, add_again), &sample);
+    assert!(failed[STEPS].contains("stands in it twice"), "{failed:?}");
+}
+
+/// In the place of a graph stands what is no graph of its shard, or a graph in labels that are not
+/// canonical.
+#[test]
+fn verify_tells_what_stands_in_the_place_of_a_graph() {
+    for (is_graph, says) in [(false, "is no graph"), (true, "is not canonical")] {
+        let largest = |plan: &Plan| vec![largest_shard(plan, 12)];
+        let change = |sequence: &DegreeSequence, entries: &mut Entries| {
+            // All that are canonical are there.
+            let is_it = |slot: &u64| {
+                graph_of_slot(sequence, *slot).is_some() == is_graph
+                    && entries.iter().all(|(known, _)| known != slot)
+            };
+            let slot = (0..1u64 << slot_bits(7)).find(is_it).unwrap();
+            entries[1].0 = slot;
+        };
+        let failed = failures(&damaged_where(&SOUND, largest, change), &["--level", "3"]);
+        assert!(failed[STATISTICS].contains(says), "{says}: {failed:?}");
+    }
+}
+
+/// The store of a finished census, whose larger blocks lie on the shelves of workers from now on.
+fn store_with_shelves(data: &Data) -> Store {
+    let mut store = Store::open(&data.path().join("store"), None, None).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let reader = OtherShelves::new(runtime.handle().clone(), None, CancellationToken::new());
+    store.keep_on_shelves(Mark(7), reader, Duration::ZERO).unwrap();
+    store
+}
+
+/// The same delivery, of which these sections lie on shelves, and the list of wins comes along.
+fn on_shelves(right: Delivery, sections: &[Section]) -> Arc<Delivery> {
+    let (wins, others): (Vec<Block>, Vec<Block>) =
+        right.blocks.into_iter().partition(|block| block.id.section == Section::Wins);
+    let shelved = others.iter().filter(|block| sections.contains(&block.id.section));
+    let named = shelved.map(|block| (block.id, block.name())).collect();
+    Arc::new(Delivery { blocks: wins, named, ..right })
+}
+
+/// The record of an order that was begun, and of which only results are to be kept.
+fn begun(order: usize) -> OrderRecord {
+    let plan = Plan::new(TrailTrap::LAYOUT, order, PlanOptions::default());
+    OrderRecord {
+        options: plan.options,
+        plan_fingerprint: plan.fingerprint,
+        result: None,
+        outcomes_kept: false,
+        max_size: None,
+        graphs_dropped: true,
+        withdrawn: false,
+    }
+}
+
+/// Whether a salvage said that it leaves out what it could read of an order.
+fn is_left_out(salvaged: &Output, order: usize) -> bool {
+    stderr(salvaged).contains(&format!("order {order}: what is undamaged is of no use"))
+}
+
+/// Graphs and outcomes that lie on the shelves of workers are not reached by a salvage. It is refused
+/// while they are needed, and says so; if that is forced, all that was done of the order goes, and is
+/// done again from what is left.
+#[test]
+fn a_forced_salvage_leaves_out_what_lies_on_shelves() {
+    let (whole, data) = (Data::new(), Data::new());
+    let expected = census_json(8, &whole, &[]);
+    census_json(7, &data, &["--keep", "graphs"]);
+    let (units, kept) = {
+        let whole = Store::open(&whole.path().join("store"), None, None).unwrap();
+        let store = store_with_shelves(&data);
+        // Half of order 8 was done.
+        store.put_order(8, &begun(8)).unwrap();
+        let all = deliveries(&whole, 8);
+        let (units, half) = (all.len(), all.len() / 2);
+        let shelved = |right| on_shelves(right, &[Section::Keys, Section::Outcomes]);
+        let done: Vec<Arc<Delivery>> = all.into_iter().take(half).map(shelved).collect();
+        store.commit(&done, u64::MAX).unwrap();
+        assert_eq!(store.units(8).unwrap().len(), half);
+        (units, (1..=7).map(|order| store.units(order).unwrap().len()).sum::<usize>())
+    };
+    let salvage = |more: &[&str]| run(&[&["salvage", "--data", &data.text()], more].concat());
+    let refused = salvage(&[]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
+    let says = "graphs and outcomes of order 8 lie on the shelves of workers";
+    assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
+    let forced = salvage(&["--force"]);
+    assert!(forced.status.success(), "{}", stderr(&forced));
+    let says =
+        format!("kept {kept} units; {units} are damaged, of no use alone, or were not done");
+    assert!(stdout(&forced).contains(&says), "{}", stdout(&forced));
+    let left_out = [7, 8].map(|order| is_left_out(&forced, order));
+    assert_eq!(left_out, [false, true], "{}", stderr(&forced));
+    // Nothing is taken for damaged, and no shelf is needed.
+    assert_eq!(census_json(8, &data, &["--keep", "minimal"]), expected);
+    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+}
+
+/// So it is with the order before, from whose graphs those of the next one are made: if some of its
+/// larger lists lie on shelves, it is of no use without them. Nor is the one that it is made from, of
+/// which no graphs were kept.
+#[test]
+fn a_forced_salvage_leaves_out_graphs_some_of_which_lie_on_shelves() {
+    let (whole, data) = (Data::new(), Data::new());
+    let expected = census_json(8, &whole, &[]);
+    census_json(8, &data, &["--keep", "graphs"]);
+    {
+        let whole = Store::open(&whole.path().join("store"), None, None).unwrap();
+        let store = store_with_shelves(&data);
+        let all = deliveries(&whole, 8).into_iter().step_by(2);
+        let shelved: Vec<Arc<Delivery>> =
+            all.map(|right| on_shelves(right, &[Section::Keys])).collect();
+        store.commit(&shelved, u64::MAX).unwrap();
+        store.put_order(9, &begun(9)).unwrap();
+    }
+    let forced = run(&["salvage", "--force", "--data", &data.text()]);
+    assert!(forced.status.success(), "{}", stderr(&forced));
+    let left_out = [6, 7, 8].map(|order| is_left_out(&forced, order));
+    assert_eq!(left_out, [false, true, true], "{}", stderr(&forced));
+    assert_eq!(census_json(8, &data, &["--keep", "minimal"]), expected);
+    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
 }

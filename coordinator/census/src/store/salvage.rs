@@ -45,6 +45,8 @@ struct Copied {
     last: usize,
     /// Shards with units that have been copied and whose outcomes, or keys, were not kept.
     dropped: HashSet<u32>,
+    /// Whether of some of these units the keys are not there.
+    lacks_keys: bool,
 }
 
 impl Copied {
@@ -57,6 +59,7 @@ impl Copied {
             missing: BTreeSet::new(),
             last: 0,
             dropped: HashSet::new(),
+            lacks_keys: false,
         }
     }
 
@@ -170,7 +173,7 @@ impl Salvage<'_> {
             let keys_are_needed = !next_is_whole
                 && n > ENUMERATED_ORDER
                 && !record.graphs_dropped
-                && !self.new.has_graphs(n)?;
+                && copied.lacks_keys;
             // A finished order needs nothing, whatever a stopped run has left of more edges.
             let is_finished = record.result.is_some() && copied.is_whole();
             let lacks_outcomes = !is_finished && copied.lacks_outcomes(plan);
@@ -252,6 +255,9 @@ impl Salvage<'_> {
                     if let Some((record, blocks)) = read {
                         if blocks.len() < Section::ALL.len() << shard.bucket_bits {
                             copied.dropped.insert(index as u32);
+                            let is_keys = |block: &&Block| block.id.section == Section::Keys;
+                            let keys = blocks.iter().filter(is_keys).count();
+                            copied.lacks_keys |= keys < 1 << shard.bucket_bits;
                         }
                         bytes += record.bytes;
                         copied.units += 1;
@@ -367,4 +373,101 @@ fn is_of(record: &UnitRecord, ids: &[BlockId], blocks: &[&(Checksum, Block)]) ->
         here().count() < buckets
             || here().map(|block| block.count as u128).sum::<u128>() == expected
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use trailtrap_shared::{
+        count::summary::Summary,
+        game::{Game, TrailTrap},
+        graph::degree::DegreeSequence,
+        partition::BucketTable,
+        plan::PlanOptions,
+    };
+
+    use super::*;
+    use crate::{
+        records::{Author, delivery},
+        tests::Silent,
+    };
+
+    const ORDER: usize = 9;
+
+    /// Keys, outcomes and wins of a unit of so many graphs that blobs are made of the first two. These
+    /// have two versions each, by these numbers; no graph is listed.
+    fn blocks(sequence: DegreeSequence, keys: u64, outcomes: u8) -> Vec<Block> {
+        let slots: Vec<u64> = (0..8000).map(|i| 2 * i + keys).collect();
+        let record = |i: usize, record: &mut [u8]| {
+            record.fill(0);
+            record[..2].copy_from_slice(&(i as u16).to_le_bytes());
+            record[2] = outcomes;
+        };
+        let slots = slots.into_iter();
+        let table = BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots, record);
+        table.to_blocks(0).into_iter().collect()
+    }
+
+    /// A block that was written twice stands in the files in both versions. The one is taken whose
+    /// content the record of its unit names, be it the earlier one, and of another block the later;
+    /// and if it names neither, the unit is left out. So it is, too, if the database does not open.
+    #[test]
+    fn of_two_versions_of_a_block_the_one_on_record_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let old = directory.path().join("old");
+        let plan = Plan::new(TrailTrap::LAYOUT, ORDER, PlanOptions::default());
+        let sequence = DegreeSequence::new([4; ORDER]);
+        let unit = Unit { order: ORDER as u8, shard: plan.find(&sequence).unwrap(), part: 0 };
+        let deliver = |keys: u8, outcomes: u8| {
+            let worker = Author::new("Ann", "portable");
+            let blocks = blocks(sequence, keys.into(), outcomes);
+            delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, worker)
+        };
+        let write = |delivery: Delivery| {
+            let store = Store::open(&old, None, None).unwrap();
+            store.commit(&[Arc::new(delivery)], u64::MAX).unwrap();
+        };
+        let order = OrderRecord {
+            options: plan.options,
+            plan_fingerprint: plan.fingerprint,
+            result: None,
+            outcomes_kept: true,
+            max_size: None,
+            graphs_dropped: false,
+            withdrawn: false,
+        };
+        Store::open(&old, None, None).unwrap().put_order(ORDER, &order).unwrap();
+        [0, 1].into_iter().for_each(|version| write(deliver(version, version)));
+        let (current, away) = (old.join("CURRENT"), old.join("CURRENT.away"));
+        for (keys, outcomes, opens) in [
+            (0, 0, true),
+            (0, 1, true),
+            (1, 0, true),
+            (1, 1, true),
+            (2, 1, true),
+            (0, 1, false),
+            (1, 0, false),
+        ] {
+            let what = format!("{keys}-{outcomes}-{opens}");
+            let Delivery { blocks: right, record, .. } = deliver(keys, outcomes);
+            // The record alone is written again.
+            write(Delivery::of_statement(unit, sequence, record.clone()));
+            if !opens {
+                std::fs::rename(&current, &away).unwrap();
+            }
+            let new = directory.path().join(&what);
+            let Salvaged { kept, .. } = salvage(&old, &new, false, &Silent).unwrap();
+            if !opens {
+                std::fs::rename(&away, &current).unwrap();
+            }
+            let is_there = keys < 2;
+            assert_eq!(kept, u64::from(is_there), "{what}");
+            let store = Store::open_read_only(&new).unwrap();
+            assert_eq!(store.unit(unit).unwrap(), is_there.then_some(record), "{what}");
+            for block in right {
+                assert_eq!(store.read(&block.id).ok(), is_there.then_some(block), "{what}");
+            }
+        }
+    }
 }

@@ -536,3 +536,77 @@ impl Blobs {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use trailtrap_shared::{count::summary::Summary, graph::degree::DegreeSequence};
+
+    use super::*;
+    use crate::{
+        records::{Author, Delivery, delivery},
+        store::Store,
+        tests::Silent,
+    };
+
+    /// Of a record that both database and journal have, the one of the later counts, and what one of
+    /// them lacks comes from the other; but a journal that is whole, and not behind, knows of all
+    /// but alarms.
+    #[test]
+    fn of_two_versions_of_a_record_the_later_is_taken() {
+        const ALARM: &str = "a\0\0\0\u{1}";
+        let records = |entries: &[(&str, u8)]| -> Records {
+            let entry = |&(key, value): &(&str, u8)| (key.as_bytes().to_vec(), vec![value]);
+            entries.iter().map(entry).collect()
+        };
+        let merged = |written: u64, is_whole: bool, entries: &[(&str, u8)]| {
+            let mut told: JournalContents = JournalContents::default();
+            (told.records, told.written, told.is_whole) = (records(entries), written, is_whole);
+            merge(told, records(&[("both", 1), ("database", 1), (ALARM, 1)]), 5)
+        };
+        let told = [("both", 2), ("journal", 2)];
+        let of_journal = records(&[("both", 2), ("journal", 2), (ALARM, 1)]);
+        let mut of_both = records(&[("both", 2), ("database", 1), ("journal", 2), (ALARM, 1)]);
+        for written in [5, 6] {
+            assert_eq!(merged(written, true, &told), of_journal);
+            assert_eq!(merged(written, false, &told), of_both);
+        }
+        of_both.extend(records(&[("both", 1)]));
+        for is_whole in [true, false] {
+            assert_eq!(merged(4, is_whole, &told), of_both, "the journal is behind");
+        }
+        let alone = records(&[("both", 1), ("database", 1), (ALARM, 1)]);
+        assert_eq!(merged(5, true, &[]), alone, "there is no journal");
+    }
+
+    /// The record of a unit that was solved again stands in a table, and in the log as it is now. If
+    /// there is neither manifest nor journal, the one in the log counts all the same.
+    #[test]
+    fn what_is_in_the_logs_is_later_than_what_is_in_the_tables() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        let (unit, sequence) = (Unit { order: 7, shard: 3, part: 0 }, DegreeSequence::new([0; 7]));
+        let record = |instance: u64| {
+            let (worker, summary) = (Author::new("Ann", "portable"), Summary::default());
+            let solved = delivery(unit, sequence, Vec::new(), summary, Duration::ZERO, worker);
+            UnitRecord { instance, ..solved.record }
+        };
+        let [earlier, later] = [1, 2].map(record);
+        for record in [&earlier, &later] {
+            // What is still in the log is moved to a table when a store is opened.
+            let store = Store::open(&path, None, None).unwrap();
+            let solved = Delivery::of_statement(unit, sequence, record.clone());
+            store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
+        }
+        for name in ["CURRENT", "JOURNAL"] {
+            fs::remove_file(path.join(name)).unwrap();
+        }
+        let wreck = Wreck::open(&path, &directory.path().join("room"), &Silent).unwrap();
+        assert!(wreck.is_rebuilt());
+        let in_tables = records(wreck.tables().unwrap().unwrap()).unwrap();
+        let in_tables: UnitRecord = decode(b"unit", &in_tables[&unit_key(unit)]).unwrap();
+        assert_eq!(in_tables, earlier);
+        assert_eq!(wreck.unit(unit).unwrap(), Some(later));
+    }
+}

@@ -18,8 +18,9 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpSocket;
-use trailtrap_census::store::Store;
+use trailtrap_census::store::{Store, plan};
 use trailtrap_shared::{
+    count::summary::Summary,
     game::{Game, TrailTrap},
     labelling::LABELLING,
     partition::BLOCK_FORMAT,
@@ -197,6 +198,19 @@ pub fn copy_directory(from: &Path, to: &Path) {
             false => drop(std::fs::copy(entry.path(), copy).unwrap()),
         }
     }
+}
+
+/// Adds the result of a finished order up again from what is recorded of its units, unchecked.
+pub fn add_up(store: &Store, order: usize) {
+    let mut finished = store.order(order).unwrap().unwrap();
+    let plan = plan(store.layout(), order, &finished).unwrap();
+    let mut by_size = vec![Summary::default(); plan.max_size + 1];
+    for (unit, record) in store.units(order).unwrap() {
+        let size = plan.shards[unit.shard as usize].size;
+        by_size[size].add(&record.statistics, record.digest());
+    }
+    finished.result = Some(by_size);
+    store.put_order(order, &finished).unwrap();
 }
 
 /// What `trailtrap census ORDER --json` prints in a directory.
