@@ -13,7 +13,7 @@ use tonic::{Code, Status, transport::Channel};
 use trailtrap::serve::embedded::EmbeddedLink;
 use trailtrap_census::{
     core::random::Random,
-    driver::{Assignment, Census, CensusOptions, Keep, Refusal},
+    driver::{Assignment, Census, CensusOptions, Keep, KeptIn, Refusal},
     records::{Delivery, OrderResult, alarm::AlarmKind, delivery},
     store::Store,
 };
@@ -25,7 +25,7 @@ use trailtrap_shared::{
     },
     graph::{Graph, degree::DegreeSequence},
     labelling::batch::Kernel,
-    partition::{self, BucketTable},
+    partition::{self, Block, BucketTable, Section},
     plan::{Goal, Plan, PlanOptions, Unit},
     protocol::{
         codec, messages,
@@ -36,6 +36,7 @@ use trailtrap_worker::{
     engine::Engine,
     kernel::{Evidence, SolvedUnit},
     link::{Lease, Link, LinkError, RunEnd, memory},
+    supply::kept::{KeptDepot, Mark},
 };
 
 use crate::common::{
@@ -548,9 +549,10 @@ fn results_that_are_withdrawn_are_told_of() {
     assert_eq!((stdout(&exported).lines().count(), stderr(&exported)), (8, String::new()));
 }
 
-/// A census of all orders up to this one, of which so much is kept and so many records are tried.
-fn opened(directory: &Path, order: usize, keep: Keep, trial_rate: f64) -> Arc<Census> {
-    let options = CensusOptions {
+/// What a census of all orders up to this one is to do, of which so much is kept and so many records
+/// are tried.
+fn options(order: usize, keep: Keep, trial_rate: f64) -> CensusOptions {
+    CensusOptions {
         class: None,
         game: None,
         goal: Goal::new(order, None),
@@ -564,8 +566,12 @@ fn opened(directory: &Path, order: usize, keep: Keep, trial_rate: f64) -> Arc<Ce
         compared_share: 0.0,
         gather: Duration::ZERO,
         clock: Instant::now,
-    };
-    Census::open(&directory.join("store"), options).unwrap()
+    }
+}
+
+/// Such a census.
+fn opened(directory: &Path, order: usize, keep: Keep, trial_rate: f64) -> Arc<Census> {
+    Census::open(&directory.join("store"), options(order, keep, trial_rate)).unwrap()
 }
 
 /// A kernel that gets records wrong is found in an embedded census, by evidence and by what is
@@ -688,4 +694,61 @@ fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
         assert_eq!(alarm.blamed.is_empty(), is_own);
         census.close().unwrap();
     }
+}
+
+/// Whoever delivers blocks by their names may hear that they are asked for, and so that the unit was
+/// drawn, and say that they are not there. When they come again, the unit is tried in any case,
+/// however seldom units are drawn.
+#[test]
+fn what_could_not_be_read_is_tried_when_it_comes_again() {
+    const LAST: usize = 4;
+    let (data, depot) = (Data::new(), tempfile::tempdir().unwrap());
+    let (path, kept_in) = (data.path().join("store"), KeptIn::Depot(depot.path()));
+    // One unit in sixteen is drawn, and one record of it tried.
+    let census = Census::open_with(&path, kept_in, options(LAST, Keep::All, 1e-9)).unwrap();
+    let worker = census.register("Ann", 1, "kernel", None).unwrap();
+    let mut solved = BTreeMap::new();
+    memory::census_with(LAST, PlanOptions::default(), &solver(), &mut |_, unit| {
+        solved.insert(unit.unit, copied(unit));
+    })
+    .unwrap();
+    let by_name = |unit: &Unit| {
+        let one: &SolvedUnit = &solved[unit];
+        let (blocks, summary, author) = (one.blocks(), one.summary.clone(), census.author(worker));
+        let right = delivery(one.unit, one.sequence, blocks, summary, one.elapsed, author);
+        let (wins, shared): (Vec<Block>, Vec<Block>) =
+            right.blocks.into_iter().partition(|block| block.id.section == Section::Wins);
+        let named = shared.iter().map(|block| (block.id, block.name())).collect();
+        Delivery { blocks: wins, named, ..right }
+    };
+    let in_depot = KeptDepot::at(depot.path(), Mark(1));
+    let mut again = 0;
+    loop {
+        let work = match census.assign(worker, 0, false) {
+            Assignment::Work(work) => work,
+            // One order is being closed before the next is begun.
+            Assignment::Wait => {
+                std::thread::yield_now();
+                continue;
+            }
+            Assignment::Finished => break,
+            other => panic!("nothing is wrong: {other:?}"),
+        };
+        let deliver = || {
+            let deliveries = work.units.iter().map(by_name).collect();
+            census.accept(worker, work.lease, deliveries, true)
+        };
+        for unit in &work.units {
+            let lacking = deliver();
+            assert!(matches!(lacking, Err(Refusal::Lacking)), "{unit:?}: {lacking:?}");
+            solved[unit].blocks().iter().for_each(|block| in_depot.write(block).unwrap());
+        }
+        let before = census.tried().units;
+        deliver().unwrap();
+        assert_eq!(census.tried().units - before, work.units.len() as u64, "{:?}", work.units);
+        again += work.units.len();
+    }
+    assert_eq!(again, solved.len());
+    assert!(census.alarms().is_empty());
+    assert_eq!(census.close().unwrap().map(|results| results.len()), Some(LAST));
 }

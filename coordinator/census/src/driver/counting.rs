@@ -67,6 +67,13 @@ impl Counting {
         self.changed.notify_all();
     }
 
+    /// A worker with much room waits for something to count.
+    #[cfg(test)]
+    pub(super) fn wait(&self, worker: WorkerId, author: &crate::records::Author) {
+        let taken = self.desk.lock().tasks.take(worker, author, u64::MAX);
+        assert!(taken.is_none(), "there is nothing to count yet");
+    }
+
     /// Nobody is to wait for others any more.
     pub(super) fn close(&self) {
         self.desk.lock().is_closed = true;

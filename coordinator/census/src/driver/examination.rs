@@ -554,3 +554,191 @@ impl Census {
         units.iter().map(solve).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trailtrap_shared::{
+        class::Class,
+        count::{ahead::Share, digest::Digest, statistics::Cell},
+        game::GameName,
+        partition::{BucketTable, Checksum},
+        plan::{Goal, PlanOptions},
+    };
+    use trailtrap_worker::link::memory;
+
+    use super::*;
+    use crate::{
+        driver::{CensusOptions, Keep},
+        records::OrderRecord,
+    };
+
+    /// The first order whose graphs nauty does not list, so that others may count them.
+    const ORDER: usize = ENUMERATED_ORDER + 1;
+
+    /// A census of that order at this rate of trials, of which nothing is done. Those below are said
+    /// to be done.
+    fn census(trial_rate: f64) -> (tempfile::TempDir, Arc<Census>) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        let store = Store::open(&path, None, None).unwrap();
+        for n in 1..ORDER {
+            let plan = Plan::new(store.layout(), n, PlanOptions::default());
+            let record = OrderRecord {
+                options: plan.options,
+                plan_fingerprint: plan.fingerprint,
+                result: Some(vec![Summary::default(); plan.max_size + 1]),
+                outcomes_kept: true,
+                max_size: None,
+                graphs_dropped: false,
+                withdrawn: false,
+            };
+            store.put_order(n, &record).unwrap();
+        }
+        drop(store);
+        let options = CensusOptions {
+            game: None,
+            class: None,
+            goal: Goal::new(ORDER, None),
+            keep: Keep::All,
+            solves_again: false,
+            plan: PlanOptions::default(),
+            fits_workers: false,
+            memory: None,
+            lease_term: Duration::from_secs(60),
+            trial_rate,
+            compared_share: 0.0,
+            gather: Duration::ZERO,
+            clock: Instant::now,
+        };
+        (directory, Census::open(&path, options).unwrap())
+    }
+
+    /// What another worker states of blocks that are only named is taken for what their deliverer
+    /// says if that is the same in everything: also if the counts alone are others.
+    #[test]
+    fn a_statement_agrees_with_a_delivery_in_everything_or_not_at_all() {
+        let (_directory, census) = census(0.0);
+        let options = PlanOptions { part_graphs: 1 << 20, bucket_bytes: 40 };
+        let (game, mut units) = (GameName::TrailTrap, Vec::new());
+        let plan = memory::each_unit_of(game, Class::All, ORDER, options, |solved| {
+            let (blocks, summary) = (solved.blocks(), solved.summary.clone());
+            let (sequence, worker) = (solved.sequence, Author::new("Ann", "portable"));
+            units.push(delivery(solved.unit, sequence, blocks, summary, Duration::ZERO, worker));
+        })
+        .unwrap();
+        let largest = units.into_iter().max_by_key(|unit| unit.blocks.len()).unwrap();
+        assert!(largest.blocks.len() > 3, "it has several buckets");
+        let Recount { summary, ahead } = recount::recount(game, &plan, &largest.blocks).unwrap();
+        let contents = largest.blocks.iter().map(Block::content).collect();
+        let statement = Statement { summary, contents, ahead: ahead.clone() };
+        let (wins, shared): (Vec<Block>, Vec<Block>) =
+            largest.blocks.into_iter().partition(|block| block.id.section == Section::Wins);
+        let named = shared.iter().map(|block| (block.id, block.name())).collect();
+        let mut delivered = Delivery { blocks: wins, named, told_ahead: Some(ahead), ..largest };
+        assert!(census.agrees(&delivered, &statement));
+
+        type Change = fn(&mut Statement);
+        let others: [(&str, Change); 12] = [
+            ("graphs", |other| other.summary.statistics.classes.all.graphs += 1),
+            ("wins", |other| other.summary.statistics.classes.connected.listed += 1),
+            ("labelled graphs", |other| other.summary.statistics.labelled.all.graphs += 1),
+            ("a sum", |other| other.summary.statistics.classes.sums.0[0] += 1),
+            ("a labelled sum", |other| other.summary.statistics.labelled.sums.0[1] += 1),
+            ("structure", |other| {
+                other.summary.statistics.structure.girth.insert(99, Cell::default());
+            }),
+            ("digest", |other| other.summary.digest = Digest::default()),
+            ("the content of a block", |other| other.contents[1].0[0] ^= 1),
+            ("a block less", |other| other.contents.truncate(other.contents.len() - 1)),
+            ("a block more", |other| other.contents.push(other.contents[0])),
+            ("a share ahead", |other| other.ahead.shares.push((0, Share::default()))),
+            ("a mass ahead", |other| other.ahead.masses.push((0, 1))),
+        ];
+        for (what, change) in others {
+            let mut other = statement.clone();
+            change(&mut other);
+            assert!(!census.agrees(&delivered, &other), "{what}");
+        }
+        // The lists of wins come along, and whoever counts has made its own.
+        let place = delivered.blocks.iter().position(|block| block.graphs > 0).unwrap();
+        let BlockId { sequence, bucket_bits, bucket, part, .. } = delivered.blocks[place].id;
+        let none = std::iter::empty();
+        let empty = BucketTable::new(plan.layout, sequence, bucket_bits, bucket, none, |_, _| {});
+        let list = std::mem::replace(&mut delivered.blocks[place], empty.to_blocks(part).wins);
+        assert_eq!(delivered.blocks[place].id, list.id);
+        assert!(!census.agrees(&delivered, &statement));
+        delivered.blocks[place] = list;
+        let last = delivered.named.pop().unwrap();
+        assert!(!census.agrees(&delivered, &statement));
+        delivered.named.push(last);
+        assert!(census.agrees(&delivered, &statement));
+        delivered.told_ahead = None;
+        assert!(!census.agrees(&delivered, &statement));
+        census.close().unwrap();
+    }
+
+    /// A unit that could not be read is drawn for certain when it comes again, and so it is read here
+    /// and not counted by others; how many of its records are tried stays the same, and which,
+    /// cannot be foreseen. Nothing changes for other units, or where nothing is tried.
+    #[test]
+    fn what_could_not_be_read_is_drawn_for_certain() {
+        const RATE: f64 = 1e-3;
+        const GRAPHS: u64 = 1000;
+        let (_directory, census) = census(RATE);
+        let plan = census.leased_plan().unwrap();
+        assert_eq!(plan.order, ORDER);
+        let [lacking, other] = [100, 101].map(|shard| Unit { order: ORDER as u8, shard, part: 0 });
+        census.lackings.lock().insert(lacking, 1);
+        for (unit, records, expected) in
+            [(0.0625, 0.25, 1.0), (1e-9, 1.0, 1.0), (1.0, 0.5, 1.0), (0.0, 0.0, 0.0)]
+        {
+            let odds = Odds { unit, records };
+            let certain = Odds { unit: expected, records };
+            assert_eq!(census.odds_after_lackings(lacking, odds), certain);
+            assert_eq!(census.odds_after_lackings(other, odds), odds);
+        }
+
+        let (ann, bea) = (Author::new("Ann", "portable"), Author::new("Bea", "portable"));
+        census.counting.wait(2, &bea);
+        // By their contents, different results of a unit that is large enough to be counted by others.
+        let delivered = |unit: Unit, number: u8| {
+            let sequence = plan.shards[unit.shard as usize].sequence;
+            let place = |section| BlockId {
+                sequence,
+                part: unit.part,
+                bucket_bits: 0,
+                bucket: 0,
+                section,
+            };
+            let name = BlockName { checksum: Checksum([number; 16]), length: 1 << 20 };
+            let (blocks, summary) = (Vec::new(), Summary::default());
+            let mut delivered =
+                delivery(unit, sequence, blocks, summary, Duration::ZERO, ann.clone());
+            delivered.record.content = Content([number; 16]);
+            delivered.record.bytes = 2 << 20;
+            delivered.named =
+                [Section::Keys, Section::Outcomes].map(|section| (place(section), name)).to_vec();
+            delivered.told_ahead = Some(ToldAhead::default());
+            delivered
+        };
+        let is_put_out =
+            |unit: Unit, number: u8| census.put_out(&plan, &delivered(unit, number)).is_some();
+        let drawn =
+            |unit: Unit, number: u8| census.drawn(&plan, &delivered(unit, number), GRAPHS).to_read;
+        // One in sixteen is drawn.
+        assert!((0..100).filter(|&number| is_put_out(other, number)).count() > 50);
+        assert!((0..100).filter(|&number| drawn(other, number).is_empty()).count() > 50);
+        let tried = Odds::at_hand(RATE).records_of(GRAPHS) as usize;
+        assert!((1..GRAPHS as usize / 2).contains(&tried), "{tried}");
+        for number in 0..100 {
+            assert!(!is_put_out(lacking, number));
+            assert_eq!(drawn(lacking, number).len(), tried);
+        }
+        let before = drawn(lacking, 0);
+        assert_eq!(drawn(lacking, 0), before);
+        census.lackings.lock().insert(lacking, 2);
+        assert_ne!(drawn(lacking, 0), before);
+        assert_eq!(drawn(lacking, 0).len(), tried);
+        census.close().unwrap();
+    }
+}

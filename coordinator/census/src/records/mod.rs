@@ -294,6 +294,38 @@ mod tests {
         }
     }
 
+    /// Results are the same if their blocks, their digest and all of their counts are, whoever has
+    /// come to them, when, and from what.
+    #[test]
+    fn results_agree_in_content_digest_and_counts() {
+        let record = record();
+        let of_another = UnitRecord {
+            bytes: 1,
+            microseconds: 2,
+            worker: Author::new("three", "portable"),
+            instance: 3,
+            inputs: Content([0x20; 16]),
+            tried: 4,
+            confirmed: Vec::new(),
+            ..record.clone()
+        };
+        assert!(record.agrees(&of_another) && of_another.agrees(&record));
+        let changes: [fn(&mut UnitRecord); 7] = [
+            |other| other.content.0[15] ^= 1,
+            |other| other.digest[31] ^= 1,
+            |other| other.statistics.classes.all.listed += 1,
+            |other| other.statistics.labelled.connected.graphs -= 1,
+            |other| other.statistics.classes.sums.0[2] += 1,
+            |other| other.statistics.labelled.sums.0[0] += 1,
+            |other| other.statistics.structure.girth.clear(),
+        ];
+        for (i, change) in changes.into_iter().enumerate() {
+            let mut other = record.clone();
+            change(&mut other);
+            assert!(!record.agrees(&other) && !other.agrees(&record), "{i}");
+        }
+    }
+
     fn is_frozen<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T, bytes: &str) {
         let written = codec::encode(value);
         let text: String = written.iter().map(|byte| format!("{byte:02x}")).collect();

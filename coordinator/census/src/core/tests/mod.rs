@@ -102,8 +102,10 @@ struct World {
     at_a_loss: bool,
     /// The coordinator miscounts what it solves next to compare.
     miscounts: bool,
-    /// The coordinator fails at whatever it is to compare.
+    /// The coordinator fails at whatever it is to compare, or to solve.
     fails: bool,
+    /// What the coordinator solves next comes out as it was delivered, right or not.
+    repeats: bool,
     /// What is examined next cannot be read.
     lacks: bool,
     now: Duration,
@@ -153,6 +155,7 @@ impl World {
             at_a_loss: false,
             miscounts: false,
             fails: false,
+            repeats: false,
             lacks: false,
             now: Duration::ZERO,
             disk: Disk::default(),
@@ -533,6 +536,7 @@ impl World {
                 self.core.judged(alarm, verdict);
             }
             Effect::Solve { alarm, units, .. } => {
+                let repeats = std::mem::take(&mut self.repeats);
                 let right = |&unit: &Unit| {
                     let order = self.core.order().filter(|order| {
                         let shards = &order.plan().shards;
@@ -543,7 +547,15 @@ impl World {
                     let inputs = order.ok_or("gone")?.schedule.inputs(unit.shard);
                     Ok((unit, self.record(unit, inputs, &Author::default(), Way::Right)))
                 };
-                let solved = units.iter().map(right).collect();
+                let solved = if self.fails {
+                    Err("the disk fails".to_owned())
+                } else if repeats {
+                    // The alarm has what was delivered.
+                    let delivered = self.core.alarms()[&alarm].quarantined.iter().cloned();
+                    Ok(units.iter().copied().zip(delivered).collect())
+                } else {
+                    units.iter().map(right).collect()
+                };
                 let what = self.names(&units);
                 self.say(format!("the coordinator solves {what}"));
                 self.core.solved(alarm, solved);

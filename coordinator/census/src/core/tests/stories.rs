@@ -122,6 +122,7 @@ fn tell(world: &mut World, sentence: &str) {
         ["nobody", "finds", "what", "comes", "next"] => world.lacks = true,
         ["the", "coordinator", "miscounts"] => world.miscounts = true,
         ["the", "coordinator", "fails"] => world.fails = true,
+        ["the", "coordinator", "comes", "to", "the", "same"] => world.repeats = true,
         ["a", "block", "of", unit, "is", "damaged"] => {
             let known = world.disk.units.keys().find(|&&known| world.name(known) == unit);
             world.damage(*known.expect("a unit of the store"));
