@@ -135,6 +135,7 @@ fn run(arguments: Arguments) -> anyhow::Result<RunEnd> {
     if late == 0 {
         runtime.spawn(link.heartbeats());
     }
+    runtime.spawn(link.tidying());
     let liar = Liar {
         lie,
         one_in,
@@ -143,6 +144,10 @@ fn run(arguments: Arguments) -> anyhow::Result<RunEnd> {
         seen: Mutex::default(),
     };
     let deliver = |link: &_, lease: &_, results: &_| liar.deliver(link, lease, results);
-    let lying = Delivering { link, deliver };
-    Ok(Engine::new(lying, game, 1, kernel, 256 << 20, stop)?.run()?)
+    let lying = Delivering { link: link.clone(), deliver };
+    let ended = Engine::new(lying, game, 1, kernel, 256 << 20, stop)?.run()?;
+    if matches!(ended, RunEnd::Finished) {
+        link.clear_shelf();
+    }
+    Ok(ended)
 }
