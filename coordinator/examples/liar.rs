@@ -48,7 +48,7 @@ struct Arguments {
     /// Which deliveries these are follows from this
     #[arg(long)]
     seed: u64,
-    /// Wait so many seconds, without a sign of life, before a lie
+    /// Wait so many seconds, without renewing a lease, before a lie
     #[arg(long, default_value_t = 0)]
     late: u64,
 }
