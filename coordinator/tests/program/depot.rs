@@ -37,7 +37,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::common::{
     Data, LONG_LEASE, Process, answers::Answers, census_json, coordinator, eventually,
-    heard_coordinator, introduction, parts, run, stderr, stdout, trailtrap, worker,
+    heard_coordinator, introduction, parts, run, stderr, stdout, trailtrap, until_hit, worker,
 };
 
 /// Files below a directory, by name, with their contents. What is removed meanwhile is left out.
@@ -217,19 +217,16 @@ fn what_a_depot_keeps_is_solved_again_if_it_is_damaged_and_goes_when_it_is_dropp
         Process::start(&mut command)
     };
     // Stopped at any time it has been damaged, and goes on.
-    let (directory, depot, data, kept) = loop {
+    let (directory, depot, data, kept) = until_hit(|| {
         let ((directory, depot), data) = (depot(), Data::new());
         let mut run = census(&data, &depot);
         eventually("there is something to damage", || {
             blocks(directory.path()).len() > 20 || !run.is_running()
         });
-        run.kill();
-        let kept = blocks(directory.path());
-        if !kept.is_empty() {
-            break (directory, depot, data, kept);
-        }
-        // It was quicker: all over again.
-    };
+        // It may have been quicker.
+        let kept = if run.is_killed() { blocks(directory.path()) } else { BTreeMap::new() };
+        (!kept.is_empty()).then_some((directory, depot, data, kept))
+    });
     for (i, (path, mut bytes)) in kept.into_iter().step_by(3).enumerate() {
         match i % 2 {
             0 => {

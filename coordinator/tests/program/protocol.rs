@@ -4,6 +4,7 @@ use std::{
     collections::HashSet,
     pin::Pin,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use http_body::Frame;
@@ -73,7 +74,9 @@ async fn beginning(data: &Data) -> (Process, String, CensusClient<Channel>, u64)
 
 /// The lease of the first unit.
 async fn lease(client: &mut CensusClient<Channel>, worker: u64) -> wire::Grant {
+    let start = Instant::now();
     loop {
+        assert!(start.elapsed() < GIVE_UP, "work is there");
         let request = wire::LeaseRequest { worker, room: 0, by_name: false };
         match client.lease(request).await.unwrap().into_inner().answer {
             Some(Answer::Grant(grant)) => return grant,

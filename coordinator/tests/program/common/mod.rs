@@ -213,6 +213,11 @@ pub fn add_up(store: &Store, order: usize) {
     store.put_order(order, &finished).unwrap();
 }
 
+/// What an attempt comes to that may be over before it was hit, and is then made again.
+pub fn until_hit<T>(attempt: impl FnMut() -> Option<T>) -> T {
+    std::iter::repeat_with(attempt).take(50).flatten().next().expect("one of fifty was hit")
+}
+
 /// What `trailtrap census ORDER --json` prints in a directory.
 pub fn census_json(order: usize, data: &Data, more: &[&str]) -> String {
     let output = trailtrap()
@@ -279,11 +284,13 @@ impl Process {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// SIGKILL; false if it had ended by itself.
+    /// SIGKILL; false if it had ended by itself, all done, or as a worker that is not needed.
     pub fn is_killed(&mut self) -> bool {
         self.kill();
         let status = self.0.wait().unwrap();
-        std::os::unix::process::ExitStatusExt::signal(&status) == Some(9)
+        let is_killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
+        assert!(is_killed || matches!(status.code(), Some(0 | 75)), "it ended with {status}");
+        is_killed
     }
 
     /// Waits for the end, and returns what it has written.
