@@ -167,6 +167,7 @@ impl Salvage<'_> {
         }
         // Some units cannot be solved again without others, whose outcomes or keys were not kept.
         let mut next_is_whole = false;
+        let last = self.old.last_order();
         for (plan, record, copied) in orders.iter_mut().rev() {
             let n = plan.order;
             // Where they were not to be kept, the census sees to it when they are needed.
@@ -177,7 +178,9 @@ impl Salvage<'_> {
             // A finished order needs nothing, whatever a stopped run has left of more edges.
             let is_finished = record.result.is_some() && copied.is_whole();
             let lacks_outcomes = !is_finished && copied.lacks_outcomes(plan);
-            if copied.units > 0 && (keys_are_needed || lacks_outcomes) {
+            // Nobody needs its graphs yet, and what was found out about them is there.
+            let is_result = is_finished && n == last;
+            if copied.units > 0 && (keys_are_needed && !is_result || lacks_outcomes) {
                 self.leave_out(plan, copied)?;
             }
             next_is_whole = copied.is_whole();
