@@ -13,8 +13,9 @@ use trailtrap_shared::partition::LARGE_BYTES;
 /// use to the others: with two cores a census of order 11 up to 19 edges in 64 MiB took 275 MiB in
 /// all, and with two arenas 230 MiB.
 ///
-/// What has [`trailtrap_shared::partition::LARGE_BYTES`] or more gets memory of its own, which goes
-/// back to the system when it goes; in who solves, [`suit`] says, only what is larger. By itself the
+/// What has [`trailtrap_shared::partition::LARGE_BYTES`] or more, and for which no room is free, gets
+/// memory of its own, which goes back to the system when it goes; in who solves, [`suit`] says, only
+/// what is larger. By itself the
 /// allocator maps less and less as memory is freed, and keeps at the end of an arena twice of what it
 /// does not map, or what it is told to here.
 ///
@@ -30,7 +31,8 @@ pub fn bound() {
 }
 
 /// Suits the allocator to a budget of so much memory: what a bucket takes comes from arenas, unless
-/// it is as large as buckets may be ([`crate::memory::splitting`]), or larger. Where tables are read
+/// it is larger than buckets may be, a sixteenth of the memory ([`crate::memory::splitting`]), or than
+/// 32 MiB; what has 4 MiB at most comes from there in any case. Where tables are read
 /// again and again, several copies of each block are made and let go on the way, and new pages for
 /// all of them took a fifth of all time at order 12 in 256 MiB. What arenas keep of them is given back
 /// by [`trim_until`].
@@ -42,7 +44,7 @@ pub fn suit(memory_bytes: usize) {
     }
 }
 
-/// What is larger never comes from an arena of glibc's, whatever it is told.
+/// The most that glibc takes for this: half of what one of its arenas can have in one piece.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MOST_FROM_ARENAS: usize = 32 << 20;
 
