@@ -23,7 +23,7 @@ use std::{
 use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
-use trailtrap_census::driver::{Census, CensusError, CensusOptions, Keep};
+use trailtrap_census::driver::{Census, CensusError, CensusOptions};
 use trailtrap_shared::{graph::polya::totals, labelling::batch::Kernel};
 use trailtrap_worker::kernel::SolveError;
 
@@ -155,18 +155,9 @@ impl Rehearsal {
         let lease_term = self.lease.max(least.min(self.lease).mul_f64(*speed));
         let options = CensusOptions {
             game: Some(question.game),
-            class: None,
-            goal: question.goal,
-            keep: Keep::All,
-            solves_again: false,
             plan: question.options,
-            fits_workers: false,
-            memory: None,
             lease_term,
-            trial_rate: 0.0,
-            compared_share: 0.0,
-            gather: Duration::ZERO,
-            clock: Instant::now,
+            ..CensusOptions::new(question.goal)
         };
         let (coordinator, workers) = (runtime("coordinator")?, runtime(WORKERS)?);
         let directory = tempfile::Builder::new().prefix("trailtrap-rehearsal-").tempdir()?;

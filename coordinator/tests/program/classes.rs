@@ -7,13 +7,13 @@ use std::{
     process::{Command, Output, Stdio},
     str::FromStr as _,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::Value;
 use tonic::Code;
 use trailtrap_census::{
-    driver::{Assignment, Census, CensusOptions, Keep, Refusal},
+    driver::{Census, CensusOptions, Refusal},
     records::{Delivery, UnitRecord, ahead::Ahead, delivery},
     store::{Store, plan},
 };
@@ -32,8 +32,8 @@ use trailtrap_worker::{
 };
 
 use crate::common::{
-    Data, Process, add_up, answers::solver, coordinator, failures_of, introduction, resealed,
-    rewrite, run, run_with_input, stderr, stdout, worker,
+    Data, Process, add_up, answers::solver, coordinator, failures_of, introduction, next_work,
+    put_record, resealed, rewrite, run, run_with_input, stderr, stdout, take_apart, worker,
 };
 
 /// One of each kind.
@@ -527,19 +527,9 @@ fn a_graph_that_is_left_out_is_missed() {
     let class = Class::Bipartite;
     let data = Data::new();
     let options = CensusOptions {
-        game: None,
         class: Some(class),
-        goal: Goal::new(LAST, None),
-        keep: Keep::All,
-        solves_again: false,
-        plan: PlanOptions::default(),
-        fits_workers: false,
-        memory: None,
         lease_term: Duration::from_secs(86400),
-        trial_rate: 0.0,
-        compared_share: 0.0,
-        gather: Duration::ZERO,
-        clock: Instant::now,
+        ..CensusOptions::new(Goal::new(LAST, None))
     };
     let census = Census::open(&data.path().join("store"), options).unwrap();
     let worker = census.register("Ann", 1, "kernel", None).unwrap();
@@ -577,15 +567,7 @@ fn a_graph_that_is_left_out_is_missed() {
     .unwrap();
     let mut delivered = Vec::new();
     loop {
-        let work = match census.assign(worker, 0, true) {
-            Assignment::Work(work) => work,
-            // One order is being closed before the next is begun.
-            Assignment::Wait => {
-                std::thread::yield_now();
-                continue;
-            }
-            other => panic!("a graph is still to be left out: {other:?}"),
-        };
+        let work = next_work(&census, worker, true).expect("a graph is still to be left out");
         let chosen = work.units.iter().find(|unit| {
             let graphs = solved[unit].1.record.statistics.classes.all;
             // The last order, and a shard of which some is left.
@@ -671,19 +653,14 @@ fn verify_notices_what_is_told_otherwise_of_a_class() {
 #[test]
 fn verify_counts_connected_graphs_of_a_class() {
     let sound = finished(6, "bipartite");
-    let failed = failures(&sound, &["--level", "1"], |store, plan| {
+    let failed = failures(&sound, &["--level", "1"], |store, _| {
         let mut units = store.units(6).unwrap().into_iter();
-        // One that P2 wins is said not to be connected.
+        // One that P2 wins.
         let (unit, mut record) = units
             .find(|(_, record)| record.statistics.classes.connected.others() > 0)
             .expect("P2 wins a connected graph");
-        record.statistics.classes.connected.graphs -= 1;
-        let cells = &mut record.statistics.structure.connectivity;
-        let (_, connected) = cells.range_mut(1..).next().expect("it is connected");
-        connected.classes.graphs -= 1;
-        cells.entry(0).or_default().classes.graphs += 1;
-        let sequence = plan.shards[unit.shard as usize].sequence;
-        store.commit(&[Arc::new(Delivery::of_statement(unit, sequence, record))], 1).unwrap();
+        take_apart(&mut record.statistics);
+        put_record(store, unit, record);
         add_up(store, 6);
     });
     let says = " connected graphs, but there are ";
@@ -759,11 +736,10 @@ fn verify_misses_a_graph_of_a_class_that_nobody_counts() {
 fn verify_draws_nothing_where_no_graph_is_recorded() {
     let sound = finished(6, "bipartite");
     let sample = ["--level", "5", "--sample", "1"];
-    let failed = failures(&sound, &sample, |store, plan| {
+    let failed = failures(&sound, &sample, |store, _| {
         for (unit, mut record) in store.units(6).unwrap() {
             record.statistics.labelled.all.graphs = 0;
-            let sequence = plan.shards[unit.shard as usize].sequence;
-            store.commit(&[Arc::new(Delivery::of_statement(unit, sequence, record))], 1).unwrap();
+            put_record(store, unit, record);
         }
     });
     let drawing =

@@ -24,7 +24,7 @@ use trailtrap_shared::{
 use walkdir::WalkDir;
 
 use crate::common::{
-    Data, Process, census_json, eventually, run, status, stderr, stdout, trailtrap, until_hit,
+    Data, Process, census_json, eventually, run, stderr, stdout, trailtrap, until_hit,
 };
 
 /// A census of order 7, for all tests to read, and what `census --json` said.
@@ -807,14 +807,10 @@ static IN_WORK: LazyLock<Data> = LazyLock::new(|| {
             !running.is_running() || data.units_on_record(10) >= 1000
         });
         // It may have been quicker.
-        let is_hit = running.is_killed() && orders_done(&data) == 9;
+        let is_hit = running.is_killed() && data.orders_done() == 9;
         is_hit.then_some(data)
     })
 });
-
-fn orders_done(data: &Data) -> usize {
-    status(&["--data", &data.text()])["orders_done"].as_array().map_or(0, Vec::len)
-}
 
 /// Exports from the census that is in work.
 fn export_in_work(arguments: &[&str]) -> Output {

@@ -39,8 +39,8 @@ use trailtrap_shared::{
 use trailtrap_worker::supply::{kept::Mark, shelf::others::OtherShelves};
 
 use crate::common::{
-    Data, add_up, census_json, copy_directory, failures_of, resealed, rewrite, run,
-    run_with_input, stderr, stdout, trailtrap,
+    Data, add_up, by_name, census_json, copy_directory, failures_of, put_record, resealed,
+    rewrite, run, run_with_input, stderr, stdout, take_apart, trailtrap,
 };
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {
@@ -599,13 +599,6 @@ fn verify_finds_a_gap_in_the_records() {
     have_failed(&failures(&data, &["--level", "5", "--sample", "5000"]), &expected);
 }
 
-/// Writes the record of a unit of order 7, without blocks.
-fn put_record(store: &Store, unit: Unit, record: UnitRecord) {
-    // The degrees of its graphs are told by its number.
-    let statement = Delivery::of_statement(unit, DegreeSequence::new([0; 7]), record);
-    store.commit(&[Arc::new(statement)], u64::MAX).unwrap();
-}
-
 /// A record that is not that of the blocks that are there, of what they were computed from, or of
 /// what can be computed again, is found by these checks, and by no others.
 #[test]
@@ -709,15 +702,6 @@ fn count_more(statistics: &mut Statistics, classes: u128, labelled: u128) {
         cell.classes.graphs += classes;
         cell.labelled.graphs += labelled;
     }
-}
-
-/// Says that a graph that is connected is not.
-fn take_apart(statistics: &mut Statistics) {
-    statistics.classes.connected.graphs -= 1;
-    let cells = &mut statistics.structure.connectivity;
-    let (_, connected) = cells.range_mut(1..).next().expect("one is connected");
-    connected.classes.graphs -= 1;
-    cells.entry(0).or_default().classes.graphs += 1;
 }
 
 /// Says that P1 wins a connected graph more, by a first move more.
@@ -1490,27 +1474,10 @@ fn store_with_shelves(data: &Data) -> Store {
     store
 }
 
-/// The same delivery, of which these sections lie on shelves, and the list of wins comes along.
-fn on_shelves(right: Delivery, sections: &[Section]) -> Arc<Delivery> {
-    let (wins, others): (Vec<Block>, Vec<Block>) =
-        right.blocks.into_iter().partition(|block| block.id.section == Section::Wins);
-    let shelved = others.iter().filter(|block| sections.contains(&block.id.section));
-    let named = shelved.map(|block| (block.id, block.name())).collect();
-    Arc::new(Delivery { blocks: wins, named, ..right })
-}
-
 /// The record of an order that was begun, and of which only results are to be kept.
 fn begun(order: usize) -> OrderRecord {
     let plan = Plan::new(TrailTrap::LAYOUT, order, PlanOptions::default());
-    OrderRecord {
-        options: plan.options,
-        plan_fingerprint: plan.fingerprint,
-        result: None,
-        outcomes_kept: false,
-        max_size: None,
-        graphs_dropped: true,
-        withdrawn: false,
-    }
+    OrderRecord { outcomes_kept: false, graphs_dropped: true, ..OrderRecord::begun(&plan) }
 }
 
 /// Whether a salvage said that it leaves out what it could read of an order.
@@ -1533,7 +1500,7 @@ fn a_forced_salvage_leaves_out_what_lies_on_shelves() {
         store.put_order(8, &begun(8)).unwrap();
         let all = deliveries(&whole, 8);
         let (units, half) = (all.len(), all.len() / 2);
-        let shelved = |right| on_shelves(right, &[Section::Keys, Section::Outcomes]);
+        let shelved = |right| Arc::new(by_name(right, &[Section::Keys, Section::Outcomes]));
         let done: Vec<Arc<Delivery>> = all.into_iter().take(half).map(shelved).collect();
         store.commit(&done, u64::MAX).unwrap();
         assert_eq!(store.units(8).unwrap().len(), half);
@@ -1569,7 +1536,7 @@ fn a_forced_salvage_leaves_out_graphs_some_of_which_lie_on_shelves() {
         let store = store_with_shelves(&data);
         let all = deliveries(&whole, 8).into_iter().step_by(2);
         let shelved: Vec<Arc<Delivery>> =
-            all.map(|right| on_shelves(right, &[Section::Keys])).collect();
+            all.map(|right| Arc::new(by_name(right, &[Section::Keys]))).collect();
         store.commit(&shelved, u64::MAX).unwrap();
         store.put_order(9, &begun(9)).unwrap();
     }

@@ -140,17 +140,15 @@ fn interrupted_politely_a_census_keeps_everything() {
     // It does not come to the end of this, however fast it is.
     let endless = ["census", "11", "--force", "--data", &data.text()];
     let process = Process::start(trailtrap().args(endless));
-    eventually("order 8 is done", || {
-        status(&["--data", &data.text()])["orders_done"].as_array().is_some_and(|l| l.len() >= 8)
-    });
+    eventually("order 8 is done", || data.orders_done() >= 8);
     process.signal("INT");
     let output = process.finish();
     assert_eq!(output.status.code(), Some(130));
     assert!(stderr(&output).contains("The same command goes on"), "{}", stderr(&output));
     assert!(stdout(&output).is_empty());
     // It stopped at once: order 11 is not done. What was done is kept, and not done again.
-    let left = status(&["--data", &data.text()]);
-    assert!((8..11).contains(&left["orders_done"].as_array().unwrap().len()), "{left}");
+    let left = data.orders_done();
+    assert!((8..11).contains(&left), "{left}");
     let before = instances(&data, 8);
     assert_eq!(census_json(8, &data, &[]), expected(8));
     assert_eq!(instances(&data, 8), before);

@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::Command,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde_json::Value;
@@ -123,19 +123,9 @@ fn what_cannot_be_rehearsed_is_said() {
 fn what_is_invented_is_not_taken_for_a_result() {
     let data = Data::new();
     let options = CensusOptions {
-        game: None,
-        class: None,
-        goal: Goal::new(5, Some(4)),
         keep: Keep::Minimal,
-        solves_again: false,
         plan: SPLIT,
-        fits_workers: false,
-        memory: None,
-        lease_term: Duration::from_secs(60),
-        trial_rate: 0.0,
-        compared_share: 0.0,
-        gather: Duration::ZERO,
-        clock: Instant::now,
+        ..CensusOptions::new(Goal::new(5, Some(4)))
     };
     {
         let directory = DataDirectory::take(&data.path()).unwrap();

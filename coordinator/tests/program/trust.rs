@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     path::Path,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -25,7 +24,7 @@ use trailtrap_shared::{
     },
     graph::{Graph, degree::DegreeSequence},
     labelling::batch::Kernel,
-    partition::{self, Block, BucketTable, Section},
+    partition::{self, BucketTable, Section},
     plan::{Goal, Plan, PlanOptions, Unit},
     protocol::{
         codec, messages,
@@ -42,9 +41,9 @@ use trailtrap_worker::{
 use crate::common::{
     Data, Process,
     answers::{Answers, solver},
-    census_json, coordinator, eventually, introduction,
+    by_name, census_json, coordinator, eventually, introduction,
     lies::{Delivering, Lie, copied},
-    parts, run, stderr, stdout, worker,
+    next_work, parts, run, stderr, stdout, worker,
 };
 
 type PlainClient = CensusClient<Channel>;
@@ -552,21 +551,7 @@ fn results_that_are_withdrawn_are_told_of() {
 /// What a census of all orders up to this one is to do, of which so much is kept and so many records
 /// are tried.
 fn options(order: usize, keep: Keep, trial_rate: f64) -> CensusOptions {
-    CensusOptions {
-        class: None,
-        game: None,
-        goal: Goal::new(order, None),
-        keep,
-        solves_again: false,
-        plan: PlanOptions::default(),
-        fits_workers: false,
-        memory: None,
-        lease_term: Duration::from_secs(60),
-        trial_rate,
-        compared_share: 0.0,
-        gather: Duration::ZERO,
-        clock: Instant::now,
-    }
+    CensusOptions { keep, trial_rate, ..CensusOptions::new(Goal::new(order, None)) }
 }
 
 /// Such a census.
@@ -712,30 +697,17 @@ fn what_could_not_be_read_is_tried_when_it_comes_again() {
         solved.insert(unit.unit, copied(unit));
     })
     .unwrap();
-    let by_name = |unit: &Unit| {
+    let named = |unit: &Unit| {
         let one: &SolvedUnit = &solved[unit];
         let (blocks, summary, author) = (one.blocks(), one.summary.clone(), census.author(worker));
         let right = delivery(one.unit, one.sequence, blocks, summary, one.elapsed, author);
-        let (wins, shared): (Vec<Block>, Vec<Block>) =
-            right.blocks.into_iter().partition(|block| block.id.section == Section::Wins);
-        let named = shared.iter().map(|block| (block.id, block.name())).collect();
-        Delivery { blocks: wins, named, ..right }
+        by_name(right, &[Section::Keys, Section::Outcomes])
     };
     let in_depot = KeptDepot::at(depot.path(), Mark(1));
     let mut again = 0;
-    loop {
-        let work = match census.assign(worker, 0, false) {
-            Assignment::Work(work) => work,
-            // One order is being closed before the next is begun.
-            Assignment::Wait => {
-                std::thread::yield_now();
-                continue;
-            }
-            Assignment::Finished => break,
-            other => panic!("nothing is wrong: {other:?}"),
-        };
+    while let Some(work) = next_work(&census, worker, false) {
         let deliver = || {
-            let deliveries = work.units.iter().map(by_name).collect();
+            let deliveries = work.units.iter().map(named).collect();
             census.accept(worker, work.lease, deliveries, true)
         };
         for unit in &work.units {

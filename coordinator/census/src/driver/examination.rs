@@ -567,10 +567,7 @@ mod tests {
     use trailtrap_worker::link::memory;
 
     use super::*;
-    use crate::{
-        driver::{CensusOptions, Keep},
-        records::OrderRecord,
-    };
+    use crate::{driver::CensusOptions, records::OrderRecord};
 
     /// The first order whose graphs nauty does not list, so that others may count them.
     const ORDER: usize = ENUMERATED_ORDER + 1;
@@ -583,33 +580,12 @@ mod tests {
         let store = Store::open(&path, None, None).unwrap();
         for n in 1..ORDER {
             let plan = Plan::new(store.layout(), n, PlanOptions::default());
-            let record = OrderRecord {
-                options: plan.options,
-                plan_fingerprint: plan.fingerprint,
-                result: Some(vec![Summary::default(); plan.max_size + 1]),
-                outcomes_kept: true,
-                max_size: None,
-                graphs_dropped: false,
-                withdrawn: false,
-            };
+            let result = Some(vec![Summary::default(); plan.max_size + 1]);
+            let record = OrderRecord { result, ..OrderRecord::begun(&plan) };
             store.put_order(n, &record).unwrap();
         }
         drop(store);
-        let options = CensusOptions {
-            game: None,
-            class: None,
-            goal: Goal::new(ORDER, None),
-            keep: Keep::All,
-            solves_again: false,
-            plan: PlanOptions::default(),
-            fits_workers: false,
-            memory: None,
-            lease_term: Duration::from_secs(60),
-            trial_rate,
-            compared_share: 0.0,
-            gather: Duration::ZERO,
-            clock: Instant::now,
-        };
+        let options = CensusOptions { trial_rate, ..CensusOptions::new(Goal::new(ORDER, None)) };
         (directory, Census::open(&path, options).unwrap())
     }
 

@@ -120,6 +120,28 @@ pub struct CensusOptions {
     pub clock: fn() -> Instant,
 }
 
+impl CensusOptions {
+    /// For all graphs that this asks for, in a store of whatever game and class: everything is kept,
+    /// made durable at once, and nothing of it tried or compared.
+    pub fn new(goal: Goal) -> Self {
+        CensusOptions {
+            game: None,
+            class: None,
+            goal,
+            keep: Keep::All,
+            solves_again: false,
+            plan: PlanOptions::default(),
+            fits_workers: false,
+            memory: None,
+            lease_term: Duration::from_secs(60),
+            trial_rate: 0.0,
+            compared_share: 0.0,
+            gather: Duration::ZERO,
+            clock: Instant::now,
+        }
+    }
+}
+
 /// Where a census is to keep its larger blocks.
 pub enum KeptIn<'a> {
     /// Where it did before; in a new one, in its database.
@@ -563,12 +585,10 @@ impl Census {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use trailtrap_shared::plan::{Goal, PlanOptions};
     use trailtrap_worker::memory;
 
-    use super::{Census, CensusOptions, Keep, pending_bytes};
+    use super::{Census, CensusOptions, pending_bytes};
 
     /// Orders are split for the worker that has least, unless somebody has said how; who has ample
     /// memory, or does not say, changes nothing.
@@ -576,21 +596,7 @@ mod tests {
     fn orders_are_split_for_the_workers_that_are_there() {
         let opened = |fits_workers| {
             let directory = tempfile::tempdir().unwrap();
-            let options = CensusOptions {
-                game: None,
-                class: None,
-                goal: Goal::new(3, None),
-                keep: Keep::All,
-                solves_again: false,
-                plan: PlanOptions::default(),
-                fits_workers,
-                memory: None,
-                lease_term: Duration::from_secs(60),
-                trial_rate: 0.0,
-                compared_share: 0.0,
-                gather: Duration::ZERO,
-                clock: Instant::now,
-            };
+            let options = CensusOptions { fits_workers, ..CensusOptions::new(Goal::new(3, None)) };
             let census = Census::open(&directory.path().join("store"), options).unwrap();
             (directory, census)
         };

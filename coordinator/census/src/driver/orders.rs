@@ -70,8 +70,7 @@ impl Census {
         }
         let options = begun.as_ref().map_or_else(|| self.splitting(), |record| record.options);
         let plan = Arc::new(Plan::new(self.store.layout(), n, options).limited(needed));
-        let plan_fingerprint = plan.fingerprint;
-        if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan_fingerprint) {
+        if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan.fingerprint) {
             return Err(StoreError::Plan(n).into());
         }
         let told = self.store.game().about().told_by_outcome();
@@ -107,15 +106,12 @@ impl Census {
                 OrderRecord { outcomes_kept, graphs_dropped, ..record.clone() }
             }
             _ => {
-                let max_size = plan.limit();
+                let withdrawn = begun.as_ref().is_some_and(|record| record.withdrawn);
                 OrderRecord {
-                    options,
-                    plan_fingerprint,
-                    result: None,
                     outcomes_kept,
-                    max_size,
                     graphs_dropped,
-                    withdrawn: begun.as_ref().is_some_and(|record| record.withdrawn),
+                    withdrawn,
+                    ..OrderRecord::begun(&plan)
                 }
             }
         };

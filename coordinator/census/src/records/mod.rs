@@ -11,7 +11,7 @@ use trailtrap_shared::{
     count::{ahead::ToldAhead, digest::Digest, statistics::Statistics, summary::Summary},
     graph::{degree::DegreeSequence, pairs},
     partition::{Block, BlockId, BlockName, Content, Section},
-    plan::{PlanOptions, Unit},
+    plan::{Plan, PlanOptions, Unit},
 };
 use trailtrap_worker::kernel::Evidence;
 
@@ -98,6 +98,19 @@ pub struct Beside {
 }
 
 impl OrderRecord {
+    /// Of an order that is begun, with all that this plan has, of which everything is kept.
+    pub fn begun(plan: &Plan) -> Self {
+        OrderRecord {
+            options: plan.options,
+            plan_fingerprint: plan.fingerprint,
+            result: None,
+            outcomes_kept: true,
+            max_size: plan.limit(),
+            graphs_dropped: false,
+            withdrawn: false,
+        }
+    }
+
     /// The record when something of the order is taken back.
     pub fn withdraw(self) -> Self {
         let withdrawn = self.withdrawn || self.result.is_some();

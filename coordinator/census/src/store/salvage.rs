@@ -431,16 +431,9 @@ mod tests {
             let store = Store::open(&old, None, None).unwrap();
             store.commit(&[Arc::new(delivery)], u64::MAX).unwrap();
         };
-        let order = OrderRecord {
-            options: plan.options,
-            plan_fingerprint: plan.fingerprint,
-            result: None,
-            outcomes_kept: true,
-            max_size: None,
-            graphs_dropped: false,
-            withdrawn: false,
-        };
-        Store::open(&old, None, None).unwrap().put_order(ORDER, &order).unwrap();
+        let store = Store::open(&old, None, None).unwrap();
+        store.put_order(ORDER, &OrderRecord::begun(&plan)).unwrap();
+        drop(store);
         [0, 1].into_iter().for_each(|version| write(deliver(version, version)));
         let (current, away) = (old.join("CURRENT"), old.join("CURRENT.away"));
         for (keys, outcomes, opens) in [

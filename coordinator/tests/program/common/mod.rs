@@ -11,6 +11,7 @@ use std::{
     ops::Range,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::Arc,
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -18,12 +19,19 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpSocket;
-use trailtrap_census::store::{Store, plan};
+use trailtrap_census::{
+    core::{Work, WorkerId},
+    driver::{Assignment, Census},
+    records::{Delivery, UnitRecord},
+    store::{Store, plan},
+};
 use trailtrap_shared::{
-    count::summary::Summary,
+    count::{statistics::Statistics, summary::Summary},
     game::{Game, TrailTrap},
+    graph::degree::DegreeSequence,
     labelling::LABELLING,
-    partition::BLOCK_FORMAT,
+    partition::{BLOCK_FORMAT, Block, Section},
+    plan::Unit,
     protocol::wire::{self, PROTOCOL},
 };
 use trailtrap_worker::process::limits::{Size, raise_open_files};
@@ -180,6 +188,11 @@ impl Data {
 }
 
 impl Data {
+    /// How many orders are done, as the status says.
+    pub fn orders_done(&self) -> usize {
+        status(&["--data", &self.text()])["orders_done"].as_array().map_or(0, Vec::len)
+    }
+
     /// Another directory with the same files in it.
     pub fn copy(&self) -> Self {
         let copy = Data::new();
@@ -198,6 +211,46 @@ pub fn copy_directory(from: &Path, to: &Path) {
             false => drop(std::fs::copy(entry.path(), copy).unwrap()),
         }
     }
+}
+
+/// The same delivery, of which blocks of these sections are only named, and the lists of wins come
+/// along.
+pub fn by_name(right: Delivery, sections: &[Section]) -> Delivery {
+    let (wins, others): (Vec<Block>, Vec<Block>) =
+        right.blocks.into_iter().partition(|block| block.id.section == Section::Wins);
+    let named = others.iter().filter(|block| sections.contains(&block.id.section));
+    let named = named.map(|block| (block.id, block.name())).collect();
+    Delivery { blocks: wins, named, ..right }
+}
+
+/// The work that a worker, in this process or not, is given next; `None` when all is done.
+pub fn next_work(census: &Census, worker: WorkerId, is_own: bool) -> Option<Work> {
+    loop {
+        match census.assign(worker, 0, is_own) {
+            Assignment::Work(work) => return Some(work),
+            // One order is being closed before the next is begun.
+            Assignment::Wait => std::thread::yield_now(),
+            Assignment::Finished => return None,
+            other => panic!("nothing is wrong: {other:?}"),
+        }
+    }
+}
+
+/// Writes the record of a unit, without blocks.
+pub fn put_record(store: &Store, unit: Unit, record: UnitRecord) {
+    // The degrees of its graphs are told by its number.
+    let sequence = DegreeSequence::new(vec![0; unit.order.into()]);
+    let statement = Delivery::of_statement(unit, sequence, record);
+    store.commit(&[Arc::new(statement)], u64::MAX).unwrap();
+}
+
+/// Says that a graph that is connected is not.
+pub fn take_apart(statistics: &mut Statistics) {
+    statistics.classes.connected.graphs -= 1;
+    let cells = &mut statistics.structure.connectivity;
+    let (_, connected) = cells.range_mut(1..).next().expect("one is connected");
+    connected.classes.graphs -= 1;
+    cells.entry(0).or_default().classes.graphs += 1;
 }
 
 /// Adds the result of a finished order up again from what is recorded of its units, unchecked.

@@ -23,7 +23,7 @@ use tonic::{
 use trailtrap::serve::service;
 use trailtrap_census::{
     core::{Fault, random::Random},
-    driver::{Census, CensusError, CensusOptions, Keep},
+    driver::{Census, CensusError, CensusOptions},
 };
 use trailtrap_shared::{
     plan::{Goal, PlanOptions, Unit},
@@ -112,22 +112,9 @@ impl Log {
 /// A census of all orders up to this one, nothing of which is tried or compared.
 pub fn options(order: usize) -> CensusOptions {
     let clock = || Instant::now().into_std();
-    CensusOptions {
-        class: None,
-        game: None,
-        goal: Goal::new(order, None),
-        keep: Keep::All,
-        solves_again: false,
-        plan: SPLIT,
-        fits_workers: false,
-        memory: None,
-        lease_term: LEASE,
-        trial_rate: 0.0,
-        compared_share: 0.0,
-        // The simulated clock stands still meanwhile.
-        gather: Duration::ZERO,
-        clock,
-    }
+    // It is durable at once, as the simulated clock stands still meanwhile.
+    let usual = CensusOptions::new(Goal::new(order, None));
+    CensusOptions { plan: SPLIT, lease_term: LEASE, clock, ..usual }
 }
 
 /// Opens a census when the one before, which crashed, has let go of the directory; or says why it
