@@ -15,9 +15,8 @@ use trailtrap_shared::partition::LARGE_BYTES;
 ///
 /// What has [`trailtrap_shared::partition::LARGE_BYTES`] or more, and for which no room is free, gets
 /// memory of its own, which goes back to the system when it goes; in who solves, [`suit`] says, only
-/// what is larger. By itself the
-/// allocator maps less and less as memory is freed, and keeps at the end of an arena twice of what it
-/// does not map, or what it is told to here.
+/// what is larger. By itself the allocator maps less and less as memory is freed, and keeps at the end
+/// of an arena twice of what it does not map, or what it is told to here.
 ///
 /// `MALLOC_ARENA_MAX`, `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` in the environment have
 /// precedence. Other allocators are left alone. To be called before there are other threads.
@@ -32,10 +31,10 @@ pub fn bound() {
 
 /// Suits the allocator to a budget of so much memory: what a bucket takes comes from arenas, unless
 /// it is larger than buckets may be, a sixteenth of the memory ([`crate::memory::splitting`]), or than
-/// 32 MiB; what has 4 MiB at most comes from there in any case. Where tables are read
-/// again and again, several copies of each block are made and let go on the way, and new pages for
-/// all of them took a fifth of all time at order 12 in 256 MiB. What arenas keep of them is given back
-/// by [`trim_until`].
+/// 32 MiB; what has 4 MiB at most comes from there in any case. Where tables are read again and again,
+/// several copies of each block are made and let go on the way, and new pages for all of them took a
+/// fifth of all time at order 12 up to 23 edges in 256 MiB. What arenas keep of them is given back by
+/// [`trim_until`].
 pub fn suit(memory_bytes: usize) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
