@@ -33,8 +33,11 @@ pub struct SalvageCommand {
     /// The data directory
     #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
     data: PathBuf,
-    /// Also if graphs and outcomes lie on the shelves of workers, which are not reached: all that is
-    /// done of the order in work is left out
+    /// Also if graphs and outcomes lie on the shelves of workers, which are not reached: they are
+    /// left out, and all that is of no use without them
+    ///
+    /// If the last order is finished, and its outcomes were not to be kept (`--keep`), its results
+    /// stay, and a census that needs its graphs asks for `--force`.
     #[arg(long)]
     force: bool,
 }

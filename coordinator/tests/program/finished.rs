@@ -1474,6 +1474,19 @@ fn store_with_shelves(data: &Data) -> Store {
     store
 }
 
+/// Puts every second list of graphs of these orders, all of which `whole` has, on a shelf.
+fn put_graphs_on_shelves(whole: &Data, data: &Data, orders: &[usize]) -> Store {
+    let whole = Store::open(&whole.path().join("store"), None, None).unwrap();
+    let store = store_with_shelves(data);
+    for &order in orders {
+        let all = deliveries(&whole, order).into_iter().step_by(2);
+        let shelved: Vec<Arc<Delivery>> =
+            all.map(|right| Arc::new(by_name(right, &[Section::Keys]))).collect();
+        store.commit(&shelved, u64::MAX).unwrap();
+    }
+    store
+}
+
 /// The record of an order that was begun, and of which only results are to be kept.
 fn begun(order: usize) -> OrderRecord {
     let plan = Plan::new(TrailTrap::LAYOUT, order, PlanOptions::default());
@@ -1531,19 +1544,56 @@ fn a_forced_salvage_leaves_out_graphs_some_of_which_lie_on_shelves() {
     let (whole, data) = (Data::new(), Data::new());
     let expected = census_json(8, &whole, &[]);
     census_json(8, &data, &["--keep", "graphs"]);
-    {
-        let whole = Store::open(&whole.path().join("store"), None, None).unwrap();
-        let store = store_with_shelves(&data);
-        let all = deliveries(&whole, 8).into_iter().step_by(2);
-        let shelved: Vec<Arc<Delivery>> =
-            all.map(|right| Arc::new(by_name(right, &[Section::Keys]))).collect();
-        store.commit(&shelved, u64::MAX).unwrap();
-        store.put_order(9, &begun(9)).unwrap();
-    }
+    put_graphs_on_shelves(&whole, &data, &[8]).put_order(9, &begun(9)).unwrap();
     let forced = run(&["salvage", "--force", "--data", &data.text()]);
     assert!(forced.status.success(), "{}", stderr(&forced));
     let left_out = [6, 7, 8].map(|order| is_left_out(&forced, order));
     assert_eq!(left_out, [false, true, true], "{}", stderr(&forced));
     assert_eq!(census_json(8, &data, &["--keep", "minimal"]), expected);
+    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+}
+
+/// Of a finished order that the next one does not need yet, the results stay, as they do with
+/// `--keep minimal`: nothing of it is damaged, and a census that needs the graphs asks for `--force`.
+#[test]
+fn a_forced_salvage_keeps_results_of_orders_some_of_whose_graphs_lie_on_shelves() {
+    results_stay((7, &[]), (8, &[]), &[7]);
+    // To carry it further takes its own graphs, and more of those of the one before.
+    results_stay((8, &["--max-size", "12"]), (8, &["--max-size", "14"]), &[7, 8]);
+}
+
+/// Graphs of these orders lie on shelves when a census is `done`, and `more` is asked for after the
+/// salvage.
+fn results_stay(done: (usize, &[&str]), more: (usize, &[&str]), orders: &[usize]) {
+    let census = |data: &Data, asked: (usize, &[&str]), options: &[&str]| {
+        census_json(asked.0, data, &[asked.1, options].concat())
+    };
+    let (whole, data) = (Data::new(), Data::new());
+    let expected = census(&whole, done, &[]);
+    assert_eq!(census(&data, done, &["--keep", "graphs"]), expected);
+    drop(put_graphs_on_shelves(&whole, &data, orders));
+    let salvage = |options: &[&str]| {
+        let salvaged = run(&[&["salvage", "--data", &data.text()], options].concat());
+        assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+        assert!(stdout(&salvaged).contains("; 0 are damaged"), "{}", stdout(&salvaged));
+        stderr(&salvaged)
+    };
+    let said = salvage(&["--force"]);
+    for order in orders.iter().map(usize::to_string) {
+        let says = format!("order {order}: its results are kept without its graphs");
+        assert!(said.contains(&says), "{said}");
+        let verified = failures_of(&[order.as_str(), "--level", "3", "--data", &data.text()]);
+        assert_eq!(verified, HashMap::new(), "order {order}");
+    }
+    assert_eq!(census(&data, done, &["--keep", "graphs"]), expected);
+    // Nothing that is needed lies on shelves any more.
+    salvage(&[]);
+    let order = more.0.to_string();
+    let refused = run(&[&["census", order.as_str(), "--data", &data.text()], more.1].concat());
+    assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
+    let says = format!("order {order} needs graphs of order {} that were not kept", done.0);
+    assert!(stderr(&refused).contains(&says), "{}", stderr(&refused));
+    let expected = census(&whole, more, &[]);
+    assert_eq!(census(&data, more, &["--keep", "minimal", "--force"]), expected);
     assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
 }

@@ -105,14 +105,14 @@ pub enum StoreError {
          coordinator` and these workers; they are not there for anything else"
     )]
     OnShelves,
-    /// Blocks of an order in work lie on the shelves of workers, which a salvage does not reach.
+    /// Blocks of the last order lie on the shelves of workers, which a salvage does not reach.
     #[error(
         "graphs and outcomes of order {order} lie on the shelves of workers, which this does not \
-         reach: all that is done of the order would be left out. `trailtrap coordinator` goes on \
-         with it, if the database opens; if it does not, use --force"
+         reach: they would be left out, and all that is of no use without them. `trailtrap \
+         coordinator` goes on with it, if the database opens; if it does not, use --force"
     )]
     SalvageOfShelves {
-        /// The order in work.
+        /// The last order.
         order: usize,
     },
     /// A block was waited for whose shelves are away, and the census is closed meanwhile: nothing is

@@ -95,7 +95,7 @@ pub struct Salvaged {
 ///
 /// # Errors
 ///
-/// Blocks of an order in work lie on shelves, nothing can be read of the old one, it is of another
+/// Blocks of the last order lie on shelves, nothing can be read of the old one, it is of another
 /// format, the new one cannot be written, or the system lacks something, such as descriptors or
 /// room. What cannot be read of the old one otherwise is counted and left out.
 pub fn salvage(
@@ -165,25 +165,29 @@ impl Salvage<'_> {
             let copied = self.copy(&plan, &record, limit.unwrap_or(plan.max_size))?;
             orders.push((plan, record, copied));
         }
-        // Some units cannot be solved again without others, whose outcomes or keys were not kept.
-        let mut next_is_whole = false;
         let last = self.old.last_order();
+        // Some units cannot be solved again without others, whose outcomes or keys were not kept.
+        // Whether all of the next order is there, and whether it was done to its end.
+        let (mut next_is_whole, mut next_is_complete) = (false, false);
         for (plan, record, copied) in orders.iter_mut().rev() {
             let n = plan.order;
             // Where they were not to be kept, the census sees to it when they are needed.
-            let keys_are_needed = !next_is_whole
-                && n > ENUMERATED_ORDER
-                && !record.graphs_dropped
-                && copied.lacks_keys;
+            let lacks_graphs = n > ENUMERATED_ORDER && !record.graphs_dropped && copied.lacks_keys;
             // A finished order needs nothing, whatever a stopped run has left of more edges.
             let is_finished = record.result.is_some() && copied.is_whole();
             let lacks_outcomes = !is_finished && copied.lacks_outcomes(plan);
             // Nobody needs its graphs yet, and what was found out about them is there.
             let is_result = is_finished && n == last;
-            if copied.units > 0 && (keys_are_needed && !is_result || lacks_outcomes) {
+            let graphs_are_needed = !next_is_whole && !is_result;
+            if copied.units > 0 && (lacks_graphs && graphs_are_needed || lacks_outcomes) {
                 self.leave_out(plan, copied)?;
+            } else if lacks_graphs && is_finished && !next_is_complete {
+                // Those that are there would pass for all. If the next order is complete, they have
+                // served, and went with it.
+                self.drop_graphs(n, record)?;
             }
             next_is_whole = copied.is_whole();
+            next_is_complete = next_is_whole && record.max_size.is_none();
         }
         // What was computed from what is missing may come out otherwise: the census looks at it
         // again.
@@ -228,6 +232,18 @@ impl Salvage<'_> {
         self.lost += copied.units;
         *copied = Copied { first_missing: Some(0), ..Copied::new(copied.max_size) };
         Ok(())
+    }
+
+    /// Takes back what was copied of the graphs of a finished order, of which some are not there,
+    /// and of its outcomes: what is left is what a census leaves that keeps no more than results.
+    fn drop_graphs(&self, n: usize, record: &mut OrderRecord) -> Result<(), StoreError> {
+        self.watcher.say(&format!(
+            "order {n}: its results are kept without its graphs, of which some are not there"
+        ));
+        record.graphs_dropped = true;
+        [Section::Keys, Section::Outcomes]
+            .into_iter()
+            .try_for_each(|section| self.new.forget_section(section, n, pairs(n)))
     }
 
     /// Copies the units of an order, of which those with at most `max_size` edges have to be

@@ -178,7 +178,8 @@ impl Wreck {
         self.shelf_mark
     }
 
-    /// The order in work, if blocks of it lie on shelves.
+    /// The last order, if blocks of it lie on shelves: it is in work, or another is to be made from
+    /// them.
     pub fn order_on_shelves(&self) -> Option<usize> {
         let last = self.last_order();
         // The next order reads the graphs of all but the last one of a census.
