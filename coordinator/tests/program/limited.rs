@@ -7,7 +7,7 @@ use trailtrap_census::{records::OrderRecord, store::Store};
 
 use crate::common::{
     Data, Process, census_json, coordinator, eventually, run, run_with_input, status, stderr,
-    stdout, trailtrap, worker,
+    stdout, trailtrap, until_hit, worker,
 };
 
 /// Order 8 as it always was.
@@ -235,7 +235,7 @@ fn an_order_that_is_taken_back_is_done_again_as_far_as_it_was() {
 /// A census of order 8 up to 9 edges, and what it said, of which a continuation was killed when it
 /// had put more than so many units on record; or fewer, if it is too fast for that.
 fn interrupted(keep: &[&str], mut least: usize) -> (Data, Value) {
-    loop {
+    until_hit(|| {
         let data = Data::new();
         let before = limited(&data, 9, keep);
         let units = data.units_on_record(8);
@@ -245,10 +245,11 @@ fn interrupted(keep: &[&str], mut least: usize) -> (Data, Value) {
             !process.is_running() || data.units_on_record(8) > units + least
         });
         if process.is_killed() {
-            return (data, before);
+            return Some((data, before));
         }
         least /= 2;
-    }
+        None
+    })
 }
 
 /// While more is being done, and after it was interrupted, what was done before is there.
@@ -353,7 +354,7 @@ fn the_last_outcomes_may_be_gone() {
 
 /// A census of order 8 whose coordinator was killed when so many of its shards were done, or fewer.
 fn killed(keep: &str, mut least: u64) -> Data {
-    loop {
+    until_hit(|| {
         let data = Data::new();
         // What every record is tried for takes long enough.
         let tried = ["--keep", keep, "--sample", "1"];
@@ -367,11 +368,12 @@ fn killed(keep: &str, mut least: u64) -> Data {
         });
         let is_killed = process.is_killed();
         worker.kill();
-        if is_killed && status(&["--data", &data.text()])["order"]["order"] == 8 {
-            return data;
+        if is_killed && data.status_at_rest()["order"]["order"] == 8 {
+            return Some(data);
         }
         least /= 2;
-    }
+        None
+    })
 }
 
 /// What is begun and not finished can be asked for up to few edges, and then be finished; what is

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::atomic::{AtomicUsize, Ordering},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use trailtrap_census::{
@@ -25,8 +25,9 @@ use trailtrap_shared::{
 };
 
 use crate::common::{
-    Data, LONG_LEASE, PATIENCE, Process, census_json, coordinator, eventually, reserved_port, run,
-    status, stderr, stdout, trailtrap, units_leased, until_hit, worker,
+    ATTEMPTS, Data, GIVE_UP, LONG_LEASE, PATIENCE, Process, census_json, coordinator, eventually,
+    orders_done, reserved_port, run, status, stderr, stdout, trailtrap, units_leased, until_hit,
+    worker,
 };
 
 fn expected(order: usize) -> String {
@@ -55,12 +56,14 @@ fn killed_at_random_points_a_census_ends_the_same() {
     let all = (1..=9).map(|order| DegreeSequence::all(order).len() as u64).sum::<u64>();
     let mut random = Random(3);
     let shorter = |window: Duration| (window / 2).max(Duration::from_millis(1));
-    let (mut window, mut kills, mut idle) = (Duration::from_millis(8), 0, 0);
+    let (mut window, mut kills, mut idle, mut starts) = (Duration::from_millis(8), 0, 0, 0);
     // A census that ends before it was killed often enough is followed by another.
     while kills < KILLS {
         let data = Data::new();
         let mut before = 0;
         loop {
+            starts += 1;
+            assert!(starts <= KILLS * ATTEMPTS, "only {kills} kills hit, {idle} came too early");
             let more: &[&str] = if kills % 2 == 0 { &[] } else { &["--threads", "3"] };
             let mut process = Process::start(
                 trailtrap().args(["census", "9", "--json", "--data", &data.text()]).args(more),
@@ -104,14 +107,19 @@ fn entries(path: &Path) -> usize {
 #[test]
 fn killed_while_the_store_is_being_made_a_census_can_be_started_again() {
     let expected = expected(4);
-    let (mut before, mut meanwhile, mut after) = (0, 0, 0);
+    let (mut before, mut meanwhile, mut after, mut rounds) = (0, 0, 0, 0);
     while before == 0 || meanwhile == 0 || after == 0 {
+        rounds += 1;
+        assert!(rounds <= ATTEMPTS, "{before} kills before, {meanwhile} while, {after} after");
         for files in 0.. {
             let data = Data::new();
             let mut process =
                 Process::start(trailtrap().args(["census", "4", "--data", &data.text()]));
+            // What is over in a moment is looked for all the time.
+            let start = Instant::now();
             while process.is_running() && entries(&data.path()) < files {
-                std::hint::spin_loop();
+                assert!(start.elapsed() < GIVE_UP, "waited in vain for {files} files, or the end");
+                std::thread::yield_now();
             }
             let hit = process.is_killed();
             // The store is made under another name.
@@ -147,8 +155,8 @@ fn interrupted_politely_a_census_keeps_everything() {
     assert!(stderr(&output).contains("The same command goes on"), "{}", stderr(&output));
     assert!(stdout(&output).is_empty());
     // It stopped at once: order 11 is not done. What was done is kept, and not done again.
-    let left = data.orders_done();
-    assert!((8..11).contains(&left), "{left}");
+    let left = data.status_at_rest();
+    assert!((8..11).contains(&orders_done(&left)), "{left}");
     let before = instances(&data, 8);
     assert_eq!(census_json(8, &data, &[]), expected(8));
     assert_eq!(instances(&data, 8), before);
@@ -159,9 +167,11 @@ fn interrupted_politely_a_census_keeps_everything() {
 fn workers_and_coordinators_that_are_killed_change_nothing() {
     let expected = expected(9);
     let mut random = Random(271828);
-    let (mut workers_killed, mut leaders_killed) = (0, 0);
+    let (mut workers_killed, mut leaders_killed, mut censuses) = (0, 0, 0);
     // A census that ends before enough was killed is followed by another.
     while workers_killed < 4 || leaders_killed < 2 {
+        censuses += 1;
+        assert!(censuses <= ATTEMPTS, "only {workers_killed} and {leaders_killed} kills hit");
         let data = Data::new();
         // Nobody else gets the port while no coordinator listens.
         let (_reserved, port) = reserved_port();
@@ -795,7 +805,7 @@ fn killed_with_blobs(data: &Data, more: &[&str], least: usize) {
         });
         blobs.map(|file| file.path()).collect()
     };
-    loop {
+    until_hit(|| {
         let before = blobs();
         let mut process =
             Process::start(trailtrap().args(["census", "9", "--data", &data.text()]).args(more));
@@ -803,7 +813,7 @@ fn killed_with_blobs(data: &Data, more: &[&str], least: usize) {
             !process.is_running() || blobs().difference(&before).count() >= least
         });
         if process.is_killed() {
-            return;
+            return Some(());
         }
         // It was quicker: all over again.
         let store = Store::open(&data.path().join("store"), None, None).unwrap();
@@ -811,7 +821,8 @@ fn killed_with_blobs(data: &Data, more: &[&str], least: usize) {
         store.take_back(&units.collect::<Vec<Unit>>()).unwrap();
         let order = store.order(9).unwrap().unwrap();
         store.put_order(9, &OrderRecord { result: None, ..order }).unwrap();
-    }
+        None
+    });
 }
 
 /// How many alarms there are.

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     path::Path,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ use trailtrap_worker::{
 };
 
 use crate::common::{
-    Data, Process,
+    Data, GIVE_UP, Process,
     answers::{Answers, solver},
     by_name, census_json, coordinator, eventually, introduction,
     lies::{Delivering, Lie, copied},
@@ -195,10 +196,16 @@ async fn taken_over(address: &str) {
     let answers = Answers::solve(8, PlanOptions::default());
     let mut client = connect(address).await;
     let worker = client.register(introduction("other")).await.unwrap().into_inner().worker;
+    let start = Instant::now();
     loop {
+        assert!(start.elapsed() < GIVE_UP, "the unit is solved by another");
         let request = wire::LeaseRequest { worker, room: 0, by_name: false };
-        let answer = client.lease(request).await.unwrap().into_inner().answer;
-        let Some(Answer::Grant(grant)) = answer else { continue };
+        let grant = match client.lease(request).await.unwrap().into_inner().answer {
+            Some(Answer::Grant(grant)) => grant,
+            // The first one still has its lease.
+            Some(Answer::WaitMilliseconds(_)) => continue,
+            other => panic!("work is there: {other:?}"),
+        };
         let delivery = answers.delivery(worker, grant.lease, &messages::units(&grant));
         // On a slow machine this lease may run out too.
         if client.complete(tokio_stream::iter(delivery)).await.unwrap().into_inner().accepted {

@@ -45,6 +45,8 @@ pub const PATIENCE: &str = "1200";
 /// How long leases last that are not to expire within a test, in seconds: longer than any test
 /// waits.
 pub const LONG_LEASE: &str = "86400";
+/// How often a scenario is begun that may be over before it was hit.
+pub const ATTEMPTS: usize = 50;
 /// How often it is looked whether something has happened.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -95,6 +97,11 @@ pub fn reserved_port() -> (TcpSocket, u16) {
 pub fn status(arguments: &[&str]) -> Value {
     let output = run(&[&["status", "--json"], arguments].concat());
     serde_json::from_str(&stdout(&output)).unwrap_or_default()
+}
+
+/// How many orders are done, as a status says; none if it says nothing.
+pub fn orders_done(status: &Value) -> usize {
+    status["orders_done"].as_array().map_or(0, Vec::len)
 }
 
 /// Units that the coordinator believes to be in work.
@@ -188,9 +195,16 @@ impl Data {
 }
 
 impl Data {
-    /// How many orders are done, as the status says.
+    /// How many orders are done, as the status says; none as long as there is nothing to say.
     pub fn orders_done(&self) -> usize {
-        status(&["--data", &self.text()])["orders_done"].as_array().map_or(0, Vec::len)
+        orders_done(&status(&["--data", &self.text()]))
+    }
+
+    /// What the status says of a directory in which there is a census, and on which nobody works.
+    pub fn status_at_rest(&self) -> Value {
+        let output = run(&["status", "--json", "--data", &self.text()]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_str(&stdout(&output)).unwrap()
     }
 
     /// Another directory with the same files in it.
@@ -214,7 +228,7 @@ pub fn copy_directory(from: &Path, to: &Path) {
 }
 
 /// The same delivery, of which blocks of these sections are only named, and the lists of wins come
-/// along.
+/// along. All other blocks are left out.
 pub fn by_name(right: Delivery, sections: &[Section]) -> Delivery {
     let (wins, others): (Vec<Block>, Vec<Block>) =
         right.blocks.into_iter().partition(|block| block.id.section == Section::Wins);
@@ -225,15 +239,13 @@ pub fn by_name(right: Delivery, sections: &[Section]) -> Delivery {
 
 /// The work that a worker, in this process or not, is given next; `None` when all is done.
 pub fn next_work(census: &Census, worker: WorkerId, is_own: bool) -> Option<Work> {
-    loop {
-        match census.assign(worker, 0, is_own) {
-            Assignment::Work(work) => return Some(work),
-            // One order is being closed before the next is begun.
-            Assignment::Wait => std::thread::yield_now(),
-            Assignment::Finished => return None,
-            other => panic!("nothing is wrong: {other:?}"),
-        }
-    }
+    eventually_some("there is work, or all is done", || match census.assign(worker, 0, is_own) {
+        Assignment::Work(work) => Some(Some(work)),
+        // One order is being closed before the next is begun.
+        Assignment::Wait => None,
+        Assignment::Finished => Some(None),
+        other => panic!("nothing is wrong: {other:?}"),
+    })
 }
 
 /// Writes the record of a unit, without blocks.
@@ -268,7 +280,8 @@ pub fn add_up(store: &Store, order: usize) {
 
 /// What an attempt comes to that may be over before it was hit, and is then made again.
 pub fn until_hit<T>(attempt: impl FnMut() -> Option<T>) -> T {
-    std::iter::repeat_with(attempt).take(50).flatten().next().expect("one of fifty was hit")
+    let hit = std::iter::repeat_with(attempt).take(ATTEMPTS).flatten().next();
+    hit.unwrap_or_else(|| panic!("none of {ATTEMPTS} attempts was hit"))
 }
 
 /// What `trailtrap census ORDER --json` prints in a directory.
@@ -337,7 +350,9 @@ impl Process {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// SIGKILL; false if it had ended by itself, all done, or as a worker that is not needed.
+    /// SIGKILL; false if it had ended by itself: with all done (0), or as a worker that says that
+    /// there is more to do (75), since it was asked to leave, or its coordinator was out of reach
+    /// for too long.
     pub fn is_killed(&mut self) -> bool {
         self.kill();
         let status = self.0.wait().unwrap();
