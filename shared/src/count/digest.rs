@@ -55,13 +55,15 @@ impl Digest {
         label: &[u8],
         message: &mut Vec<u8>,
     ) {
-        message.clear();
-        message.extend_from_slice(G::ABOUT.digest_tag.as_bytes());
-        graph6::encode_code(n, code, message);
-        message.extend_from_slice(&automorphisms.to_le_bytes());
-        let start = message.len();
-        message.resize(start + G::LAYOUT.record_bytes(n), 0);
-        G::encode(n, &G::relabelled(n, outcome, label), &mut message[start..]);
+        let tag = G::ABOUT.digest_tag.as_bytes();
+        // All messages of an order have one length.
+        let text_end = tag.len() + graph6::encoded_len(n);
+        let record = text_end + size_of::<u64>();
+        message.resize(record + G::LAYOUT.record_bytes(n), 0);
+        message[..tag.len()].copy_from_slice(tag);
+        graph6::write_code(n, code, &mut message[tag.len()..text_end]);
+        message[text_end..record].copy_from_slice(&automorphisms.to_le_bytes());
+        G::encode_relabelled(n, outcome, label, &mut message[record..]);
         *self += Digest::from_le_bytes(Sha256::digest(message).into());
     }
 

@@ -67,6 +67,10 @@ fn check<G: Game>(graph: &Graph, seed: u64, known: &mut HashMap<(usize, Code), G
     let decoded = G::decode(n, &record);
     assert_eq!(G::record(n, &G::relabelled(n, &decoded, &label)), record_of_image, "{graph:?}");
 
+    let mut written = vec![0xff; layout.record_bytes(n)];
+    G::encode_relabelled(n, &outcome, &label, &mut written);
+    assert_eq!(written, record_of_image, "{graph:?}");
+
     // Records keep what they hold, overwrite what was there, and are tidy.
     assert_eq!(G::record(n, &decoded), record);
     let mut overwritten = vec![0xff; layout.record_bytes(n)];

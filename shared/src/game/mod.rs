@@ -274,6 +274,11 @@ pub trait Game: Copy + fmt::Debug + Send + Sync + 'static {
     /// are overwritten. The last bit is set if the graph has the listed verdict.
     fn encode(n: usize, outcome: &Self::Outcome, record: &mut [u8]);
 
+    /// Writes the record of what [`Game::relabelled`] returns.
+    fn encode_relabelled(n: usize, outcome: &Self::Outcome, label: &[u8], record: &mut [u8]) {
+        Self::encode(n, &Self::relabelled(n, outcome, label), record);
+    }
+
     /// Reads a record back, apart from what records do not keep.
     fn decode(n: usize, record: &[u8]) -> Self::Outcome;
 

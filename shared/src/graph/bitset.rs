@@ -63,8 +63,18 @@ pub trait Rows: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static 
     /// < `n`.
     fn transposed(&self, n: usize) -> Self;
 
-    /// The image of each set when vertex v becomes `label[v]`, for v < `n`.
-    fn mapped(&self, n: usize, label: &[u8]) -> Self;
+    /// The transposed relation when vertex v becomes `label[v]`, for v < `n`: the set of `label[y]`
+    /// holds `label[a]` if the set of a holds y.
+    #[inline]
+    fn transposed_under(&self, n: usize, label: &[u8]) -> Self {
+        // Transposing turns elements of sets into sets, which are renamed by moving them.
+        let renamed = |rows: &Self| {
+            let mut renamed = Self::default();
+            (0..n).for_each(|v| renamed.add(label[v].into(), rows.row(v)));
+            renamed
+        };
+        renamed(&renamed(self).transposed(n))
+    }
 }
 
 // Loops over all sets, with the sets as lanes, are what compilers turn into a few vector
@@ -99,17 +109,6 @@ impl Rows for NarrowRows {
         #[cfg(not(target_arch = "x86_64"))]
         transpose_portable(&transposed)
     }
-
-    fn mapped(&self, n: usize, label: &[u8]) -> Self {
-        let mut image = [0; NARROW_ORDER];
-        for v in 0..n {
-            let one_hot = 1 << label[v];
-            for a in 0..NARROW_ORDER {
-                image[a] |= if self[a] & (1 << v) != 0 { one_hot } else { 0 };
-            }
-        }
-        image
-    }
 }
 
 impl Rows for AdjacencyRows {
@@ -143,17 +142,6 @@ impl Rows for AdjacencyRows {
             }
         }
         transposed
-    }
-
-    fn mapped(&self, n: usize, label: &[u8]) -> Self {
-        let mut image = [0; MAX_ORDER];
-        for v in 0..n {
-            let one_hot = 1 << label[v];
-            for a in 0..MAX_ORDER {
-                image[a] |= if self[a] & (1 << v) != 0 { one_hot } else { 0 };
-            }
-        }
-        image
     }
 }
 
@@ -455,12 +443,8 @@ impl Graph {
 
     /// The image under `label`: vertex `v` becomes `label[v]`. `label` must permute 0, …, n − 1.
     pub fn relabelled(&self, label: &[u8; MAX_ORDER]) -> Self {
-        let image = self.rows.mapped(self.order(), label);
-        let mut rows = [0; MAX_ORDER];
-        for v in 0..self.order() {
-            rows[label[v] as usize] = image[v];
-        }
-        Self::from_rows(self.order(), rows)
+        // The relation is its own transposed one.
+        Self::from_rows(self.order(), self.rows.transposed_under(self.order(), label))
     }
 
     /// Whether any two vertices are joined by a path. The order-1 graph is connected; so is the
@@ -494,13 +478,26 @@ mod tests {
             prop_assert_eq!(widened(&first).transposed(n), widened(&sets.transposed(n)));
         }
 
+        /// Of narrow sets and of wide ones.
         #[test]
-        fn narrow_and_wide_sets_are_mapped_alike(
-            n in 1..=NARROW_ORDER,
-            sets: NarrowRows,
-            label in Just([0u8, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]).prop_shuffle(),
+        fn transposing_under_labels_renames_all(
+            n in 1..=MAX_ORDER,
+            sets in prop::array::uniform20(0..=all_vertices(MAX_ORDER)),
+            order in Just((0..MAX_ORDER as u8).collect::<Vec<_>>()).prop_shuffle(),
         ) {
-            prop_assert_eq!(widened(&sets).mapped(n, &label), widened(&sets.mapped(n, &label)));
+            let label: Vec<u8> = order.into_iter().filter(|&v| usize::from(v) < n).collect();
+            let within = sets.map(|set| set & all_vertices(n));
+            let renamed = within.transposed_under(n, &label);
+            for (a, y) in (0..n).flat_map(|a| (0..n).map(move |y| (a, y))) {
+                let [to_a, to_y] = [a, y].map(|v| usize::from(label[v]));
+                prop_assert_eq!(renamed[to_y] >> to_a & 1, within[a] >> y & 1);
+            }
+            prop_assert!(renamed[n..].iter().all(|&set| set == 0));
+            prop_assert!(renamed.iter().all(|set| set & !all_vertices(n) == 0));
+            if n <= NARROW_ORDER {
+                let narrow = narrowed(&within).transposed_under(n, &label);
+                prop_assert_eq!(widened(&narrow), renamed);
+            }
         }
 
         #[test]

@@ -94,21 +94,34 @@ pub fn encode_into(graph: &Graph, out: &mut Vec<u8>) {
 
 /// Appends the graph6 bytes of the graph of order `n` ≤ 20 with this [`Graph::code`] to `out`.
 pub fn encode_code(n: usize, code: Code, out: &mut Vec<u8>) {
-    out.push(63 + n as u8);
-    // The code has pair 0 at its lowest bit; graph6 puts it first, at the highest bit of its byte.
-    let sixes = |bits: u128, count: usize| {
-        let six = move |start| (bits >> start) as u8 & 63;
-        (0..count).step_by(6).map(move |start| 63 + (six(start).reverse_bits() >> 2))
-    };
-    out.extend(sixes(code.narrow(), pairs(n.min(NARROW_ORDER))));
-    if n > NARROW_ORDER {
-        out.extend(sixes(code.beyond(), pairs(n) - pairs(NARROW_ORDER)));
+    let start = out.len();
+    out.resize(start + encoded_len(n), 0);
+    write_code(n, code, &mut out[start..]);
+}
+
+/// Writes the same bytes; `out` has [`encoded_len`] of them, all of which are overwritten.
+pub fn write_code(n: usize, code: Code, out: &mut [u8]) {
+    out[0] = 63 + n as u8;
+    let words = out[1..].chunks_mut(WORD / 6);
+    for (start, bytes) in (0..).step_by(WORD).zip(words) {
+        let bits = match start < HALF {
+            true => code.narrow() >> start,
+            false => code.beyond() >> (start - HALF),
+        };
+        // A code has its first pair at its lowest bit; graph6 has it at the highest bit of a byte.
+        let mut reversed = (bits as u64).reverse_bits();
+        for byte in bytes {
+            *byte = 63 + (reversed >> (u64::BITS - 6)) as u8;
+            reversed <<= 6;
+        }
     }
 }
 
-/// Bits of the first part of a code. Both parts begin with a byte.
+/// Bits of a code that are written together.
+const WORD: usize = 60;
+/// Bits of the first part of a code. Both parts begin with a word, and words with a byte.
 const HALF: usize = pairs(NARROW_ORDER);
-const _: () = assert!(HALF.is_multiple_of(6));
+const _: () = assert!(HALF.is_multiple_of(WORD) && WORD.is_multiple_of(6));
 
 /// The text of a graph in a line, without the end of the line, and without the header if it is the
 /// first line of a file.

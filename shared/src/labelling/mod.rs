@@ -150,13 +150,10 @@ pub(crate) fn shard_colours(sequence: &DegreeSequence) -> (Colours, Alike) {
 
 /// The key of the graph under `label`.
 fn key_under(n: usize, rows: &AdjacencyRows, label: &[u8; MAX_ORDER]) -> Code {
-    let image = rows.mapped(n, label);
+    let image = rows.transposed_under(n, label);
     let mut key = Code::default();
-    for v in 0..n {
-        let j = label[v] as usize;
-        if j + 1 < n {
-            key.add_column(j, image[v] & all_vertices(j));
-        }
+    for j in 0..n - 1 {
+        key.add_column(j, image[j] & all_vertices(j));
     }
     key
 }

@@ -178,24 +178,13 @@ impl<R: Rows> Game for TrailTrapIn<R> {
 
     fn encode(n: usize, outcome: &Outcome<R>, record: &mut [u8]) {
         let columns = outcome.wins.transposed(n);
-        // The bits that are not written yet, less than a word.
-        let (mut word, mut bits) = (0u64, 0);
-        let mut written = 0;
-        let refuted = outcome.refuted.into();
-        for column in (0..n).map(|y| columns.row(y)).chain([refuted]) {
-            let column = u64::from(column);
-            word |= column << bits;
-            bits += n;
-            if bits >= 64 {
-                record[written..written + 8].copy_from_slice(&word.to_le_bytes());
-                written += 8;
-                bits -= 64;
-                word = column >> (n - bits);
-            }
-        }
-        word |= u64::from(outcome.first_moves > 0) << bits;
-        let rest = &mut record[written..];
-        rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
+        write(n, &columns, outcome.refuted.into(), outcome.first_moves > 0, record);
+    }
+
+    fn encode_relabelled(n: usize, outcome: &Outcome<R>, label: &[u8], record: &mut [u8]) {
+        let columns = outcome.wins.transposed_under(n, label);
+        let refuted = renamed(n, outcome.refuted.into(), label);
+        write(n, &columns, refuted, outcome.first_moves > 0, record);
     }
 
     /// Records do not keep the number of winning first moves, only whether it is zero.
@@ -210,16 +199,11 @@ impl<R: Rows> Game for TrailTrapIn<R> {
     }
 
     fn relabelled(n: usize, outcome: &Outcome<R>, label: &[u8]) -> Outcome<R> {
-        let wins = outcome.wins.mapped(n, label);
-        let mut relabelled =
-            Outcome::<R> { first_moves: outcome.first_moves, ..Outcome::default() };
-        let (refuted, mut image): (VertexSet, _) = (outcome.refuted.into(), 0);
-        for a in 0..n {
-            relabelled.wins.add(label[a].into(), wins.row(a));
-            image |= (refuted >> a & 1) << label[a];
+        Outcome {
+            wins: outcome.wins.transposed_under(n, label).transposed(n),
+            refuted: R::set(renamed(n, outcome.refuted.into(), label)),
+            first_moves: outcome.first_moves,
         }
-        relabelled.refuted = R::set(image);
-        relabelled
     }
 
     fn tally(_graph: &Graph, _automorphisms: u64, outcome: &Outcome<R>) -> Tally {
@@ -258,6 +242,34 @@ impl<R: Rows> Game for TrailTrapIn<R> {
             Positions::Whole { says: "P2 beats P1's token at", set: outcome.refuted.into() },
         ]
     }
+}
+
+/// Writes a record: the columns of W, the set R, and whether P1 wins.
+#[inline(always)]
+fn write<R: Rows>(n: usize, columns: &R, refuted: VertexSet, p1_wins: bool, record: &mut [u8]) {
+    // The bits that are not written yet, less than a word.
+    let (mut word, mut bits) = (0u64, 0);
+    let mut written = 0;
+    for column in (0..n).map(|y| columns.row(y)).chain([refuted]) {
+        let column = u64::from(column);
+        word |= column << bits;
+        bits += n;
+        if bits >= 64 {
+            record[written..written + 8].copy_from_slice(&word.to_le_bytes());
+            written += 8;
+            bits -= 64;
+            word = column >> (n - bits);
+        }
+    }
+    word |= u64::from(p1_wins) << bits;
+    let rest = &mut record[written..];
+    rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
+}
+
+/// A set of vertices when vertex v becomes `label[v]`, for v < `n`.
+#[inline(always)]
+fn renamed(n: usize, set: VertexSet, label: &[u8]) -> VertexSet {
+    (0..n).fold(0, |renamed, v| renamed | (set >> v & 1) << label[v])
 }
 
 impl<R: Rows> Retrograde for TrailTrapIn<R> {
