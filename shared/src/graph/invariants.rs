@@ -1,7 +1,7 @@
 //! Properties of a graph that its degrees do not tell: girth, bipartiteness, connectivity. All are
 //! computed on adjacency sets, in some tens of nanoseconds for most graphs.
 
-use crate::graph::{AdjacencyRows, Graph, VertexSet, all_vertices, vertices};
+use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices, vertices};
 
 /// The length of a shortest cycle; 0 for forests.
 pub fn girth(graph: &Graph) -> u8 {
@@ -69,24 +69,36 @@ pub fn connectivity(graph: &Graph) -> u8 {
     let around = graph.neighbours(root) | 1 << root;
     // If two neighbours join every farther vertex to the root, no other vertex can cut one off. So
     // it is with most graphs whose last vertex has a large degree.
-    let well_joined = vertices(all & !around)
-        .all(|v| (graph.neighbours(v) & graph.neighbours(root)).count_ones() >= 2);
+    let well_joined =
+        vertices(all & !around).all(|v| has_two(graph.neighbours(v) & graph.neighbours(root)));
     if well_joined {
         return 1 + u8::from(n >= 3 && is_connected_within(graph, all & !(1 << root)));
     }
     // The neighbour of a vertex without another one cuts it off.
-    let least_degree = (0..n).map(|v| graph.degree(v)).min();
-    if least_degree >= Some(2) && is_two_connected(graph) {
+    let stays_connected = || match n {
+        ..=FEW => is_two_connected::<FEW>(graph),
+        _ => is_two_connected::<MAX_ORDER>(graph),
+    };
+    if (0..n).all(|v| has_two(graph.neighbours(v))) && stays_connected() {
         return 2;
     }
     u8::from(is_connected_within(graph, all))
 }
 
-/// Whether a graph with three vertices or more stays connected when any one of them is removed.
-fn is_two_connected(graph: &Graph) -> bool {
+/// Whether there are at least two vertices in a set; not every processor counts bits.
+fn has_two(set: VertexSet) -> bool {
+    set & set.wrapping_sub(1) != 0
+}
+
+/// For graphs of so few vertices fewer lanes are enough.
+const FEW: usize = 12;
+
+/// Whether a graph with three vertices or more, `N` at most, stays connected when any one of them
+/// is removed.
+fn is_two_connected<const N: usize>(graph: &Graph) -> bool {
     let all = all_vertices(graph.order());
     // In each lane, what can be reached without one of the vertices.
-    let left: AdjacencyRows = std::array::from_fn(|removed| all & !(1 << removed));
+    let left: [VertexSet; N] = std::array::from_fn(|removed| all & !(1 << removed));
     let mut reached = left.map(|left| left & left.wrapping_neg());
     loop {
         let before = reached;
@@ -96,8 +108,11 @@ fn is_two_connected(graph: &Graph) -> bool {
                 *reached |= if *reached & one_hot != 0 { neighbours & left } else { 0 };
             }
         }
+        if reached == left {
+            return true;
+        }
         if reached == before {
-            return reached == left;
+            return false;
         }
     }
 }
