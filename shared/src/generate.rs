@@ -77,9 +77,6 @@ pub struct Extender {
     joined_colours: Colours,
     /// Which vertices of extensions may have equal colours.
     alike: Alike,
-    /// Whether the target has one vertex of maximum degree only: then it is the new one, and no
-    /// orbit has to be looked at.
-    unique_maximum: bool,
     batch: Box<Batch>,
     /// The parent of each extension in the batch, as numbered by the caller.
     waiting: [u32; LANES],
@@ -93,7 +90,6 @@ impl Extender {
     /// An extender to graphs of a class that have the degree sequence `target`, which is one that
     /// graphs of the class may have.
     pub fn new(class: Class, target: &DegreeSequence, kernel: Kernel) -> Self {
-        let maxima = target.bytes().iter().filter(|&&d| d as usize == target.maximum()).count();
         Extender {
             target: *target,
             class,
@@ -102,11 +98,10 @@ impl Extender {
             colours: [0; MAX_ORDER],
             joined_colours: [0; MAX_ORDER],
             alike: [0; NARROW_ORDER],
-            unique_maximum: maxima == 1,
             batch: Batch::new(target.order(), kernel),
             waiting: [0; LANES],
             count: 0,
-            forest: Forest::new(Batch::new(target.order(), kernel)),
+            forest: Forest::with_orbits(Batch::new(target.order(), kernel)),
         }
     }
 
@@ -238,7 +233,7 @@ impl Extender {
                 if undecided.colours[..n].iter().all(|&colour| colour <= undecided.colours[new]) {
                     self.forest.push(undecided, self.waiting[lane]);
                 }
-            } else if self.unique_maximum || self.batch.is_last(lane, new) {
+            } else if self.batch.is_last(lane) {
                 extensions.push(Extension {
                     slot: slot_of_key(n, self.batch.key(lane)),
                     parent: self.waiting[lane],

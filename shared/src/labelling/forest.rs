@@ -27,10 +27,12 @@ pub struct Forest<T> {
     /// Those that are in the lanes.
     taken: Vec<Node>,
     found: Vec<(T, Leaf)>,
+    /// Whether leaves are to tell an orbit.
+    tells_orbits: bool,
 }
 
 impl<T> Forest<T> {
-    /// A forest that labels what batches like `batch` leave over.
+    /// A forest that labels what batches like `batch` leave over, and tells no orbits.
     pub fn new(batch: Box<Batch>) -> Self {
         Forest {
             batch,
@@ -39,7 +41,13 @@ impl<T> Forest<T> {
             nodes: Vec::new(),
             taken: Vec::new(),
             found: Vec::new(),
+            tells_orbits: false,
         }
+    }
+
+    /// The same, but [`Leaf::last_orbit`] is told.
+    pub fn with_orbits(batch: Box<Batch>) -> Self {
+        Forest { tells_orbits: true, ..Self::new(batch) }
     }
 
     /// Adds a graph.
@@ -65,8 +73,9 @@ impl<T> Forest<T> {
             for ((_, leaf), Undecided { rows, colours, .. }) in
                 self.found.iter_mut().zip(self.graphs.drain(..))
             {
-                let Labelling { label, automorphisms, last_orbit, .. } =
+                let Labelling { label, automorphisms, mut last_orbit, .. } =
                     search::label_from(n, &rows, colours, &refine);
+                last_orbit = if self.tells_orbits { last_orbit } else { 0 };
                 let code = Graph::from_rows(n, rows).relabelled(&label).code();
                 *leaf = Leaf { code, label, automorphisms, last_orbit };
             }
@@ -110,6 +119,9 @@ impl<T> Forest<T> {
                 }
                 let mut leaf = self.batch.leaf(lane);
                 leaf.automorphisms *= node.multiplicity;
+                if self.tells_orbits {
+                    leaf.last_orbit = self.batch.last_orbit(lane);
+                }
                 if best.automorphisms == 0 || leaf.code != best.code {
                     *best = leaf;
                 } else {

@@ -99,7 +99,7 @@ pub struct Leaf {
     pub label: [u8; MAX_ORDER],
     /// |Aut|.
     pub automorphisms: u64,
-    /// The orbit of the vertex with the last label.
+    /// The orbit of the vertex with the last label; empty where nobody asks for it.
     pub last_orbit: VertexSet,
 }
 

@@ -210,9 +210,11 @@ fn leaf(n: usize, rows: &AdjacencyRows, colours: &Colours, multiplicity: u64) ->
 pub(super) fn target(n: usize, rows: &AdjacencyRows, colours: &Colours) -> Option<VertexSet> {
     let mut target = None;
     let mut smallest = u32::MAX;
-    for class in classes_by_colour(n, colours) {
+    // Most vertices are alone, and not every processor counts bits.
+    let is_alone = |class: VertexSet| class & class.wrapping_sub(1) == 0;
+    for &class in classes_by_colour(n, colours)[..n].iter().filter(|&&class| !is_alone(class)) {
         let size = class.count_ones();
-        if size > 1 && size < smallest && !are_mutual_twins(rows, class) {
+        if size < smallest && !are_mutual_twins(rows, class) {
             (target, smallest) = (Some(class), size);
         }
     }
