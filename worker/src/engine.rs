@@ -439,6 +439,10 @@ impl<L: Link> Engine<L> {
                     if let Err(error) = self.deliver(&lease, &results, &cache) {
                         return self.abandon(error);
                     }
+                    let tables = results.iter().flat_map(|solved| &solved.tables);
+                    let bytes = tables.map(|table| table.memory_bytes()).sum();
+                    drop(results);
+                    arenas::trim_after(bytes, self.memory_bytes);
                 }
                 Err(SolveError::Interrupted) => {
                     self.link()

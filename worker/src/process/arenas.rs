@@ -77,6 +77,14 @@ pub fn trim_until(working: &Receiver<()>, memory_bytes: usize) {
     }
 }
 
+/// Gives back now what was freed, if that is so many bytes, and much of a budget: before the next
+/// pause is over, others would come beside it.
+pub fn trim_after(freed_bytes: usize, memory_bytes: usize) {
+    if freed_bytes >= memory_bytes / 8 {
+        trim();
+    }
+}
+
 fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: this concerns memory alone that is not in use, and takes the allocator's locks.
