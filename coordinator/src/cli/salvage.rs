@@ -37,7 +37,7 @@ pub struct SalvageCommand {
     /// left out, and all that is of no use without them
     ///
     /// If the last order is finished, and its outcomes were not to be kept (`--keep`), its results
-    /// stay, and a census that needs its graphs asks for `--force`.
+    /// stay, without graphs, and a census that needs these asks for `--force`.
     #[arg(long)]
     force: bool,
 }

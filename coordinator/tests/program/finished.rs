@@ -1562,6 +1562,28 @@ fn a_forced_salvage_keeps_results_of_orders_some_of_whose_graphs_lie_on_shelves(
     results_stay((8, &["--max-size", "12"]), (8, &["--max-size", "14"]), &[7, 8]);
 }
 
+/// So they do below an order of which all is there, but that is not closed: it drops what it has read
+/// when it is.
+#[test]
+fn a_forced_salvage_keeps_results_below_an_order_that_is_not_closed() {
+    let (whole, data) = (Data::new(), Data::new());
+    let expected = census_json(8, &whole, &[]);
+    census_json(8, &data, &["--keep", "graphs"]);
+    {
+        let store = put_graphs_on_shelves(&whole, &data, &[7]);
+        let order = store.order(8).unwrap().unwrap();
+        store.put_order(8, &OrderRecord { result: None, ..order }).unwrap();
+    }
+    let forced = run(&["salvage", "--force", "--data", &data.text()]);
+    assert!(forced.status.success(), "{}", stderr(&forced));
+    let said = stderr(&forced);
+    assert!(said.contains("order 7: its results are kept without its graphs"), "{said}");
+    let verified = failures_of(&["7", "--level", "3", "--data", &data.text()]);
+    assert_eq!(verified, HashMap::new());
+    assert_eq!(census_json(8, &data, &["--keep", "graphs"]), expected);
+    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+}
+
 /// Graphs of these orders lie on shelves when a census is `done`, and `more` is asked for after the
 /// salvage.
 fn results_stay(done: (usize, &[&str]), more: (usize, &[&str]), orders: &[usize]) {

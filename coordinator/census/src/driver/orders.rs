@@ -173,6 +173,9 @@ impl Census {
         let to_compare = records.iter().filter(|record| record.is_to_compare(comparisons));
         let mut units: Vec<Unit> = to_compare.map(|record| record.unit).collect();
         units.sort_unstable();
+        if !units.is_empty() && self.lacks_parents(plan.order)? {
+            return Ok(HashSet::new());
+        }
         let (mut gone, mut comparable) = (HashMap::new(), HashSet::new());
         // All parts of a shard read the same.
         for parts in units.chunk_by(|unit, next| unit.shard == next.shard) {

@@ -45,7 +45,7 @@ struct Copied {
     last: usize,
     /// Shards with units that have been copied and whose outcomes, or keys, were not kept.
     dropped: HashSet<u32>,
-    /// Whether of some of these units the keys are not there.
+    /// Whether of some units that have to be there the keys are not.
     lacks_keys: bool,
 }
 
@@ -167,10 +167,14 @@ impl Salvage<'_> {
         }
         let last = self.old.last_order();
         // Some units cannot be solved again without others, whose outcomes or keys were not kept.
-        // Whether all of the next order is there, and whether it was done to its end.
-        let (mut next_is_whole, mut next_is_complete) = (false, false);
+        // Whether all of the next order is there, and whether it was done to its end, and closed.
+        let (mut next, mut next_is_whole, mut next_is_complete) = (last + 1, false, false);
         for (plan, record, copied) in orders.iter_mut().rev() {
             let n = plan.order;
+            if next != n + 1 {
+                // The record of the next one is lost: it is done again.
+                (next_is_whole, next_is_complete) = (false, false);
+            }
             // Where they were not to be kept, the census sees to it when they are needed.
             let lacks_graphs = n > ENUMERATED_ORDER && !record.graphs_dropped && copied.lacks_keys;
             // A finished order needs nothing, whatever a stopped run has left of more edges.
@@ -186,8 +190,9 @@ impl Salvage<'_> {
                 // served, and went with it.
                 self.drop_graphs(n, record)?;
             }
-            next_is_whole = copied.is_whole();
-            next_is_complete = next_is_whole && record.max_size.is_none();
+            let is_closed = record.result.is_some() && record.max_size.is_none();
+            (next, next_is_whole) = (n, copied.is_whole());
+            next_is_complete = next_is_whole && is_closed;
         }
         // What was computed from what is missing may come out otherwise: the census looks at it
         // again.
@@ -276,7 +281,8 @@ impl Salvage<'_> {
                             copied.dropped.insert(index as u32);
                             let is_keys = |block: &&Block| block.id.section == Section::Keys;
                             let keys = blocks.iter().filter(is_keys).count();
-                            copied.lacks_keys |= keys < 1 << shard.bucket_bits;
+                            let lacks_keys = keys < 1 << shard.bucket_bits;
+                            copied.lacks_keys |= lacks_keys && shard.size <= max_size;
                         }
                         bytes += record.bytes;
                         copied.units += 1;
