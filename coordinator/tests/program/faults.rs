@@ -16,7 +16,7 @@ use std::{
 
 use crate::common::{
     Data, LONG_LEASE, PATIENCE, Process, census_json, eventually, reserved_port, run, status,
-    stderr, stdout, trailtrap, worker,
+    stderr, stdout, trailtrap, until_hit, worker,
 };
 
 const EMFILE: i32 = 24;
@@ -131,9 +131,8 @@ fn a_disk_that_fails_for_a_while_is_waited_for() {
     let expected = census_json(9, &Data::new(), &[]);
     for error in [EIO, ESTALE, EMFILE] {
         let Some(disk) = Disk::new() else { return };
-        let mut waited = false;
         // A census may end before the disk fails: then another one is begun.
-        while !waited {
+        until_hit(|| {
             let data = Data::new();
             let (mut process, said) =
                 disk.start(&["census", "9", "--json", "--data", &data.text()]);
@@ -144,14 +143,15 @@ fn a_disk_that_fails_for_a_while_is_waited_for() {
             eventually("the disk is found to fail", || {
                 !process.is_running() || said.0.text().contains("trying again")
             });
-            waited = said.0.text().contains("trying again");
+            let waited = said.0.text().contains("trying again");
             disk.heal();
             let output = finish(process, said);
             assert!(output.status.success(), "error {error}: {}", stderr(&output));
             assert_eq!(stdout(&output), expected, "error {error}");
             let verified = run(&["verify", "--level", "2", "--data", &data.text()]);
             assert!(verified.status.success(), "{}", stdout(&verified));
-        }
+            waited.then_some(())
+        });
     }
 }
 
