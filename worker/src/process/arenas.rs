@@ -77,10 +77,11 @@ pub fn trim_until(working: &Receiver<()>, memory_bytes: usize) {
     }
 }
 
-/// Gives back now what was freed, if that is so many bytes, and much of a budget: before the next
-/// pause is over, others would come beside it.
-pub fn trim_after(freed_bytes: usize, memory_bytes: usize) {
-    if freed_bytes >= memory_bytes / 8 {
+/// Gives back what was freed while results of so many bytes were made and delivered, if these are
+/// much of a budget, whatever [`trim_until`] does: before its pause is over, what the next lease takes
+/// would come beside it.
+pub fn trim_after(results_bytes: usize, memory_bytes: usize) {
+    if results_bytes >= memory_bytes / 8 {
         trim();
     }
 }
