@@ -56,7 +56,7 @@ impl Digest {
         message: &mut Vec<u8>,
     ) {
         let tag = G::ABOUT.digest_tag.as_bytes();
-        // All messages of an order have one length.
+        // All messages of an order of one game have one length.
         let text_end = tag.len() + graph6::encoded_len(n);
         let record = text_end + size_of::<u64>();
         message.resize(record + G::LAYOUT.record_bytes(n), 0);

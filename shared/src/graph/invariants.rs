@@ -75,11 +75,7 @@ pub fn connectivity(graph: &Graph) -> u8 {
         return 1 + u8::from(n >= 3 && is_connected_within(graph, all & !(1 << root)));
     }
     // The neighbour of a vertex without another one cuts it off.
-    let stays_connected = || match n {
-        ..=FEW => is_two_connected::<FEW>(graph),
-        _ => is_two_connected::<MAX_ORDER>(graph),
-    };
-    if (0..n).all(|v| has_two(graph.neighbours(v))) && stays_connected() {
+    if (0..n).all(|v| has_two(graph.neighbours(v))) && is_two_connected(graph) {
         return 2;
     }
     u8::from(is_connected_within(graph, all))
@@ -90,12 +86,17 @@ fn has_two(set: VertexSet) -> bool {
     set & set.wrapping_sub(1) != 0
 }
 
-/// For graphs of so few vertices fewer lanes are enough.
-const FEW: usize = 12;
+/// Whether a graph with three vertices or more stays connected when any one of them is removed.
+fn is_two_connected(graph: &Graph) -> bool {
+    // For graphs of few vertices fewer lanes are enough.
+    match graph.order() {
+        ..=12 => is_two_connected_in::<12>(graph),
+        _ => is_two_connected_in::<MAX_ORDER>(graph),
+    }
+}
 
-/// Whether a graph with three vertices or more, `N` at most, stays connected when any one of them
-/// is removed.
-fn is_two_connected<const N: usize>(graph: &Graph) -> bool {
+/// The same of a graph with `N` vertices at most.
+fn is_two_connected_in<const N: usize>(graph: &Graph) -> bool {
     let all = all_vertices(graph.order());
     // In each lane, what can be reached without one of the vertices.
     let left: [VertexSet; N] = std::array::from_fn(|removed| all & !(1 << removed));

@@ -89,7 +89,8 @@ impl FromStr for Kernel {
 }
 
 /// Up to 32 graphs of one order to be labelled together, and then their labels. Reused from batch
-/// to batch.
+/// to batch. Graphs are given one by one ([`Batch::set`]), or all together ([`Batch::set_rows`], and
+/// [`Batch::set_colours`] and [`Batch::set_colour`]), but not in both ways at a time.
 pub struct Batch {
     order: usize,
     instructions: Instructions,
@@ -241,6 +242,7 @@ impl Batch {
     /// Puts a graph into every lane, for orders up to 16: the rows of the i-th into lane i.
     #[inline(always)]
     pub fn set_rows(&mut self, graphs: &[NarrowRows; LANES]) {
+        debug_assert!(!self.is_given);
         let lanes = &mut self.rows[..self.order];
         self.instructions.run(Transpose { lanes, rows: graphs });
     }
@@ -248,6 +250,7 @@ impl Batch {
     /// Puts the same initial colours into every lane, for orders up to 16.
     #[inline(always)]
     pub fn set_colours(&mut self, colours: &Colours) {
+        debug_assert!(!self.is_given);
         for (lanes, &colour) in self.labels[..self.order].iter_mut().zip(colours) {
             lanes.0.fill(colour);
         }

@@ -73,9 +73,9 @@ impl<T> Forest<T> {
             for ((_, leaf), Undecided { rows, colours, .. }) in
                 self.found.iter_mut().zip(self.graphs.drain(..))
             {
-                let Labelling { label, automorphisms, mut last_orbit, .. } =
+                let Labelling { label, automorphisms, last_orbit, .. } =
                     search::label_from(n, &rows, colours, &refine);
-                last_orbit = if self.tells_orbits { last_orbit } else { 0 };
+                let last_orbit = if self.tells_orbits { last_orbit } else { 0 };
                 let code = Graph::from_rows(n, rows).relabelled(&label).code();
                 *leaf = Leaf { code, label, automorphisms, last_orbit };
             }
