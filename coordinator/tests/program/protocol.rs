@@ -4,7 +4,6 @@ use std::{
     collections::HashSet,
     pin::Pin,
     task::{Context, Poll},
-    time::Instant,
 };
 
 use http_body::Frame;
@@ -17,12 +16,11 @@ use tonic::{
 use trailtrap_census::core::MOST_WORKERS;
 use trailtrap_shared::protocol::wire::{
     self, PIECE_BYTES, census_client::CensusClient, complete_request::Part, fetch_request::What,
-    lease_reply::Answer,
 };
 
 use crate::common::{
-    Data, GIVE_UP, Process, census_json, coordinator, introduction, parts, run, status, stderr,
-    stdout, watch_memory, worker,
+    Data, GIVE_UP, Process, census_json, coordinator, granted, introduction, parts, run, status,
+    stderr, stdout, watch_memory, worker,
 };
 
 fn unit(shard: u32) -> Part {
@@ -70,21 +68,6 @@ async fn beginning(data: &Data) -> (Process, String, CensusClient<Channel>, u64)
     let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
     let worker = client.register(introduction("test")).await.unwrap().into_inner().worker;
     (leader, address, client, worker)
-}
-
-/// The lease of the first unit.
-async fn lease(client: &mut CensusClient<Channel>, worker: u64) -> wire::Grant {
-    let start = Instant::now();
-    loop {
-        assert!(start.elapsed() < GIVE_UP, "work is there");
-        let request = wire::LeaseRequest { worker, room: 0, by_name: false };
-        match client.lease(request).await.unwrap().into_inner().answer {
-            Some(Answer::Grant(grant)) => return grant,
-            // On a slow machine it may take longer until there is some.
-            Some(Answer::WaitMilliseconds(_)) => {}
-            other => panic!("work is there: {other:?}"),
-        }
-    }
 }
 
 fn code<T>(result: Result<T, Status>) -> Code {
@@ -149,7 +132,7 @@ async fn what_is_no_delivery_is_refused() {
     assert!(!dropped.unwrap().into_inner().accepted);
     let without_start = client.complete(parts(vec![unit(0)])).await;
     assert_eq!(code(without_start), Code::InvalidArgument);
-    let grant = lease(&mut client, worker).await;
+    let grant = granted(&mut client, worker).await;
     // What breaks off is nobody's fault: the client may have given up.
     let delivery = || vec![start(grant.lease), unit(grant.units[0].shard)];
     let breaks_off =
@@ -172,7 +155,7 @@ async fn what_is_no_delivery_is_refused() {
     ];
     for (what, rest) in deliveries {
         let worker = client.register(introduction(what)).await.unwrap().into_inner().worker;
-        let lease = lease(&mut client, worker).await.lease;
+        let lease = granted(&mut client, worker).await.lease;
         let start = Part::Start(wire::CompleteStart { worker, lease, by_name: false });
         let delivery = [vec![start], rest].concat();
         assert_eq!(code(client.complete(parts(delivery)).await), Code::InvalidArgument, "{what}");
@@ -196,7 +179,7 @@ async fn a_unit_whose_workers_vanish_goes_to_the_next_however_many_there_were() 
         let introduction = introduction(format!("vanishing {number}"));
         let worker = client.register(introduction).await.unwrap().into_inner().worker;
         // It is answered as soon as the lease of the one before has expired.
-        let grant = timeout(GIVE_UP, lease(&mut client, worker)).await.expect("it expires");
+        let grant = timeout(GIVE_UP, granted(&mut client, worker)).await.expect("it expires");
         assert_eq!(grant.units, [wire::UnitId { shard: 0, part: 0 }]);
         assert!(leases.insert(grant.lease));
     }
@@ -208,7 +191,7 @@ async fn a_unit_whose_workers_vanish_goes_to_the_next_however_many_there_were() 
 async fn messages_longer_than_any_worker_has_are_refused() {
     let data = Data::new();
     let (leader, address, mut client, worker) = beginning(&data).await;
-    let leases = vec![lease(&mut client, worker).await.lease; 70_000];
+    let leases = vec![granted(&mut client, worker).await.lease; 70_000];
     let heartbeat = wire::HeartbeatRequest { worker, leases: leases.clone() };
     assert_eq!(code(client.heartbeat(heartbeat).await), Code::OutOfRange);
     let give_back =

@@ -42,7 +42,7 @@ use trailtrap_worker::{
 use crate::common::{
     Data, GIVE_UP, Process,
     answers::{Answers, solver},
-    by_name, census_json, coordinator, eventually, introduction,
+    by_name, census_json, coordinator, eventually, granted, introduction,
     lies::{Delivering, Lie, copied},
     next_work, parts, run, stderr, stdout, worker,
 };
@@ -199,13 +199,7 @@ async fn taken_over(address: &str) {
     let start = Instant::now();
     loop {
         assert!(start.elapsed() < GIVE_UP, "the unit is solved by another");
-        let request = wire::LeaseRequest { worker, room: 0, by_name: false };
-        let grant = match client.lease(request).await.unwrap().into_inner().answer {
-            Some(Answer::Grant(grant)) => grant,
-            // The first one still has its lease.
-            Some(Answer::WaitMilliseconds(_)) => continue,
-            other => panic!("work is there: {other:?}"),
-        };
+        let grant = granted(&mut client, worker).await;
         let delivery = answers.delivery(worker, grant.lease, &messages::units(&grant));
         // On a slow machine this lease may run out too.
         if client.complete(tokio_stream::iter(delivery)).await.unwrap().into_inner().accepted {

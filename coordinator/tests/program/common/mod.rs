@@ -19,6 +19,7 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpSocket;
+use tonic::transport::Channel;
 use trailtrap_census::{
     core::{Work, WorkerId},
     driver::{Assignment, Census},
@@ -32,7 +33,7 @@ use trailtrap_shared::{
     labelling::LABELLING,
     partition::{BLOCK_FORMAT, Block, Section},
     plan::Unit,
-    protocol::wire::{self, PROTOCOL},
+    protocol::wire::{self, PROTOCOL, census_client::CensusClient, lease_reply::Answer},
 };
 use trailtrap_worker::process::limits::{Size, raise_open_files};
 use walkdir::WalkDir;
@@ -246,6 +247,21 @@ pub fn next_work(census: &Census, worker: WorkerId, is_own: bool) -> Option<Work
         Assignment::Finished => Some(None),
         other => panic!("nothing is wrong: {other:?}"),
     })
+}
+
+/// The next lease, when there is work.
+pub async fn granted(client: &mut CensusClient<Channel>, worker: u64) -> wire::Grant {
+    let start = Instant::now();
+    loop {
+        assert!(start.elapsed() < GIVE_UP, "work is there");
+        let request = wire::LeaseRequest { worker, room: 0, by_name: false };
+        match client.lease(request).await.unwrap().into_inner().answer {
+            Some(Answer::Grant(grant)) => return grant,
+            // It may take until others are out of time.
+            Some(Answer::WaitMilliseconds(_)) => {}
+            other => panic!("work is there: {other:?}"),
+        }
+    }
 }
 
 /// Writes the record of a unit, without blocks.
