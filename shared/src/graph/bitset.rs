@@ -36,6 +36,18 @@ pub const fn all_vertices(n: usize) -> VertexSet {
     (1 << n) - 1
 }
 
+/// Whether there are at least two vertices in a set; not every processor counts bits.
+#[inline]
+pub fn has_two(set: VertexSet) -> bool {
+    set & set.wrapping_sub(1) != 0
+}
+
+/// A set of vertices when vertex v becomes `label[v]`, for v < `n`.
+#[inline]
+pub fn renamed(n: usize, set: VertexSet, label: &[u8]) -> VertexSet {
+    (0..n).fold(0, |renamed, v| renamed | (set >> v & 1) << label[v])
+}
+
 /// A set for each vertex of a graph: a relation between vertices.
 pub trait Rows: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// There are so many sets, those from the order of the graph on empty.
@@ -68,12 +80,12 @@ pub trait Rows: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static 
     #[inline]
     fn transposed_under(&self, n: usize, label: &[u8]) -> Self {
         // Transposing turns elements of sets into sets, which are renamed by moving them.
-        let renamed = |rows: &Self| {
-            let mut renamed = Self::default();
-            (0..n).for_each(|v| renamed.add(label[v].into(), rows.row(v)));
-            renamed
+        let moved = |rows: &Self| {
+            let mut moved = Self::default();
+            (0..n).for_each(|v| moved.add(label[v].into(), rows.row(v)));
+            moved
         };
-        renamed(&renamed(self).transposed(n))
+        moved(&moved(self).transposed(n))
     }
 }
 

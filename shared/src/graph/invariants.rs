@@ -1,7 +1,7 @@
 //! Properties of a graph that its degrees do not tell: girth, bipartiteness, connectivity. All are
 //! computed on adjacency sets, in some tens of nanoseconds for most graphs.
 
-use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices, vertices};
+use crate::graph::{Graph, MAX_ORDER, VertexSet, all_vertices, has_two, vertices};
 
 /// The length of a shortest cycle; 0 for forests.
 pub fn girth(graph: &Graph) -> u8 {
@@ -79,11 +79,6 @@ pub fn connectivity(graph: &Graph) -> u8 {
         return 2;
     }
     u8::from(is_connected_within(graph, all))
-}
-
-/// Whether there are at least two vertices in a set; not every processor counts bits.
-fn has_two(set: VertexSet) -> bool {
-    set & set.wrapping_sub(1) != 0
 }
 
 /// Whether a graph with three vertices or more stays connected when any one of them is removed.

@@ -14,5 +14,6 @@ pub mod polya;
 pub(crate) use bitset::transpose_lanes;
 pub use bitset::{
     AdjacencyRows, Code, Graph, MAX_ORDER, NARROW_ORDER, NarrowRows, Rows, VertexSet,
-    all_vertices, are_twins, component, factorial, narrowed, pairs, vertices, widened,
+    all_vertices, are_twins, component, factorial, has_two, narrowed, pairs, renamed, vertices,
+    widened,
 };

@@ -3,7 +3,7 @@
 use super::{Colours, Labelling, degree_colours, key_under};
 use crate::graph::{
     AdjacencyRows, Code, MAX_ORDER, VertexSet, all_vertices, are_twins, component, factorial,
-    vertices,
+    has_two, vertices,
 };
 
 /// Labels a graph of order `n` ≥ 1. `refine` must split colour classes in a way that depends on
@@ -92,7 +92,7 @@ fn is_forest(n: usize, rows: &AdjacencyRows) -> bool {
 /// Whether all vertices of one colour have as many neighbours of each colour.
 fn is_equitable(n: usize, rows: &AdjacencyRows, colours: &Colours) -> bool {
     let classes = classes_by_colour(n, colours);
-    classes.iter().filter(|&class| class & class.wrapping_sub(1) != 0).all(|&class| {
+    classes.iter().filter(|&&class| has_two(class)).all(|&class| {
         let first = class.trailing_zeros() as usize;
         vertices(class & (class - 1)).all(|v| {
             let alike = |other: &VertexSet| {
@@ -210,9 +210,8 @@ fn leaf(n: usize, rows: &AdjacencyRows, colours: &Colours, multiplicity: u64) ->
 pub(super) fn target(n: usize, rows: &AdjacencyRows, colours: &Colours) -> Option<VertexSet> {
     let mut target = None;
     let mut smallest = u32::MAX;
-    // Most vertices are alone, and not every processor counts bits.
-    let is_alone = |class: VertexSet| class & class.wrapping_sub(1) == 0;
-    for &class in classes_by_colour(n, colours)[..n].iter().filter(|&&class| !is_alone(class)) {
+    // Most vertices are alone.
+    for &class in classes_by_colour(n, colours)[..n].iter().filter(|&&class| has_two(class)) {
         let size = class.count_ones();
         if size < smallest && !are_mutual_twins(rows, class) {
             (target, smallest) = (Some(class), size);

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     class::Class,
-    graph::{Graph, MAX_ORDER, VertexSet, all_vertices, vertices},
+    graph::{Graph, MAX_ORDER, VertexSet, all_vertices, renamed, vertices},
     labelling::hashed,
 };
 
@@ -172,7 +172,7 @@ impl Game for EdgeGeography {
     }
 
     fn relabelled(n: usize, outcome: &Roots, label: &[u8]) -> Roots {
-        Roots { won: (0..n).fold(0, |won, v| won | (outcome.won >> v & 1) << label[v]) }
+        Roots { won: renamed(n, outcome.won, label) }
     }
 
     fn tally(graph: &Graph, automorphisms: u64, outcome: &Roots) -> Tally {

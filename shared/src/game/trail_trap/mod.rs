@@ -26,7 +26,8 @@ use super::{
 use crate::{
     class::Class,
     graph::{
-        AdjacencyRows, Graph, MAX_ORDER, NarrowRows, Rows, VertexSet, all_vertices, vertices,
+        AdjacencyRows, Graph, MAX_ORDER, NarrowRows, Rows, VertexSet, all_vertices, renamed,
+        vertices,
     },
 };
 
@@ -264,12 +265,6 @@ fn write<R: Rows>(n: usize, columns: &R, refuted: VertexSet, p1_wins: bool, reco
     word |= u64::from(p1_wins) << bits;
     let rest = &mut record[written..];
     rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
-}
-
-/// A set of vertices when vertex v becomes `label[v]`, for v < `n`.
-#[inline(always)]
-fn renamed(n: usize, set: VertexSet, label: &[u8]) -> VertexSet {
-    (0..n).fold(0, |renamed, v| renamed | (set >> v & 1) << label[v])
 }
 
 impl<R: Rows> Retrograde for TrailTrapIn<R> {
