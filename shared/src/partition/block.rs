@@ -412,28 +412,27 @@ impl Block {
     #[inline]
     pub(super) fn records(&self) -> Records<'_> {
         let width = self.layout.record_bytes(self.id.sequence.order());
-        Records { bytes: &self.bytes[HEADER_BYTES..self.bytes.len() - CHECKSUM_BYTES], width }
+        let bytes = &self.bytes[HEADER_BYTES..self.bytes.len() - CHECKSUM_BYTES];
+        Records { bytes, stride: width, width }
     }
 }
 
-/// The records of a block.
+/// The records of a block or of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Records<'a> {
-    bytes: &'a [u8],
-    width: usize,
+    /// From the first record on.
+    pub bytes: &'a [u8],
+    /// So many bytes after each of them begins the next one.
+    pub stride: usize,
+    /// Bytes of a record: one at least, for the verdict.
+    pub width: usize,
 }
 
 impl<'a> Records<'a> {
     /// The i-th record.
     #[inline(always)]
     pub(super) fn get(self, i: usize) -> &'a [u8] {
-        &self.bytes[i * self.width..][..self.width]
-    }
-
-    /// One after the other; each has a byte at least, for the verdict.
-    #[inline(always)]
-    pub(super) fn all(self) -> impl Iterator<Item = &'a [u8]> {
-        self.bytes.chunks_exact(self.width)
+        &self.bytes[i * self.stride..][..self.width]
     }
 }
 

@@ -1,5 +1,7 @@
 //! Partitions in memory, for look-ups.
 
+use std::sync::Arc;
+
 use super::{
     asked::Asked,
     block::{Block, BlockId, Records, Section},
@@ -156,13 +158,34 @@ impl BucketTable {
         let BlockId { sequence, bucket_bits, bucket, .. } = parts[0].keys.id;
         let mut builder = Builder::new(parts[0].keys.layout, sequence, bucket_bits, bucket, count);
         if let [KeyedOutcomes { keys, outcomes }] = parts {
-            for (from, to) in outcomes.records().all().zip(builder.push(keys.slots())) {
-                copy_record(from, to);
+            let records = outcomes.records();
+            for (i, to) in builder.push(keys.slots()).enumerate() {
+                copy_record(records.get(i), to);
             }
             return Ok(builder.finish());
         }
-        let entries = parts.iter().map(|part| part.keys.slots().zip(0..));
-        Merge::new(parts, entries).into_table(builder)
+        let parts = parts.iter().map(|part| (part.keys.slots().zip(0..), part.outcomes.records()));
+        Merge::new(parts).into_table(builder)
+    }
+
+    /// The same from tables of the parts, at least one.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if the tables are not of one bucket, if two of them hold the same slot, or if
+    /// all of them have more graphs than a table can number.
+    pub fn from_parts(parts: &[Arc<BucketTable>]) -> Result<Self, Mismatch> {
+        let BucketTable { layout, sequence, bucket_bits, bucket, .. } = *parts[0];
+        let count: usize = parts.iter().map(|part| part.count).sum();
+        let fits = |part: &Arc<BucketTable>| {
+            (part.layout, part.sequence) == (layout, sequence)
+                && (part.bucket_bits, part.bucket) == (bucket_bits, bucket)
+        };
+        if !parts.iter().all(fits) || u32::try_from(count).is_err() {
+            return Err(Mismatch(sequence));
+        }
+        let builder = Builder::new(layout, sequence, bucket_bits, bucket, count);
+        let parts = parts.iter().map(|part| (part.slots().zip(0..), part.records()));
+        Merge::new(parts).into_table(builder)
     }
 
     /// What is asked for of the table that [`BucketTable::from_blocks`] makes, and few entries more:
@@ -179,7 +202,9 @@ impl BucketTable {
         let count = kept.iter().map(Vec::len).sum();
         let BlockId { sequence, bucket_bits, bucket, .. } = parts[0].keys.id;
         let builder = Builder::new(parts[0].keys.layout, sequence, bucket_bits, bucket, count);
-        Merge::new(parts, kept.iter().map(|kept| kept.iter().copied())).into_table(builder)
+        let records = parts.iter().map(|part| part.outcomes.records());
+        let kept = kept.iter().map(|kept| kept.iter().copied());
+        Merge::new(kept.zip(records)).into_table(builder)
     }
 
     /// How many graphs parts of a bucket have together.
@@ -211,11 +236,10 @@ impl BucketTable {
             bucket: self.bucket,
             section,
         };
-        let keys = (0..self.count).map(|i| self.slot(i));
-        let records = (0..self.count).map(|i| &self.entry(i)[self.slot_bytes..]);
+        let records = (0..self.count).map(|i| self.records().get(i));
         let wins = wins.iter().map(|&i| self.slot(i));
         BucketBlocks {
-            keys: Block::of_slots(self.layout, id(Section::Keys), self.count, keys),
+            keys: Block::of_slots(self.layout, id(Section::Keys), self.count, self.slots()),
             outcomes: Block::of_records(self.layout, id(Section::Outcomes), records),
             wins: Block::of_slots(self.layout, id(Section::Wins), self.count, wins),
         }
@@ -253,8 +277,14 @@ impl BucketTable {
         self.entries.capacity() + directory_bytes(self.count) + size_of::<Self>()
     }
 
-    fn entry(&self, i: usize) -> &[u8] {
-        &self.entries[i * self.stride..(i + 1) * self.stride]
+    /// In increasing order.
+    fn slots(&self) -> impl ExactSizeIterator<Item = u64> + Clone {
+        (0..self.count).map(|i| self.slot(i))
+    }
+
+    fn records(&self) -> Records<'_> {
+        let Self { stride, slot_bytes, .. } = *self;
+        Records { bytes: &self.entries[slot_bytes..], stride, width: stride - slot_bytes }
     }
 
     /// The slot of the i-th graph.
@@ -479,9 +509,9 @@ struct MergedPart<'a, I> {
 }
 
 impl<'a, I: Iterator<Item = PartEntry> + Clone> MergedPart<'a, I> {
-    fn new(mut entries: I, outcomes: &'a Block) -> Self {
+    fn new((mut entries, records): (I, Records<'a>)) -> Self {
         let next = entries.next();
-        MergedPart { next, after: entries, coming: 0, records: outcomes.records() }
+        MergedPart { next, after: entries, coming: 0, records }
     }
 
     /// Reads on while slots are among so many cells, but not more entries than there is room for, and
@@ -504,12 +534,10 @@ impl<'a, I: Iterator<Item = PartEntry> + Clone> MergedPart<'a, I> {
 }
 
 impl<'a, I: Iterator<Item = PartEntry> + Clone> Merge<'a, I> {
-    /// Of these entries of each part, in increasing order of slots.
-    fn new(parts: &'a [KeyedOutcomes], entries: impl Iterator<Item = I>) -> Self {
-        let part =
-            |(entries, part): (I, &'a KeyedOutcomes)| MergedPart::new(entries, &part.outcomes);
+    /// Of these entries of each part, in increasing order of slots, and of its records.
+    fn new(parts: impl Iterator<Item = (I, Records<'a>)>) -> Self {
         Merge {
-            parts: entries.zip(parts).map(part).collect(),
+            parts: parts.map(MergedPart::new).collect(),
             first: 0,
             ends: Vec::new(),
             coming: Vec::new(),
@@ -652,6 +680,10 @@ mod tests {
         graph::MAX_ORDER,
     };
 
+    fn entry(table: &BucketTable, i: usize) -> &[u8] {
+        &table.entries[i * table.stride..(i + 1) * table.stride]
+    }
+
     /// The index of the entry of a slot, if the table has it; a look-up finds the same.
     fn find(table: &BucketTable, slot: u64) -> Option<usize> {
         let first = table.locate(slot);
@@ -731,10 +763,13 @@ mod tests {
                 let parts: Vec<KeyedOutcomes> = (0..count).map(part).collect();
                 let table = BucketTable::from_blocks(&parts).unwrap();
                 assert_same(&table, &regular_partition(&all, 2, bucket, 0).0);
+                let tables: Vec<Arc<BucketTable>> =
+                    (0..count).map(|part| regular_partition(&of_part(part), 2, bucket, 0).0.into()).collect();
+                assert_same(&BucketTable::from_parts(&tables).unwrap(), &table);
                 found += table.len();
                 for i in 0..table.len() {
                     let j = find(&whole, table.slot(i)).unwrap();
-                    prop_assert_eq!(table.entry(i), whole.entry(j));
+                    prop_assert_eq!(entry(&table, i), entry(&whole, j));
                     prop_assert_eq!(
                         find(&table, table.slot(i)),
                         Some(i)
@@ -748,11 +783,11 @@ mod tests {
                 asked.iter().for_each(|&slot| sought.ask(slot));
                 let some = BucketTable::of_asked(&parts, &sought).unwrap();
                 for slot in asked {
-                    let entry = |table: &BucketTable| {
+                    let found = |table: &BucketTable| {
                         let found = find(table, slot);
-                        found.map(|i| table.entry(i).to_vec())
+                        found.map(|i| entry(table, i).to_vec())
                     };
-                    prop_assert_eq!(entry(&some), entry(&table));
+                    prop_assert_eq!(found(&some), found(&table));
                 }
                 prop_assert!((0..some.len()).all(|i| sought.may_have(some.slot(i))));
             }
@@ -852,33 +887,40 @@ mod tests {
         }
     }
 
-    /// Parts that have a graph in common are refused, whatever else they hold; and records of all
-    /// orders come together, the longest of them too.
+    /// Parts that have a graph in common, or are of several partitions, are refused, whatever else they
+    /// hold; and records of all orders come together, the longest of them too.
     #[test]
     fn parts_do_not_overlap() {
         for n in [5, 11, 14, MAX_ORDER] {
             let layout =
                 if n > 12 { TrailTrap::LAYOUT.on(Class::Forest) } else { TrailTrap::LAYOUT };
             let sequence = DegreeSequence::new(std::iter::repeat_n(2, n));
-            let part = |part: u32, slots: &[u64]| -> KeyedOutcomes {
-                let table = BucketTable::new(
-                    layout,
-                    sequence,
-                    0,
-                    0,
-                    slots.iter().copied(),
-                    |i, record| record.fill(slots[i] as u8),
-                );
-                table.to_blocks(part).into()
+            let table = |sequence, slots: &[u64]| {
+                let fill = |i: usize, record: &mut [u8]| record.fill(slots[i] as u8);
+                BucketTable::new(layout, sequence, 0, 0, slots.iter().copied(), fill)
             };
-            let [one, other] = [part(0, &[1, 3, 6]), part(1, &[0, 4, 5])];
-            let together = BucketTable::from_blocks(&[one.clone(), other]).unwrap();
-            assert!((0..6).map(|i| together.slot(i)).eq([0, 1, 3, 4, 5, 6]));
-            for i in 0..6 {
-                let record = &together.record(i)[..layout.record_bytes(n)];
-                assert!(record.iter().all(|&byte| byte == together.slot(i) as u8));
+            let part = |part: u32, slots: &[u64]| -> KeyedOutcomes {
+                table(sequence, slots).to_blocks(part).into()
+            };
+            let [first, second] = [[1, 3, 6], [0, 4, 5]];
+            let blocks = [part(0, &first), part(1, &second)];
+            let tables = [first, second].map(|slots| Arc::new(table(sequence, &slots)));
+            let from_blocks = BucketTable::from_blocks(&blocks).unwrap();
+            for together in [from_blocks, BucketTable::from_parts(&tables).unwrap()] {
+                assert!(together.slots().eq([0, 1, 3, 4, 5, 6]));
+                for i in 0..6 {
+                    let record = &together.record(i)[..layout.record_bytes(n)];
+                    assert!(record.iter().all(|&byte| byte == together.slot(i) as u8));
+                }
             }
+            let [one, _] = blocks;
+            let [first, _] = tables;
+            let other = Arc::new(table(DegreeSequence::new(std::iter::repeat_n(1, n)), &second));
+            let apart = BucketTable::from_parts(&[first.clone(), other]);
+            assert_eq!(apart.err(), Some(Mismatch(sequence)));
             for shared in [[1, 4], [2, 3], [6, 7]] {
+                let tables = [first.clone(), Arc::new(table(sequence, &shared))];
+                assert_eq!(BucketTable::from_parts(&tables).err(), Some(Mismatch(sequence)));
                 let both = [one.clone(), part(1, &shared)];
                 assert_eq!(BucketTable::from_blocks(&both).err(), Some(Mismatch(sequence)));
                 let mut asked = Asked::new(n, 0, 8);

@@ -15,6 +15,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
+use rayon::prelude::*;
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
     partition::{Asked, Block, BucketTable, KeyedOutcomes, entry_bytes},
@@ -299,15 +300,14 @@ impl<F: Fetch> PartitionCache<F> {
             }
             parts.remove(&shard.sequence).unwrap_or_default()
         };
-        for bucket in 0..1u32 << shard.bucket_bits {
-            let blocks: Vec<KeyedOutcomes> = (0..shard.parts)
-                .map(|part| all[&part][bucket as usize].to_blocks(part).into())
-                .collect();
-            let table = BucketTable::from_blocks(&blocks)?;
+        (0..1u32 << shard.bucket_bits).into_par_iter().try_for_each(|bucket| {
+            let of_parts: Vec<Arc<BucketTable>> =
+                (0..shard.parts).map(|part| all[&part][bucket as usize].clone()).collect();
+            let table = BucketTable::from_parts(&of_parts)?;
             let bytes = table.memory_bytes();
             self.tables.insert(BucketKey::of(shard, bucket), Arc::new(table), bytes);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Drops the tables of a partition, because no shard will read them any more or because its
