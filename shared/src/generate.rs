@@ -45,7 +45,7 @@ impl Extension {
 }
 
 /// A generated graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Child {
     /// Its place in its partition, see [`slot_of_key`].
     pub slot: u64,

@@ -264,6 +264,8 @@ impl Pace {
     }
 }
 
+/// Of the stack of a solving thread. With 64 threads the usual two megabytes were enough, for order 10.
+const STACK_BYTES: usize = 16 << 20;
 /// So many bytes of tables are fetched with one request.
 const BYTES_TOGETHER: usize = 8 << 20;
 
@@ -298,6 +300,8 @@ impl<L: Link> Engine<L> {
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
+            // While a thread waits for others of its lease it may begin another one, and in that the next.
+            .stack_size(STACK_BYTES)
             .thread_name(|i| format!("solver-{i}"))
             .build()?;
         let room = Room::new(memory_bytes, threads + link.pipeline());

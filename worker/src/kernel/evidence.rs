@@ -4,6 +4,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
+use rayon::prelude::*;
 use trailtrap_shared::{
     generate::Child,
     graph::degree::DegreeSequence,
@@ -20,6 +21,19 @@ pub struct Evidence {
     pub places: Vec<u64>,
     /// Records by degree sequence and slot. What the tables lacked is missing.
     pub records: HashMap<(DegreeSequence, u64), Vec<u8>>,
+}
+
+/// Where a graph leads to by deleting an edge.
+fn deletions(
+    sequence: &DegreeSequence,
+    child: &Child,
+) -> Result<Vec<(DegreeSequence, u64)>, SolveError> {
+    let graph = decode(sequence, child.slot)?;
+    let rest = |(u, w)| {
+        let rest = graph.without_edge(u, w);
+        (DegreeSequence::of(&rest), slot_of(&rest))
+    };
+    Ok(graph.edges().map(rest).collect())
 }
 
 /// Takes evidence of parts of a shard that are solved together.
@@ -48,13 +62,11 @@ impl Witness {
             let places = source.drawn(*unit, range.len() as u64);
             if plan.layout.reads_predecessors {
                 let graphs = &children[range.clone()];
-                for child in places.iter().filter_map(|&place| graphs.get(place as usize)) {
-                    let graph = decode(&shard.sequence, child.slot)?;
-                    for (u, w) in graph.edges() {
-                        let rest = graph.without_edge(u, w);
-                        let wanted = witness.wanted.entry(DegreeSequence::of(&rest)).or_default();
-                        wanted.push((slot_of(&rest), part));
-                    }
+                let tried = places.par_iter().filter_map(|&place| graphs.get(place as usize));
+                let led_to: Result<Vec<_>, _> =
+                    tried.map(|child| deletions(&shard.sequence, child)).collect();
+                for (sequence, slot) in led_to?.into_iter().flatten() {
+                    witness.wanted.entry(sequence).or_default().push((slot, part));
                 }
             }
             witness.evidence.push(Evidence { places, records: HashMap::new() });

@@ -254,9 +254,9 @@ impl Solver<'_> {
         // Most shards have one part.
         let children = match generated.len() {
             1 => generated.remove(0),
-            _ => generated.concat(),
+            _ => concatenated(generated),
         };
-        drop((generated, parents));
+        drop(parents);
         let none = rayon::iter::repeat_n(G::Outcome::default(), children.len());
         let mut outcomes: Vec<G::Outcome> = none.with_min_len(CHUNK).collect();
         let mut witness = Witness::new(plan, shard, units, &children, &parts, source)?;
@@ -319,6 +319,18 @@ impl Solver<'_> {
         };
         (0..1u32 << shard.bucket_bits).into_par_iter().map(table).collect()
     }
+}
+
+/// One after the other, copied by all threads.
+fn concatenated(parts: Vec<Vec<Child>>) -> Vec<Child> {
+    let count = parts.iter().map(Vec::len).sum();
+    let none = rayon::iter::repeat_n(Child::default(), count);
+    let mut all: Vec<Child> = none.with_min_len(CHUNK).collect();
+    let mut rest = &mut all[..];
+    let room = parts.iter().map(|part| rest.split_off_mut(..part.len()).expect("as many as all"));
+    let room: Vec<&mut [Child]> = room.collect();
+    room.into_par_iter().zip(parts).for_each(|(room, part)| room.copy_from_slice(&part));
+    all
 }
 
 fn decode(sequence: &DegreeSequence, slot: u64) -> Result<Graph, SolveError> {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use rayon::prelude::*;
 use trailtrap_shared::{
     count::{digest::Digester, statistics::Statistics},
     game::{Game, GameName, Method},
@@ -151,7 +152,7 @@ pub struct Trial<'a, E> {
     read: Read<'a, E>,
 }
 
-impl<'a, E> Trial<'a, E> {
+impl<'a, E: Send> Trial<'a, E> {
     /// A trial, in a game, against what `read` reads.
     pub fn new(game: GameName, plan: &'a Plan, read: Read<'a, E>) -> Self {
         Trial { game, plan, read }
@@ -172,9 +173,7 @@ impl<'a, E> Trial<'a, E> {
     /// # Errors
     /// When a record is wrong.
     pub fn run_on(&self, blocks: &[Block], evidence: &Evidence) -> Result<(), TrialError<E>> {
-        play!(self.game, self.plan.order, G => {
-            TrialOf::<G, E>::new(self.plan, self.read).run_on(blocks, evidence)
-        })
+        play!(self.game, self.plan.order, G => run_on::<G, E>(blocks, evidence))
     }
 
     /// Tries all records of a unit, and whether its counts and its digest are theirs. Takes a
@@ -187,36 +186,41 @@ impl<'a, E> Trial<'a, E> {
     }
 }
 
+/// Tries records on evidence in a game whose type is known, on all threads: whoever delivers them
+/// waits for it.
+fn run_on<G: Game, E: Send>(blocks: &[Block], evidence: &Evidence) -> Result<(), TrialError<E>> {
+    let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
+    let decoded = evidence
+        .records
+        .iter()
+        .map(|(&place, record)| (place, G::decode(sequence.order(), record)));
+    let known = Known::<G>(decoded.collect());
+    let records = records_at(blocks, &evidence.places)?;
+    let flaw = records
+        .par_iter()
+        .find_map_first(|&(slot, record)| known.try_record(&sequence, slot, record).err());
+    flaw.map_or(Ok(()), Err)
+}
+
 /// A trial in a game whose type is known.
 struct TrialOf<'a, G: Game, E> {
     plan: &'a Plan,
     read: Read<'a, E>,
-    /// What the records in work lead to: outcomes of the graphs in these slots, in the labels that
-    /// the slots give them.
-    known: HashMap<(DegreeSequence, u64), G::Outcome>,
+    known: Known<G>,
 }
+
+/// What the records in work lead to: outcomes of the graphs in these slots, in the labels that the
+/// slots give them.
+struct Known<G: Game>(HashMap<(DegreeSequence, u64), G::Outcome>);
 
 impl<'a, G: Game, E> TrialOf<'a, G, E> {
     fn new(plan: &'a Plan, read: Read<'a, E>) -> Self {
-        TrialOf { plan, read, known: HashMap::new() }
+        TrialOf { plan, read, known: Known(HashMap::new()) }
     }
 
     fn run(&mut self, blocks: &[Block], places: &[u64]) -> Result<(), TrialError<E>> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         self.try_records(&sequence, records_at(blocks, places)?.into_iter(), |_, _| {})
-    }
-
-    fn run_on(&mut self, blocks: &[Block], evidence: &Evidence) -> Result<(), TrialError<E>> {
-        let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
-        let decoded = evidence
-            .records
-            .iter()
-            .map(|(&place, record)| (place, G::decode(sequence.order(), record)));
-        self.known = decoded.collect();
-        for (slot, record) in records_at(blocks, &evidence.places)? {
-            self.try_record(&sequence, slot, record)?;
-        }
-        Ok(())
     }
 
     fn run_all(&mut self, blocks: &[Block], record: &UnitRecord) -> Result<(), TrialError<E>> {
@@ -253,7 +257,7 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
             }
             self.gather(sequence, batch.iter().map(|(slot, _)| *slot))?;
             for (slot, record) in batch {
-                let (graph, outcome) = self.try_record(sequence, slot, record)?;
+                let (graph, outcome) = self.known.try_record(sequence, slot, record)?;
                 then(&graph, &outcome);
             }
         }
@@ -280,7 +284,7 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
                 wanted.entry((sequence, bucket)).or_default().insert(slot);
             }
         }
-        self.known.clear();
+        self.known.0.clear();
         for ((sequence, bucket), slots) in wanted {
             let blocks = (self.read)(&sequence, bucket)
                 .map_err(TrialError::Read)?
@@ -289,16 +293,18 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
                 let [keys, outcomes] = pair else { unreachable!("chunks of two") };
                 for (slot, i) in keys.places(slots.iter().copied()) {
                     let outcome = G::decode(sequence.order(), outcomes.record(i));
-                    self.known.insert((sequence, slot), outcome);
+                    self.known.0.insert((sequence, slot), outcome);
                 }
             }
         }
         Ok(())
     }
+}
 
+impl<G: Game> Known<G> {
     /// The graph and its outcome, if the record is right.
-    fn try_record(
-        &mut self,
+    fn try_record<E>(
+        &self,
         sequence: &DegreeSequence,
         slot: u64,
         record: &[u8],
@@ -323,12 +329,12 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
     }
 
     /// The outcome of a graph with one edge less.
-    fn find(&self, rest: &Graph) -> Result<G::Outcome, TrialError<E>> {
+    fn find<E>(&self, rest: &Graph) -> Result<G::Outcome, TrialError<E>> {
         let missing = || {
             TrialError::Flaw(format!("{}, which it leads to, is not known", graph6::encode(rest)))
         };
         let (sequence, slot) = (DegreeSequence::of(rest), slot_of(rest));
-        let outcome = self.known.get(&(sequence, slot)).ok_or_else(missing)?;
+        let outcome = self.0.get(&(sequence, slot)).ok_or_else(missing)?;
         let stored = graph_of_slot(&sequence, slot).ok_or_else(missing)?;
         let [from, to] = [&stored, rest].map(nauty::label);
         if from.canonical != to.canonical {
