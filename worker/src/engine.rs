@@ -40,9 +40,6 @@ pub struct Engine<L: Link> {
     pool: rayon::ThreadPool,
     threads: usize,
     kernel: Kernel,
-    /// The predecessor tables that a unit holds at a time take at most this much memory, or are
-    /// one table.
-    allowance_bytes: usize,
     memory_bytes: usize,
     link: Arc<L>,
     /// The cache of the last lease's edition.
@@ -278,6 +275,11 @@ fn pairs(lease: &Lease) -> u64 {
     lease.units.iter().map(|&unit| lease.plan.pairs(unit)).sum()
 }
 
+/// The estimated number of graphs of a lease.
+fn graphs(lease: &Lease) -> u64 {
+    lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum()
+}
+
 /// The units of a lease, those of a shard together: they follow each other.
 fn parts(lease: &Lease) -> impl Iterator<Item = &[Unit]> {
     lease.units.chunk_by(|one, other| one.shard == other.shard)
@@ -312,7 +314,6 @@ impl<L: Link> Engine<L> {
             pool,
             threads,
             kernel,
-            allowance_bytes: memory::allowance_bytes(memory_bytes, threads),
             cache: Mutex::new(EditionCache::new(0, cache_bytes, &link, &effort)),
             memory_bytes,
             link,
@@ -360,6 +361,13 @@ impl<L: Link> Engine<L> {
             last.plan = Some(lease.plan.clone());
         }
         last.cache.clone()
+    }
+
+    /// The predecessor tables that a unit of a lease holds at a time take at most this much memory, or
+    /// are one table.
+    fn allowance_bytes(&self, lease: &Lease) -> usize {
+        let of_one_shard = if parts(lease).count() == 1 { graphs(lease) } else { 0 };
+        self.room.room.lock().allowance_bytes(self.threads, of_one_shard)
     }
 
     /// Works until everything is done, `stop` is cancelled or time is up. A few leases more than
@@ -424,9 +432,10 @@ impl<L: Link> Engine<L> {
                 one_by_one = true;
                 continue;
             }
-            let graphs = lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum();
+            let graphs = graphs(&lease);
             let cache = self.cache(&lease);
-            room.hold(graphs, LookedUp::of(&lease.plan, &lease.units, self.allowance_bytes));
+            let allowance_bytes = self.allowance_bytes(&lease);
+            room.hold(graphs, LookedUp::of(&lease.plan, &lease.units, allowance_bytes));
             {
                 // What these units read stays, and what they have read before goes.
                 let _in_work = parts(&lease).next().map(|parts| cache.begin(&lease.plan, parts));
@@ -528,7 +537,7 @@ impl<L: Link> Engine<L> {
         let solver = Solver {
             game: self.game,
             kernel: self.kernel,
-            allowance_bytes: self.allowance_bytes,
+            allowance_bytes: self.allowance_bytes(lease),
             stop: &self.interrupt.flag.0,
         };
         let plan = &*lease.plan;
@@ -547,8 +556,9 @@ impl<L: Link> Engine<L> {
         Ok(solved?.into_iter().flatten().collect())
     }
 
-    /// Fetches what the lease reads, as far as it fits, so that the solving threads do not wait
-    /// for a disk or a network.
+    /// Fetches what the lease reads, as far as it fits into what a unit of a bundle may hold, so that
+    /// the solving threads do not wait for a disk or a network. What large shards read beyond that they
+    /// read ahead.
     fn warm(&self, lease: &Lease, cache: &Cache<L>) -> Result<(), SolveError> {
         let plan = &*lease.plan;
         let shards = || lease.units.iter().map(|unit| &plan.shards[unit.shard as usize]);
@@ -560,7 +570,8 @@ impl<L: Link> Engine<L> {
         cache.warm_parents(&parents)?;
         let predecessors: BTreeSet<u32> =
             shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
-        let (mut left, mut together, mut bytes_together) = (self.allowance_bytes, Vec::new(), 0);
+        let mut left = self.room.room.lock().allowance_bytes(self.threads, 0);
+        let (mut together, mut bytes_together) = (Vec::new(), 0);
         'all: for &predecessor in &predecessors {
             let predecessor = &plan.shards[predecessor as usize];
             let bytes = (predecessor.estimate as usize * entry_bytes(plan.layout, plan.order))

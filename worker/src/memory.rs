@@ -12,12 +12,6 @@ pub fn cache_bytes(memory_bytes: usize) -> usize {
     memory_bytes / 4 * 3
 }
 
-/// What a unit holds of predecessor tables, unless one table is more, and as much again of requests
-/// to one that is read some buckets at a time. About one such unit for each thread is in work.
-pub fn allowance_bytes(memory_bytes: usize, threads: usize) -> usize {
-    memory_bytes / 8 / threads
-}
-
 /// What a bucket of a unit that is counted for others may take.
 pub fn counted_bytes(memory_bytes: usize) -> u64 {
     memory_bytes as u64 / 16
@@ -116,6 +110,19 @@ impl Room {
     /// a quarter of the memory at most.
     pub fn plan(&mut self, bytes: usize) {
         self.plan_bytes = bytes.min(self.memory_bytes / 4);
+    }
+
+    /// What a unit holds of predecessor tables, unless one table is more, and as much again of
+    /// requests to one that is read some buckets at a time. Of an eighth of the memory half is divided
+    /// by threads, as about one unit for each is in work, and half goes to leases of one shard as the
+    /// room for graphs does, of which such a lease has so many: the parts of a large shard, which all
+    /// threads solve together, have most of it. Without requests graphs take less room, and such leases
+    /// may have up to half as much again.
+    pub fn allowance_bytes(&self, threads: usize, of_one_shard: u64) -> usize {
+        let (half, own_bytes) = (self.memory_bytes / 16, self.own_bytes);
+        let of_graphs = of_one_shard.saturating_mul(GRAPH_BYTES).min(own_bytes);
+        let share = half as u128 * u128::from(of_graphs) / u128::from(own_bytes);
+        half / threads + share as usize
     }
 
     /// The budget of the cache while nothing is taken from it.
@@ -263,6 +270,25 @@ mod tests {
             let before = room.cache_bytes();
             room.plan(usize::MAX);
             assert_eq!(before - room.cache_bytes(), memory_bytes / 4);
+        }
+    }
+
+    /// Of tables all leases that there is room for hold an eighth of the memory at most, and one that
+    /// has all of the room most of that.
+    #[test]
+    fn what_units_hold_is_divided_as_their_graphs_are() {
+        for (memory_bytes, threads) in
+            [(64 << 20, 2), (256 << 20, 2), (1 << 30, 64), (1 << 38, 64)]
+        {
+            let room = Room::new(memory_bytes, threads + 3);
+            let of = |graphs| room.allowance_bytes(threads, graphs);
+            let all = room.own_bytes / GRAPH_BYTES;
+            let of_units = threads * of(0);
+            let of_leases: usize =
+                [all / 2, all / 3, all / 6].map(|graphs| of(graphs) - of(0)).iter().sum();
+            assert!(of_units + of_leases <= memory_bytes / 8);
+            assert!(of(all) > memory_bytes / 17);
+            assert!(of(u64::MAX) <= memory_bytes / 16 + of(0));
         }
     }
 

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::Serialize;
 use trailtrap_shared::{game::Layout, partition::entry_bytes};
-use trailtrap_worker::{link, memory, process::limits::Size};
+use trailtrap_worker::{link, memory::Room, process::limits::Size};
 
 /// One machine that does everything, or nodes around a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -30,14 +30,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Bytes of tables that a unit holds at a time, unless one has more.
-    pub fn allowance_bytes(&self) -> usize {
-        memory::allowance_bytes(self.memory as usize, self.cores)
+    /// The room of a worker that has nothing in work.
+    pub fn room(&self) -> Room {
+        Room::new(self.memory as usize, self.slots())
     }
 
-    /// Entries of order `n` in so many bytes.
+    /// Entries of order `n` in what a unit of a lease of several shards holds.
     pub fn entries_held(&self, layout: Layout, n: usize) -> f64 {
-        self.allowance_bytes() as f64 / entry_bytes(layout, n) as f64
+        self.room().allowance_bytes(self.cores, 0) as f64 / entry_bytes(layout, n) as f64
     }
 
     /// How many workers there are.

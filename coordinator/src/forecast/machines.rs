@@ -88,11 +88,6 @@ impl Worker {
     }
 }
 
-/// The room of a worker that has nothing in work.
-fn room(cluster: &Cluster) -> Room {
-    Room::new(cluster.memory as usize, cluster.slots())
-}
-
 /// What a unit reads.
 #[derive(Default)]
 struct Input {
@@ -218,7 +213,7 @@ impl Machines {
             cluster,
             shared: Shared::default(),
             workers: Vec::new(),
-            rooms: (0..cluster.workers()).map(|_| room(&cluster)).collect(),
+            rooms: (0..cluster.workers()).map(|_| cluster.room()).collect(),
             order: None,
             before: None,
             aside: HashMap::new(),
@@ -264,7 +259,7 @@ impl Machines {
 
     /// A worker is another process from now on, with an empty cache, and nothing in work.
     pub fn replace(&mut self, worker: usize) {
-        let mut room = room(&self.cluster);
+        let mut room = self.cluster.room();
         room.plan(self.order.as_ref().map_or(0, |order| order.plan_bytes));
         self.rooms[worker] = room;
         if let Some(worker) = self.workers.get_mut(worker) {
@@ -303,7 +298,10 @@ impl Machines {
         let (mut solving, mut counting, mut trying) = (0.0, 0.0, 0.0);
         let (mut elsewhere, mut through_coordinator) = (0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
-        let looked_up = LookedUp::of(plan, &units, self.cluster.allowance_bytes());
+        let is_of_one_shard = units.iter().all(|unit| unit.shard == units[0].shard);
+        let of_one_shard = if is_of_one_shard { in_work } else { 0 };
+        let allowance_bytes = self.rooms[worker].allowance_bytes(self.cluster.cores, of_one_shard);
+        let looked_up = LookedUp::of(plan, &units, allowance_bytes);
         let taken = self.rooms[worker].lease(taken, in_work, looked_up);
         self.give_to_cache(&order, worker, units.first().map_or(0, |unit| plan.turn(unit.shard)));
         for together in units.chunk_by(|one, other| one.shard == other.shard) {
@@ -312,7 +310,8 @@ impl Machines {
             let all = count * together.len() as f64;
             let bytes = all * stored_entry(plan, shard, graphs[together[0].shard as usize]);
             let again = together.len() < shard.parts as usize;
-            let input = self.read(&order, worker, together[0].shard, all, again);
+            let solved = (together[0].shard, all);
+            let input = self.read(&order, worker, solved, again, allowance_bytes);
             read += input.read;
             let parts = together.len() as f64;
             let solved = all * shard.size as f64 * input.pair + parts * each_unit;
@@ -468,19 +467,19 @@ impl Machines {
         at
     }
 
-    /// What so many graphs of a shard read that are solved together now, others perhaps again.
+    /// What so many graphs of a shard read that are solved together now, others perhaps again, with
+    /// so much room for tables.
     fn read(
         &mut self,
         order: &OrderInWork,
         worker: usize,
-        index: u32,
-        count: f64,
+        (index, count): (u32, f64),
         again: bool,
+        allowance: usize,
     ) -> Input {
         let OrderInWork { plan, graphs, readers, .. } = order;
         let shard = &plan.shards[index as usize];
         let entry = entry_bytes(plan.layout, plan.order) as f64;
-        let allowance = self.cluster.allowance_bytes();
         let Worker { tables, parents, lately, now, .. } = &mut self.workers[worker];
         let turn = plan.turn(index);
         *now = turn;
@@ -502,7 +501,7 @@ impl Machines {
         let unit = Unit { order: plan.order as u8, shard: index, part: 0 };
         let looked_up = LookedUp::of(plan, &[unit], allowance).map_or(0, |unit| unit.bytes);
         let is_kept = cache::keeps(tables.budget_bytes(), looked_up);
-        let held = self.cluster.entries_held(plan.layout, plan.order);
+        let held = allowance as f64 / entry;
         input.pair = self.calibration.pair_of(&readings, held, |index| graphs[index as usize]);
         for PredecessorReading { shard: predecessor, rounds, is_asked, .. } in readings {
             let from = &plan.shards[predecessor as usize];

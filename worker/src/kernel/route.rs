@@ -236,11 +236,10 @@ impl Solver<'_> {
             known = if input.is_asked { input.first } else { known };
         }
         // Those that are being read are there as blocks, too: so few that these take no more than what
-        // all units hold.
+        // the unit holds.
         let threads = rayon::current_num_threads();
         let largest = buckets.iter().map(|bucket| bucket.bytes).max().unwrap_or(1);
-        let of_all_units = (self.allowance_bytes / 2).saturating_mul(threads);
-        let readers = (of_all_units / largest.max(1)).clamp(1, threads);
+        let readers = (self.allowance_bytes / largest.max(1)).clamp(1, threads);
         // One is read while one is looked up in, at least.
         let most_bytes = self.allowance_bytes.max(2 * largest);
         let ahead = ReadAhead::new(source, self.stop, buckets, known, most_bytes);
