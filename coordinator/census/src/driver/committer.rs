@@ -47,8 +47,8 @@ pub const GATHER: u32 = 20;
 /// of much work takes.
 pub const GATHER_AWAITED: Duration = Duration::from_millis(100);
 /// It gathers no more than a quarter of the bytes that may wait, 16 MiB at least, so that nobody is
-/// held back for what is only being gathered. The store flushes after as much, of which it has a
-/// copy until then; much less would be many files.
+/// held back for what is only being gathered. The store has a copy of as much that it has not flushed
+/// yet; much less would be many files.
 fn gathered_bytes(memory: Option<u64>) -> u64 {
     (super::pending_bytes(memory) / 4).max(16 << 20)
 }

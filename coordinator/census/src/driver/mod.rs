@@ -228,12 +228,13 @@ pub struct Census {
     counting: Counting,
 }
 
-/// Deliveries are held back while more bytes than this wait for the disk: an eighth of the memory
-/// of the solver in this process, within bounds; or the upper one, if there is none.
+/// Deliveries are held back while more bytes than this wait for the disk: of the memory of the solver
+/// in this process an eighth, within bounds, or a 64th where that is more, as what is delivered
+/// together grows with it; or 256 MiB, if there is no solver.
 fn pending_bytes(memory: Option<u64>) -> u64 {
     const LEAST: u64 = 32 << 20;
-    const MOST: u64 = 256 << 20;
-    memory.map_or(MOST, |memory| (memory / 8).clamp(LEAST, MOST))
+    const USUAL: u64 = 256 << 20;
+    memory.map_or(USUAL, |memory| (memory / 8).clamp(LEAST, USUAL).max(memory / 64))
 }
 
 /// Names of blocks that are remembered: more than those of the partitions that are read at a time.
@@ -615,10 +616,14 @@ mod tests {
     }
 
     /// A census with little memory does not keep much of it for what waits; one without a solver
-    /// of its own, or with much memory, keeps as much as ever.
+    /// of its own, or with a few gigabytes, keeps as much as ever, and one with more keeps more.
     #[test]
     fn what_waits_for_the_disk_follows_memory() {
-        let waiting = [None, Some(64 << 30), Some(256 << 20), Some(1 << 20)].map(pending_bytes);
-        assert_eq!(waiting.map(|bytes| bytes >> 20), [256, 256, 32, 32]);
+        let of = |memory: u64| pending_bytes(Some(memory << 20)) >> 20;
+        assert_eq!(
+            [1, 256, 1024, 2048, 16 << 10, 64 << 10].map(of),
+            [32, 32, 128, 256, 256, 1024]
+        );
+        assert_eq!(pending_bytes(None) >> 20, 256);
     }
 }

@@ -277,7 +277,8 @@ impl Database {
 pub(super) fn options() -> Options {
     let mut options = Options::default();
     options.set_keep_log_file_num(2);
-    options.set_max_background_jobs(2);
+    // A quarter of them flush: two sections at once.
+    options.set_max_background_jobs(8);
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     options.set_max_open_files((limit / 4).min(OPEN_FILES) as i32);
     // Each shard of the cache of open files holds one at least.

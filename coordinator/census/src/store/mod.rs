@@ -777,8 +777,8 @@ impl Store {
     }
 
     /// Makes deliveries durable: first all their blocks, then, in one atomic write, their records.
-    /// What is written has a copy in memory until it is flushed, which it is as soon as that takes
-    /// `flushed_bytes` or more.
+    /// What is written has a copy in memory until it is flushed, which takes about `flushed_bytes` at
+    /// most: one half is flushed while the other is written.
     ///
     /// # Errors
     ///
@@ -817,19 +817,32 @@ impl Store {
                 return Ok(());
             }
             let sections = Section::ALL.map(|section| family(db, section_name(section)));
-            let flush = || db.flush_cfs_opt(&sections, &FlushOptions::default());
+            let flush = |wait| {
+                let mut options = FlushOptions::default();
+                options.set_wait(wait);
+                // It waits in any case while what was written before is still being flushed.
+                db.flush_cfs_opt(&sections, &options)
+            };
+            // Whether flushes can be begun just now is of no concern if they can be waited for.
+            let begin_flush = || flush(false).or_else(|_| flush(true));
+            // All pieces are of one length, so that none is small.
+            let half = (flushed_bytes / 2).max(1);
+            let pieces = ((bytes as u64 + half / 2) / half).max(1);
+            let piece_bytes = (bytes as u64).div_ceil(pieces);
             let mut put_bytes = 0;
             for (id, value) in values() {
                 for (key, value) in entries(&id, value) {
                     put_bytes += value.len() as u64;
                     db.put_cf_opt(section(&id), key, value, &unlogged)?;
                 }
-                if put_bytes >= flushed_bytes {
-                    flush()?;
+                if put_bytes >= piece_bytes {
+                    begin_flush()?;
                     put_bytes = 0;
                 }
             }
-            Ok(flush()?)
+            // All sections at once, and then all of them are waited for.
+            begin_flush()?;
+            Ok(flush(true)?)
         };
         let changes = deliveries.iter().flat_map(|delivery| {
             let record = (unit_key(delivery.unit), Some(codec::encode(&delivery.record)));
