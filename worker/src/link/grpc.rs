@@ -655,7 +655,7 @@ impl BlockOrigin for GrpcLink {
     }
 
     fn send(&self, requests: &[BlockRequest]) -> Result<Vec<Vec<Block>>, SourceError> {
-        let worker = self.worker();
+        let (worker, layout) = (self.worker(), self.layout());
         let requests: Vec<wire::FetchRequest> = requests
             .iter()
             .map(|BlockRequest { wanted, only }| messages::request(worker, wanted, only))
@@ -668,6 +668,12 @@ impl BlockOrigin for GrpcLink {
                     client.fetch_partition(tokio_stream::iter(requests)).await?.into_inner();
                 let (mut answers, mut blocks, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
                 while let Some(piece) = stream.message().await? {
+                    if bytes.is_empty() && !piece.last {
+                        // Growing would take up to twice the room; whether the length is right is
+                        // found out when the block is parsed.
+                        let length = Block::announced(layout, &piece.data).map_or(0, |(_, n)| n);
+                        let _ = bytes.try_reserve_exact(length.try_into().unwrap_or(0));
+                    }
                     bytes.extend_from_slice(&piece.data);
                     if piece.last {
                         blocks.push(std::mem::take(&mut bytes));
@@ -682,7 +688,6 @@ impl BlockOrigin for GrpcLink {
                 }
             }
         })?;
-        let layout = self.layout();
         let parse = |blocks: Vec<Vec<u8>>| {
             blocks.into_iter().map(|bytes| Ok(Block::parse(layout, bytes)?)).collect()
         };
