@@ -56,6 +56,8 @@ pub(super) enum Next {
     Tracing { refusal: Refusal },
     /// What the alarm doubts is taken back.
     TakeBack { refusal: Refusal },
+    /// The census ends, for this reason: solving what the alarm doubts again does not help.
+    End { refusal: Refusal, why: String },
 }
 
 /// Two results that differ.
@@ -213,6 +215,12 @@ impl Core {
                 }
                 self.emit(Effect::Wake);
             }
+            Next::End { refusal, why } => {
+                if let Some(id) = arrival {
+                    self.refuse(id, refusal);
+                }
+                self.end(Err(Fault::Faulty(why)));
+            }
             Next::Weigh { parts } => {
                 let (plan, units) = (parts.plan.clone(), parts.records.keys().copied().collect());
                 let next = Next::Weighing { parts };
@@ -284,10 +292,9 @@ impl Core {
                     records.into_iter().filter(is_wrong).collect();
                 if wrong.is_empty() {
                     // The machine of the coordinator, or the program, is wrong in all of them.
-                    if let Some(id) = arrival {
-                        self.refuse(id, refusal);
-                    }
-                    return self.end(Err(Fault::Faulty(format!("solved again, {why}"))));
+                    let text = format!("{why}; solved again, the coordinator came to the same");
+                    let why = format!("solved again, {why}");
+                    return self.end_after(number, arrival, text, Next::End { refusal, why });
                 }
                 let (doubted, quarantined): (Vec<Unit>, Vec<UnitRecord>) =
                     wrong.into_iter().unzip();
@@ -309,19 +316,26 @@ impl Core {
                 }
             }
             Err(unknown) => {
+                let text = format!("{why}; which part is wrong could not be told ({unknown})");
                 let Some(alarm) = self.alarms.get(&number) else { return };
                 if self.is_own(arrival) && self.was_summed_up(&alarm.doubted, Some(number)) {
                     // Nobody else will solve it.
-                    if let Some(id) = arrival {
-                        self.refuse(id, refusal);
-                    }
-                    return self.end(Err(Fault::Faulty(format!("{why} ({unknown})"))));
+                    let why = format!("{why} ({unknown})");
+                    return self.end_after(number, arrival, text, Next::End { refusal, why });
                 }
                 let Some(alarm) = self.alarms.get_mut(&number).map(Arc::make_mut) else { return };
-                alarm.text = format!("{why}; which part is wrong could not be told ({unknown})");
+                alarm.text = text;
             }
         }
         self.distrust(number, arrival, refusal);
+    }
+
+    /// Ends the census like this, as soon as it is durable that the alarm of this number says so.
+    fn end_after(&mut self, number: u32, arrival: Option<ArrivalId>, text: String, end: Next) {
+        let Some(alarm) = self.alarms.get(&number) else { return };
+        let alarm = Alarm { text, ..Alarm::clone(alarm) };
+        self.inquiries.insert(number, Inquiry { arrival, next: end });
+        self.keep(number, alarm);
     }
 
     /// What arrives is not what was accepted.

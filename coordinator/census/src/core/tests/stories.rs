@@ -156,6 +156,11 @@ fn tell(world: &mut World, sentence: &str) {
                 world.log.push(format!("{} holds {units} units{trust}", worker.author.name()));
             }
         }
+        ["what", "alarms", "say"] => {
+            for (number, alarm) in &world.disk.alarms {
+                world.log.push(format!("alarm {number}: {}", alarm.text));
+            }
+        }
         ["what", "is", "set", "aside"] => {
             for set_aside in world.core.progress().set_aside {
                 let name = world.name(set_aside.unit);
