@@ -6,6 +6,7 @@ use std::{
     collections::HashMap,
     fs,
     io::Read,
+    ops::RangeBounds,
     path::{Path, PathBuf},
     process::{Output, Stdio},
     sync::{Arc, LazyLock},
@@ -1474,16 +1475,22 @@ fn store_with_shelves(data: &Data) -> Store {
     store
 }
 
-/// Puts every second list of graphs of these orders, all of which `whole` has, on a shelf.
-fn put_graphs_on_shelves(whole: &Data, data: &Data, orders: &[usize]) -> Store {
+/// Puts every second block of a section, of graphs of an order with so many edges, on a shelf;
+/// `whole` has all of them.
+fn put_on_shelves(
+    whole: &Data,
+    data: &Data,
+    section: Section,
+    order: usize,
+    sizes: impl RangeBounds<usize>,
+) -> Store {
     let whole = Store::open(&whole.path().join("store"), None, None).unwrap();
     let store = store_with_shelves(data);
-    for &order in orders {
-        let all = deliveries(&whole, order).into_iter().step_by(2);
-        let shelved: Vec<Arc<Delivery>> =
-            all.map(|right| Arc::new(by_name(right, &[Section::Keys]))).collect();
-        store.commit(&shelved, u64::MAX).unwrap();
-    }
+    let all = deliveries(&whole, order).into_iter();
+    let every_second = all.filter(|right| sizes.contains(&right.sequence.size())).step_by(2);
+    let shelved: Vec<Arc<Delivery>> =
+        every_second.map(|right| Arc::new(by_name(right, &[section]))).collect();
+    store.commit(&shelved, u64::MAX).unwrap();
     store
 }
 
@@ -1544,7 +1551,7 @@ fn a_forced_salvage_leaves_out_graphs_some_of_which_lie_on_shelves() {
     let (whole, data) = (Data::new(), Data::new());
     let expected = census_json(8, &whole, &[]);
     census_json(8, &data, &["--keep", "graphs"]);
-    put_graphs_on_shelves(&whole, &data, &[8]).put_order(9, &begun(9)).unwrap();
+    put_on_shelves(&whole, &data, Section::Keys, 8, ..).put_order(9, &begun(9)).unwrap();
     let forced = run(&["salvage", "--force", "--data", &data.text()]);
     assert!(forced.status.success(), "{}", stderr(&forced));
     let left_out = [6, 7, 8].map(|order| is_left_out(&forced, order));
@@ -1570,7 +1577,7 @@ fn a_forced_salvage_keeps_results_below_an_order_that_is_not_closed() {
     let expected = census_json(8, &whole, &[]);
     census_json(8, &data, &["--keep", "graphs"]);
     {
-        let store = put_graphs_on_shelves(&whole, &data, &[7]);
+        let store = put_on_shelves(&whole, &data, Section::Keys, 7, ..);
         let order = store.order(8).unwrap().unwrap();
         store.put_order(8, &OrderRecord { result: None, ..order }).unwrap();
     }
@@ -1593,7 +1600,9 @@ fn results_stay(done: (usize, &[&str]), more: (usize, &[&str]), orders: &[usize]
     let (whole, data) = (Data::new(), Data::new());
     let expected = census(&whole, done, &[]);
     assert_eq!(census(&data, done, &["--keep", "graphs"]), expected);
-    drop(put_graphs_on_shelves(&whole, &data, orders));
+    for &order in orders {
+        drop(put_on_shelves(&whole, &data, Section::Keys, order, ..));
+    }
     let salvage = |options: &[&str]| {
         let salvaged = run(&[&["salvage", "--data", &data.text()], options].concat());
         assert!(salvaged.status.success(), "{}", stderr(&salvaged));
@@ -1618,4 +1627,39 @@ fn results_stay(done: (usize, &[&str]), more: (usize, &[&str]), orders: &[usize]
     let expected = census(&whole, more, &[]);
     assert_eq!(census(&data, more, &["--keep", "minimal", "--force"]), expected);
     assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+}
+
+/// Where nothing but outcomes lies on shelves that a limited order would be carried further from, all
+/// of its graphs stay. To carry it further it is solved again, which takes `--force`, and nothing is
+/// taken for damaged.
+#[test]
+fn a_forced_salvage_keeps_graphs_whose_outcomes_lie_on_shelves() {
+    let whole = Data::new();
+    let census = |data: &Data, most: &str, more: &[&str]| {
+        census_json(8, data, &[&["--max-size", most, "--keep", "graphs"], more].concat())
+    };
+    let [done, further] =
+        ["12", "14"].map(|most| census_json(8, &whole, &["--max-size", most, "--keep", "all"]));
+    // Orders, and the most edges that their graphs have.
+    for orders in [&[(7, 9)][..], &[(8, 12)], &[(7, 9), (8, 12)]] {
+        let data = Data::new();
+        assert_eq!(census(&data, "12", &[]), done);
+        for &(order, last) in orders {
+            drop(put_on_shelves(&whole, &data, Section::Outcomes, order, last..=last));
+        }
+        let salvaged = run(&["salvage", "--force", "--data", &data.text()]);
+        assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+        assert!(stdout(&salvaged).contains("; 0 are damaged"), "{}", stdout(&salvaged));
+        let store = Store::open_read_only(&data.path().join("store")).unwrap();
+        assert!(orders.iter().all(|&(order, _)| store.has_graphs(order).unwrap()), "{orders:?}");
+        drop(store);
+        assert_eq!(census(&data, "12", &[]), done);
+        let order = orders.iter().map(|&(order, _)| order).max().unwrap();
+        let refused = run(&["census", "8", "--max-size", "14", "--data", &data.text()]);
+        assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
+        let says = format!("order 8 needs graphs of order {order} that were not kept");
+        assert!(stderr(&refused).contains(&says), "{}", stderr(&refused));
+        assert_eq!(census(&data, "14", &["--force"]), further);
+        assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+    }
 }

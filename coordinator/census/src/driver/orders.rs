@@ -68,6 +68,9 @@ impl Census {
         if self.lacks_end(goal.order)? {
             return self.solve_again(goal.order, goal.order, edition);
         }
+        if n < goal.order && self.lacks_end(n)? {
+            return self.solve_again(n + 1, n, edition);
+        }
         let options = begun.as_ref().map_or_else(|| self.splitting(), |record| record.options);
         let plan = Arc::new(Plan::new(self.store.layout(), n, options).limited(needed));
         if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan.fingerprint) {
@@ -94,7 +97,7 @@ impl Census {
         if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
             let has_gone = self.has_any_gone(n, options)?;
             // The next order is not generated from those of small ones, which are known without.
-            if n < goal.order && has_gone && (n > ENUMERATED_ORDER || self.lacks_end(n)?) {
+            if n < goal.order && has_gone && n > ENUMERATED_ORDER {
                 return self.solve_again(n + 1, n, edition);
             }
             // Of this order some are gone, and nothing brings them back.
@@ -208,10 +211,10 @@ impl Census {
         Ok(n > ENUMERATED_ORDER + 1 && !self.store.has_graphs(n - 1)?)
     }
 
-    /// Whether an order was to end with fewer edges than are needed now, and graphs are gone from
-    /// which it would be carried further.
+    /// Whether an order was to end with fewer edges than are needed now, and outcomes are gone from
+    /// which it would be carried further: they went with its graphs, or a salvage did not reach them.
     fn lacks_end(&self, n: usize) -> Result<bool, StoreError> {
-        let Some(record) = self.store.order(n)?.filter(|record| record.graphs_dropped) else {
+        let Some(record) = self.store.order(n)?.filter(|record| !record.outcomes_kept) else {
             return Ok(false);
         };
         let needed = self.needed(n)?;
