@@ -1622,10 +1622,50 @@ fn results_stay(done: (usize, &[&str]), more: (usize, &[&str]), orders: &[usize]
     let order = more.0.to_string();
     let refused = run(&[&["census", order.as_str(), "--data", &data.text()], more.1].concat());
     assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
-    let says = format!("order {order} needs graphs of order {} that were not kept", done.0);
+    let says =
+        format!("order {order} needs graphs or outcomes of order {} that were not kept", done.0);
     assert!(stderr(&refused).contains(&says), "{}", stderr(&refused));
     let expected = census(&whole, more, &[]);
     assert_eq!(census(&data, more, &["--keep", "minimal", "--force"]), expected);
+    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+}
+
+/// Where graphs with fewer edges lie on shelves, a limited order is carried further from those with
+/// most edges, and nothing of it is solved again. What is solved then lies on shelves that are still
+/// needed, though there is a result.
+#[test]
+fn a_forced_salvage_keeps_what_an_order_is_carried_further_from() {
+    let (whole, data) = (Data::new(), Data::new());
+    let census = |data: &Data, most: &str, keep: &str| {
+        census_json(8, data, &["--max-size", most, "--keep", keep])
+    };
+    let salvage =
+        |data: &Data, more: &[&str]| run(&[&["salvage", "--data", &data.text()], more].concat());
+    let [done, further] = ["12", "14"].map(|most| census(&whole, most, "all"));
+    assert_eq!(census(&data, "12", "graphs"), done);
+    drop(put_on_shelves(&whole, &data, Section::Keys, 8, ..12));
+    let forced = salvage(&data, &["--force"]);
+    assert!(forced.status.success(), "{}", stderr(&forced));
+    let said = stderr(&forced);
+    assert!(said.contains("order 8: its results are kept without its graphs"), "{said}");
+    assert_eq!(failures_of(&["8", "--level", "3", "--data", &data.text()]), HashMap::new());
+    let on_record = || {
+        let store = Store::open_read_only(&data.path().join("store")).unwrap();
+        let instances = |(unit, record): (Unit, UnitRecord)| (unit, record.instance);
+        store.units(8).unwrap().into_iter().map(instances).collect::<HashMap<Unit, u64>>()
+    };
+    let before = on_record();
+
+    let begun = data.copy();
+    drop(put_on_shelves(&whole, &begun, Section::Outcomes, 8, 13..));
+    let refused = salvage(&begun, &[]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
+    let says = "graphs and outcomes of order 8 lie on the shelves of workers";
+    assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
+
+    assert_eq!(census(&data, "14", "graphs"), further);
+    let after = on_record();
+    assert!(before.iter().all(|(unit, instance)| after[unit] == *instance));
     assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
 }
 
@@ -1653,11 +1693,12 @@ fn a_forced_salvage_keeps_graphs_whose_outcomes_lie_on_shelves() {
         let store = Store::open_read_only(&data.path().join("store")).unwrap();
         assert!(orders.iter().all(|&(order, _)| store.has_graphs(order).unwrap()), "{orders:?}");
         drop(store);
+        assert_eq!(failures_of(&["8", "--level", "2", "--data", &data.text()]), HashMap::new());
         assert_eq!(census(&data, "12", &[]), done);
         let order = orders.iter().map(|&(order, _)| order).max().unwrap();
         let refused = run(&["census", "8", "--max-size", "14", "--data", &data.text()]);
         assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
-        let says = format!("order 8 needs graphs of order {order} that were not kept");
+        let says = format!("order 8 needs graphs or outcomes of order {order} that were not kept");
         assert!(stderr(&refused).contains(&says), "{}", stderr(&refused));
         assert_eq!(census(&data, "14", &["--force"]), further);
         assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");

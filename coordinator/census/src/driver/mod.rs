@@ -166,10 +166,11 @@ pub enum CensusError {
     /// The results are not to be trusted, or cannot be had.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// An order is generated from graphs that are not there, or carried further from them.
+    /// An order is generated from graphs that are not there, or carried further from outcomes that
+    /// are not.
     #[error(
-        "order {n} needs graphs of order {last} that were not kept (`--keep`): use --force to \
-         solve orders {first} to {last} again, whose results, and those of all later orders, are \
+        "order {n} needs graphs or outcomes of order {last} that were not kept (`--keep`), or that a \
+         salvage did not reach: use --force to solve orders {first} to {last} again, whose results, and those of all later orders, are \
          withdrawn until then, or choose another directory with --data"
     )]
     GraphsNotKept {

@@ -246,7 +246,7 @@ impl Census {
         Ok(false)
     }
 
-    /// Has order `last` solved again, whose graphs the `n`-th needs and are not there, and the
+    /// Has order `last` solved again, whose graphs or outcomes the `n`-th needs and are not there, and the
     /// orders below that whose graphs are needed for it.
     fn solve_again(&self, n: usize, last: usize, edition: u32) -> Result<(), CensusError> {
         let mut first = last;
@@ -256,7 +256,11 @@ impl Census {
         if !self.options.solves_again {
             return Err(CensusError::GraphsNotKept { n, first, last });
         }
-        tracing::warn!(first, last, "orders are solved again: their graphs were not kept");
+        tracing::warn!(
+            first,
+            last,
+            "orders are solved again: their graphs or outcomes are not there"
+        );
         let units = self.store.each_unit(last).map(|item| item.map(|(unit, _)| unit));
         let units = units.collect::<Result<_, _>>()?;
         self.event(|core| core.found_without_parents(edition, units));

@@ -76,6 +76,11 @@ impl Copied {
             missing.filter(|shard| shard.size <= end).flat_map(|shard| shard.predecessors.iter());
         read.any(|predecessor| self.dropped.contains(predecessor))
     }
+
+    /// Whether keys and outcomes are there of all units that are there and have more edges.
+    fn has_all_beyond(&self, plan: &Plan, size: usize) -> bool {
+        self.dropped.iter().all(|&shard| plan.shards[shard as usize].size <= size)
+    }
 }
 
 /// How many units are in the new store, and how many are not.
@@ -188,7 +193,7 @@ impl Salvage<'_> {
             } else if lacks_graphs && is_finished && !next_is_complete {
                 // Those that are there would pass for all. If the next order is complete, they have
                 // served, and went with it.
-                self.drop_graphs(n, record)?;
+                self.drop_graphs(plan, record, copied)?;
             }
             let is_closed = record.result.is_some() && record.max_size.is_none();
             (next, next_is_whole) = (n, copied.is_whole());
@@ -240,15 +245,25 @@ impl Salvage<'_> {
     }
 
     /// Takes back what was copied of the graphs of a finished order, of which some are not there,
-    /// and of its outcomes: what is left is what a census leaves that keeps no more than results.
-    fn drop_graphs(&self, n: usize, record: &mut OrderRecord) -> Result<(), StoreError> {
+    /// and of its outcomes: what is left is what a census leaves that keeps no more than results. If
+    /// those with most edges are all there, they stay: from them a limited order is carried further.
+    fn drop_graphs(
+        &self,
+        plan: &Plan,
+        record: &mut OrderRecord,
+        copied: &Copied,
+    ) -> Result<(), StoreError> {
+        let n = plan.order;
         self.watcher.say(&format!(
             "order {n}: its results are kept without its graphs, of which some are not there"
         ));
         record.graphs_dropped = true;
+        let before_last = record.max_size.and_then(|size| size.checked_sub(1));
+        let dropped = before_last.filter(|&size| copied.has_all_beyond(plan, size));
+        let dropped = dropped.unwrap_or_else(|| pairs(n));
         [Section::Keys, Section::Outcomes]
             .into_iter()
-            .try_for_each(|section| self.new.forget_section(section, n, pairs(n)))
+            .try_for_each(|section| self.new.forget_section(section, n, dropped))
     }
 
     /// Copies the units of an order, of which those with at most `max_size` edges have to be

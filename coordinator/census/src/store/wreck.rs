@@ -183,9 +183,19 @@ impl Wreck {
     pub fn order_on_shelves(&self) -> Option<usize> {
         let last = self.last_order();
         // The next order reads the graphs of all but the last one of a census.
-        let is_last = |record: OrderRecord| record.result.is_some() && record.graphs_dropped;
+        let is_last = |record: OrderRecord| {
+            record.result.is_some() && record.graphs_dropped && !self.goes_beyond(last, &record)
+        };
         let is_done = || self.order(last).is_ok_and(|record| record.is_some_and(is_last));
         (self.shelf_mark.is_some() && last > 0 && !is_done()).then_some(last)
+    }
+
+    /// Whether there are units of an order with more edges than its result: it was being carried
+    /// further.
+    fn goes_beyond(&self, order: usize, record: &OrderRecord) -> bool {
+        let Ok(plan) = plan(self.layout(), order, record) else { return false };
+        let mut units = self.records.keys().filter_map(|key| unit_of_key(key));
+        units.any(|unit| usize::from(unit.order) == order && plan.leaves_out(unit))
     }
 
     /// The depot in which its larger blocks are.
