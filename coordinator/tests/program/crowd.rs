@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Barrier, mpsc};
+use tokio::{
+    sync::{Barrier, mpsc},
+    task::JoinSet,
+};
 use tokio_stream::wrappers::ReceiverStream;
 use trailtrap_shared::{
     plan::{PlanOptions, Unit},
@@ -20,8 +23,8 @@ use trailtrap_shared::{
 };
 
 use crate::common::{
-    Data, LONG_LEASE, answers::Answers, census_json, coordinator, introduction, stderr, stdout,
-    watch_memory,
+    Data, LONG_LEASE, QUESTIONS, answers::Answers, census_json, coordinator, introduction, stderr,
+    stdout, watch_memory,
 };
 
 const ORDER: usize = 9;
@@ -59,7 +62,7 @@ impl Crowd {
         let registered = client.register(introduction(format!("worker {name}"))).await.unwrap();
         let worker = registered.into_inner().worker;
         self.all_are_there.wait().await;
-        let mut seen = Seen::default();
+        let (mut seen, mut waits) = (Seen::default(), 0);
         loop {
             let asked = Instant::now();
             let reply = client
@@ -69,7 +72,11 @@ impl Crowd {
                 .into_inner();
             let grant = match reply.answer.unwrap() {
                 Answer::Grant(grant) => grant,
-                Answer::WaitMilliseconds(_) => continue,
+                Answer::WaitMilliseconds(_) => {
+                    waits += 1;
+                    assert!(waits < QUESTIONS, "there is neither work nor an end of it");
+                    continue;
+                }
                 Answer::Finished(_) => {
                     if seen.leases.is_empty() {
                         self.all_were_served.wait().await;
@@ -77,6 +84,7 @@ impl Crowd {
                     return seen;
                 }
             };
+            waits = 0;
             seen.leases.push(asked.elapsed());
             let units = messages::units(&grant);
             self.answers.check_input(&mut client, worker, units[0]).await.unwrap();
@@ -142,11 +150,12 @@ async fn hundreds_of_workers_come_at_once() {
         open: AtomicUsize::new(0),
         most_open: AtomicUsize::new(0),
     });
-    let workers: Vec<_> = (0..WORKERS).map(|i| tokio::spawn(crowd.clone().work(i))).collect();
+    let mut workers: JoinSet<Seen> = (0..WORKERS).map(|i| crowd.clone().work(i)).collect();
     let (mut accepted, mut leases, mut heartbeats) = (Vec::new(), Vec::new(), Vec::new());
     let mut fewest = usize::MAX;
-    for worker in workers {
-        let seen = worker.await.unwrap();
+    // If one of them fails, others may wait for it for ever.
+    while let Some(seen) = workers.join_next().await {
+        let seen = seen.unwrap();
         assert_eq!(seen.leases.len(), seen.heartbeats.len());
         fewest = fewest.min(seen.leases.len());
         accepted.extend(seen.accepted);

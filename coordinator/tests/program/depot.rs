@@ -36,7 +36,7 @@ use trailtrap_worker::{
 use walkdir::{DirEntry, WalkDir};
 
 use crate::common::{
-    Data, LONG_LEASE, Process, answers::Answers, census_json, coordinator, eventually,
+    Data, LONG_LEASE, Process, QUESTIONS, answers::Answers, census_json, coordinator, eventually,
     heard_coordinator, introduction, parts, run, stderr, stdout, trailtrap, until_hit, worker,
 };
 
@@ -429,7 +429,7 @@ impl Counter {
 
     /// Waits for something to count.
     async fn task(&mut self) -> Result<CountTask, Status> {
-        loop {
+        for _ in 0..QUESTIONS {
             let request = wire::CountRequest { worker: self.worker, room: 1 << 30 };
             let Some(task) = self.client.count(request).await?.into_inner().task else { continue };
             let grant = task.grant.unwrap();
@@ -444,6 +444,7 @@ impl Counter {
                 blocks: messages::described(TrailTrap::LAYOUT, task.blocks.unwrap()).unwrap(),
             });
         }
+        panic!("there is nothing to count, and the census does not end");
     }
 
     fn count(&self, task: &CountTask) -> Statement {
@@ -566,6 +567,8 @@ fn damage_is_named_and_mended() {
 
 #[test]
 fn a_disk_cache_stays_within_its_budget() {
+    // Longer than anything takes: between two counts are ten milliseconds, and the worker goes on.
+    const MOST_COUNTS: usize = 120_000;
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk");
     let data = Data::new();
@@ -573,7 +576,8 @@ fn a_disk_cache_stays_within_its_budget() {
     let options = ["--disk-cache", disk.to_str().unwrap(), "--disk-budget", "300KiB"];
     let mut worker = small_worker(&address, &options);
     let (mut most, mut counts) = (0, 0);
-    while leader.is_running() {
+    while leader.is_running() && worker.is_running() {
+        assert!(counts < MOST_COUNTS, "the census does not end");
         // Files that come and go while others are counted would be counted all.
         most = most.max(worker.paused(|_| files(&disk).values().map(Vec::len).sum()));
         counts += 1;

@@ -48,6 +48,9 @@ pub const PATIENCE: &str = "1200";
 pub const LONG_LEASE: &str = "86400";
 /// How often a scenario is begun that may be over before it was hit.
 pub const ATTEMPTS: usize = 50;
+/// How often a coordinator is asked again that has nothing to say yet, for which it takes five
+/// seconds: longer than anything takes that a test waits for.
+pub const QUESTIONS: usize = 240;
 /// How often it is looked whether something has happened.
 const LOOK: Duration = Duration::from_millis(2);
 
