@@ -152,17 +152,25 @@ mod tests {
         assert_eq!(count(&|g| girth(g) == 0 || girth(g) > 4), [1, 2, 3, 6, 11, 23, 48, 114]);
     }
 
-    /// Sparse graphs of all orders, by the definition.
+    /// Dense and sparse graphs of all orders, by the definition.
     #[test]
     fn connectivity_is_what_it_is_called() {
         let mut state = 1u128;
+        // Sets with one vertex in two, in four, or in eight.
+        let mut draw = |thinned: usize| -> VertexSet {
+            (0..=thinned).fold(VertexSet::MAX, |set, _| {
+                const FACTOR: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
+                state = state.wrapping_mul(FACTOR).wrapping_add(1);
+                set & (state >> 96) as VertexSet
+            })
+        };
+        let mut found = [[0; 3]; MAX_ORDER + 1];
         for round in 0..20_000 {
-            state = state.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(1);
-            let n = 1 + round % 16;
-            // About three edges in eight, or one in two.
-            let dense = Graph::from_code(n, state >> 7 | state << 64);
-            let code = (state >> 7 ^ state << 50) & (state >> 31 | state << 75);
-            for graph in [dense, Graph::from_code(n, code)] {
+            let n = 1 + round % MAX_ORDER;
+            for thinned in 0..3 {
+                let graph = (0..n).fold(Graph::edgeless(0), |graph, v| {
+                    graph.with_vertex(draw(thinned) & all_vertices(v))
+                });
                 let all = all_vertices(n);
                 let without = |v: usize| is_connected_within(&graph, all & !(1 << v));
                 let expected = match is_connected_within(&graph, all) {
@@ -170,13 +178,15 @@ mod tests {
                     true => 1 + u8::from(n >= 3 && (0..n).all(without)),
                 };
                 assert_eq!(connectivity(&graph), expected, "{graph:?}");
+                found[n][usize::from(expected)] += 1;
             }
         }
+        assert!(found[3..].iter().flatten().all(|&graphs| graphs > 20), "{found:?}");
     }
 
     #[test]
     fn cycles_and_cages() {
-        for n in 3..=16 {
+        for n in 3..=MAX_ORDER {
             let cycle = Graph::from_edges(n, (0..n).map(|v| (v, (v + 1) % n)));
             assert_eq!(
                 (girth(&cycle), is_bipartite(&cycle), connectivity(&cycle)),
