@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use trailtrap_census::{
-    driver::LEAST_COUNTED_BYTES,
+    driver::{LEAST_COUNTED_BYTES, pending_bytes},
     trust::trial::{self, Odds},
 };
 use trailtrap_shared::{
@@ -35,6 +35,9 @@ const HANDLED_UNIT: f64 = 3.5e-4;
 const TRIED_BYTES: f64 = 1e9;
 /// … and seconds of a core to derive a record again.
 const TRIED_RECORD: f64 = 1e-4;
+/// Bytes a second that the thread writes which makes results durable, whatever the disk: 500 to 640
+/// million where 64 and 16 MiB are flushed, on two cores of a Xeon.
+const COMMITTED_BYTES: f64 = 500e6;
 /// Bytes of a block beside its entries.
 const BLOCK_BYTES: u64 = 100;
 
@@ -105,6 +108,7 @@ struct Input {
 #[derive(Default)]
 struct Shared {
     disk: Server,
+    committer: Server,
     network: Server,
     depot: Server,
     counting: Server,
@@ -267,9 +271,9 @@ impl Machines {
         }
     }
 
-    /// When the disk has written all that it was given.
-    pub fn disk_free(&self) -> f64 {
-        self.shared.disk.free
+    /// When all results are durable.
+    pub fn is_durable_at(&self) -> f64 {
+        self.shared.disk.free.max(self.shared.committer.free)
     }
 
     /// What has come together so far, but for the time it took and what the store holds.
@@ -407,14 +411,15 @@ impl Machines {
 
     /// Takes a lease, which has come to its stage now, to the next one: when it has come there.
     pub fn advance(&mut self, lease: &mut Lease, now: f64) -> f64 {
-        let Cluster { nodes, cores, network, disk, depot, .. } = self.cluster;
+        let Cluster { nodes, cores, memory, network, disk, depot, .. } = self.cluster;
         let Lease { read, made, tried, solving, counting, elsewhere, trying, .. } = *lease;
         let (is_remote, cores) = (nodes.is_some(), cores as f64);
         if lease.stage == if is_remote { Stage::Return } else { Stage::Try } {
             lease.room = self.rooms[lease.worker].solved(lease.room);
         }
-        let Shared { disk: disk_server, network: coordinator, depot: depot_server, .. } =
-            &mut self.shared;
+        let Shared {
+            disk: disk_server, committer, network: coordinator, depot: depot_server, ..
+        } = &mut self.shared;
         let worker = &mut self.workers[lease.worker];
         let serve = |server: &mut Server, seconds: f64| match seconds > 0.0 {
             true => server.serve(now, seconds),
@@ -456,10 +461,17 @@ impl Machines {
                 let together = trial::TOGETHER.min(self.cluster.cores) as f64;
                 (Stage::Write, serve(&mut self.shared.trials, seconds / together).max(read))
             }
-            // What is solved in the coordinator's process does not wait for the disk.
             Stage::Write => {
-                let written = depot.map_or_else(|| serve(disk_server, made / disk), |_| now);
-                (Stage::Accepted, if is_remote { written } else { now })
+                let written = match depot {
+                    Some(_) => now,
+                    None => {
+                        let committed = serve(committer, made / COMMITTED_BYTES);
+                        serve(disk_server, made / disk).max(committed)
+                    }
+                };
+                // What is solved in the coordinator's process waits only while much else does.
+                let pending = pending_bytes(Some(memory)) as f64 / disk.min(COMMITTED_BYTES);
+                (Stage::Accepted, if is_remote { written } else { now.max(written - pending) })
             }
             Stage::Accepted => (Stage::Accepted, now),
         };

@@ -290,7 +290,7 @@ impl Census {
             idle.push_back(slot);
         }
         debug_assert!(schedule.is_done());
-        self.now = self.now.max(self.machines.disk_free());
+        self.now = self.now.max(self.machines.is_durable_at());
         self.close(store);
     }
 

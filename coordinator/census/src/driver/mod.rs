@@ -232,7 +232,7 @@ pub struct Census {
 /// Deliveries are held back while more bytes than this wait for the disk: of the memory of the solver
 /// in this process an eighth, within bounds, or a 64th where that is more, as what is delivered
 /// together grows with it; or 256 MiB, if there is no solver.
-fn pending_bytes(memory: Option<u64>) -> u64 {
+pub fn pending_bytes(memory: Option<u64>) -> u64 {
     const LEAST: u64 = 32 << 20;
     const USUAL: u64 = 256 << 20;
     memory.map_or(USUAL, |memory| (memory / 8).clamp(LEAST, USUAL).max(memory / 64))
