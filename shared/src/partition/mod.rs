@@ -21,8 +21,8 @@ pub use block::{
 pub use content::Content;
 pub use pages::LARGE_BYTES;
 pub use slot::{
-    bucket_of_slot, graph_of_slot, key_of_slot, most_bucket_bits, slot_bits, slot_bytes, slot_of,
-    slot_of_key, slot_of_labelled,
+    bucket_of_slot, graph_of_slot, key_of_slot, most_bucket_bits, places_without_an_edge,
+    slot_bits, slot_bytes, slot_of, slot_of_key, slot_of_labelled,
 };
 pub use sorted::{Slots, sorted_slots_bytes};
 pub use table::{

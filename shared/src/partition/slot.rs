@@ -43,6 +43,15 @@ pub fn slot_of_labelled(graph: &Graph, labelling: &Labelling) -> u64 {
     slot_of_key(graph.order(), labelling.short_key(graph))
 }
 
+/// Where the graphs stand that have one edge of this one less: for each edge, the partition of a
+/// degree sequence, and the slot in it.
+pub fn places_without_an_edge(graph: &Graph) -> impl Iterator<Item = (DegreeSequence, u64)> {
+    graph.edges().map(|(u, w)| {
+        let rest = graph.without_edge(u, w);
+        (DegreeSequence::of(&rest), slot_of(&rest))
+    })
+}
+
 /// The inverse of [`slot_of_key`].
 #[inline]
 pub fn key_of_slot(n: usize, slot: u64) -> u64 {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use trailtrap_shared::{
     generate::Child,
     graph::degree::DegreeSequence,
-    partition::{BucketTable, bucket_of_slot, slot_of},
+    partition::{BucketTable, bucket_of_slot, places_without_an_edge},
     plan::{Plan, Shard, Unit},
 };
 
@@ -21,19 +21,6 @@ pub struct Evidence {
     pub places: Vec<u64>,
     /// Records by degree sequence and slot. What the tables lacked is missing.
     pub records: HashMap<(DegreeSequence, u64), Vec<u8>>,
-}
-
-/// Where a graph leads to by deleting an edge.
-fn deletions(
-    sequence: &DegreeSequence,
-    child: &Child,
-) -> Result<Vec<(DegreeSequence, u64)>, SolveError> {
-    let graph = decode(sequence, child.slot)?;
-    let rest = |(u, w)| {
-        let rest = graph.without_edge(u, w);
-        (DegreeSequence::of(&rest), slot_of(&rest))
-    };
-    Ok(graph.edges().map(rest).collect())
 }
 
 /// Takes evidence of parts of a shard that are solved together.
@@ -63,8 +50,11 @@ impl Witness {
             if plan.layout.reads_predecessors {
                 let graphs = &children[range.clone()];
                 let tried = places.par_iter().filter_map(|&place| graphs.get(place as usize));
-                let led_to: Result<Vec<_>, _> =
-                    tried.map(|child| deletions(&shard.sequence, child)).collect();
+                let places_of = |child: &Child| -> Result<Vec<_>, SolveError> {
+                    let graph = decode(&shard.sequence, child.slot)?;
+                    Ok(places_without_an_edge(&graph).collect())
+                };
+                let led_to: Result<Vec<_>, _> = tried.map(places_of).collect();
                 for (sequence, slot) in led_to?.into_iter().flatten() {
                     witness.wanted.entry(sequence).or_default().push((slot, part));
                 }

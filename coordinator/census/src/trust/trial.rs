@@ -12,7 +12,9 @@ use trailtrap_shared::{
     game::{Game, GameName, Method},
     graph::{Graph, degree::DegreeSequence, graph6, nauty},
     labelling::batch::Kernel,
-    partition::{Block, bucket_of_slot, entry_bytes, graph_of_slot, slot_of},
+    partition::{
+        Block, bucket_of_slot, entry_bytes, graph_of_slot, places_without_an_edge, slot_of,
+    },
     plan::{Plan, Shard, Unit},
     play,
 };
@@ -275,12 +277,10 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
         }
         let mut wanted: BTreeMap<(DegreeSequence, u32), BTreeSet<u64>> = BTreeMap::new();
         for graph in slots.filter_map(|slot| graph_of_slot(sequence, slot)) {
-            for (u, w) in graph.edges() {
-                let rest = graph.without_edge(u, w);
-                let (sequence, slot) = (DegreeSequence::of(&rest), slot_of(&rest));
+            for (sequence, slot) in places_without_an_edge(&graph) {
                 let Some(index) = self.plan.find(&sequence) else { continue };
                 let bits = self.plan.shards[index as usize].bucket_bits;
-                let bucket = bucket_of_slot(rest.order(), slot, bits) as u32;
+                let bucket = bucket_of_slot(graph.order(), slot, bits) as u32;
                 wanted.entry((sequence, bucket)).or_default().insert(slot);
             }
         }
@@ -462,9 +462,7 @@ mod tests {
         if plan.layout.reads_predecessors {
             for slot in blocks.iter().step_by(3).flat_map(Block::slots) {
                 let graph = graph_of_slot(&sequence, slot).unwrap();
-                for (u, w) in graph.edges() {
-                    let rest = graph.without_edge(u, w);
-                    let (from, slot) = (DegreeSequence::of(&rest), slot_of(&rest));
+                for (from, slot) in places_without_an_edge(&graph) {
                     let found = deliveries[&from].blocks.chunks_exact(3).find_map(|bucket| {
                         let (_, i) = bucket[0].places([slot]).next()?;
                         Some(bucket[1].record(i).to_vec())
