@@ -236,7 +236,8 @@ impl BucketTable {
             bucket: self.bucket,
             section,
         };
-        let records = (0..self.count).map(|i| self.records().get(i));
+        let records = self.records();
+        let records = (0..self.count).map(|i| records.get(i));
         let wins = wins.iter().map(|&i| self.slot(i));
         BucketBlocks {
             keys: Block::of_slots(self.layout, id(Section::Keys), self.count, self.slots()),
@@ -763,8 +764,8 @@ mod tests {
                 let parts: Vec<KeyedOutcomes> = (0..count).map(part).collect();
                 let table = BucketTable::from_blocks(&parts).unwrap();
                 assert_same(&table, &regular_partition(&all, 2, bucket, 0).0);
-                let tables: Vec<Arc<BucketTable>> =
-                    (0..count).map(|part| regular_partition(&of_part(part), 2, bucket, 0).0.into()).collect();
+                let table_of = |part| Arc::new(regular_partition(&of_part(part), 2, bucket, 0).0);
+                let tables: Vec<Arc<BucketTable>> = (0..count).map(table_of).collect();
                 assert_same(&BucketTable::from_parts(&tables).unwrap(), &table);
                 found += table.len();
                 for i in 0..table.len() {
