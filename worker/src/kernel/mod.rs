@@ -257,8 +257,7 @@ impl Solver<'_> {
             _ => concatenated(generated),
         };
         drop(parents);
-        let none = rayon::iter::repeat_n(G::Outcome::default(), children.len());
-        let mut outcomes: Vec<G::Outcome> = none.with_min_len(CHUNK).collect();
+        let mut outcomes: Vec<G::Outcome> = defaults(children.len());
         let mut witness = Witness::new(plan, shard, units, &children, &parts, source)?;
         let graphs = Graphs {
             shard,
@@ -321,11 +320,14 @@ impl Solver<'_> {
     }
 }
 
+/// So many of them, written by all threads.
+fn defaults<T: Copy + Default + Send + Sync>(count: usize) -> Vec<T> {
+    rayon::iter::repeat_n(T::default(), count).with_min_len(CHUNK).collect()
+}
+
 /// One after the other, copied by all threads.
 fn concatenated(parts: Vec<Vec<Child>>) -> Vec<Child> {
-    let count = parts.iter().map(Vec::len).sum();
-    let none = rayon::iter::repeat_n(Child::default(), count);
-    let mut all: Vec<Child> = none.with_min_len(CHUNK).collect();
+    let mut all: Vec<Child> = defaults(parts.iter().map(Vec::len).sum());
     let mut rest = &mut all[..];
     let room = parts.iter().map(|part| rest.split_off_mut(..part.len()).expect("as many as all"));
     let room: Vec<&mut [Child]> = room.collect();
