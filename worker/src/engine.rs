@@ -74,6 +74,11 @@ impl SharedRoom {
         self.room.lock().cache_bytes()
     }
 
+    /// What a unit of a lease may hold of tables that has so many graphs if it is of one shard.
+    fn allowance_bytes(&self, threads: usize, of_one_shard: u64) -> usize {
+        self.room.lock().allowance_bytes(threads, of_one_shard)
+    }
+
     /// Room for whoever asks for work now, when there is enough.
     fn take(&self) -> TakenRoom<'_> {
         let mut room = self.room.lock();
@@ -261,7 +266,8 @@ impl Pace {
     }
 }
 
-/// Of the stack of a solving thread. With 64 threads the usual two megabytes were enough, for order 10.
+/// Of the stack of a solving thread. While it waits for others of its lease it may begin another one,
+/// and in that the next. With 64 threads, and order 10, the usual two megabytes were enough.
 const STACK_BYTES: usize = 16 << 20;
 /// So many bytes of tables are fetched with one request.
 const BYTES_TOGETHER: usize = 8 << 20;
@@ -273,11 +279,6 @@ const ATTEMPTS: u32 = 3;
 /// The estimated number of (graph, edge) pairs of a lease.
 fn pairs(lease: &Lease) -> u64 {
     lease.units.iter().map(|&unit| lease.plan.pairs(unit)).sum()
-}
-
-/// The estimated number of graphs of a lease.
-fn graphs(lease: &Lease) -> u64 {
-    lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum()
 }
 
 /// The units of a lease, those of a shard together: they follow each other.
@@ -302,7 +303,6 @@ impl<L: Link> Engine<L> {
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
-            // While a thread waits for others of its lease it may begin another one, and in that the next.
             .stack_size(STACK_BYTES)
             .thread_name(|i| format!("solver-{i}"))
             .build()?;
@@ -361,13 +361,6 @@ impl<L: Link> Engine<L> {
             last.plan = Some(lease.plan.clone());
         }
         last.cache.clone()
-    }
-
-    /// The predecessor tables that a unit of a lease holds at a time take at most this much memory, or
-    /// are one table.
-    fn allowance_bytes(&self, lease: &Lease) -> usize {
-        let of_one_shard = if parts(lease).count() == 1 { graphs(lease) } else { 0 };
-        self.room.room.lock().allowance_bytes(self.threads, of_one_shard)
     }
 
     /// Works until everything is done, `stop` is cancelled or time is up. A few leases more than
@@ -432,9 +425,10 @@ impl<L: Link> Engine<L> {
                 one_by_one = true;
                 continue;
             }
-            let graphs = graphs(&lease);
+            let graphs = lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum();
             let cache = self.cache(&lease);
-            let allowance_bytes = self.allowance_bytes(&lease);
+            let of_one_shard = memory::graphs_of_one_shard(&lease.plan, &lease.units);
+            let allowance_bytes = self.room.allowance_bytes(self.threads, of_one_shard);
             room.hold(graphs, LookedUp::of(&lease.plan, &lease.units, allowance_bytes));
             {
                 // What these units read stays, and what they have read before goes.
@@ -443,7 +437,7 @@ impl<L: Link> Engine<L> {
             }
             drop(asking);
             let start = Instant::now();
-            match self.solve(&lease, &cache) {
+            match self.solve(&lease, &cache, allowance_bytes) {
                 Ok(results) => {
                     failures = 0;
                     room.solved();
@@ -533,11 +527,17 @@ impl<L: Link> Engine<L> {
         Err(error)
     }
 
-    fn solve(&self, lease: &Lease, cache: &Cache<L>) -> Result<Vec<SolvedUnit>, SolveError> {
+    /// Solves a lease whose units each hold at most so many bytes of tables at a time, or one table.
+    fn solve(
+        &self,
+        lease: &Lease,
+        cache: &Cache<L>,
+        allowance_bytes: usize,
+    ) -> Result<Vec<SolvedUnit>, SolveError> {
         let solver = Solver {
             game: self.game,
             kernel: self.kernel,
-            allowance_bytes: self.allowance_bytes(lease),
+            allowance_bytes,
             stop: &self.interrupt.flag.0,
         };
         let plan = &*lease.plan;
@@ -570,7 +570,7 @@ impl<L: Link> Engine<L> {
         cache.warm_parents(&parents)?;
         let predecessors: BTreeSet<u32> =
             shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
-        let mut left = self.room.room.lock().allowance_bytes(self.threads, 0);
+        let mut left = self.room.allowance_bytes(self.threads, 0);
         let (mut together, mut bytes_together) = (Vec::new(), 0);
         'all: for &predecessor in &predecessors {
             let predecessor = &plan.shards[predecessor as usize];

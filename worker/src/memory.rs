@@ -3,13 +3,21 @@
 //! that saves reading, or where the rest is less than they need. The plan of the order takes from the
 //! cache, too, if the worker has one of its own. Pure, so that it can be told beforehand.
 
-use trailtrap_shared::plan::{LEAST_TOGETHER, PlanOptions};
+use trailtrap_shared::plan::{LEAST_TOGETHER, Plan, PlanOptions, Unit};
 
 use crate::{cache, kernel::LookedUp};
 
 /// The budget of the cache, of so much memory, unless a plan or graphs in work take from it.
 pub fn cache_bytes(memory_bytes: usize) -> usize {
     memory_bytes / 4 * 3
+}
+
+/// About how many graphs units have if they are of one shard; none if they are of several.
+pub fn graphs_of_one_shard(plan: &Plan, units: &[Unit]) -> u64 {
+    match units.iter().all(|unit| unit.shard == units[0].shard) {
+        true => units.iter().map(|&unit| plan.graphs(unit)).sum(),
+        false => 0,
+    }
 }
 
 /// What a bucket of a unit that is counted for others may take.

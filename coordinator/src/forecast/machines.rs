@@ -302,8 +302,7 @@ impl Machines {
         let (mut solving, mut counting, mut trying) = (0.0, 0.0, 0.0);
         let (mut elsewhere, mut through_coordinator) = (0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
-        let is_of_one_shard = units.iter().all(|unit| unit.shard == units[0].shard);
-        let of_one_shard = if is_of_one_shard { in_work } else { 0 };
+        let of_one_shard = memory::graphs_of_one_shard(plan, &units);
         let allowance_bytes = self.rooms[worker].allowance_bytes(self.cluster.cores, of_one_shard);
         let looked_up = LookedUp::of(plan, &units, allowance_bytes);
         let taken = self.rooms[worker].lease(taken, in_work, looked_up);
@@ -314,8 +313,8 @@ impl Machines {
             let all = count * together.len() as f64;
             let bytes = all * stored_entry(plan, shard, graphs[together[0].shard as usize]);
             let again = together.len() < shard.parts as usize;
-            let solved = (together[0].shard, all);
-            let input = self.read(&order, worker, solved, again, allowance_bytes);
+            let of_shard = (together[0].shard, all);
+            let input = self.read(&order, worker, of_shard, again, allowance_bytes);
             read += input.read;
             let parts = together.len() as f64;
             let solved = all * shard.size as f64 * input.pair + parts * each_unit;
