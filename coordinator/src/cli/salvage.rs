@@ -37,7 +37,8 @@ pub struct SalvageCommand {
     /// left out, and all that is of no use without them
     ///
     /// If the last order is finished, and its outcomes were not to be kept (`--keep`), its results
-    /// stay, without graphs, and a census that needs these asks for `--force`.
+    /// stay, without graphs, but for those with most edges of an order that was limited if all of
+    /// them are there, and a census that needs others asks for `--force`.
     #[arg(long)]
     force: bool,
 }

@@ -170,8 +170,9 @@ pub enum CensusError {
     /// are not.
     #[error(
         "order {n} needs graphs or outcomes of order {last} that were not kept (`--keep`), or that a \
-         salvage did not reach: use --force to solve orders {first} to {last} again, whose results, and those of all later orders, are \
-         withdrawn until then, or choose another directory with --data"
+         salvage did not reach: use --force to solve orders {first} to {last} again, whose \
+         results, and those of all later orders, are withdrawn until then, or choose another \
+         directory with --data"
     )]
     GraphsNotKept {
         /// The order that was asked for.

@@ -246,8 +246,8 @@ impl Census {
         Ok(false)
     }
 
-    /// Has order `last` solved again, whose graphs or outcomes the `n`-th needs and are not there, and the
-    /// orders below that whose graphs are needed for it.
+    /// Has order `last` solved again, whose graphs or outcomes the `n`-th needs and are not there,
+    /// and the orders below that whose graphs are needed for it.
     fn solve_again(&self, n: usize, last: usize, edition: u32) -> Result<(), CensusError> {
         let mut first = last;
         while self.lacks_parents(first)? {
