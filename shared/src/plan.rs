@@ -17,6 +17,7 @@ use crate::{
         factorial, pairs, polya,
     },
     partition::{entry_bytes, most_bucket_bits, slot_bytes},
+    protocol::codec,
 };
 
 /// The limits by which shards are split. A store keeps them with its data, so that a resumed
@@ -58,6 +59,36 @@ pub struct Shard {
     pub predecessors: Vec<u32>,
 }
 
+impl Shard {
+    /// The shard of a degree sequence, without predecessors.
+    fn of(
+        layout: Layout,
+        sequence: DegreeSequence,
+        options: PlanOptions,
+        counts: &mut LabelledCounts,
+    ) -> Self {
+        let order = sequence.order();
+        let mass = mass(&sequence, counts);
+        // Of other classes nothing is known beforehand.
+        let estimate = match layout.class.is_by_degrees() {
+            true => expected_graphs(mass, order),
+            false => 1,
+        };
+        let buckets = (estimate * entry_bytes(layout, order) as u64)
+            .div_ceil(options.bucket_bytes.max(1))
+            .next_power_of_two();
+        Shard {
+            sequence,
+            size: sequence.size(),
+            mass,
+            estimate,
+            parts: estimate.div_ceil(options.part_graphs.max(1)).min(1 << 20) as u32,
+            bucket_bits: buckets.ilog2().min(most_bucket_bits(order).into()).min(16) as u8,
+            predecessors: Vec::new(),
+        }
+    }
+}
+
 /// The shards of one order, or those of its graphs with few edges, by number of edges and then by
 /// degrees.
 #[derive(Clone, Debug)]
@@ -87,60 +118,41 @@ impl Plan {
     /// The plan of an order that [`Class::largest_order`] allows. Order 11 has 59 348 shards and
     /// takes about a second.
     pub fn new(layout: Layout, order: usize, options: PlanOptions) -> Self {
+        Self::up_to(layout, order, options, pairs(order))
+    }
+
+    /// The same without the shards of graphs with more than `max_size` edges. The others have the
+    /// same numbers, and the plan the same fingerprint. It takes as long, and of the shards that it
+    /// leaves out it holds the numbers alone.
+    pub fn up_to(layout: Layout, order: usize, options: PlanOptions, max_size: usize) -> Self {
         let class = layout.class;
         let mut sequences =
             DegreeSequence::within(order, class.most_degree(order), class.most_edges(order));
-        sequences.retain(|sequence| layout.class.may_have(sequence));
+        sequences.retain(|sequence| class.may_have(sequence));
         let numbers: HashMap<_, _> =
             sequences.iter().enumerate().map(|(i, sequence)| (*sequence, i as u32)).collect();
+        let max_size = max_size.min(pairs(order));
+        let within = sequences.partition_point(|sequence| sequence.size() <= max_size);
+        let mut fingerprint = Fingerprint::of(order, options, sequences.len());
         let mut counts = LabelledCounts::default();
-        let entry_bytes = entry_bytes(layout, order) as u64;
-        let shards: Vec<Shard> = sequences
-            .into_iter()
-            .map(|sequence| {
-                let mass = mass(&sequence, &mut counts);
-                // Of other classes nothing is known beforehand.
-                let estimate = match layout.class.is_by_degrees() {
-                    true => expected_graphs(mass, order),
-                    false => 1,
+        let mut shards = Vec::with_capacity(within);
+        for sequence in sequences {
+            let shard = Shard::of(layout, sequence, options, &mut counts);
+            fingerprint.add(&shard);
+            if shards.len() < within {
+                let predecessors = match layout.reads_predecessors {
+                    true => sequence
+                        .deletions()
+                        .iter()
+                        .map(|deletion| numbers[&deletion.sequence])
+                        .collect(),
+                    false => Vec::new(),
                 };
-                let buckets = (estimate * entry_bytes)
-                    .div_ceil(options.bucket_bytes.max(1))
-                    .next_power_of_two();
-                Shard {
-                    sequence,
-                    size: sequence.size(),
-                    mass,
-                    estimate,
-                    parts: estimate.div_ceil(options.part_graphs.max(1)).min(1 << 20) as u32,
-                    bucket_bits: buckets.ilog2().min(most_bucket_bits(order).into()).min(16) as u8,
-                    predecessors: match layout.reads_predecessors {
-                        true => sequence
-                            .deletions()
-                            .iter()
-                            .map(|deletion| numbers[&deletion.sequence])
-                            .collect(),
-                        false => Vec::new(),
-                    },
-                }
-            })
-            .collect();
-        let max_size = pairs(order);
-        let layers = layers(&shards, max_size);
-        let mut plan =
-            Plan { layout, order, options, max_size, shards, fingerprint: 0, layers, numbers };
-        plan.fingerprint = plan.compute_fingerprint();
-        plan
-    }
-
-    /// The same without the shards of graphs with more than `max_size` edges. The others keep
-    /// their numbers, and the plan its fingerprint.
-    pub fn limited(mut self, max_size: usize) -> Self {
-        self.max_size = self.max_size.min(max_size);
-        self.shards.truncate(self.shards.partition_point(|shard| shard.size <= max_size));
-        self.shards.shrink_to_fit();
-        self.layers.truncate(self.max_size + 1);
-        self
+                shards.push(Shard { predecessors, ..shard });
+            }
+        }
+        let (fingerprint, layers) = (fingerprint.of_layout(layout), layers(&shards, max_size));
+        Plan { layout, order, options, max_size, shards, fingerprint, layers, numbers }
     }
 
     /// The shards of graphs with so many edges, no more than the plan goes up to, and their turns.
@@ -289,24 +301,36 @@ impl Plan {
         }
         successors
     }
+}
 
-    fn compute_fingerprint(&self) -> u64 {
-        let mut described = crate::protocol::codec::encode(&(
-            self.order as u64,
-            self.options,
-            self.shards
-                .iter()
-                .map(|shard| (shard.mass, shard.parts, shard.bucket_bits))
-                .collect::<Vec<_>>(),
-        ));
+/// A hash over order, options and shards, game and class, as a plan has it. Frozen.
+struct Fingerprint(blake3::Hasher);
+
+impl Fingerprint {
+    /// Of an order and options, with as many shards to be added.
+    fn of(order: usize, options: PlanOptions, shards: usize) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&codec::encode(&(order as u64, options, shards as u64)));
+        Fingerprint(hasher)
+    }
+
+    fn add(&mut self, shard: &Shard) {
+        let mut described = [0; 21];
+        described[..16].copy_from_slice(&shard.mass.to_le_bytes());
+        described[16..20].copy_from_slice(&shard.parts.to_le_bytes());
+        described[20] = shard.bucket_bits;
+        self.0.update(&described);
+    }
+
+    /// After the last shard.
+    fn of_layout(mut self, layout: Layout) -> u64 {
         // Fingerprints of game 1 on all graphs are in stores that were written when there was
         // nothing else.
-        if self.layout.number() != 1 {
-            described.extend_from_slice(&self.layout.number().to_le_bytes());
+        if layout.number() != 1 {
+            self.0.update(&layout.number().to_le_bytes());
         }
-        u64::from_le_bytes(
-            blake3::hash(&described).as_bytes()[..8].try_into().expect("eight bytes"),
-        )
+        let hash = self.0.finalize();
+        u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer"))
     }
 }
 
@@ -410,6 +434,10 @@ mod tests {
         graph::pairs,
     };
 
+    fn plan_up_to(order: usize, max_size: usize) -> Plan {
+        Plan::up_to(TrailTrap::LAYOUT, order, PlanOptions::default(), max_size)
+    }
+
     #[test]
     fn shards_come_after_what_they_read() {
         for order in 1..=8 {
@@ -483,9 +511,8 @@ mod tests {
     #[test]
     fn parents_of_few_edges_have_fewer() {
         for order in 2..=8 {
-            let plan = Plan::new(TrailTrap::LAYOUT, order, PlanOptions::default());
             for max_size in 0..=pairs(order) {
-                let limited = plan.clone().limited(max_size);
+                let limited = plan_up_to(order, max_size);
                 let most = limited.shards.iter().flat_map(|shard| shard.sequence.parents());
                 let most = most.map(|parent| parent.sequence.size()).max().unwrap();
                 let goal = Goal::new(order, Some(max_size));
@@ -504,7 +531,7 @@ mod tests {
         let forests = TrailTrap::LAYOUT.on(Class::Forest);
         for (layout, max_size) in [(TrailTrap::LAYOUT, 21), (TrailTrap::LAYOUT, 8), (forests, 21)]
         {
-            let plan = Plan::new(layout, 7, PlanOptions::default()).limited(max_size);
+            let plan = Plan::up_to(layout, 7, PlanOptions::default(), max_size);
             let layers = (0..=max_size).map(|size| plan.layer(size));
             let expected = layers.enumerate().flat_map(|(size, layer)| match size % 2 {
                 0 => layer.collect::<Vec<u32>>(),
@@ -521,7 +548,7 @@ mod tests {
         let whole = Plan::new(TrailTrap::LAYOUT, 6, PlanOptions::default());
         assert!(whole.is_complete());
         for max_size in 0..=16 {
-            let limited = whole.clone().limited(max_size);
+            let limited = plan_up_to(6, max_size);
             assert_eq!(limited.fingerprint, whole.fingerprint);
             assert_eq!(limited.shards, whole.shards[..limited.shards.len()]);
             assert_eq!(limited.is_complete(), max_size >= 15);
@@ -548,15 +575,18 @@ mod tests {
         );
     }
 
-    /// The number of the first game's plans stands in stores; other games have other numbers, even
-    /// where they split alike.
+    /// The numbers of plans stand in stores. Other games have other ones, even where they split alike.
     #[test]
-    fn fingerprints_tell_games_apart() {
-        let options = PlanOptions { part_graphs: 1 << 40, bucket_bytes: 1 << 40 };
-        let of = |layout| Plan::new(layout, 5, options).fingerprint;
-        assert_eq!(of(TrailTrap::LAYOUT), FINGERPRINT);
-        assert_ne!(of(EdgeGeography::LAYOUT), FINGERPRINT);
+    fn fingerprints_are_what_they_were() {
+        let whole = PlanOptions { part_graphs: 1 << 40, bucket_bytes: 1 << 40 };
+        let split = PlanOptions { part_graphs: 5, bucket_bytes: 100 };
+        let (first, second) = (TrailTrap::LAYOUT, EdgeGeography::LAYOUT);
+        let plans = [(first, 5, whole), (second, 5, whole), (first, 8, split)];
+        let fingerprints =
+            plans.map(|(layout, order, options)| Plan::new(layout, order, options).fingerprint);
+        assert_eq!(
+            fingerprints,
+            [14_492_676_898_013_858_146, 8_894_171_907_221_027_174, 17_005_516_911_002_449_858]
+        );
     }
-
-    const FINGERPRINT: u64 = 14_492_676_898_013_858_146;
 }

@@ -81,10 +81,9 @@ struct Outline {
 impl Outline {
     fn of(game: GameName, class: Class, goal: Goal, options: PlanOptions) -> Self {
         let (order, layout) = (goal.order, game.layout().on(class));
-        let plan = Plan::new(layout, order, options);
-        let is_limited = goal.max_size(order) < plan.max_size;
+        let plan = Plan::up_to(layout, order, options, goal.max_size(order));
         // By number of edges they are not known.
-        let graphs = class.known_graphs(order).filter(|_| !is_limited);
+        let graphs = class.known_graphs(order).filter(|_| plan.is_complete());
         let estimated: u64 = plan.shards.iter().map(|shard| shard.estimate).sum();
         let stored = |graphs: u64| {
             let each = graphs as f64 / estimated as f64;
@@ -92,8 +91,6 @@ impl Outline {
                 plan.shards.iter().map(|shard| shard.estimate as f64 * each).collect();
             stored_bytes(&plan, &of_shards).iter().sum::<f64>() as u64
         };
-        let bytes_stored = graphs.map(stored);
-        let plan = plan.limited(goal.max_size(order));
         Outline {
             order,
             class: class.to_string(),
@@ -101,7 +98,7 @@ impl Outline {
             shards: plan.shards.len(),
             units: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
             graphs,
-            bytes_stored,
+            bytes_stored: graphs.map(stored),
         }
     }
 

@@ -156,8 +156,8 @@ pub fn simulate(question: &Question, calibration: Calibration, cluster: Cluster)
     let mut census = Census::new(*question, calibration, cluster);
     let mut last = None;
     for order in 1..=goal.order {
-        let plan =
-            Arc::new(Plan::new(game.layout(), order, options).limited(goal.max_size(order)));
+        let max_size = goal.max_size(order);
+        let plan = Arc::new(Plan::up_to(game.layout(), order, options, max_size));
         census.run(plan.clone(), order == goal.order);
         last = Some(plan);
     }

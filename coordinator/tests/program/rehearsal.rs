@@ -43,7 +43,7 @@ fn is_empty(directory: &Path) -> bool {
 /// Units of all orders of a goal.
 fn units(goal: Goal) -> u64 {
     let plans =
-        (1..=goal.order).map(|n| Plan::new(TrailTrap::LAYOUT, n, SPLIT).limited(goal.max_size(n)));
+        (1..=goal.order).map(|n| Plan::up_to(TrailTrap::LAYOUT, n, SPLIT, goal.max_size(n)));
     plans.flat_map(|plan| plan.shards).map(|shard| u64::from(shard.parts)).sum()
 }
 

@@ -142,8 +142,8 @@ impl PlanKeeper {
                     part_graphs: grant.part_graphs,
                     bucket_bytes: grant.bucket_bytes,
                 };
-                let plan = Plan::new(self.layout, order, options);
-                let plan = plan.limited(limit.unwrap_or_else(|| pairs(order)));
+                let limit = limit.unwrap_or_else(|| pairs(order));
+                let plan = Plan::up_to(self.layout, order, options, limit);
                 last.insert(Arc::new(plan)).clone()
             }
             _ => return Err(differ()),
@@ -812,16 +812,16 @@ mod tests {
     #[test]
     fn plans_go_as_far_as_the_census() {
         let plans = PlanKeeper::new(TrailTrap::LAYOUT);
-        let whole = Plan::new(TrailTrap::LAYOUT, 6, PlanOptions::default());
-        let last = Unit { order: 6, shard: whole.layer(9).start, part: 0 };
+        let up_to = |max_size| Plan::up_to(TrailTrap::LAYOUT, 6, PlanOptions::default(), max_size);
+        let last = Unit { order: 6, shard: up_to(9).layer(9).start, part: 0 };
         let agreed = |plan: &Plan| plans.agree(&messages::grant(1, plan, &[last], 0));
         for max_size in [9, 12, 15, 9] {
-            let plan = whole.clone().limited(max_size);
+            let plan = up_to(max_size);
             let known = agreed(&plan).unwrap();
             assert_eq!(known.shards, plan.shards);
             assert_eq!(known.limit(), plan.limit());
             assert!(Arc::ptr_eq(&known, &agreed(&plan).unwrap()), "it is kept");
         }
-        assert!(agreed(&whole.limited(8)).is_err(), "the unit is beyond it");
+        assert!(agreed(&up_to(8)).is_err(), "the unit is beyond it");
     }
 }

@@ -72,7 +72,7 @@ impl Census {
             return self.solve_again(n + 1, n, edition);
         }
         let options = begun.as_ref().map_or_else(|| self.splitting(), |record| record.options);
-        let plan = Arc::new(Plan::new(self.store.layout(), n, options).limited(needed));
+        let plan = Arc::new(Plan::up_to(self.store.layout(), n, options, needed));
         if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan.fingerprint) {
             return Err(StoreError::Plan(n).into());
         }
@@ -221,8 +221,8 @@ impl Census {
         if record.max_size.is_none_or(|end| end >= needed) {
             return Ok(false);
         }
-        let unlimited = OrderRecord { max_size: None, ..record };
-        let plan = store::plan(self.store.layout(), n, &unlimited)?.limited(needed);
+        let as_needed = OrderRecord { max_size: Some(needed), ..record };
+        let plan = store::plan(self.store.layout(), n, &as_needed)?;
         let solved: HashSet<Unit> = self
             .store
             .each_unit_of(&plan)

@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
-    graph::degree::DegreeSequence,
+    graph::{degree::DegreeSequence, pairs},
     labelling::LABELLING,
     partition::{
         BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, OLDEST_BLOCK_FORMAT, Section,
@@ -1316,14 +1316,12 @@ impl Store {
 ///
 /// [`StoreError::Plan`]: the record is of another plan than this program makes.
 pub fn plan(layout: Layout, order: usize, record: &OrderRecord) -> Result<Plan, StoreError> {
-    let plan = Plan::new(layout, order, record.options);
-    if plan.fingerprint != record.plan_fingerprint {
-        return Err(StoreError::Plan(order));
+    let max_size = record.max_size.unwrap_or_else(|| pairs(order));
+    let plan = Plan::up_to(layout, order, record.options, max_size);
+    match plan.fingerprint == record.plan_fingerprint {
+        true => Ok(plan),
+        false => Err(StoreError::Plan(order)),
     }
-    Ok(match record.max_size {
-        Some(max_size) => plan.limited(max_size),
-        None => plan,
-    })
 }
 
 /// The place of a block of a shard.
