@@ -14,7 +14,7 @@ use trailtrap_shared::{
     plan::{Plan, Shard, Turn, Unit},
 };
 use trailtrap_worker::{
-    cache::{self, Lately, Readers, Retention},
+    cache::{self, Lately, NEVER, Readers, Retention},
     kernel::{LookedUp, PredecessorReading, readings},
     memory::{self, Room},
 };
@@ -70,7 +70,7 @@ struct Worker {
     now: Turn,
     cores: Server,
     network: Server,
-    /// Bytes of parts that wait for others.
+    /// Bytes of parts that wait for others. They come out of the budget of the tables.
     aside_bytes: u64,
 }
 
@@ -361,10 +361,9 @@ impl Machines {
             None => solving += std::mem::take(&mut counting) + tried / TRIED_BYTES + trying,
         }
         let room = &self.rooms[worker];
-        let beside = room.taken_bytes() + self.workers[worker].aside_bytes;
         let memory = self.cluster.memory;
         let kept = memory / 8 + (room.cache_bytes() + order.plan_bytes) as u64;
-        let at_once = kept.saturating_add(beside).max(memory);
+        let at_once = kept.saturating_add(room.taken_bytes()).max(memory);
         let result = &mut self.taken;
         result.worker_memory = result.worker_memory.max(at_once);
         result.leases += 1;
@@ -402,8 +401,9 @@ impl Machines {
     /// The caches of a worker have what graphs in work leave them.
     fn give_to_cache(&mut self, order: &OrderInWork, worker: usize, now: Turn) {
         let [of_tables, of_parents] = cache::divided(self.rooms[worker].cache_bytes());
-        let Worker { tables, parents, lately, .. } = &mut self.workers[worker];
+        let Worker { tables, parents, lately, aside_bytes, .. } = &mut self.workers[worker];
         let next = |key: &(u32, u32)| order.readers.next(key.0, now);
+        let of_tables = of_tables.saturating_sub(*aside_bytes as usize);
         tables.set_budget(of_tables, now, next, |_| ());
         parents.set_budget(of_parents, 0, |_| lately.next(), |_| ());
     }
@@ -568,7 +568,10 @@ impl Machines {
         let OrderInWork { plan, graphs, readers, .. } = &*order;
         let shard = &plan.shards[unit.shard as usize];
         let entry = entry_bytes(plan.layout, plan.order) as f64;
-        let Worker { tables, aside_bytes, now, .. } = &mut self.workers[worker];
+        let now = self.workers[worker].now;
+        if readers.next(unit.shard, now) == NEVER {
+            return;
+        }
         if shard.parts > 1 {
             let budget = memory::cache_bytes(self.cluster.memory as usize);
             if self.cluster.nodes.is_some() || !cache::is_kept_aside(plan, shard, budget) {
@@ -577,17 +580,23 @@ impl Machines {
             let part = memory_bytes(entry, graphs[unit.shard as usize] / f64::from(shard.parts));
             let waiting = self.aside.entry(unit.shard).or_default();
             *waiting += part;
+            let are_all = *waiting >= part * u64::from(shard.parts);
+            let aside_bytes = &mut self.workers[worker].aside_bytes;
             *aside_bytes += part;
-            if *waiting < part * u64::from(shard.parts) {
+            if are_all {
+                *aside_bytes -= self.aside.remove(&unit.shard).unwrap_or(0);
+            }
+            self.give_to_cache(&order, worker, now);
+            if !are_all {
                 return;
             }
-            *aside_bytes -= self.aside.remove(&unit.shard).unwrap_or(0);
         }
         let buckets = 1u32 << shard.bucket_bits;
         let each = memory_bytes(entry, graphs[unit.shard as usize] / f64::from(buckets));
-        let next = |key: &(u32, u32)| readers.next(key.0, *now);
+        let next = |key: &(u32, u32)| readers.next(key.0, now);
+        let Worker { tables, .. } = &mut self.workers[worker];
         for bucket in 0..buckets {
-            tables.put((unit.shard, bucket), each as usize, *now, next, |_| ());
+            tables.put((unit.shard, bucket), each as usize, now, next, |_| ());
         }
     }
 }

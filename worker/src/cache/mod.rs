@@ -239,29 +239,90 @@ pub struct PartitionCache<F: Fetch> {
     tables: Budgeted<BucketKey, BucketTable, Agenda>,
     /// The slots of each partition of parents, in increasing order.
     parents: Budgeted<DegreeSequence, Vec<u64>, Lately>,
-    /// Parts that were solved, of partitions some of whose parts are still missing, by degree
-    /// sequence and part. They do not count against the budget.
-    parts: Mutex<HashMap<DegreeSequence, HashMap<u32, PartTables>>>,
+    aside: Mutex<Aside>,
+}
+
+/// Parts that were solved, of partitions some of whose parts are still missing, by degree sequence
+/// and part; `None` of a partition whose parts were given up, or put together, until it is retired.
+/// What parts take comes out of the budget for tables until they are put together.
+struct Aside {
+    parts: HashMap<DegreeSequence, Option<SolvedParts>>,
+    /// Of these, and of those that are being put together.
+    bytes: usize,
+    /// Of tables, and of parts kept aside.
+    budget_bytes: usize,
+}
+
+/// Parts of one partition.
+type SolvedParts = HashMap<u32, PartTables>;
+
+impl Aside {
+    /// Takes in a part. All parts of the partition, if it was the last one; their bytes count until
+    /// they are let go.
+    fn add(&mut self, shard: &Shard, solved: &SolvedUnit) -> Option<SolvedParts> {
+        let mine = self.parts.entry(shard.sequence).or_insert_with(|| Some(HashMap::new()));
+        let before = mine.as_mut()?.insert(solved.unit.part, solved.tables.clone());
+        self.bytes += bytes_of(&solved.tables);
+        self.bytes -= before.map_or(0, |tables| bytes_of(&tables));
+        mine.take_if(|parts| parts.len() == shard.parts as usize)
+    }
+
+    /// Lets go what there is of a partition.
+    fn remove(&mut self, shard: &Shard) {
+        let parts = self.parts.remove(&shard.sequence).flatten().unwrap_or_default();
+        self.bytes -= bytes_of_all(&parts);
+    }
+
+    /// Has another budget from now on; gives up all parts if they take more.
+    fn set_budget(&mut self, budget_bytes: usize) {
+        self.budget_bytes = budget_bytes;
+        if self.bytes > budget_bytes {
+            let given_up = self.parts.values_mut().filter_map(Option::take);
+            self.bytes -= given_up.map(|parts| bytes_of_all(&parts)).sum::<usize>();
+        }
+    }
+
+    /// What is left for whole partitions.
+    fn tables_bytes(&self) -> usize {
+        self.budget_bytes.saturating_sub(self.bytes)
+    }
+}
+
+fn bytes_of_all(parts: &SolvedParts) -> usize {
+    parts.values().map(|tables| bytes_of(tables)).sum()
+}
+
+fn bytes_of(tables: &[Arc<BucketTable>]) -> usize {
+    tables.iter().map(|table| table.memory_bytes()).sum()
 }
 
 impl<F: Fetch> PartitionCache<F> {
     /// A cache of at most about `budget_bytes`, a few of them for parents.
     pub fn new(budget_bytes: usize, fetch: F) -> Self {
         let [tables_bytes, parents_bytes] = divided(budget_bytes);
+        let aside = Aside { parts: HashMap::new(), bytes: 0, budget_bytes: tables_bytes };
         PartitionCache {
             fetch,
             whole_budget_bytes: budget_bytes,
             tables: Budgeted::new(tables_bytes, Agenda::default()),
             parents: Budgeted::new(parents_bytes, Lately::default()),
-            parts: Mutex::default(),
+            aside: Mutex::new(aside),
         }
     }
 
     /// Has at most about so many bytes from now on; drops what is beyond that.
     pub fn set_budget(&self, budget_bytes: usize) {
         let [tables_bytes, parents_bytes] = divided(budget_bytes);
-        self.tables.set_budget(tables_bytes);
+        self.change_aside(|aside| aside.set_budget(tables_bytes));
         self.parents.set_budget(parents_bytes);
+    }
+
+    /// Changes what is kept aside; whole partitions have what that leaves.
+    fn change_aside<T>(&self, change: impl FnOnce(&mut Aside) -> T) -> T {
+        let mut aside = self.aside.lock();
+        let changed = change(&mut aside);
+        self.tables.set_budget(aside.tables_bytes());
+        changed
     }
 
     /// Tells that parts of a shard are in work until what is returned is dropped: what this shard
@@ -272,7 +333,8 @@ impl<F: Fetch> PartitionCache<F> {
 
     /// Keeps what was solved here. The parts of a partition are kept aside until the last one is
     /// solved, and then put together; but not if all of it takes more than a quarter of the
-    /// budget. What no shard of the plan in work reads is not kept.
+    /// budget, or if all that is kept aside takes more than tables may when a budget is set. What no
+    /// shard of the plan in work reads is not kept.
     ///
     /// # Errors
     /// If the parts of a partition do not fit together.
@@ -291,21 +353,18 @@ impl<F: Fetch> PartitionCache<F> {
         if !is_kept_aside(plan, shard, self.whole_budget_bytes) {
             return Ok(());
         }
-        let all = {
-            let mut parts = self.parts.lock();
-            let mine = parts.entry(shard.sequence).or_default();
-            mine.insert(solved.unit.part, solved.tables.clone());
-            if mine.len() < shard.parts as usize {
-                return Ok(());
-            }
-            parts.remove(&shard.sequence).unwrap_or_default()
+        let Some(all) = self.change_aside(|aside| aside.add(shard, solved)) else {
+            return Ok(());
         };
-        (0..1u32 << shard.bucket_bits).into_par_iter().try_for_each(|bucket| {
-            let of_parts: Vec<Arc<BucketTable>> =
-                (0..shard.parts).map(|part| all[&part][bucket as usize].clone()).collect();
+        let mut of_buckets: Vec<PartTables> = vec![Vec::new(); 1 << shard.bucket_bits];
+        for tables in all.into_values() {
+            of_buckets.iter_mut().zip(tables).for_each(|(bucket, table)| bucket.push(table));
+        }
+        of_buckets.into_par_iter().try_for_each(|of_parts| {
             let table = BucketTable::from_parts(&of_parts)?;
+            self.change_aside(|aside| aside.bytes -= bytes_of(&of_parts));
             let bytes = table.memory_bytes();
-            self.tables.insert(BucketKey::of(shard, bucket), Arc::new(table), bytes);
+            self.tables.insert(BucketKey::of(shard, table.bucket()), Arc::new(table), bytes);
             Ok(())
         })
     }
@@ -316,7 +375,7 @@ impl<F: Fetch> PartitionCache<F> {
         for bucket in 0..1u32 << shard.bucket_bits {
             self.tables.remove(&BucketKey::of(shard, bucket));
         }
-        self.parts.lock().remove(&shard.sequence);
+        self.change_aside(|aside| aside.remove(shard));
     }
 }
 
@@ -488,9 +547,14 @@ impl<F: Fetch> Source for PartitionCache<F> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use trailtrap_shared::game::{Game, TrailTrap};
+    use trailtrap_shared::{
+        class::Class,
+        game::{Game, GameName, TrailTrap},
+        plan::PlanOptions,
+    };
 
     use super::*;
+    use crate::link::memory;
 
     fn loaded<V>(value: V, bytes: usize) -> Loaded<V> {
         Loaded { value, bytes }
@@ -603,6 +667,82 @@ mod tests {
         assert_eq!((entries(), entries(), fetched()), (0, 0, 2));
         assert_eq!(cache.table(&sequence, 0, 0).unwrap().len(), 100);
         assert_eq!((entries(), fetched()), (100, 3), "all of it is held");
+    }
+
+    /// Has nothing, and is not asked.
+    struct Nothing;
+
+    impl Fetch for Nothing {
+        fn fetch(&self, _: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+            Err("nothing is here".into())
+        }
+    }
+
+    /// Parts of a shard that take more than tables may are given up: the others of it do not make a
+    /// whole.
+    #[test]
+    fn parts_that_take_too_much_are_given_up() {
+        let options = PlanOptions { part_graphs: 2, bucket_bytes: 8 };
+        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 6, options));
+        let cache = PartitionCache::new(1 << 20, Nothing);
+        let [tables_bytes, _] = divided(1 << 20);
+        let _in_work = cache.begin(&plan, &[Unit { order: 6, shard: 0, part: 0 }]);
+        let mut wholes = [0, 0];
+        memory::each_unit_of(GameName::TrailTrap, Class::All, 6, options, |solved| {
+            let shard = &plan.shards[solved.unit.shard as usize];
+            let gives_up = solved.unit.shard % 2 == 0;
+            cache.keep(&plan, solved).unwrap();
+            if gives_up && solved.unit.part + 1 < shard.parts {
+                cache.set_budget(0);
+                cache.set_budget(1 << 20);
+            }
+            assert_eq!(cache.tables.budget_bytes() + cache.aside.lock().bytes, tables_bytes);
+            if shard.parts > 1 && solved.unit.part + 1 == shard.parts {
+                assert_eq!(cache.tables.budget_bytes(), tables_bytes);
+                assert_eq!(cache.tables.holds(&BucketKey::of(shard, 0)), !gives_up);
+                wholes[usize::from(gives_up)] += 1;
+            }
+        })
+        .unwrap();
+        assert!(wholes.iter().all(|&count| count > 0), "{wholes:?}");
+    }
+
+    /// What is kept aside takes from the budget of whole partitions until all parts are there, or
+    /// nothing reads them any more.
+    #[test]
+    fn parts_that_are_kept_aside_count() {
+        let options = PlanOptions { part_graphs: 2, bucket_bytes: 8 };
+        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 6, options));
+        let cache = PartitionCache::new(1 << 20, Nothing);
+        let [tables_bytes, _] = divided(1 << 20);
+        let left = || cache.tables.budget_bytes();
+        let _in_work = cache.begin(&plan, &[Unit { order: 6, shard: 0, part: 0 }]);
+        let mut kept_aside = [0, 0];
+        memory::each_unit_of(GameName::TrailTrap, Class::All, 6, options, |solved| {
+            let shard = &plan.shards[solved.unit.shard as usize];
+            let (part, goes) = (solved.unit.part, solved.unit.shard % 2 == 0);
+            cache.keep(&plan, solved).unwrap();
+            assert_eq!(left() + cache.aside.lock().bytes, tables_bytes);
+            let is_read = cache.tables.turns.next(&BucketKey::of(shard, 0)) != NEVER;
+            let lacks_others = shard.parts > 1 && (goes || part + 1 < shard.parts);
+            assert_eq!(left() < tables_bytes, is_read && lacks_others);
+            kept_aside[usize::from(goes)] += u32::from(is_read && lacks_others);
+            if is_read && lacks_others {
+                let before = left();
+                cache.keep(&plan, solved).unwrap();
+                assert_eq!(left(), before, "the same part again");
+                cache.set_budget(1 << 21);
+                assert!(left() > before);
+                cache.set_budget(1 << 20);
+                assert_eq!(left(), before);
+            }
+            if goes {
+                cache.retire(shard);
+                assert_eq!(left(), tables_bytes);
+            }
+        })
+        .unwrap();
+        assert!(kept_aside.iter().all(|&count| count > 0), "{kept_aside:?}");
     }
 
     #[test]
