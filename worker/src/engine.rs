@@ -373,8 +373,9 @@ impl<L: Link> Engine<L> {
         arenas::suit(self.memory_bytes);
         std::thread::scope(|scope| {
             let (work, working) = channel();
-            let memory_bytes = self.memory_bytes;
-            scope.spawn(move || arenas::trim_until(&working, memory_bytes));
+            let (memory_bytes, beside_bytes) =
+                (self.memory_bytes, memory::beside(self.link.is_alone()));
+            scope.spawn(move || arenas::trim_until(&working, memory_bytes, beside_bytes));
             let slots: Vec<_> = (0..self.threads + self.link().pipeline())
                 .map(|_| scope.spawn(|| self.work()))
                 .collect();
@@ -446,10 +447,6 @@ impl<L: Link> Engine<L> {
                     if let Err(error) = self.deliver(&lease, &results, &cache) {
                         return self.abandon(error);
                     }
-                    let tables = results.iter().flat_map(|solved| &solved.tables);
-                    let bytes = tables.map(|table| table.memory_bytes()).sum();
-                    drop(results);
-                    arenas::trim_after(bytes, self.memory_bytes);
                 }
                 Err(SolveError::Interrupted) => {
                     self.link()

@@ -7,6 +7,14 @@ use trailtrap_shared::plan::{LEAST_TOGETHER, Plan, PlanOptions, Unit};
 
 use crate::{cache, kernel::LookedUp};
 
+/// What a worker may take beside its budget before it gives back at once what is free: the program
+/// itself has 20 MiB, and messages and what it counts for others some. In the process of the
+/// coordinator there are also its plan, and results that wait for the disk, with RocksDB's copy of
+/// them: 50 to 160 MiB where the budget is below a gigabyte.
+pub fn beside(is_alone: bool) -> usize {
+    if is_alone { 192 << 20 } else { 32 << 20 }
+}
+
 /// The budget of the cache, of so much memory, unless a plan or graphs in work take from it.
 pub fn cache_bytes(memory_bytes: usize) -> usize {
     memory_bytes / 4 * 3

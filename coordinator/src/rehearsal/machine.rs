@@ -3,6 +3,7 @@
 use std::fs;
 
 use rustix::time::{ClockId, clock_gettime};
+use trailtrap_worker::process::limits::resident_memory;
 
 /// Seconds of a core that this process has had so far.
 pub fn cpu_seconds() -> f64 {
@@ -35,21 +36,13 @@ pub struct Memory(u64);
 impl Memory {
     /// Looks at how much it has now.
     pub fn look(&mut self) {
-        self.0 = self.0.max(resident().unwrap_or(0));
+        self.0 = self.0.max(resident_memory().unwrap_or(0));
     }
 
     /// Bytes; `None` where the system does not tell.
     pub fn most(&self) -> Option<u64> {
         (self.0 > 0).then_some(self.0)
     }
-}
-
-/// Bytes of this process in memory.
-fn resident() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes << 10)
 }
 
 #[cfg(test)]

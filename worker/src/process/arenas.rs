@@ -8,6 +8,8 @@ use std::{
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use trailtrap_shared::partition::LARGE_BYTES;
 
+use super::limits::resident_memory;
+
 /// Bounds the arenas of glibc's allocator by the number of threads that may run at once, and by
 /// two at least. By itself it makes eight for each core, and what was freed in one of them is of no
 /// use to the others: with two cores a census of order 11 up to 19 edges in 64 MiB took 275 MiB in
@@ -56,34 +58,56 @@ fn set(variable: &str, parameter: libc::c_int, value: usize) {
     }
 }
 
-/// So often is memory given back, of a budget below [`LITTLE_BYTES`] and of others …
+/// So often it is looked whether memory is to be given back.
+const LOOKED_EVERY: Duration = Duration::from_millis(50);
+/// So often it is, of a budget below [`LITTLE_BYTES`] and of others …
 const TRIMMED_EVERY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 const LITTLE_BYTES: usize = 1 << 30;
-/// … but no more of the time of a thread than this part goes into that.
+/// … but no more of the time of a thread than this part goes into that …
 const TRIMMING: u32 = 100;
+/// … or than this while a process with a little budget takes more than it should. In 256 MiB, at
+/// order 12 up to 23 edges, the allocator comes to have half as much that is free as is in use
+/// within half a second.
+const TRIMMING_MUCH: u32 = 20;
 
 /// Gives memory back to the system, again and again, until the other end of `working` is dropped,
 /// more often where the budget is small: what was freed and lies between things that are in use. By
 /// itself glibc's allocator gives back what lies at the end of an arena, and keeps all else for
-/// later, which tables and units of every length do not often fit into.
-pub fn trim_until(working: &Receiver<()>, memory_bytes: usize) {
+/// later, which tables and units of every length do not often fit into. With a small budget it is
+/// given back at once if the process has more memory than the budget and so many bytes beside it,
+/// and by a sixteenth of the budget more than was left when some was given back last.
+pub fn trim_until(working: &Receiver<()>, memory_bytes: usize, beside_bytes: usize) {
     let [little, ample] = TRIMMED_EVERY;
-    let least = if memory_bytes < LITTLE_BYTES { little } else { ample };
-    let mut pause = least;
-    while working.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+    let is_little = memory_bytes < LITTLE_BYTES;
+    let every = if is_little { little } else { ample };
+    let budget_bytes = memory_bytes.saturating_add(beside_bytes) as u64;
+    let growth_bytes = memory_bytes as u64 / 16;
+    let mut most_bytes = budget_bytes;
+    let (mut last, mut took) = (Instant::now(), Duration::ZERO);
+    while working.recv_timeout(LOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
+        let has_much = || is_little && resident_memory().is_some_and(|bytes| bytes > most_bytes);
+        if !is_due(last.elapsed(), took, every, has_much) {
+            continue;
+        }
         let start = Instant::now();
         trim();
-        pause = least.max(start.elapsed() * TRIMMING);
+        last = Instant::now();
+        took = last - start;
+        // What is in use does not go.
+        let left_bytes = resident_memory().unwrap_or(0);
+        most_bytes = budget_bytes.max(left_bytes + growth_bytes);
     }
 }
 
-/// Gives back what was freed while results of so many bytes were made and delivered, if these are
-/// much of a budget, whatever [`trim_until`] does: before its pause is over, what the next lease takes
-/// would come beside it.
-pub fn trim_after(results_bytes: usize, memory_bytes: usize) {
-    if results_bytes >= memory_bytes / 8 {
-        trim();
-    }
+/// Whether memory is to be given back so long after the last time, which took so long: every so
+/// often, and sooner if there is much.
+fn is_due(
+    pause: Duration,
+    took: Duration,
+    every: Duration,
+    has_much: impl FnOnce() -> bool,
+) -> bool {
+    pause >= every.max(took * TRIMMING) || pause >= took * TRIMMING_MUCH && has_much()
 }
 
 fn trim() {
@@ -98,13 +122,28 @@ fn trim() {
 mod tests {
     use std::sync::mpsc::channel;
 
+    use super::*;
+
+    /// Sooner where there is much, and later where it takes long.
+    #[test]
+    fn memory_is_given_back_now_and_then_and_sooner_if_there_is_much() {
+        let milliseconds = Duration::from_millis;
+        let due = |pause, took, every, has_much| {
+            is_due(milliseconds(pause), milliseconds(took), milliseconds(every), || has_much)
+        };
+        assert!(!due(499, 1, 500, false) && due(500, 1, 500, false));
+        assert!(!due(999, 10, 500, false) && due(1000, 10, 500, false));
+        assert!(!due(199, 10, 500, true) && due(200, 10, 500, true));
+        assert!(due(50, 0, 500, true));
+    }
+
     /// Whoever trims ends with those who work.
     #[test]
     fn trimming_ends_with_the_work() {
         let (work, working) = channel();
         std::thread::scope(|scope| {
-            scope.spawn(move || super::trim_until(&working, 1 << 20));
-            super::trim();
+            scope.spawn(move || trim_until(&working, 1 << 20, 0));
+            trim();
             drop(work);
         });
     }

@@ -36,6 +36,14 @@ pub fn raise_open_files() -> Option<u64> {
     }
 }
 
+/// Bytes of this process in memory; `None` where the system does not tell.
+pub fn resident_memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes << 10)
+}
+
 /// Bytes of memory that can be had without swapping: what the kernel calls available, or what is
 /// left under the limits of the cgroups that this process is in, or what Slurm has allotted, if
 /// that is less.
