@@ -11,7 +11,7 @@ use std::{
 };
 
 use trailtrap_shared::{
-    graph::MAX_ORDER,
+    graph::{MAX_ORDER, pairs},
     partition::Section,
     plan::{Plan, Unit, order_name},
 };
@@ -226,8 +226,8 @@ impl Census {
     fn can_be_solved_alone(&self, order: &OrderOnRecord) -> Result<bool, StoreError> {
         let Some(record) = &order.record else { return Ok(true) };
         // A run that was to do more may have left units of more edges.
-        let unlimited = OrderRecord { max_size: None, ..record.clone() };
-        let plan = store::plan(self.store.layout(), order.order, &unlimited)?;
+        let (layout, n) = (self.store.layout(), order.order);
+        let plan = store::plan_up_to(layout, n, record, pairs(n))?;
         withdrawal::can_be_solved_alone(&plan, &order.doubted, |shard| self.has_gone(&plan, shard))
     }
 

@@ -71,11 +71,10 @@ impl Census {
         if n < goal.order && self.lacks_end(n)? {
             return self.solve_again(n + 1, n, edition);
         }
-        let options = begun.as_ref().map_or_else(|| self.splitting(), |record| record.options);
-        let plan = Arc::new(Plan::up_to(self.store.layout(), n, options, needed));
-        if begun.as_ref().is_some_and(|record| record.plan_fingerprint != plan.fingerprint) {
-            return Err(StoreError::Plan(n).into());
-        }
+        let plan = Arc::new(match &begun {
+            Some(record) => store::plan_up_to(self.store.layout(), n, record, needed)?,
+            None => Plan::up_to(self.store.layout(), n, self.splitting(), needed),
+        });
         let told = self.store.game().about().told_by_outcome();
         let records = self.store.each_unit_of(&plan);
         let records: Vec<Recorded> = records
@@ -95,7 +94,7 @@ impl Census {
             begun.as_ref().is_some_and(|record| record.result.is_some() && !record.graphs_dropped);
         let mut graphs_dropped = !keeps_graphs && !is_carried_further;
         if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
-            let has_gone = self.has_any_gone(n, options)?;
+            let has_gone = self.has_any_gone(n, plan.options)?;
             // The next order is not generated from those of small ones, which are known without.
             if n < goal.order && has_gone && n > ENUMERATED_ORDER {
                 return self.solve_again(n + 1, n, edition);
@@ -221,8 +220,7 @@ impl Census {
         if record.max_size.is_none_or(|end| end >= needed) {
             return Ok(false);
         }
-        let as_needed = OrderRecord { max_size: Some(needed), ..record };
-        let plan = store::plan(self.store.layout(), n, &as_needed)?;
+        let plan = store::plan_up_to(self.store.layout(), n, &record, needed)?;
         let solved: HashSet<Unit> = self
             .store
             .each_unit_of(&plan)

@@ -1316,7 +1316,20 @@ impl Store {
 ///
 /// [`StoreError::Plan`]: the record is of another plan than this program makes.
 pub fn plan(layout: Layout, order: usize, record: &OrderRecord) -> Result<Plan, StoreError> {
-    let max_size = record.max_size.unwrap_or_else(|| pairs(order));
+    plan_up_to(layout, order, record, record.max_size.unwrap_or_else(|| pairs(order)))
+}
+
+/// The same up to so many edges, however far it is done.
+///
+/// # Errors
+///
+/// As [`plan`].
+pub fn plan_up_to(
+    layout: Layout,
+    order: usize,
+    record: &OrderRecord,
+    max_size: usize,
+) -> Result<Plan, StoreError> {
     let plan = Plan::up_to(layout, order, record.options, max_size);
     match plan.fingerprint == record.plan_fingerprint {
         true => Ok(plan),
