@@ -38,9 +38,13 @@ pub fn raise_open_files() -> Option<u64> {
 
 /// Bytes of this process in memory; `None` where the system does not tell.
 pub fn resident_memory() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    told_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
+/// The bytes that a file like `/proc/meminfo` tells behind this name; `None` if it does not.
+pub fn told_bytes(file: &str, name: &str) -> Option<u64> {
+    let told = file.lines().find_map(|line| line.strip_prefix(name))?;
+    let kilobytes: u64 = told.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes << 10)
 }
 
@@ -49,17 +53,7 @@ pub fn resident_memory() -> Option<u64> {
 /// that is less.
 pub fn available_memory() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = meminfo
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("MemAvailable:")?
-                .trim()
-                .strip_suffix("kB")?
-                .trim()
-                .parse::<u64>()
-                .ok()
-        })
-        .map_or(4 << 30, |kilobytes| kilobytes << 10);
+    let available = told_bytes(&meminfo, "MemAvailable:").unwrap_or(4 << 30);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let left = memory_groups(&groups).into_iter().filter_map(|(directory, limit, used)| {
         let number = |file: &str| -> Option<u64> {

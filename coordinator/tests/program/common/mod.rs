@@ -35,7 +35,7 @@ use trailtrap_shared::{
     plan::Unit,
     protocol::wire::{self, PROTOCOL, census_client::CensusClient, lease_reply::Answer},
 };
-use trailtrap_worker::process::limits::{Size, raise_open_files};
+use trailtrap_worker::process::limits::{Size, raise_open_files, told_bytes};
 use walkdir::WalkDir;
 
 /// When a test gives up: long after anything that it waits for has happened, on however slow a
@@ -344,10 +344,7 @@ pub fn watch_memory(process: u32) -> JoinHandle<Option<u64>> {
 }
 
 fn peak_memory(process: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes = kilobytes.trim().trim_end_matches("kB").trim();
-    kilobytes.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+    told_bytes(&std::fs::read_to_string(format!("/proc/{process}/status")).ok()?, "VmHWM:")
 }
 
 /// Kills its process when it goes.
