@@ -678,18 +678,30 @@ mod tests {
         }
     }
 
+    /// Six of its shards have two parts, and partitions in several buckets.
+    fn plan_in_parts() -> Arc<Plan> {
+        let options = PlanOptions { part_graphs: 2, bucket_bytes: 8 };
+        Arc::new(Plan::new(TrailTrap::LAYOUT, 6, options))
+    }
+
+    /// Shows each unit of such a plan, solved, and its shard.
+    fn each_part(plan: &Plan, mut observe: impl FnMut(&Shard, &SolvedUnit)) {
+        let Plan { order, options, .. } = *plan;
+        let observe = |solved: &SolvedUnit| {
+            observe(&plan.shards[solved.unit.shard as usize], solved);
+        };
+        memory::each_unit_of(GameName::TrailTrap, Class::All, order, options, observe).unwrap();
+    }
+
     /// Parts of a shard that take more than tables may are given up: the others of it do not make a
     /// whole.
     #[test]
     fn parts_that_take_too_much_are_given_up() {
-        let options = PlanOptions { part_graphs: 2, bucket_bytes: 8 };
-        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 6, options));
-        let cache = PartitionCache::new(1 << 20, Nothing);
+        let (plan, cache) = (plan_in_parts(), PartitionCache::new(1 << 20, Nothing));
         let [tables_bytes, _] = divided(1 << 20);
         let _in_work = cache.begin(&plan, &[Unit { order: 6, shard: 0, part: 0 }]);
         let mut wholes = [0, 0];
-        memory::each_unit_of(GameName::TrailTrap, Class::All, 6, options, |solved| {
-            let shard = &plan.shards[solved.unit.shard as usize];
+        each_part(&plan, |shard, solved| {
             let gives_up = solved.unit.shard % 2 == 0;
             cache.keep(&plan, solved).unwrap();
             if gives_up && solved.unit.part + 1 < shard.parts {
@@ -702,8 +714,7 @@ mod tests {
                 assert_eq!(cache.tables.holds(&BucketKey::of(shard, 0)), !gives_up);
                 wholes[usize::from(gives_up)] += 1;
             }
-        })
-        .unwrap();
+        });
         assert!(wholes.iter().all(|&count| count > 0), "{wholes:?}");
     }
 
@@ -711,15 +722,12 @@ mod tests {
     /// nothing reads them any more.
     #[test]
     fn parts_that_are_kept_aside_count() {
-        let options = PlanOptions { part_graphs: 2, bucket_bytes: 8 };
-        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 6, options));
-        let cache = PartitionCache::new(1 << 20, Nothing);
+        let (plan, cache) = (plan_in_parts(), PartitionCache::new(1 << 20, Nothing));
         let [tables_bytes, _] = divided(1 << 20);
         let left = || cache.tables.budget_bytes();
         let _in_work = cache.begin(&plan, &[Unit { order: 6, shard: 0, part: 0 }]);
         let mut kept_aside = [0, 0];
-        memory::each_unit_of(GameName::TrailTrap, Class::All, 6, options, |solved| {
-            let shard = &plan.shards[solved.unit.shard as usize];
+        each_part(&plan, |shard, solved| {
             let (part, goes) = (solved.unit.part, solved.unit.shard % 2 == 0);
             cache.keep(&plan, solved).unwrap();
             assert_eq!(left() + cache.aside.lock().bytes, tables_bytes);
@@ -740,8 +748,7 @@ mod tests {
                 cache.retire(shard);
                 assert_eq!(left(), tables_bytes);
             }
-        })
-        .unwrap();
+        });
         assert!(kept_aside.iter().all(|&count| count > 0), "{kept_aside:?}");
     }
 
