@@ -6,6 +6,8 @@
 //! while, until the system does what it is asked.
 
 use std::{
+    collections::BTreeSet,
+    ffi::OsString,
     io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -86,8 +88,12 @@ pub(super) struct Findings {
 impl Opened {
     fn new(path: &Path, access: AccessMode, times: u64) -> Result<(Self, Findings), StoreError> {
         for _ in 1..OPENED_AGAIN {
+            let logs = logs(path);
             let manifest = ManifestState::of(path);
             match open(path, access) {
+                // Whoever writes meanwhile may have let a log go after this manifest was read, and
+                // before logs were: then what stood in it is missing, though what came later is there.
+                Ok(_) if access == AccessMode::Read && !logs.is_subset(&self::logs(path)) => {}
                 Ok((db, found)) => {
                     return Ok((Opened { db: Some(db), manifest, times }, found));
                 }
@@ -106,6 +112,14 @@ impl Opened {
         let (db, found) = open(path, access)?;
         Ok((Opened { db: Some(db), manifest, times }, found))
     }
+}
+
+/// The names of the logs of a database. They only go when a manifest says that what stands in them is
+/// in tables, those that are older before others.
+fn logs(path: &Path) -> BTreeSet<OsString> {
+    let files = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let names = files.map(|file| file.file_name());
+    names.filter(|name| Path::new(name).extension().is_some_and(|end| end == "log")).collect()
 }
 
 /// Opens a database that has everything that its journal says was written.
