@@ -234,14 +234,12 @@ impl Core {
             }
             Err(refusal) => return self.refuse(id, refusal),
         }
-        let Some(Arrival { worker, lease, durable, .. }) = self.arrivals.remove(&id) else {
-            return;
-        };
+        let Some(Arrival { worker, durable, .. }) = self.arrivals.remove(&id) else { return };
         let author = self.author(worker);
         let Some(order) = &mut self.order else { return };
         let mut accepted = Accepted::default();
         for delivery in &mut deliveries {
-            delivery.record.instance = lease;
+            delivery.record.instance = self.leases.last();
             delivery.record.inputs = order.schedule.inputs(delivery.unit.shard);
         }
         let deliveries: Vec<Arc<Delivery>> = deliveries.into_iter().map(Arc::new).collect();

@@ -149,9 +149,9 @@ impl Comparisons {
         self.open.contains_key(&unit)
     }
 
-    /// The first of them in the order of the plan.
-    pub fn first(&self) -> Option<Unit> {
-        self.open.first_key_value().map(|(&unit, _)| unit)
+    /// The same units, in the order of the plan.
+    pub fn units(&self) -> impl Iterator<Item = Unit> {
+        self.open.keys().copied()
     }
 }
 
@@ -182,9 +182,9 @@ mod tests {
         assert_eq!(comparisons.lease(&other_kernel, &[], |_| 10), []);
         comparisons.give_back(&[unit(2), unit(3)], &worker("a"), Setback::None);
         assert_eq!(comparisons.lease(&worker("c"), &[], |_| 10), [unit(1), unit(2)]);
-        assert_eq!(comparisons.first(), Some(unit(1)));
+        assert!(comparisons.units().eq([unit(1), unit(2)]));
         comparisons.finish(unit(1));
-        assert_eq!((comparisons.first(), comparisons.open()), (Some(unit(2)), 1));
+        assert_eq!((comparisons.units().next(), comparisons.open()), (Some(unit(2)), 1));
     }
 
     #[test]

@@ -221,11 +221,11 @@ pub struct Suspect {
     pub pending: Vec<Instance>,
 }
 
-/// A unit, and the lease it was solved under: later computations have larger numbers.
+/// A unit as it was solved once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// The number of the lease.
-    pub lease: u64,
+    /// That of its record, see [`crate::records::UnitRecord::instance`].
+    pub number: u64,
     /// The unit.
     pub unit: Unit,
 }

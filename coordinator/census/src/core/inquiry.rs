@@ -80,7 +80,9 @@ pub(super) struct WeighedParts {
 /// What a worker has done since a result of it was last confirmed by another worker.
 pub struct Trace {
     worker: Author,
+    /// What was not confirmed.
     units: Vec<Instance>,
+    /// The largest number of what was.
     confirmed: u64,
 }
 
@@ -93,17 +95,18 @@ impl Trace {
     /// Considers a unit that the store holds.
     pub fn add(&mut self, unit: Unit, record: &UnitRecord) {
         if record.worker.is(&self.worker) {
-            self.units.push(Instance { lease: record.instance, unit });
-            if !record.confirmed.is_empty() {
-                self.confirmed = self.confirmed.max(record.instance);
+            match record.confirmed.is_empty() {
+                true => self.units.push(Instance { number: record.instance, unit }),
+                false => self.confirmed = self.confirmed.max(record.instance),
             }
         }
     }
 
-    /// The units.
+    /// The units. What was accepted together with a result that was confirmed, or while nobody
+    /// got work, may have been done after it.
     pub fn finish(self) -> impl Iterator<Item = Unit> {
         let confirmed = self.confirmed;
-        let later = self.units.into_iter().filter(move |instance| instance.lease > confirmed);
+        let later = self.units.into_iter().filter(move |instance| instance.number >= confirmed);
         later.map(|instance| instance.unit)
     }
 }
@@ -461,7 +464,7 @@ impl Core {
             let theirs =
                 self.pending.values().filter(|delivery| delivery.record.worker.is(&worker));
             let instance = |delivery: &Arc<Delivery>| Instance {
-                lease: delivery.record.instance,
+                number: delivery.record.instance,
                 unit: delivery.unit,
             };
             let pending = theirs.map(instance).collect();
@@ -554,5 +557,45 @@ impl Core {
             ..self.alarm(AlarmKind::Damage, unit, &sequence, text)
         };
         self.raise(None, alarm, Next::TakeBack { refusal: Refusal::Void });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use trailtrap_shared::count::summary::Summary;
+
+    use super::*;
+    use crate::records::delivery;
+
+    /// A confirmed result vouches for what was accepted before it, and not for what came with it or
+    /// while no work was given out, which may have been done after it.
+    #[test]
+    fn what_did_not_come_before_a_confirmed_result_is_traced() {
+        let [suspect, other] = ["a", "b"].map(|name| Author::new(name, "portable"));
+        let unit = |shard| Unit { order: 9, shard, part: 0 };
+        let record = |worker: &Author, instance: u64, confirmed: &[&Author]| {
+            let (sequence, summary) = (DegreeSequence::new([0]), Summary::default());
+            let worker = worker.clone();
+            let delivery =
+                delivery(unit(0), sequence, Vec::new(), summary, Duration::ZERO, worker);
+            let confirmed = confirmed.iter().copied().cloned().collect();
+            UnitRecord { instance, confirmed, ..delivery.record }
+        };
+        let records = [
+            record(&suspect, 3, &[]),
+            record(&suspect, 4, &[&other]),
+            record(&suspect, 5, &[]),
+            record(&suspect, 5, &[&other]),
+            record(&suspect, 5, &[]),
+            record(&suspect, 6, &[]),
+            record(&other, 7, &[&suspect]),
+        ];
+        let pending = [5, 4].map(|number| Instance { number, unit: unit(10 + number as u32) });
+        let mut trace = Trace::new(Suspect { worker: suspect, pending: pending.to_vec() });
+        (0..).zip(&records).for_each(|(shard, record)| trace.add(unit(shard), record));
+        let traced: Vec<u32> = trace.finish().map(|unit| unit.shard).collect();
+        assert_eq!(traced, [15, 2, 4, 5]);
     }
 }

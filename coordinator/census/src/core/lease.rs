@@ -240,7 +240,7 @@ impl LeaseTable {
         self.next
     }
 
-    /// The largest number that any lease of this epoch can have.
+    /// The largest number that any lease of this epoch can have: its lower 32 bits are ones.
     pub fn last_possible(&self) -> u64 {
         self.next | u64::from(u32::MAX)
     }

@@ -281,7 +281,7 @@ impl Order {
     /// The fewest edges of graphs that comparing reads: with one edge less than what is compared,
     /// which may also be judged by its own blocks.
     fn first_compared(&self) -> Option<usize> {
-        let unit = self.comparisons.first()?;
+        let unit = self.comparisons.units().next()?;
         Some(self.plan().shards[unit.shard as usize].size.saturating_sub(1))
     }
 
@@ -301,12 +301,19 @@ impl Order {
     }
 
     /// Whether a finished shard may have been dropped: nothing that can be done now reads it. What is
-    /// kept in case that something has to be solved again may have gone before that was.
+    /// kept in case that something has to be solved again may have gone before that was; and so may
+    /// what would stay now, as what is compared since then has as few edges.
     pub fn may_be_dropped(&self, shard: u32) -> bool {
-        let size = self.plan().shards[shard as usize].size;
+        let shards = &self.plan().shards;
+        let size = shards[shard as usize].size;
+        let is_read_to_compare = || {
+            self.comparisons.units().any(|unit| {
+                unit.shard == shard || shards[unit.shard as usize].predecessors.contains(&shard)
+            })
+        };
         !self.outcomes_kept
             && self.plan().retired_size(self.graphs_dropped) >= Some(size)
-            && self.first_compared().is_none_or(|first| size < first)
+            && !is_read_to_compare()
             && !self.schedule.is_read_now(shard)
     }
 

@@ -65,7 +65,7 @@ fn compare_all(census: &Weak<Census>, comparisons: &Receiver<Comparison>) {
 
 impl Census {
     fn compare(&self, Comparison { lease, plan, units }: Comparison) {
-        let solved = self.solve(&plan, &units, &self.comparer.stop);
+        let solved = self.solve(&plan, &units, &self.comparer.stop, |delivery| delivery);
         match solved {
             Ok(deliveries) => {
                 if let Err(error) = self.accept(COORDINATOR, lease, deliveries, false) {

@@ -142,13 +142,13 @@ impl Census {
             Effect::Solve { alarm, plan, units } => {
                 let solved = {
                     let _turn = self.judgements.lock();
-                    self.solve(&plan, &units, &AtomicBool::new(false))
+                    // A shard in parts has more blocks than are to be held at once.
+                    let record = |delivery: Delivery| (delivery.unit, delivery.record);
+                    self.solve(&plan, &units, &AtomicBool::new(false), record)
                 };
                 if self.is_cut_off() {
                     return Ok(Vec::new());
                 }
-                let record = |delivery: Delivery| (delivery.unit, delivery.record);
-                let solved = solved.map(|solved| solved.into_iter().map(record).collect());
                 self.hand_in(|state| state.core.solved(alarm, solved)).1
             }
             Effect::Trace { alarm, workers } => {

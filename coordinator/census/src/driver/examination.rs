@@ -38,8 +38,7 @@ pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
     let mut doubted = Vec::new();
     for (_, alarm) in store.alarms()? {
         let mut units = alarm.doubted.clone();
-        if alarm.settled.is_none() && !alarm.blamed.is_empty() {
-            // The run that raised it may have ended before it knew these.
+        if alarm.is_untraced() {
             let suspect = |worker| Suspect { worker, pending: Vec::new() };
             let blamed = alarm.blamed.iter().cloned();
             units.extend(trace(store, blamed.map(suspect).collect())?);
@@ -535,13 +534,15 @@ impl Census {
         }
     }
 
-    /// Solves units in this process: what should be delivered; or why that cannot be told.
-    pub(super) fn solve(
+    /// Solves units in this process, one after the other: what `take` takes of what should be
+    /// delivered; or why that cannot be told.
+    pub(super) fn solve<T>(
         &self,
         plan: &Plan,
         units: &[Unit],
         stop: &AtomicBool,
-    ) -> Result<Vec<Delivery>, String> {
+        take: impl Fn(Delivery) -> T,
+    ) -> Result<Vec<T>, String> {
         let (game, kernel) = (self.store.game(), Kernel::best());
         let solver = Solver { game, kernel, allowance_bytes: ALLOWANCE_BYTES, stop };
         let source = CensusSource(self);
@@ -549,7 +550,7 @@ impl Census {
             let solved = solver.solve(plan, unit, &source).map_err(|error| error.to_string())?;
             let (blocks, author) = (solved.blocks(), Author::coordinator());
             let SolvedUnit { sequence, summary, elapsed, .. } = solved;
-            Ok(delivery(unit, sequence, blocks, summary, elapsed, author))
+            Ok(take(delivery(unit, sequence, blocks, summary, elapsed, author)))
         };
         units.iter().map(solve).collect()
     }

@@ -108,13 +108,13 @@ impl Census {
                 OrderRecord { outcomes_kept, graphs_dropped, ..record.clone() }
             }
             _ => {
-                let withdrawn = begun.as_ref().is_some_and(|record| record.withdrawn);
-                OrderRecord {
-                    outcomes_kept,
-                    graphs_dropped,
-                    withdrawn,
-                    ..OrderRecord::begun(&plan)
-                }
+                let anew = OrderRecord::begun(&plan);
+                // What has to be done again goes as far as the result that went, also if what is
+                // done now goes further, and is not finished.
+                let withdrawn = begun.as_ref().filter(|record| record.withdrawn);
+                let max_size = withdrawn.map_or(anew.max_size, |record| record.max_size);
+                let withdrawn = withdrawn.is_some();
+                OrderRecord { outcomes_kept, graphs_dropped, withdrawn, max_size, ..anew }
             }
         };
         if begun.as_ref() != Some(&record) {

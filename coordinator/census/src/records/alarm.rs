@@ -46,9 +46,10 @@ pub struct Alarm {
     pub text: String,
     /// Whose results are not believed (any more), as far as that is known.
     pub blamed: Vec<Author>,
-    /// Units that are to be solved again, if they were solved under leases up to …
+    /// Units that are to be solved again, if their [`UnitRecord::instance`] is no larger than …
     pub doubted: Vec<Unit>,
-    /// … this one.
+    /// … this number: that of the last lease when it was raised, or, of an alarm that blames somebody,
+    /// when they got no more work. Until that is known, the largest that a lease of the run can have.
     pub last_instance: u64,
     /// Results that were taken back, or not accepted. The store keeps
     /// [`Alarm::MOST_QUARANTINED`] of them at most.
@@ -82,6 +83,13 @@ impl Alarm {
             quarantined: Vec::new(),
             settled: None,
         }
+    }
+
+    /// Whether it is not known yet what those whom it blames have done since a result of theirs was
+    /// last confirmed: the run that was to find it out ended before.
+    pub fn is_untraced(&self) -> bool {
+        let is_unknown = self.last_instance as u32 == u32::MAX;
+        is_unknown && !self.blamed.is_empty() && self.settled.is_none()
     }
 
     /// Whether two results differ, and it is not known which is wrong: it could not be told, or the

@@ -32,7 +32,8 @@ pub struct UnitRecord {
     pub microseconds: u64,
     /// Who solved it.
     pub worker: Author,
-    /// Under which lease: later computations have larger numbers.
+    /// The largest number that a lease had when it was accepted. So what was accepted later has no
+    /// smaller one, and a later computation of the unit, which takes a lease of its own, a larger one.
     pub instance: u64,
     /// Of its blocks.
     pub content: Content,

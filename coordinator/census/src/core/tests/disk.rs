@@ -17,7 +17,7 @@ impl World {
         let mut doubted = BTreeSet::new();
         for alarm in self.disk.alarms.values() {
             let mut units = alarm.doubted.clone();
-            if alarm.settled.is_none() {
+            if alarm.is_untraced() {
                 for worker in &alarm.blamed {
                     units.extend(
                         self.trace(Suspect { worker: worker.clone(), pending: Vec::new() }),

@@ -126,7 +126,7 @@ struct World {
     leases: BTreeSet<u64>,
     /// The number of the next worker.
     next_worker: u64,
-    /// Units that workers were told are durable, and under which lease.
+    /// Units that workers were told are durable, and the numbers of their records.
     acknowledged: BTreeMap<Unit, u64>,
 }
 
@@ -299,9 +299,10 @@ impl World {
         let Err(refusal) = answer else {
             for &unit in held.units.iter().filter(|_| durable && !held.compares) {
                 let record = self.disk.units.get(&unit);
-                let is_durable = record.is_some_and(|record| record.instance == held.lease);
-                assert!(is_durable, "{unit:?} is acknowledged and not durable");
-                let before = self.acknowledged.insert(unit, held.lease);
+                let of_lease = record.filter(|record| record.instance >= held.lease);
+                let instance = of_lease.map(|record| record.instance);
+                let instance = instance.expect("what is acknowledged is durable");
+                let before = self.acknowledged.insert(unit, instance);
                 assert_eq!(before, None, "{unit:?} counts twice");
             }
             return self.say(format!("{name} is told: {what} accepted"));
@@ -333,9 +334,17 @@ impl World {
                 || doubted.any(|record| record.worker.is(&worker.author));
             assert!(is_known, "{} is distrusted before an alarm is durable", worker.author);
         }
-        for (unit, lease) in &self.acknowledged {
+        for (unit, instance) in &self.acknowledged {
             let record = self.disk.units.get(unit);
-            assert!(record.is_some_and(|record| record.instance == *lease), "{unit:?} is lost");
+            assert!(record.is_some_and(|record| record.instance == *instance), "{unit:?} is lost");
+        }
+        // What was dropped is not taken for damaged.
+        if let Some(order) = self.core.order() {
+            let is_of_order = |unit: &&Unit| usize::from(unit.order) == order.plan().order;
+            for unit in self.disk.dropped.iter().filter(is_of_order) {
+                let is_there = order.schedule.is_finished(*unit);
+                assert!(!is_there || order.may_be_dropped(unit.shard), "{unit:?} was dropped");
+            }
         }
     }
 
