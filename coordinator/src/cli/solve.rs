@@ -7,10 +7,7 @@ use clap::Args;
 use rayon::prelude::*;
 use serde::Serialize;
 use trailtrap_shared::{
-    game::{
-        FirstMove, Game, GameName, Move, Search, Solution,
-        trail_trap::conditions::{CONDITIONS, that_hold},
-    },
+    game::{FirstMove, Game, GameName, Move, Search, Solution, trail_trap::conditions},
     graph::graph6,
     play,
 };
@@ -118,10 +115,10 @@ impl SolveCommand {
             answers: None,
         };
         let condition = match self.conditions {
-            true => CONDITIONS.iter().zip(that_hold(&graph)).find(|&(_, holds)| holds),
+            true => conditions::first_that_holds(&graph),
             false => None,
         };
-        if let Some((condition, _)) = condition {
+        if let Some(condition) = condition {
             solved.winner = if condition.p1_wins { "P1" } else { "P2" };
             solved.condition = self.explain.then_some(condition.meaning);
             return Ok(solved);

@@ -81,8 +81,18 @@ pub struct CheckedList {
     /// Of the text, not compressed.
     pub bytes: u64,
     pub sha256: String,
+    /// The most edges of graphs that are searched forward.
+    largest_size: usize,
     /// Graphs drawn at random, to be searched forward.
     drawn: Vec<Graph>,
+}
+
+/// What a list has of the P1-wins of a census.
+pub struct Compared {
+    /// How many of them.
+    pub found: u128,
+    /// Graphs that the census does not tell the winner of, and that are too large to be searched.
+    pub untold: u128,
 }
 
 impl CheckedList {
@@ -100,18 +110,18 @@ impl CheckedList {
     }
 
     /// Looks for each graph of this list, which is read once more from its file, among others:
-    /// those of the class with at most so many edges have to be there. Gives their number; `None` if
-    /// the file cannot be read twice.
+    /// those of the class with at most so many edges have to be there. `None` if the file cannot be
+    /// read twice.
     pub fn check_among(
         &self,
         path: &Path,
         others: &GraphList,
         class: Class,
         max_size: usize,
-    ) -> anyhow::Result<Option<u128>> {
+    ) -> anyhow::Result<Option<Compared>> {
         let mut others = others.graphs().map(|graph| graph6::encode(&graph).into_bytes());
         let mut other = others.next();
-        let (mut found, mut lines) = (0, 0);
+        let (mut found, mut untold, mut lines) = (0, 0, 0);
         for (number, line) in text_of(path)?.split(b'\n').enumerate() {
             let line = line?;
             let is_first = number == 0;
@@ -133,8 +143,9 @@ impl CheckedList {
                 let (number, text) = (number + 1, String::from_utf8_lossy(text));
                 bail!("line {number}: {text} is not among the P1-wins of the census");
             }
+            untold += u128::from(graph.size() > self.largest_size);
         }
-        Ok((lines == self.graphs()).then_some(found))
+        Ok((lines == self.graphs()).then_some(Compared { found, untold }))
     }
 
     fn parse(
@@ -149,6 +160,7 @@ impl CheckedList {
             by_size: Vec::new(),
             bytes: 0,
             sha256: String::new(),
+            largest_size,
             drawn: Vec::new(),
         };
         let mut sha256 = Sha256::new();
@@ -245,6 +257,11 @@ impl CheckedList {
     /// Number of graphs.
     pub fn graphs(&self) -> u128 {
         self.by_size.iter().map(|wins| wins.graphs).sum()
+    }
+
+    /// Number of those that have too many edges to be searched forward.
+    pub fn too_large(&self) -> u128 {
+        self.by_size.iter().skip(self.largest_size + 1).map(|wins| wins.graphs).sum()
     }
 
     /// Searches the graphs drawn forward: P1 has to win them all. Gives their number.

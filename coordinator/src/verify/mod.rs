@@ -38,7 +38,7 @@ pub use self::list::text_of;
 
 use self::{
     bundle::Bundle,
-    list::CheckedList,
+    list::{CheckedList, Compared},
     order::{LARGEST_FORWARD_SIZE, Verifier},
 };
 use crate::terminal::{self, Terminal};
@@ -355,6 +355,7 @@ impl Verification {
     ) -> anyhow::Result<String> {
         let finished = match store.map(|store| FinishedOrder::open_undisputed(store, list.order)) {
             None | Some(Err(FinishedError::NotFinished { .. })) => {
+                told(list.too_large())?;
                 return Ok(
                     "whether some are missing cannot be said without a census of that order \
                            (--data)"
@@ -383,9 +384,10 @@ impl Verification {
         if sha256_of(&stored)? == list.sha256 {
             return Ok(all);
         }
-        let Some(comparable) = list.check_among(path, &stored, class, max_size)? else {
+        let Some(compared) = list.check_among(path, &stored, class, max_size)? else {
             return Err(CannotSay("the list cannot be read a second time".to_owned()).into());
         };
+        let Compared { found: comparable, untold } = compared;
         let missing = stored.len() as u128 - comparable;
         if missing > 0 {
             let why = format!(
@@ -398,9 +400,22 @@ impl Verification {
             // Written otherwise than by `export`.
             return Ok(all);
         }
+        told(untold)?;
         Ok(format!(
             "those{of_class}{few} are as many as in the census, which goes no further: whether \
              others are missing cannot be said"
         ))
+    }
+}
+
+/// That so many graphs of a list are neither known to a census nor small enough to be searched
+/// forward: who wins them is not checked.
+fn told(untold: u128) -> Result<(), CannotSay> {
+    match untold {
+        0 => Ok(()),
+        _ => Err(CannotSay(format!(
+            "{untold} of the graphs have more than {LARGEST_FORWARD_SIZE} edges, too many to be \
+             searched forward, and no census (--data) tells who wins them"
+        ))),
     }
 }

@@ -207,8 +207,12 @@ fn a_limited_order_is_told_for_what_it_is() {
     census_json(8, &whole, &[]);
     let all = stdout(&run(&["export", "graphs", "8", "--data", &whole.text()]));
     fs::write(&path, all).unwrap();
-    let said = stdout(&run(&["verify", path.to_str().unwrap(), "--data", &text]));
-    assert!(said.contains("which goes no further") && said.contains("nothing wrong"), "{said}");
+    let compared = run(&["verify", path.to_str().unwrap(), "--data", &text]);
+    let said = stdout(&compared);
+    assert!(said.contains("nothing wrong"), "{said}");
+    // But nothing here knows of large graphs.
+    assert!(said.contains("have more than 20 edges"), "{said}");
+    assert_eq!(compared.status.code(), Some(75));
     // Plots of one order, and the one by order and number of edges, show what there is.
     for plot in [&["sizes", "8"][..], &["degrees", "8"], &["heat-map"], &["density"]] {
         let picture = export(&[&["plot"], plot].concat());
@@ -272,6 +276,30 @@ fn an_interrupted_continuation_leaves_what_was_there() {
         assert!(salvaged.status.success(), "{}", stderr(&salvaged));
         assert_eq!(census_json(8, &data, &keep), WHOLE);
     }
+}
+
+/// What was taken back of a result is done again as far as that went, also if a run that was to go
+/// further has begun meanwhile, and has not ended.
+#[test]
+fn a_larger_goal_that_was_not_reached_obliges_nobody() {
+    let data = until_hit(|| {
+        let data = Data::new();
+        limited(&data, 8, &[]);
+        let (units, text) = (data.units_on_record(8), data.text());
+        let doubt =
+            ["alarms", "--doubt", "8", "--shard", "0,0,0,0,1,1,1,1", "--because", "a test"];
+        let doubted = run(&[&doubt[..], &["--data", &text]].concat());
+        assert!(doubted.status.success(), "{}", stderr(&doubted));
+        let further = ["census", "8", "--threads", "1", "--data", &text];
+        let mut further = Process::start(trailtrap().args(further));
+        eventually("the order is done further, but not to its end", || {
+            data.units_on_record(8) > units || !further.is_running()
+        });
+        let is_killed = further.is_killed();
+        let order = Store::open_read_only(&data.path().join("store")).unwrap().order(8).unwrap();
+        (is_killed && order.unwrap().result.is_none()).then_some(data)
+    });
+    assert_eq!(limits(&limited(&data, 8, &[]))[7], Some(8));
 }
 
 /// A run that was to do more, and was stopped, leaves units that are of no concern to one that

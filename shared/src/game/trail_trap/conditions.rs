@@ -102,21 +102,38 @@ pub const CONDITIONS: [Condition; 10] = [
         meaning: "each first move leads to a degree below 3, or has an answer after which the \
                   players are apart and P2 has no shorter a trail (Proposition 2, Lemma 10)",
         p1_wins: false,
-        holds: |board| board.size >= 2 && board.is_each_first_move_answered(),
+        holds: |board| {
+            board.size >= 2 && board.is_each_first_move_answered(&mut { MOST_STEPS }) == Some(true)
+        },
     },
 ];
 
+/// The last condition follows so many steps of trails of a graph at most, which takes less than a
+/// second. Where that does not decide it, it is taken not to hold: a complete graph on seven vertices
+/// has more than a hundred million trails.
+const MOST_STEPS: u32 = 10_000_000;
+
 /// Which of [`CONDITIONS`] hold for a graph.
 pub fn that_hold(graph: &Graph) -> [bool; CONDITIONS.len()] {
-    let has_free_involution = has_free_involution(graph);
-    let order = graph.order();
-    let isolated = (0..order).rev().filter(|&v| graph.degree(v) == 0);
-    let graph = isolated.fold(*graph, |graph, v| graph.without_vertex(v));
-    let board = Board { graph, size: graph.size(), has_free_involution };
+    let board = Board::of(graph);
     CONDITIONS.each_ref().map(|condition| (condition.holds)(&board))
 }
 
+/// The first of [`CONDITIONS`] that holds for a graph. Those after it are not looked at.
+pub fn first_that_holds(graph: &Graph) -> Option<&'static Condition> {
+    let board = Board::of(graph);
+    CONDITIONS.iter().find(|condition| (condition.holds)(&board))
+}
+
 impl Board {
+    fn of(graph: &Graph) -> Self {
+        let has_free_involution = has_free_involution(graph);
+        let order = graph.order();
+        let isolated = (0..order).rev().filter(|&v| graph.degree(v) == 0);
+        let graph = isolated.fold(*graph, |graph, v| graph.without_vertex(v));
+        Board { graph, size: graph.size(), has_free_involution }
+    }
+
     fn order(&self) -> usize {
         self.graph.order()
     }
@@ -179,18 +196,32 @@ impl Board {
             })
     }
 
-    /// Whether Proposition 2 or Lemma 10 says of each first move that it loses.
-    fn is_each_first_move_answered(&self) -> bool {
+    /// Whether Proposition 2 or Lemma 10 says of each first move that it loses; `None` if so many
+    /// steps of trails do not decide it.
+    fn is_each_first_move_answered(&self, steps: &mut u32) -> Option<bool> {
         let both_ways = |(u, w): (usize, usize)| [(u, w), (w, u)];
-        self.graph.edges().flat_map(both_ways).all(|(u, v)| {
+        for (u, v) in self.graph.edges().flat_map(both_ways) {
             let rest = self.graph.without_edge(u, v);
-            self.graph.degree(v) < 3
-                || rest.edges().any(|(x, y)| {
-                    let rest = rest.without_edge(x, y);
-                    [x, y].into_iter().any(|y| has_no_shorter_trail(&rest, y, v))
-                })
-        })
+            if self.graph.degree(v) >= 3 && !has_answer(&rest, v, steps)? {
+                return Some(false);
+            }
+        }
+        Some(true)
     }
+}
+
+/// Whether there is an answer to a first move to `v`, which left this graph, after which the players
+/// are apart and P2 has no shorter a trail.
+fn has_answer(rest: &Graph, v: usize, steps: &mut u32) -> Option<bool> {
+    for (x, y) in rest.edges() {
+        let rest = rest.without_edge(x, y);
+        for y in [x, y] {
+            if has_no_shorter_trail(&rest, y, v, steps)? {
+                return Some(true);
+            }
+        }
+    }
+    Some(false)
 }
 
 /// The vertices of a component that are least far from the farthest one, and how far.
@@ -219,29 +250,47 @@ fn diameter(graph: &Graph, of: VertexSet) -> usize {
 
 /// Whether two vertices lie in different components, and the trails from the first are not all
 /// shorter than the longest from the other.
-fn has_no_shorter_trail(graph: &Graph, y: usize, v: usize) -> bool {
+fn has_no_shorter_trail(graph: &Graph, y: usize, v: usize, steps: &mut u32) -> Option<bool> {
     let [of_y, of_v] = [y, v].map(|vertex| component(graph.rows(), vertex));
     if of_y & of_v != 0 {
-        return false;
+        return Some(false);
     }
     // The longest trail of a small component is soon found; whether the other has one as long,
     // too.
     match of_y.count_ones() <= of_v.count_ones() {
-        true => !has_trail(graph, v, longest_trail(graph, y) + 1),
-        false => has_trail(graph, y, longest_trail(graph, v)),
+        true => {
+            let longest = longest_trail(graph, y, steps)?;
+            Some(!has_trail(graph, v, longest + 1, steps)?)
+        }
+        false => {
+            let longest = longest_trail(graph, v, steps)?;
+            has_trail(graph, y, longest, steps)
+        }
     }
 }
 
-fn longest_trail(graph: &Graph, from: usize) -> usize {
-    let steps = vertices(graph.neighbours(from));
-    steps.map(|to| 1 + longest_trail(&graph.without_edge(from, to), to)).max().unwrap_or(0)
+/// The length of the longest trail, unless it takes more steps than are left.
+fn longest_trail(graph: &Graph, from: usize, steps: &mut u32) -> Option<usize> {
+    let mut longest = 0;
+    for to in vertices(graph.neighbours(from)) {
+        *steps = steps.checked_sub(1)?;
+        longest = longest.max(1 + longest_trail(&graph.without_edge(from, to), to, steps)?);
+    }
+    Some(longest)
 }
 
-/// Whether there is a trail of so many edges.
-fn has_trail(graph: &Graph, from: usize, length: usize) -> bool {
-    length == 0
-        || vertices(graph.neighbours(from))
-            .any(|to| has_trail(&graph.without_edge(from, to), to, length - 1))
+/// Whether there is a trail of so many edges, unless it takes more steps than are left.
+fn has_trail(graph: &Graph, from: usize, length: usize, steps: &mut u32) -> Option<bool> {
+    if length == 0 {
+        return Some(true);
+    }
+    for to in vertices(graph.neighbours(from)) {
+        *steps = steps.checked_sub(1)?;
+        if has_trail(&graph.without_edge(from, to), to, length - 1, steps)? {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
 #[cfg(test)]
@@ -278,6 +327,32 @@ mod tests {
         let others = ["maximum-degree-2", "involution", "even-side", "tree-centre", "separated"];
         assert!(others.iter().all(|name| held_for(name) > 10), "{held:?}");
         assert!(held_for("tree-long-paths") > 2, "{held:?}");
+    }
+
+    /// The first that holds is told at once where the last would take for ever, and so is that none
+    /// does: two complete graphs are exchanged by an involution, or, if a vertex more hangs on one of
+    /// them, are not.
+    #[test]
+    fn what_takes_long_to_see_is_given_up() {
+        let complete = |k: usize, from: usize| {
+            (from..from + k).flat_map(move |u| (u + 1..from + k).map(move |w| (u, w)))
+        };
+        for k in [7, 10] {
+            let two = Graph::from_edges(2 * k, complete(k, 0).chain(complete(k, k)));
+            assert_eq!(first_that_holds(&two).map(|condition| condition.name), Some("involution"));
+        }
+        let longer = [(0, 14), (14, 15), (15, 16)];
+        let edges = complete(7, 0).chain(complete(7, 7)).chain(longer);
+        assert!(first_that_holds(&Graph::from_edges(17, edges)).is_none());
+    }
+
+    /// All graphs of which tables count for how many conditions hold are decided.
+    #[test]
+    fn steps_are_enough_for_small_graphs() {
+        for graph in nauty::enumerate(8).into_iter().flatten() {
+            let mut steps = MOST_STEPS / 100;
+            assert!(Board::of(&graph).is_each_first_move_answered(&mut steps).is_some());
+        }
     }
 
     /// Connected P2-wins that Proposition 3 explains, as counted by other means.
