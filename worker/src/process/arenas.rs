@@ -65,27 +65,26 @@ const TRIMMED_EVERY: [Duration; 2] = [Duration::from_millis(500), Duration::from
 const LITTLE_BYTES: usize = 1 << 30;
 /// … but no more of the time of a thread than this part goes into that …
 const TRIMMING: u32 = 100;
-/// … or than this while a process with a little budget takes more than it should. In 256 MiB, at
-/// order 12 up to 23 edges, the allocator comes to have half as much that is free as is in use
-/// within half a second.
+/// … or than this while a process takes more than it should. In 256 MiB, at order 12 up to 23 edges,
+/// the allocator comes to have half as much that is free as is in use within half a second; in 1 GiB,
+/// up to 20 edges, a quarter of a gigabyte was kept that was of no use.
 const TRIMMING_MUCH: u32 = 20;
 
 /// Gives memory back to the system, again and again, until the other end of `working` is dropped,
 /// more often where the budget is small: what was freed and lies between things that are in use. By
 /// itself glibc's allocator gives back what lies at the end of an arena, and keeps all else for
-/// later, which tables and units of every length do not often fit into. With a small budget it is
-/// given back at once if the process has more memory than the budget and so many bytes beside it,
-/// and by a sixteenth of the budget more than was left when some was given back last.
+/// later, which tables and units of every length do not often fit into. It is given back at once if
+/// the process has more memory than the budget and so many bytes beside it, and by a sixteenth of the
+/// budget more than was left when some was given back last.
 pub fn trim_until(working: &Receiver<()>, memory_bytes: usize, beside_bytes: usize) {
     let [little, ample] = TRIMMED_EVERY;
-    let is_little = memory_bytes < LITTLE_BYTES;
-    let every = if is_little { little } else { ample };
+    let every = if memory_bytes < LITTLE_BYTES { little } else { ample };
     let budget_bytes = memory_bytes.saturating_add(beside_bytes) as u64;
     let growth_bytes = memory_bytes as u64 / 16;
     let mut most_bytes = budget_bytes;
     let (mut last, mut took) = (Instant::now(), Duration::ZERO);
     while working.recv_timeout(LOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
-        let has_much = || is_little && resident_memory().is_some_and(|bytes| bytes > most_bytes);
+        let has_much = || resident_memory().is_some_and(|bytes| bytes > most_bytes);
         if !is_due(last.elapsed(), took, every, has_much) {
             continue;
         }
