@@ -244,11 +244,7 @@ impl Known {
 
 /// That a directory lacks what samples need, and what to do.
 fn needs(order: usize, data: &Path, cause: FinishedError) -> LoadError {
-    if let FinishedError::NotKept(_)
-    | FinishedError::GraphsNotKept(_)
-    | FinishedError::OpenAlarm { .. }
-    | FinishedError::Doubted { .. } = cause
-    {
+    if !matches!(cause, FinishedError::NoCensus(_) | FinishedError::NotFinished { .. }) {
         // It says itself what to do.
         return LoadError::Read(cause);
     }

@@ -38,7 +38,12 @@ use trailtrap_shared::{
         strata::{Drawn, Ways, pilots},
     },
 };
-use trailtrap_worker::process::{limits, limits::Size, log, open, replace as replacement};
+use trailtrap_worker::process::{
+    limits,
+    limits::Size,
+    log, open,
+    replace::{self as replacement, Replacement},
+};
 use walkdir::WalkDir;
 
 use self::{
@@ -47,7 +52,7 @@ use self::{
     endgame::{ExactCounts, Known, LoadError},
     report::{Report, SizeRow},
     strata::Strata,
-    verdicts::{How, Solver, Unit, UnitWork, Verdict, replace},
+    verdicts::{How, Solver, Unit, UnitWork, Verdict},
 };
 use crate::terminal::watched;
 
@@ -201,13 +206,24 @@ pub enum SampleError {
         what: String,
     },
     /// The parameters of the run that is there cannot be told.
-    #[error("{} does not say what was sampled; give another --output, or remove it", path.display())]
+    #[error(
+        "{} does not say what was sampled; give another --output, or remove the directory",
+        path.display()
+    )]
     Unknown {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// There are verdicts, and no parameters.
+    #[error(
+        "{} has what a sample makes, and its {PARAMETERS}, which would say of which graphs, is gone; \
+         give another \
+         --output, or remove the directory",
+        .0.display()
+    )]
+    Lacking(PathBuf),
     /// A file cannot be read or written.
     #[error("{}", path.display())]
     File {
@@ -260,15 +276,32 @@ fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, SampleError> {
     result.map_err(|source| SampleError::File { path: path.to_owned(), source })
 }
 
-/// Makes sure that a directory without parameters has nothing else than a run makes: another process
-/// may just begin one, or somebody has removed them.
+/// Begins a run in a directory, unless another process does.
+fn begin(directory: &Path, parameters: &Parameters) -> Result<(), SampleError> {
+    let path = directory.join(PARAMETERS);
+    match check_free(directory) {
+        // What was found there has been made since by another process.
+        Err(_) if path.exists() => return Ok(()),
+        checked => checked?,
+    }
+    let text = serde_json::to_string_pretty(parameters).unwrap_or_default() + "\n";
+    match Replacement::of(&path).unless_there().write(text.as_bytes()) {
+        // By another process, which may also have removed what seemed to be left unfinished.
+        Err(_) if path.exists() => Ok(()),
+        written => at(&path, written),
+    }
+}
+
+/// Makes sure that there is nothing in a directory but parameters that are being written: what else a
+/// run makes comes after them, and who made it would not be known.
 fn check_free(directory: &Path) -> Result<(), SampleError> {
-    let is_own = |name: &OsString| {
-        name.as_encoded_bytes().starts_with(PARAMETERS.as_bytes())
-            || [claims::CLAIMS, VERDICTS, RECHECKS, CHECKSUMS].iter().any(|own| name == own)
-    };
+    let is_new = |name: &OsString| name.as_encoded_bytes().starts_with(PARAMETERS.as_bytes());
     for entry in at(directory, fs::read_dir(directory))? {
-        if !is_own(&at(directory, entry)?.file_name()) {
+        let name = at(directory, entry)?.file_name();
+        if [claims::CLAIMS, VERDICTS, RECHECKS, CHECKSUMS].iter().any(|own| name == *own) {
+            return Err(SampleError::Lacking(directory.to_owned()));
+        }
+        if !is_new(&name) {
             return Err(SampleError::Foreign(directory.to_owned()));
         }
     }
@@ -359,11 +392,9 @@ impl<'a> Run<'a> {
         at(directory, open::make_directory(directory))?;
         let path = directory.join(PARAMETERS);
         if !path.exists() {
-            check_free(directory)?;
-            let text = serde_json::to_string_pretty(&parameters).unwrap_or_default() + "\n";
-            replace(&path, text.as_bytes())?;
+            begin(directory, &parameters)?;
         }
-        // Of several that begin at once one may have replaced what another has written.
+        // Of several that begin at once one has written them.
         let text = at(&path, open::read(&path, 1 << 16))?;
         let found = serde_json::from_slice(&text);
         let found: Parameters = found.map_err(|source| SampleError::Unknown { path, source })?;

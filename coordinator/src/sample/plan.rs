@@ -233,8 +233,10 @@ pub fn forecast(
     let cost = calibration.cost;
     let strata = Strata::new(order, model, |size| endgame_size >= Some(size))?;
     let most = strata.most();
-    let [least, most] =
-        question.sizes.unwrap_or([0, cost.practical(order, most, endgame_size).unwrap_or(most)]);
+    // What all graphs take is told if none takes little.
+    let least = strata.shares.iter().position(|&share| share > 0.0);
+    let practical = cost.practical(order, most, endgame_size).filter(|&size| Some(size) >= least);
+    let [least, most] = question.sizes.unwrap_or([0, practical.unwrap_or(most)]);
     let strata = strata.within([least, most]);
     let drawer = Drawer::new(order, model.kind());
     let ways = Ways::new(&drawer, strata.sizes());

@@ -59,13 +59,16 @@ struct Row {
     /// Whether some are left out, however few.
     #[serde(skip)]
     is_partial: bool,
+    /// Whether none of the others were only drawn from, however little these weigh.
+    #[serde(skip)]
+    is_exact: bool,
 }
 
 impl Row {
     fn status(&self) -> &'static str {
         match self.is_partial {
             true => "partial",
-            false if self.low == self.high => "exact",
+            false if self.is_exact => "exact",
             false => "estimate",
         }
     }
@@ -193,6 +196,7 @@ impl Report {
                 high,
                 bounds: [low * part, (high * part + (1.0 - part)).min(1.0)],
                 is_partial: strata().any(|stratum| stratum.observed.is_empty()),
+                is_exact: known().all(|stratum| stratum.status == "exact"),
             })
         };
         let all = row(&|_| true)?;

@@ -116,8 +116,13 @@ fn claims_end_with_those_who_made_them() {
     let endgame = endgame();
     // Four units, of which the pilot is the first.
     let more = ["--model", "gnm:12", "--samples", "100", "--seed", "1", "--recheck", "0"];
+    let begun = Data::new();
+    assert!(sample(&endgame, &begun, &more).status.success());
     for lease in [LONG_LEASE, "1"] {
         let output = Data::new();
+        fs::create_dir_all(output.path()).unwrap();
+        let parameters = |data: &Data| data.path().join("parameters.json");
+        fs::copy(parameters(&begun), parameters(&output)).unwrap();
         let process = output.path().join("claims/processes/other");
         let claims = output.path().join("claims/verdicts/m12");
         let directories = [process.parent().unwrap(), &claims];
@@ -334,6 +339,11 @@ fn a_sample_has_a_directory_of_its_own() {
     fs::create_dir_all(begun.path()).unwrap();
     fs::write(begun.path().join("parameters.json.x.new"), "").unwrap();
     assert!(sample(&endgame, &begun, &more).status.success());
+    // Nothing says any more of which graphs the verdicts are.
+    fs::remove_file(begun.path().join("parameters.json")).unwrap();
+    let refused = sample(&endgame, &begun, &more);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("parameters.json, which would say"), "{}", stderr(&refused));
     let all = sample(&endgame, &Data::new(), &[&more[..], &["--endgame-size", "30"]].concat());
     assert!(stderr(&all).contains("--max-size 30"), "{}", stderr(&all));
     let whole = Data::new();

@@ -21,13 +21,14 @@ pub struct Replacement {
     path: PathBuf,
     mode: u32,
     durable: bool,
+    replaces: bool,
 }
 
 impl Replacement {
     /// A replacement of the file at `path`, which need not exist. Its permissions are those of the
     /// old file, or follow the umask, and it outlasts a loss of power.
     pub fn of(path: &Path) -> Self {
-        Replacement { path: path.to_owned(), mode: 0o666, durable: true }
+        Replacement { path: path.to_owned(), mode: 0o666, durable: true, replaces: true }
     }
 
     /// Only its owner may use the file.
@@ -42,6 +43,11 @@ impl Replacement {
     /// Does not wait for the disk: a loss of power may damage the file or undo the replacement.
     pub fn fleeting(self) -> Self {
         Replacement { durable: false, ..self }
+    }
+
+    /// Replaces nothing: if there is a file already, that is an error, and the file stays.
+    pub fn unless_there(self) -> Self {
+        Replacement { replaces: false, ..self }
     }
 
     /// Writes the file.
@@ -87,7 +93,11 @@ impl Replacement {
         if self.durable {
             file.as_file().sync_all()?;
         }
-        file.persist(&self.path).map_err(|error| error.error)?;
+        match self.replaces {
+            true => file.persist(&self.path),
+            false => file.persist_noclobber(&self.path),
+        }
+        .map_err(|error| error.error)?;
         if self.durable { sync_directory(directory) } else { Ok(()) }
     }
 }
