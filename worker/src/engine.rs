@@ -194,17 +194,19 @@ type Cache<L> = PartitionCache<Counting<L>>;
 
 /// Partitions that were read and solved under one edition.
 struct EditionCache<L: Link> {
-    edition: u32,
+    /// As which worker, and in which edition, its leases come: a coordinator that begins anew has the
+    /// editions of another one, and knows its workers by other numbers.
+    of: (u64, u32),
     cache: Arc<Cache<L>>,
     /// That of the last lease, which the room knows of.
     plan: Option<Arc<Plan>>,
 }
 
 impl<L: Link> EditionCache<L> {
-    fn new(edition: u32, budget_bytes: usize, link: &Arc<L>, effort: &Arc<Effort>) -> Self {
+    fn new(of: (u64, u32), budget_bytes: usize, link: &Arc<L>, effort: &Arc<Effort>) -> Self {
         let counting = Counting { link: link.clone(), effort: effort.clone() };
         let cache = Arc::new(PartitionCache::new(budget_bytes, counting));
-        EditionCache { edition, cache, plan: None }
+        EditionCache { of, cache, plan: None }
     }
 }
 
@@ -314,7 +316,7 @@ impl<L: Link> Engine<L> {
             pool,
             threads,
             kernel,
-            cache: Mutex::new(EditionCache::new(0, cache_bytes, &link, &effort)),
+            cache: Mutex::new(EditionCache::new((0, 0), cache_bytes, &link, &effort)),
             memory_bytes,
             link,
             interrupt: Interrupt::by(&stop),
@@ -343,16 +345,17 @@ impl<L: Link> Engine<L> {
         &self.link
     }
 
-    /// The cache of a lease's edition, which makes room for its plan. A new edition begins with an
-    /// empty one; threads that still work on leases of the old edition keep the old cache until
-    /// they are done.
+    /// The cache of a lease's edition, which makes room for its plan. A new edition, or a new
+    /// registration, begins with an empty one; threads that still work on leases of before keep the
+    /// old cache until they are done.
     fn cache(&self, lease: &Lease) -> Arc<Cache<L>> {
         let mut last = self.cache.lock();
-        if last.edition != lease.edition {
+        let of = (lease.worker, lease.edition);
+        if last.of != of {
             let cache_bytes = memory::cache_bytes(self.memory_bytes);
             // The old one keeps nothing beside it.
             last.cache.set_budget(0);
-            *last = EditionCache::new(lease.edition, cache_bytes, &self.link, &self.effort);
+            *last = EditionCache::new(of, cache_bytes, &self.link, &self.effort);
         }
         // Who is alone has the coordinator's plan, of whose memory the budget says nothing.
         let is_known = last.plan.as_ref().is_some_and(|plan| Arc::ptr_eq(plan, &lease.plan));
@@ -448,7 +451,8 @@ impl<L: Link> Engine<L> {
                         return self.abandon(error);
                     }
                 }
-                Err(SolveError::Interrupted) => {
+                // Whatever fails then may have been interrupted.
+                Err(_) if self.stop.is_cancelled() => {
                     self.link()
                         .give_back(&lease, Unsolved::Leaving("the worker was asked to stop"));
                     break;
@@ -632,6 +636,27 @@ mod tests {
         }
 
         fn give_back(&self, _: &Lease, _: Unsolved) {}
+    }
+
+    /// Nothing that was read in another edition is used, nor what another coordinator has said, which
+    /// knows this worker by another number.
+    #[test]
+    fn tables_are_of_one_census_and_edition() {
+        let link = Damaged(Mutex::default());
+        let (kernel, stop) = (Kernel::Portable, CancellationToken::new());
+        let engine = Engine::new(link, GameName::TrailTrap, 1, kernel, 1 << 20, stop).unwrap();
+        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 3, PlanOptions::default()));
+        let cache = |worker, edition| {
+            let (plan, units) = (plan.clone(), Vec::new());
+            engine.cache(&Lease { number: 1, worker, plan, units, edition })
+        };
+        let mut last = cache(1, 1);
+        assert!(Arc::ptr_eq(&last, &cache(1, 1)));
+        for (worker, edition) in [(1, 2), (2, 2), (2, 1), (1, 1)] {
+            let next = cache(worker, edition);
+            assert!(!Arc::ptr_eq(&last, &next), "{worker}, {edition}");
+            last = next;
+        }
     }
 
     /// Has nothing to do for the first few who ask, and counts who asks at the same time.

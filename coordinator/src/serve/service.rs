@@ -13,7 +13,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{
-        Mutex, Semaphore,
+        Mutex, OnceCell, Semaphore,
         mpsc::{Sender, channel},
     },
     time::{Instant, timeout, timeout_at},
@@ -181,6 +181,8 @@ struct GrpcService {
     census: Arc<Census>,
     /// Those who wait for work stand in line for this: news wakes one of them, not hundreds.
     turn: Arc<Mutex<()>>,
+    /// Whether something on shelves is needed when all is done.
+    needs_shelves: Arc<OnceCell<bool>>,
     /// Descriptions that are made at a time: after a restart each may have to read what it names.
     describing: Arc<Semaphore>,
     /// What is granted together has about so many bytes of results at most, unless it is one unit.
@@ -192,8 +194,8 @@ struct GrpcService {
 impl GrpcService {
     fn new(census: Arc<Census>, together_bytes: usize) -> Self {
         let describing = Arc::new(Semaphore::new(DESCRIBING));
-        let (turn, host) = (Arc::default(), None);
-        GrpcService { census, turn, describing, together_bytes, host }
+        let (turn, needs_shelves, host) = (Arc::default(), Arc::default(), None);
+        GrpcService { census, turn, needs_shelves, describing, together_bytes, host }
     }
 
     fn known(&self, worker: u64) -> Result<(), Status> {
@@ -467,7 +469,11 @@ impl CensusService for GrpcService {
         let is_named = by_name && self.census.takes_names();
         let room = if is_named { room } else { room.min(self.most_together()) };
         let answer = match self.assignment(worker, room, Instant::now() + LONGEST_WAIT).await {
-            Assignment::Finished => Answer::Finished(true),
+            Assignment::Finished => {
+                let census = self.census.clone();
+                let look = || blocking(move || census.needs_shelves());
+                Answer::Finished(!*self.needs_shelves.get_or_try_init(look).await?)
+            }
             Assignment::Stopping => {
                 return Err(Status::unavailable("the coordinator is stopping"));
             }

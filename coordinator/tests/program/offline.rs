@@ -28,6 +28,24 @@ fn task(directory: &Path, last: Option<&Path>) -> PathBuf {
     })
 }
 
+/// Files of others may have names like those of tasks.
+#[test]
+fn a_courier_takes_no_directory_of_others() {
+    let data = Data::new();
+    let (_leader, address) = coordinator(5, &data, "127.0.0.1:0", &["--stay"]);
+    let directory = tempfile::tempdir().unwrap();
+    let foreign = directory.path().join("12.result");
+    fs::write(&foreign, "precious").unwrap();
+    let courier = worker()
+        .args(["--coordinator", &address, "--courier"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert_eq!(courier.status.code(), Some(78));
+    assert!(stderr(&courier).contains("names of tasks"), "{}", stderr(&courier));
+    assert_eq!(fs::read_to_string(&foreign).unwrap(), "precious");
+}
+
 #[test]
 fn a_courier_carries_a_census_to_workers_without_network() {
     let data = Data::new();
@@ -91,7 +109,8 @@ fn files_that_are_no_tasks_are_named_and_set_aside() {
     for (number, nonsense) in (1..).zip(nonsense) {
         fs::write(path(number, "task"), nonsense).unwrap();
     }
-    fs::write(directory.path().join("finished"), "").unwrap();
+    let end = "trailtrap: the census is done; there are no more tasks\n";
+    fs::write(directory.path().join("finished"), end).unwrap();
     let output =
         Process::start(worker().args(["--threads", "1", "--offline"]).arg(directory.path()))
             .finish();

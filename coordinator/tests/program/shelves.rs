@@ -8,11 +8,13 @@ use std::{
     time::Instant,
 };
 
+use serde_json::Value;
+use trailtrap_census::store::Store;
 use walkdir::{DirEntry, WalkDir};
 
 use crate::common::{
-    Data, GIVE_UP, PATIENCE, Process, census_json, coordinator, eventually, heard_coordinator,
-    reserved_port, run, status, stderr, stdout, traffic, until_hit, worker,
+    Data, GIVE_UP, LONG_LEASE, PATIENCE, Process, census_json, coordinator, eventually,
+    heard_coordinator, reserved_port, run, status, stderr, stdout, traffic, until_hit, worker,
 };
 
 /// A place for shelves.
@@ -55,6 +57,14 @@ fn blocks(shelf: &Path) -> BTreeSet<String> {
     let names = WalkDir::new(shelf).into_iter().flatten().map(DirEntry::into_path);
     let names = names.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
     names.filter(|name| name.len() == 32 && !name.contains('.')).collect()
+}
+
+/// Whether the database refers to something on shelves.
+fn needs_shelves(data: &Data) -> bool {
+    let store = data.path().join("store");
+    // Whoever opened it where there is none would make a directory.
+    store.exists()
+        && Store::open_read_only(&store).is_ok_and(|store| store.needs_shelves().unwrap_or(false))
 }
 
 const SHELVES: [&str; 3] = ["--shelves", "--keep", "minimal"];
@@ -189,6 +199,66 @@ fn what_is_damaged_is_read_elsewhere() {
         // All of them may have been read before.
         said.contains("a block on a shelf is damaged").then_some(())
     });
+}
+
+/// A census that is to do less than before has nothing to do. What goes on from the shelves later stays
+/// there.
+#[test]
+fn what_a_larger_census_needs_stays_on_its_shelves() {
+    let expected = census_json(9, &Data::new(), &[]);
+    let (room, data) = until_hit(|| {
+        let (room, data) = (Room::new(), Data::new());
+        let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &SHELVES);
+        let mut one = room.worker(&["--coordinator", &address], "one");
+        eventually("the database refers to what lies on the shelf", || {
+            needs_shelves(&data) || !leader.is_running()
+        });
+        one.kill();
+        leader.is_killed().then_some((room, data))
+    });
+    assert!(!blocks(&room.shelf("one")).is_empty());
+    // However late a worker comes, it hears that all is done.
+    let (leader, address) =
+        coordinator(5, &data, "127.0.0.1:0", &[&SHELVES[..], &["--stay"]].concat());
+    assert!(room.worker(&["--coordinator", &address], "one").finish().status.success());
+    leader.signal("TERM");
+    assert!(leader.finish().status.success());
+    assert!(!blocks(&room.shelf("one")).is_empty());
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &SHELVES);
+    let one = room.worker(&["--coordinator", &address], "one");
+    let output = leader.finish();
+    assert_eq!(stdout(&output), expected, "{}", stderr(&output));
+    assert!(!alarms(&data).contains("alarm 1"), "{}", alarms(&data));
+    assert!(one.finish().status.success());
+    assert!(blocks(&room.shelf("one")).is_empty());
+}
+
+/// While the coordinator waits for a shelf that is away, a worker that waits for a block of it hears
+/// that it is to leave.
+#[test]
+fn whoever_waits_for_a_shelf_leaves_when_asked_to() {
+    let options = [&SHELVES[..], &["--lease", LONG_LEASE, "--shelf-patience", "86400"]].concat();
+    let (room, _data, _leader, address) = until_hit(|| {
+        let (room, data) = (Room::new(), Data::new());
+        let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
+        let mut one = room.worker(&["--coordinator", &address], "one");
+        eventually("the database refers to what lies on the shelf", || {
+            needs_shelves(&data) || !leader.is_running()
+        });
+        one.kill();
+        leader.is_running().then_some((room, data, leader, address))
+    });
+    let reach = ["--coordinator", &address];
+    let mut two = room.worker(&reach, "two");
+    eventually("both have leases, one of whom is gone", || {
+        let status = status(&reach);
+        let workers = status["workers"].as_array().into_iter().flatten();
+        let holds = |worker: &&Value| worker["units_leased"].as_u64() > Some(0);
+        workers.filter(holds).count() > 1 || !two.is_running()
+    });
+    assert!(two.is_running(), "it cannot read what it has leased");
+    two.signal("TERM");
+    assert_eq!(two.finish().status.code(), Some(75));
 }
 
 /// What nobody has any more is solved again, and so is all of its order.

@@ -218,6 +218,7 @@ pub fn grant(lease: u64, plan: &Plan, units: &[Unit], edition: u32) -> wire::Gra
         edition,
         block_format: BLOCK_FORMAT.into(),
         max_size: plan.limit().map(|size| size as u32),
+        worker: 0,
     }
 }
 

@@ -85,7 +85,8 @@ pub mod lease_reply {
         /// Nothing is ready: ask again after so many milliseconds.
         #[prost(uint32, tag = "2")]
         WaitMilliseconds(u32),
-        /// Everything is done: the worker may leave.
+        /// Everything is done: the worker may leave. True if nothing that lies on shelves is needed any
+        /// more; false if the census went further before, and goes on from there.
         #[prost(bool, tag = "3")]
         Finished(bool),
     }
@@ -118,6 +119,10 @@ pub struct Grant {
     /// The order is done up to so many edges only, and no unit of a graph with more will be leased.
     #[prost(uint32, optional, tag = "9")]
     pub max_size: ::core::option::Option<u32>,
+    /// In a file: the number of the worker that carries it. Its result has to name it, too, as another
+    /// census may have a lease of the same number.
+    #[prost(uint64, tag = "10")]
+    pub worker: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UnitId {

@@ -21,25 +21,29 @@ pub struct PartRanges {
     bounds: HashMap<DegreeSequence, Vec<Option<(u64, u64)>>>,
 }
 
-/// The ranges of shards of which something was counted lately, in one edition of one plan.
+/// The ranges of shards of which something was counted lately, by one plan, of what partitions of
+/// one state of a census hold.
 #[derive(Default)]
 pub struct KnownRanges {
-    /// The edition, and the plan's fingerprint.
-    of: (u32, u64),
+    /// The state, and the plan's fingerprint.
+    of: (CensusState, u64),
     by_shard: HashMap<u32, Arc<PartRanges>>,
 }
 
+/// The number under which a worker is registered, or zero in the process of the coordinator, and the
+/// edition.
+pub type CensusState = (u64, u32);
+
 impl KnownRanges {
     /// Those of a shard, if they are known.
-    pub fn get(&self, edition: u32, plan: &Plan, shard: u32) -> Option<Arc<PartRanges>> {
-        let is_it = self.of == (edition, plan.fingerprint);
+    pub fn get(&self, state: CensusState, plan: &Plan, shard: u32) -> Option<Arc<PartRanges>> {
+        let is_it = self.of == (state, plan.fingerprint);
         self.by_shard.get(&shard).filter(|_| is_it).cloned()
     }
 
-    /// Remembers those of a shard, read in this edition; those of other editions and plans are
-    /// forgotten.
-    pub fn put(&mut self, edition: u32, plan: &Plan, shard: u32, ranges: Arc<PartRanges>) {
-        let of = (edition, plan.fingerprint);
+    /// Remembers those of a shard, read in this state; those of other states and plans are forgotten.
+    pub fn put(&mut self, state: CensusState, plan: &Plan, shard: u32, ranges: Arc<PartRanges>) {
+        let of = (state, plan.fingerprint);
         if self.of != of || self.by_shard.len() >= MOST_KNOWN {
             *self = KnownRanges { of, ..KnownRanges::default() };
         }

@@ -75,8 +75,9 @@ const MAX_PREFIX: usize = 10;
 const IN_THE_WAY: &str = ".aside";
 /// The name of the file that the courier has locked, and touches as long as it is at work.
 const COURIER: &str = "courier";
-/// The name of the file that the courier leaves when there will be no more tasks.
+/// The name of the file that the courier leaves when there will be no more tasks, and what it says.
 const FINISHED: &str = "finished";
+const THE_END: &[u8] = b"trailtrap: the census is done; there are no more tasks\n";
 
 /// Why files are of no use.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +93,12 @@ pub enum OfflineError {
     /// Another courier uses the directory.
     #[error("{0} is in use by another courier")]
     InUse(PathBuf),
+    /// There are files in the directory, and none of them is that of a courier.
+    #[error(
+        "{0} holds files that have the names of tasks, or of their end, and no courier has used it; \
+         choose an empty or new directory for --courier"
+    )]
+    Foreign(PathBuf),
     /// A file holds something else than it should.
     #[error("{path} is damaged: {what}")]
     Damaged {
@@ -290,6 +297,7 @@ pub fn carry(
 ) -> Result<RunEnd, LinkError> {
     open::make_directory(directory).map_err(at(directory))?;
     let place = directory.join(COURIER);
+    let is_known = place.try_exists().map_err(at(&place))?;
     let lock = open::lock_file(&place).map_err(at(&place))?;
     match lock.try_lock() {
         Ok(()) => {}
@@ -299,10 +307,16 @@ pub fn carry(
         Err(TryLockError::Error(source)) => return Err(at(&place)(source).into()),
     }
     // The leases of an earlier courier have ended or will expire: its files are of no use.
-    for extension in ["task", "taken", "result", "damaged", replace::EXTENSION] {
-        files(directory, extension)?.iter().for_each(|path| drop(fs::remove_file(path)));
-    }
     let end = directory.join(FINISHED);
+    let mut left = Vec::new();
+    for extension in ["task", "taken", "result", "damaged", replace::EXTENSION] {
+        left.extend(files(directory, extension)?);
+    }
+    if !is_known && (!left.is_empty() || fs::symlink_metadata(&end).is_ok()) {
+        let _ = fs::remove_file(place);
+        return Err(OfflineError::Foreign(directory.to_owned()).into());
+    }
+    left.iter().for_each(|path| drop(fs::remove_file(path)));
     make_room(&end).map_err(at(&end))?;
     let _ = fs::remove_file(end);
     let finished = AtomicBool::new(false);
@@ -349,7 +363,7 @@ pub fn carry(
     }
     // All is delivered, and who is asked to stop now leaves no less behind.
     let briefly = Patience { lasts: REFUSALS, stop: CancellationToken::new() };
-    briefly.persist(|| write(&directory.join(FINISHED), b""))?;
+    briefly.persist(|| write(&directory.join(FINISHED), THE_END))?;
     Ok(RunEnd::Finished)
 }
 
@@ -406,6 +420,7 @@ fn deliver_result(
         if damaged.exists() {
             return Err(OfflineError::SetAside(damaged).into());
         }
+        link.check(lease)?;
         let modified = fs::symlink_metadata(&taken).and_then(|file| file.modified());
         if watch.is_silent(modified.ok(), Instant::now(), SILENCE) {
             watch = Watch::default();
@@ -463,7 +478,7 @@ fn write_checked(message: &impl Message, out: &mut dyn Write) -> io::Result<()> 
 fn pack(link: &GrpcLink, lease: &Lease, out: &mut dyn Write) -> Result<(), PackError> {
     let plan = &lease.plan;
     let grant = messages::grant(lease.number, plan, &lease.units, lease.edition);
-    write_checked(&grant, out)?;
+    write_checked(&wire::Grant { worker: lease.worker, ..grant }, out)?;
     let mut seen = HashSet::new();
     let mut add = |wanted: Wanted| -> Result<(), PackError> {
         if seen.insert(wanted) {
@@ -514,14 +529,15 @@ fn unpack_result(
     while let Some(message) = next(path, &mut bytes)? {
         messages.push(message);
     }
-    match messages.first_mut().and_then(|message| message.part.as_mut()) {
-        // The courier may have registered again meanwhile, under another number.
-        Some(Part::Start(start)) if start.lease == lease.number => start.worker = lease.worker,
-        _ => {
-            return Err(damaged("it belongs to another task".to_owned()));
+    match messages.first().and_then(|message| message.part.as_ref()) {
+        // Leases of another census may have the same numbers.
+        Some(Part::Start(start))
+            if (start.worker, start.lease) == (lease.worker, lease.number) =>
+        {
+            Ok(messages)
         }
+        _ => Err(damaged("it belongs to another task".to_owned())),
     }
-    Ok(messages)
 }
 
 /// A file of messages, each after its length, read one by one.
@@ -619,11 +635,41 @@ pub struct FileLink {
     plans: PlanKeeper,
     /// What tells how much a task may hold.
     counts: Mutex<LabelledCounts>,
-    /// The tasks in work, by the numbers of their leases: later leases have larger numbers. `None`
-    /// while they are being looked through.
-    tasks: Mutex<BTreeMap<u64, Option<Arc<Inputs>>>>,
+    tasks: Mutex<Tasks>,
     /// Tells whether there is a courier.
     courier: Mutex<Watch>,
+}
+
+/// Tasks in work.
+#[derive(Default)]
+struct Tasks {
+    /// The number of the courier that has carried them: the one whose task was opened last.
+    courier: u64,
+    /// By the numbers of their leases: later leases have larger numbers. `None` while they are being
+    /// looked through.
+    inputs: BTreeMap<u64, Option<Arc<Inputs>>>,
+}
+
+impl Tasks {
+    /// A task has been opened. What another courier has carried is of no use any more, and may be of
+    /// another census.
+    fn begin(&mut self, lease: &Lease, inputs: Inputs) {
+        if self.courier != lease.worker {
+            self.inputs.retain(|_, inputs| inputs.is_none());
+            self.courier = lease.worker;
+        }
+        self.inputs.insert(lease.number, Some(Arc::new(inputs)));
+    }
+
+    /// A task is not in work any more. Whether the files with its number are its own: another courier
+    /// may have put out another task.
+    fn end(&mut self, lease: &Lease) -> bool {
+        let is_own = self.courier == lease.worker;
+        if is_own {
+            self.inputs.remove(&lease.number);
+        }
+        is_own
+    }
 }
 
 impl FileLink {
@@ -682,7 +728,8 @@ impl FileLink {
             places.insert(wanted, place);
         }
         let inputs = Inputs { path: path.to_owned(), file, layout: self.layout, places };
-        Ok((Lease { number: grant.lease, worker: 0, plan, units, edition: grant.edition }, inputs))
+        let wire::Grant { lease: number, worker, edition, .. } = grant;
+        Ok((Lease { number, worker, plan, units, edition }, inputs))
     }
 
     /// Shows that the tasks in work are in work, for as long as the link exists; to be spawned on
@@ -691,7 +738,7 @@ impl FileLink {
         let weak = Arc::downgrade(self);
         async move {
             while let Some(link) = weak.upgrade() {
-                let numbers: Vec<u64> = link.tasks.lock().keys().copied().collect();
+                let numbers: Vec<u64> = link.tasks.lock().inputs.keys().copied().collect();
                 // A file system may keep them waiting, and signals have to be heard meanwhile.
                 let touch = move || {
                     for number in numbers {
@@ -709,7 +756,7 @@ impl FileLink {
     /// task, or in a later one of the same edition.
     fn blocks(&self, wanted: &Wanted) -> Result<Vec<Block>, SourceError> {
         let tasks: Vec<Arc<Inputs>> =
-            self.tasks.lock().values().rev().flatten().cloned().collect();
+            self.tasks.lock().inputs.values().rev().flatten().cloned().collect();
         for inputs in tasks {
             if let Some(blocks) = self.patience.persist(|| inputs.get(wanted))? {
                 return Ok(blocks);
@@ -738,7 +785,8 @@ impl Link for FileLink {
     fn lease(&self, _: u64) -> Result<Grant, LinkError> {
         let Some(taken) = self.patience.persist(|| self.take())? else {
             let end = self.directory.join(FINISHED);
-            if open::regular(&end).is_ok() {
+            let says = open::read(&end, THE_END.len() as u64);
+            if says.is_ok_and(|text| text == THE_END) {
                 tracing::info!(
                     "the census is done, says {}; for another one start its courier first, which \
                      removes that file",
@@ -746,7 +794,7 @@ impl Link for FileLink {
                 );
                 return Ok(Grant::Finished);
             }
-            if self.tasks.lock().is_empty() && self.is_left_alone() {
+            if self.tasks.lock().inputs.is_empty() && self.is_left_alone() {
                 let place = self.directory.display();
                 return Err(LinkError::Lost(format!("nothing is heard of a courier in {place}")));
             }
@@ -755,16 +803,17 @@ impl Link for FileLink {
         };
         let number = taken.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
         if let Some(number) = number {
-            self.tasks.lock().entry(number).or_insert(None);
+            self.tasks.lock().inputs.entry(number).or_insert(None);
         }
         let opened = self.patience.read(&taken, || self.open(&taken));
         if !matches!(opened, Ok(Some(_))) {
             let is_sound = |inputs: &Option<_>| inputs.is_some();
-            self.tasks.lock().retain(|&task, inputs| Some(task) != number || is_sound(inputs));
+            let mut tasks = self.tasks.lock();
+            tasks.inputs.retain(|&task, inputs| Some(task) != number || is_sound(inputs));
         }
         match opened {
             Ok(Some((lease, inputs))) => {
-                self.tasks.lock().insert(lease.number, Some(Arc::new(inputs)));
+                self.tasks.lock().begin(&lease, inputs);
                 return Ok(Grant::Work(lease));
             }
             // For a worker of the right version.
@@ -783,15 +832,20 @@ impl Link for FileLink {
         let bytes = pack_result(delivery(lease, results, results.iter().map(SolvedUnit::blocks)));
         let [task, taken, result] =
             ["task", "taken", "result"].map(|extension| self.path(lease.number, extension));
+        let is_own = || self.tasks.lock().courier == lease.worker;
         let delivered = self.patience.persist(|| {
-            if !taken.try_exists().map_err(at(&taken))? {
+            if !is_own() || !taken.try_exists().map_err(at(&taken))? {
                 return Ok(Delivered::Void);
             }
             write(&result, &bytes)?;
             Ok(Delivered::Left)
         });
-        self.tasks.lock().remove(&lease.number);
-        delivered.inspect_err(|_| drop(fs::rename(&taken, &task)))
+        let is_own = self.tasks.lock().end(lease);
+        delivered.inspect_err(|_| {
+            if is_own {
+                let _ = fs::rename(&taken, &task);
+            }
+        })
     }
 
     fn is_alone(&self) -> bool {
@@ -803,7 +857,9 @@ impl Link for FileLink {
     }
 
     fn give_back(&self, lease: &Lease, reason: Unsolved) {
-        self.tasks.lock().remove(&lease.number);
+        if !self.tasks.lock().end(lease) {
+            return;
+        }
         let taken = self.path(lease.number, "taken");
         match reason {
             Unsolved::Failed(why) => set_aside(&taken, &why),
@@ -914,9 +970,39 @@ mod tests {
         put_out(11, &[]);
         for expected in [9, 7, 3, 1] {
             assert_eq!(link.fetch(&[wanted]).unwrap(), [[keys(expected % 2)]]);
-            link.tasks.lock().remove(&expected);
+            link.tasks.lock().inputs.remove(&expected);
         }
         assert!(link.fetch(&[wanted]).is_err());
+    }
+
+    /// Another census may have had a lease of the same number, and what it reads may be another thing.
+    #[test]
+    fn a_result_is_of_the_task_that_its_courier_has_put_out() {
+        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 3, PlanOptions::default()));
+        let lease = |worker, number| {
+            let (plan, units) = (plan.clone(), vec![Unit { order: 3, shard: 0, part: 0 }]);
+            Lease { number, worker, plan, units, edition: 1 }
+        };
+        let path = Path::new("5.result");
+        for (worker, number) in [(9, 5), (8, 5), (9, 6)] {
+            let result = pack_result(delivery(&lease(worker, number), &[], Vec::new()));
+            let unpacked = unpack_result(path, &result, &lease(9, 5));
+            assert_eq!(unpacked.is_ok(), (worker, number) == (9, 5), "{worker}, {number}");
+        }
+        let inputs = |path: &str| Inputs {
+            path: path.into(),
+            file: tempfile::tempfile().unwrap(),
+            layout: TrailTrap::LAYOUT,
+            places: HashMap::new(),
+        };
+        let mut tasks = Tasks::default();
+        tasks.begin(&lease(9, 5), inputs("5"));
+        tasks.begin(&lease(9, 7), inputs("7"));
+        tasks.begin(&lease(3, 5), inputs("another 5"));
+        assert!(!tasks.end(&lease(9, 5)));
+        assert_eq!(tasks.inputs.keys().collect::<Vec<_>>(), [&5]);
+        assert!(tasks.end(&lease(3, 5)));
+        assert!(tasks.inputs.is_empty());
     }
 
     /// What a task says is looked at before it is worked on, wherever it is cut short.

@@ -8,7 +8,7 @@ use std::{
     cell::Cell,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -76,6 +76,15 @@ const LEAST_PAUSE: Duration = Duration::from_millis(200);
 /// unit.
 const OFFERED_BYTES: u64 = 8 << 20;
 
+/// What heartbeats have brought to light.
+#[derive(Default)]
+struct Heard {
+    /// Since when none was answered.
+    silent_since: Option<Instant>,
+    /// The number that the coordinator did not know.
+    unknown: u64,
+}
+
 /// The gRPC link. Its methods block, and must not be called from within the runtime.
 pub struct GrpcLink {
     runtime: Handle,
@@ -93,6 +102,10 @@ pub struct GrpcLink {
     heartbeat: Mutex<Duration>,
     /// The numbers of the leases that heartbeats renew.
     held: Mutex<Vec<u64>>,
+    /// What came of them.
+    heard: Mutex<Heard>,
+    /// Whether the coordinator has said that something on shelves is needed though all is done.
+    shelves_are_needed: AtomicBool,
     plans: PlanKeeper,
     supply: Supply,
     /// Where the shelf of this process is, if it has one.
@@ -230,6 +243,8 @@ impl GrpcLink {
             registering: Mutex::default(),
             heartbeat: Mutex::new(Duration::from_secs(5)),
             held: Mutex::default(),
+            heard: Mutex::default(),
+            shelves_are_needed: AtomicBool::new(false),
             plans,
             supply,
             shelf,
@@ -388,7 +403,7 @@ impl GrpcLink {
             )));
         }
         if self.stop.is_cancelled() {
-            let why = "stopped while the coordinator was out of reach";
+            let why = "stopped before the coordinator had answered";
             return Err(LinkError::Lost(why.to_owned()));
         }
         let advice = match self.connection.lock().access.pass {
@@ -409,6 +424,19 @@ impl GrpcLink {
         )))
     }
 
+    /// The answer to a call by which something is read, unless the worker is asked to stop before it
+    /// comes: the coordinator may wait for a shelf, for many minutes.
+    fn unless_stopped<T>(
+        &self,
+        call: impl Future<Output = Result<T, Status>>,
+    ) -> impl Future<Output = Result<T, Status>> {
+        let stop = self.stop.clone();
+        async move {
+            let stopped = || Err(Status::unavailable("the worker is to stop"));
+            stop.run_until_cancelled(call).await.unwrap_or_else(stopped)
+        }
+    }
+
     /// Renews the leases that are held, for as long as the link exists; to be spawned on the
     /// runtime.
     pub fn heartbeats(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
@@ -423,7 +451,17 @@ impl GrpcLink {
                     leases: link.held.lock().clone(),
                 };
                 drop(link);
-                if let Err(status) = client.heartbeat(with_timeout(request, 10)).await {
+                let (worker, start) = (request.worker, Instant::now());
+                let answer = client.heartbeat(with_timeout(request, 10)).await;
+                let Some(link) = weak.upgrade() else { return };
+                link.note(worker, answer.as_ref().err(), start.elapsed());
+                // What fails is tried again before patience is over.
+                let pause = match answer {
+                    Ok(_) => pause,
+                    Err(_) => pause.min(link.patience / 4).min(Duration::from_secs(10)),
+                };
+                drop(link);
+                if let Err(status) = answer {
                     tracing::debug!(cause = root_cause(&status), "heartbeat not answered");
                     // A file system may keep it waiting, and leases have to be renewed meanwhile.
                     if refreshing.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -434,6 +472,43 @@ impl GrpcLink {
                 }
                 tokio::time::sleep(pause).await;
             }
+        }
+    }
+
+    /// Takes note of how a heartbeat of the worker with this number has failed, if it has, after this
+    /// time.
+    fn note(&self, worker: u64, failure: Option<&Status>, after: Duration) {
+        let mut heard = self.heard.lock();
+        let is_unknown = failure.is_some_and(|status| status.code() == Code::NotFound);
+        if is_unknown {
+            heard.unknown = worker;
+        }
+        let is_there = is_unknown || failure.is_none_or(|failure| shows_presence(failure, after));
+        heard.silent_since = match is_there {
+            true => None,
+            false => heard.silent_since.or(Some(Instant::now())),
+        };
+    }
+
+    /// Whether there is somebody to deliver the results of a lease to, as far as heartbeats tell.
+    ///
+    /// # Errors
+    /// The coordinator does not know the lease, since it was started again, or has not been heard of
+    /// for as long as it is waited for.
+    pub fn check(&self, lease: &Lease) -> Result<(), LinkError> {
+        let heard = self.heard.lock();
+        // Only whoever is not known any more registers again.
+        if heard.unknown == lease.worker || self.worker() != lease.worker {
+            let why = "the coordinator was started again, and does not know its lease";
+            return Err(LinkError::Refused(why.to_owned()));
+        }
+        match heard.silent_since.map(|since| since.elapsed()) {
+            Some(silence) if silence >= self.patience => Err(LinkError::Lost(format!(
+                "nothing was heard of the coordinator at {} for {} s",
+                self.address(),
+                silence.as_secs()
+            ))),
+            _ => Ok(()),
         }
     }
 
@@ -464,7 +539,10 @@ impl Link for GrpcLink {
                 self.register(worker)?;
                 Ok(Grant::Wait)
             }
-            Some(wire::lease_reply::Answer::Finished(_)) => Ok(Grant::Finished),
+            Some(wire::lease_reply::Answer::Finished(is_all)) => {
+                self.shelves_are_needed.store(!is_all, Ordering::Relaxed);
+                Ok(Grant::Finished)
+            }
             Some(wire::lease_reply::Answer::WaitMilliseconds(pause)) => {
                 std::thread::sleep(Duration::from_millis(pause.min(1000).into()));
                 Ok(Grant::Wait)
@@ -634,7 +712,7 @@ impl BlockOrigin for GrpcLink {
             wanted.iter().map(|wanted| messages::request(worker, wanted, &[])).collect();
         let answers = self.persist("describe", || {
             let (mut client, requests) = (self.client(), requests.clone());
-            async move {
+            self.unless_stopped(async move {
                 let count = requests.len();
                 let mut stream = client.describe(tokio_stream::iter(requests)).await?.into_inner();
                 let mut answers = Vec::with_capacity(count);
@@ -645,7 +723,7 @@ impl BlockOrigin for GrpcLink {
                     true => Ok(tonic::Response::new(answers)),
                     false => Err(Status::unavailable("stream cut short")),
                 }
-            }
+            })
         })?;
         let layout = self.layout();
         answers
@@ -662,7 +740,7 @@ impl BlockOrigin for GrpcLink {
             .collect();
         let answers = self.persist("fetch", || {
             let (mut client, requests) = (self.client(), requests.clone());
-            async move {
+            self.unless_stopped(async move {
                 let count = requests.len();
                 let mut stream =
                     client.fetch_partition(tokio_stream::iter(requests)).await?.into_inner();
@@ -686,7 +764,7 @@ impl BlockOrigin for GrpcLink {
                     true => Ok(tonic::Response::new(answers)),
                     false => Err(Status::unavailable("stream cut short")),
                 }
-            }
+            })
         })?;
         let parse = |blocks: Vec<Vec<u8>>| {
             blocks.into_iter().map(|bytes| Ok(Block::parse(layout, bytes)?)).collect()

@@ -363,6 +363,12 @@ impl Census {
         self.store.depot().map(KeptDepot::mark)
     }
 
+    /// Whether something that lies on shelves is needed, or perhaps is: when all is done, for who does
+    /// more later.
+    pub fn needs_shelves(&self) -> bool {
+        self.store.needs_shelves().unwrap_or(true)
+    }
+
     /// The shelves on which its larger blocks are kept, if workers have them.
     pub fn shelves(&self) -> Option<&ShelfRoom> {
         self.store.shelves()

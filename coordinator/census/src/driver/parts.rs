@@ -54,7 +54,7 @@ impl Census {
         index: u32,
     ) -> Result<Arc<PartRanges>, TrialError<CensusError>> {
         let edition = self.state().core.edition();
-        if let Some(ranges) = self.part_ranges.lock().get(edition, plan, index) {
+        if let Some(ranges) = self.part_ranges.lock().get((0, edition), plan, index) {
             return Ok(ranges);
         }
         let parents = |sequence: &DegreeSequence| {
@@ -63,7 +63,7 @@ impl Census {
             Ok::<_, TrialError<CensusError>>(Block::sorted_slots(&blocks))
         };
         let ranges = Arc::new(PartRanges::of(&plan.shards[index as usize], parents)?);
-        self.part_ranges.lock().put(edition, plan, index, ranges.clone());
+        self.part_ranges.lock().put((0, edition), plan, index, ranges.clone());
         Ok(ranges)
     }
 }

@@ -336,13 +336,25 @@ impl Store {
         if self.shelf_mark.is_none() {
             return Ok(());
         }
-        for section in [Section::Keys, Section::Outcomes] {
-            if !self.references(section, &[], &[u8::MAX])?.is_empty() {
-                return Err(StoreError::OnShelves);
-            }
+        if self.needs_shelves()? {
+            return Err(StoreError::OnShelves);
         }
         self.shelf_mark = None;
         self.change(vec![(SHELVES.to_vec(), None)])
+    }
+
+    /// Whether something of it lies on shelves.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn needs_shelves(&self) -> Result<bool, StoreError> {
+        for section in [Section::Keys, Section::Outcomes] {
+            if self.is_on_shelves() && !self.references(section, &[], &[u8::MAX])?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether workers keep its larger blocks.

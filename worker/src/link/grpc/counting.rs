@@ -100,7 +100,8 @@ impl GrpcLink {
         CountTask { plan, unit, edition, .. }: &CountTask,
         known: &mut KnownRanges,
     ) -> Result<Arc<PartRanges>, SourceError> {
-        if let Some(ranges) = known.get(*edition, plan, unit.shard) {
+        let state = (self.worker(), *edition);
+        if let Some(ranges) = known.get(state, plan, unit.shard) {
             return Ok(ranges);
         }
         let parents = |sequence: &DegreeSequence| {
@@ -108,7 +109,7 @@ impl GrpcLink {
             Ok::<_, SourceError>(Block::sorted_slots(&blocks))
         };
         let ranges = Arc::new(PartRanges::of(&plan.shards[unit.shard as usize], parents)?);
-        known.put(*edition, plan, unit.shard, ranges.clone());
+        known.put(state, plan, unit.shard, ranges.clone());
         Ok(ranges)
     }
 

@@ -1,6 +1,10 @@
 //! Says what lies on the shelf of this worker, and hears where those of others are.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::task::spawn_blocking;
 use tonic::{Code, Status};
@@ -104,10 +108,16 @@ impl GrpcLink {
         Ok(reply.shelves.into_iter().filter_map(messages::shelf_place).collect())
     }
 
-    /// The census is done: what lies on the shelf is of no use any more.
+    /// All is done that was to be done now: what lies on the shelf goes, unless the coordinator has
+    /// said that something of it is still needed.
     pub fn clear_shelf(&self) {
-        if let Some(shelf) = self.supply.shelf() {
-            shelf.end();
+        let Some(shelf) = self.supply.shelf() else { return };
+        match self.shelves_are_needed.load(Ordering::Relaxed) {
+            false => shelf.end(),
+            true => tracing::info!(
+                shelf = %shelf.path().display(),
+                "the shelf stays: the census goes further than what was to be done now"
+            ),
         }
     }
 }
