@@ -8,7 +8,7 @@ use clap::Args;
 use trailtrap_census::{
     read::finished::FinishedError,
     store::{
-        directory::{DataDirectory, STORE, USUAL_DATA, quoted, store_in},
+        directory::{DataDirectory, DirectoryError, STORE, USUAL_DATA, quoted, store_in},
         salvage::{Salvaged, salvage},
     },
 };
@@ -46,10 +46,14 @@ pub struct SalvageCommand {
 impl SalvageCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        if !store_in(&self.data).exists() {
+        let is_there = |path: PathBuf| {
+            let io = |source| DirectoryError::Io { path: self.data.clone(), source };
+            path.try_exists().map_err(io)
+        };
+        if !is_there(store_in(&self.data))? {
             return Err(FinishedError::NoCensus(self.data).into());
         }
-        let complete = !self.data.join(STORE).exists();
+        let complete = !is_there(self.data.join(STORE))?;
         let directory = DataDirectory::take(&self.data)?;
         if complete {
             // An earlier attempt was interrupted when only a name was left to change, which is

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use trailtrap_census::store::directory::{ACCESS, DataDirectory, SECRETS, VIEWER};
+use trailtrap_census::store::directory::{ACCESS, DataDirectory, SECRETS, USUAL_DATA, VIEWER};
 use trailtrap_worker::process::log;
 
 use crate::serve::secrets::{CertificateFiles, Security};
@@ -58,7 +58,7 @@ impl From<SecurityArguments> for Security {
 #[derive(Args)]
 pub struct SecretsCommand {
     /// The data directory of the coordinator; made if need be
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
     data: PathBuf,
     /// Under which name and port the coordinator will be reached
     #[arg(long, value_name = "HOST:PORT")]

@@ -3,16 +3,18 @@
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use clap::{Args, CommandFactory, error::ErrorKind};
+use clap::Args;
 use tonic::Code;
-use trailtrap_census::read::status::{self, CensusStatus};
+use trailtrap_census::{
+    read::status::{self, CensusStatus},
+    store::directory::USUAL_DATA,
+};
 use trailtrap_shared::protocol::wire;
 use trailtrap_worker::{
     access::{self, AccessError, Reach},
     link::grpc::{other_coordinator, root_cause},
 };
 
-use super::CommandLine;
 use crate::terminal;
 
 /// Shows what is done, running and waiting, by whom, how fast, and how long it will take.
@@ -21,7 +23,7 @@ pub struct StatusCommand {
     #[command(flatten)]
     reach: Reach,
     /// Look at a data directory, in use or not, whatever is said of a coordinator. If nothing is,
-    /// that of TRAILTRAP_DATA
+    /// that of TRAILTRAP_DATA, or else `trailtrap-data`
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print one JSON object
@@ -33,15 +35,10 @@ impl StatusCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let is_asked = self.reach.is_given();
-        let usual = || std::env::var_os("TRAILTRAP_DATA").filter(|_| !is_asked).map(PathBuf::from);
-        let status = match self.data.or_else(usual) {
-            Some(data) => status::look(&data)?,
+        let usual = || std::env::var_os("TRAILTRAP_DATA").unwrap_or_else(|| USUAL_DATA.into());
+        let status = match self.data {
             None if is_asked => ask(&self.reach)?,
-            None => {
-                let what =
-                    "say where to look: --data DIR, --access FILE or --coordinator HOST:PORT";
-                CommandLine::command().error(ErrorKind::MissingRequiredArgument, what).exit();
-            }
+            data => status::look(&data.unwrap_or_else(|| usual().into()))?,
         };
         terminal::print(&if self.json { status.to_json() + "\n" } else { status.to_text() })?;
         Ok(ExitCode::SUCCESS)

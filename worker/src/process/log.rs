@@ -1,6 +1,9 @@
 //! Messages to people on standard error, and the log.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal, Write},
+};
 
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
@@ -20,9 +23,16 @@ pub fn log_to_stderr(default: &str) {
         // With them, a standard error that is closed would end the process with a panic.
         .log_internal_errors(false)
         .with_target(false)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(io::stderr().is_terminal() && wants_colours())
         .with_filter(wanted.or_else(|| parse(default)).unwrap_or_default());
     tracing_subscriber::registry().with(log).init();
+}
+
+/// Whether people want colours on a terminal, as far as the environment says (no-color.org).
+fn wants_colours() -> bool {
+    let is_set = |value: &OsString| !value.is_empty();
+    std::env::var_os("NO_COLOR").filter(is_set).is_none()
+        && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
 /// An error and its causes in one line, each of them once: some errors name their cause in their

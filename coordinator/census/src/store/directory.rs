@@ -136,6 +136,11 @@ impl DataDirectory {
             found => found.map_err(io),
         };
         let is_known = is_there(path.join(LOCK))? || is_there(store_in(path).join("CURRENT"))?;
+        // A database has a file of that name, too.
+        let is_database = is_there(path.join("CURRENT"))?;
+        if is_database {
+            return Err(DirectoryError::Foreign { path: path.to_owned() });
+        }
         if !is_known && fs::read_dir(path).map_err(io)?.next().is_some() {
             return Err(DirectoryError::Foreign { path: path.to_owned() });
         }

@@ -75,7 +75,8 @@ pub enum StoreError {
         "the census keeps its graphs in the depot {path}, and this is not there now, or another one \
          is: mount its file system (for an object store, look at AWS_ENDPOINT_URL), or, if it was \
          moved, link the new place there or have `trailtrap census` or `trailtrap coordinator` know \
-         of it by --depot. If it is there, its mark, {}, was lost: put an empty one there",
+         of it by --depot. If it is there, its mark, {}, was lost: put an empty one there. If it is \
+         lost for good, do that in an empty one, and use `trailtrap salvage`",
         mark.file_name()
     )]
     DepotAway {
