@@ -13,8 +13,8 @@ use trailtrap_census::store::Store;
 use walkdir::{DirEntry, WalkDir};
 
 use crate::common::{
-    Data, GIVE_UP, LONG_LEASE, PATIENCE, Process, census_json, coordinator, eventually,
-    heard_coordinator, reserved_port, run, status, stderr, stdout, traffic, until_hit, worker,
+    Data, GIVE_UP, PATIENCE, Process, census_json, coordinator, eventually, heard_coordinator,
+    reserved_port, run, status, stderr, stdout, traffic, until_hit, worker,
 };
 
 /// A place for shelves.
@@ -237,7 +237,7 @@ fn what_a_larger_census_needs_stays_on_its_shelves() {
 /// that it is to leave.
 #[test]
 fn whoever_waits_for_a_shelf_leaves_when_asked_to() {
-    let options = [&SHELVES[..], &["--lease", LONG_LEASE, "--shelf-patience", "86400"]].concat();
+    let options = [&SHELVES[..], &["--lease", "2", "--shelf-patience", "86400"]].concat();
     let (room, _data, _leader, address) = until_hit(|| {
         let (room, data) = (Room::new(), Data::new());
         let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
@@ -250,11 +250,15 @@ fn whoever_waits_for_a_shelf_leaves_when_asked_to() {
     });
     let reach = ["--coordinator", &address];
     let mut two = room.worker(&reach, "two");
-    eventually("both have leases, one of whom is gone", || {
+    let name = format!("/{}", two.0.id());
+    eventually("it has leased what the other one had", || {
         let status = status(&reach);
-        let workers = status["workers"].as_array().into_iter().flatten();
-        let holds = |worker: &&Value| worker["units_leased"].as_u64() > Some(0);
-        workers.filter(holds).count() > 1 || !two.is_running()
+        let mut workers = status["workers"].as_array().into_iter().flatten();
+        let holds = |worker: &Value| {
+            worker["name"].as_str().is_some_and(|text| text.ends_with(&name))
+                && worker["units_leased"].as_u64() > Some(0)
+        };
+        workers.any(holds) || !two.is_running()
     });
     assert!(two.is_running(), "it cannot read what it has leased");
     two.signal("TERM");

@@ -283,6 +283,15 @@ fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, OfflineError
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
+/// What has the names of tasks and results, in whatever state.
+fn left_files(directory: &Path) -> Result<Vec<PathBuf>, OfflineError> {
+    let mut left = Vec::new();
+    for extension in ["task", "taken", "result", "damaged", replace::EXTENSION] {
+        left.extend(files(directory, extension)?);
+    }
+    Ok(left)
+}
+
 /// Carries leases to a directory, and their results back, until everything is done or
 /// `patience.stop` is cancelled. Up to `slots` tasks lie there at a time. A file lock keeps a
 /// second courier out of the directory.
@@ -297,7 +306,14 @@ pub fn carry(
 ) -> Result<RunEnd, LinkError> {
     open::make_directory(directory).map_err(at(directory))?;
     let place = directory.join(COURIER);
-    let is_known = place.try_exists().map_err(at(&place))?;
+    let end = directory.join(FINISHED);
+    let is_known = || place.try_exists().map_err(at(&place));
+    // Nothing is made where others have files of such names.
+    let is_foreign = !is_known()? && (!left_files(directory)?.is_empty() || end.exists());
+    // Another courier may have begun meanwhile.
+    if is_foreign && !is_known()? {
+        return Err(OfflineError::Foreign(directory.to_owned()).into());
+    }
     let lock = open::lock_file(&place).map_err(at(&place))?;
     match lock.try_lock() {
         Ok(()) => {}
@@ -307,16 +323,7 @@ pub fn carry(
         Err(TryLockError::Error(source)) => return Err(at(&place)(source).into()),
     }
     // The leases of an earlier courier have ended or will expire: its files are of no use.
-    let end = directory.join(FINISHED);
-    let mut left = Vec::new();
-    for extension in ["task", "taken", "result", "damaged", replace::EXTENSION] {
-        left.extend(files(directory, extension)?);
-    }
-    if !is_known && (!left.is_empty() || fs::symlink_metadata(&end).is_ok()) {
-        let _ = fs::remove_file(place);
-        return Err(OfflineError::Foreign(directory.to_owned()).into());
-    }
-    left.iter().for_each(|path| drop(fs::remove_file(path)));
+    left_files(directory)?.iter().for_each(|path| drop(fs::remove_file(path)));
     make_room(&end).map_err(at(&end))?;
     let _ = fs::remove_file(end);
     let finished = AtomicBool::new(false);
@@ -414,8 +421,13 @@ fn deliver_result(
     while !patience.stop.is_cancelled() {
         let read = || open::read(&result, most).map_err(reading(&result));
         if let Some(bytes) = patience.read(&result, read)? {
-            link.deliver(lease, unpack_result(&result, &bytes, lease)?)?;
-            return Ok(true);
+            if let Some(messages) = unpack_result(&result, &bytes, lease)? {
+                link.deliver(lease, messages)?;
+                return Ok(true);
+            }
+            let place = result.display();
+            tracing::warn!("{place} is of a task of another courier, and is removed");
+            let _ = fs::remove_file(&result);
         }
         if damaged.exists() {
             return Err(OfflineError::SetAside(damaged).into());
@@ -516,12 +528,13 @@ fn pack_result(messages: impl IntoIterator<Item = wire::CompleteRequest>) -> Vec
     bytes
 }
 
-/// The messages of a result, which have to be those of the lease.
+/// The messages of a result; `None` if another courier has put out the task that it is of. Leases of
+/// another census may have the same numbers.
 fn unpack_result(
     path: &Path,
     bytes: &[u8],
     lease: &Lease,
-) -> Result<Vec<wire::CompleteRequest>, OfflineError> {
+) -> Result<Option<Vec<wire::CompleteRequest>>, OfflineError> {
     use wire::complete_request::Part;
     let damaged = |what| OfflineError::Damaged { path: path.to_owned(), what };
     let mut bytes = checked(bytes).map_err(damaged)?;
@@ -529,14 +542,17 @@ fn unpack_result(
     while let Some(message) = next(path, &mut bytes)? {
         messages.push(message);
     }
-    match messages.first().and_then(|message| message.part.as_ref()) {
-        // Leases of another census may have the same numbers.
-        Some(Part::Start(start))
-            if (start.worker, start.lease) == (lease.worker, lease.number) =>
-        {
-            Ok(messages)
+    let Some(Part::Start(start)) = messages.first().and_then(|message| message.part.as_ref())
+    else {
+        return Err(damaged("it does not say of which task it is".to_owned()));
+    };
+    match (start.worker, start.lease) {
+        (worker, number) if (worker, number) == (lease.worker, lease.number) => Ok(Some(messages)),
+        (0, _) => Err(damaged("it is of a worker of an older version".to_owned())),
+        (_, number) if number != lease.number => {
+            Err(damaged("it belongs to another task".to_owned()))
         }
-        _ => Err(damaged("it belongs to another task".to_owned())),
+        _ => Ok(None),
     }
 }
 
@@ -984,11 +1000,13 @@ mod tests {
             Lease { number, worker, plan, units, edition: 1 }
         };
         let path = Path::new("5.result");
-        for (worker, number) in [(9, 5), (8, 5), (9, 6)] {
+        let unpacked = |worker, number| {
             let result = pack_result(delivery(&lease(worker, number), &[], Vec::new()));
-            let unpacked = unpack_result(path, &result, &lease(9, 5));
-            assert_eq!(unpacked.is_ok(), (worker, number) == (9, 5), "{worker}, {number}");
-        }
+            unpack_result(path, &result, &lease(9, 5)).map(|messages| messages.is_some())
+        };
+        assert!(matches!(unpacked(9, 5), Ok(true)));
+        assert!(matches!(unpacked(8, 5), Ok(false)));
+        assert!(unpacked(9, 6).is_err() && unpacked(0, 5).is_err());
         let inputs = |path: &str| Inputs {
             path: path.into(),
             file: tempfile::tempfile().unwrap(),

@@ -69,8 +69,9 @@ impl Identity {
     }
 }
 
-/// The first pause before something is tried again.
+/// The first pause before something is tried again, and the longest.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
+const MOST_PAUSE: Duration = Duration::from_secs(10);
 
 /// So many bytes of blocks are made and put into the depot, or on shelves, at a time, or those of one
 /// unit.
@@ -367,7 +368,7 @@ impl GrpcLink {
         let silence = || silent_since.get().map_or(Duration::ZERO, |since| since.elapsed());
         let pauses = ExponentialBuilder::new()
             .with_min_delay(LEAST_PAUSE)
-            .with_max_delay(Duration::from_secs(10))
+            .with_max_delay(MOST_PAUSE)
             .with_jitter()
             .without_max_times();
         let passes = |status: &Status| certificate_error(status).is_none() && is_passing(status);
@@ -458,7 +459,7 @@ impl GrpcLink {
                 // What fails is tried again before patience is over.
                 let pause = match answer {
                     Ok(_) => pause,
-                    Err(_) => pause.min(link.patience / 4).min(Duration::from_secs(10)),
+                    Err(_) => pause.min((link.patience / 4).clamp(LEAST_PAUSE, MOST_PAUSE)),
                 };
                 drop(link);
                 if let Err(status) = answer {

@@ -349,12 +349,20 @@ impl Store {
     ///
     /// The store cannot be read.
     pub fn needs_shelves(&self) -> Result<bool, StoreError> {
-        for section in [Section::Keys, Section::Outcomes] {
-            if self.is_on_shelves() && !self.references(section, &[], &[u8::MAX])?.is_empty() {
-                return Ok(true);
-            }
+        if !self.is_on_shelves() {
+            return Ok(false);
         }
-        Ok(false)
+        self.database.run(|db| {
+            for section in [Section::Keys, Section::Outcomes] {
+                for item in db.iterator_cf(family(db, section_name(section)), IteratorMode::Start)
+                {
+                    if referred(&item?.1).is_some() {
+                        return Ok(true);
+                    }
+                }
+            }
+            Ok(false)
+        })
     }
 
     /// Whether workers keep its larger blocks.
