@@ -282,6 +282,9 @@ fn help_and_usage() {
         assert!(output.status.success() && stdout(&output).len() > 300, "{command}");
     }
     assert_eq!(run(&["sensus", "3"]).status.code(), Some(2));
-    assert_eq!(run(&["status"]).status.code(), Some(2));
+    // Nobody has made a census here.
+    let nowhere = trailtrap().arg("status").env_remove("TRAILTRAP_DATA").output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(stderr(&nowhere).contains("trailtrap-data"), "{}", stderr(&nowhere));
     assert_eq!(run(&["census", "3", "--kernel", "gpu"]).status.code(), Some(2));
 }
