@@ -28,6 +28,7 @@ use trailtrap_shared::{
 
 use crate::{
     cache::{BucketKey, Fetch, PartitionCache, Readers},
+    counting::parts::CensusState,
     kernel::{LookedUp, SolveError, SolvedUnit, Solver, SourceError},
     link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved},
     memory::{self, Room},
@@ -194,16 +195,15 @@ type Cache<L> = PartitionCache<Counting<L>>;
 
 /// Partitions that were read and solved under one edition.
 struct EditionCache<L: Link> {
-    /// As which worker, and in which edition, its leases come: a coordinator that begins anew has the
-    /// editions of another one, and knows its workers by other numbers.
-    of: (u64, u32),
+    /// That of its leases.
+    of: CensusState,
     cache: Arc<Cache<L>>,
     /// That of the last lease, which the room knows of.
     plan: Option<Arc<Plan>>,
 }
 
 impl<L: Link> EditionCache<L> {
-    fn new(of: (u64, u32), budget_bytes: usize, link: &Arc<L>, effort: &Arc<Effort>) -> Self {
+    fn new(of: CensusState, budget_bytes: usize, link: &Arc<L>, effort: &Arc<Effort>) -> Self {
         let counting = Counting { link: link.clone(), effort: effort.clone() };
         let cache = Arc::new(PartitionCache::new(budget_bytes, counting));
         EditionCache { of, cache, plan: None }

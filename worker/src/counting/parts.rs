@@ -31,7 +31,8 @@ pub struct KnownRanges {
 }
 
 /// The number under which a worker is registered, or zero in the process of the coordinator, and the
-/// edition.
+/// edition. A coordinator that begins anew has the editions of another one, and knows its workers by
+/// other numbers.
 pub type CensusState = (u64, u32);
 
 impl KnownRanges {

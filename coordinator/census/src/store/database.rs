@@ -6,8 +6,7 @@
 //! while, until the system does what it is asked.
 
 use std::{
-    collections::BTreeSet,
-    ffi::OsString,
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -88,12 +87,13 @@ pub(super) struct Findings {
 impl Opened {
     fn new(path: &Path, access: AccessMode, times: u64) -> Result<(Self, Findings), StoreError> {
         for _ in 1..OPENED_AGAIN {
-            let logs = logs(path);
+            // Older ones go first, and none before a manifest says that its records are in tables.
+            let logs = files(path, "log").unwrap_or_default();
             let manifest = ManifestState::of(path);
             match open(path, access) {
                 // Whoever writes meanwhile may have let a log go after this manifest was read, and
                 // before logs were: then what stood in it is missing, though what came later is there.
-                Ok(_) if access == AccessMode::Read && !logs.is_subset(&self::logs(path)) => {}
+                Ok(_) if access == AccessMode::Read && logs.values().any(|log| !log.exists()) => {}
                 Ok((db, found)) => {
                     return Ok((Opened { db: Some(db), manifest, times }, found));
                 }
@@ -114,12 +114,17 @@ impl Opened {
     }
 }
 
-/// The names of the logs of a database. They only go when a manifest says that what stands in them is
-/// in tables, those that are older before others.
-fn logs(path: &Path) -> BTreeSet<OsString> {
-    let files = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let names = files.map(|file| file.file_name());
-    names.filter(|name| Path::new(name).extension().is_some_and(|end| end == "log")).collect()
+/// Files of a directory whose names end like this, by the numbers that they are named after.
+pub(super) fn files(path: &Path, extension: &str) -> io::Result<BTreeMap<u64, PathBuf>> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(path)? {
+        let path = entry?.path();
+        let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+        if let Some(number) = number.filter(|_| path.extension().is_some_and(|e| e == extension)) {
+            files.insert(number, path);
+        }
+    }
+    Ok(files)
 }
 
 /// Opens a database that has everything that its journal says was written.

@@ -136,12 +136,9 @@ impl DataDirectory {
             found => found.map_err(io),
         };
         let is_known = is_there(path.join(LOCK))? || is_there(store_in(path).join("CURRENT"))?;
-        // A database has a file of that name, too.
-        let is_database = is_there(path.join("CURRENT"))?;
-        if is_database {
-            return Err(DirectoryError::Foreign { path: path.to_owned() });
-        }
-        if !is_known && fs::read_dir(path).map_err(io)?.next().is_some() {
+        let is_empty = || Ok(fs::read_dir(path).map_err(io)?.next().is_none());
+        // A database by itself has a lock of that name, too.
+        if is_there(path.join("CURRENT"))? || !is_known && !is_empty()? {
             return Err(DirectoryError::Foreign { path: path.to_owned() });
         }
         let mut lock = open::lock_file(&path.join(LOCK)).map_err(io)?;

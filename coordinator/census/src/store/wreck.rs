@@ -3,7 +3,7 @@
 //! say themselves what they are. Nothing of the store is changed.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     fs::{self, File},
     io::{self, Read},
     os::unix::fs::FileExt,
@@ -24,7 +24,7 @@ use trailtrap_worker::supply::kept::{KeptDepot, Mark};
 use super::{
     EDITION, EPOCH, FORMAT, RECORDS, StoreError, StoreFormat, WRITTEN, ahead_key, alarm_of_key,
     block_key, check_format,
-    database::{self, Database, section_name},
+    database::{self, Database, files, section_name},
     decode,
     depot::{DEPOT, DepotRecord, is_bad_file, referred},
     dropped_key,
@@ -420,19 +420,6 @@ fn records(db: &DB) -> Result<Records, StoreError> {
         }
     }
     Ok(records)
-}
-
-/// Files of a directory whose names end like this, by the numbers that they are named after.
-fn files(path: &Path, extension: &str) -> io::Result<BTreeMap<u64, PathBuf>> {
-    let mut files = BTreeMap::new();
-    for entry in fs::read_dir(path)? {
-        let path = entry?.path();
-        let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-        if let Some(number) = number.filter(|_| path.extension().is_some_and(|e| e == extension)) {
-            files.insert(number, path);
-        }
-    }
-    Ok(files)
 }
 
 /// A database made of the tables of another one, without its manifest. Of blocks in blob files it
