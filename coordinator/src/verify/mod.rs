@@ -355,12 +355,9 @@ impl Verification {
     ) -> anyhow::Result<String> {
         let finished = match store.map(|store| FinishedOrder::open_undisputed(store, list.order)) {
             None | Some(Err(FinishedError::NotFinished { .. })) => {
-                told(list.too_large())?;
-                return Ok(
-                    "whether some are missing cannot be said without a census of that order \
-                           (--data)"
-                        .to_owned(),
-                );
+                let said = "whether some are missing cannot be said without a census of that order \
+                            (--data)";
+                return Ok(unless_untold(list.too_large(), said.to_owned())?);
             }
             Some(finished) => finished?,
         };
@@ -400,22 +397,22 @@ impl Verification {
             // Written otherwise than by `export`.
             return Ok(all);
         }
-        told(untold)?;
-        Ok(format!(
+        let said = format!(
             "those{of_class}{few} are as many as in the census, which goes no further: whether \
              others are missing cannot be said"
-        ))
+        );
+        Ok(unless_untold(untold, said)?)
     }
 }
 
-/// That so many graphs of a list are neither known to a census nor small enough to be searched
-/// forward: who wins them is not checked.
-fn told(untold: u128) -> Result<(), CannotSay> {
+/// What is said of a list, unless so many of its graphs are neither known to a census nor small enough
+/// to be searched forward: who wins these is not checked.
+fn unless_untold(untold: u128, said: String) -> Result<String, CannotSay> {
     match untold {
-        0 => Ok(()),
+        0 => Ok(said),
         _ => Err(CannotSay(format!(
-            "{untold} of the graphs have more than {LARGEST_FORWARD_SIZE} edges, too many to be \
-             searched forward, and no census (--data) tells who wins them"
+            "{said}; {untold} of the graphs have more than {LARGEST_FORWARD_SIZE} edges, too many to \
+             be searched forward, and no census (--data) tells who wins them"
         ))),
     }
 }
