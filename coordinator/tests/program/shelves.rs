@@ -201,19 +201,34 @@ fn what_is_damaged_is_read_elsewhere() {
     });
 }
 
+/// A census that lies on a shelf, whose worker is gone.
+struct Begun {
+    // It ends before its directories go.
+    leader: Process,
+    address: String,
+    room: Room,
+    data: Data,
+}
+
+/// Begins one with these options, unless it was quicker than whoever looks on.
+fn begun(options: &[&str]) -> Option<Begun> {
+    let (room, data) = (Room::new(), Data::new());
+    let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", options);
+    let mut one = room.worker(&["--coordinator", &address], "one");
+    eventually("the database refers to what lies on the shelf", || {
+        needs_shelves(&data) || !leader.is_running()
+    });
+    one.kill();
+    leader.is_running().then_some(Begun { leader, address, room, data })
+}
+
 /// A census that is to do less than before has nothing to do. What goes on from the shelves later stays
 /// there.
 #[test]
 fn what_a_larger_census_needs_stays_on_its_shelves() {
     let expected = census_json(9, &Data::new(), &[]);
     let (room, data) = until_hit(|| {
-        let (room, data) = (Room::new(), Data::new());
-        let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &SHELVES);
-        let mut one = room.worker(&["--coordinator", &address], "one");
-        eventually("the database refers to what lies on the shelf", || {
-            needs_shelves(&data) || !leader.is_running()
-        });
-        one.kill();
+        let Begun { room, data, mut leader, .. } = begun(&SHELVES)?;
         leader.is_killed().then_some((room, data))
     });
     assert!(!blocks(&room.shelf("one")).is_empty());
@@ -238,18 +253,9 @@ fn what_a_larger_census_needs_stays_on_its_shelves() {
 #[test]
 fn whoever_waits_for_a_shelf_leaves_when_asked_to() {
     let options = [&SHELVES[..], &["--lease", "2", "--shelf-patience", "86400"]].concat();
-    let (room, _data, _leader, address) = until_hit(|| {
-        let (room, data) = (Room::new(), Data::new());
-        let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
-        let mut one = room.worker(&["--coordinator", &address], "one");
-        eventually("the database refers to what lies on the shelf", || {
-            needs_shelves(&data) || !leader.is_running()
-        });
-        one.kill();
-        leader.is_running().then_some((room, data, leader, address))
-    });
-    let reach = ["--coordinator", &address];
-    let mut two = room.worker(&reach, "two");
+    let begun = until_hit(|| begun(&options));
+    let reach = ["--coordinator", &begun.address];
+    let mut two = begun.room.worker(&reach, "two");
     let name = format!("/{}", two.0.id());
     eventually("it has leased what the other one had", || {
         let status = status(&reach);

@@ -330,8 +330,8 @@ mod tests {
     }
 
     /// The first that holds is told at once where the last would take for ever, and so is that none
-    /// does: two complete graphs are exchanged by an involution, or, if a vertex more hangs on one of
-    /// them, are not.
+    /// does: two complete graphs are exchanged by an involution, or, if a path hangs on one of them, are
+    /// not.
     #[test]
     fn what_takes_long_to_see_is_given_up() {
         let complete = |k: usize, from: usize| {

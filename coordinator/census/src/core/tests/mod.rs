@@ -299,7 +299,9 @@ impl World {
         let Err(refusal) = answer else {
             for &unit in held.units.iter().filter(|_| durable && !held.compares) {
                 let record = self.disk.units.get(&unit);
-                let of_lease = record.filter(|record| record.instance >= held.lease);
+                let by = self.core.author(held.worker);
+                let of_lease =
+                    record.filter(|record| record.instance >= held.lease && record.worker.is(&by));
                 let instance = of_lease.map(|record| record.instance);
                 let instance = instance.expect("what is acknowledged is durable");
                 let before = self.acknowledged.insert(unit, instance);
