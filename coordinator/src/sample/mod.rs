@@ -39,8 +39,7 @@ use trailtrap_shared::{
     },
 };
 use trailtrap_worker::process::{
-    limits,
-    limits::Size,
+    limits::{self, Size},
     log, open,
     replace::{self as replacement, Replacement},
 };
@@ -216,11 +215,10 @@ pub enum SampleError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// There are verdicts, and no parameters.
+    /// There is what comes after parameters, and there are none.
     #[error(
         "{} has what a sample makes, and its {PARAMETERS}, which would say of which graphs, is gone; \
-         give another \
-         --output, or remove the directory",
+         give another --output, or remove the directory",
         .0.display()
     )]
     Lacking(PathBuf),
