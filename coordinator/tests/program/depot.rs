@@ -10,7 +10,10 @@ use std::{
 };
 
 use tonic::{Code, Status, transport::Channel};
-use trailtrap_census::store::{Store, plan};
+use trailtrap_census::{
+    read::finished::{FinishedError, FinishedOrder, open_store},
+    store::{Store, plan},
+};
 use trailtrap_shared::{
     count::ahead::ToldAhead,
     game::{Game, GameName, TrailTrap},
@@ -154,6 +157,27 @@ fn a_census_keeps_its_blocks_in_a_depot() {
 fn verified(data: &Data) -> String {
     let output = run(&["verify", "9", "--data", &data.text()]);
     stdout(&output) + &stderr(&output)
+}
+
+/// What whoever writes drops while somebody reads is said not to have been kept, and not to be
+/// damaged.
+#[test]
+fn what_goes_while_it_is_read_is_not_called_damaged() {
+    let (_directory, depot) = depot();
+    let data = Data::new();
+    census_json(9, &data, &["--depot", &depot, "--max-size", "20"]);
+    let finished = FinishedOrder::open(&open_store(&data.path()).unwrap(), 9).unwrap();
+    assert!(finished.outcomes_kept);
+    let first_error = || {
+        finished.plan.shards.iter().find_map(|shard| finished.tables(shard).find_map(Result::err))
+    };
+    assert!(first_error().is_none());
+    census_json(9, &data, &["--keep", "minimal"]);
+    let error = first_error().expect("what has been dropped cannot be read");
+    assert!(
+        matches!(error, FinishedError::NotKept(9) | FinishedError::GraphsNotKept(9)),
+        "{error}"
+    );
 }
 
 #[test]

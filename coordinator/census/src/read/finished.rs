@@ -7,7 +7,7 @@ use std::{
 
 use trailtrap_shared::{
     graph::{MAX_ORDER, degree::DegreeSequence},
-    partition::{BucketTable, KeyedOutcomes, Mismatch, Section},
+    partition::{Block, BucketTable, KeyedOutcomes, Mismatch, Section},
     plan::{Plan, Shard, order_name},
 };
 use trailtrap_worker::kernel::{Source, SourceError};
@@ -331,8 +331,9 @@ impl FinishedOrder {
     /// A block is missing or damaged, or two of them do not belong together.
     pub fn table(&self, shard: &Shard, bucket: u32) -> Result<BucketTable, FinishedError> {
         self.outcomes_of(shard.size)?;
-        let keys = self.store.blocks(shard, bucket, Section::Keys)?;
-        let outcomes = self.store.blocks(shard, bucket, Section::Outcomes)?;
+        let [keys, outcomes] =
+            [Section::Keys, Section::Outcomes].map(|section| self.blocks(shard, bucket, section));
+        let (keys, outcomes) = (keys?, outcomes?);
         let pairs = keys.into_iter().zip(outcomes);
         let parts: Vec<KeyedOutcomes> =
             pairs.map(|(keys, outcomes)| KeyedOutcomes { keys, outcomes }).collect();
@@ -378,10 +379,38 @@ impl FinishedOrder {
         section: Section,
     ) -> Result<Vec<u64>, FinishedError> {
         if section == Section::Keys && !self.keeps(shard.size, section) {
-            return Err(FinishedError::GraphsNotKept(self.plan.order));
+            return Err(self.not_kept(section));
         }
-        let blocks = self.store.blocks(shard, bucket, section)?;
+        let blocks = self.blocks(shard, bucket, section)?;
         Ok(blocks.iter().flat_map(|block| block.slots().collect::<Vec<_>>()).collect())
+    }
+
+    /// The blocks of one bucket of a partition. What is missing may have been kept when the order
+    /// was opened: whoever writes to the store drops what has served.
+    fn blocks(
+        &self,
+        shard: &Shard,
+        bucket: u32,
+        section: Section,
+    ) -> Result<Vec<Block>, FinishedError> {
+        self.store.blocks(shard, bucket, section).map_err(|error| {
+            let is_kept = || {
+                let store = Arc::new(Store::open_read_only(self.store.path())?);
+                Ok(Self::open(&store, self.plan.order)?.keeps(shard.size, section))
+            };
+            match error.bad_block().map(|_| is_kept()) {
+                Some(Ok::<_, FinishedError>(false)) => self.not_kept(section),
+                _ => error.into(),
+            }
+        })
+    }
+
+    /// That blocks of this section were not kept.
+    fn not_kept(&self, section: Section) -> FinishedError {
+        match section {
+            Section::Keys => FinishedError::GraphsNotKept(self.plan.order),
+            Section::Outcomes | Section::Wins => FinishedError::NotKept(self.plan.order),
+        }
     }
 
     /// All buckets of a partition.
