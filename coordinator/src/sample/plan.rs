@@ -113,6 +113,9 @@ pub struct Calibration {
     pub cost: Cost,
     /// Seconds of a core for a position.
     pub position: f64,
+    /// Whether that was measured: if no graph was decided, or none needed a search, there is nothing
+    /// to measure.
+    pub position_measured: bool,
     /// Seconds of a core to load a graph of an endgame.
     pub loading: f64,
     /// Whether that was measured: of few graphs there is nothing to measure.
@@ -210,6 +213,8 @@ pub struct Forecast {
 const GRAPHS: u64 = 64;
 /// Numbers of edges, the largest ones decided, by which growth is measured.
 const GROWTH_SIZES: usize = 8;
+/// Seconds of a core for a position, by experience.
+const POSITION: f64 = 1.5e-7;
 /// Seconds of a core to load a graph of an endgame, by experience.
 const LOADING: f64 = 5e-7;
 /// Of fewer graphs, what loading them takes says nothing of what a graph takes.
@@ -618,7 +623,8 @@ fn fitted(trials: Vec<Trial>) -> Calibration {
         trial.by_size.get(size).map(|found| found.nodes as f64 / found.graphs as f64)
     };
     let all: f64 = main.by_size.values().map(|found| found.nodes as f64).sum();
-    let position = if all > 0.0 { main.deciding / all } else { 0.0 };
+    let position_measured = all > 0.0;
+    let position = if position_measured { main.deciding / all } else { POSITION };
     let mut cost = Cost::BY_EXPERIENCE;
     if main.endgame_size.is_some() {
         cost.least_endgame = 0;
@@ -654,7 +660,7 @@ fn fitted(trials: Vec<Trial>) -> Calibration {
         }
     }
     // The formula says what was measured, in the middle of it.
-    if position > 0.0 && count > 0.0 {
+    if position_measured {
         (cost.order, cost.seconds) = (main.order, 1.0);
         let formula =
             |size: f64| cost.of(main.order, 0, main.endgame_size) * cost.growth.powf(size);
@@ -663,6 +669,7 @@ fn fitted(trials: Vec<Trial>) -> Calibration {
     Calibration {
         cost,
         position,
+        position_measured,
         loading: 0.0,
         loading_measured: false,
         growth_measured,

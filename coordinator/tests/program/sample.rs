@@ -508,6 +508,11 @@ fn what_is_extrapolated_says_so() {
     ));
     let text = stdout(&run(&[&of_order_7, &drawn[..]].concat()));
     assert!(text.contains("an edge more") && text.contains("measured between"), "{text}");
+    // Where everything is known, nothing is decided.
+    let known = run(&[&of_order_7, &drawn[..], &["--sizes", "..9", "--json"]].concat());
+    let calibration = &report(&known)["calibration"];
+    assert_eq!(calibration["position_measured"], false);
+    assert!(calibration["position"].as_f64().unwrap() > 0.0, "{calibration}");
 
     let beyond = ["plan", "sample", "--order", "14", "--model", "gnm:22", "--samples", "100"];
     let planned = report(&run(&[&beyond[..], &["--calibrate", "1", "--json"]].concat()));
