@@ -776,6 +776,16 @@ const WAYS: [Way; 7] = [
     ("removed", |path| std::fs::remove_file(path).unwrap()),
 ];
 
+/// A kind that the second piece of a log, or of a manifest, may not have: RocksDB would read it for
+/// ever.
+const RELABELLED: Way = ("with a piece of another kind", |path| {
+    rewrite(path, |bytes| {
+        let Some(&[low, high]) = bytes.get(4..6) else { return };
+        let second = 7 + usize::from(u16::from_le_bytes([low, high]));
+        bytes.get_mut(second + 6).into_iter().for_each(|kind| *kind = 5);
+    });
+});
+
 /// Adds so many alarms, which are settled.
 fn add_alarms(data: &Data, alarms: u32) {
     let store = Store::open(&data.path().join("store"), None, None).unwrap();
@@ -880,6 +890,9 @@ fn whatever_happens_to_a_file_of_a_store_what_stands_elsewhere_is_kept() {
         names.dedup();
         for name in names {
             cases.extend(WAYS.map(|way| (name, way, holds_data)));
+            if ["MANIFEST-", ".log"].contains(&kind) {
+                cases.push((name, RELABELLED, holds_data));
+            }
         }
     }
     let next = AtomicUsize::new(0);
@@ -1034,6 +1047,11 @@ fn two_damaged_files_never_make_a_wrong_table() {
         before.check_as_far_as(false, &format!("JOURNAL cut, {log} emptied"), |store| {
             rewrite(&store.join("JOURNAL"), |bytes| bytes.truncate(bytes.len() / 2));
             rewrite(&store.join(log), Vec::clear);
+        });
+        let (way, damage) = RELABELLED;
+        before.check_as_far_as(false, &format!("JOURNAL removed, {log} {way}"), |store| {
+            std::fs::remove_file(store.join("JOURNAL")).unwrap();
+            damage(&store.join(log));
         });
     }
     let mut random = Random(20);

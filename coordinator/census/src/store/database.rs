@@ -25,6 +25,7 @@ use super::{
     EDITION, EPOCH, RECORDS, TAKEN_BACK, WRITTEN,
     error::{Lost, StoreError},
     journal::{self, JournalContents, ManifestState, Records, Trace},
+    logs,
 };
 
 /// How often the system is asked again, and how long it is waited before each time: half a minute
@@ -146,6 +147,7 @@ fn open_checked(path: &Path, access: AccessMode) -> Result<(DB, Findings), Store
     if !told.manifest.is_in(path).map_err(StoreError::Journal)? {
         return Err(StoreError::Manifest);
     }
+    logs::check(path)?;
     let db = DB::open_cf_descriptors_read_only(&options(), path, families(), false)?;
     check_tables(&db)?;
     let (written, records) = (written(&db)?, traces(&db)?);
@@ -193,10 +195,7 @@ fn check_tables(db: &DB) -> Result<(), StoreError> {
 impl Database {
     /// Makes an empty one.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
-        let mut options = options();
-        options.create_if_missing(true);
-        options.create_missing_column_families(true);
-        let db = DB::open_cf_descriptors(&options, path, families())?;
+        let db = create(path)?;
         let opened = Opened { db: Some(db), manifest: ManifestState::of(path), times: 0 };
         Ok(Self::of(path, AccessMode::Write, opened))
     }
@@ -310,14 +309,23 @@ pub(super) fn options() -> Options {
     options
 }
 
+/// Makes an empty one.
+pub(super) fn create(path: &Path) -> Result<DB, StoreError> {
+    let mut options = options();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    Ok(DB::open_cf_descriptors(&options, path, families())?)
+}
+
 /// Opens what can be opened of a damaged database, to read: these of its families.
-pub(super) fn open_damaged(path: &Path, names: &[String]) -> Result<DB, rocksdb::Error> {
+pub(super) fn open_damaged(path: &Path, names: &[String]) -> Result<DB, StoreError> {
+    logs::check_texts(path)?;
     let mut options = options();
     options.set_paranoid_checks(false);
     options.set_wal_recovery_mode(DBRecoveryMode::SkipAnyCorruptedRecord);
     let families =
         families().into_iter().filter(|family| names.iter().any(|n| n == family.name()));
-    DB::open_cf_descriptors_read_only(&options, path, families, false)
+    Ok(DB::open_cf_descriptors_read_only(&options, path, families, false)?)
 }
 
 /// Values of so many bytes lie in files of their own.

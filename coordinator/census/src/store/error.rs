@@ -35,6 +35,18 @@ pub enum StoreError {
         /// Its length, as the manifest has it.
         bytes: u64,
     },
+    /// In a log of the database, or in its manifest, stands what RocksDB does not write there, and
+    /// may read for ever.
+    #[error(
+        "the database is damaged (at byte {at} of {file} stands what is not written there); \
+         {REMEDY}"
+    )]
+    Log {
+        /// Its name.
+        file: String,
+        /// Where it stands.
+        at: u64,
+    },
     /// The database is older than its journal says.
     #[error(
         "the database has lost its last writes: by its journal, {lost} were durable, and are not \
@@ -332,7 +344,7 @@ impl StoreError {
     pub(super) fn may_pass(&self) -> bool {
         let text = match self {
             StoreError::Database(error) => error.to_string(),
-            StoreError::Journal(error) => error.to_string(),
+            StoreError::Io(error) | StoreError::Journal(error) => error.to_string(),
             _ => return false,
         };
         SHORT.iter().chain(&FAILING).any(|what| text.contains(what))
@@ -361,6 +373,7 @@ impl StoreError {
         match self {
             StoreError::Damaged(_)
             | StoreError::Table { .. }
+            | StoreError::Log { .. }
             | StoreError::RolledBack { .. }
             | StoreError::Manifest => true,
             StoreError::Journal(error) => error.kind() == io::ErrorKind::NotFound,

@@ -124,7 +124,11 @@ impl ManifestState {
 }
 
 /// The number and the path of the manifest that is in use, if it says so.
-fn manifest_in(directory: &Path) -> io::Result<Option<(u64, PathBuf)>> {
+///
+/// # Errors
+///
+/// It cannot be read which one that is.
+pub(super) fn manifest_in(directory: &Path) -> io::Result<Option<(u64, PathBuf)>> {
     let name = match std::fs::read(directory.join("CURRENT")) {
         Ok(name) => String::from_utf8(name).unwrap_or_default(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -18,6 +18,7 @@ pub(crate) mod depot;
 pub mod directory;
 mod error;
 mod journal;
+mod logs;
 mod parity;
 pub mod salvage;
 pub mod shelves;

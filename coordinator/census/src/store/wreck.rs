@@ -11,7 +11,7 @@ use std::{
     sync::OnceLock,
 };
 
-use rocksdb::{DB, IteratorMode};
+use rocksdb::{DB, IteratorMode, WriteBatch};
 use serde::{Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
@@ -24,14 +24,14 @@ use trailtrap_worker::supply::kept::{KeptDepot, Mark};
 use super::{
     EDITION, EPOCH, FORMAT, RECORDS, StoreError, StoreFormat, WRITTEN, ahead_key, alarm_of_key,
     block_key, check_format,
-    database::{self, Database, files, section_name},
+    database::{self, files, section_name},
     decode,
     depot::{DEPOT, DepotRecord, is_bad_file, referred},
     dropped_key,
     journal::{self, JournalContents, Records},
-    limit_key, masses_key, mended, of_depot, order_key, plan,
+    limit_key, logs, masses_key, mended, of_depot, order_key, plan,
     shelves::SHELVES,
-    unit_key, unit_of_key, withdrawn_key,
+    unit_key, unit_of_key, unlogged, withdrawn_key,
 };
 use crate::{
     records::{Beside, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
@@ -40,8 +40,8 @@ use crate::{
 
 /// So many bytes of a blob file are looked through at a time.
 const PIECE_BYTES: usize = 8 << 20;
-/// Logs get numbers above all that a new database gives away by itself.
-const FIRST_LOG: u64 = 1_000_000;
+/// What a write in a log begins with: its number, and how many changes it has.
+const WRITE_HEAD_BYTES: usize = 12;
 
 /// A damaged store.
 pub(super) struct Wreck {
@@ -78,7 +78,7 @@ impl Wreck {
         // RocksDB reads some damaged manifests for ever.
         let is_sound = told.manifest.is_in(path).map_err(StoreError::Journal);
         let opened = match unless_short(is_sound)? {
-            Ok(true) => database::open_damaged(path, &names).map_err(StoreError::from),
+            Ok(true) => database::open_damaged(path, &names),
             Ok(false) => Err(StoreError::Manifest),
             Err(error) => Err(error),
         };
@@ -435,22 +435,26 @@ fn of_tables(path: &Path, room: &Path) -> Result<DB, StoreError> {
     }
     DB::repair(&database::options(), room)?;
     let names = DB::list_cf(&database::options(), room)?;
-    Ok(database::open_damaged(room, &names)?)
+    database::open_damaged(room, &names)
 }
 
-/// A database made of what can be read of the logs of another one.
+/// A database made of the writes in the logs of another one of which nothing is damaged, in order.
 fn of_logs(path: &Path, room: &Path) -> Result<DB, StoreError> {
     fs::create_dir_all(room)?;
     // Families are numbered as they were made, which is always in the same order.
-    drop(Database::create(room)?);
-    for log in files(room, "log")?.into_values() {
-        fs::remove_file(log)?;
+    let db = database::create(room)?;
+    let write = |write: &[u8]| match write.len() < WRITE_HEAD_BYTES {
+        true => Ok(()),
+        false => Ok(db.write_opt(WriteBatch::from_data(write), &unlogged())?),
+    };
+    for log in files(path, "log")?.into_values() {
+        let read = File::open(&log).map_err(StoreError::Io);
+        let read = read.and_then(|bytes| logs::each_record(bytes, write));
+        if let Err(error) = unless_short(read)? {
+            tracing::warn!("{}: {error}", log.display());
+        }
     }
-    for (number, log) in files(path, "log")? {
-        fs::copy(&log, room.join(format!("{:06}.log", FIRST_LOG + number)))?;
-    }
-    let names = DB::list_cf(&database::options(), room)?;
-    Ok(database::open_damaged(room, &names)?)
+    Ok(db)
 }
 
 /// Where blocks stand in blob files, as far as their heads say.
@@ -606,5 +610,72 @@ mod tests {
         let in_tables: UnitRecord = decode(b"unit", &in_tables[&unit_key(unit)]).unwrap();
         assert_eq!(in_tables, earlier);
         assert_eq!(wreck.unit(unit).unwrap(), Some(later));
+    }
+
+    /// A store whose log has thirty writes of five kilobytes, and that has no journal; its log, and
+    /// what stands in it.
+    fn store_with_log(path: &Path) -> (PathBuf, Vec<u8>) {
+        let store = Store::open(path, None, None).unwrap();
+        (0..30u8).for_each(|number| store.put(&[b'x', number], &vec![number; 5000]).unwrap());
+        drop(store);
+        fs::remove_file(path.join("JOURNAL")).unwrap();
+        let (_, log) = files(path, "log").unwrap().pop_last().unwrap();
+        let bytes = fs::read(&log).unwrap();
+        assert!(bytes.len() > 30 * 5000);
+        (log, bytes)
+    }
+
+    /// Those of these writes that are lost.
+    fn lost(path: &Path, room: &Path) -> Vec<u8> {
+        let wreck = Wreck::open(path, room, &Silent).unwrap();
+        let is_there = |number: &u8| match wreck.get::<Vec<u8>>(&[b'x', *number]).unwrap() {
+            Some(found) => found == vec![*number; 5000],
+            None => false,
+        };
+        let lost = (0..30).filter(|number| !is_there(number)).collect();
+        drop(wreck);
+        fs::remove_dir_all(room).unwrap();
+        lost
+    }
+
+    /// A damaged byte of a log costs the write that it is of, and no other: not if that was written in
+    /// several pieces, either.
+    #[test]
+    fn a_damaged_byte_of_a_log_costs_one_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, room) = ["store", "room"].map(|name| directory.path().join(name)).into();
+        let (log, bytes) = store_with_log(&path);
+        for number in (1..30).step_by(2) {
+            let mut damaged = bytes.clone();
+            let at = bytes.windows(100).position(|part| part == [number; 100]).unwrap();
+            damaged[at + 50] ^= 4;
+            fs::write(&log, damaged).unwrap();
+            assert_eq!(lost(&path, &room), [number]);
+        }
+    }
+
+    /// What RocksDB would read for ever, in a log or in the manifest, is not handed to it: salvage ends,
+    /// and what is sound before and after it is kept.
+    #[test]
+    fn what_is_never_read_to_its_end_costs_one_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, room) = ["store", "room"].map(|name| directory.path().join(name)).into();
+        let (log, bytes) = store_with_log(&path);
+        let (_, manifest) = journal::manifest_in(&path).unwrap().unwrap();
+        let edits = fs::read(&manifest).unwrap();
+        for (file, bytes, most_lost) in [(log, bytes, 1), (manifest, edits, 0)] {
+            // Where the third piece begins.
+            let length =
+                |at: usize| 7 + usize::from(u16::from_le_bytes([bytes[at + 4], bytes[at + 5]]));
+            let third = length(0) + length(length(0));
+            for kind in [5, 8, 131] {
+                let mut damaged = bytes.clone();
+                damaged[third + 6] = kind;
+                fs::write(&file, damaged).unwrap();
+                let lost = lost(&path, &room);
+                assert!(lost.len() <= most_lost, "{kind} in {}: {lost:?}", file.display());
+            }
+            fs::write(&file, bytes).unwrap();
+        }
     }
 }
