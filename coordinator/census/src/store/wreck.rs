@@ -109,12 +109,7 @@ impl Wreck {
             tables: OnceLock::new(),
             blobs: OnceLock::new(),
         };
-        let mut found = Records::new();
-        if is_rebuilt {
-            found.extend(wreck.tables()?.map(records).transpose()?.unwrap_or_default());
-        }
-        // What is in the logs is younger.
-        found.extend(wreck.database.as_ref().map(records).transpose()?.unwrap_or_default());
+        let found = wreck.found_records(watcher)?;
         let number = |records: &Records, key: &[u8]| -> u32 {
             records.get(key).and_then(|value| decode(key, value).ok()).unwrap_or(0)
         };
@@ -129,6 +124,30 @@ impl Wreck {
         wreck.depot = wreck.get::<DepotRecord>(DEPOT)?.map(|record| record.depot());
         wreck.shelf_mark = wreck.get::<u64>(SHELVES)?.map(Mark);
         Ok(wreck)
+    }
+
+    /// The records that can be read, wherever they are.
+    fn found_records(&self, watcher: &dyn Watcher) -> Result<Records, StoreError> {
+        let read = self.database.as_ref().map(records).transpose()?;
+        let (read, is_all) = read.unwrap_or_default();
+        if is_all && !self.is_rebuilt {
+            return Ok(read);
+        }
+        let in_tables = self.tables()?.map(records).transpose()?;
+        let (mut found, _) = in_tables.unwrap_or_default();
+        if let Some(db) = self.database.as_ref().filter(|_| !self.is_rebuilt) {
+            watcher.say(
+                "some records of the database cannot be read; what is in its other tables and in \
+                 its logs is looked for",
+            );
+            let logs = unless_short(of_logs(&self.path, &self.room.join("logs")))?.ok();
+            let in_logs = logs.as_ref().map(records).transpose()?;
+            found.extend(in_logs.unwrap_or_default().0);
+            found = latest(db, found)?;
+        }
+        // What is in the logs is younger.
+        found.extend(read);
+        Ok(found)
     }
 
     fn find_game(&self) -> Result<(GameName, Class), StoreError> {
@@ -403,23 +422,43 @@ fn merge(told: JournalContents, found: Records, written: u64) -> Records {
     older
 }
 
-/// The records that can be read. What is damaged in the middle does not hide what comes after it.
+/// The records that can be read, and whether these are all. What is damaged in the middle does not
+/// hide what comes after it.
 ///
 /// # Errors
 ///
 /// The system lacks something.
-fn records(db: &DB) -> Result<Records, StoreError> {
-    let mut records = Records::new();
-    let Some(family) = db.cf_handle(RECORDS) else { return Ok(records) };
+fn records(db: &DB) -> Result<(Records, bool), StoreError> {
+    let (mut records, mut is_all) = (Records::new(), true);
+    let Some(family) = db.cf_handle(RECORDS) else { return Ok((records, false)) };
     for mode in [IteratorMode::Start, IteratorMode::End] {
         for item in db.iterator_cf(family, mode) {
             match unless_short(item.map_err(StoreError::from))? {
                 Ok((key, value)) => drop(records.insert(key.into_vec(), value.into_vec())),
-                Err(_) => break,
+                Err(_) => {
+                    is_all = false;
+                    break;
+                }
             }
         }
     }
-    Ok(records)
+    Ok((records, is_all))
+}
+
+/// Records that were found elsewhere, as the database has them now where it can be read: it knows
+/// of what has changed and of what was removed since.
+///
+/// # Errors
+///
+/// The system lacks something.
+fn latest(db: &DB, found: Records) -> Result<Records, StoreError> {
+    let Some(family) = db.cf_handle(RECORDS) else { return Ok(found) };
+    let mut latest = Records::new();
+    for (key, value) in found {
+        let read = unless_short(db.get_cf(family, &key).map_err(StoreError::from))?;
+        latest.extend(read.unwrap_or(Some(value)).map(|value| (key, value)));
+    }
+    Ok(latest)
 }
 
 /// A database made of the tables of another one, without its manifest. Of blocks in blob files it
@@ -606,7 +645,7 @@ mod tests {
         }
         let wreck = Wreck::open(&path, &directory.path().join("room"), &Silent).unwrap();
         assert!(wreck.is_rebuilt());
-        let in_tables = records(wreck.tables().unwrap().unwrap()).unwrap();
+        let (in_tables, _) = records(wreck.tables().unwrap().unwrap()).unwrap();
         let in_tables: UnitRecord = decode(b"unit", &in_tables[&unit_key(unit)]).unwrap();
         assert_eq!(in_tables, earlier);
         assert_eq!(wreck.unit(unit).unwrap(), Some(later));
@@ -677,5 +716,50 @@ mod tests {
             }
             fs::write(&file, bytes).unwrap();
         }
+    }
+
+    /// If the journal is lost, a damaged table of records costs what is neither in another one nor in
+    /// a log; and what was removed does not come back.
+    #[test]
+    fn a_damaged_table_of_records_costs_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, room) = ["store", "room"].map(|name| directory.path().join(name)).into();
+        let unit = |shard: u32| Unit { order: 7, shard, part: 0 };
+        let write = |shards: &[u32]| {
+            // What is still in the log is moved to a table when a store is opened.
+            let store = Store::open(&path, None, None).unwrap();
+            for &shard in shards {
+                let (worker, summary) = (Author::new("Ann", "portable"), Summary::default());
+                let sequence = DegreeSequence::new([0; 7]);
+                let (none, at_once) = (Vec::new(), Duration::ZERO);
+                let solved = delivery(unit(shard), sequence, none, summary, at_once, worker);
+                store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
+            }
+            store
+        };
+        drop(write(&[0, 1]));
+        drop(write(&[2]));
+        write(&[3]).take_back(&[unit(0)]).unwrap();
+        fs::remove_file(path.join("JOURNAL")).unwrap();
+        let mut opened = 0;
+        for table in files(&path, "sst").unwrap().into_values() {
+            let bytes = fs::read(&table).unwrap();
+            for at in (0..bytes.len()).step_by(bytes.len() / 16) {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 4;
+                fs::write(&table, damaged).unwrap();
+                let wreck = Wreck::open(&path, &room, &Silent).unwrap();
+                let is_there = |shard: u32| wreck.unit(unit(shard)).unwrap().is_some();
+                assert!(is_there(3), "byte {at} of {}", table.display());
+                assert!(is_there(1) || is_there(2), "byte {at} of {}", table.display());
+                assert!(wreck.is_rebuilt() || !is_there(0), "byte {at} of {}", table.display());
+                let costs_some = [1, 2].into_iter().any(|shard| !is_there(shard));
+                opened += u32::from(costs_some && !wreck.is_rebuilt());
+                drop(wreck);
+                let _ = fs::remove_dir_all(&room);
+            }
+            fs::write(&table, bytes).unwrap();
+        }
+        assert!(opened > 0, "no table was damaged that the database opens with");
     }
 }
