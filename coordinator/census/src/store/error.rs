@@ -150,6 +150,9 @@ pub enum StoreError {
     /// The blocks of a unit are sound, and not those that its record names.
     #[error("its blocks are not those that were recorded")]
     Content,
+    /// What a unit tells about graphs with one edge more is kept in two records.
+    #[error("of what it tells of larger graphs, a part is lost")]
+    PartOfAhead,
     /// Its directory, or a file of it that the database does not look after, cannot be made, read or
     /// written.
     #[error(transparent)]

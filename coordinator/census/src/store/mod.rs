@@ -790,10 +790,9 @@ impl Store {
 
     /// What writing that which a unit tells changes.
     fn ahead_changes(&self, unit: Unit, ahead: &Ahead) -> impl Iterator<Item = Change> + use<> {
-        let masses = (!self.class.is_by_degrees()).then(|| {
-            let masses = (!ahead.masses.is_empty()).then(|| codec::encode(&ahead.masses));
-            (masses_key(unit), masses)
-        });
+        // They are written where it tells none, too: else it could not be told that they are lost.
+        let masses = (!self.class.is_by_degrees())
+            .then(|| (masses_key(unit), Some(codec::encode(&ahead.masses))));
         std::iter::once((ahead_key(unit), Some(codec::encode(ahead)))).chain(masses)
     }
 
@@ -1528,7 +1527,7 @@ fn ahead_key(unit: Unit) -> Vec<u8> {
     key
 }
 
-/// Where the masses are that a unit tells; nothing if it tells none.
+/// Where the masses are that a unit tells.
 fn masses_key(unit: Unit) -> Vec<u8> {
     let mut key = unit_key(unit);
     key[0] = b'm';

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     core::parents::ENUMERATED_ORDER,
-    records::{Delivery, OrderRecord, UnitRecord},
+    records::{Delivery, OrderRecord, UnitRecord, ahead::Ahead},
     watch::Watcher,
 };
 
@@ -137,6 +137,13 @@ pub fn salvage(
         std::fs::remove_dir_all(&room)?;
     }
     Ok(salvaged)
+}
+
+/// A unit of which nothing is damaged.
+struct Kept {
+    record: UnitRecord,
+    ahead: Option<Ahead>,
+    blocks: Vec<Block>,
 }
 
 struct Salvage<'a> {
@@ -291,7 +298,7 @@ impl Salvage<'_> {
                         ));
                         None
                     });
-                    if let Some((record, blocks)) = read {
+                    if let Some(Kept { record, ahead, blocks }) = read {
                         if blocks.len() < Section::ALL.len() << shard.bucket_bits {
                             copied.dropped.insert(index as u32);
                             let is_keys = |block: &&Block| block.id.section == Section::Keys;
@@ -312,7 +319,7 @@ impl Salvage<'_> {
                             sequence: shard.sequence,
                             blocks,
                             record,
-                            ahead: self.old.ahead(unit).unwrap_or_default(),
+                            ahead,
                             told_ahead: None,
                             own: None,
                             named,
@@ -343,8 +350,9 @@ impl Salvage<'_> {
         unit: Unit,
         shard: &Shard,
         order: &OrderRecord,
-    ) -> Result<Option<(UnitRecord, Vec<Block>)>, StoreError> {
+    ) -> Result<Option<Kept>, StoreError> {
         let Some(record) = self.old.unit(unit)? else { return Ok(None) };
+        let ahead = self.old.ahead(unit)?;
         let ids: Vec<BlockId> = (0..1u32 << shard.bucket_bits)
             .flat_map(|bucket| {
                 Section::ALL.map(|section| block_id(shard, unit.part, bucket, section))
@@ -360,7 +368,8 @@ impl Salvage<'_> {
             }
         }
         if wrong.is_none() && is_of(&record, &ids, &blocks.iter().collect::<Vec<_>>()) {
-            return Ok(Some((record, blocks.into_iter().map(|(_, block)| block).collect())));
+            let blocks = blocks.into_iter().map(|(_, block)| block).collect();
+            return Ok(Some(Kept { record, ahead, blocks }));
         }
         // It may all the same be whole elsewhere; of blocks of several editions, only those of one
         // have the content that was recorded.
@@ -390,7 +399,7 @@ impl Salvage<'_> {
                 .collect();
             if is_of(&record, &ids, &picked) {
                 let blocks = picked.into_iter().map(|(_, block)| block.clone()).collect();
-                return Ok(Some((record, blocks)));
+                return Ok(Some(Kept { record, ahead, blocks }));
             }
         }
         Err(wrong.unwrap_or(StoreError::Content))
@@ -420,8 +429,9 @@ mod tests {
     use std::time::Duration;
 
     use trailtrap_shared::{
-        count::summary::Summary,
-        game::{Game, TrailTrap},
+        class::Class,
+        count::{ahead::Share, summary::Summary},
+        game::{Game, GameName, Layout, TrailTrap},
         graph::degree::DegreeSequence,
         partition::BucketTable,
         plan::PlanOptions,
@@ -430,6 +440,7 @@ mod tests {
     use super::*;
     use crate::{
         records::{Author, delivery},
+        store::{ahead_key, masses_key},
         tests::Silent,
     };
 
@@ -437,7 +448,7 @@ mod tests {
 
     /// Keys, outcomes and wins of a unit of so many graphs that blobs are made of the first two. These
     /// have two versions each, by these numbers; no graph is listed.
-    fn blocks(sequence: DegreeSequence, keys: u64, outcomes: u8) -> Vec<Block> {
+    fn blocks(layout: Layout, sequence: DegreeSequence, keys: u64, outcomes: u8) -> Vec<Block> {
         let slots: Vec<u64> = (0..8000).map(|i| 2 * i + keys).collect();
         let record = |i: usize, record: &mut [u8]| {
             record.fill(0);
@@ -445,7 +456,7 @@ mod tests {
             record[2] = outcomes;
         };
         let slots = slots.into_iter();
-        let table = BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots, record);
+        let table = BucketTable::new(layout, sequence, 0, 0, slots, record);
         table.to_blocks(0).into_iter().collect()
     }
 
@@ -461,7 +472,7 @@ mod tests {
         let unit = Unit { order: ORDER as u8, shard: plan.find(&sequence).unwrap(), part: 0 };
         let deliver = |keys: u8, outcomes: u8| {
             let worker = Author::new("Ann", "portable");
-            let blocks = blocks(sequence, keys.into(), outcomes);
+            let blocks = blocks(TrailTrap::LAYOUT, sequence, keys.into(), outcomes);
             delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, worker)
         };
         let write = |delivery: Delivery| {
@@ -501,6 +512,54 @@ mod tests {
             for block in right {
                 assert_eq!(store.read(&block.id).ok(), is_there.then_some(block), "{what}");
             }
+        }
+    }
+
+    /// In a class of graphs whose members the degrees do not tell, what a unit tells of larger
+    /// graphs is kept in two records. If one of them is lost, the unit is solved again; if it tells
+    /// no masses, nothing is lost.
+    #[test]
+    fn what_a_unit_tells_is_kept_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let (game, class) = (GameName::default(), Class::Bipartite);
+        let layout = game.layout().on(class);
+        let plan = Plan::new(layout, ORDER, PlanOptions::default());
+        let sequence = DegreeSequence::new([4; ORDER]);
+        let shard = plan.find(&sequence).unwrap();
+        let unit = Unit { order: ORDER as u8, shard, part: 0 };
+        let shares = vec![(shard + 1, Share { classes: 1, labelled: 1 })];
+        for (masses, is_lost, kept) in [
+            (vec![(shard + 1, 5)], [false, false], 1),
+            (vec![(shard + 1, 5)], [false, true], 0),
+            (vec![(shard + 1, 5)], [true, false], 0),
+            (vec![(shard + 1, 5)], [true, true], 1),
+            (Vec::new(), [false, false], 1),
+            (Vec::new(), [false, true], 0),
+        ] {
+            let what = format!("{masses:?}, {is_lost:?}");
+            let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
+            let worker = Author::new("Ann", "portable");
+            let blocks = blocks(layout, sequence, 0, 0);
+            let solved =
+                delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, worker);
+            let content = solved.record.content;
+            let ahead = Ahead { content, shares: shares.clone(), masses };
+            let told = ahead.clone();
+            let store = Store::open(&old, Some(game), Some(class)).unwrap();
+            store.put_order(ORDER, &OrderRecord::begun(&plan)).unwrap();
+            store.commit(&[Arc::new(Delivery { ahead: Some(told), ..solved })], u64::MAX).unwrap();
+            for (key, is_lost) in [ahead_key(unit), masses_key(unit)].into_iter().zip(is_lost) {
+                if is_lost {
+                    store.change(vec![(key, None)]).unwrap();
+                }
+            }
+            drop(store);
+            assert_eq!(salvage(&old, &new, false, &Silent).unwrap().kept, kept, "{what}");
+            let store = Store::open_read_only(&new).unwrap();
+            let is_told = is_lost == [false; 2];
+            assert_eq!(store.ahead(unit).unwrap(), is_told.then_some(ahead), "{what}");
+            drop(store);
+            [old, new].iter().for_each(|path| std::fs::remove_dir_all(path).unwrap());
         }
     }
 }

@@ -256,11 +256,21 @@ impl Wreck {
         self.get(&unit_key(unit))
     }
 
-    /// What a unit tells about graphs with one edge more.
+    /// What a unit tells about graphs with one edge more: all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged, or a part of it is lost.
     pub fn ahead(&self, unit: Unit) -> Result<Option<Ahead>, StoreError> {
-        let Some(ahead) = self.get::<Ahead>(&ahead_key(unit))? else { return Ok(None) };
-        let masses = self.get(&masses_key(unit))?.unwrap_or_default();
-        Ok(Some(Ahead { masses, ..ahead }))
+        let ahead = self.get::<Ahead>(&ahead_key(unit))?;
+        if self.class.is_by_degrees() {
+            return Ok(ahead);
+        }
+        match (ahead, self.get(&masses_key(unit))?) {
+            (Some(ahead), Some(masses)) => Ok(Some(Ahead { masses, ..ahead })),
+            (None, None) => Ok(None),
+            _ => Err(StoreError::PartOfAhead),
+        }
     }
 
     /// The last order of which there is a record, or one of a unit of it.
