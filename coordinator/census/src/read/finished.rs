@@ -331,9 +331,8 @@ impl FinishedOrder {
     /// A block is missing or damaged, or two of them do not belong together.
     pub fn table(&self, shard: &Shard, bucket: u32) -> Result<BucketTable, FinishedError> {
         self.outcomes_of(shard.size)?;
-        let [keys, outcomes] =
-            [Section::Keys, Section::Outcomes].map(|section| self.blocks(shard, bucket, section));
-        let (keys, outcomes) = (keys?, outcomes?);
+        let keys = self.blocks(shard, bucket, Section::Keys)?;
+        let outcomes = self.blocks(shard, bucket, Section::Outcomes)?;
         let pairs = keys.into_iter().zip(outcomes);
         let parts: Vec<KeyedOutcomes> =
             pairs.map(|(keys, outcomes)| KeyedOutcomes { keys, outcomes }).collect();
@@ -386,7 +385,8 @@ impl FinishedOrder {
     }
 
     /// The blocks of one bucket of a partition. What is missing may have been kept when the order
-    /// was opened: whoever writes to the store drops what has served.
+    /// was opened: whoever writes to the store drops what has served, and meanwhile the order has no
+    /// result.
     fn blocks(
         &self,
         shard: &Shard,
@@ -399,7 +399,8 @@ impl FinishedOrder {
                 Ok(Self::open(&store, self.plan.order)?.keeps(shard.size, section))
             };
             match error.bad_block().map(|_| is_kept()) {
-                Some(Ok::<_, FinishedError>(false)) => self.not_kept(section),
+                Some(Ok(false)) => self.not_kept(section),
+                Some(Err(unfinished @ FinishedError::NotFinished { .. })) => unfinished,
                 _ => error.into(),
             }
         })

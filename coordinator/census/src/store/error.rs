@@ -150,11 +150,8 @@ pub enum StoreError {
     /// The blocks of a unit are sound, and not those that its record names.
     #[error("its blocks are not those that were recorded")]
     Content,
-    /// What a unit tells about graphs with one edge more is kept in two records.
-    #[error("of what it tells of larger graphs, a part is lost")]
-    PartOfAhead,
-    /// Its directory, or a file of it that the database does not look after, cannot be made, read or
-    /// written.
+    /// Its directory, a file of it that the database does not look after, or a log of the database
+    /// cannot be made, read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It has another format than this program reads.
@@ -376,7 +373,6 @@ impl StoreError {
         match self {
             StoreError::Damaged(_)
             | StoreError::Table { .. }
-            | StoreError::Log { .. }
             | StoreError::RolledBack { .. }
             | StoreError::Manifest => true,
             StoreError::Journal(error) => error.kind() == io::ErrorKind::NotFound,

@@ -42,6 +42,8 @@ struct Fragment<'b> {
     checksum: u32,
     /// `None` if it is padding, or longer than what there is of the block.
     text: Option<&'b [u8]>,
+    /// Whether it is longer than a whole block has room for.
+    is_too_long: bool,
 }
 
 impl<'b> Fragment<'b> {
@@ -58,11 +60,11 @@ fn is_foreign(fragment: &Fragment) -> bool {
 
 /// Whether something of it has changed, and is not only missing.
 fn is_damaged(fragment: &Fragment) -> bool {
-    is_foreign(fragment) || fragment.text.is_some() && fragment.sound().is_none()
+    let is_unsound = fragment.text.is_some() && fragment.sound().is_none();
+    is_foreign(fragment) || fragment.is_too_long || is_unsound
 }
 
-/// The fragments of a block, one after the other as far as their lengths say. RocksDB sees no others:
-/// it leaves the rest of a block after a fragment that is damaged.
+/// The fragments of a block, one after the other as far as their lengths say.
 fn fragments(block: &[u8]) -> impl Iterator<Item = Fragment<'_>> {
     let mut rest = block;
     std::iter::from_fn(move || {
@@ -71,12 +73,11 @@ fn fragments(block: &[u8]) -> impl Iterator<Item = Fragment<'_>> {
         let [c0, c1, c2, c3, l0, l1, kind] = *head;
         let checksum = u32::from_le_bytes([c0, c1, c2, c3]);
         let length = usize::from(u16::from_le_bytes([l0, l1]));
-        let (text, others) = match texts.split_at_checked(length) {
-            Some((text, others)) if kind != PADDING => (Some(text), others),
-            _ => (None, &[][..]),
-        };
-        rest = others;
-        Some(Fragment { at, kind, checksum, text })
+        let split = texts.split_at_checked(length);
+        let is_too_long = split.is_none() && block.len() == BLOCK_BYTES;
+        let split = split.filter(|_| (kind, length) != (PADDING, 0));
+        rest = split.map_or(&[], |(_, others)| others);
+        Some(Fragment { at, kind, checksum, text: split.map(|(text, _)| text), is_too_long })
     })
 }
 
@@ -129,19 +130,25 @@ fn look_for(directory: &Path, is_it: fn(&Fragment) -> bool) -> Result<(), StoreE
     Ok(())
 }
 
-/// Where the first such fragment of a log begins.
+/// Where the first such fragment of a log begins. What comes after one that is not sound, in the
+/// same block, is not looked at: there may be no heads there, and RocksDB leaves it out.
 fn place_of(log: impl Read, is_it: fn(&Fragment) -> bool) -> io::Result<Option<u64>> {
     for block in blocks(log) {
         let (at, block) = block?;
-        if let Some(found) = fragments(&block).find(is_it) {
-            return Ok(Some(at + found.at as u64));
+        for fragment in fragments(&block) {
+            if is_it(&fragment) {
+                return Ok(Some(at + fragment.at as u64));
+            }
+            if fragment.sound().is_none() {
+                break;
+            }
         }
     }
     Ok(None)
 }
 
-/// Hands the records of a log out of which nothing is damaged, in order. What is damaged hides none
-/// that has all of its fragments.
+/// Hands the records of a log out of which nothing is damaged, in order. A damaged length hides what
+/// comes after it in its block; no other damage hides a record that has all of its fragments.
 ///
 /// # Errors
 ///
@@ -183,29 +190,14 @@ fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 
 /// The checksum of a fragment, as its head has it.
 fn checksum(kind: u8, text: &[u8]) -> u32 {
-    let crc = |crc: u32, byte: &u8| CRC_32C[usize::from(crc as u8 ^ byte)] ^ (crc >> 8);
-    let sum = !std::iter::once(&kind).chain(text).fold(!0, crc);
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&[kind]), text);
     sum.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// CRC-32C of single bytes.
-const CRC_32C: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < table.len() {
-        let (mut crc, mut bit) = (byte as u32, 0);
-        while bit < 8 {
-            crc = (crc >> 1) ^ ((crc & 1) * 0x82f6_3b78);
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::path::PathBuf;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -306,15 +298,14 @@ mod tests {
         }
     }
 
-    /// A store with so many records of 5000 bytes in its log, which it returns.
-    fn store_with_log(path: &Path) -> (std::path::PathBuf, Vec<u8>) {
+    /// A store with a log of thirty writes of five kilobytes, and without a journal, which would tell
+    /// them too. Returns the log, and what stands in it.
+    pub fn store_with_log(path: &Path) -> (PathBuf, Vec<u8>) {
         let store = Store::open(path, None, None).unwrap();
-        for number in 0..30u8 {
-            store.put(&[b'x', number], &vec![number; 5000]).unwrap();
-        }
+        (0..30u8).for_each(|number| store.put(&[b'x', number], &vec![number; 5000]).unwrap());
         drop(store);
-        let logs = files(path, "log").unwrap();
-        let log = logs.into_values().max_by_key(|log| log.metadata().unwrap().len()).unwrap();
+        std::fs::remove_file(path.join("JOURNAL")).unwrap();
+        let (_, log) = files(path, "log").unwrap().pop_last().unwrap();
         let bytes = std::fs::read(&log).unwrap();
         assert!(bytes.len() > 4 * BLOCK_BYTES);
         (log, bytes)
@@ -353,8 +344,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store");
         let (log, bytes) = store_with_log(&path);
-        // Without it nothing else tells that the manifest is damaged.
-        std::fs::remove_file(path.join("JOURNAL")).unwrap();
         let manifest = manifest_in(&path).unwrap().unwrap().1;
         let edits = std::fs::read(&manifest).unwrap();
         for (file, bytes) in [(log, bytes), (manifest, edits)] {

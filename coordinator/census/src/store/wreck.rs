@@ -109,14 +109,31 @@ impl Wreck {
             tables: OnceLock::new(),
             blobs: OnceLock::new(),
         };
-        let found = wreck.found_records(watcher)?;
+        let (read, has_all) =
+            wreck.database.as_ref().map(records).transpose()?.unwrap_or_default();
+        let mut found = Records::new();
+        if is_rebuilt {
+            let (in_tables, _) = wreck.tables()?.map(records).transpose()?.unwrap_or_default();
+            found.extend(in_tables);
+        }
+        // What is in the logs is younger.
+        found.extend(read);
+        let written =
+            found.get(WRITTEN).and_then(|value| decode(WRITTEN, value).ok()).unwrap_or(0);
+        // What other copies tell may be older than either.
+        let elsewhere = match has_all || is_rebuilt || is_complete(&told, written) {
+            true => Records::new(),
+            false => wreck.records_elsewhere(watcher)?,
+        };
         let number = |records: &Records, key: &[u8]| -> u32 {
             records.get(key).and_then(|value| decode(key, value).ok()).unwrap_or(0)
         };
-        let latest = |key: &[u8]| number(&found, key).max(number(&told.records, key));
+        let copies = [&elsewhere, &found, &told.records];
+        let latest =
+            |key: &[u8]| copies.map(|records| number(records, key)).into_iter().fold(0, u32::max);
         (wreck.epoch, wreck.edition) = (latest(EPOCH), latest(EDITION));
-        let written = found.get(WRITTEN).and_then(|value| decode(WRITTEN, value).ok());
-        wreck.records = merge(told, found, written.unwrap_or(0));
+        wreck.records = elsewhere;
+        wreck.records.extend(merge(told, found, written));
         if wreck.records.is_empty() {
             return Err(StoreError::Wrecked);
         }
@@ -126,28 +143,19 @@ impl Wreck {
         Ok(wreck)
     }
 
-    /// The records that can be read, wherever they are.
-    fn found_records(&self, watcher: &dyn Watcher) -> Result<Records, StoreError> {
-        let read = self.database.as_ref().map(records).transpose()?;
-        let (read, is_all) = read.unwrap_or_default();
-        if is_all && !self.is_rebuilt {
-            return Ok(read);
+    /// Records of a database of which not all can be read: what its other tables and its logs tell,
+    /// unless it knows of a change since.
+    fn records_elsewhere(&self, watcher: &dyn Watcher) -> Result<Records, StoreError> {
+        watcher.say(
+            "some records of the database cannot be read; what is in its other tables and in its \
+             logs is looked for",
+        );
+        let logs = unless_short(of_logs(&self.path, &self.room.join("logs")))?.ok();
+        let mut found = Records::new();
+        for db in [self.tables()?, logs.as_ref()].into_iter().flatten() {
+            found.extend(records(db)?.0);
         }
-        let in_tables = self.tables()?.map(records).transpose()?;
-        let (mut found, _) = in_tables.unwrap_or_default();
-        if let Some(db) = self.database.as_ref().filter(|_| !self.is_rebuilt) {
-            watcher.say(
-                "some records of the database cannot be read; what is in its other tables and in \
-                 its logs is looked for",
-            );
-            let logs = unless_short(of_logs(&self.path, &self.room.join("logs")))?.ok();
-            let in_logs = logs.as_ref().map(records).transpose()?;
-            found.extend(in_logs.unwrap_or_default().0);
-            found = latest(db, found)?;
-        }
-        // What is in the logs is younger.
-        found.extend(read);
-        Ok(found)
+        self.database.as_ref().map_or(Ok(Records::new()), |db| latest(db, found))
     }
 
     fn find_game(&self) -> Result<(GameName, Class), StoreError> {
@@ -256,21 +264,18 @@ impl Wreck {
         self.get(&unit_key(unit))
     }
 
-    /// What a unit tells about graphs with one edge more: all of it or nothing.
+    /// What a unit tells about graphs with one edge more: all of it, or nothing if a part is lost.
+    /// It is counted again then.
     ///
     /// # Errors
     ///
-    /// It is damaged, or a part of it is lost.
+    /// It is damaged.
     pub fn ahead(&self, unit: Unit) -> Result<Option<Ahead>, StoreError> {
-        let ahead = self.get::<Ahead>(&ahead_key(unit))?;
+        let Some(ahead) = self.get::<Ahead>(&ahead_key(unit))? else { return Ok(None) };
         if self.class.is_by_degrees() {
-            return Ok(ahead);
+            return Ok(Some(ahead));
         }
-        match (ahead, self.get(&masses_key(unit))?) {
-            (Some(ahead), Some(masses)) => Ok(Some(Ahead { masses, ..ahead })),
-            (None, None) => Ok(None),
-            _ => Err(StoreError::PartOfAhead),
-        }
+        Ok(self.get(&masses_key(unit))?.map(|masses| Ahead { masses, ..ahead }))
     }
 
     /// The last order of which there is a record, or one of a unit of it.
@@ -420,16 +425,21 @@ fn made_once<T>(
 /// the later. It does no harm if a unit comes along that was taken back: the census looks at what
 /// it was computed from, and at whether an alarm doubts it.
 fn merge(told: JournalContents, found: Records, written: u64) -> Records {
-    let is_later = told.written >= written;
-    let (mut older, newer) = match is_later {
+    let is_complete = is_complete(&told, written);
+    let (mut older, newer) = match told.written >= written {
         true => (found, told.records),
         false => (told.records, found),
     };
-    if is_later && told.is_whole && !newer.is_empty() {
+    if is_complete {
         older.retain(|key, _| alarm_of_key(key).is_some());
     }
     older.extend(newer);
     older
+}
+
+/// Whether a journal has all records of a database whose last write has this number.
+fn is_complete(told: &JournalContents, written: u64) -> bool {
+    told.written >= written && told.is_whole && !told.records.is_empty()
 }
 
 /// The records that can be read, and whether these are all. What is damaged in the middle does not
@@ -492,16 +502,18 @@ fn of_logs(path: &Path, room: &Path) -> Result<DB, StoreError> {
     fs::create_dir_all(room)?;
     // Families are numbered as they were made, which is always in the same order.
     let db = database::create(room)?;
-    let write = |write: &[u8]| match write.len() < WRITE_HEAD_BYTES {
-        true => Ok(()),
-        false => Ok(db.write_opt(WriteBatch::from_data(write), &unlogged())?),
-    };
     for log in files(path, "log")?.into_values() {
+        let warn = |error: StoreError| tracing::warn!("{}: {error}", log.display());
+        let write = |write: &[u8]| {
+            if write.len() >= WRITE_HEAD_BYTES {
+                let written = db.write_opt(WriteBatch::from_data(write), &unlogged());
+                unless_short(written.map_err(StoreError::from))?.unwrap_or_else(warn);
+            }
+            Ok(())
+        };
         let read = File::open(&log).map_err(StoreError::Io);
         let read = read.and_then(|bytes| logs::each_record(bytes, write));
-        if let Err(error) = unless_short(read)? {
-            tracing::warn!("{}: {error}", log.display());
-        }
+        unless_short(read)?.unwrap_or_else(warn);
     }
     Ok(db)
 }
@@ -597,7 +609,7 @@ mod tests {
     use super::*;
     use crate::{
         records::{Author, Delivery, delivery},
-        store::Store,
+        store::{Store, logs::tests::store_with_log},
         tests::Silent,
     };
 
@@ -659,19 +671,6 @@ mod tests {
         let in_tables: UnitRecord = decode(b"unit", &in_tables[&unit_key(unit)]).unwrap();
         assert_eq!(in_tables, earlier);
         assert_eq!(wreck.unit(unit).unwrap(), Some(later));
-    }
-
-    /// A store whose log has thirty writes of five kilobytes, and that has no journal; its log, and
-    /// what stands in it.
-    fn store_with_log(path: &Path) -> (PathBuf, Vec<u8>) {
-        let store = Store::open(path, None, None).unwrap();
-        (0..30u8).for_each(|number| store.put(&[b'x', number], &vec![number; 5000]).unwrap());
-        drop(store);
-        fs::remove_file(path.join("JOURNAL")).unwrap();
-        let (_, log) = files(path, "log").unwrap().pop_last().unwrap();
-        let bytes = fs::read(&log).unwrap();
-        assert!(bytes.len() > 30 * 5000);
-        (log, bytes)
     }
 
     /// Those of these writes that are lost.
