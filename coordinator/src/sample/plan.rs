@@ -623,14 +623,15 @@ fn fitted(trials: Vec<Trial>) -> Calibration {
         trial.by_size.get(size).map(|found| found.nodes as f64 / found.graphs as f64)
     };
     let all: f64 = main.by_size.values().map(|found| found.nodes as f64).sum();
-    let position_measured = all > 0.0;
+    let position_measured = all > 0.0 && main.deciding > 0.0;
     let position = if position_measured { main.deciding / all } else { POSITION };
     let mut cost = Cost::BY_EXPERIENCE;
     if main.endgame_size.is_some() {
         cost.least_endgame = 0;
     }
     // A line through the logarithms, by least squares.
-    let mut sizes: Vec<usize> = main.by_size.keys().copied().collect();
+    let mut sizes: Vec<usize> =
+        main.by_size.keys().copied().filter(|_| position_measured).collect();
     sizes.drain(..sizes.len().saturating_sub(GROWTH_SIZES));
     let points: Vec<(f64, f64)> = sizes
         .iter()
