@@ -308,7 +308,7 @@ impl<L: Link> Engine<L> {
             .stack_size(STACK_BYTES)
             .thread_name(|i| format!("solver-{i}"))
             .build()?;
-        let room = Room::new(memory_bytes, threads + link.pipeline());
+        let room = Room::new(memory_bytes, threads + link.pipeline(), link.is_alone());
         let (link, cache_bytes) = (Arc::new(link), memory::cache_bytes(memory_bytes));
         let effort = Arc::<Effort>::default();
         Ok(Engine {
@@ -836,7 +836,7 @@ mod tests {
     #[test]
     fn who_asks_has_the_room_that_is_left() {
         const LITTLE: Option<LookedUp> = Some(LookedUp { bytes: 0, by_request: true });
-        let room = SharedRoom::new(Room::new(1_000_000 * 8 * GRAPH_BYTES as usize, 0));
+        let room = SharedRoom::new(Room::new(1_000_000 * 8 * GRAPH_BYTES as usize, 0, true));
         // As long as leases are small, there is room for several that ask.
         let small = [room.take(), room.take()];
         assert_eq!(small.each_ref().map(|taken| taken.graphs), [200_000; 2]);
@@ -870,9 +870,12 @@ mod tests {
         let (game, memory_bytes, stop) = (GameName::TrailTrap, 1 << 30, CancellationToken::new());
         let engine =
             Engine::new(Idle::default(), game, 1, Kernel::Portable, memory_bytes, stop).unwrap();
+        // This worker is not in the process of the census.
+        let all = Room::new(memory_bytes, 1, false).cache_bytes();
+        assert!(all < Room::new(memory_bytes, 1, true).cache_bytes());
         for order in [3, 6, 4] {
             let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, order, PlanOptions::default()));
-            let left = memory::cache_bytes(memory_bytes) - Readers::bytes_with(&plan);
+            let left = all - Readers::bytes_with(&plan);
             engine.cache(&Lease { number: 1, worker: 1, plan, units: Vec::new(), edition: 1 });
             assert_eq!(engine.room.cache_bytes(), left, "order {order}");
         }

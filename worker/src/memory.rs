@@ -12,7 +12,7 @@ use crate::{cache, kernel::LookedUp};
 /// coordinator there are also its plan, and results that wait for the disk, with RocksDB's copy of
 /// them: 50 to 160 MiB where the budget is below a gigabyte.
 pub fn beside(is_alone: bool) -> usize {
-    if is_alone { 192 << 20 } else { 32 << 20 }
+    if is_alone { 192 << 20 } else { 24 << 20 }
 }
 
 /// The budget of the cache, of so much memory, unless a plan or graphs in work take from it.
@@ -65,15 +65,20 @@ const HELD_GRAPH_BYTES: u64 = 80;
 /// made of a few units at a time where they are kept in a depot. Elsewhere they are made of a whole
 /// lease, and what they take is not counted.
 const SOLVED_PART: u64 = 3;
-/// Room for as many graphs is there at least, whatever the memory. With less, the parts of a shard
-/// are solved a few at a time, and each time read all that it reads.
+/// Room for as many graphs is there at least, whatever the memory, in the process of the census.
+/// With less, the parts of a shard are solved a few at a time, and each time read all that it reads.
+/// A worker elsewhere, which is to stay close to its budget, has room for one of the smallest parts.
 const LEAST_GRAPHS: u64 = 400_000;
+/// A 32nd of the memory of a worker elsewhere, and no more than this, is for the program itself, for
+/// messages and for what is free between things that are in use.
+const MOST_UNCOUNTED: usize = 32 << 20;
 /// No bundle of small units has more graphs than this.
 const MOST_TOGETHER: u64 = 200_000;
 
 /// How many graphs are in work, and may be: of several leases, what an eighth of the memory holds,
-/// or what 400 000 graphs take in all and [`LEAST_TOGETHER`] for each; what that is more comes out
-/// of the cache's budget, up to a sixteenth of the memory. Two thirds of the budget, half of the
+/// or what 400 000 graphs take in all (260 000 in a worker that is not the census itself) and
+/// [`LEAST_TOGETHER`] for each; what that is more comes out of the cache's budget, up to a sixteenth
+/// of the memory, or a quarter there. What such a worker has beside its units does, too, in part. Two thirds of the budget, half of the
 /// memory, are added while shards read more than it holds, which then has the less: what parts of a
 /// shard read that are solved together is read once, and again for the others if the cache does not
 /// have it any more.
@@ -90,6 +95,8 @@ pub struct Room {
     plan_bytes: usize,
     /// Of the memory that is for graphs alone.
     own_bytes: u64,
+    /// What the cache has the less, for that and for what is counted nowhere.
+    beyond_bytes: usize,
     /// Graphs of a bundle of small units.
     bundle: u64,
     /// By what is in work.
@@ -103,17 +110,23 @@ pub struct Room {
 }
 
 impl Room {
-    /// All of it, for so many leases at a time.
-    pub fn new(memory_bytes: usize, leases: usize) -> Self {
+    /// All of it, for so many leases at a time, of a worker in the process of the census or elsewhere.
+    pub fn new(memory_bytes: usize, leases: usize, is_alone: bool) -> Self {
         let leases = leases.max(1) as u64;
-        let least = GRAPH_BYTES * LEAST_GRAPHS.max(LEAST_TOGETHER * leases);
+        let (least, most_beyond, uncounted) = match is_alone {
+            true => (LEAST_GRAPHS, memory_bytes / 16, 0),
+            false => (LEAST_PART, memory_bytes / 4, (memory_bytes / 32).min(MOST_UNCOUNTED)),
+        };
+        let least = GRAPH_BYTES * least.max(LEAST_TOGETHER * leases);
         let own_bytes = (memory_bytes as u64 / 8).max(least);
+        let beyond = own_bytes as usize - memory_bytes / 8;
         // Most of those that wait for an answer are solved.
         let bundle = (own_bytes / GRAPH_BYTES / leases * 3 / 2).min(MOST_TOGETHER);
         Room {
             memory_bytes,
             plan_bytes: 0,
             own_bytes,
+            beyond_bytes: beyond.min(most_beyond) + uncounted,
             bundle,
             taken_bytes: 0,
             last: 0,
@@ -143,9 +156,7 @@ impl Room {
 
     /// The budget of the cache while nothing is taken from it.
     fn whole_cache_bytes(&self) -> usize {
-        let Room { memory_bytes, plan_bytes, own_bytes, .. } = *self;
-        let beyond = (own_bytes as usize).saturating_sub(memory_bytes / 8).min(memory_bytes / 16);
-        cache_bytes(memory_bytes) - plan_bytes - beyond
+        cache_bytes(self.memory_bytes) - self.plan_bytes - self.beyond_bytes
     }
 
     /// What the cache leaves to graphs, as long as shards read as much as the last one.
@@ -231,16 +242,16 @@ mod tests {
     /// they need, but not all.
     #[test]
     fn graphs_in_work_take_from_the_cache_where_it_is_of_little_use() {
-        let little = [3, 32].map(|leases| Room::new(1 << 20, leases));
+        let little = [3, 32].map(|leases| Room::new(1 << 20, leases, true));
         let own = |room: &Room| room.own_bytes / GRAPH_BYTES;
         assert_eq!(little.each_ref().map(own), [LEAST_GRAPHS, 32 * LEAST_TOGETHER]);
         assert_eq!(little[1].offer(), Some(LEAST_TOGETHER / 2 * 3));
-        assert_eq!(Room::new(1 << 40, 3).offer(), Some(MOST_TOGETHER));
+        assert_eq!(Room::new(1 << 40, 3, true).offer(), Some(MOST_TOGETHER));
         let memory_bytes = 1_000_000 * 8 * GRAPH_BYTES as usize;
         let cache = cache_bytes(memory_bytes);
         let [held, _] = cache::divided(cache);
         let looked_up = |bytes| Some(LookedUp { bytes, by_request: true });
-        let mut room = Room::new(memory_bytes, 0);
+        let mut room = Room::new(memory_bytes, 0, true);
         assert_eq!((own(&room), room.cache_bytes()), (1_000_000, cache));
         let taken = room.lease(0, 1_000_000, looked_up(held));
         assert_eq!((room.offer(), room.cache_bytes()), (None, cache));
@@ -267,26 +278,39 @@ mod tests {
         assert_eq!(room.cache_bytes(), cache - memory_bytes / 4);
     }
 
-    /// What graphs in work have at least comes out of the cache, up to a sixteenth of the memory,
-    /// beside what the plan takes.
+    /// What graphs in work have at least comes out of the cache, up to a sixteenth of the memory, or a
+    /// quarter in a worker that is not the census itself, beside what the plan takes. Such a worker
+    /// leaves some of its memory to what is not counted.
     #[test]
     fn the_least_room_is_in_the_memory_unless_there_is_very_little() {
-        for memory_mib in [0, 32, 240, 256, 320, 384, 4096] {
-            let memory_bytes = memory_mib << 20;
-            let mut room = Room::new(memory_bytes, 3);
-            let of_units = memory_bytes / 8;
-            let all = of_units + room.own_bytes as usize + room.cache_bytes();
-            match memory_mib {
-                256.. => assert_eq!(all, memory_bytes, "{memory_mib} MiB"),
-                _ => {
-                    assert_eq!(cache_bytes(memory_bytes) - room.cache_bytes(), memory_bytes / 16);
-                    assert!(memory_bytes < all);
-                }
+        for (is_alone, part, enough_mib) in [(true, 16, 253), (false, 4, 83)] {
+            for memory_mib in [0, 32, 82, 83, 252, 253, 320, 384, 4096] {
+                let memory_bytes: usize = memory_mib << 20;
+                let mut room = Room::new(memory_bytes, 3, is_alone);
+                let uncounted = match is_alone {
+                    true => 0,
+                    false => (memory_bytes / 32).min(32 << 20),
+                };
+                let of_units = memory_bytes / 8;
+                let all = of_units + room.own_bytes as usize + room.cache_bytes() + uncounted;
+                let from_cache = cache_bytes(memory_bytes) - room.cache_bytes() - uncounted;
+                assert!(from_cache <= memory_bytes / part);
+                assert_eq!(all == memory_bytes, memory_mib >= enough_mib, "{memory_mib} MiB");
+                let before = room.cache_bytes();
+                room.plan(usize::MAX);
+                assert_eq!(before - room.cache_bytes(), memory_bytes / 4);
             }
-            let before = room.cache_bytes();
-            room.plan(usize::MAX);
-            assert_eq!(before - room.cache_bytes(), memory_bytes / 4);
         }
+    }
+
+    /// A worker that is not the census itself has room for a part of the smallest kind, and little
+    /// beside its memory even if that is small.
+    #[test]
+    fn a_worker_elsewhere_stays_close_to_its_memory() {
+        let room = Room::new(64 << 20, 6, false);
+        assert_eq!(room.own_bytes, GRAPH_BYTES * splitting_for_workers(0).part_graphs);
+        let all = (8 << 20) + room.own_bytes as usize + room.cache_bytes();
+        assert!(all <= 70 << 20, "{all} bytes");
     }
 
     /// Of tables all leases that there is room for hold an eighth of the memory at most, and one that
@@ -296,7 +320,7 @@ mod tests {
         for (memory_bytes, threads) in
             [(64 << 20, 2), (256 << 20, 2), (1 << 30, 64), (1 << 38, 64)]
         {
-            let room = Room::new(memory_bytes, threads + 3);
+            let room = Room::new(memory_bytes, threads + 3, true);
             let of = |graphs| room.allowance_bytes(threads, graphs);
             let all = room.own_bytes / GRAPH_BYTES;
             let of_units = threads * of(0);
@@ -313,7 +337,7 @@ mod tests {
     #[test]
     fn what_graphs_take_depends_on_how_they_look_up() {
         let memory_bytes = 1_000_000 * 8 * GRAPH_BYTES as usize;
-        let mut room = Room::new(memory_bytes, 3);
+        let mut room = Room::new(memory_bytes, 3, true);
         for bytes in [0, memory_bytes] {
             let lent = if bytes == 0 { 0 } else { 4_000_000 };
             let [held, by_request] = [false, true].map(|by_request| {

@@ -32,7 +32,7 @@ pub struct Cluster {
 impl Cluster {
     /// The room of a worker that has nothing in work.
     pub fn room(&self) -> Room {
-        Room::new(self.memory as usize, self.slots())
+        Room::new(self.memory as usize, self.slots(), self.nodes.is_none())
     }
 
     /// Entries of order `n` in what a unit of a lease of several shards holds.
@@ -120,6 +120,23 @@ impl fmt::Display for Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A worker in a process of its own stays close to its budget, and has less room for graphs.
+    #[test]
+    fn the_room_of_a_node_is_that_of_a_worker_elsewhere() {
+        let cluster = |nodes| Cluster {
+            nodes,
+            cores: 2,
+            memory: 64 << 20,
+            message_memory: 1 << 30,
+            network: 1e9,
+            disk: 1e9,
+            depot: None,
+            shelves: false,
+        };
+        let [here, elsewhere] = [None, Some(1)].map(|nodes| cluster(nodes).room().cache_bytes());
+        assert_eq!((here, elsewhere), (44 << 20, 30 << 20));
+    }
 
     #[test]
     fn rates_are_read_in_bits_and_bytes() {

@@ -119,8 +119,9 @@ pub trait Link: Fetch {
     /// If the coordinator is lost, or refuses the results.
     fn complete(&self, lease: &Lease, results: &[SolvedUnit]) -> Result<Delivered, LinkError>;
 
-    /// Whether there is no other worker: then it is worth waiting for all parts of a shard, and
-    /// nobody can have delivered other results of the same units.
+    /// Whether there is no other worker, since this one is in the process of the census: then it is
+    /// worth waiting for all parts of a shard, and nobody can have delivered other results of the same
+    /// units.
     fn is_alone(&self) -> bool;
 
     /// How many leases more than there are threads are held, so that some can wait for an answer

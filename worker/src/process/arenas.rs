@@ -74,13 +74,13 @@ const TRIMMING_MUCH: u32 = 20;
 /// more often where the budget is small: what was freed and lies between things that are in use. By
 /// itself glibc's allocator gives back what lies at the end of an arena, and keeps all else for
 /// later, which tables and units of every length do not often fit into. It is given back at once if
-/// the process has more memory than the budget and so many bytes beside it, and by a sixteenth of the
-/// budget more than was left when some was given back last.
+/// the process has more memory than the budget and so many bytes beside it, and more than was left
+/// when some was given back last, by a sixteenth of the budget or half of what may be beside it.
 pub fn trim_until(working: &Receiver<()>, memory_bytes: usize, beside_bytes: usize) {
     let [little, ample] = TRIMMED_EVERY;
     let every = if memory_bytes < LITTLE_BYTES { little } else { ample };
     let budget_bytes = memory_bytes.saturating_add(beside_bytes) as u64;
-    let growth_bytes = memory_bytes as u64 / 16;
+    let growth_bytes = (memory_bytes / 16).min(beside_bytes / 2) as u64;
     let mut most_bytes = budget_bytes;
     let (mut last, mut took) = (Instant::now(), Duration::ZERO);
     while working.recv_timeout(LOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
