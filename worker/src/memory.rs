@@ -78,10 +78,10 @@ const MOST_TOGETHER: u64 = 200_000;
 /// How many graphs are in work, and may be: of several leases, what an eighth of the memory holds,
 /// or what 400 000 graphs take in all (260 000 in a worker that is not the census itself) and
 /// [`LEAST_TOGETHER`] for each; what that is more comes out of the cache's budget, up to a sixteenth
-/// of the memory, or a quarter there. What such a worker has beside its units does, too, in part. Two thirds of the budget, half of the
-/// memory, are added while shards read more than it holds, which then has the less: what parts of a
-/// shard read that are solved together is read once, and again for the others if the cache does not
-/// have it any more.
+/// of the memory, or a quarter there. What such a worker has beside its units does, too, in part.
+/// Two thirds of that budget, with ample memory half of all, are added while shards read more than it
+/// holds, which then has the less: what parts of a shard read that are solved together is read once,
+/// and again for the others if the cache does not have it any more.
 ///
 /// While leases are small, whoever asks for work has room for a bundle of small units. Otherwise it
 /// has all room that is left, so that parts of one shard come together that fit, and waits until

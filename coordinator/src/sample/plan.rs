@@ -655,8 +655,9 @@ fn fitted(trials: Vec<Trial>) -> Calibration {
         let sum = |trial: &Trial| -> f64 {
             shared.iter().filter_map(|size| nodes_of(trial, size)).sum()
         };
-        if !shared.is_empty() {
-            cost.decline = (sum(last) / sum(main)).powf(1.0 / (largest - smaller) as f64);
+        let [from_last, from_main] = [last, main].map(sum);
+        if from_last > 0.0 && from_main > 0.0 {
+            cost.decline = (from_last / from_main).powf(1.0 / (largest - smaller) as f64);
             decline_measured = Some([smaller, largest]);
         }
     }

@@ -75,7 +75,8 @@ const TRIMMING_MUCH: u32 = 20;
 /// itself glibc's allocator gives back what lies at the end of an arena, and keeps all else for
 /// later, which tables and units of every length do not often fit into. It is given back at once if
 /// the process has more memory than the budget and so many bytes beside it, and more than was left
-/// when some was given back last, by a sixteenth of the budget or half of what may be beside it.
+/// when some was given back last, by a sixteenth of the budget or half of what may be beside it,
+/// whichever is less.
 pub fn trim_until(working: &Receiver<()>, memory_bytes: usize, beside_bytes: usize) {
     let [little, ample] = TRIMMED_EVERY;
     let every = if memory_bytes < LITTLE_BYTES { little } else { ample };
