@@ -285,8 +285,9 @@ pub(super) mod tests {
                     prop_assert!(found.contains(record), "record {} of {} bytes", i, record.len());
                 }
             }
+            // What stands behind a damaged head is not taken for heads.
             if let Some(place) = place_of(&damaged[..], is_foreign).unwrap() {
-                prop_assert!(place / BLOCK_BYTES as u64 == (at / BLOCK_BYTES) as u64);
+                prop_assert_eq!(place as usize + HEAD_BYTES - 1, at);
             }
         }
 
@@ -335,6 +336,19 @@ pub(super) mod tests {
         std::fs::write(&log, zeros).unwrap();
         check_texts(&path).unwrap();
         drop(Store::open(&path, None, None).unwrap());
+    }
+
+    /// A length that no block has room for, and a kind that has become that of padding, are damage.
+    #[test]
+    fn what_is_no_end_of_a_log_is_damage() {
+        let log = log_of(&[vec![1; 100], vec![2; 100], vec![3; BLOCK_BYTES]]);
+        let second = HEAD_BYTES + 100;
+        for (byte, value) in [(4, 0xff), (5, 0xff), (6, PADDING)] {
+            let mut damaged = log.clone();
+            damaged[second + byte] = value;
+            assert_eq!(place_of(&damaged[..], is_damaged).unwrap(), Some(second as u64));
+            assert_eq!(place_of(&damaged[..], is_foreign).unwrap(), None);
+        }
     }
 
     /// Of a flipped bit in the kind of a fragment RocksDB would read the same fragment for ever,

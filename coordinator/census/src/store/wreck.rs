@@ -118,13 +118,18 @@ impl Wreck {
         }
         // What is in the logs is younger.
         found.extend(read);
-        let written =
-            found.get(WRITTEN).and_then(|value| decode(WRITTEN, value).ok()).unwrap_or(0);
-        // What other copies tell may be older than either.
-        let elsewhere = match has_all || is_rebuilt || is_complete(&told, written) {
-            true => Records::new(),
-            false => wreck.records_elsewhere(watcher)?,
-        };
+        let mut elsewhere = Records::new();
+        // What cannot be read of it says nothing.
+        let mut unknown = 0;
+        if !has_all && !is_rebuilt {
+            let latest;
+            (latest, elsewhere) = wreck.records_elsewhere(watcher)?;
+            found.extend(latest);
+            // The journal may be behind, then.
+            unknown = u64::MAX;
+        }
+        let written = found.get(WRITTEN).and_then(|value| decode(WRITTEN, value).ok());
+        let written = written.unwrap_or(unknown);
         let number = |records: &Records, key: &[u8]| -> u32 {
             records.get(key).and_then(|value| decode(key, value).ok()).unwrap_or(0)
         };
@@ -132,7 +137,9 @@ impl Wreck {
         let latest =
             |key: &[u8]| copies.map(|records| number(records, key)).into_iter().fold(0, u32::max);
         (wreck.epoch, wreck.edition) = (latest(EPOCH), latest(EDITION));
-        wreck.records = elsewhere;
+        if !is_complete(&told, written) {
+            wreck.records = elsewhere;
+        }
         wreck.records.extend(merge(told, found, written));
         if wreck.records.is_empty() {
             return Err(StoreError::Wrecked);
@@ -143,19 +150,27 @@ impl Wreck {
         Ok(wreck)
     }
 
-    /// Records of a database of which not all can be read: what its other tables and its logs tell,
-    /// unless it knows of a change since.
-    fn records_elsewhere(&self, watcher: &dyn Watcher) -> Result<Records, StoreError> {
+    /// Of a database of which not all records can be read: what it tells when it is asked for each
+    /// that its other tables and its logs tell; and what only these tell, which may be old.
+    fn records_elsewhere(&self, watcher: &dyn Watcher) -> Result<(Records, Records), StoreError> {
         watcher.say(
             "some records of the database cannot be read; what is in its other tables and in its \
              logs is looked for",
         );
         let logs = unless_short(of_logs(&self.path, &self.room.join("logs")))?.ok();
-        let mut found = Records::new();
+        let (mut latest, mut elsewhere) = (Records::new(), Records::new());
         for db in [self.tables()?, logs.as_ref()].into_iter().flatten() {
-            found.extend(records(db)?.0);
+            elsewhere.extend(records(db)?.0);
         }
-        self.database.as_ref().map_or(Ok(Records::new()), |db| latest(db, found))
+        let Some(db) = &self.database else { return Ok((latest, elsewhere)) };
+        let Some(family) = db.cf_handle(RECORDS) else { return Ok((latest, elsewhere)) };
+        for key in elsewhere.keys().cloned().collect::<Vec<_>>() {
+            if let Ok(known) = unless_short(db.get_cf(family, &key).map_err(StoreError::from))? {
+                elsewhere.remove(&key);
+                latest.extend(known.map(|value| (key, value)));
+            }
+        }
+        Ok((latest, elsewhere))
     }
 
     fn find_game(&self) -> Result<(GameName, Class), StoreError> {
@@ -465,22 +480,6 @@ fn records(db: &DB) -> Result<(Records, bool), StoreError> {
     Ok((records, is_all))
 }
 
-/// Records that were found elsewhere, as the database has them now where it can be read: it knows
-/// of what has changed and of what was removed since.
-///
-/// # Errors
-///
-/// The system lacks something.
-fn latest(db: &DB, found: Records) -> Result<Records, StoreError> {
-    let Some(family) = db.cf_handle(RECORDS) else { return Ok(found) };
-    let mut latest = Records::new();
-    for (key, value) in found {
-        let read = unless_short(db.get_cf(family, &key).map_err(StoreError::from))?;
-        latest.extend(read.unwrap_or(Some(value)).map(|value| (key, value)));
-    }
-    Ok(latest)
-}
-
 /// A database made of the tables of another one, without its manifest. Of blocks in blob files it
 /// only knows that they are there.
 fn of_tables(path: &Path, room: &Path) -> Result<DB, StoreError> {
@@ -502,11 +501,14 @@ fn of_logs(path: &Path, room: &Path) -> Result<DB, StoreError> {
     fs::create_dir_all(room)?;
     // Families are numbered as they were made, which is always in the same order.
     let db = database::create(room)?;
+    // What is of a family that is not there says nothing of the others.
+    let mut options = unlogged();
+    options.set_ignore_missing_column_families(true);
     for log in files(path, "log")?.into_values() {
         let warn = |error: StoreError| tracing::warn!("{}: {error}", log.display());
         let write = |write: &[u8]| {
             if write.len() >= WRITE_HEAD_BYTES {
-                let written = db.write_opt(WriteBatch::from_data(write), &unlogged());
+                let written = db.write_opt(WriteBatch::from_data(write), &options);
                 unless_short(written.map_err(StoreError::from))?.unwrap_or_else(warn);
             }
             Ok(())
@@ -727,48 +729,60 @@ mod tests {
         }
     }
 
-    /// If the journal is lost, a damaged table of records costs what is neither in another one nor in
-    /// a log; and what was removed does not come back.
+    /// If the journal is lost, or behind, a damaged table of records costs what is neither in another
+    /// one nor in a log; of what was written twice the later counts; and what was removed does not come
+    /// back, unless the journal has it.
     #[test]
     fn a_damaged_table_of_records_costs_no_other() {
         let directory = tempfile::tempdir().unwrap();
         let (path, room) = ["store", "room"].map(|name| directory.path().join(name)).into();
         let unit = |shard: u32| Unit { order: 7, shard, part: 0 };
-        let write = |shards: &[u32]| {
-            // What is still in the log is moved to a table when a store is opened.
-            let store = Store::open(&path, None, None).unwrap();
+        let write = |store: &Store, name: &str, shards: &[u32]| {
             for &shard in shards {
-                let (worker, summary) = (Author::new("Ann", "portable"), Summary::default());
+                let (worker, summary) = (Author::new(name, "portable"), Summary::default());
                 let sequence = DegreeSequence::new([0; 7]);
                 let (none, at_once) = (Vec::new(), Duration::ZERO);
                 let solved = delivery(unit(shard), sequence, none, summary, at_once, worker);
                 store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
             }
-            store
         };
-        drop(write(&[0, 1]));
-        drop(write(&[2]));
-        write(&[3]).take_back(&[unit(0)]).unwrap();
-        fs::remove_file(path.join("JOURNAL")).unwrap();
-        let mut opened = 0;
+        // What is still in the log is moved to a table when a store is opened.
+        let open = || Store::open(&path, None, None).unwrap();
+        write(&open(), "Ann", &[0, 1]);
+        write(&open(), "Ann", &[2]);
+        let (store, kept) = (open(), path.join("JOURNAL"));
+        write(&store, "Ann", &[4]);
+        let behind = fs::read(&kept).unwrap();
+        write(&store, "Bob", &[3, 4]);
+        store.take_back(&[unit(0)]).unwrap();
+        drop(store);
+        let mut opened = [0, 0];
         for table in files(&path, "sst").unwrap().into_values() {
             let bytes = fs::read(&table).unwrap();
             for at in (0..bytes.len()).step_by(bytes.len() / 16) {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 4;
                 fs::write(&table, damaged).unwrap();
-                let wreck = Wreck::open(&path, &room, &Silent).unwrap();
-                let is_there = |shard: u32| wreck.unit(unit(shard)).unwrap().is_some();
-                assert!(is_there(3), "byte {at} of {}", table.display());
-                assert!(is_there(1) || is_there(2), "byte {at} of {}", table.display());
-                assert!(wreck.is_rebuilt() || !is_there(0), "byte {at} of {}", table.display());
-                let costs_some = [1, 2].into_iter().any(|shard| !is_there(shard));
-                opened += u32::from(costs_some && !wreck.is_rebuilt());
-                drop(wreck);
-                let _ = fs::remove_dir_all(&room);
+                for (is_behind, opened) in [false, true].into_iter().zip(&mut opened) {
+                    match is_behind {
+                        true => fs::write(&kept, &behind).unwrap(),
+                        false => drop(fs::remove_file(&kept)),
+                    }
+                    let wreck = Wreck::open(&path, &room, &Silent).unwrap();
+                    let place = format!("byte {at} of {}, {is_behind}", table.display());
+                    let record = |shard: u32| wreck.unit(unit(shard)).unwrap();
+                    let by = |shard: u32| record(shard).expect(&place).worker.to_string();
+                    assert!(by(3).starts_with("Bob") && by(4).starts_with("Bob"), "{place}");
+                    let lost = [1, 2].into_iter().filter(|&shard| record(shard).is_none()).count();
+                    assert!(lost <= usize::from(!is_behind), "{place}");
+                    assert!(wreck.is_rebuilt() || is_behind || record(0).is_none(), "{place}");
+                    *opened += u32::from(!wreck.is_rebuilt());
+                    drop(wreck);
+                    let _ = fs::remove_dir_all(&room);
+                }
             }
             fs::write(&table, bytes).unwrap();
         }
-        assert!(opened > 0, "no table was damaged that the database opens with");
+        assert!(opened.iter().all(|&times| times > 0), "{opened:?}");
     }
 }
