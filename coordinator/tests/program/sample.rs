@@ -509,8 +509,11 @@ fn what_is_extrapolated_says_so() {
     let text = stdout(&run(&[&of_order_7, &drawn[..]].concat()));
     assert!(text.contains("an edge more") && text.contains("measured between"), "{text}");
     // Where everything is known, nothing is decided.
-    let known = run(&[&of_order_7, &drawn[..], &["--sizes", "..9", "--json"]].concat());
-    let calibration = &report(&known)["calibration"];
+    let whole = Data::new();
+    census_json(5, &whole, &[]);
+    let of_order_5 = ["plan", "sample", "--order", "5", "--endgame", &whole.text()];
+    let known = report(&run(&[&of_order_5, &drawn[..], &["--json"]].concat()));
+    let calibration = &known["calibration"];
     assert_eq!(calibration["position_measured"], false);
     assert!(calibration["position"].as_f64().unwrap() > 0.0, "{calibration}");
 
