@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn the_least_room_is_in_the_memory_unless_there_is_very_little() {
         for (is_alone, part, enough_mib) in [(true, 16, 253), (false, 4, 83)] {
-            for memory_mib in [0, 32, 82, 83, 252, 253, 320, 384, 4096] {
+            for memory_mib in [0, 32, 82, 83, 240, 252, 253, 256, 320, 384, 4096] {
                 let memory_bytes: usize = memory_mib << 20;
                 let mut room = Room::new(memory_bytes, 3, is_alone);
                 let uncounted = match is_alone {
@@ -294,8 +294,13 @@ mod tests {
                 let of_units = memory_bytes / 8;
                 let all = of_units + room.own_bytes as usize + room.cache_bytes() + uncounted;
                 let from_cache = cache_bytes(memory_bytes) - room.cache_bytes() - uncounted;
-                assert!(from_cache <= memory_bytes / part);
-                assert_eq!(all == memory_bytes, memory_mib >= enough_mib, "{memory_mib} MiB");
+                if memory_mib >= enough_mib {
+                    assert!(from_cache <= memory_bytes / part);
+                    assert_eq!(all, memory_bytes, "{memory_mib} MiB");
+                } else {
+                    assert_eq!(from_cache, memory_bytes / part);
+                    assert!(memory_bytes < all, "{memory_mib} MiB");
+                }
                 let before = room.cache_bytes();
                 room.plan(usize::MAX);
                 assert_eq!(before - room.cache_bytes(), memory_bytes / 4);
