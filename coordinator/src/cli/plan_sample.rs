@@ -166,17 +166,18 @@ fn to_text(found: &Forecast) -> String {
     };
     let cost = &calibration.cost;
     let times = |factor: f64, how: String| format!("× {factor:.2}, {how}");
-    let how = |is_measured| if is_measured { "measured" } else { "by experience" };
-    let nanoseconds =
-        |seconds: f64, is_measured| format!("{:.0} ns, {}", seconds * 1e9, how(is_measured));
-    let (position, loading) = (calibration.position, calibration.loading);
-    text += &line("a position", nanoseconds(position, calibration.position_measured));
+    let nanoseconds = |seconds: f64, is_measured| {
+        let how = if is_measured { "measured" } else { "by experience" };
+        format!("{:.0} ns, {how}", seconds * 1e9)
+    };
+    let position = nanoseconds(calibration.position, calibration.position_measured);
+    text += &line("a position", position);
     text +=
         &line("an edge more", times(cost.growth, between(calibration.growth_measured, "edges")));
     if found.endgame_size.is_some() {
         let how = between(calibration.decline_measured, "edges");
         text += &line("an edge of the endgame", format!("÷ {:.2}, {how}", cost.decline));
-        let loading = nanoseconds(loading, calibration.loading_measured);
+        let loading = nanoseconds(calibration.loading, calibration.loading_measured);
         text += &line("loading a graph of it", loading);
     }
     if found.order > cost.order {
