@@ -6,7 +6,6 @@
 //! while, until the system does what it is asked.
 
 use std::{
-    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -24,6 +23,7 @@ use trailtrap_shared::{partition::Section, protocol::codec};
 use super::{
     EDITION, EPOCH, RECORDS, TAKEN_BACK, WRITTEN,
     error::{Lost, StoreError},
+    files,
     journal::{self, JournalContents, ManifestState, Records, Trace},
     logs,
 };
@@ -89,7 +89,7 @@ impl Opened {
     fn new(path: &Path, access: AccessMode, times: u64) -> Result<(Self, Findings), StoreError> {
         for _ in 1..OPENED_AGAIN {
             // Older ones go first, and none before a manifest says that its records are in tables.
-            let logs = files(path, "log").unwrap_or_default();
+            let logs = files::numbered(path, "log").unwrap_or_default();
             let manifest = ManifestState::of(path);
             match open(path, access) {
                 // Whoever writes meanwhile may have let a log go after this manifest was read, and
@@ -113,19 +113,6 @@ impl Opened {
         let (db, found) = open(path, access)?;
         Ok((Opened { db: Some(db), manifest, times }, found))
     }
-}
-
-/// Files of a directory whose names end like this, by the numbers that they are named after.
-pub(super) fn files(path: &Path, extension: &str) -> io::Result<BTreeMap<u64, PathBuf>> {
-    let mut files = BTreeMap::new();
-    for entry in std::fs::read_dir(path)? {
-        let path = entry?.path();
-        let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-        if let Some(number) = number.filter(|_| path.extension().is_some_and(|e| e == extension)) {
-            files.insert(number, path);
-        }
-    }
-    Ok(files)
 }
 
 /// Opens a database that has everything that its journal says was written.

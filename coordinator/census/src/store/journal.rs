@@ -32,6 +32,8 @@ use serde::{Deserialize, Serialize};
 use trailtrap_shared::protocol::codec;
 use trailtrap_worker::process::replace::{self, Replacement};
 
+use super::files::manifest_in;
+
 /// A record under its key; `None` if it is removed.
 pub(super) type Change = (Vec<u8>, Option<Vec<u8>>);
 /// Records under their keys: themselves, or what is kept of them.
@@ -121,22 +123,6 @@ impl ManifestState {
         }
         Ok(begin.manifest == *self)
     }
-}
-
-/// The number and the path of the manifest that is in use, if it says so.
-///
-/// # Errors
-///
-/// It cannot be read which one that is.
-pub(super) fn manifest_in(directory: &Path) -> io::Result<Option<(u64, PathBuf)>> {
-    let name = match std::fs::read(directory.join("CURRENT")) {
-        Ok(name) => String::from_utf8(name).unwrap_or_default(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let name = name.trim_end();
-    let number = name.strip_prefix("MANIFEST-").and_then(|number| number.parse().ok());
-    Ok(number.map(|number| (number, directory.join(name))))
 }
 
 /// A manifest as far as it was read: manifests only grow, and no byte is read twice.

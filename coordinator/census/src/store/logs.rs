@@ -22,7 +22,10 @@ use std::{
     path::Path,
 };
 
-use super::{StoreError, database::files, journal::manifest_in};
+use super::{
+    StoreError,
+    files::{manifest_in, numbered},
+};
 
 const BLOCK_BYTES: usize = 32 << 10;
 const HEAD_BYTES: usize = 7;
@@ -114,7 +117,7 @@ pub(super) fn check_texts(directory: &Path) -> Result<(), StoreError> {
 }
 
 fn look_for(directory: &Path, is_it: fn(&Fragment) -> bool) -> Result<(), StoreError> {
-    let logs = unless_gone(files(directory, "log"))?.unwrap_or_default();
+    let logs = unless_gone(numbered(directory, "log"))?.unwrap_or_default();
     let manifest = manifest_in(directory)?.map(|(_, path)| path);
     for path in logs.into_values().chain(manifest) {
         // Whoever writes removes logs.
@@ -306,7 +309,7 @@ pub(super) mod tests {
         (0..30u8).for_each(|number| store.put(&[b'x', number], &vec![number; 5000]).unwrap());
         drop(store);
         std::fs::remove_file(path.join("JOURNAL")).unwrap();
-        let (_, log) = files(path, "log").unwrap().pop_last().unwrap();
+        let (_, log) = numbered(path, "log").unwrap().pop_last().unwrap();
         let bytes = std::fs::read(&log).unwrap();
         assert!(bytes.len() > 4 * BLOCK_BYTES);
         (log, bytes)

@@ -17,6 +17,7 @@ mod database;
 pub(crate) mod depot;
 pub mod directory;
 mod error;
+mod files;
 mod journal;
 mod logs;
 mod parity;

@@ -96,7 +96,8 @@ pub struct Salvaged {
 /// What lies in a depot stays there, and is referred to by both; what is of no use to the new one
 /// is not removed from there. What lies on shelves is not reached: it is left out, if
 /// `leaves_shelves` says so.
-/// If the old one does not open as it is, there is need of room beside the new one, for links and logs.
+/// If the old one does not open as it is, there is need of room beside the new one, for links and
+/// logs.
 ///
 /// # Errors
 ///

@@ -24,10 +24,11 @@ use trailtrap_worker::supply::kept::{KeptDepot, Mark};
 use super::{
     EDITION, EPOCH, FORMAT, RECORDS, StoreError, StoreFormat, WRITTEN, ahead_key, alarm_of_key,
     block_key, check_format,
-    database::{self, files, section_name},
+    database::{self, section_name},
     decode,
     depot::{DEPOT, DepotRecord, is_bad_file, referred},
     dropped_key,
+    files::numbered,
     journal::{self, JournalContents, Records},
     limit_key, logs, masses_key, mended, of_depot, order_key, plan,
     shelves::SHELVES,
@@ -119,15 +120,14 @@ impl Wreck {
         // What is in the logs is younger.
         found.extend(read);
         let mut elsewhere = Records::new();
-        // What cannot be read of it says nothing.
-        let mut unknown = 0;
-        if !has_all && !is_rebuilt {
+        let is_partly_read = !has_all && !is_rebuilt;
+        if let Some(db) = wreck.database.as_ref().filter(|_| is_partly_read) {
             let latest;
-            (latest, elsewhere) = wreck.records_elsewhere(watcher)?;
+            (latest, elsewhere) = wreck.records_elsewhere(db, watcher)?;
             found.extend(latest);
-            // The journal may be behind, then.
-            unknown = u64::MAX;
         }
+        // Where the number is among what cannot be read, the journal may be behind.
+        let unknown = if is_partly_read { u64::MAX } else { 0 };
         let written = found.get(WRITTEN).and_then(|value| decode(WRITTEN, value).ok());
         let written = written.unwrap_or(unknown);
         let number = |records: &Records, key: &[u8]| -> u32 {
@@ -152,17 +152,20 @@ impl Wreck {
 
     /// Of a database of which not all records can be read: what it tells when it is asked for each
     /// that its other tables and its logs tell; and what only these tell, which may be old.
-    fn records_elsewhere(&self, watcher: &dyn Watcher) -> Result<(Records, Records), StoreError> {
+    fn records_elsewhere(
+        &self,
+        db: &DB,
+        watcher: &dyn Watcher,
+    ) -> Result<(Records, Records), StoreError> {
         watcher.say(
             "some records of the database cannot be read; what is in its other tables and in its \
              logs is looked for",
         );
         let logs = unless_short(of_logs(&self.path, &self.room.join("logs")))?.ok();
         let (mut latest, mut elsewhere) = (Records::new(), Records::new());
-        for db in [self.tables()?, logs.as_ref()].into_iter().flatten() {
-            elsewhere.extend(records(db)?.0);
+        for copy in [self.tables()?, logs.as_ref()].into_iter().flatten() {
+            elsewhere.extend(records(copy)?.0);
         }
-        let Some(db) = &self.database else { return Ok((latest, elsewhere)) };
         let Some(family) = db.cf_handle(RECORDS) else { return Ok((latest, elsewhere)) };
         for key in elsewhere.keys().cloned().collect::<Vec<_>>() {
             if let Ok(known) = unless_short(db.get_cf(family, &key).map_err(StoreError::from))? {
@@ -484,7 +487,7 @@ fn records(db: &DB) -> Result<(Records, bool), StoreError> {
 /// only knows that they are there.
 fn of_tables(path: &Path, room: &Path) -> Result<DB, StoreError> {
     fs::create_dir_all(room)?;
-    for (number, table) in files(path, "sst")? {
+    for (number, table) in numbered(path, "sst")? {
         let link = room.join(format!("{number:06}.sst"));
         // Tables are never written to; a file system that has no links gets copies.
         if fs::hard_link(&table, &link).is_err() {
@@ -504,7 +507,7 @@ fn of_logs(path: &Path, room: &Path) -> Result<DB, StoreError> {
     // What is of a family that is not there says nothing of the others.
     let mut options = unlogged();
     options.set_ignore_missing_column_families(true);
-    for log in files(path, "log")?.into_values() {
+    for log in numbered(path, "log")?.into_values() {
         let warn = |error: StoreError| tracing::warn!("{}: {error}", log.display());
         let write = |write: &[u8]| {
             if write.len() >= WRITE_HEAD_BYTES {
@@ -542,7 +545,7 @@ impl Blobs {
     /// The system lacks something.
     fn of_files(path: &Path, layout: Layout) -> Result<Self, StoreError> {
         let mut blobs = Blobs { files: Vec::new(), places: HashMap::new() };
-        let found = files(path, "blob").map_err(StoreError::Io);
+        let found = numbered(path, "blob").map_err(StoreError::Io);
         for path in unless_short(found)?.unwrap_or_default().into_values() {
             let looked = File::open(&path).and_then(|file| blobs.look_through(&file, layout));
             if let Err(error) = unless_short(looked.map_err(StoreError::Io))? {
@@ -611,7 +614,7 @@ mod tests {
     use super::*;
     use crate::{
         records::{Author, Delivery, delivery},
-        store::{Store, logs::tests::store_with_log},
+        store::{Store, files::manifest_in, logs::tests::store_with_log},
         tests::Silent,
     };
 
@@ -675,7 +678,7 @@ mod tests {
         assert_eq!(wreck.unit(unit).unwrap(), Some(later));
     }
 
-    /// Those of these writes that are lost.
+    /// The numbers of those writes of [`store_with_log`] that are lost.
     fn lost(path: &Path, room: &Path) -> Vec<u8> {
         let wreck = Wreck::open(path, room, &Silent).unwrap();
         let is_there = |number: &u8| match wreck.get::<Vec<u8>>(&[b'x', *number]).unwrap() {
@@ -711,7 +714,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (path, room) = ["store", "room"].map(|name| directory.path().join(name)).into();
         let (log, bytes) = store_with_log(&path);
-        let (_, manifest) = journal::manifest_in(&path).unwrap().unwrap();
+        let (_, manifest) = manifest_in(&path).unwrap().unwrap();
         let edits = fs::read(&manifest).unwrap();
         for (file, bytes, most_lost) in [(log, bytes, 1), (manifest, edits, 0)] {
             // Where the third piece begins.
@@ -757,7 +760,7 @@ mod tests {
         store.take_back(&[unit(0)]).unwrap();
         drop(store);
         let mut opened = [0, 0];
-        for table in files(&path, "sst").unwrap().into_values() {
+        for table in numbered(&path, "sst").unwrap().into_values() {
             let bytes = fs::read(&table).unwrap();
             for at in (0..bytes.len()).step_by(bytes.len() / 16) {
                 let mut damaged = bytes.clone();
