@@ -246,7 +246,7 @@ impl Common {
         let depot = || self.depot.as_deref().map_or(KeptIn::TheSame, KeptIn::Depot);
         let kept = shelves.unwrap_or_else(depot);
         let census = Census::open_with(&directory.store(), kept, options)
-            .with_context(|| format!("data directory {}", directory.path().display()))?;
+            .map_err(|error| self.explained(error))?;
         directory.keep_others_out();
         Ok(census)
     }
@@ -344,14 +344,20 @@ impl Common {
                 );
                 Ok(ExitCode::from(EXIT_STOPPED))
             }
-            Err(CensusError::Store(error)) if error.is_disk_full() => Err(anyhow::anyhow!(
-                "the disk of {}, or of its depot, is full; everything finished is kept. Make \
-                 room, and the same command goes on ({error})",
-                self.data.display()
-            )),
-            Err(error) => {
-                Err(error).with_context(|| format!("data directory {}", self.data.display()))
-            }
+            Err(error) => Err(self.explained(error)),
+        }
+    }
+
+    /// What ended the census, or kept it from being opened, with the directory where it was and,
+    /// where a disk is full, what to do.
+    fn explained(&self, error: CensusError) -> anyhow::Error {
+        let data = self.data.display();
+        match error {
+            CensusError::Store(error) if error.is_disk_full() => anyhow::anyhow!(
+                "the disk of {data}, or of its depot, is full; everything finished is kept. Make \
+                 room, and the same command goes on ({error})"
+            ),
+            error => anyhow::Error::new(error).context(format!("data directory {data}")),
         }
     }
 }
