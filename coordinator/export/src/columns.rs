@@ -57,6 +57,18 @@ impl TableKind {
         matches!(self, TableKind::Involutions | TableKind::PlayLength | TableKind::Conditions)
     }
 
+    /// Whether it is about something of each graph that a census counts, and that neither its
+    /// degrees nor its number of edges tell.
+    pub fn is_by_structure(self) -> bool {
+        matches!(
+            self,
+            TableKind::Girth
+                | TableKind::Bipartite
+                | TableKind::Connectivity
+                | TableKind::Automorphisms
+        )
+    }
+
     /// Whether it follows from the counts of every degree sequence.
     pub fn is_by_degrees(self) -> bool {
         matches!(

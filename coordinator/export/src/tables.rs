@@ -69,7 +69,8 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
         }
         _ => {
             let rows = results.iter().flat_map(|result| {
-                by_structure(kind, result.order, &result.total().statistics.structure)
+                let structure = result.total().statistics.structure;
+                by_structure(kind, result.order, cells(kind, &structure))
             });
             breakdown(about, class, kind, order, rows.collect())
         }
@@ -512,13 +513,19 @@ pub fn degrees_text(sequence: &DegreeSequence) -> String {
     sequence.bytes().iter().rev().map(u8::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn by_structure(kind: TableKind, order: usize, structure: &Structure) -> Vec<(Vec<Value>, Cell)> {
-    let cells: &Breakdown = match kind {
+/// What a table by something else than degrees is made of.
+fn cells(kind: TableKind, structure: &Structure) -> &Breakdown {
+    match kind {
         TableKind::Girth => &structure.girth,
         TableKind::Bipartite => &structure.bipartite,
         TableKind::Connectivity => &structure.connectivity,
         _ => &structure.automorphisms,
-    };
+    }
+}
+
+/// The rows of a table by something else than degrees: by girth, whether a graph is bipartite,
+/// connectivity, or order of the automorphism group.
+pub fn by_structure(kind: TableKind, order: usize, cells: &Breakdown) -> Vec<(Vec<Value>, Cell)> {
     let name = |key: u64| match (kind, key) {
         (TableKind::Girth, 0) => Some("forest"),
         (TableKind::Bipartite, 0) => Some("no"),

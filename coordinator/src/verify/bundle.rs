@@ -15,6 +15,7 @@ use trailtrap_census::{read::archive::ShardSummary, records::OrderResult, trust:
 use trailtrap_export::{
     bundle::{ALL_TABLES, TABLE_FORMATS, table_file},
     choice::Choice as _,
+    formats::{self, TableFormat},
     manifest::{Done, Manifest, OrderEntry},
     sequences::{self, Sequence},
     shards,
@@ -24,7 +25,7 @@ use trailtrap_export::{
 use trailtrap_shared::{
     class::Class,
     count::{
-        statistics::{Cell, Counts, Statistics, Sums, TOO_LARGE, Weighing},
+        statistics::{Breakdown, Cell, Counts, Statistics, Sums, TOO_LARGE, Weighing},
         summary::Summary,
     },
     game::{About, GameName},
@@ -281,8 +282,8 @@ impl Bundle {
 
     /// The table by size agrees with Pólya counting and the mass formula; or, of a class, with what
     /// others have counted, and its connected graphs with all of its graphs. The one by order, the
-    /// manifest, and the b-files follow from it; the others add up to it; and JSON says what CSV
-    /// says.
+    /// manifest, and the b-files follow from it; the others add up to it; and JSON, Markdown and
+    /// LaTeX say what CSV says.
     pub fn tables(&self) -> anyhow::Result<String> {
         self.names()?;
         let results = self.results()?;
@@ -306,6 +307,9 @@ impl Bundle {
             let rows = self.rows(kind.name())?;
             self.adds_up(kind.name(), &rows, &results)?;
             self.json_agrees(kind.name(), &rows)?;
+            if kind.is_by_structure() {
+                self.holds(kind, self.by_structure(kind, &rows)?)?;
+            }
             count += 1;
         }
         for sequence in Sequence::ALL {
@@ -495,7 +499,30 @@ impl Bundle {
         Ok(rows)
     }
 
-    /// The CSV file of a table has these rows, in the columns that the table has.
+    /// A table by something that neither degrees nor numbers of edges tell, as its rows say it.
+    fn by_structure(&self, kind: TableKind, rows: &TextRows) -> anyhow::Result<Table> {
+        let mut orders: BTreeMap<usize, Breakdown> = BTreeMap::new();
+        for (number, cells) in rows.iter().enumerate() {
+            let context = || format!("tables/{}.csv, row {}", kind.name(), number + 1);
+            let [graphs, listed, labelled_graphs, labelled_listed] =
+                counts(cells).with_context(context)?;
+            let row = Row { about: self.about(), cells: cells.clone() };
+            let key = || Ok::<_, anyhow::Error>((row.cell("order")?, row.cell(kind.name())?));
+            let (order, key) = key().with_context(context)?;
+            let cell = Cell {
+                classes: Counts { graphs, listed },
+                labelled: Counts { graphs: labelled_graphs, listed: labelled_listed },
+            };
+            let earlier = orders.entry(order).or_default().insert(key, cell);
+            ensure!(earlier.is_none(), "{}: there is another row like it", context());
+        }
+        let rows =
+            orders.iter().flat_map(|(&order, cells)| tables::by_structure(kind, order, cells));
+        Ok(tables::breakdown(self.about(), self.class(), kind, None, rows.collect()))
+    }
+
+    /// The CSV file of a table has these rows, in the columns that the table has, and those for
+    /// people have them too.
     fn holds(&self, kind: TableKind, table: Table) -> anyhow::Result<()> {
         let rows = self.rows(kind.name())?;
         ensure!(
@@ -517,6 +544,32 @@ impl Bundle {
                     found.map_or("missing", |text| text)
                 );
             }
+        }
+        for (format, extension) in TABLE_FORMATS {
+            if !matches!(format, TableFormat::Markdown | TableFormat::Latex) {
+                continue;
+            }
+            let name = table_file(kind, extension);
+            let found =
+                std::fs::read_to_string(self.root.join(&name)).with_context(|| name.clone())?;
+            let expected = String::from_utf8(formats::render(&table, format)?)?;
+            let (found, expected) = (rows_for_people(&found), rows_for_people(&expected));
+            let differs = |(found, expected): (&String, &String)| found != expected;
+            if let Some(row) = found.iter().zip(&expected).position(differs) {
+                bail!(
+                    "{name} and tables/{}.csv differ: row {} is '{}', which should be '{}'",
+                    kind.name(),
+                    row + 1,
+                    found[row],
+                    expected[row]
+                );
+            }
+            ensure!(
+                found.len() == expected.len(),
+                "{name}: {} rows, not {}",
+                found.len(),
+                expected.len()
+            );
         }
         Ok(())
     }
@@ -607,6 +660,14 @@ const MOST_BYTES: u64 = 16 << 20;
 const SUMS: &str = "SHA256SUMS";
 /// The columns of counts that all tables have.
 const COUNTS: [&str; 4] = ["graphs", "p1_wins", "labelled_graphs", "labelled_p1_wins"];
+
+/// The lines of a table for people, in Markdown or LaTeX, that are rows: they begin with a number,
+/// the order, as no caption and no heading does. How wide columns are is no part of them.
+fn rows_for_people(text: &str) -> Vec<String> {
+    let rows = text.lines().map(|line| line.trim_start_matches(['|', ' ']));
+    let rows = rows.filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+    rows.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
 
 fn counts(row: &BTreeMap<String, String>) -> anyhow::Result<[u128; 4]> {
     let mut counts = [0; 4];

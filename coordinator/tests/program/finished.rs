@@ -1179,7 +1179,7 @@ struct Forgery {
     says: &'static str,
 }
 
-const FORGERIES: [Forgery; 20] = [
+const FORGERIES: [Forgery; 23] = [
     // The name of a column.
     Forgery {
         forge: |root| rename_column(root, "bipartite"),
@@ -1296,6 +1296,31 @@ const FORGERIES: [Forgery; 20] = [
         forge: |root| rewrite_rows(root, "odd-degrees", ["6,0,2,", "6,0,3,"]),
         check: "shards",
         says: "tables/odd-degrees.csv: odd_degrees in row",
+    },
+    // What people read and what they copy into a paper, of rows that all else says otherwise.
+    Forgery {
+        forge: |root| {
+            rewrite(root.join("tables/orders.md"), |text| text.replacen("156", "157", 1))
+        },
+        check: "tables",
+        says: "tables/orders.md and tables/orders.csv differ: row 6",
+    },
+    Forgery {
+        forge: |root| {
+            rewrite(root.join("tables/girth.tex"), |text| {
+                let rows = text.lines().filter(|line| !line.starts_with("6 & forest"));
+                rows.flat_map(|line| [line, "\n"]).collect()
+            });
+        },
+        check: "tables",
+        says: "tables/girth.tex and tables/girth.csv differ",
+    },
+    Forgery {
+        forge: |root| {
+            rewrite(root.join("tables/odd-degrees.md"), |text| text.replacen("| 6 ", "| 7 ", 1));
+        },
+        check: "shards",
+        says: "tables/odd-degrees.md and tables/odd-degrees.csv differ",
     },
     // Tables that would not be looked into.
     Forgery {
