@@ -367,15 +367,15 @@ impl Machines {
         let result = &mut self.taken;
         result.worker_memory = result.worker_memory.max(at_once);
         result.leases += 1;
-        result.bytes_made += made as u64;
-        result.bytes_read += read as u64;
-        result.bytes_read_by_trials += tried as u64;
+        result.bytes_made += made.round() as u64;
+        result.bytes_read += read.round() as u64;
+        result.bytes_read_by_trials += tried.round() as u64;
         result.busy.solving_core_seconds += solving;
         result.busy.counting_core_seconds += counting;
         result.busy.counting_elsewhere_core_seconds += elsewhere;
         if self.cluster.nodes.is_some() {
             let sent = if self.cluster.depot.is_some() { 0.0 } else { read };
-            result.bytes_through_coordinator += (sent + through_coordinator) as u64;
+            result.bytes_through_coordinator += (sent + through_coordinator).round() as u64;
         }
         let stage = Stage::Read;
         Lease {
