@@ -517,27 +517,54 @@ fn relative(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     files(directory).into_iter().map(|(path, bytes)| (name(&path), bytes)).collect()
 }
 
+/// That of a person, and that of a terminal that is closed.
 #[test]
 fn a_signal_leaves_nothing_of_a_bundle() {
+    for signal in ["INT", "HUP"] {
+        until_hit(|| {
+            let directory = tempfile::tempdir().unwrap();
+            let bundle = directory.path().join("bundle");
+            let begun = || fs::read_dir(directory.path()).unwrap().next().is_some();
+            let mut process =
+                Process::start(&mut export_command(&["bundle", bundle.to_str().unwrap()]));
+            eventually("it is begun", || begun() || !process.is_running());
+            if process.is_running() {
+                process.signal(signal);
+            }
+            let output = process.finish();
+            if output.status.code() == Some(130) {
+                let told = stderr(&output);
+                assert!(told.contains("stopped; nothing is left"), "{told}");
+                assert!(!begun());
+                return Some(());
+            }
+            // It was quicker.
+            assert!(output.status.success() && bundle.join("SHA256SUMS").exists(), "{output:?}");
+            None
+        });
+    }
+}
+
+/// `nohup` keeps its process from hearing of a terminal that is closed.
+#[test]
+fn a_bundle_under_nohup_is_made_whatever_becomes_of_the_terminal() {
     until_hit(|| {
         let directory = tempfile::tempdir().unwrap();
         let bundle = directory.path().join("bundle");
         let begun = || fs::read_dir(directory.path()).unwrap().next().is_some();
-        let mut process =
-            Process::start(&mut export_command(&["bundle", bundle.to_str().unwrap()]));
+        let export = export_command(&["bundle", bundle.to_str().unwrap()]);
+        let mut command = Command::new("nohup");
+        command.arg(export.get_program()).args(export.get_args()).stdin(Stdio::null());
+        let mut process = Process::start(&mut command);
         eventually("it is begun", || begun() || !process.is_running());
-        if process.is_running() {
-            process.signal("INT");
+        let hit = process.is_running();
+        if hit {
+            process.signal("HUP");
         }
         let output = process.finish();
-        if output.status.code() == Some(130) {
-            assert!(stderr(&output).contains("stopped; nothing is left"), "{}", stderr(&output));
-            assert!(!begun());
-            return Some(());
-        }
-        // It was quicker.
-        assert!(output.status.success() && bundle.join("SHA256SUMS").exists(), "{output:?}");
-        None
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(bundle.join("SHA256SUMS").exists());
+        hit.then_some(())
     });
 }
 

@@ -1,7 +1,10 @@
 //! How a process is asked to end, and how it ends when something in it is broken.
 
 use std::{
+    fs,
+    future::poll_fn,
     io,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -13,9 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::log::say;
 
-/// The signals by which people and batch systems ask a process to leave, caught from the moment
-/// this exists: SIGINT, SIGTERM, SIGUSR1 and SIGUSR2. SIGXFSZ does nothing from then on.
-pub struct Signals([Signal; 4]);
+/// The signals by which people, terminals and batch systems ask a process to leave, caught from the
+/// moment this exists: SIGINT, SIGTERM, SIGUSR1 and SIGUSR2, and SIGHUP unless whoever started the
+/// process had it ignored, as `nohup` does. SIGXFSZ does nothing from then on.
+pub struct Signals(Vec<Signal>);
 
 impl Signals {
     /// Catches the signals; they are delivered on `runtime`.
@@ -24,16 +28,18 @@ impl Signals {
     /// If the handlers cannot be installed.
     pub fn new(runtime: &Runtime) -> io::Result<Self> {
         let _inside = runtime.enter();
-        let [interrupt, terminate, user1, user2] = [
+        let asked = [
             SignalKind::interrupt(),
             SignalKind::terminate(),
             SignalKind::user_defined1(),
             SignalKind::user_defined2(),
-        ]
-        .map(signal);
+        ];
+        let of_terminal = (!ignores_hangup()).then(SignalKind::hangup);
+        let signals =
+            asked.into_iter().chain(of_terminal).map(signal).collect::<Result<_, _>>()?;
         // A file that may not grow is an error for whoever writes it, and does not end the process.
         let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
-        Ok(Signals([interrupt?, terminate?, user1?, user2?]))
+        Ok(Signals(signals))
     }
 
     /// What the first signal cancels; the second ends the process with `code`.
@@ -62,14 +68,28 @@ impl Signals {
     }
 
     async fn next(&mut self) {
-        let [interrupt, terminate, user1, user2] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = user1.recv() => {}
-            _ = user2.recv() => {}
-        }
+        poll_fn(|context| {
+            let mut received = self.0.iter_mut().map(|signal| signal.poll_recv(context));
+            match received.any(|signal| signal.is_ready()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
     }
+}
+
+/// Whether this process was started with SIGHUP ignored, or where nobody tells.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored(&status)
+        .is_none_or(|mask| mask & 1 << (rustix::process::Signal::HUP.as_raw() - 1) != 0)
+}
+
+/// The mask of the signals that a process ignores, given its `/proc/self/status`.
+fn ignored(status: &str) -> Option<u64> {
+    let told = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(told.trim(), 16).ok()
 }
 
 /// Makes a panic of any thread end the process. A census survives a process that ends, but not one
