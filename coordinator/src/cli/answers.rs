@@ -1,6 +1,7 @@
 //! Answers about the graphs of the input, one for each, as text, CSV or JSON on standard output.
 
 use std::{
+    ffi::OsString,
     io::{self, BufWriter, StdoutLock, Write},
     process::ExitCode,
 };
@@ -17,7 +18,7 @@ use crate::cli::input::{self, Line};
 pub struct Questions {
     /// Files of graph6 lines, `-` for standard input (the default), or graphs themselves
     #[arg(value_name = "FILE|-|GRAPH6")]
-    inputs: Vec<String>,
+    inputs: Vec<OsString>,
     /// How to print the answers
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     format: AnswerFormat,

@@ -2,6 +2,7 @@
 //! line.
 
 use std::{
+    ffi::OsString,
     fmt,
     io::{self, BufRead, Read},
     path::Path,
@@ -42,7 +43,7 @@ pub type Batch = Result<Vec<Line>, anyhow::Error>;
 /// Hands over all lines of the inputs (`-`, and no input at all, mean standard input), in order,
 /// at most `at_most` at a time. An input that breaks off is followed by the next.
 pub fn for_each_batch(
-    inputs: &[String],
+    inputs: &[OsString],
     at_most: usize,
     mut take: impl FnMut(Batch) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -54,17 +55,18 @@ pub fn for_each_batch(
             read("standard input", io::stdin().lock(), at_most, &mut take)?;
         } else if open::may_be_there(Path::new(input)) {
             match text_of(Path::new(input)) {
-                Ok(text) => read(input, text, at_most, &mut take)?,
+                Ok(text) => read(&input.to_string_lossy(), text, at_most, &mut take)?,
                 Err(error) => take(Err(error))?,
             }
         } else {
-            let name = match graph6::decode(input.as_bytes()) {
-                Ok(_) => format!("'{input}'"),
-                Err(_) => format!("'{input}' is neither a file nor graph6"),
+            let (text, shown) = (input.as_encoded_bytes(), input.to_string_lossy());
+            let name = match graph6::decode(text) {
+                Ok(_) => format!("'{shown}'"),
+                Err(_) => format!("'{shown}' is neither a file nor graph6"),
             };
             take(Ok(vec![Line {
                 origin: LineOrigin { name: name.into(), line: None },
-                text: input.clone().into_bytes(),
+                text: text.to_vec(),
             }]))?;
         }
     }

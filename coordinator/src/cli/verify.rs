@@ -1,6 +1,6 @@
 //! `trailtrap verify`.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use trailtrap_census::store::directory::USUAL_DATA;
@@ -62,7 +62,7 @@ use crate::verify::{Drawing, Verification};
 pub struct VerifyCommand {
     /// An order, a list, or the directory of a bundle [default: all finished orders]
     #[arg(value_name = "N|LIST|BUNDLE")]
-    what: Option<String>,
+    what: Option<OsString>,
     /// The data directory, in use or not
     #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
     data: PathBuf,
@@ -99,7 +99,7 @@ impl VerifyCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let DrawingArguments { level, sample, seed } = self.drawing;
         let what = self.what.map(|what| {
-            let order = parse_order(&what);
+            let order = parse_order(&what.to_string_lossy());
             (what, order)
         });
         let drawing = Drawing { level, sample, seed };

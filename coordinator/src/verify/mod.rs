@@ -7,6 +7,7 @@ mod order;
 
 use std::{
     error::Error,
+    ffi::OsString,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -47,7 +48,7 @@ use crate::terminal::{self, Terminal};
 pub struct Verification {
     /// What the command line names, and the order that it is, or why it is none; all finished
     /// orders if it names nothing.
-    pub what: Option<(String, Result<usize, String>)>,
+    pub what: Option<(OsString, Result<usize, String>)>,
     /// The game of a list, if it is not that of the data directory.
     pub game: Option<GameName>,
     /// The data directory.
@@ -213,13 +214,13 @@ impl Verification {
             None => self.check_orders(None, &mut findings)?,
             Some((_, Ok(order))) => self.check_orders(Some(*order), &mut findings)?,
             Some((what, Err(why))) => {
-                let path = PathBuf::from(what);
+                let (path, shown) = (Path::new(what), what.to_string_lossy());
                 if path.is_dir() {
-                    self.check_bundle(&Bundle::open(&path)?, what, &mut findings)?;
-                } else if open::may_be_there(&path) {
-                    self.check_list(&path, what, &mut findings)?;
+                    self.check_bundle(&Bundle::open(path)?, &shown, &mut findings)?;
+                } else if open::may_be_there(path) {
+                    self.check_list(path, &shown, &mut findings)?;
                 } else {
-                    bail!("'{what}' is no order ({why}) and there is no such file");
+                    bail!("'{shown}' is no order ({why}) and there is no such file");
                 }
             }
         }

@@ -1,7 +1,9 @@
 //! `trailtrap solve` as scripts rely on it, and people's mistakes.
 
 use std::{
+    ffi::OsStr,
     io::Write,
+    os::unix::ffi::OsStrExt,
     process::{Output, Stdio},
 };
 
@@ -95,6 +97,20 @@ fn files_and_things_that_are_none() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stdout(&output), "C~ P1\nCF P1\n");
     assert!(stderr(&output).contains("neither a file nor graph6"));
+}
+
+/// On Linux a name is bytes, and no text in particular.
+#[test]
+fn files_may_have_any_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join(OsStr::from_bytes(b"graphs-\xff.g6"));
+    std::fs::write(&file, "BG\n").unwrap();
+    for (command, says) in [("solve", "BG P1"), ("verify", "right")] {
+        // Without a census nearby.
+        let output = trailtrap().arg(command).arg(&file).current_dir(&directory).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(stdout(&output).contains(says), "{}", stdout(&output));
+    }
 }
 
 #[test]
