@@ -7,7 +7,7 @@ mod order;
 
 use std::{
     error::Error,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -61,6 +61,9 @@ pub struct Verification {
 
 /// Nothing was found wrong, but not everything could be checked now.
 const EXIT_UNCHECKED: u8 = 75;
+
+/// What names of tables end in.
+const TABLES: [&str; 5] = ["csv", "json", "md", "tex", "parquet"];
 
 /// How much is checked.
 #[derive(Clone, Copy)]
@@ -218,6 +221,13 @@ impl Verification {
                 if path.is_dir() {
                     self.check_bundle(&Bundle::open(path)?, &shown, &mut findings)?;
                 } else if open::may_be_there(path) {
+                    let extension = path.extension().and_then(OsStr::to_str);
+                    if extension.is_some_and(|of| TABLES.contains(&of)) {
+                        bail!(
+                            "'{shown}' is a table, and not a list of graphs: tables are verified \
+                             with the bundle that they are of, by naming its directory"
+                        );
+                    }
                     self.check_list(path, &shown, &mut findings)?;
                 } else {
                     bail!("'{shown}' is no order ({why}) and there is no such file");

@@ -1089,6 +1089,10 @@ fn verify_needs_something_to_check_and_somewhere_to_say_what() {
     assert!(message.contains("cannot write to standard output: No space"), "{message}");
     let nothing = run(&["verify", "no-such-file"]);
     assert!(stderr(&nothing).contains("no such file"), "{}", stderr(&nothing));
+    let table = BUNDLE.1.join("tables/orders.csv");
+    let output = run(&["verify", table.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("is a table"), "{}", stderr(&output));
 }
 
 /// A bundle of the orders up to 6.
