@@ -517,6 +517,13 @@ fn relative(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     files(directory).into_iter().map(|(path, bytes)| (name(&path), bytes)).collect()
 }
 
+/// A command that another one starts, in whose place it runs.
+fn started_by(starter: &[&str], command: &Command) -> Command {
+    let mut started = Command::new(starter[0]);
+    started.args(&starter[1..]).arg(command.get_program()).args(command.get_args());
+    started
+}
+
 /// That of a person, and that of a terminal that is closed.
 #[test]
 fn a_signal_leaves_nothing_of_a_bundle() {
@@ -525,8 +532,11 @@ fn a_signal_leaves_nothing_of_a_bundle() {
             let directory = tempfile::tempdir().unwrap();
             let bundle = directory.path().join("bundle");
             let begun = || fs::read_dir(directory.path()).unwrap().next().is_some();
-            let mut process =
-                Process::start(&mut export_command(&["bundle", bundle.to_str().unwrap()]));
+            // Also if whoever runs the tests ignores SIGHUP.
+            let mut process = Process::start(&mut started_by(
+                &["env", "--default-signal=HUP"],
+                &export_command(&["bundle", bundle.to_str().unwrap()]),
+            ));
             eventually("it is begun", || begun() || !process.is_running());
             if process.is_running() {
                 process.signal(signal);
@@ -552,10 +562,10 @@ fn a_bundle_under_nohup_is_made_whatever_becomes_of_the_terminal() {
         let directory = tempfile::tempdir().unwrap();
         let bundle = directory.path().join("bundle");
         let begun = || fs::read_dir(directory.path()).unwrap().next().is_some();
-        let export = export_command(&["bundle", bundle.to_str().unwrap()]);
-        let mut command = Command::new("nohup");
-        command.arg(export.get_program()).args(export.get_args()).stdin(Stdio::null());
-        let mut process = Process::start(&mut command);
+        let mut process = Process::start(
+            started_by(&["nohup"], &export_command(&["bundle", bundle.to_str().unwrap()]))
+                .stdin(Stdio::null()),
+        );
         eventually("it is begun", || begun() || !process.is_running());
         let hit = process.is_running();
         if hit {

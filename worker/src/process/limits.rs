@@ -43,9 +43,13 @@ pub fn resident_memory() -> Option<u64> {
 
 /// The bytes that a file like `/proc/meminfo` tells behind this name; `None` if it does not.
 pub fn told_bytes(file: &str, name: &str) -> Option<u64> {
-    let told = file.lines().find_map(|line| line.strip_prefix(name))?;
-    let kilobytes: u64 = told.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let kilobytes: u64 = told(file, name)?.strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes << 10)
+}
+
+/// What a file like `/proc/meminfo` tells behind this name; `None` if nothing.
+pub(super) fn told<'a>(file: &'a str, name: &str) -> Option<&'a str> {
+    Some(file.lines().find_map(|line| line.strip_prefix(name))?.trim())
 }
 
 /// Bytes of memory that can be had without swapping: what the kernel calls available, or what is

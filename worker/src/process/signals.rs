@@ -14,12 +14,17 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::log::say;
+use super::{limits::told, log::say};
 
 /// The signals by which people, terminals and batch systems ask a process to leave, caught from the
-/// moment this exists: SIGINT, SIGTERM, SIGUSR1 and SIGUSR2, and SIGHUP unless whoever started the
-/// process had it ignored, as `nohup` does. SIGXFSZ does nothing from then on.
-pub struct Signals(Vec<Signal>);
+/// moment this exists. SIGXFSZ does nothing from then on.
+pub struct Signals {
+    /// SIGINT, SIGTERM, SIGUSR1 and SIGUSR2.
+    asked: [Signal; 4],
+    /// SIGHUP, of a terminal that is closed, unless whoever started the process had it ignored, as
+    /// `nohup` does.
+    closed: Option<Signal>,
+}
 
 impl Signals {
     /// Catches the signals; they are delivered on `runtime`.
@@ -28,18 +33,17 @@ impl Signals {
     /// If the handlers cannot be installed.
     pub fn new(runtime: &Runtime) -> io::Result<Self> {
         let _inside = runtime.enter();
-        let asked = [
+        let [interrupt, terminate, user1, user2] = [
             SignalKind::interrupt(),
             SignalKind::terminate(),
             SignalKind::user_defined1(),
             SignalKind::user_defined2(),
-        ];
-        let of_terminal = (!ignores_hangup()).then(SignalKind::hangup);
-        let signals =
-            asked.into_iter().chain(of_terminal).map(signal).collect::<Result<_, _>>()?;
+        ]
+        .map(signal);
+        let closed = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose()?;
         // A file that may not grow is an error for whoever writes it, and does not end the process.
         let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
-        Ok(Signals(signals))
+        Ok(Signals { asked: [interrupt?, terminate?, user1?, user2?], closed })
     }
 
     /// What the first signal cancels; the second ends the process with `code`.
@@ -55,12 +59,14 @@ impl Signals {
 
     /// Calls `stop` on the first signal, and ends the process with `code` on the second. Signals
     /// within a second of the first count as the same one, because batch systems signal both a
-    /// script and its children, and scripts pass signals on.
+    /// script and its children, and scripts pass signals on. SIGHUP is never the second: shell and
+    /// kernel both tell of the same terminal.
     pub async fn stop_or_exit(mut self, code: u8, stop: impl FnOnce()) {
         self.next().await;
         let first = Instant::now();
         say("stopping; a second signal stops at once");
         stop();
+        self.closed = None;
         while first.elapsed() < Duration::from_secs(1) {
             self.next().await;
         }
@@ -69,8 +75,8 @@ impl Signals {
 
     async fn next(&mut self) {
         poll_fn(|context| {
-            let mut received = self.0.iter_mut().map(|signal| signal.poll_recv(context));
-            match received.any(|signal| signal.is_ready()) {
+            let mut signals = self.asked.iter_mut().chain(&mut self.closed);
+            match signals.any(|signal| signal.poll_recv(context).is_ready()) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -79,17 +85,12 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with SIGHUP ignored, or where nobody tells.
+/// Whether this process was started with SIGHUP ignored. Where the system does not tell, it is taken
+/// for ignored, and what it does stays as it was.
 fn ignores_hangup() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    ignored(&status)
-        .is_none_or(|mask| mask & 1 << (rustix::process::Signal::HUP.as_raw() - 1) != 0)
-}
-
-/// The mask of the signals that a process ignores, given its `/proc/self/status`.
-fn ignored(status: &str) -> Option<u64> {
-    let told = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
-    u64::from_str_radix(told.trim(), 16).ok()
+    let mask = told(&status, "SigIgn:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    mask.is_none_or(|mask| mask >> (rustix::process::Signal::HUP.as_raw() - 1) & 1 == 1)
 }
 
 /// Makes a panic of any thread end the process. A census survives a process that ends, but not one
