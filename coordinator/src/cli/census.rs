@@ -62,7 +62,7 @@ impl CensusCommand {
         };
         if let Err(error) = worked {
             // What is finished gets stored; an error of the census itself is nearer to the cause.
-            census.close()?;
+            census.close().map_err(|error| self.common.explained(error))?;
             return Err(error.into());
         }
         self.common.finish(&census, &directory)

@@ -174,7 +174,8 @@ impl CoordinatorCommand {
             while !stop.is_cancelled() && !server.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            census.close().map(|_| ExitCode::SUCCESS).map_err(anyhow::Error::from)
+            let closed = census.close().map(|_| ExitCode::SUCCESS);
+            closed.map_err(|error| self.common.explained(error))
         } else {
             if complete {
                 dismiss_workers(&census);

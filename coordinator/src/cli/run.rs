@@ -350,7 +350,7 @@ impl Common {
 
     /// What ended the census, or kept it from being opened, with the directory where it was and,
     /// where a disk is full, what to do.
-    fn explained(&self, error: CensusError) -> anyhow::Error {
+    pub fn explained(&self, error: CensusError) -> anyhow::Error {
         let data = self.data.display();
         match error {
             CensusError::Store(error) if error.is_disk_full() => anyhow::anyhow!(
