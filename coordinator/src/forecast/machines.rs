@@ -300,7 +300,7 @@ impl Machines {
         let Calibration { unit: each_unit, make_unit, recount_unit, .. } = self.calibration;
         let (mut read, mut made, mut tried) = (0.0, 0.0, 0.0);
         let (mut solving, mut counting, mut trying) = (0.0, 0.0, 0.0);
-        let (mut elsewhere, mut through_coordinator) = (0.0, 0.0);
+        let (mut elsewhere, mut through_coordinator, mut made_in_tried) = (0.0, 0.0, 0.0);
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
         let of_one_shard = memory::graphs_of_one_shard(plan, &units);
         let allowance_bytes = self.rooms[worker].allowance_bytes(self.cluster.cores, of_one_shard);
@@ -348,7 +348,7 @@ impl Machines {
                 through_coordinator += bytes;
             }
             self.taken.units_tried += (1.0 - untried) * parts;
-            self.taken.bytes_in_units_tried += (1.0 - untried) * bytes;
+            made_in_tried += (1.0 - untried) * bytes;
         }
         // The cores of one process are those that solve, and it counts again only what is tried.
         match self.cluster.nodes {
@@ -367,7 +367,9 @@ impl Machines {
         let result = &mut self.taken;
         result.worker_memory = result.worker_memory.max(at_once);
         result.leases += 1;
+        // Both rounded, so that all that is made is no less than all of it that is tried.
         result.bytes_made += made.round() as u64;
+        result.bytes_in_units_tried += made_in_tried.round();
         result.bytes_read += read.round() as u64;
         result.bytes_read_by_trials += tried.round() as u64;
         result.busy.solving_core_seconds += solving;
