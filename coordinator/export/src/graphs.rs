@@ -4,6 +4,7 @@
 use std::{
     fmt,
     io::Write,
+    path::Path,
     str::FromStr,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -16,13 +17,27 @@ use trailtrap_shared::{
     plan::Shard,
 };
 
-use crate::{ExportError, choice::choices};
+use crate::{ExportError, choice::choices, formats::TableFormat};
 
 /// Bytes that the edges of a graph take: of one of order 16, or of one of order 20.
 const NARROW_BYTES: usize = pairs(NARROW_ORDER).div_ceil(8);
 const WIDE_BYTES: usize = NARROW_BYTES + (pairs(MAX_ORDER) - pairs(NARROW_ORDER)).div_ceil(8);
 // The second part of a code begins with a byte.
 const _: () = assert!(pairs(NARROW_ORDER) == 8 * NARROW_BYTES);
+
+/// Whether a name, without the end of what is compressed, is not one for graph6. Plain text may be
+/// anything.
+pub fn says_other_format(path: &Path) -> bool {
+    let name = if is_gzip(path) { path.with_extension("") } else { path.to_owned() };
+    let is = |end: &str| name.extension().is_some_and(|own| own.eq_ignore_ascii_case(end));
+    let is_table = TableFormat::of(&name).is_some() && !is("txt");
+    is_table || ["s6", "sparse6", "d6", "dot"].into_iter().any(is)
+}
+
+/// Whether a name is one of what is compressed.
+pub fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
+}
 
 /// A graph as a number: its graph6 bits, the first one highest. Sorts as the graph6 texts of one
 /// order do.

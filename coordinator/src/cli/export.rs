@@ -15,7 +15,7 @@ use trailtrap_census::{
 use trailtrap_export::{
     ExportError, bundle,
     formats::{TableFormat, render},
-    graphs::{Filter, GraphList, Range, YesNo},
+    graphs::{Filter, GraphList, Range, YesNo, is_gzip, says_other_format},
     manifest::Program,
     output::write_file,
     picture::{Picture, PictureFormat},
@@ -520,17 +520,4 @@ impl BundleCommand {
         say_limit(archive, last)?;
         bundle::bundle(archive, directory, last, self.list_size.0, program, watcher)
     }
-}
-
-/// Whether a name, without the end of what is compressed, is not one for graph6. Plain text may be
-/// anything.
-fn says_other_format(path: &Path) -> bool {
-    let name = if is_gzip(path) { path.with_extension("") } else { path.to_owned() };
-    let is = |end: &str| name.extension().is_some_and(|own| own.eq_ignore_ascii_case(end));
-    let is_table = TableFormat::of(&name).is_some() && !is("txt");
-    is_table || ["s6", "sparse6", "d6", "dot"].into_iter().any(is)
-}
-
-fn is_gzip(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
 }

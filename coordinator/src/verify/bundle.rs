@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
+    fs,
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
     str::FromStr,
@@ -51,10 +52,15 @@ struct Row<'a> {
     cells: BTreeMap<String, String>,
 }
 
+/// What stands in a column of a row.
+fn cell<T: FromStr>(row: &BTreeMap<String, String>, name: &str) -> anyhow::Result<T> {
+    let text = row.get(name).with_context(|| format!("there is no column {name}"))?;
+    text.parse().ok().with_context(|| format!("{name} is '{text}'"))
+}
+
 impl Row<'_> {
     fn cell<T: FromStr>(&self, name: &str) -> anyhow::Result<T> {
-        let text = self.cells.get(name).with_context(|| format!("there is no column {name}"))?;
-        text.parse().ok().with_context(|| format!("{name} is '{text}'"))
+        cell(&self.cells, name)
     }
 
     fn count(&self, name: &str) -> anyhow::Result<u128> {
@@ -315,8 +321,8 @@ impl Bundle {
         for sequence in Sequence::ALL {
             for by_size in [false, true] {
                 let name = format!("bfiles/{}", sequence.file_name(by_size));
-                let text = std::fs::read_to_string(self.root.join(&name))
-                    .with_context(|| name.clone())?;
+                let text =
+                    fs::read_to_string(self.root.join(&name)).with_context(|| name.clone())?;
                 let expected = sequences::b_file(about, class, *sequence, by_size, 1, &results);
                 let terms = |text: &str| {
                     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
@@ -499,16 +505,16 @@ impl Bundle {
         Ok(rows)
     }
 
-    /// A table by something that neither degrees nor numbers of edges tell, as its rows say it.
+    /// A table by something that neither degrees nor numbers of edges tell, from its CSV file: no
+    /// other has these numbers, but how they are written follows from them.
     fn by_structure(&self, kind: TableKind, rows: &TextRows) -> anyhow::Result<Table> {
         let mut orders: BTreeMap<usize, Breakdown> = BTreeMap::new();
-        for (number, cells) in rows.iter().enumerate() {
+        for (number, row) in rows.iter().enumerate() {
             let context = || format!("tables/{}.csv, row {}", kind.name(), number + 1);
             let [graphs, listed, labelled_graphs, labelled_listed] =
-                counts(cells).with_context(context)?;
-            let row = Row { about: self.about(), cells: cells.clone() };
-            let key = || Ok::<_, anyhow::Error>((row.cell("order")?, row.cell(kind.name())?));
-            let (order, key) = key().with_context(context)?;
+                counts(row).with_context(context)?;
+            let order = cell(row, "order").with_context(context)?;
+            let key = cell(row, kind.name()).with_context(context)?;
             let cell = Cell {
                 classes: Counts { graphs, listed },
                 labelled: Counts { graphs: labelled_graphs, listed: labelled_listed },
@@ -545,31 +551,34 @@ impl Bundle {
                 );
             }
         }
+        let (csv, root) = (format!("tables/{}.csv", kind.name()), &self.root);
+        let read =
+            |name: &str| fs::read_to_string(root.join(name)).with_context(|| name.to_owned());
         for (format, extension) in TABLE_FORMATS {
             if !matches!(format, TableFormat::Markdown | TableFormat::Latex) {
                 continue;
             }
-            let name = table_file(kind, extension);
-            let found =
-                std::fs::read_to_string(self.root.join(&name)).with_context(|| name.clone())?;
             let expected = String::from_utf8(formats::render(&table, format)?)?;
-            let (found, expected) = (rows_for_people(&found), rows_for_people(&expected));
-            let differs = |(found, expected): (&String, &String)| found != expected;
-            if let Some(row) = found.iter().zip(&expected).position(differs) {
+            let expected = said_to_people(&expected, format);
+            let name = table_file(kind, extension);
+            let found = said_to_people(&read(&name)?, format);
+            let differs = |at: &usize| found.get(*at) != expected.get(*at);
+            if let Some(at) = (0..found.len().max(expected.len())).find(differs) {
+                let line = |lines: &[String]| match lines.get(at) {
+                    Some(line) => format!("'{line}'"),
+                    None => "nothing".to_owned(),
+                };
                 bail!(
-                    "{name} and tables/{}.csv differ: row {} is '{}', which should be '{}'",
-                    kind.name(),
-                    row + 1,
-                    found[row],
-                    expected[row]
+                    "{name} and {csv} differ: there is {} where {} should be",
+                    line(&found),
+                    line(&expected)
                 );
             }
-            ensure!(
-                found.len() == expected.len(),
-                "{name}: {} rows, not {}",
-                found.len(),
-                expected.len()
-            );
+            if (kind, format) == (TableKind::Orders, TableFormat::Markdown) {
+                let lines = folded(read("README.md")?.lines());
+                let has_it = lines.windows(expected.len()).any(|lines| lines == expected);
+                ensure!(has_it, "README.md has not the table of {csv}");
+            }
         }
         Ok(())
     }
@@ -633,7 +642,7 @@ impl Bundle {
             rows: Vec<BTreeMap<String, serde_json::Value>>,
         }
         let name = format!("tables/{table}.json");
-        let text = std::fs::read(self.root.join(&name)).with_context(|| name.clone())?;
+        let text = fs::read(self.root.join(&name)).with_context(|| name.clone())?;
         let json: Json = serde_json::from_slice(&text).with_context(|| name.clone())?;
         let same = |cell: &serde_json::Value, text: &String| match cell {
             serde_json::Value::Null => text.is_empty(),
@@ -661,19 +670,27 @@ const SUMS: &str = "SHA256SUMS";
 /// The columns of counts that all tables have.
 const COUNTS: [&str; 4] = ["graphs", "p1_wins", "labelled_graphs", "labelled_p1_wins"];
 
-/// The lines of a table for people, in Markdown or LaTeX, that are rows: they begin with a number,
-/// the order, as no caption and no heading does. How wide columns are is no part of them.
-fn rows_for_people(text: &str) -> Vec<String> {
-    let rows = text.lines().map(|line| line.trim_start_matches(['|', ' ']));
-    let rows = rows.filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
-    rows.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+/// What a table for people says, line by line, but for its caption, which an earlier program may
+/// have worded otherwise.
+fn said_to_people(text: &str, format: TableFormat) -> Vec<String> {
+    match format {
+        TableFormat::Markdown => folded(text.lines().skip(1)),
+        _ => folded(text.lines().filter(|line| !line.starts_with("\\caption"))),
+    }
+}
+
+/// Lines without the rules and the padding of a table. Bars within cells were not always escaped.
+fn folded<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let is_rule = |line: &&str| !line.contains(|c| !"|- ".contains(c));
+    let fold =
+        |line: &str| line.replace("\\|", "|").split_whitespace().collect::<Vec<_>>().join(" ");
+    lines.filter(|line| !is_rule(line)).map(fold).collect()
 }
 
 fn counts(row: &BTreeMap<String, String>) -> anyhow::Result<[u128; 4]> {
     let mut counts = [0; 4];
     for (count, name) in counts.iter_mut().zip(COUNTS) {
-        let text = row.get(name).with_context(|| format!("there is no {name}"))?;
-        *count = possible(name, text.parse().with_context(|| format!("{name} is '{text}'"))?)?;
+        *count = possible(name, cell(row, name)?)?;
     }
     Ok(counts)
 }

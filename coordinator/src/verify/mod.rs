@@ -7,7 +7,7 @@ mod order;
 
 use std::{
     error::Error,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -29,7 +29,7 @@ use trailtrap_census::{
 };
 use trailtrap_export::{
     bundle::sha256_of,
-    graphs::{self, Filter},
+    graphs::{self, Filter, says_other_format},
 };
 
 use trailtrap_shared::{class::Class, game::GameName, play};
@@ -61,9 +61,6 @@ pub struct Verification {
 
 /// Nothing was found wrong, but not everything could be checked now.
 const EXIT_UNCHECKED: u8 = 75;
-
-/// What names of tables end in.
-const TABLES: [&str; 5] = ["csv", "json", "md", "tex", "parquet"];
 
 /// How much is checked.
 #[derive(Clone, Copy)]
@@ -221,11 +218,10 @@ impl Verification {
                 if path.is_dir() {
                     self.check_bundle(&Bundle::open(path)?, &shown, &mut findings)?;
                 } else if open::may_be_there(path) {
-                    let extension = path.extension().and_then(OsStr::to_str);
-                    if extension.is_some_and(|of| TABLES.contains(&of)) {
+                    if says_other_format(path) {
                         bail!(
-                            "'{shown}' is a table, and not a list of graphs: tables are verified \
-                             with the bundle that they are of, by naming its directory"
+                            "'{shown}' is no list of graphs in graph6, by its name; tables of a \
+                             bundle are verified with it, by naming its directory"
                         );
                     }
                     self.check_list(path, &shown, &mut findings)?;

@@ -1092,7 +1092,7 @@ fn verify_needs_something_to_check_and_somewhere_to_say_what() {
     let table = BUNDLE.1.join("tables/orders.csv");
     let output = run(&["verify", table.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("is a table"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is no list of graphs"), "{}", stderr(&output));
 }
 
 /// A bundle of the orders up to 6.
@@ -1183,7 +1183,7 @@ struct Forgery {
     says: &'static str,
 }
 
-const FORGERIES: [Forgery; 23] = [
+const FORGERIES: [Forgery; 25] = [
     // The name of a column.
     Forgery {
         forge: |root| rename_column(root, "bipartite"),
@@ -1307,7 +1307,7 @@ const FORGERIES: [Forgery; 23] = [
             rewrite(root.join("tables/orders.md"), |text| text.replacen("156", "157", 1))
         },
         check: "tables",
-        says: "tables/orders.md and tables/orders.csv differ: row 6",
+        says: "tables/orders.md and tables/orders.csv differ",
     },
     Forgery {
         forge: |root| {
@@ -1325,6 +1325,21 @@ const FORGERIES: [Forgery; 23] = [
         },
         check: "shards",
         says: "tables/odd-degrees.md and tables/odd-degrees.csv differ",
+    },
+    // Headings that say the opposite, and the same table where it is read first.
+    Forgery {
+        forge: |root| {
+            rewrite(root.join("tables/orders.tex"), |text| {
+                text.replace("P1-win", "P3-win").replace("P2-win", "P1-win").replace("P3-", "P2-")
+            });
+        },
+        check: "tables",
+        says: "tables/orders.tex and tables/orders.csv differ",
+    },
+    Forgery {
+        forge: |root| rewrite(root.join("README.md"), |text| text.replacen("156", "157", 1)),
+        check: "tables",
+        says: "README.md has not the table of tables/orders.csv",
     },
     // Tables that would not be looked into.
     Forgery {
