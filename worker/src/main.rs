@@ -34,8 +34,8 @@ use trailtrap_worker::{
 /// A worker needs nothing but the access file that the coordinator wrote or, on the coordinator's
 /// own machine, its address. It may be started before the coordinator, and stopped at any time:
 /// the first Ctrl-C, SIGTERM, SIGUSR1, SIGUSR2 or (unless under `nohup`) SIGHUP makes it hand back
-/// what it is doing and leave, a second one leaves at once. It leaves by itself when the census is
-/// done, or when its time is up.
+/// what it is doing and leave, a second one other than SIGHUP leaves at once. It leaves by itself
+/// when the census is done, or when its time is up.
 ///
 /// Exit codes: 0 the census is done; 75 there is more to do, start it again (it was asked to
 /// leave, its time was up, or the coordinator, or the directory of tasks, stayed out of reach); 78

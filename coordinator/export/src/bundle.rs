@@ -50,6 +50,12 @@ pub fn table_file(kind: tables::TableKind, extension: &str) -> String {
     format!("tables/{}.{extension}", kind.name())
 }
 
+/// What stands in [`ALL_TABLES`] of a bundle with these tables.
+pub fn all_tables(kinds: impl IntoIterator<Item = tables::TableKind>) -> String {
+    let inputs = kinds.into_iter().map(|kind| latex::input(kind.name()));
+    latex::document(&inputs.collect::<String>())
+}
+
 /// Drawings on a sheet.
 const DRAWINGS: usize = 20;
 /// The order of the sheet: the largest whose graphs forward search solves at once.
@@ -192,18 +198,17 @@ pub fn bundle(
 
 /// Tables over all orders: for programs, and, but for the long one by degree sequence, for people.
 fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(), ExportError> {
-    let mut inputs = String::new();
-    for &kind in tables::TableKind::ALL {
-        if kind.since_bundle_format().is_none() {
-            continue;
-        }
+    let kinds = || {
+        let all = tables::TableKind::ALL.iter().copied();
+        all.filter(|kind| kind.since_bundle_format().is_some())
+    };
+    for kind in kinds() {
         let table = tables::build(archive, kind, Orders::UpTo(Some(last)))?;
         for (format, extension) in TABLE_FORMATS {
             filling.put(&table_file(kind, extension), render(&table, format)?)?;
         }
-        inputs += &latex::input(kind.name());
     }
-    filling.put(ALL_TABLES, latex::document(&inputs))
+    filling.put(ALL_TABLES, all_tables(kinds()))
 }
 
 fn put_plots(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(), ExportError> {

@@ -11,7 +11,8 @@ use trailtrap_shared::{class::Class, count::digest::Digest};
 /// and of earlier ones, and refuse others.
 ///
 /// Those of version 1 lack the tables and plots that tell odd and even numbers of edges apart.
-/// Those of versions 1 and 2 are about all graphs.
+/// Those of versions 1 and 2 are about all graphs. Tables for people are compared with what this
+/// program would write: where that is to change, this does, too.
 pub const BUNDLE_FORMAT: u32 = 3;
 
 /// What the program knows of itself.

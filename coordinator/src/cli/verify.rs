@@ -43,10 +43,10 @@ use crate::verify::{Drawing, Verification};
 /// P1-wins of it. Whether a list that has only some of these should have more, it does not say:
 /// that is something that could not be checked. So are graphs with more edges that no census
 /// knows, and a list without graphs. Of a bundle: checksums; tables, sequences and shard files
-/// (CSV, JSON, Markdown and LaTeX but for captions, b-files, Parquet) against Pólya counting, the
-/// mass formula (of a class of graphs: published counts, connected graphs against all of them, and
-/// the mass formula where degrees tell the class), and each other; and from level 2 on its lists,
-/// against the tables.
+/// (CSV, JSON, Markdown, LaTeX, b-files, Parquet) against Pólya counting, the mass formula (of a
+/// class of graphs: published counts, connected graphs against all of them, and the mass formula
+/// where degrees tell the class), and each other; and from level 2 on its lists, against the
+/// tables.
 /// A bundle holds no outcomes: its digests, and its sums over positions and first moves, are only
 /// compared with each other. Levels above 2 add nothing there.
 ///

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use trailtrap_census::{read::archive::ShardSummary, records::OrderResult, trust::checks};
 use trailtrap_export::{
-    bundle::{ALL_TABLES, TABLE_FORMATS, table_file},
+    bundle::{ALL_TABLES, TABLE_FORMATS, all_tables, table_file},
     choice::Choice as _,
     formats::{self, TableFormat},
     manifest::{Done, Manifest, OrderEntry},
@@ -318,6 +318,9 @@ impl Bundle {
             }
             count += 1;
         }
+        let text = fs::read_to_string(self.root.join(ALL_TABLES)).context(ALL_TABLES)?;
+        let all = all_tables(self.kinds()?);
+        ensure!(text == all, "{ALL_TABLES} is not the document that has all tables");
         for sequence in Sequence::ALL {
             for by_size in [false, true] {
                 let name = format!("bfiles/{}", sequence.file_name(by_size));
@@ -527,8 +530,8 @@ impl Bundle {
         Ok(tables::breakdown(self.about(), self.class(), kind, None, rows.collect()))
     }
 
-    /// The CSV file of a table has these rows, in the columns that the table has, and those for
-    /// people have them too.
+    /// The CSV file of a table has these rows, in the columns that the table has, and its files for
+    /// people tell the same.
     fn holds(&self, kind: TableKind, table: Table) -> anyhow::Result<()> {
         let rows = self.rows(kind.name())?;
         ensure!(
@@ -551,17 +554,24 @@ impl Bundle {
                 );
             }
         }
+        self.tells_people(kind, &table)
+    }
+
+    /// The Markdown and LaTeX files of a table are those that are made of it, and if it is the one by
+    /// order, `README.md` begins with it.
+    fn tells_people(&self, kind: TableKind, table: &Table) -> anyhow::Result<()> {
         let (csv, root) = (format!("tables/{}.csv", kind.name()), &self.root);
-        let read =
-            |name: &str| fs::read_to_string(root.join(name)).with_context(|| name.to_owned());
+        let read = |name: &str| {
+            let text = fs::read_to_string(root.join(name)).with_context(|| name.to_owned())?;
+            Ok::<_, anyhow::Error>(folded(&text))
+        };
         for (format, extension) in TABLE_FORMATS {
             if !matches!(format, TableFormat::Markdown | TableFormat::Latex) {
                 continue;
             }
-            let expected = String::from_utf8(formats::render(&table, format)?)?;
-            let expected = said_to_people(&expected, format);
             let name = table_file(kind, extension);
-            let found = said_to_people(&read(&name)?, format);
+            let expected = folded(&String::from_utf8(formats::render(table, format)?)?);
+            let found = read(&name)?;
             let differs = |at: &usize| found.get(*at) != expected.get(*at);
             if let Some(at) = (0..found.len().max(expected.len())).find(differs) {
                 let line = |lines: &[String]| match lines.get(at) {
@@ -575,9 +585,17 @@ impl Bundle {
                 );
             }
             if (kind, format) == (TableKind::Orders, TableFormat::Markdown) {
-                let lines = folded(read("README.md")?.lines());
-                let has_it = lines.windows(expected.len()).any(|lines| lines == expected);
-                ensure!(has_it, "README.md has not the table of {csv}");
+                let lines = read("README.md")?;
+                let first_row =
+                    |lines: &[String]| lines.iter().position(|line| line.starts_with('|'));
+                let [begin, before] = [&lines, &expected].map(|lines| first_row(lines));
+                let shown = begin.zip(before).and_then(|(begin, before)| {
+                    lines.get(begin.checked_sub(before)?..)?.get(..expected.len())
+                });
+                ensure!(
+                    shown == Some(&expected),
+                    "the first table of README.md is not that of {csv}"
+                );
             }
         }
         Ok(())
@@ -670,21 +688,17 @@ const SUMS: &str = "SHA256SUMS";
 /// The columns of counts that all tables have.
 const COUNTS: [&str; 4] = ["graphs", "p1_wins", "labelled_graphs", "labelled_p1_wins"];
 
-/// What a table for people says, line by line, but for its caption, which an earlier program may
-/// have worded otherwise.
-fn said_to_people(text: &str, format: TableFormat) -> Vec<String> {
-    match format {
-        TableFormat::Markdown => folded(text.lines().skip(1)),
-        _ => folded(text.lines().filter(|line| !line.starts_with("\\caption"))),
-    }
-}
-
-/// Lines without the rules and the padding of a table. Bars within cells were not always escaped.
-fn folded<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let is_rule = |line: &&str| !line.contains(|c| !"|- ".contains(c));
-    let fold =
-        |line: &str| line.replace("\\|", "|").split_whitespace().collect::<Vec<_>>().join(" ");
-    lines.filter(|line| !is_rule(line)).map(fold).collect()
+/// The lines of a text with tables for people, which are as wide as the widest cell. The bars of
+/// `|Aut|` were not always escaped.
+fn folded(text: &str) -> Vec<String> {
+    let fold = |line: &str| {
+        let line = line.replace("\\|Aut\\|", "|Aut|");
+        let mut last = None;
+        // Of several blanks or dashes in a row one is left.
+        let mut is_more = |c: char| last.replace(c) == Some(c) && " -".contains(c);
+        line.chars().filter(|&c| !is_more(c)).collect()
+    };
+    text.split('\n').map(fold).collect()
 }
 
 fn counts(row: &BTreeMap<String, String>) -> anyhow::Result<[u128; 4]> {

@@ -220,8 +220,8 @@ impl Verification {
                 } else if open::may_be_there(path) {
                     if says_other_format(path) {
                         bail!(
-                            "'{shown}' is no list of graphs in graph6, by its name; tables of a \
-                             bundle are verified with it, by naming its directory"
+                            "'{shown}' is no list of graphs in graph6, by its name; of a bundle, \
+                             name the directory"
                         );
                     }
                     self.check_list(path, &shown, &mut findings)?;
