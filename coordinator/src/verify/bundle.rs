@@ -508,8 +508,8 @@ impl Bundle {
         Ok(rows)
     }
 
-    /// A table by something that neither degrees nor numbers of edges tell, from its CSV file: no
-    /// other has these numbers, but how they are written follows from them.
+    /// A table by something that neither degrees nor numbers of edges tell, from its CSV file, which
+    /// nothing but sums can be held against: how its numbers are written follows from them.
     fn by_structure(&self, kind: TableKind, rows: &TextRows) -> anyhow::Result<Table> {
         let mut orders: BTreeMap<usize, Breakdown> = BTreeMap::new();
         for (number, row) in rows.iter().enumerate() {
