@@ -139,10 +139,15 @@ impl<'a> Unpacking<'a> {
             Some(Part::Name(_)) if self.block.is_begun() => wrong("a block without its end"),
             Some(Part::Name(name)) => {
                 let (name, shelves) = messages::block_name(name).or_else(wrong)?;
-                if !shelves.is_empty() {
+                let is_shelved = !shelves.is_empty();
+                if is_shelved {
                     self.shelved.push((name, shelves));
                 }
                 let (id, arriving) = self.next_block()?;
+                // Shelves end with the census, and lists of wins do not.
+                if is_shelved && id.section == Section::Wins {
+                    return wrong("a list of wins that lies on a shelf");
+                }
                 // It is read when the unit is examined, which is in memory then.
                 let Some(left) = arriving.named_left.checked_sub(name.length) else {
                     return wrong("more bytes than the unit has");

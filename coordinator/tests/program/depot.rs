@@ -386,7 +386,7 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
     // Whoever names blocks that are not those of its unit, or states another content, is not
     // believed.
     type Spoil = fn(&mut Vec<Part>);
-    let deliveries: [(&str, Spoil); 6] = [
+    let deliveries: [(&str, Spoil); 7] = [
         ("other blocks", |parts| parts.swap(2, 4)),
         ("another content", |parts| {
             let Part::Unit(result) = &mut parts[1] else { panic!("{parts:?}") };
@@ -400,6 +400,10 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
             let Part::Unit(result) = &mut parts[1] else { panic!("{parts:?}") };
             let (shares, masses) = (Vec::new(), vec![(0, 1)]);
             result.ahead = codec::encode(&ToldAhead { shares, masses });
+        }),
+        ("wins on a shelf", |parts| {
+            let Part::Name(name) = &mut parts[4] else { panic!("{parts:?}") };
+            name.shelves = vec![1];
         }),
         ("far too much", |parts| {
             let Part::Name(name) = &mut parts[2] else { panic!("{parts:?}") };
