@@ -186,10 +186,13 @@ fn to_text(found: &Forecast) -> String {
     }
 
     text += &format!(
-        "\norder {}, {}, endgame of {} edges, on {} node{} of {} threads\n",
+        "\norder {}, {}, {}, on {} node{} of {} threads\n",
         found.order,
         found.model,
-        endgame(found.endgame_size),
+        match found.endgame_size {
+            Some(size) => format!("endgame of {size} edges"),
+            None => "without an endgame".to_owned(),
+        },
         found.nodes,
         if found.nodes == 1 { "" } else { "s" },
         found.threads
@@ -203,9 +206,11 @@ fn to_text(found: &Forecast) -> String {
     }
     text += &line("samples", found.samples.to_string());
     text += &line("95 % interval", format!("± {} percentage points", points(found.half_width)));
-    let [least, most] = found.sizes;
-    let left_out = points(found.left_out);
-    text += &line("left out", format!("{left_out} % of the graphs, by --sizes {least}..{most}"));
+    if found.left_out > 0.0 {
+        let ([least, most], left_out) = (found.sizes, points(found.left_out));
+        let by = format!("{left_out} % of the graphs, by --sizes {least}..{most}");
+        text += &line("left out", by);
+    }
     text += &line("deciding", core_hours(found.core_seconds));
     text += &line("deciding again", core_hours(found.recheck_core_seconds));
     if let Some(bytes) = found.endgame_bytes {

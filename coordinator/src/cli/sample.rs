@@ -156,6 +156,11 @@ impl SampleCommand {
             )),
         });
         let plot = plot.transpose()?;
+        if let Some((path, _)) = plot {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let is_there = directory.is_none_or(|directory| directory.is_dir());
+            ensure!(is_there, "cannot draw {}: there is no such directory", path.display());
+        }
         ensure!(
             order <= MAX_DECIDED_ORDER,
             "graphs of order {order} cannot be sampled: {MAX_DECIDED_ORDER} is the largest order \

@@ -200,9 +200,13 @@ fn estimates_come_in_all_formats() {
     assert!(drawn.status.success(), "{}", stderr(&drawn));
     let svg = fs::read_to_string(path).unwrap();
     assert!(svg.starts_with("<svg ") && !svg.contains("NaN") && !svg.contains("inf"));
-    let (refused, _) = plot("plot.gif");
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(stderr(&refused).contains(".svg, .pdf or .png"), "{}", stderr(&refused));
+    for (name, says) in
+        [("plot.gif", ".svg, .pdf or .png"), ("none/plot.svg", "no such directory")]
+    {
+        let (refused, _) = plot(name);
+        assert_eq!((refused.status.code(), &*stdout(&refused)), (Some(1), ""));
+        assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
+    }
 }
 
 /// The verdicts in the files are those of plain forward search, and the intervals hold what the
