@@ -154,10 +154,11 @@ impl AlarmsCommand {
     }
 
     fn sequence(&self, order: usize) -> anyhow::Result<DegreeSequence> {
-        let mut degrees: Vec<u8> =
-            self.shard.iter().map(|&degree| u8::try_from(degree)).collect::<Result<_, _>>()?;
-        degrees.sort_unstable();
-        let sequence = DegreeSequence::from_bytes(&degrees);
+        let degrees = self.shard.iter().map(|&degree| u8::try_from(degree));
+        let sequence = degrees.collect::<Result<Vec<u8>, _>>().ok().and_then(|mut degrees| {
+            degrees.sort_unstable();
+            DegreeSequence::from_bytes(&degrees)
+        });
         sequence
             .filter(|sequence| sequence.order() == order)
             .with_context(|| format!("--shard is no degree sequence of a graph of order {order}"))

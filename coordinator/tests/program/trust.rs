@@ -493,8 +493,11 @@ fn a_shard_that_is_doubted_is_solved_again() {
     };
     let doubt =
         |shard: &str, more: &[&str]| alarms(&[&["--doubt", "6", "--shard", shard], more].concat());
-    let refused = doubt("3,3,3,3,3", &[]);
-    assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
+    for no_sequence in ["3,3,3,3,3", "300,3,3,3,3,3"] {
+        let refused = doubt(no_sequence, &[]);
+        assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
+        assert!(stderr(&refused).contains("is no degree sequence"), "{}", stderr(&refused));
+    }
     let refused = doubt("3,3,3,3,3,3", &["--part", "1"]);
     assert!(stderr(&refused).contains("has no part 1: the last of its 1 parts is 0"));
     let doubted = doubt("3,3,3,3,3,3", &[]);
