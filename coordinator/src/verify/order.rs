@@ -1,7 +1,7 @@
 //! Checks a finished order again, from the store alone.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     marker::PhantomData,
     sync::{
         Arc,
@@ -190,7 +190,8 @@ impl<G: Game> Verifier<G> {
         {
             ensure!(found == reported, "the result for {size} edges is not the sum of its units");
         }
-        Ok(format!("{} sizes, {} shards", by_size.len(), plan.shards.len()))
+        let sizes: BTreeSet<usize> = plan.shards.iter().map(|shard| shard.size).collect();
+        Ok(format!("{} sizes, {} shards", sizes.len(), plan.shards.len()))
     }
 
     /// What the store keeps of what units tell about masses of shards with one edge more.
