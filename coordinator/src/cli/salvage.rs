@@ -80,12 +80,18 @@ impl SalvageCommand {
         let Some(aside) = aside else { bail!("no name is left for the damaged store") };
         directory.rename(&path, &aside)?;
         directory.rename(&salvaged, &path)?;
-        terminal::print(&format!(
-            "kept {kept} units; {lost} are damaged, of no use alone, or were not done. The \
-             damaged store is now {}\n{}",
-            aside.display(),
-            self.remedy()
-        ))?;
+        let aside = aside.display();
+        let found = match lost {
+            0 => format!(
+                "kept {kept} units; 0 are damaged or missing. What was there before is now \
+                 {aside}, and is not needed any more if `trailtrap verify` finds nothing wrong"
+            ),
+            _ => format!(
+                "kept {kept} units; {lost} are damaged, of no use alone, or were not done. The \
+                 damaged store is now {aside}"
+            ),
+        };
+        terminal::print(&format!("{found}\n{}", self.remedy()))?;
         Ok(ExitCode::SUCCESS)
     }
 

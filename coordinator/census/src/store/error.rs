@@ -142,7 +142,10 @@ pub enum StoreError {
     #[error("the journal of the store: {0}")]
     Journal(io::Error),
     /// Nothing of it can be read.
-    #[error("nothing of it can be read; only a new census helps")]
+    #[error(
+        "nothing of it can be read: move it away, or choose another directory with --data, and \
+         begin a new census"
+    )]
     Wrecked,
     /// It was opened to look at.
     #[error("the store is only open to be read")]
