@@ -14,7 +14,7 @@ use trailtrap_census::read::{
     archive::{Archive, ShardSummary},
 };
 use trailtrap_shared::{count::summary::Summary, labelling::LABELLING, partition::BLOCK_FORMAT};
-use trailtrap_worker::process::replace::sync_directory;
+use trailtrap_worker::process::replace::{directory_of, sync_directory};
 
 use crate::{
     ExportError,
@@ -134,10 +134,7 @@ pub fn bundle(
     if directory.symlink_metadata().is_ok() {
         return Err(ExportError::Exists(directory.to_owned()));
     }
-    let parent = directory
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let parent = directory_of(directory);
     let results = archive.complete_orders(last)?;
     let (about, class, last) = (archive.game().about(), archive.class(), results.len());
     fs::metadata(parent).map_err(target)?;

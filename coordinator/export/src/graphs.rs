@@ -25,20 +25,6 @@ const WIDE_BYTES: usize = NARROW_BYTES + (pairs(MAX_ORDER) - pairs(NARROW_ORDER)
 // The second part of a code begins with a byte.
 const _: () = assert!(pairs(NARROW_ORDER) == 8 * NARROW_BYTES);
 
-/// Whether a name, without the end of what is compressed, is not one for graph6. Plain text may be
-/// anything.
-pub fn says_other_format(path: &Path) -> bool {
-    let name = if is_gzip(path) { path.with_extension("") } else { path.to_owned() };
-    let is = |end: &str| name.extension().is_some_and(|own| own.eq_ignore_ascii_case(end));
-    let is_table = TableFormat::of(&name).is_some() && !is("txt");
-    is_table || ["s6", "sparse6", "d6", "dot"].into_iter().any(is)
-}
-
-/// Whether a name is one of what is compressed.
-pub fn is_gzip(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
-}
-
 /// A graph as a number: its graph6 bits, the first one highest. Sorts as the graph6 texts of one
 /// order do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -311,6 +297,20 @@ impl GraphList {
         gzip.finish()?;
         Ok(())
     }
+}
+
+/// Whether a name, without the end of what is compressed, is not one for graph6. Plain text may be
+/// anything.
+pub fn says_other_format(path: &Path) -> bool {
+    let name = if is_gzip(path) { path.with_extension("") } else { path.to_owned() };
+    let is = |end: &str| name.extension().is_some_and(|own| own.eq_ignore_ascii_case(end));
+    let is_table = TableFormat::of(&name).is_some() && !is("txt");
+    is_table || ["s6", "sparse6", "d6", "dot"].into_iter().any(is)
+}
+
+/// Whether a name is one of what is compressed.
+pub fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use trailtrap_shared::{
     graph::pairs,
     sample::model::Model,
 };
-use trailtrap_worker::process::limits;
+use trailtrap_worker::process::{limits, replace::directory_of};
 
 use super::{
     choices::choices,
@@ -157,8 +157,7 @@ impl SampleCommand {
         });
         let plot = plot.transpose()?;
         if let Some((path, _)) = plot {
-            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let is_there = directory.is_none_or(|directory| directory.is_dir());
+            let is_there = directory_of(path).is_dir();
             ensure!(is_there, "cannot draw {}: there is no such directory", path.display());
         }
         ensure!(
