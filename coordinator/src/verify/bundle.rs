@@ -303,10 +303,12 @@ impl Bundle {
             );
         }
         let (about, class) = (self.about(), self.class());
-        self.holds(TableKind::Orders, tables::by_order(about, class, &results))?;
-        self.holds(TableKind::Sizes, tables::by_size(about, class, &results, None))?;
+        let by_order = tables::by_order(about, class, &results);
+        self.holds(TableKind::Orders, &by_order)?;
+        self.shows(&by_order)?;
+        self.holds(TableKind::Sizes, &tables::by_size(about, class, &results, None))?;
         if self.kinds()?.contains(&TableKind::Density) {
-            self.holds(TableKind::Density, tables::density(about, class, &results, None))?;
+            self.holds(TableKind::Density, &tables::density(about, class, &results, None))?;
         }
         let mut count = 0;
         for kind in self.kinds()? {
@@ -314,7 +316,7 @@ impl Bundle {
             self.adds_up(kind.name(), &rows, &results)?;
             self.json_agrees(kind.name(), &rows)?;
             if kind.is_by_structure() {
-                self.holds(kind, self.by_structure(kind, &rows)?)?;
+                self.holds(kind, &self.by_structure(kind, &rows)?)?;
             }
             count += 1;
         }
@@ -405,7 +407,7 @@ impl Bundle {
             count += count_of_order;
         }
         for (kind, rows) in by_degrees {
-            self.holds(kind, tables::breakdown(self.about(), self.class(), kind, None, rows))?;
+            self.holds(kind, &tables::breakdown(self.about(), self.class(), kind, None, rows))?;
         }
         for (n, kind, key, cell) in structure {
             let rows = self.rows(kind.name())?;
@@ -508,8 +510,8 @@ impl Bundle {
         Ok(rows)
     }
 
-    /// A table by something that neither degrees nor numbers of edges tell, from its CSV file, which
-    /// nothing but sums can be held against: how its numbers are written follows from them.
+    /// A table by something that neither degrees nor numbers of edges tell, from its CSV file,
+    /// which nothing but sums can be held against: how its numbers are written follows from them.
     fn by_structure(&self, kind: TableKind, rows: &TextRows) -> anyhow::Result<Table> {
         let mut orders: BTreeMap<usize, Breakdown> = BTreeMap::new();
         for (number, row) in rows.iter().enumerate() {
@@ -532,7 +534,7 @@ impl Bundle {
 
     /// The CSV file of a table has these rows, in the columns that the table has, and its files for
     /// people tell the same.
-    fn holds(&self, kind: TableKind, table: Table) -> anyhow::Result<()> {
+    fn holds(&self, kind: TableKind, table: &Table) -> anyhow::Result<()> {
         let rows = self.rows(kind.name())?;
         ensure!(
             rows.len() == table.rows.len(),
@@ -554,24 +556,18 @@ impl Bundle {
                 );
             }
         }
-        self.tells_people(kind, &table)
+        self.tells_people(kind, table)
     }
 
-    /// The Markdown and LaTeX files of a table are those that are made of it, and if it is the one by
-    /// order, `README.md` begins with it.
+    /// The Markdown and LaTeX files of a table are those that are made of it.
     fn tells_people(&self, kind: TableKind, table: &Table) -> anyhow::Result<()> {
-        let (csv, root) = (format!("tables/{}.csv", kind.name()), &self.root);
-        let read = |name: &str| {
-            let text = fs::read_to_string(root.join(name)).with_context(|| name.to_owned())?;
-            Ok::<_, anyhow::Error>(folded(&text))
-        };
         for (format, extension) in TABLE_FORMATS {
             if !matches!(format, TableFormat::Markdown | TableFormat::Latex) {
                 continue;
             }
             let name = table_file(kind, extension);
             let expected = folded(&String::from_utf8(formats::render(table, format)?)?);
-            let found = read(&name)?;
+            let found = self.lines(&name)?;
             let differs = |at: &usize| found.get(*at) != expected.get(*at);
             if let Some(at) = (0..found.len().max(expected.len())).find(differs) {
                 let line = |lines: &[String]| match lines.get(at) {
@@ -579,26 +575,35 @@ impl Bundle {
                     None => "nothing".to_owned(),
                 };
                 bail!(
-                    "{name} and {csv} differ: there is {} where {} should be",
+                    "{name} and tables/{}.csv differ: there is {} where {} should be",
+                    kind.name(),
                     line(&found),
                     line(&expected)
                 );
             }
-            if (kind, format) == (TableKind::Orders, TableFormat::Markdown) {
-                let lines = read("README.md")?;
-                let first_row =
-                    |lines: &[String]| lines.iter().position(|line| line.starts_with('|'));
-                let [begin, before] = [&lines, &expected].map(|lines| first_row(lines));
-                let shown = begin.zip(before).and_then(|(begin, before)| {
-                    lines.get(begin.checked_sub(before)?..)?.get(..expected.len())
-                });
-                ensure!(
-                    shown == Some(&expected),
-                    "the first table of README.md is not that of {csv}"
-                );
-            }
         }
         Ok(())
+    }
+
+    /// The first table of `README.md` is the one by order, with its caption and nothing behind it.
+    fn shows(&self, by_order: &Table) -> anyhow::Result<()> {
+        let (found, expected) = (self.lines("README.md")?, folded(&formats::markdown(by_order)));
+        let first_row = |lines: &[String]| lines.iter().position(|line| line.starts_with('|'));
+        let [begin, before] = [&found, &expected].map(|lines| first_row(lines));
+        let shown = begin.zip(before).and_then(|(begin, before)| {
+            found.get(begin.checked_sub(before)?..)?.get(..expected.len())
+        });
+        ensure!(
+            shown == Some(&expected),
+            "the first table of README.md is not that of tables/orders.csv"
+        );
+        Ok(())
+    }
+
+    /// The lines of a text, [`folded`].
+    fn lines(&self, name: &str) -> anyhow::Result<Vec<String>> {
+        let text = fs::read_to_string(self.root.join(name)).with_context(|| name.to_owned())?;
+        Ok(folded(&text))
     }
 
     /// Wins add up to graphs and to shares in each row, and rows to orders.
