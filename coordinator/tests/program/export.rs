@@ -517,11 +517,22 @@ fn relative(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     files(directory).into_iter().map(|(path, bytes)| (name(&path), bytes)).collect()
 }
 
-/// A command that another one starts, in whose place it runs.
-fn started_by(starter: &[&str], command: &Command) -> Command {
-    let mut started = Command::new(starter[0]);
-    started.args(&starter[1..]).arg(command.get_program()).args(command.get_args());
-    started
+/// Makes a bundle in an empty directory, by a program that another one starts and whose place it
+/// takes, and sends a signal when the bundle is begun. Returns the output, and whether it was in
+/// time for the signal.
+fn signalled(directory: &Path, starter: &[&str], signal: &str) -> (Output, bool) {
+    let bundle = directory.join("bundle");
+    let export = export_command(&["bundle", bundle.to_str().unwrap()]);
+    let mut command = Command::new(starter[0]);
+    command.args(&starter[1..]).arg(export.get_program()).args(export.get_args());
+    let mut process = Process::start(command.stdin(Stdio::null()));
+    let begun = || fs::read_dir(directory).unwrap().next().is_some();
+    eventually("it is begun", || begun() || !process.is_running());
+    let is_in_time = process.is_running();
+    if is_in_time {
+        process.signal(signal);
+    }
+    (process.finish(), is_in_time)
 }
 
 /// That of a person, and that of a terminal that is closed.
@@ -530,26 +541,18 @@ fn a_signal_leaves_nothing_of_a_bundle() {
     for signal in ["INT", "HUP"] {
         until_hit(|| {
             let directory = tempfile::tempdir().unwrap();
-            let bundle = directory.path().join("bundle");
-            let begun = || fs::read_dir(directory.path()).unwrap().next().is_some();
             // Also if whoever runs the tests ignores SIGHUP.
-            let mut process = Process::start(&mut started_by(
-                &["env", "--default-signal=HUP"],
-                &export_command(&["bundle", bundle.to_str().unwrap()]),
-            ));
-            eventually("it is begun", || begun() || !process.is_running());
-            if process.is_running() {
-                process.signal(signal);
-            }
-            let output = process.finish();
+            let starter = ["env", "--default-signal=HUP"];
+            let (output, _) = signalled(directory.path(), &starter, signal);
             if output.status.code() == Some(130) {
                 let told = stderr(&output);
                 assert!(told.contains("stopped; nothing is left"), "{told}");
-                assert!(!begun());
+                assert!(fs::read_dir(&directory).unwrap().next().is_none());
                 return Some(());
             }
             // It was quicker.
-            assert!(output.status.success() && bundle.join("SHA256SUMS").exists(), "{output:?}");
+            assert!(output.status.success(), "{output:?}");
+            assert!(directory.path().join("bundle/SHA256SUMS").exists(), "{output:?}");
             None
         });
     }
@@ -560,21 +563,10 @@ fn a_signal_leaves_nothing_of_a_bundle() {
 fn a_bundle_under_nohup_is_made_whatever_becomes_of_the_terminal() {
     until_hit(|| {
         let directory = tempfile::tempdir().unwrap();
-        let bundle = directory.path().join("bundle");
-        let begun = || fs::read_dir(directory.path()).unwrap().next().is_some();
-        let mut process = Process::start(
-            started_by(&["nohup"], &export_command(&["bundle", bundle.to_str().unwrap()]))
-                .stdin(Stdio::null()),
-        );
-        eventually("it is begun", || begun() || !process.is_running());
-        let hit = process.is_running();
-        if hit {
-            process.signal("HUP");
-        }
-        let output = process.finish();
+        let (output, is_in_time) = signalled(directory.path(), &["nohup"], "HUP");
         assert!(output.status.success(), "{}", stderr(&output));
-        assert!(bundle.join("SHA256SUMS").exists());
-        hit.then_some(())
+        assert!(directory.path().join("bundle/SHA256SUMS").exists());
+        is_in_time.then_some(())
     });
 }
 
