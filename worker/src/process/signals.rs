@@ -85,8 +85,8 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with SIGHUP ignored. Where the system does not tell, it is taken
-/// for ignored, and what it does stays as it was.
+/// Whether this process was started with SIGHUP ignored. Where the system does not tell, it is
+/// taken for ignored, and what it does stays as it was.
 fn ignores_hangup() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = told(&status, "SigIgn:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
