@@ -368,6 +368,24 @@ impl Core {
         self.raise(arrival, alarm, Next::Judge { case: Box::new(case) });
     }
 
+    /// The units of the order in work of which two results differ, and it is not known yet which is
+    /// wrong. What they were computed from stays until then, as far as it is still there.
+    pub(super) fn contested(&self) -> Vec<Unit> {
+        let judged = self.inquiries.values().filter_map(|inquiry| match &inquiry.next {
+            Next::Judge { case } => Some((case.other.unit, case.edition)),
+            Next::Judging { dispute } => Some((dispute.unit, dispute.edition)),
+            _ => None,
+        });
+        let judged = judged.filter(|&(_, edition)| edition == self.edition).map(|(unit, _)| unit);
+        judged.chain(self.contests.iter().map(|(_, other)| other.unit)).collect()
+    }
+
+    /// The shards of the order in work that nothing that is left to do needs, each of them once.
+    pub(super) fn retired(&mut self) -> Vec<u32> {
+        let contested = self.contested();
+        self.order.as_mut().map_or_else(Vec::new, |order| order.retired(&contested))
+    }
+
     /// It was found out which of two results is wrong.
     pub fn judged(&mut self, number: u32, verdict: DisputeVerdict) {
         let Some(inquiry) = self.inquiries.remove(&number) else { return };

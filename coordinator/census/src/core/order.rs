@@ -204,7 +204,7 @@ impl Order {
         order.stale = order.recall();
         // An earlier run may have been stopped before it dropped them.
         order.retire(&order.schedule.retired());
-        let retired = order.retired();
+        let retired = order.retired(&[]);
         order.add_droppable(retired);
         order
     }
@@ -269,26 +269,29 @@ impl Order {
         }
     }
 
-    /// The retired shards that nothing that is left to do needs, each of them once.
-    pub(super) fn retired(&mut self) -> Vec<u32> {
-        let later = match self.first_needed() {
+    /// The retired shards that nothing that is left to do needs, each of them once. Of these
+    /// `contested` units it is to be found out which of two results is wrong.
+    pub(super) fn retired(&mut self, contested: &[Unit]) -> Vec<u32> {
+        let later = match self.first_needed(contested) {
             Some(size) => self.retired.split_off(&size),
             None => BTreeMap::new(),
         };
         std::mem::replace(&mut self.retired, later).into_values().flatten().collect()
     }
 
-    /// The fewest edges of graphs that comparing reads: with one edge less than what is compared,
-    /// which may also be judged by its own blocks.
-    fn first_compared(&self) -> Option<usize> {
-        let unit = self.comparisons.units().next()?;
-        Some(self.plan().shards[unit.shard as usize].size.saturating_sub(1))
+    /// The fewest edges of graphs that comparing and judging read: with one edge less than what is
+    /// compared, which may also be judged by its own blocks.
+    fn first_compared(&self, contested: &[Unit]) -> Option<usize> {
+        let size = |unit: Unit| self.plan().shards[unit.shard as usize].size;
+        // Those that are compared come in the order of the plan.
+        let compared = self.comparisons.units().take(1).chain(contested.iter().copied());
+        compared.map(|unit| size(unit).saturating_sub(1)).min()
     }
 
     /// The fewest edges of graphs whose outcomes stay though they are retired: comparing reads them,
     /// or they are kept for the case that something has to be solved again.
-    fn first_needed(&self) -> Option<usize> {
-        let read = self.first_compared();
+    fn first_needed(&self, contested: &[Unit]) -> Option<usize> {
+        let read = self.first_compared(contested);
         let in_work = self.schedule.first_unfinished_size().into_iter();
         let in_work = in_work.chain(read.map(|size| size + 1)).min();
         let kept = in_work.filter(|_| self.sizes_kept > 0);
@@ -302,7 +305,8 @@ impl Order {
 
     /// Whether a finished shard may have been dropped: nothing that can be done now reads it. What is
     /// kept in case that something has to be solved again may have gone before that was; and so may
-    /// what would stay now, as what is compared since then has as few edges.
+    /// what would stay now, as what is compared since then has as few edges. A late result may be
+    /// judged when what that would read has gone already, so judging does not count.
     pub fn may_be_dropped(&self, shard: u32) -> bool {
         let shards = &self.plan().shards;
         let size = shards[shard as usize].size;
@@ -329,14 +333,21 @@ impl Order {
         self.droppable.extend(shards);
     }
 
-    /// The shards to be dropped now: those that can be, when they are many beside what is there.
-    pub(super) fn take_droppable(&mut self) -> Option<Vec<u32>> {
+    /// The shards to be dropped now: those that can be, when they are many beside what is there; but
+    /// none that judging these `contested` units reads.
+    pub(super) fn take_droppable(&mut self, contested: &[Unit]) -> Option<Vec<u32>> {
         if self.droppable_graphs < self.dropped_together.max(self.kept_graphs / 8) {
             return None;
         }
-        let dropped = std::mem::take(&mut self.droppable_graphs);
-        self.kept_graphs = self.kept_graphs.saturating_sub(dropped);
-        Some(std::mem::take(&mut self.droppable))
+        let read = self.first_compared(contested).unwrap_or(usize::MAX);
+        let droppable = std::mem::take(&mut self.droppable);
+        let plan = self.plan().clone();
+        let is_free = |&shard: &u32| plan.shards[shard as usize].size < read;
+        let (dropped, later) = droppable.into_iter().partition(is_free);
+        let before = std::mem::take(&mut self.droppable_graphs);
+        self.add_droppable(later);
+        self.kept_graphs = self.kept_graphs.saturating_sub(before - self.droppable_graphs);
+        Some(dropped).filter(|dropped: &Vec<u32>| !dropped.is_empty())
     }
 
     /// Counts a unit as done; its (graph, edge) pairs.

@@ -100,6 +100,9 @@ struct World {
     sizes_kept: usize,
     /// The next verdict is that nobody knows.
     at_a_loss: bool,
+    /// Verdicts take their time, and these are awaited.
+    ponders: bool,
+    pondered: Vec<Effect>,
     /// The coordinator miscounts what it solves next to compare.
     miscounts: bool,
     /// The coordinator fails at whatever it is to compare, or to solve.
@@ -128,6 +131,8 @@ struct World {
     next_worker: u64,
     /// Units that workers were told are durable, and the numbers of their records.
     acknowledged: BTreeMap<Unit, u64>,
+    /// Units that are being judged, each with what of that which it is judged by had gone before.
+    judged: BTreeMap<Unit, BTreeSet<Unit>>,
 }
 
 const TERM: Duration = Duration::from_secs(60);
@@ -153,6 +158,8 @@ impl World {
             outcomes_kept: true,
             sizes_kept: 0,
             at_a_loss: false,
+            ponders: false,
+            pondered: Vec::new(),
             miscounts: false,
             fails: false,
             repeats: false,
@@ -171,6 +178,7 @@ impl World {
             leases: BTreeSet::new(),
             next_worker: 0,
             acknowledged: BTreeMap::new(),
+            judged: BTreeMap::new(),
         };
         world.start();
         world
@@ -192,6 +200,7 @@ impl World {
         self.workers.clear();
         self.held.clear();
         self.arrivals.clear();
+        self.judged.clear();
         self.now = Duration::ZERO;
         self.core = Core::new(self.settings, start);
         self.collect();
@@ -291,6 +300,28 @@ impl World {
             }
         }
         self.check();
+        self.check_judged();
+    }
+
+    /// Nothing is dropped that a judgement reads.
+    fn check_judged(&mut self) {
+        let contested = self.core.contested();
+        self.judged.retain(|unit, _| contested.contains(unit));
+        for unit in contested {
+            let plan = &self.plans[&usize::from(unit.order)];
+            let reads = plan.shards[unit.shard as usize].predecessors.iter().copied();
+            let reads: Vec<u32> = reads.chain([unit.shard]).collect();
+            let is_going = |shard: u32| {
+                let mut todo = self.todo.iter();
+                todo.any(|effect| matches!(effect, Effect::Drop { shards, .. } if shards.contains(&shard)))
+            };
+            let parts = reads.iter().flat_map(|&shard| super::order::parts_of(plan, shard));
+            let gone: BTreeSet<Unit> = parts
+                .filter(|unit| self.disk.dropped.contains(unit) || is_going(unit.shard))
+                .collect();
+            let before = self.judged.entry(unit).or_insert_with(|| gone.clone());
+            assert!(gone.is_subset(before), "{unit:?} is being judged by {gone:?}, which go");
+        }
     }
 
     fn answered(&mut self, arrival: ArrivalId, answer: Result<Accepted, Refusal>) {
@@ -344,7 +375,9 @@ impl World {
         if let Some(order) = self.core.order() {
             let is_of_order = |unit: &&Unit| usize::from(unit.order) == order.plan().order;
             for unit in self.disk.dropped.iter().filter(is_of_order) {
-                let is_there = order.schedule.is_finished(*unit);
+                // What was solved again since is at hand before it is on disk.
+                let is_there =
+                    order.schedule.is_finished(*unit) && !self.core.pending.contains_key(unit);
                 assert!(!is_there || order.may_be_dropped(unit.shard), "{unit:?} was dropped");
             }
         }
@@ -522,6 +555,7 @@ impl World {
                 self.disk.alarms.insert(number, Arc::unwrap_or_clone(alarm));
                 self.core.alarm_kept(number);
             }
+            Effect::Judge { .. } if self.ponders => self.pondered.push(effect),
             Effect::Judge { alarm, case } => {
                 let unit = case.other.unit;
                 let inputs = self.core.order().filter(|_| case.edition == self.core.edition());

@@ -119,6 +119,11 @@ fn tell(world: &mut World, sentence: &str) {
             world.log.retain(|line| line.starts_with("order") || line.starts_with("dropped"));
         }
         ["the", "judge", "is", "at", "a", "loss"] => world.at_a_loss = true,
+        ["the", "judge", "ponders"] => world.ponders = true,
+        ["the", "judge", "has", "pondered"] => {
+            world.ponders = false;
+            world.todo.append(&mut world.pondered);
+        }
         ["nobody", "finds", "what", "comes", "next"] => world.lacks = true,
         ["the", "coordinator", "miscounts"] => world.miscounts = true,
         ["the", "coordinator", "fails"] => world.fails = true,
