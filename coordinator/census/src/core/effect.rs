@@ -325,7 +325,7 @@ pub enum Fault {
     Faulty(String),
     /// Nothing is left to do but units that failed too often.
     #[error(
-        "{count} units failed again and again and were set aside, the first of them part {part} \
+        "units that failed again and again and were set aside: {count}, the first of them part {part} \
          of {sequence}: {failures}; everything else that could be done is done and kept. The same \
          command tries again"
     )]

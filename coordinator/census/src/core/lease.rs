@@ -113,13 +113,28 @@ impl LeaseTable {
         self.next
     }
 
-    /// Renews those leases that the worker (still) holds.
+    /// Renews those leases that the worker holds; of those that have expired it is noted that it is
+    /// still at them.
     pub fn renew(&mut self, worker: WorkerId, numbers: &[u64], now: Duration) {
         for number in numbers {
-            if let Some(held) = self.leases.get_mut(number).filter(|held| held.worker == worker) {
+            let expired = self.expired.get_mut(number).map(|expired| &mut expired.held);
+            let held = self.leases.get_mut(number).or(expired);
+            if let Some(held) = held.filter(|held| held.worker == worker) {
                 held.deadline = held.deadline.map(|_| now + self.term);
             }
         }
+    }
+
+    /// Whether a worker is still at a unit that its lease was too short for: it has said so within a
+    /// term, and has not taken twice as long yet as a lease may take.
+    pub fn is_awaited(&self, unit: Unit, now: Duration) -> bool {
+        let term = 2 * self.long * self.term;
+        self.expired.values().any(|Expired { held, .. }| {
+            held.purpose == Purpose::Solve
+                && held.deadline.is_some_and(|deadline| deadline >= now)
+                && held.since + term > now
+                && held.units.contains(&unit)
+        })
     }
 
     /// The units of a lease that this worker holds, or held until it expired a while ago.

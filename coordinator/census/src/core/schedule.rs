@@ -96,6 +96,8 @@ pub struct Schedule {
     recall: Recall,
     ready: BTreeSet<Place>,
     ready_work: u64,
+    /// Those that too many have tried in vain: nobody is given them.
+    set_aside: BTreeSet<Place>,
     /// For each turn the work of those before it that have as many edges.
     work_before: Vec<u64>,
     /// By number of edges: shards that are not done.
@@ -145,6 +147,7 @@ impl Schedule {
             recall: Recall::default(),
             ready: BTreeSet::new(),
             ready_work: 0,
+            set_aside: BTreeSet::new(),
             work_before,
             unfinished_of_size: (0..=plan.max_size)
                 .map(|size| plan.layer(size).len() as u32)
@@ -272,16 +275,19 @@ impl Schedule {
         bundle
     }
 
-    /// Takes these units, if all of them are of this order and ready.
+    /// Takes these units for somebody who has had them before, if all of them are of this order, and
+    /// ready or set aside.
     pub fn take(&mut self, units: &[Unit]) -> bool {
-        let is_ready = |&unit: &Unit| {
-            usize::from(unit.order) == self.plan.order && self.ready.contains(&self.place(unit))
+        let is_free = |&unit: &Unit| {
+            let is_at =
+                |place: Place| self.ready.contains(&place) || self.set_aside.contains(&place);
+            usize::from(unit.order) == self.plan.order && is_at(self.place(unit))
         };
-        let are_ready = units.iter().all(is_ready);
-        if are_ready {
+        let are_free = units.iter().all(is_free);
+        if are_free {
             units.iter().for_each(|&unit| self.take_out(unit));
         }
-        are_ready
+        are_free
     }
 
     fn place(&self, unit: Unit) -> Place {
@@ -377,14 +383,14 @@ impl Schedule {
         let mut set_aside = Vec::new();
         for &unit in units {
             if setback != Setback::None {
-                let setbacks = self.setbacks.entry(unit).or_default();
-                setbacks.note(author, setback);
-                if setbacks.is_set_aside() {
-                    set_aside.push(unit);
-                    continue;
-                }
+                self.setbacks.entry(unit).or_default().note(author, setback);
             }
-            self.put_out(unit);
+            if self.setbacks.get(&unit).is_some_and(Setbacks::is_set_aside) {
+                self.set_aside.insert(self.place(unit));
+                set_aside.push(unit);
+            } else {
+                self.put_out(unit);
+            }
         }
         set_aside
     }
@@ -396,9 +402,11 @@ impl Schedule {
     }
 
     fn take_out(&mut self, unit: Unit) {
-        if self.ready.remove(&self.place(unit)) {
+        let place = self.place(unit);
+        if self.ready.remove(&place) {
             self.ready_work -= self.work(unit);
         }
+        self.set_aside.remove(&place);
     }
 
     /// The units that were tried in vain, and by whom.

@@ -438,8 +438,9 @@ impl Core {
         }
     }
 
-    /// Ends the census if there is nothing left to do but what nobody is asked for any more. Others
-    /// who can solve it may come, unless a worker of this process is the only one. What the
+    /// Ends the census if there is nothing left to do but what nobody is asked for any more, nor is
+    /// still at though its lease is over. Others who can solve it may come, unless a worker of this
+    /// process is the only one. What the
     /// coordinator has failed to compare another may: one is waited for, for the time of a lease.
     fn end_if_stuck(&mut self, embedded: bool) {
         let Some(order) = self.order() else { return };
@@ -452,6 +453,9 @@ impl Core {
             return;
         }
         let (given_up, own) = (self.given_up(), Author::coordinator());
+        if given_up.iter().any(|&(unit, _)| self.leases.is_awaited(unit, self.now)) {
+            return;
+        }
         let has_failed =
             |setbacks: &Setbacks| setbacks.is_set_aside() || setbacks.is_refused_to(&own);
         let to_compare: Vec<&Setbacks> = given_up

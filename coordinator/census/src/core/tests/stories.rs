@@ -67,6 +67,12 @@ fn tell(world: &mut World, sentence: &str) {
             world.core.hear(held.worker);
             world.core.renew(held.worker, &[held.lease]);
         }
+        [name, "renews", "for", seconds, "s"] => {
+            for _ in 0..seconds.parse::<usize>().expect("seconds") / 50 {
+                tell(world, "50 s pass");
+                tell(world, &format!("{name} renews"));
+            }
+        }
         [name, "delivers", ref rest @ ..] => {
             let unit = rest.iter().find(|word| word.starts_with('u')).copied();
             let held = held(world, name, unit);
