@@ -90,6 +90,7 @@ impl World {
         let alone = match name {
             "Bea" => Way::Wrong(2),
             "Cid" => Way::Wrong(3),
+            "Eve" => Way::Wrong(5),
             _ => Way::Wrong(6),
         };
         let like = |way| if self.was_killed { alone } else { way };
@@ -101,7 +102,7 @@ impl World {
             ("Dan", 0) => Way::Miscounted,
             ("Dan", 1) => Way::Wrong(4),
             ("Dan", 2) => Way::Swapped,
-            ("Eve", 0..=3) => Way::Light,
+            ("Eve", 0..=3) => like(Way::Light),
             ("Eve", 4) => Way::Wrong(5),
             ("Mal", 0) => Way::Wrong(6),
             ("Mal", 1) => like(Way::Light),
