@@ -125,16 +125,17 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a worker is still at a unit that its lease was too short for: it has said so within a
-    /// term, and has not taken twice as long yet as a lease may take.
-    pub fn is_awaited(&self, unit: Unit, now: Duration) -> bool {
-        let term = 2 * self.long * self.term;
-        self.expired.values().any(|Expired { held, .. }| {
+    /// Workers that are still at units that their leases were too short for: they have said so within
+    /// a term, and have not taken twice as long yet as a lease may take.
+    pub fn still_at(&self, now: Duration) -> impl Iterator<Item = (WorkerId, &[Unit])> {
+        let longest = 2 * (self.long * self.term);
+        let expired = self.expired.values().map(|expired| &expired.held);
+        let is_at_it = move |held: &&Held| {
             held.purpose == Purpose::Solve
                 && held.deadline.is_some_and(|deadline| deadline >= now)
-                && held.since + term > now
-                && held.units.contains(&unit)
-        })
+                && held.since + longest > now
+        };
+        expired.filter(is_at_it).map(|held| (held.worker, &held.units[..]))
     }
 
     /// The units of a lease that this worker holds, or held until it expired a while ago.

@@ -275,15 +275,17 @@ impl Schedule {
         bundle
     }
 
-    /// Takes these units for somebody who has had them before, if all of them are of this order, and
-    /// ready or set aside.
+    /// Whether somebody who has had these units before can have them again: all of them are of this
+    /// order, and ready or set aside.
+    pub fn are_free(&self, units: &[Unit]) -> bool {
+        let is_at = |place: Place| self.ready.contains(&place) || self.set_aside.contains(&place);
+        let is_of_order = |unit: Unit| usize::from(unit.order) == self.plan.order;
+        units.iter().all(|&unit| is_of_order(unit) && is_at(self.place(unit)))
+    }
+
+    /// Takes these units for such a one, if they are free.
     pub fn take(&mut self, units: &[Unit]) -> bool {
-        let is_free = |&unit: &Unit| {
-            let is_at =
-                |place: Place| self.ready.contains(&place) || self.set_aside.contains(&place);
-            usize::from(unit.order) == self.plan.order && is_at(self.place(unit))
-        };
-        let are_free = units.iter().all(is_free);
+        let are_free = self.are_free(units);
         if are_free {
             units.iter().for_each(|&unit| self.take_out(unit));
         }
@@ -773,5 +775,18 @@ mod tests {
         // The rest goes on.
         let rest = run(&mut schedule, &HashSet::new());
         assert!(rest.contains_key(&bundle[1]) && !schedule.is_done());
+        // One who has had it may have it again, and only one; what is given back then is set aside.
+        assert!(!schedule.take(&bundle), "one is done");
+        for _ in 0..2 {
+            assert!(schedule.take(&bundle[..1]) && !schedule.take(&bundle[..1]));
+            let set_aside = schedule.give_back(&bundle[..1], &names[0], Setback::None);
+            assert_eq!((&set_aside[..], schedule.ready()), (&bundle[..1], 0));
+        }
+        assert!(schedule.take(&bundle[..1]));
+        let content = computed(&schedule, bundle[0], 0).content;
+        schedule.finish(bundle[0], content);
+        assert!(!schedule.take(&bundle[..1]), "it is done");
+        run(&mut schedule, &HashSet::new());
+        assert!(schedule.is_done());
     }
 }

@@ -438,10 +438,18 @@ impl Core {
         }
     }
 
-    /// Ends the census if there is nothing left to do but what nobody is asked for any more, nor is
-    /// still at though its lease is over. Others who can solve it may come, unless a worker of this
-    /// process is the only one. What the
-    /// coordinator has failed to compare another may: one is waited for, for the time of a lease.
+    /// Whether somebody who is believed is still at units that a lease was too short for, and that
+    /// nobody else has.
+    fn is_awaited(&self) -> bool {
+        let Some(order) = self.order() else { return false };
+        let mut late = self.leases.still_at(self.now);
+        late.any(|(by, units)| self.trusted(by).is_ok() && order.schedule.are_free(units))
+    }
+
+    /// Ends the census if there is nothing left to do but what nobody is asked for any more. Others
+    /// who can solve it may come, unless a worker of this process is the only one, and those who are
+    /// still at it are waited for. What the coordinator has failed to compare another may: one is
+    /// waited for, for the time of a lease.
     fn end_if_stuck(&mut self, embedded: bool) {
         let Some(order) = self.order() else { return };
         let is_idle = self.pending.is_empty()
@@ -453,9 +461,6 @@ impl Core {
             return;
         }
         let (given_up, own) = (self.given_up(), Author::coordinator());
-        if given_up.iter().any(|&(unit, _)| self.leases.is_awaited(unit, self.now)) {
-            return;
-        }
         let has_failed =
             |setbacks: &Setbacks| setbacks.is_set_aside() || setbacks.is_refused_to(&own);
         let to_compare: Vec<&Setbacks> = given_up
@@ -466,6 +471,9 @@ impl Core {
         let may_others_come = to_compare.iter().any(|setbacks| !setbacks.is_set_aside());
         let is_all = order.comparisons.open() == to_compare.len();
         let Some((unit, setbacks)) = given_up.first().filter(|_| is_all) else { return };
+        if self.is_awaited() {
+            return;
+        }
         let fault = Fault::SetAside {
             count: given_up.len(),
             sequence: order.plan().shards[unit.shard as usize].sequence,
