@@ -369,15 +369,19 @@ impl Core {
     }
 
     /// The units of the order in work of which two results differ, and it is not known yet which is
-    /// wrong. What they were computed from stays until then, as far as it is still there.
+    /// wrong, or which are about to be taken back. What they were computed from stays until then, as
+    /// far as it is still there: it is judged by that, or solved again from it.
     pub(super) fn contested(&self) -> Vec<Unit> {
+        let Some(plan) = self.plan() else { return Vec::new() };
         let judged = self.inquiries.values().filter_map(|inquiry| match &inquiry.next {
-            Next::Judge { case } => Some((case.other.unit, case.edition)),
-            Next::Judging { dispute } => Some((dispute.unit, dispute.edition)),
+            Next::Judge { case } => Some(case.other.unit),
+            Next::Judging { dispute } => Some(dispute.unit),
             _ => None,
         });
-        let judged = judged.filter(|&(_, edition)| edition == self.edition).map(|(unit, _)| unit);
-        judged.chain(self.contests.iter().map(|(_, other)| other.unit)).collect()
+        let doubted = self.inquiries.keys().flat_map(|number| &self.alarms[number].doubted);
+        let waiting = self.contests.iter().map(|(_, other)| other.unit);
+        let contested = judged.chain(doubted.copied()).chain(waiting);
+        contested.filter(|unit| usize::from(unit.order) == plan.order).collect()
     }
 
     /// The shards of the order in work that nothing that is left to do needs, each of them once.

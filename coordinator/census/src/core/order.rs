@@ -269,8 +269,8 @@ impl Order {
         }
     }
 
-    /// The retired shards that nothing that is left to do needs, each of them once. Of these
-    /// `contested` units it is to be found out which of two results is wrong.
+    /// The retired shards that nothing that is left to do needs, each of them once. These `contested`
+    /// units are to be judged, or may be solved again.
     pub(super) fn retired(&mut self, contested: &[Unit]) -> Vec<u32> {
         let later = match self.first_needed(contested) {
             Some(size) => self.retired.split_off(&size),
@@ -279,8 +279,8 @@ impl Order {
         std::mem::replace(&mut self.retired, later).into_values().flatten().collect()
     }
 
-    /// The fewest edges of graphs that comparing and judging read: with one edge less than what is
-    /// compared, which may also be judged by its own blocks.
+    /// The fewest edges of graphs that are read by comparing, and for those that are contested: with
+    /// one edge less than these, which may also be judged by their own blocks.
     fn first_compared(&self, contested: &[Unit]) -> Option<usize> {
         let size = |unit: Unit| self.plan().shards[unit.shard as usize].size;
         // Those that are compared come in the order of the plan.
@@ -288,8 +288,8 @@ impl Order {
         compared.map(|unit| size(unit).saturating_sub(1)).min()
     }
 
-    /// The fewest edges of graphs whose outcomes stay though they are retired: comparing reads them,
-    /// or they are kept for the case that something has to be solved again.
+    /// The fewest edges of graphs whose outcomes stay though they are retired: comparing or judging
+    /// reads them, or they are kept for the case that something has to be solved again.
     fn first_needed(&self, contested: &[Unit]) -> Option<usize> {
         let read = self.first_compared(contested);
         let in_work = self.schedule.first_unfinished_size().into_iter();
@@ -334,7 +334,7 @@ impl Order {
     }
 
     /// The shards to be dropped now: those that can be, when they are many beside what is there; but
-    /// none that judging these `contested` units reads.
+    /// none that is read by comparing, or for these `contested` units.
     pub(super) fn take_droppable(&mut self, contested: &[Unit]) -> Option<Vec<u32>> {
         if self.droppable_graphs < self.dropped_together.max(self.kept_graphs / 8) {
             return None;

@@ -312,7 +312,7 @@ impl World {
             let reads = plan.shards[unit.shard as usize].predecessors.iter().copied();
             let reads: Vec<u32> = reads.chain([unit.shard]).collect();
             let is_going = |shard: u32| {
-                let mut todo = self.todo.iter();
+                let mut todo = self.todo.iter().chain(&self.committer);
                 todo.any(|effect| matches!(effect, Effect::Drop { shards, .. } if shards.contains(&shard)))
             };
             let parts = reads.iter().flat_map(|&shard| super::order::parts_of(plan, shard));
