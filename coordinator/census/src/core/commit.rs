@@ -42,11 +42,11 @@ impl Core {
             }
         }
         self.make_room();
-        let contested = self.contested();
+        let kept_from = self.kept_from();
         if self.is_order_done() {
             self.close_order();
         } else if let Some(order) = &mut self.order
-            && let Some(shards) = order.take_droppable(&contested)
+            && let Some(shards) = order.take_droppable(kept_from)
         {
             let (plan, with_graphs) = (order.plan().clone(), order.graphs_dropped());
             self.emit(Effect::Drop { plan, shards, with_graphs });

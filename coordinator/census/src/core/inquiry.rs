@@ -368,26 +368,39 @@ impl Core {
         self.raise(arrival, alarm, Next::Judge { case: Box::new(case) });
     }
 
-    /// The units of the order in work of which two results differ, and it is not known yet which is
-    /// wrong, or which are about to be taken back. What they were computed from stays until then, as
-    /// far as it is still there: it is judged by that, or solved again from it.
-    pub(super) fn contested(&self) -> Vec<Unit> {
-        let Some(plan) = self.plan() else { return Vec::new() };
+    /// The fewest edges of graphs that stay for the sake of inquiries, as far as they are still there:
+    /// what a unit was computed from while it is judged, or is about to be taken back; and all while
+    /// what somebody did is traced, as anything of that may be taken back.
+    pub(super) fn kept_from(&self) -> Option<usize> {
+        let plan = self.plan()?;
+        let is_traced = |inquiry: &Inquiry| {
+            matches!(inquiry.next, Next::Distrust { .. } | Next::Tracing { .. })
+        };
+        if self.inquiries.values().any(is_traced) {
+            return Some(0);
+        }
+        // What was read in an earlier edition is judged for nobody.
         let judged = self.inquiries.values().filter_map(|inquiry| match &inquiry.next {
-            Next::Judge { case } => Some(case.other.unit),
-            Next::Judging { dispute } => Some(dispute.unit),
+            Next::Judge { case } => Some((case.other.unit, case.edition)),
+            Next::Judging { dispute } => Some((dispute.unit, dispute.edition)),
             _ => None,
         });
+        let judged = judged.filter(|&(_, edition)| edition == self.edition).map(|(unit, _)| unit);
         let doubted = self.inquiries.keys().flat_map(|number| &self.alarms[number].doubted);
         let waiting = self.contests.iter().map(|(_, other)| other.unit);
-        let contested = judged.chain(doubted.copied()).chain(waiting);
-        contested.filter(|unit| usize::from(unit.order) == plan.order).collect()
+        // A trace may lead to other orders, and to what the plan in work leaves out.
+        let shards = judged
+            .chain(doubted.copied())
+            .chain(waiting)
+            .filter(|unit| usize::from(unit.order) == plan.order)
+            .filter_map(|unit| plan.shards.get(unit.shard as usize));
+        shards.map(|shard| shard.size.saturating_sub(1)).min()
     }
 
     /// The shards of the order in work that nothing that is left to do needs, each of them once.
     pub(super) fn retired(&mut self) -> Vec<u32> {
-        let contested = self.contested();
-        self.order.as_mut().map_or_else(Vec::new, |order| order.retired(&contested))
+        let kept_from = self.kept_from();
+        self.order.as_mut().map_or_else(Vec::new, |order| order.retired(kept_from))
     }
 
     /// It was found out which of two results is wrong.

@@ -125,17 +125,16 @@ impl LeaseTable {
         }
     }
 
-    /// Workers that are still at units that their leases were too short for: they have said so within
-    /// a term, and have not taken twice as long yet as a lease may take.
-    pub fn still_at(&self, now: Duration) -> impl Iterator<Item = (WorkerId, &[Unit])> {
+    /// Workers that are still at units that their leases were too short for, and what for: they have
+    /// said so within a term, and have not taken twice as long yet as a lease may take.
+    pub fn still_at(&self, now: Duration) -> impl Iterator<Item = (WorkerId, Purpose, &[Unit])> {
         let longest = 2 * (self.long * self.term);
         let expired = self.expired.values().map(|expired| &expired.held);
         let is_at_it = move |held: &&Held| {
-            held.purpose == Purpose::Solve
-                && held.deadline.is_some_and(|deadline| deadline >= now)
-                && held.since + longest > now
+            held.deadline.is_some_and(|deadline| deadline >= now) && held.since + longest > now
         };
-        expired.filter(is_at_it).map(|held| (held.worker, &held.units[..]))
+        let expired = expired.filter(is_at_it);
+        expired.map(|held| (held.worker, held.purpose, &held.units[..]))
     }
 
     /// The units of a lease that this worker holds, or held until it expired a while ago.

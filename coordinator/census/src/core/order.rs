@@ -105,7 +105,7 @@ pub struct Order {
     sizes_kept: usize,
     /// By number of edges: shards that no unfinished shard reads and whose outcomes are not kept.
     retired: BTreeMap<usize, Vec<u32>>,
-    /// Those of them that nothing else reads either, and whose successors are durable.
+    /// Those of them that nothing else was to read either, and whose successors are durable.
     droppable: Vec<u32>,
     /// Graphs of these shards, by estimate.
     droppable_graphs: u64,
@@ -204,7 +204,7 @@ impl Order {
         order.stale = order.recall();
         // An earlier run may have been stopped before it dropped them.
         order.retire(&order.schedule.retired());
-        let retired = order.retired(&[]);
+        let retired = order.retired(None);
         order.add_droppable(retired);
         order
     }
@@ -269,29 +269,28 @@ impl Order {
         }
     }
 
-    /// The retired shards that nothing that is left to do needs, each of them once. These `contested`
-    /// units are to be judged, or may be solved again.
-    pub(super) fn retired(&mut self, contested: &[Unit]) -> Vec<u32> {
-        let later = match self.first_needed(contested) {
+    /// The retired shards that nothing that is left to do needs, each of them once. Those with so
+    /// many edges as `kept_from` or more are kept for inquiries.
+    pub(super) fn retired(&mut self, kept_from: Option<usize>) -> Vec<u32> {
+        let later = match self.first_needed(kept_from) {
             Some(size) => self.retired.split_off(&size),
             None => BTreeMap::new(),
         };
         std::mem::replace(&mut self.retired, later).into_values().flatten().collect()
     }
 
-    /// The fewest edges of graphs that are read by comparing, and for those that are contested: with
-    /// one edge less than these, which may also be judged by their own blocks.
-    fn first_compared(&self, contested: &[Unit]) -> Option<usize> {
-        let size = |unit: Unit| self.plan().shards[unit.shard as usize].size;
-        // Those that are compared come in the order of the plan.
-        let compared = self.comparisons.units().take(1).chain(contested.iter().copied());
-        compared.map(|unit| size(unit).saturating_sub(1)).min()
+    /// The fewest edges of graphs that are read by comparing, with one edge less than what is compared,
+    /// which may also be judged by its own blocks; or that are kept for inquiries.
+    fn first_read(&self, kept_from: Option<usize>) -> Option<usize> {
+        let compared = self.comparisons.units().next();
+        let size = |unit: Unit| self.plan().shards[unit.shard as usize].size.saturating_sub(1);
+        compared.map(size).into_iter().chain(kept_from).min()
     }
 
-    /// The fewest edges of graphs whose outcomes stay though they are retired: comparing or judging
-    /// reads them, or they are kept for the case that something has to be solved again.
-    fn first_needed(&self, contested: &[Unit]) -> Option<usize> {
-        let read = self.first_compared(contested);
+    /// The fewest edges of graphs whose outcomes stay though they are retired: they are read, or they
+    /// are kept for the case that something has to be solved again.
+    fn first_needed(&self, kept_from: Option<usize>) -> Option<usize> {
+        let read = self.first_read(kept_from);
         let in_work = self.schedule.first_unfinished_size().into_iter();
         let in_work = in_work.chain(read.map(|size| size + 1)).min();
         let kept = in_work.filter(|_| self.sizes_kept > 0);
@@ -334,12 +333,12 @@ impl Order {
     }
 
     /// The shards to be dropped now: those that can be, when they are many beside what is there; but
-    /// none that is read by comparing, or for these `contested` units.
-    pub(super) fn take_droppable(&mut self, contested: &[Unit]) -> Option<Vec<u32>> {
+    /// none that has come to be read by comparing, or to be kept for inquiries.
+    pub(super) fn take_droppable(&mut self, kept_from: Option<usize>) -> Option<Vec<u32>> {
         if self.droppable_graphs < self.dropped_together.max(self.kept_graphs / 8) {
             return None;
         }
-        let read = self.first_compared(contested).unwrap_or(usize::MAX);
+        let read = self.first_read(kept_from).unwrap_or(usize::MAX);
         let droppable = std::mem::take(&mut self.droppable);
         let plan = self.plan().clone();
         let is_free = |&shard: &u32| plan.shards[shard as usize].size < read;

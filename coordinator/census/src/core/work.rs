@@ -438,12 +438,16 @@ impl Core {
         }
     }
 
-    /// Whether somebody who is believed is still at units that a lease was too short for, and that
-    /// nobody else has.
+    /// Whether somebody who is believed is still at units that a lease was too short for, and what
+    /// comes of it would be accepted, or compared.
     fn is_awaited(&self) -> bool {
         let Some(order) = self.order() else { return false };
+        let is_wanted = |purpose, units: &[Unit]| match purpose {
+            Purpose::Solve => order.schedule.are_free(units),
+            Purpose::Compare => units.iter().any(|&unit| order.comparisons.has(unit)),
+        };
         let mut late = self.leases.still_at(self.now);
-        late.any(|(by, units)| self.trusted(by).is_ok() && order.schedule.are_free(units))
+        late.any(|(by, purpose, units)| self.trusted(by).is_ok() && is_wanted(purpose, units))
     }
 
     /// Ends the census if there is nothing left to do but what nobody is asked for any more. Others

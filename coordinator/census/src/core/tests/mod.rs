@@ -19,8 +19,12 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions, Unit},
 };
 
-use super::{comparison::Comparisons, effect::Effect, secret::Secret, *};
-use crate::records::{Author, Delivery, UnitRecord, ahead::Ahead, alarm::Alarm};
+use super::{comparison::Comparisons, effect::Effect, inquiry::Next, secret::Secret, *};
+use crate::records::{
+    Author, Delivery, UnitRecord,
+    ahead::Ahead,
+    alarm::{Alarm, AlarmKind},
+};
 
 /// A result as a worker may come to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,8 +135,9 @@ struct World {
     next_worker: u64,
     /// Units that workers were told are durable, and the numbers of their records.
     acknowledged: BTreeMap<Unit, u64>,
-    /// Units that are being judged, each with what of that which it is judged by had gone before.
-    judged: BTreeMap<Unit, BTreeSet<Unit>>,
+    /// By alarm: a unit in dispute, in which edition, and what of that which it is judged by had gone
+    /// before.
+    judged: BTreeMap<u32, (Unit, u32, BTreeSet<Unit>)>,
 }
 
 const TERM: Duration = Duration::from_secs(60);
@@ -303,24 +308,39 @@ impl World {
         self.check_judged();
     }
 
-    /// Nothing is dropped that a judgement reads.
+    /// What of that which a unit is judged by, or is solved again from, has gone, or is about to.
+    fn gone_of(&self, unit: Unit) -> BTreeSet<Unit> {
+        let plan = &self.plans[&usize::from(unit.order)];
+        let read = plan.shards[unit.shard as usize].predecessors.iter().copied();
+        let going = self.todo.iter().chain(&self.committer).filter_map(|effect| match effect {
+            Effect::Drop { shards, .. } => Some(shards),
+            _ => None,
+        });
+        let going: BTreeSet<u32> = going.flatten().copied().collect();
+        let parts = read.chain([unit.shard]).flat_map(|shard| super::order::parts_of(plan, shard));
+        let has_gone =
+            |part: &Unit| self.disk.dropped.contains(part) || going.contains(&part.shard);
+        parts.filter(has_gone).collect()
+    }
+
+    /// From when a unit is to be judged until it is taken back, if it is, nothing of that goes.
     fn check_judged(&mut self) {
-        let contested = self.core.contested();
-        self.judged.retain(|unit, _| contested.contains(unit));
-        for unit in contested {
-            let plan = &self.plans[&usize::from(unit.order)];
-            let reads = plan.shards[unit.shard as usize].predecessors.iter().copied();
-            let reads: Vec<u32> = reads.chain([unit.shard]).collect();
-            let is_going = |shard: u32| {
-                let mut todo = self.todo.iter().chain(&self.committer);
-                todo.any(|effect| matches!(effect, Effect::Drop { shards, .. } if shards.contains(&shard)))
-            };
-            let parts = reads.iter().flat_map(|&shard| super::order::parts_of(plan, shard));
-            let gone: BTreeSet<Unit> = parts
-                .filter(|unit| self.disk.dropped.contains(unit) || is_going(unit.shard))
-                .collect();
-            let before = self.judged.entry(unit).or_insert_with(|| gone.clone());
-            assert!(gone.is_subset(before), "{unit:?} is being judged by {gone:?}, which go");
+        for effect in &self.todo {
+            if let Effect::Judge { alarm, case } = effect
+                && case.edition == self.core.edition()
+                && !self.judged.contains_key(alarm)
+            {
+                let unit = case.other.unit;
+                self.judged.insert(*alarm, (unit, case.edition, self.gone_of(unit)));
+            }
+        }
+        let (core, edition) = (&self.core, self.core.edition());
+        self.judged.retain(|alarm, (_, begun, _)| {
+            *begun == edition && core.inquiries.contains_key(alarm)
+        });
+        for (unit, _, before) in self.judged.values() {
+            let gone = self.gone_of(*unit);
+            assert!(gone.is_subset(before), "{unit:?} is in dispute, and {gone:?} have gone");
         }
     }
 
@@ -696,4 +716,22 @@ impl World {
             }
         }
     }
+}
+
+/// A trace may lead to units with more edges than the plan in work has, and to other orders.
+#[test]
+fn what_the_plan_lacks_is_kept_for_nobody() {
+    let mut world = World::new(2, 0.0, 1000);
+    world.run();
+    let unit = |order: u8, shard: u32| Unit { order, shard, part: 0 };
+    let sequence = world.plan(1).shards[0].sequence;
+    let mut kept_from = |doubted: Unit| {
+        let alarm = world.core.alarm(AlarmKind::Trial, doubted, &sequence, String::new());
+        let alarm = Alarm { doubted: vec![doubted], ..alarm };
+        world.core.inquire(0, alarm, Next::TakeBack { refusal: Refusal::Void });
+        world.core.kept_from()
+    };
+    assert_eq!(kept_from(unit(1, 99)), None);
+    assert_eq!(kept_from(unit(2, 0)), None);
+    assert_eq!(kept_from(unit(1, 0)), Some(0));
 }
