@@ -260,11 +260,11 @@ impl Core {
             self.pending.insert(*unit, delivery.clone());
             self.pending_bytes += record.bytes as usize;
         }
-        let (stale, urgent) = (order.recall(), order.is_solved());
+        let stale = order.recall();
+        let (retired, urgent) = (order.retired(), order.is_solved());
         for delivery in &deliveries {
             self.contest_unread(delivery.unit, &delivery.record);
         }
-        let retired = self.retired();
         let arrival = durable.then_some(id);
         let entry = CommitEntry {
             deliveries,
@@ -407,9 +407,7 @@ impl Core {
         let unit = other.unit;
         order.comparisons.finish(unit);
         order.to_commit += 1;
-        let urgent = order.is_solved();
-        self.contest_unread(unit, &accepted);
-        let retired = self.retired();
+        let (retired, urgent) = (order.retired(), order.is_solved());
         let confirmed = vec![Confirmed { unit, by }];
         self.emit(Effect::Commit(CommitEntry {
             confirmed,
@@ -418,6 +416,7 @@ impl Core {
             ..CommitEntry::of(self.edition)
         }));
         self.decide(unit, &accepted);
+        self.contest_unread(unit, &accepted);
         self.contest_finished();
         true
     }

@@ -42,14 +42,15 @@ impl Core {
             }
         }
         self.make_room();
-        let kept_from = self.kept_from();
+        let disputed = self.first_disputed();
         if self.is_order_done() {
             self.close_order();
-        } else if let Some(order) = &mut self.order
-            && let Some(shards) = order.take_droppable(kept_from)
-        {
+        } else if let Some(order) = &mut self.order {
+            let shards = order.take_droppable(disputed);
             let (plan, with_graphs) = (order.plan().clone(), order.graphs_dropped());
-            self.emit(Effect::Drop { plan, shards, with_graphs });
+            if !shards.is_empty() {
+                self.emit(Effect::Drop { plan, shards, with_graphs });
+            }
         }
         self.emit(Effect::Wake);
     }

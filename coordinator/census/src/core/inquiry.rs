@@ -368,10 +368,9 @@ impl Core {
         self.raise(arrival, alarm, Next::Judge { case: Box::new(case) });
     }
 
-    /// The fewest edges of graphs that stay for the sake of inquiries, as far as they are still there:
-    /// what a unit was computed from while it is judged, or is about to be taken back; and all while
-    /// what somebody did is traced, as anything of that may be taken back.
-    pub(super) fn kept_from(&self) -> Option<usize> {
+    /// The fewest edges of units of the order in work that are judged, or are about to be taken back;
+    /// none at all while it is traced what somebody did, as anything of that may be taken back.
+    pub(super) fn first_disputed(&self) -> Option<usize> {
         let plan = self.plan()?;
         let is_traced = |inquiry: &Inquiry| {
             matches!(inquiry.next, Next::Distrust { .. } | Next::Tracing { .. })
@@ -387,20 +386,10 @@ impl Core {
         });
         let judged = judged.filter(|&(_, edition)| edition == self.edition).map(|(unit, _)| unit);
         let doubted = self.inquiries.keys().flat_map(|number| &self.alarms[number].doubted);
-        let waiting = self.contests.iter().map(|(_, other)| other.unit);
         // A trace may lead to other orders, and to what the plan in work leaves out.
-        let shards = judged
-            .chain(doubted.copied())
-            .chain(waiting)
-            .filter(|unit| usize::from(unit.order) == plan.order)
-            .filter_map(|unit| plan.shards.get(unit.shard as usize));
-        shards.map(|shard| shard.size.saturating_sub(1)).min()
-    }
-
-    /// The shards of the order in work that nothing that is left to do needs, each of them once.
-    pub(super) fn retired(&mut self) -> Vec<u32> {
-        let kept_from = self.kept_from();
-        self.order.as_mut().map_or_else(Vec::new, |order| order.retired(kept_from))
+        let disputed = judged.chain(doubted.copied());
+        let disputed = disputed.filter(|unit| usize::from(unit.order) == plan.order);
+        disputed.filter_map(|unit| Some(plan.shards.get(unit.shard as usize)?.size)).min()
     }
 
     /// It was found out which of two results is wrong.

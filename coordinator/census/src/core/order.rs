@@ -105,7 +105,8 @@ pub struct Order {
     sizes_kept: usize,
     /// By number of edges: shards that no unfinished shard reads and whose outcomes are not kept.
     retired: BTreeMap<usize, Vec<u32>>,
-    /// Those of them that nothing else was to read either, and whose successors are durable.
+    /// Those of them that nothing else reads either, and whose successors are durable; but for what
+    /// is in dispute.
     droppable: Vec<u32>,
     /// Graphs of these shards, by estimate.
     droppable_graphs: u64,
@@ -204,7 +205,7 @@ impl Order {
         order.stale = order.recall();
         // An earlier run may have been stopped before it dropped them.
         order.retire(&order.schedule.retired());
-        let retired = order.retired(None);
+        let retired = order.retired();
         order.add_droppable(retired);
         order
     }
@@ -269,28 +270,26 @@ impl Order {
         }
     }
 
-    /// The retired shards that nothing that is left to do needs, each of them once. Those with so
-    /// many edges as `kept_from` or more are kept for inquiries.
-    pub(super) fn retired(&mut self, kept_from: Option<usize>) -> Vec<u32> {
-        let later = match self.first_needed(kept_from) {
+    /// The retired shards that nothing that is left to do needs, each of them once.
+    pub(super) fn retired(&mut self) -> Vec<u32> {
+        let later = match self.first_needed() {
             Some(size) => self.retired.split_off(&size),
             None => BTreeMap::new(),
         };
         std::mem::replace(&mut self.retired, later).into_values().flatten().collect()
     }
 
-    /// The fewest edges of graphs that are read by comparing, with one edge less than what is compared,
-    /// which may also be judged by its own blocks; or that are kept for inquiries.
-    fn first_read(&self, kept_from: Option<usize>) -> Option<usize> {
-        let compared = self.comparisons.units().next();
-        let size = |unit: Unit| self.plan().shards[unit.shard as usize].size.saturating_sub(1);
-        compared.map(size).into_iter().chain(kept_from).min()
+    /// The fewest edges of graphs that comparing reads: with one edge less than what is compared,
+    /// which may also be judged by its own blocks.
+    fn first_compared(&self) -> Option<usize> {
+        let unit = self.comparisons.units().next()?;
+        Some(self.plan().shards[unit.shard as usize].size.saturating_sub(1))
     }
 
-    /// The fewest edges of graphs whose outcomes stay though they are retired: they are read, or they
-    /// are kept for the case that something has to be solved again.
-    fn first_needed(&self, kept_from: Option<usize>) -> Option<usize> {
-        let read = self.first_read(kept_from);
+    /// The fewest edges of graphs whose outcomes stay though they are retired: comparing reads them,
+    /// or they are kept for the case that something has to be solved again.
+    fn first_needed(&self) -> Option<usize> {
+        let read = self.first_compared();
         let in_work = self.schedule.first_unfinished_size().into_iter();
         let in_work = in_work.chain(read.map(|size| size + 1)).min();
         let kept = in_work.filter(|_| self.sizes_kept > 0);
@@ -332,21 +331,23 @@ impl Order {
         self.droppable.extend(shards);
     }
 
-    /// The shards to be dropped now: those that can be, when they are many beside what is there; but
-    /// none that has come to be read by comparing, or to be kept for inquiries.
-    pub(super) fn take_droppable(&mut self, kept_from: Option<usize>) -> Option<Vec<u32>> {
+    /// The shards to be dropped now: those that can be, when they are many beside what is there. Units
+    /// of so many edges as `disputed`, or more, may be solved again: what that needs stays.
+    pub(super) fn take_droppable(&mut self, disputed: Option<usize>) -> Vec<u32> {
         if self.droppable_graphs < self.dropped_together.max(self.kept_graphs / 8) {
-            return None;
+            return Vec::new();
         }
-        let read = self.first_read(kept_from).unwrap_or(usize::MAX);
-        let droppable = std::mem::take(&mut self.droppable);
+        let first_needed = disputed.map(|size| size.saturating_sub(self.sizes_kept.max(1)));
         let plan = self.plan().clone();
-        let is_free = |&shard: &u32| plan.shards[shard as usize].size < read;
-        let (dropped, later) = droppable.into_iter().partition(is_free);
+        let is_free = |&shard: &u32| {
+            first_needed.is_none_or(|first| plan.shards[shard as usize].size < first)
+        };
+        let droppable = std::mem::take(&mut self.droppable);
+        let (dropped, needed) = droppable.into_iter().partition(is_free);
         let before = std::mem::take(&mut self.droppable_graphs);
-        self.add_droppable(later);
+        self.add_droppable(needed);
         self.kept_graphs = self.kept_graphs.saturating_sub(before - self.droppable_graphs);
-        Some(dropped).filter(|dropped: &Vec<u32>| !dropped.is_empty())
+        dropped
     }
 
     /// Counts a unit as done; its (graph, edge) pairs.

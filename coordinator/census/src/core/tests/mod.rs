@@ -720,18 +720,18 @@ impl World {
 
 /// A trace may lead to units with more edges than the plan in work has, and to other orders.
 #[test]
-fn what_the_plan_lacks_is_kept_for_nobody() {
+fn what_the_plan_lacks_is_not_in_dispute() {
     let mut world = World::new(2, 0.0, 1000);
     world.run();
     let unit = |order: u8, shard: u32| Unit { order, shard, part: 0 };
     let sequence = world.plan(1).shards[0].sequence;
-    let mut kept_from = |doubted: Unit| {
+    let mut first_disputed = |doubted: Unit| {
         let alarm = world.core.alarm(AlarmKind::Trial, doubted, &sequence, String::new());
         let alarm = Alarm { doubted: vec![doubted], ..alarm };
         world.core.inquire(0, alarm, Next::TakeBack { refusal: Refusal::Void });
-        world.core.kept_from()
+        world.core.first_disputed()
     };
-    assert_eq!(kept_from(unit(1, 99)), None);
-    assert_eq!(kept_from(unit(2, 0)), None);
-    assert_eq!(kept_from(unit(1, 0)), Some(0));
+    assert_eq!(first_disputed(unit(1, 99)), None);
+    assert_eq!(first_disputed(unit(2, 0)), None);
+    assert_eq!(first_disputed(unit(1, 0)), Some(0));
 }
