@@ -8,7 +8,7 @@ use super::{
 };
 
 impl World {
-    fn has_gone(&self, plan: &Plan, shard: u32) -> Result<bool, Infallible> {
+    pub(super) fn has_gone(&self, plan: &Plan, shard: u32) -> Result<bool, Infallible> {
         Ok(parts_of(plan, shard).iter().any(|part| self.disk.dropped.contains(part)))
     }
 

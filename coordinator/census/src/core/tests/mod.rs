@@ -104,9 +104,8 @@ struct World {
     sizes_kept: usize,
     /// The next verdict is that nobody knows.
     at_a_loss: bool,
-    /// Verdicts take their time, and these are awaited.
-    ponders: bool,
-    pondered: Vec<Effect>,
+    /// The verdicts that are awaited, if they take their time.
+    pondered: Option<Vec<Effect>>,
     /// The coordinator miscounts what it solves next to compare.
     miscounts: bool,
     /// The coordinator fails at whatever it is to compare, or to solve.
@@ -135,9 +134,9 @@ struct World {
     next_worker: u64,
     /// Units that workers were told are durable, and the numbers of their records.
     acknowledged: BTreeMap<Unit, u64>,
-    /// By alarm: a unit in dispute, in which edition, and what of that which it is judged by had gone
-    /// before.
-    judged: BTreeMap<u32, (Unit, u32, BTreeSet<Unit>)>,
+    /// By alarm: a unit in dispute, in which edition, and which of the shards that it is judged by had
+    /// gone before.
+    judged: BTreeMap<u32, (Unit, u32, BTreeSet<u32>)>,
 }
 
 const TERM: Duration = Duration::from_secs(60);
@@ -163,8 +162,7 @@ impl World {
             outcomes_kept: true,
             sizes_kept: 0,
             at_a_loss: false,
-            ponders: false,
-            pondered: Vec::new(),
+            pondered: None,
             miscounts: false,
             fails: false,
             repeats: false,
@@ -205,6 +203,7 @@ impl World {
         self.workers.clear();
         self.held.clear();
         self.arrivals.clear();
+        self.pondered = None;
         self.judged.clear();
         self.now = Duration::ZERO;
         self.core = Core::new(self.settings, start);
@@ -308,8 +307,9 @@ impl World {
         self.check_judged();
     }
 
-    /// What of that which a unit is judged by, or is solved again from, has gone, or is about to.
-    fn gone_of(&self, unit: Unit) -> BTreeSet<Unit> {
+    /// The shards that a unit is judged by, or is solved again from, and that have gone, or are about
+    /// to.
+    fn gone_of(&self, unit: Unit) -> BTreeSet<u32> {
         let plan = &self.plans[&usize::from(unit.order)];
         let read = plan.shards[unit.shard as usize].predecessors.iter().copied();
         let going = self.todo.iter().chain(&self.committer).filter_map(|effect| match effect {
@@ -317,10 +317,11 @@ impl World {
             _ => None,
         });
         let going: BTreeSet<u32> = going.flatten().copied().collect();
-        let parts = read.chain([unit.shard]).flat_map(|shard| super::order::parts_of(plan, shard));
-        let has_gone =
-            |part: &Unit| self.disk.dropped.contains(part) || going.contains(&part.shard);
-        parts.filter(has_gone).collect()
+        let has_gone = |&shard: &u32| {
+            let Ok(has_gone) = self.has_gone(plan, shard);
+            has_gone || going.contains(&shard)
+        };
+        read.chain([unit.shard]).filter(has_gone).collect()
     }
 
     /// From when a unit is to be judged until it is taken back, if it is, nothing of that goes.
@@ -575,7 +576,9 @@ impl World {
                 self.disk.alarms.insert(number, Arc::unwrap_or_clone(alarm));
                 self.core.alarm_kept(number);
             }
-            Effect::Judge { .. } if self.ponders => self.pondered.push(effect),
+            Effect::Judge { .. } if self.pondered.is_some() => {
+                self.pondered.as_mut().expect("just looked at").push(effect);
+            }
             Effect::Judge { alarm, case } => {
                 let unit = case.other.unit;
                 let inputs = self.core.order().filter(|_| case.edition == self.core.edition());

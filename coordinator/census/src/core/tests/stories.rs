@@ -101,6 +101,12 @@ fn tell(world: &mut World, sentence: &str) {
             let held = held(world, name, None);
             world.core.give_back(held.worker, held.lease, Some(&why.join(" ")));
         }
+        ["B", "to", "F", "ask", "and", "fail"] => {
+            for name in ["B", "C", "D", "E", "F"] {
+                tell(world, &format!("{name} asks"));
+                tell(world, &format!("{name} fails out of memory"));
+            }
+        }
         [name, "works", "up", "to", unit] => {
             // Others get what was leased with it.
             loop {
@@ -125,10 +131,9 @@ fn tell(world: &mut World, sentence: &str) {
             world.log.retain(|line| line.starts_with("order") || line.starts_with("dropped"));
         }
         ["the", "judge", "is", "at", "a", "loss"] => world.at_a_loss = true,
-        ["the", "judge", "ponders"] => world.ponders = true,
+        ["the", "judge", "ponders"] => world.pondered = Some(Vec::new()),
         ["the", "judge", "has", "pondered"] => {
-            world.ponders = false;
-            world.todo.append(&mut world.pondered);
+            world.todo.extend(world.pondered.take().expect("the judge ponders"));
         }
         ["nobody", "finds", "what", "comes", "next"] => world.lacks = true,
         ["the", "coordinator", "miscounts"] => world.miscounts = true,
