@@ -45,12 +45,11 @@ impl Core {
         let disputed = self.first_disputed();
         if self.is_order_done() {
             self.close_order();
-        } else if let Some(order) = &mut self.order {
-            let shards = order.take_droppable(disputed);
+        } else if let Some(order) = &mut self.order
+            && let Some(shards) = order.take_droppable(disputed)
+        {
             let (plan, with_graphs) = (order.plan().clone(), order.graphs_dropped());
-            if !shards.is_empty() {
-                self.emit(Effect::Drop { plan, shards, with_graphs });
-            }
+            self.emit(Effect::Drop { plan, shards, with_graphs });
         }
         self.emit(Effect::Wake);
     }

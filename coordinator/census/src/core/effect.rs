@@ -325,9 +325,9 @@ pub enum Fault {
     Faulty(String),
     /// Nothing is left to do but units that failed too often.
     #[error(
-        "units that failed again and again and were set aside: {count}, the first of them part {part} \
-         of {sequence}: {failures}; everything else that could be done is done and kept. The same \
-         command tries again"
+        "units that failed again and again and were set aside: {count}, the first of them part \
+         {part} of {sequence}: {failures}; everything else that could be done is done and kept. The \
+         same command tries again"
     )]
     SetAside {
         /// How many they are.

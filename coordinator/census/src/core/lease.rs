@@ -117,8 +117,8 @@ impl LeaseTable {
     /// still at them.
     pub fn renew(&mut self, worker: WorkerId, numbers: &[u64], now: Duration) {
         for number in numbers {
-            let expired = self.expired.get_mut(number).map(|expired| &mut expired.held);
-            let held = self.leases.get_mut(number).or(expired);
+            let held = self.leases.get_mut(number);
+            let held = held.or_else(|| Some(&mut self.expired.get_mut(number)?.held));
             if let Some(held) = held.filter(|held| held.worker == worker) {
                 held.deadline = held.deadline.map(|_| now + self.term);
             }

@@ -333,9 +333,9 @@ impl Order {
 
     /// The shards to be dropped now: those that can be, when they are many beside what is there. Units
     /// of so many edges as `disputed`, or more, may be solved again: what that needs stays.
-    pub(super) fn take_droppable(&mut self, disputed: Option<usize>) -> Vec<u32> {
+    pub(super) fn take_droppable(&mut self, disputed: Option<usize>) -> Option<Vec<u32>> {
         if self.droppable_graphs < self.dropped_together.max(self.kept_graphs / 8) {
-            return Vec::new();
+            return None;
         }
         let first_needed = disputed.map(|size| size.saturating_sub(self.sizes_kept.max(1)));
         let plan = self.plan().clone();
@@ -343,11 +343,11 @@ impl Order {
             first_needed.is_none_or(|first| plan.shards[shard as usize].size < first)
         };
         let droppable = std::mem::take(&mut self.droppable);
-        let (dropped, needed) = droppable.into_iter().partition(is_free);
+        let (dropped, needed): (Vec<u32>, _) = droppable.into_iter().partition(is_free);
         let before = std::mem::take(&mut self.droppable_graphs);
         self.add_droppable(needed);
         self.kept_graphs = self.kept_graphs.saturating_sub(before - self.droppable_graphs);
-        dropped
+        (!dropped.is_empty()).then_some(dropped)
     }
 
     /// Counts a unit as done; its (graph, edge) pairs.
