@@ -69,9 +69,9 @@ const SOLVED_PART: u64 = 3;
 /// With less, the parts of a shard are solved a few at a time, and each time read all that it reads.
 /// A worker elsewhere, which is to stay close to its budget, has room for one of the smallest parts.
 const LEAST_GRAPHS: u64 = 400_000;
-/// A 32nd of the memory of a worker elsewhere, and no more than this, is for the program itself, for
-/// messages and for what is free between things that are in use.
-const MOST_UNCOUNTED: usize = 32 << 20;
+/// A sixteenth of the memory of a worker elsewhere, and no more than this, is for the program
+/// itself, for messages and for what is free between things that are in use.
+const MOST_UNCOUNTED: usize = 48 << 20;
 /// No bundle of small units has more graphs than this.
 const MOST_TOGETHER: u64 = 200_000;
 
@@ -115,7 +115,7 @@ impl Room {
         let leases = leases.max(1) as u64;
         let (least, most_beyond, uncounted) = match is_alone {
             true => (LEAST_GRAPHS, memory_bytes / 16, 0),
-            false => (LEAST_PART, memory_bytes / 4, (memory_bytes / 32).min(MOST_UNCOUNTED)),
+            false => (LEAST_PART, memory_bytes / 4, (memory_bytes / 16).min(MOST_UNCOUNTED)),
         };
         let least = GRAPH_BYTES * least.max(LEAST_TOGETHER * leases);
         let own_bytes = (memory_bytes as u64 / 8).max(least);
@@ -289,7 +289,7 @@ mod tests {
                 let mut room = Room::new(memory_bytes, 3, is_alone);
                 let uncounted = match is_alone {
                     true => 0,
-                    false => (memory_bytes / 32).min(32 << 20),
+                    false => (memory_bytes / 16).min(48 << 20),
                 };
                 let of_units = memory_bytes / 8;
                 let all = of_units + room.own_bytes as usize + room.cache_bytes() + uncounted;

@@ -135,7 +135,7 @@ mod tests {
             shelves: false,
         };
         let [here, elsewhere] = [None, Some(1)].map(|nodes| cluster(nodes).room().cache_bytes());
-        assert_eq!((here, elsewhere), (44 << 20, 30 << 20));
+        assert_eq!((here, elsewhere), (44 << 20, 28 << 20));
     }
 
     #[test]

@@ -58,8 +58,9 @@ fn set(variable: &str, parameter: libc::c_int, value: usize) {
     }
 }
 
-/// So often it is looked whether memory is to be given back.
-const LOOKED_EVERY: Duration = Duration::from_millis(50);
+/// So often it is looked whether memory is to be given back. A worker with 64 MiB can come to have
+/// 20 MiB that are free within 50 ms.
+const LOOKED_EVERY: Duration = Duration::from_millis(20);
 /// So often it is, of a budget below [`LITTLE_BYTES`] and of others …
 const TRIMMED_EVERY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 const LITTLE_BYTES: usize = 1 << 30;
