@@ -24,6 +24,15 @@ pub enum SecretsError {
     /// An access file, or a file that was given, cannot be read or written.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// What is advertised stands for any address, and is none that a worker finds.
+    #[error(
+        "--advertise {address}: from another machine nobody reaches a coordinator there. Give the \
+         name or the address by which its workers find this one"
+    )]
+    Nowhere {
+        /// What was to stand in access files: HOST:PORT.
+        address: String,
+    },
     /// The secrets are not what this program writes. What they say is not repeated.
     #[error(
         "{path} does not hold the secrets of a coordinator (line {line}, column {column}): name a \
@@ -159,6 +168,9 @@ impl Security {
     ) -> Result<Option<Door>, SecretsError> {
         let address = public_address(self.advertise.as_deref(), local);
         access::check_address(&address)?;
+        if is_unspecified(&address) {
+            return Err(SecretsError::Nowhere { address });
+        }
         let asked = self.secure
             || self.secrets.is_some()
             || self.certificate.is_some()
@@ -227,9 +239,18 @@ fn public_address(advertise: Option<&str>, local: SocketAddr) -> String {
         }
         Some(host) if host.ends_with(']') || !host.contains(':') => format!("{host}:{port}"),
         Some(address) => address.to_owned(),
-        None if local.ip().is_unspecified() => format!("{}:{port}", process::host()),
+        None if local.ip().to_canonical().is_unspecified() => {
+            format!("{}:{port}", process::host())
+        }
         None => local.to_string(),
     }
+}
+
+/// Whether HOST:PORT names no host, but any.
+fn is_unspecified(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_unspecified())
 }
 
 #[cfg(test)]
@@ -242,12 +263,20 @@ mod tests {
         let any = local("0.0.0.0:7461");
         assert_eq!(public_address(None, local("10.1.2.3:9")), "10.1.2.3:9");
         assert_eq!(public_address(None, local("[::1]:9")), "[::1]:9");
-        assert_eq!(public_address(None, any), format!("{}:7461", process::host()));
+        for any in [any, local("[::]:7461"), local("[::ffff:0.0.0.0]:7461")] {
+            assert_eq!(public_address(None, any), format!("{}:7461", process::host()));
+        }
         assert_eq!(public_address(Some("host"), any), "host:7461");
         assert_eq!(public_address(Some("host:1"), any), "host:1");
         assert_eq!(public_address(Some("fe80::1"), any), "[fe80::1]:7461");
         assert_eq!(public_address(Some("[fe80::1]"), any), "[fe80::1]:7461");
         assert_eq!(public_address(Some("[fe80::1]:2"), any), "[fe80::1]:2");
+        for nowhere in ["0.0.0.0", "::", "[::]", "::ffff:0.0.0.0", "0.0.0.0:1"] {
+            assert!(is_unspecified(&public_address(Some(nowhere), any)), "{nowhere}");
+        }
+        for somewhere in ["::1", "127.0.0.1", "10.0.0.0", "host:1"] {
+            assert!(!is_unspecified(&public_address(Some(somewhere), any)), "{somewhere}");
+        }
     }
 
     #[test]

@@ -192,9 +192,13 @@ async fn without_a_valid_token_nothing_can_be_done() {
     no_connection(codes(client(&plain)).await);
     // The certificate of another coordinator.
     let other = Data::new();
-    for nowhere in ["host:99999", "host:0", "host:abc", "a b:1", "h:1:2", ":7461", ""] {
+    for nowhere in
+        ["host:99999", "host:0", "host:abc", "a b:1", "h:1:2", ":7461", "", "0.0.0.0", "[::]:7461"]
+    {
         let refused = run(&["secrets", "--data", &other.text(), "--advertise", nowhere]);
         assert!(!refused.status.success(), "{nowhere}");
+        let is_of_any = nowhere.starts_with("0.0.0.0") || nowhere.starts_with("[::]");
+        assert_eq!(stderr(&refused).contains("from another machine nobody"), is_of_any);
     }
     let made = run(&["secrets", "--data", &other.text(), "--advertise", &access.address]);
     assert!(made.status.success(), "{}", stderr(&made));
