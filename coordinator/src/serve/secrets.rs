@@ -216,7 +216,7 @@ impl Security {
             let access = Access { address: address.clone(), pass: Some(pass) };
             access::write(&access, &directory.join(file))?;
         }
-        let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host).to_owned();
+        let host = host_of(&address).to_owned();
         let (worker, guard) = (secrets.worker.clone(), Guard::new(secrets.worker, secrets.viewer));
         Ok(Some(Door { tls, guard, worker, host }))
     }
@@ -246,10 +246,14 @@ fn public_address(advertise: Option<&str>, local: SocketAddr) -> String {
     }
 }
 
+/// The host of HOST:PORT.
+fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
 /// Whether HOST:PORT names no host, but any.
 fn is_unspecified(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let host = host_of(address).trim_start_matches('[').trim_end_matches(']');
     host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_unspecified())
 }
 
