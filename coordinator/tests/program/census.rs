@@ -197,6 +197,13 @@ fn status_tells_what_is_done() {
     let output = run(&["status", "--data", &data.text()]);
     let text = stdout(&output);
     assert!(text.contains("not running") && text.contains("orders done: 1 to 6"), "{text}");
+    // In use by what leaves no snapshot, as a salvage does.
+    fs::remove_file(data.path().join("status.json")).unwrap();
+    let lock = fs::File::options().write(true).open(data.path().join("LOCK")).unwrap();
+    lock.lock().unwrap();
+    let output = run(&["status", "--data", &data.text()]);
+    let text = stdout(&output);
+    assert!(text.contains(": running") && text.contains("orders done: 1 to 6"), "{text}");
 }
 
 #[test]

@@ -203,7 +203,7 @@ impl CensusStatus {
                 order.units_leased,
                 order.units_ready
             );
-            if self.running {
+            if self.process.is_some() {
                 let left = self.seconds_left.map_or_else(|| "unknown".to_owned(), duration);
                 let _ = writeln!(
                     text,
@@ -310,23 +310,34 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
     let snapshot = fs::read(snapshot)
         .ok()
         .and_then(|bytes| serde_json::from_slice::<CensusStatus>(&bytes).ok());
-    if in_use {
-        return Ok(snapshot.unwrap_or(CensusStatus { running: true, ..CensusStatus::default() }));
-    }
     let store = store_in(path);
-    if !store.try_exists().map_err(io)? {
+    match (in_use, snapshot) {
+        (true, Some(snapshot)) => Ok(snapshot),
+        // Who has it says nothing: a census that begins, or a salvage, which may not be able to
+        // open the store either.
+        (true, None) => {
+            let stored = store.exists().then(|| stored(&store).ok()).flatten().unwrap_or_default();
+            Ok(CensusStatus { running: true, target_order: 0, withdrawn: None, ..stored })
+        }
         // It was stopped while the store was being made.
-        return Ok(CensusStatus::default());
+        (false, _) if !store.try_exists().map_err(io)? => Ok(CensusStatus::default()),
+        // Nobody writes: the store itself knows best.
+        (false, snapshot) => {
+            let stored = stored(&store)?;
+            let target_order = stored.target_order.max(snapshot.map_or(0, |s| s.target_order));
+            Ok(CensusStatus { target_order, ..stored })
+        }
     }
-    // Nobody writes: the store itself knows best.
-    let store = Store::open_read_only(&store)?;
+}
+
+/// What a store itself says, as of a census at rest: its last order with a record is the target.
+fn stored(store: &Path) -> Result<CensusStatus, StoreError> {
+    let store = Store::open_read_only(store)?;
     let alarms = finished::Alarms::of(&store)?;
     let disputed = |order: &usize| alarms.dispute(*order).is_some();
-    let mut orders_disputed = Vec::new();
     let mut status = CensusStatus {
         game: game_name(store.game()),
         class: class_name(store.class()),
-        target_order: snapshot.map_or(0, |s| s.target_order),
         withdrawn: finished::told_of_withdrawn(&store)?,
         ..CensusStatus::default()
     };
@@ -335,7 +346,7 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
             None => break,
             Some(record) if record.result.is_some() => {
                 status.orders_done.push(order);
-                orders_disputed.extend(Some(order).filter(disputed));
+                status.orders_disputed.extend(Some(order).filter(disputed));
                 status.orders_limited.extend(record.max_size.map(|max_size| (order, max_size)));
             }
             // That of those that have a record without a result which is done next.
@@ -344,11 +355,10 @@ pub fn look(path: &Path) -> Result<CensusStatus, LookError> {
             }
             Some(_) => {}
         }
-        status.target_order = status.target_order.max(order);
+        status.target_order = order;
     }
     let all = alarms.all.into_iter();
     status.alarms = all.map(|(number, alarm)| (number, Arc::new(alarm))).collect();
-    status.orders_disputed = orders_disputed;
     Ok(status)
 }
 
