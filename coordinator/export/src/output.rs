@@ -2,10 +2,10 @@
 
 use std::{
     io::{BufWriter, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use trailtrap_worker::process::replace::Replacement;
+use trailtrap_worker::process::replace::{Replacement, directory_of};
 
 use crate::ExportError;
 
@@ -31,9 +31,18 @@ pub fn write_file(
         let mut out = BufWriter::new(file.map_err(target)?);
         return fill(&mut out).and_then(|()| Ok(out.flush()?)).map_err(placed);
     }
-    // A link that leads nowhere is replaced.
-    let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    Replacement::of(&place).fill(fill).map_err(placed)
+    Replacement::of(&led_to(path)).fill(fill).map_err(placed)
+}
+
+/// The place of a file: that to which links lead, also if nothing is there yet.
+fn led_to(path: &Path) -> PathBuf {
+    let mut place = path.to_owned();
+    // No system follows more.
+    for _ in 0..40 {
+        let Ok(to) = place.read_link() else { break };
+        place = directory_of(&place).join(to);
+    }
+    place
 }
 
 /// Whether it is the name of a file that this process has open: `/proc/self/fd/1`, or what leads
@@ -60,8 +69,10 @@ mod tests {
     fn what_a_link_leads_to_is_written() {
         let directory = tempfile::tempdir().unwrap();
         let [link, file] = ["link", "file"].map(|name| directory.path().join(name));
-        symlink(&file, &link).unwrap();
-        std::fs::write(&file, "more than that").unwrap();
+        symlink("other", &link).unwrap();
+        symlink("file", directory.path().join("other")).unwrap();
+        write_file(&link, |out| Ok(out.write_all(b"more than that")?)).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "more than that");
         write_file(&link, |out| Ok(out.write_all(b"text")?)).unwrap();
         assert!(link.is_symlink());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
