@@ -254,7 +254,10 @@ fn host_of(address: &str) -> &str {
 /// Whether HOST:PORT names no host, but any.
 fn is_unspecified(address: &str) -> bool {
     let host = host_of(address).trim_start_matches('[').trim_end_matches(']');
-    host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_unspecified())
+    // Systems read `0`, `0.0` and `0x0` as 0.0.0.0, too (inet_aton).
+    let is_zero =
+        host.starts_with('0') && host.chars().all(|c| matches!(c, '0' | 'x' | 'X' | '.'));
+    is_zero || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_unspecified())
 }
 
 #[cfg(test)]
@@ -275,10 +278,12 @@ mod tests {
         assert_eq!(public_address(Some("fe80::1"), any), "[fe80::1]:7461");
         assert_eq!(public_address(Some("[fe80::1]"), any), "[fe80::1]:7461");
         assert_eq!(public_address(Some("[fe80::1]:2"), any), "[fe80::1]:2");
-        for nowhere in ["0.0.0.0", "::", "[::]", "::ffff:0.0.0.0", "0.0.0.0:1"] {
+        for nowhere in
+            ["0.0.0.0", "::", "[::]", "::ffff:0.0.0.0", "0.0.0.0:1", "0", "0x0", "0.0:1"]
+        {
             assert!(is_unspecified(&public_address(Some(nowhere), any)), "{nowhere}");
         }
-        for somewhere in ["::1", "127.0.0.1", "10.0.0.0", "host:1"] {
+        for somewhere in ["::1", "127.0.0.1", "10.0.0.0", "host:1", "0x7f.1"] {
             assert!(!is_unspecified(&public_address(Some(somewhere), any)), "{somewhere}");
         }
     }
